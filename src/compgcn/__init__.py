@@ -1,0 +1,54 @@
+"""CompGCN: embed the entities and the relations of a knowledge graph together.
+
+The public names are loaded when first used, so that `import compgcn` and `compgcn --help` stay instant.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "load": "compgcn.data",
+    "read": "compgcn.data",
+    "KnowledgeGraph": "compgcn.data",
+    "RelationalGraph": "compgcn.graph",
+    "InputError": "compgcn.errors",
+    "fit": "compgcn.run",
+    "open_run": "compgcn.run",
+    "Run": "compgcn.run",
+    "Prediction": "compgcn.run",
+}
+
+if TYPE_CHECKING:
+    from compgcn.data import KnowledgeGraph, load, read
+    from compgcn.errors import InputError
+    from compgcn.graph import RelationalGraph
+    from compgcn.run import Prediction, Run, fit, open_run
+
+__all__ = [
+    "InputError",
+    "KnowledgeGraph",
+    "Prediction",
+    "RelationalGraph",
+    "Run",
+    "__version__",
+    "fit",
+    "load",
+    "open_run",
+    "read",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'compgcn' has no attribute '{name}'")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
