@@ -1,0 +1,132 @@
+"""Compositions phi(x, z) of an entity with a relation: the first file to read.
+
+Every composition of the paper factors as `phi(x, z) = lower(combine(lift(x), lift_relation(z)))` with `lower` linear.
+A linear map commutes with a weighted sum over edges, so a layer lifts its two small tables once, sums
+`combine(lifted x[u], lifted z[r])` over the edges in one fused pass (`compgcn.kernels`), and lowers the sums: no
+message per edge is ever stored. A composition is a value; adding one is one row of `COMPOSITIONS`.
+
+Complex numbers are kept as two real planes in the last dimension, all real parts first, then all imaginary parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from compgcn.errors import InputError, unknown
+
+
+class Combine(IntEnum):
+    """What happens to a lifted entity and a lifted relation on one edge; the numbers are what the kernels switch on."""
+
+    COPY = 0  # x
+    ADD = 1  # x + z
+    SUB = 2  # x - z
+    MULT = 3  # x * z
+    COMPLEX = 4  # x * z on complex planes
+    CONJUGATE = 5  # conj(x) * z on complex planes
+
+    def __call__(self, x: Tensor, z: Tensor) -> Tensor:
+        """The definition, on tensors [.., D] that broadcast."""
+        return _DEFINITIONS[self](x, z)
+
+
+def _complex(x: Tensor, z: Tensor) -> Tensor:
+    (a, b), (c, d) = x.chunk(2, -1), z.chunk(2, -1)
+    return torch.cat((a * c - b * d, a * d + b * c), -1)
+
+
+def _conjugate(x: Tensor, z: Tensor) -> Tensor:
+    (a, b), (c, d) = x.chunk(2, -1), z.chunk(2, -1)
+    return torch.cat((a * c + b * d, a * d - b * c), -1)
+
+
+_DEFINITIONS: dict[Combine, Callable[[Tensor, Tensor], Tensor]] = {
+    Combine.COPY: lambda x, z: x,
+    Combine.ADD: torch.add,
+    Combine.SUB: torch.sub,
+    Combine.MULT: torch.mul,
+    Combine.COMPLEX: _complex,
+    Combine.CONJUGATE: _conjugate,
+}
+
+
+def _same(x: Tensor) -> Tensor:
+    return x
+
+
+def _drop_width(y: Tensor, dim: int) -> Tensor:
+    return y
+
+
+def _spectrum(x: Tensor) -> Tensor:
+    """The real Fourier transform as planes: [.., d] -> [.., 2 (d//2 + 1)]."""
+    spectrum = torch.fft.rfft(x if x.dtype == torch.float64 else x.float())
+    return torch.cat((spectrum.real, spectrum.imag), -1)
+
+
+def _signal(y: Tensor, dim: int) -> Tensor:
+    """The inverse of `_spectrum`; it needs `dim` because d and d + 1 can have as many frequencies."""
+    real, imaginary = (y if y.dtype == torch.float64 else y.float()).chunk(2, -1)
+    signal: Tensor = torch.fft.irfft(torch.complex(real, imaginary), n=dim)
+    return signal
+
+
+def _planes(x: Tensor) -> Tensor:
+    """The vector itself, read as d/2 complex numbers."""
+    if x.shape[-1] % 2:
+        raise InputError(f"a complex composition needs an even dimension, not {x.shape[-1]}")
+    return x
+
+
+def _rotation(z: Tensor) -> Tensor:
+    """Complex numbers scaled to modulus 1, so that multiplying by them only turns."""
+    real, imaginary = _planes(z).chunk(2, -1)
+    modulus = torch.hypot(real, imaginary).clamp_min(torch.finfo(z.dtype).tiny)
+    return torch.cat((real / modulus, imaginary / modulus), -1)
+
+
+class Composition(NamedTuple):
+    """phi as a value: four pure functions and where it comes from. Calling it composes [.., d] with [.., d]."""
+
+    name: str
+    combine: Combine
+    lift: Callable[[Tensor], Tensor] = _same  # entities [.., d] -> [.., D]
+    lift_relation: Callable[[Tensor], Tensor] = _same  # relations [.., d] -> [.., D]
+    lower: Callable[[Tensor, int], Tensor] = _drop_width  # sums [.., D], d -> [.., d]; linear
+    origin: str = ""
+
+    @property
+    def uses_relations(self) -> bool:
+        return self.combine is not Combine.COPY
+
+    def __call__(self, x: Tensor, z: Tensor) -> Tensor:
+        return self.lower(self.combine(self.lift(x), self.lift_relation(z)), x.shape[-1])
+
+
+COMPOSITIONS: dict[str, Composition] = {
+    row.name: row
+    for row in (
+        Composition("copy", Combine.COPY, origin="Kipf-GCN, D-GCN and R-GCN send the entity as it is"),
+        Composition("sub", Combine.SUB, origin="CompGCN (Sub), after TransE: x - z"),
+        Composition("add", Combine.ADD, origin="TransE's query: x + z"),
+        Composition("mult", Combine.MULT, origin="CompGCN (Mult), after DistMult: x * z; W-GCN with one column"),
+        Composition("corr", Combine.CONJUGATE, _spectrum, _spectrum, _signal, "CompGCN (Corr): circular correlation"),
+        Composition("conv", Combine.COMPLEX, _spectrum, _spectrum, _signal, "HolE's query: circular convolution"),
+        Composition("rotate", Combine.COMPLEX, _planes, _rotation, origin="RotatE: complex rotation"),
+        Composition("cmul", Combine.COMPLEX, _planes, _planes, origin="ComplEx: complex product"),
+    )
+}
+
+
+def resolve(name: str | Composition) -> Composition:
+    """The row of that name; a Composition passes through."""
+    if isinstance(name, Composition):
+        return name
+    if name not in COMPOSITIONS:
+        raise unknown("composition", name, COMPOSITIONS)
+    return COMPOSITIONS[name]

@@ -1,0 +1,260 @@
+"""A relational graph, the messages that flow over it, and how each message is weighted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, TypeVar, cast
+
+import torch
+from torch import Tensor
+
+from compgcn.errors import InputError, unknown
+from compgcn.kernels import Plan, make_plan
+
+Flow = Literal["source_to_target", "target_to_source"]
+_T = TypeVar("_T")
+
+
+class Weights(NamedTuple):
+    """What a message and a self-loop count for in the sum at their receiver."""
+
+    message: Tensor  # [M]
+    loop: Tensor  # [N]
+
+
+@dataclass(eq=False)
+class Messages:
+    """The directed messages of a graph: originals (direction 0), then inverses (direction 1), each counted apart.
+
+    Their plans and weights are made when first asked for and kept, so sorting happens once per graph.
+    """
+
+    sender: Tensor  # [M]
+    receiver: Tensor  # [M]
+    relation: Tensor  # [M], inverses offset by the number of relations
+    direction: Tensor  # [M]
+    num_nodes: int
+    num_relations: int  # rows of the relation table: 2R with inverses, R without
+    num_directions: int
+    _kept: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    def plan(self) -> Plan:
+        """Rows are (receiver, direction), so that one pass gives both halves of the paper's sum."""
+        return self._keep("plan", lambda: self._plan(self.sender, self.num_nodes, self.relation, self.num_relations))
+
+    def relation_plan(self) -> Plan:
+        """The same rows with a row of a relation table from every message: what D-GCN's biases are summed by."""
+        unused = torch.zeros_like(self.relation)
+        return self._keep("relation plan", lambda: self._plan(self.relation, self.num_relations, unused, 1))
+
+    def _plan(self, sender: Tensor, senders: int, relation: Tensor, relations: int) -> Plan:
+        row = self.receiver * self.num_directions + self.direction
+        rows = self.num_nodes * self.num_directions
+        return make_plan(row, sender, relation, rows=rows, senders=senders, relations=relations)
+
+    def pairs(self) -> Pairs:
+        """The distinct (relation, receiver) pairs, in order of relation."""
+        return self._keep("pairs", lambda: _pairs(self))
+
+    def weights(self, norm: str, self_loop: bool = True) -> Weights:
+        """The weights of `NORMS[norm]`, float32."""
+        return self._keep(f"{norm} {self_loop}", lambda: NORMS[norm](self, self_loop))
+
+    def _keep(self, key: str, make: Callable[[], _T]) -> _T:
+        if key not in self._kept:
+            self._kept[key] = make()
+        return cast(_T, self._kept[key])
+
+
+class Pairs(NamedTuple):
+    """Sums per (relation, receiver), for filters that differ by relation: sum first, multiply by W_r, sum again."""
+
+    gather: Plan  # messages -> pairs
+    offsets: list[int]  # pairs of relation r are [offsets[r], offsets[r + 1])
+    scatter: Plan  # pairs -> receivers
+
+
+def _pairs(m: Messages) -> Pairs:
+    key, pair = torch.unique(m.relation * m.num_nodes + m.receiver, return_inverse=True)  # sorted: by relation first
+    relation, receiver = key // m.num_nodes, key % m.num_nodes
+    gather = make_plan(pair, m.sender, m.relation, rows=key.numel(), senders=m.num_nodes, relations=m.num_relations)
+    index, zero = torch.arange(key.numel(), device=key.device), torch.zeros_like(key)
+    scatter = make_plan(receiver, index, zero, rows=m.num_nodes, senders=key.numel(), relations=1)
+    counts = torch.bincount(relation, minlength=m.num_relations)
+    return Pairs(gather, [0, *counts.cumsum(0).tolist()], scatter)
+
+
+def _count(key: Tensor, size: int) -> Tensor:
+    """How often each key occurs, [size], as floats to divide by."""
+    return torch.zeros(size, device=key.device).scatter_add_(0, key, torch.ones(key.shape, device=key.device))
+
+
+def _received(m: Messages) -> Tensor:
+    """Per message: how many its receiver gets in its direction."""
+    key = m.receiver * m.num_directions + m.direction
+    return _count(key, m.num_nodes * m.num_directions)[key]
+
+
+def _unit_loop(m: Messages) -> Tensor:
+    return torch.ones(m.num_nodes, device=m.sender.device)
+
+
+def _none(m: Messages, self_loop: bool) -> Weights:
+    """1: the bare sum of the paper's Eq. node_update."""
+    return Weights(torch.ones(m.sender.shape, device=m.sender.device), _unit_loop(m))
+
+
+def _symmetric(m: Messages, self_loop: bool) -> Weights:
+    """1/sqrt(received by the receiver * sent by the sender), both in the message's direction."""
+    key = m.sender * m.num_directions + m.direction
+    sent = _count(key, m.num_nodes * m.num_directions)[key]
+    return Weights((_received(m) * sent).rsqrt(), _unit_loop(m))
+
+
+def _mean(m: Messages, self_loop: bool) -> Weights:
+    """1/received, in the message's direction."""
+    return Weights(_received(m).reciprocal(), _unit_loop(m))
+
+
+def _relation_mean(m: Messages, self_loop: bool) -> Weights:
+    """R-GCN's 1/|N_v^r|: the mean over the neighbours of a receiver by one relation."""
+    _, pair, count = torch.unique(m.receiver * m.num_relations + m.relation, return_inverse=True, return_counts=True)
+    return Weights(count[pair].to(torch.get_default_dtype()).reciprocal(), _unit_loop(m))
+
+
+def _kipf(m: Messages, self_loop: bool) -> Weights:
+    """D^-1/2 (A + I) D^-1/2 over both directions and the loop, D the row sums of A + I."""
+    degree = _count(m.receiver, m.num_nodes) + float(self_loop)  # [N]
+    inverse = torch.where(degree > 0, degree.reciprocal(), 0.0)
+    root = inverse.sqrt()
+    return Weights(root[m.receiver] * root[m.sender], inverse)
+
+
+def _released(m: Messages, self_loop: bool) -> Weights:
+    """The released code: both degrees counted on the receiving side, and the three sums divided by 3.
+
+    A sender that receives nothing in the direction of a message has degree 0 there, and the message vanishes.
+    """
+    degree = _count(m.receiver * m.num_directions + m.direction, m.num_nodes * m.num_directions)
+    root = torch.where(degree > 0, degree.rsqrt(), 0.0)
+    receiver, sender = (end * m.num_directions + m.direction for end in (m.receiver, m.sender))
+    return Weights(root[receiver] * root[sender] / 3, _unit_loop(m) / 3)
+
+
+NORMS: dict[str, Callable[[Messages, bool], Weights]] = {
+    "none": _none,
+    "symmetric": _symmetric,
+    "mean": _mean,
+    "relation-mean": _relation_mean,
+    "kipf": _kipf,
+    "released": _released,
+}
+
+
+class RelationalGraph:
+    """Edges src -> dst by rel over `num_nodes` nodes and `num_relations` relations, inverses and loops not included.
+
+    Args:
+        src, dst, rel: int64 tensors [E].
+        graph_of_node: [N], which graph of a disjoint union each node belongs to; None for a single graph.
+    """
+
+    def __init__(
+        self,
+        src: Tensor,
+        dst: Tensor,
+        rel: Tensor,
+        num_nodes: int,
+        num_relations: int,
+        graph_of_node: Tensor | None = None,
+    ) -> None:
+        self.src, self.dst, self.rel = src, dst, rel
+        self.num_nodes, self.num_relations = num_nodes, num_relations
+        self.graph_of_node = graph_of_node
+        self._messages: dict[tuple[Flow, bool], Messages] = {}
+        if not torch.compiler.is_compiling():
+            self._check()
+
+    def _check(self) -> None:
+        shapes = tuple(tuple(t.shape) for t in (self.src, self.dst, self.rel))
+        if len(set(shapes)) > 1 or len(shapes[0]) != 1:
+            raise InputError(f"src, dst and rel must be vectors of one length, not of shapes {shapes}")
+        if not self.src.numel():
+            return
+        ends = torch.stack((self.src, self.dst))
+        for what, values, size in (("node", ends, self.num_nodes), ("relation", self.rel, self.num_relations)):
+            low, high = (int(bound) for bound in values.aminmax())
+            if low < 0 or high >= size:
+                worst = low if low < 0 else high
+                raise InputError(f"{what} index {worst} is outside [0, {size})")
+
+    @classmethod
+    def from_triples(cls, triples: Tensor, num_nodes: int, num_relations: int) -> RelationalGraph:
+        """From rows (s, r, o), [n, 3]."""
+        src, rel, dst = triples.T.contiguous()
+        return cls(src, dst, rel, num_nodes, num_relations)
+
+    @classmethod
+    def union(cls, graphs: Sequence[RelationalGraph]) -> RelationalGraph:
+        """Many graphs over the same relations side by side, as one graph."""
+        if not graphs:
+            raise InputError("a union needs at least one graph")
+        if len({g.num_relations for g in graphs}) > 1:
+            raise InputError("graphs of a union must have the same relations")
+        sizes = torch.tensor([g.num_nodes for g in graphs])
+        starts = [0, *sizes.cumsum(0).tolist()]
+        pieces = list(zip(graphs, starts, strict=False))
+        return cls(
+            torch.cat([g.src + start for g, start in pieces]),
+            torch.cat([g.dst + start for g, start in pieces]),
+            torch.cat([g.rel for g in graphs]),
+            starts[-1],
+            graphs[0].num_relations,
+            torch.repeat_interleave(torch.arange(len(graphs)), sizes).to(graphs[0].src.device),
+        )
+
+    @property
+    def num_edges(self) -> int:
+        return self.src.numel()
+
+    def to(self, device: torch.device | str) -> RelationalGraph:
+        """The same graph on another device."""
+        parts = (self.src.to(device), self.dst.to(device), self.rel.to(device))
+        batch = None if self.graph_of_node is None else self.graph_of_node.to(device)
+        return RelationalGraph(*parts, self.num_nodes, self.num_relations, batch)
+
+    def without_edges(self) -> RelationalGraph:
+        """The ablation 'no graph': the same nodes and relations, no edge."""
+        return RelationalGraph(
+            self.src[:0], self.dst[:0], self.rel[:0], self.num_nodes, self.num_relations, self.graph_of_node
+        )
+
+    def randomised(self, generator: torch.Generator) -> RelationalGraph:
+        """The ablation 'random graph': as many edges of each relation, between nodes drawn uniformly."""
+        src, dst = torch.randint(self.num_nodes, (2, self.num_edges), generator=generator).to(self.src.device)
+        return RelationalGraph(src, dst, self.rel, self.num_nodes, self.num_relations, self.graph_of_node)
+
+    def messages(self, flow: Flow = "source_to_target", add_inverse: bool = True) -> Messages:
+        """The messages of one convention; made once and kept.
+
+        With "source_to_target" an original edge carries from src to dst with relation r, and its inverse from dst to
+        src with relation R + r; with "target_to_source" both run the other way.
+        """
+        if (flow, add_inverse) not in self._messages:
+            self._messages[flow, add_inverse] = self._make_messages(flow, add_inverse)
+        return self._messages[flow, add_inverse]
+
+    def _make_messages(self, flow: Flow, add_inverse: bool) -> Messages:
+        if flow not in ("source_to_target", "target_to_source"):
+            raise unknown("flow", flow, ("source_to_target", "target_to_source"))
+        tail, head = (self.src, self.dst) if flow == "source_to_target" else (self.dst, self.src)
+        sender, receiver, relation, direction = tail, head, self.rel, torch.zeros_like(self.rel)
+        if add_inverse:
+            sender, receiver = torch.cat((tail, head)), torch.cat((head, tail))
+            relation = torch.cat((self.rel, self.rel + self.num_relations))
+            direction = torch.cat((direction, torch.ones_like(direction)))
+        directions = 2 if add_inverse else 1
+        return Messages(
+            sender, receiver, relation, direction, self.num_nodes, directions * self.num_relations, directions
+        )

@@ -1,0 +1,190 @@
+"""Aggregation, the one operation of every layer: gather two rows, combine them, add them up.
+
+    out[v] = sum over messages e = (u, r) -> v of   weight_e * combine(x[u], z[r])
+
+`x` [N, D] and `z` [Z, D] are lifted tables (`compgcn.compose`), a row v is a receiver, or a receiver and a direction.
+The gradients are the same operation again: by x over the messages grouped by sender, by z grouped by relation. A `Plan`
+holds the three groupings, built once per graph. The operation is registered with torch, so autograd, torch.compile
+and autocast see it as one node, and it never stores a message per edge.
+
+The backend follows the device (numba on the CPU, plain torch elsewhere); COMPGCN_KERNEL=reference|numba overrides it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from compgcn.compose import Combine
+from compgcn.errors import unknown
+
+log = logging.getLogger(__name__)
+
+_BACKENDS = ("reference", "numba")
+
+
+class Segments(NamedTuple):
+    """Messages sorted by one key: those of row v are `[offsets[v], offsets[v + 1])`."""
+
+    order: Tensor  # [M] message ids
+    offsets: Tensor  # [rows + 1]
+    left: Tensor  # [M] rows of the first operand, in this order
+    right: Tensor  # [M] rows of the second operand, in this order
+
+    def swapped(self) -> Segments:
+        """The same messages with the operands exchanged."""
+        return Segments(self.order, self.offsets, self.right, self.left)
+
+
+class Plan(NamedTuple):
+    """The three groupings of the same M messages: for the sum, for the gradient of x and for that of z."""
+
+    by_row: Segments  # left sender, right relation
+    by_sender: Segments  # left row, right relation
+    by_relation: Segments  # left row, right sender
+
+
+def _segments(key: Tensor, rows: int, left: Tensor, right: Tensor) -> Segments:
+    order = torch.argsort(key, stable=True)
+    counts = torch.zeros(rows + 1, dtype=torch.long, device=key.device)
+    counts.scatter_add_(0, key + 1, torch.ones_like(key))
+    return Segments(order, counts.cumsum(0), left[order], right[order])
+
+
+def make_plan(row: Tensor, sender: Tensor, relation: Tensor, *, rows: int, senders: int, relations: int) -> Plan:
+    """Sort the messages (sender, relation) -> row, each [M], three times."""
+    return Plan(
+        _segments(row, rows, sender, relation),
+        _segments(sender, senders, row, relation),
+        _segments(relation, relations, row, sender),
+    )
+
+
+def aggregate(x: Tensor, z: Tensor, weight: Tensor, plan: Plan, combine: Combine) -> Tensor:
+    """The weighted sum of combined messages, [rows, D], in the dtype of `x`; half precisions accumulate in float32.
+
+    x [N, D], z [Z, D], weight [M] in the order the messages were given to `make_plan`; differentiable in all three.
+    """
+    dtype = x.dtype if x.dtype == torch.float64 else torch.float32
+    tensors = [*plan.by_row, *plan.by_sender, *plan.by_relation]
+    out: Tensor = _aggregate(x.to(dtype), z.to(dtype), weight.to(dtype), tensors, combine)
+    return out.to(x.dtype)
+
+
+@torch.library.custom_op("compgcn::segment_reduce", mutates_args=())
+def _segment_reduce(
+    a: Tensor, b: Tensor, weight: Tensor, offsets: Tensor, left: Tensor, right: Tensor, op: int
+) -> Tensor:
+    out: Tensor = _backend(a.device.type).segment_reduce(a, b, weight, offsets, left, right, op)
+    return out
+
+
+@_segment_reduce.register_fake
+def _(a: Tensor, b: Tensor, weight: Tensor, offsets: Tensor, left: Tensor, right: Tensor, op: int) -> Tensor:
+    return a.new_empty(offsets.shape[0] - 1, a.shape[1])
+
+
+def _reduce(a: Tensor, b: Tensor, weight: Tensor, s: Segments, op: Combine) -> Tensor:
+    out: Tensor = _segment_reduce(a, b, weight, s.offsets, s.left, s.right, op)
+    return out
+
+
+@torch.library.custom_op("compgcn::edge_dot", mutates_args=())
+def _edge_dot(g: Tensor, a: Tensor, b: Tensor, row: Tensor, left: Tensor, right: Tensor, op: int) -> Tensor:
+    out: Tensor = _backend(a.device.type).edge_dot(g, a, b, row, left, right, op)
+    return out
+
+
+@_edge_dot.register_fake
+def _(g: Tensor, a: Tensor, b: Tensor, row: Tensor, left: Tensor, right: Tensor, op: int) -> Tensor:
+    return g.new_empty(left.shape[0])
+
+
+@torch.library.custom_op("compgcn::aggregate", mutates_args=())
+def _aggregate(x: Tensor, z: Tensor, weight: Tensor, plan: list[Tensor], op: int) -> Tensor:
+    segments = Segments(*plan[:4])
+    return _reduce(x, z, weight[segments.order], segments, Combine(op))
+
+
+@_aggregate.register_fake
+def _(x: Tensor, z: Tensor, weight: Tensor, plan: list[Tensor], op: int) -> Tensor:
+    return x.new_empty(plan[1].shape[0] - 1, x.shape[1])
+
+
+def _setup(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
+    x, z, weight, plan, op = inputs
+    ctx.save_for_backward(x, z, weight, *plan)
+    ctx.op = op
+
+
+def _backward(ctx, g: Tensor):  # type: ignore[no-untyped-def]
+    x, z, weight, *plan = ctx.saved_tensors
+    by_row, by_sender, by_relation = (Segments(*plan[i : i + 4]) for i in (0, 4, 8))
+    g, op = g.contiguous(), Combine(ctx.op)
+    dx = dz = dweight = None
+    if ctx.needs_input_grad[0]:
+        dx = _gradient_by_x(g, z, weight[by_sender.order], by_sender, op)
+    if ctx.needs_input_grad[1]:
+        dz = _gradient_by_z(g, x, z, weight[by_relation.order], by_relation, op)
+    if ctx.needs_input_grad[2]:
+        row = torch.empty_like(by_sender.left)
+        row[by_sender.order] = by_sender.left
+        left, right = torch.empty_like(by_row.left), torch.empty_like(by_row.right)
+        left[by_row.order], right[by_row.order] = by_row.left, by_row.right
+        dweight = _edge_dot(g, x, z, row, left, right, op)
+    return dx, dz, dweight, [None] * len(plan), None
+
+
+def _gradient_by_x(g: Tensor, z: Tensor, weight: Tensor, s: Segments, op: Combine) -> Tensor:
+    """With s.left the rows of g and s.right those of z."""
+    match op:
+        case Combine.MULT:
+            return _reduce(g, z, weight, s, Combine.MULT)
+        case Combine.COMPLEX:  # g conj(z)
+            return _reduce(z, g, weight, s.swapped(), Combine.CONJUGATE)
+        case Combine.CONJUGATE:  # conj(g) z
+            return _reduce(g, z, weight, s, Combine.CONJUGATE)
+    return _reduce(g, z, weight, s, Combine.COPY)
+
+
+def _gradient_by_z(g: Tensor, x: Tensor, z: Tensor, weight: Tensor, s: Segments, op: Combine) -> Tensor:
+    """With s.left the rows of g and s.right those of x."""
+    match op:
+        case Combine.ADD:
+            return _reduce(g, x, weight, s, Combine.COPY)
+        case Combine.SUB:
+            return _reduce(g, x, -weight, s, Combine.COPY)
+        case Combine.MULT:
+            return _reduce(g, x, weight, s, Combine.MULT)
+        case Combine.COMPLEX:  # g conj(x)
+            return _reduce(x, g, weight, s.swapped(), Combine.CONJUGATE)
+        case Combine.CONJUGATE:  # g x
+            return _reduce(g, x, weight, s, Combine.COMPLEX)
+    return torch.zeros_like(z)
+
+
+_aggregate.register_autograd(_backward, setup_context=_setup)
+
+
+def _backend(device: str) -> ModuleType:
+    return _load(os.environ.get("COMPGCN_KERNEL", ""), device)
+
+
+@cache
+def _load(wanted: str, device: str) -> ModuleType:
+    if wanted and wanted not in _BACKENDS:
+        raise unknown("COMPGCN_KERNEL", wanted, _BACKENDS)
+    name = wanted or ("numba" if device == "cpu" else "reference")
+    if name == "numba" and (device != "cpu" or find_spec("numba") is None):
+        log.warning("the numba kernels cannot run on %s here; taking the plain torch path", device)
+        name = "reference"
+    log.info("aggregation on %s runs on the %s kernels", device, name)
+    return import_module(f"compgcn.kernels.{name}")

@@ -1,0 +1,103 @@
+"""Aggregation on the CPU: one pass over the edges, rows shared out to the threads by their number of edges.
+
+Every output row is summed by one thread in the order of its edges, so the bits do not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numba import njit, prange
+from torch import Tensor
+
+_TASKS = 64  # pieces of about equal numbers of edges; many more than cores, so that no thread waits long
+
+
+@njit(parallel=True, cache=True, nogil=True, fastmath={"contract"})
+def _segment_reduce(a, b, weight, offsets, left, right, op, out):  # type: ignore[no-untyped-def]  # pragma: no cover
+    rows = offsets.shape[0] - 1
+    edges = left.shape[0]
+    width = a.shape[1]
+    half = width // 2
+    for task in prange(_TASKS):
+        first = np.searchsorted(offsets[:rows], edges * task // _TASKS)
+        last = np.searchsorted(offsets[:rows], edges * (task + 1) // _TASKS)
+        for v in range(first, last):
+            y = out[v]
+            for e in range(offsets[v], offsets[v + 1]):
+                w = weight[e]
+                x = a[left[e]]
+                if op == 0:
+                    for j in range(width):
+                        y[j] += w * x[j]
+                    continue
+                z = b[right[e]]
+                if op == 1:
+                    for j in range(width):
+                        y[j] += w * (x[j] + z[j])
+                elif op == 2:
+                    for j in range(width):
+                        y[j] += w * (x[j] - z[j])
+                elif op == 3:
+                    for j in range(width):
+                        y[j] += w * x[j] * z[j]
+                elif op == 4:
+                    for j in range(half):
+                        y[j] += w * (x[j] * z[j] - x[half + j] * z[half + j])
+                        y[half + j] += w * (x[j] * z[half + j] + x[half + j] * z[j])
+                else:
+                    for j in range(half):
+                        y[j] += w * (x[j] * z[j] + x[half + j] * z[half + j])
+                        y[half + j] += w * (x[j] * z[half + j] - x[half + j] * z[j])
+
+
+@njit(parallel=True, cache=True, nogil=True, fastmath={"contract", "reassoc"})
+def _edge_dot(g, a, b, row, left, right, op, out):  # type: ignore[no-untyped-def]  # pragma: no cover
+    width = a.shape[1]
+    half = width // 2
+    for e in prange(left.shape[0]):
+        y, x, z = g[row[e]], a[left[e]], b[right[e]]
+        dot = out[e]
+        if op == 0:
+            for j in range(width):
+                dot += y[j] * x[j]
+        elif op == 1:
+            for j in range(width):
+                dot += y[j] * (x[j] + z[j])
+        elif op == 2:
+            for j in range(width):
+                dot += y[j] * (x[j] - z[j])
+        elif op == 3:
+            for j in range(width):
+                dot += y[j] * x[j] * z[j]
+        else:
+            sign = 1 if op == 5 else -1
+            for j in range(half):
+                dot += y[j] * (x[j] * z[j] + sign * x[half + j] * z[half + j])
+                dot += y[half + j] * (x[j] * z[half + j] - sign * x[half + j] * z[j])
+        out[e] = dot
+
+
+def _array(tensor: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:
+    array: np.ndarray[tuple[int, ...], np.dtype[np.generic]] = tensor.detach().contiguous().numpy()
+    return array
+
+
+def segment_reduce(
+    a: Tensor, b: Tensor, weight: Tensor, offsets: Tensor, left: Tensor, right: Tensor, op: int
+) -> Tensor:
+    """As `reference.segment_reduce`."""
+    out = a.new_zeros(offsets.numel() - 1, a.shape[1])
+    if left.numel():
+        operands = [_array(t) for t in (a, b, weight, offsets, left, right)]
+        _segment_reduce(*operands, op, out.numpy())  # type: ignore[call-arg]
+    return out
+
+
+def edge_dot(g: Tensor, a: Tensor, b: Tensor, row: Tensor, left: Tensor, right: Tensor, op: int) -> Tensor:
+    """As `reference.edge_dot`."""
+    out = torch.zeros(left.numel(), dtype=g.dtype)
+    if left.numel():
+        operands = [_array(t) for t in (g, a, b, row, left, right)]
+        _edge_dot(*operands, op, out.numpy())  # type: ignore[call-arg]
+    return out

@@ -1,0 +1,24 @@
+"""The definition of aggregation in plain torch, and the oracle every other backend is tested against."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from compgcn.compose import Combine
+
+
+def segment_reduce(
+    a: Tensor, b: Tensor, weight: Tensor, offsets: Tensor, left: Tensor, right: Tensor, op: int
+) -> Tensor:
+    """out[v] = sum over e in [offsets[v], offsets[v + 1]) of weight[e] * combine(a[left[e]], b[right[e]])."""
+    rows = offsets.numel() - 1
+    counts = offsets.diff()
+    row = torch.repeat_interleave(torch.arange(rows, device=a.device), counts, output_size=left.numel())  # [M]
+    message = weight.unsqueeze(-1) * Combine(op)(a[left], b[right])  # [M, D]
+    return a.new_zeros(rows, a.shape[1]).index_add_(0, row, message)
+
+
+def edge_dot(g: Tensor, a: Tensor, b: Tensor, row: Tensor, left: Tensor, right: Tensor, op: int) -> Tensor:
+    """out[e] = <g[row[e]], combine(a[left[e]], b[right[e]])>: the gradient of a weighted sum by its weights."""
+    return (g[row] * Combine(op)(a[left], b[right])).sum(-1)
