@@ -24,8 +24,9 @@ HITS = (1, 3, 10)
 CATEGORIES = ("1-1", "1-N", "N-1", "N-N")
 UNSEEN = "unseen"
 
-# Rows are compared with their targets in blocks of this many scores, which stay in a CPU's cache.
-_COUNT_BLOCK = 2**20
+# Rows are compared with their targets in blocks of this many scores: few enough for a CPU's cache, and elsewhere enough
+# to keep the device busy.
+_COUNT_BLOCK_CPU, _COUNT_BLOCK = 2**18, 2**24
 
 
 class Ranks(NamedTuple):
@@ -115,10 +116,10 @@ def _count(scores: Tensor, row: Tensor, target: Tensor, rows: Tensor, cols: Tens
     scores = scores.index_put((rows, cols), scores.new_tensor(-torch.inf))
     itself = (scores[row, target] == value).long()  # a target that was not known still stands there
     greater, equal = torch.empty_like(row), torch.empty_like(row)
-    step = max(1, _COUNT_BLOCK // scores.shape[1])
+    step = max(1, (_COUNT_BLOCK_CPU if scores.device.type == "cpu" else _COUNT_BLOCK) // scores.shape[1])
     for part in range(0, len(row), step):
         block = slice(part, part + step)
-        rivals, bar = scores[row[block]], value[block].unsqueeze(1)  # [m, N], [m, 1]
+        rivals, bar = scores.index_select(0, row[block]), value[block].unsqueeze(1)  # [m, N], [m, 1]
         torch.sum(rivals > bar, 1, out=greater[block])
         torch.sum(rivals == bar, 1, out=equal[block])
     return greater, equal - itself

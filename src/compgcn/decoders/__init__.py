@@ -7,7 +7,7 @@ composition and a similarity is one row of `DECODERS`; one with parameters suppl
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -20,8 +20,13 @@ from compgcn.errors import InputError, unknown
 
 __all__ = ["DECODERS", "ConvESettings", "Decoder", "Row", "build_decoder"]
 
-Query = Callable[[Tensor, Tensor], Tensor]
 Similarity = Callable[[Tensor, Tensor], Tensor]
+
+
+class Query(Protocol):
+    """What makes a query of an entity and a relation; a composition and a module both do."""
+
+    def __call__(self, x: Tensor, z: Tensor, /) -> Tensor: ...
 
 
 class Decoder(nn.Module):
@@ -165,9 +170,8 @@ def build_decoder(
     if name not in DECODERS:
         raise unknown("decoder", name, DECODERS)
     row = DECODERS[name]
-    phi: Query = COMPOSITIONS[row.query] if isinstance(row.query, str) else row.query(dim, conve or ConvESettings())
     return Decoder(
-        phi,
+        COMPOSITIONS[row.query] if isinstance(row.query, str) else row.query(dim, conve or ConvESettings()),
         row.similarity,
         num_entities,
         entity_bias=row.entity_bias if entity_bias is None else entity_bias,
