@@ -1,0 +1,179 @@
+"""Decoders: a query made of (s, r), and its similarity with every entity.
+
+score(s, r, o) = similarity(query(x_s, z_r), e_o) [+ bias_o] [+ margin]. Scores are logits. A decoder that is a
+composition and a similarity is one row of `DECODERS`; one with parameters supplies a module as its query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from compgcn.compose import COMPOSITIONS
+from compgcn.decoders.convolution import ConvEQuery, ConvESettings
+from compgcn.decoders.similarity import dot, negative_l1
+from compgcn.errors import InputError, unknown
+
+__all__ = ["DECODERS", "ConvESettings", "Decoder", "Row", "build_decoder"]
+
+Similarity = Callable[[Tensor, Tensor], Tensor]
+
+
+class Query(Protocol):
+    """What makes a query of an entity and a relation; a composition and a module both do."""
+
+    def __call__(self, x: Tensor, z: Tensor, /) -> Tensor: ...
+
+
+class Decoder(nn.Module):
+    """score(s, r, o) = similarity(phi(x_s, z_r), e_o) + bias_o + margin, the last two where asked for.
+
+    Args:
+        phi: (x [B, d], z [B, d]) -> q [B, d]; a composition, or a module with parameters of its own.
+        similarity: (q [B, d], e [C, d] or [B, C, d]) -> [B, C].
+        num_entities: N.
+        entity_bias: whether each entity has a learned bias, zero at first.
+        margin: added to every score, or None. It is the buffer `margin`, saved with the weights; a schedule changes it
+            in place, `decoder.margin.sub_(5)`.
+    """
+
+    margin: Tensor | None
+    entity_bias: nn.Parameter | None
+
+    def __init__(
+        self,
+        phi: Query,
+        similarity: Similarity,
+        num_entities: int,
+        *,
+        entity_bias: bool = False,
+        margin: float | None = None,
+    ) -> None:
+        super().__init__()
+        self.phi = phi
+        self.similarity = similarity
+        self.num_entities = num_entities
+        self.register_parameter("entity_bias", nn.Parameter(torch.zeros(num_entities)) if entity_bias else None)
+        self.register_buffer("margin", None if margin is None else torch.tensor(float(margin)))
+
+    def query(self, x_s: Tensor, z_r: Tensor) -> Tensor:
+        """The point the answers should lie near: entities [B, d] and relations [B, d] -> [B, d]."""
+        return self.phi(x_s, z_r)
+
+    def forward(self, x_s: Tensor, z_r: Tensor, entities: Tensor, candidates: Tensor | slice | None = None) -> Tensor:
+        """Score candidates for each query (x_s, z_r).
+
+        Args:
+            x_s: vectors of the queries' entities [B, d].
+            z_r: vectors of their relations [B, d].
+            entities: the whole table [N, d].
+            candidates: None for every entity; a slice of the entities; a list shared by all queries [C]; or a list for
+                each query [B, C].
+
+        Returns:
+            Logits [B, C], with C = N for every entity.
+        """
+        self._check(x_s, entities, candidates)
+        q = self.query(x_s, z_r)  # [B, d]
+        bias: Tensor | None = self.entity_bias
+        if isinstance(candidates, Tensor):
+            entities = F.embedding(candidates, entities)  # [C, d] or [B, C, d]
+            bias = None if bias is None else bias[candidates]
+        elif candidates is not None:
+            entities = entities[candidates]
+            bias = None if bias is None else bias[candidates]
+        scores = self.similarity(q, entities)  # [B, C]
+        if bias is not None:
+            scores = scores + bias
+        return scores if self.margin is None else scores + self.margin
+
+    def _check(self, x_s: Tensor, entities: Tensor, candidates: Tensor | slice | None) -> None:
+        if len(entities) != self.num_entities:
+            raise InputError(
+                f"this decoder scores {self.num_entities} entities, but the table has shape {list(entities.shape)}"
+            )
+        if isinstance(candidates, Tensor) and not (
+            candidates.ndim == 1 or (candidates.ndim == 2 and len(candidates) == len(x_s))
+        ):
+            raise InputError(
+                f"candidates must have shape [C], or [{len(x_s)}, C] for {len(x_s)} queries, "
+                f"not {list(candidates.shape)}"
+            )
+
+    def extra_repr(self) -> str:
+        margin = "" if self.margin is None else f", margin={self.margin.item():g}"
+        return f"num_entities={self.num_entities}, entity_bias={self.entity_bias is not None}{margin}"
+
+
+class Row(NamedTuple):
+    """A decoder as data."""
+
+    query: str | Callable[[int, ConvESettings], nn.Module]  # a composition's name, or what builds the query module
+    similarity: Similarity
+    entity_bias: bool  # whether it has one unless told otherwise
+    margin: bool  # whether the score is margin + similarity
+    description: str
+    reference: str
+
+
+DECODERS: dict[str, Row] = {
+    "transe": Row(
+        query="add",
+        similarity=negative_l1,
+        entity_bias=False,
+        margin=True,
+        description="margin − ‖x + z − e‖₁: a relation moves its subject to its object",
+        reference="Bordes et al., Translating Embeddings for Modeling Multi-relational Data, NeurIPS 2013",
+    ),
+    "distmult": Row(
+        query="mult",
+        similarity=dot,
+        entity_bias=False,
+        margin=False,
+        description="(x · z)ᵀe: a relation weighs the dimensions; it cannot tell subject from object",
+        reference="Yang et al., Embedding Entities and Relations for Learning and Inference, ICLR 2015",
+    ),
+    "conve": Row(
+        query=ConvEQuery,
+        similarity=dot,
+        entity_bias=True,
+        margin=False,
+        description="conv([x; z])ᵀe + bias: a convolution over the two vectors laid out as an image",
+        reference="Dettmers et al., Convolutional 2D Knowledge Graph Embeddings, AAAI 2018",
+    ),
+}
+
+
+def build_decoder(
+    name: str,
+    num_entities: int,
+    dim: int,
+    *,
+    entity_bias: bool | None = None,
+    margin: float = 9.0,
+    conve: ConvESettings | None = None,
+) -> Decoder:
+    """The decoder of that name for N entities of dimension d.
+
+    Args:
+        name: a key of `DECODERS`.
+        num_entities: N.
+        dim: d.
+        entity_bias: whether entities have a bias; None leaves it to the row.
+        margin: what a decoder with a margin starts from; the others have none.
+        conve: the sizes of a convolutional query.
+    """
+    if name not in DECODERS:
+        raise unknown("decoder", name, DECODERS)
+    row = DECODERS[name]
+    return Decoder(
+        COMPOSITIONS[row.query] if isinstance(row.query, str) else row.query(dim, conve or ConvESettings()),
+        row.similarity,
+        num_entities,
+        entity_bias=row.entity_bias if entity_bias is None else entity_bias,
+        margin=margin if row.margin else None,
+    )

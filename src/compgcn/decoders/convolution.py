@@ -1,0 +1,97 @@
+"""Queries made by a convolution over the entity and the relation laid out as an image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from compgcn.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class ConvESettings:
+    """The sizes of a ConvE query.
+
+    Args:
+        filters: channels of the convolution.
+        kernel: side of its square kernel.
+        bias: whether the convolution has one.
+        feature_dropout: on the feature maps.
+        hidden_dropout: on the projection, "hidden dropout 2" in the recipes.
+        height, width: the shape each vector takes, d = height · width; chosen by `image_shape` where not given.
+    """
+
+    filters: int = 200
+    kernel: int = 7
+    bias: bool = False
+    feature_dropout: float = 0.3
+    hidden_dropout: float = 0.3
+    height: int | None = None
+    width: int | None = None
+
+
+def image_shape(dim: int, height: int | None = None, width: int | None = None) -> tuple[int, int]:
+    """The height and width with height · width = dim that make the image 2·height × width as square as possible.
+
+    Of two equally good shapes the wider one is taken; a height or width that is given is kept.
+    """
+    shapes = [
+        (h, dim // h) for h in range(1, dim + 1) if dim % h == 0 and height in (None, h) and width in (None, dim // h)
+    ]
+    if not shapes:
+        given = " and ".join(
+            f"{name} {size}" for name, size in (("height", height), ("width", width)) if size is not None
+        )
+        raise InputError(
+            f"dimension {dim} cannot be laid out with {given or 'any height and width'}; choose sizes whose product is "
+            "the dimension, such as height 10 and width 20 for dimension 200"
+        )
+    return min(shapes, key=lambda shape: abs(2 * shape[0] - shape[1]))
+
+
+class ConvEQuery(nn.Module):
+    """The query of ConvE (Dettmers et al., 2018): relu(norm(vec(relu(norm(ω ∗ norm([x; z])))) W)).
+
+    The entity and the relation are interleaved, x₁ z₁ x₂ z₂ …, into one image 2·height × width. The order is batch
+    norm, convolution, batch norm, relu, feature dropout, linear, hidden dropout, batch norm, relu. Weights start as
+    torch starts those of a convolution and a linear layer.
+
+    In training mode a batch of one query has no variance for the last batch norm, and torch refuses it: train on
+    batches of two or more.
+
+    Shapes: x [B, d], z [B, d] -> [B, d].
+    """
+
+    def __init__(self, dim: int, settings: ConvESettings | None = None) -> None:
+        super().__init__()
+        settings = settings or ConvESettings()
+        self.dim = dim
+        self.settings = settings
+        self.height, self.width = image_shape(dim, settings.height, settings.width)
+        rows, columns = 2 * self.height - settings.kernel + 1, self.width - settings.kernel + 1
+        if settings.kernel < 1 or rows < 1 or columns < 1:
+            raise InputError(
+                f"a {settings.kernel}×{settings.kernel} kernel does not fit the {2 * self.height}×{self.width} image "
+                f"of dimension {dim}; use a kernel from 1 to {min(2 * self.height, self.width)}, or a dimension with a "
+                "squarer image (200 gives 20×20)"
+            )
+        self.image_norm = nn.BatchNorm2d(1)
+        self.convolution = nn.Conv2d(1, settings.filters, settings.kernel, bias=settings.bias)
+        self.feature_norm = nn.BatchNorm2d(settings.filters)
+        self.feature_dropout = nn.Dropout(settings.feature_dropout)
+        self.projection = nn.Linear(settings.filters * rows * columns, dim)
+        self.hidden_dropout = nn.Dropout(settings.hidden_dropout)
+        self.query_norm = nn.BatchNorm1d(dim)
+
+    def reset_parameters(self) -> None:
+        """Start again: weights anew, norms and their running statistics as at first."""
+        for module in (self.image_norm, self.convolution, self.feature_norm, self.projection, self.query_norm):
+            module.reset_parameters()
+
+    def forward(self, x: Tensor, z: Tensor) -> Tensor:
+        image = torch.stack((x, z), -1).view(-1, 1, 2 * self.height, self.width)  # [B, d, 2] -> [B, 1, 2h, w]
+        maps = torch.relu(self.feature_norm(self.convolution(self.image_norm(image))))  # [B, filters, 2h-k+1, w-k+1]
+        hidden = self.hidden_dropout(self.projection(self.feature_dropout(maps).flatten(1)))  # [B, d]
+        return torch.relu(self.query_norm(hidden))

@@ -1,0 +1,107 @@
+"""Losses: pure functions of logits, each a mean over the batch.
+
+They compute in float32 at least, also where the logits come in half precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from compgcn.errors import unknown
+
+SMOOTHING_FLOORS: dict[str, Callable[[float, int], float]] = {
+    "eps/N": lambda smoothing, num_entities: smoothing / num_entities,
+    "1/N": lambda smoothing, num_entities: 1.0 / num_entities,
+}
+
+
+def smoothing_floor(name: str, smoothing: float, num_entities: int) -> float:
+    """What label smoothing adds to every label: `eps/N`, so that a row's mass is kept, or `1/N`, whatever eps is."""
+    if name not in SMOOTHING_FLOORS:
+        raise unknown("smoothing floor", name, SMOOTHING_FLOORS)
+    return SMOOTHING_FLOORS[name](smoothing, num_entities)
+
+
+def binary_cross_entropy(
+    logits: Tensor, rows: Tensor, cols: Tensor, *, smoothing: float = 0.1, floor: float | None = None
+) -> Tensor:
+    """One-to-all binary cross-entropy with smoothed labels that are never laid out.
+
+    With labels y = (1 − ε)·[true] + c the sum over a row of logits x is
+    Σ softplus(x_o) − c·Σ x_o − (1 − ε)·Σ_{o true} x_o, and its gradient σ(x_o) − c − (1 − ε)·[o true].
+
+    Args:
+        logits: x [B, N].
+        rows, cols: the true (query, entity) pairs, each once [k]. A pair with a negative column is padding, for a
+            caller that needs a fixed k.
+        smoothing: ε.
+        floor: c, from `smoothing_floor`; ε/N if not given.
+
+    Returns:
+        The mean over all B·N logits.
+    """
+    floor = smoothing / max(logits.shape[1], 1) if floor is None else floor
+    loss: Tensor = _SparseBinaryCrossEntropy.apply(logits, rows, cols, 1.0 - smoothing, floor)  # type: ignore[no-untyped-call]
+    return loss
+
+
+class _SparseBinaryCrossEntropy(torch.autograd.Function):
+    """Written out because autograd would make a dense gradient for each of the three sums."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, rows: Tensor, cols: Tensor, weight: float, floor: float) -> Tensor:
+        ctx.save_for_backward(logits, rows, cols)
+        ctx.weight, ctx.floor = weight, floor
+        x = _wide(logits)
+        true = x[rows, cols.clamp_min(0)] * (cols >= 0)
+        # Past the threshold softplus is taken as the identity; torch's own, 20, shows in float64.
+        total = F.softplus(x, threshold=40.0).sum() - floor * x.sum() - weight * true.sum()
+        return total / max(x.numel(), 1)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None]:
+        logits, rows, cols = ctx.saved_tensors
+        x = _wide(logits)
+        grad = grad / max(x.numel(), 1)
+        slope = torch.sigmoid(x).sub_(ctx.floor).mul_(grad)  # [B, N]
+        cell = rows * x.shape[1] + cols.clamp_min(0)
+        slope.view(-1).index_add_(0, cell, (cols >= 0).to(x.dtype) * (-ctx.weight * grad))
+        return slope.to(logits.dtype), None, None, None, None
+
+
+def cross_entropy(logits: Tensor, target: Tensor, *, smoothing: float = 0.0) -> Tensor:
+    """One-to-all softmax cross-entropy of logits [B, N] with one true entity per query [B].
+
+    With smoothing ε the true entity has the label 1 − ε + ε/N and every other one ε/N.
+    """
+    return F.cross_entropy(_wide(logits), target, label_smoothing=smoothing)
+
+
+def margin_ranking(positive: Tensor, negative: Tensor, *, margin: float) -> Tensor:
+    """max(0, margin − positive + negative): every positive [B] is to beat each of its negatives [B, K] by a margin."""
+    return F.relu(margin - _wide(positive).unsqueeze(1) + _wide(negative)).mean()
+
+
+def self_adversarial(positive: Tensor, negative: Tensor, *, temperature: float = 1.0) -> Tensor:
+    """Negative sampling in which the harder negatives weigh more (RotatE, equations 4 and 5).
+
+    −½·[log σ(positive) + Σ_k p_k·log σ(−negative_k)], with p = softmax(temperature · negative) held constant.
+
+    Args:
+        positive: logits of the true triples, any margin already in them [B].
+        negative: logits of their negatives [B, K].
+        temperature: 0 weighs all negatives alike.
+    """
+    positive, negative = _wide(positive), _wide(negative)
+    weight = torch.softmax(temperature * negative.detach(), dim=1)  # [B, K]
+    return -(F.logsigmoid(positive) + (weight * F.logsigmoid(-negative)).sum(1)).mean() / 2
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x if x.dtype == torch.float64 else x.float()

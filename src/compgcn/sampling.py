@@ -1,0 +1,30 @@
+"""Negatives: entities put in the place of a triple's answer, most of them wrong."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def uniform_negatives(
+    batch: int,
+    num_negatives: int,
+    num_entities: int,
+    generator: torch.Generator,
+    device: torch.device | str | None = None,
+) -> Tensor:
+    """Draw K entities for each of B queries, uniformly and with replacement, true answers not excluded.
+
+    Args:
+        batch: B.
+        num_negatives: K.
+        num_entities: N.
+        generator: where the randomness comes from. The numbers are drawn on its device, so that a generator on the CPU
+            gives the same negatives whatever the model runs on.
+        device: where the result is wanted; the generator's device if not given.
+
+    Returns:
+        Entities in [0, N) [B, K].
+    """
+    drawn = torch.randint(num_entities, (batch, num_negatives), generator=generator, device=generator.device)
+    return drawn if device is None else drawn.to(device)
