@@ -23,6 +23,14 @@ class Weights(NamedTuple):
     loop: Tensor  # [N]
 
 
+def _lasting(make: Callable[[], _T]) -> _T:
+    """Made outside inference mode, whose tensors a later training step could not use."""
+    if not torch.is_inference_mode_enabled():
+        return make()
+    with torch.inference_mode(False):
+        return make()
+
+
 @dataclass(eq=False)
 class Messages:
     """The directed messages of a graph: originals (direction 0), then inverses (direction 1), each counted apart.
@@ -63,7 +71,7 @@ class Messages:
 
     def _keep(self, key: str, make: Callable[[], _T]) -> _T:
         if key not in self._kept:
-            self._kept[key] = make()
+            self._kept[key] = _lasting(make)
         return cast(_T, self._kept[key])
 
 
@@ -242,7 +250,7 @@ class RelationalGraph:
         src with relation R + r; with "target_to_source" both run the other way.
         """
         if (flow, add_inverse) not in self._messages:
-            self._messages[flow, add_inverse] = self._make_messages(flow, add_inverse)
+            self._messages[flow, add_inverse] = _lasting(lambda: self._make_messages(flow, add_inverse))
         return self._messages[flow, add_inverse]
 
     def _make_messages(self, flow: Flow, add_inverse: bool) -> Messages:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -28,3 +29,9 @@ def uniform_negatives(
     """
     drawn = torch.randint(num_entities, (batch, num_negatives), generator=generator, device=generator.device)
     return drawn if device is None else drawn.to(device)
+
+
+def seeded(*numbers: int) -> torch.Generator:
+    """A generator that depends on these numbers alone, such as seed, epoch and step."""
+    state = np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0]
+    return torch.Generator().manual_seed(int(state) >> 1)

@@ -1,0 +1,1 @@
+"""Baselines that do not fit the table of encoders and decoders."""

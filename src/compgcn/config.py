@@ -1,0 +1,219 @@
+"""What a run is made of: typed, strict, TOML in and out. Imports no torch.
+
+A setting is named by section and key, `training.lr`; where the key alone is unambiguous, `lr` will do, and a section
+stands for its name: `encoder="compgcn"`.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from compgcn.errors import InputError, unknown
+
+FORMAT = 1  # of a run folder; a newer one is refused
+
+
+class Section(BaseModel):
+    """A table of the TOML; a key it does not know is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Data(Section):
+    """Where the triples come from."""
+
+    source: str = ""  # a data set's name, or a file
+    valid: str | None = None  # files of the other splits, where they are given
+    test: str | None = None
+    split_seed: int = 0  # of the split made for a single file
+    valid_fraction: float = Field(0.1, ge=0, lt=1)
+    test_fraction: float = Field(0.1, ge=0, lt=1)
+    fingerprint: str | None = None  # sha256 of what was read; a resumed run must find the same
+
+
+class Encoder(Section):
+    """How entities and relations become vectors; what is None is filled in from the preset."""
+
+    name: str = "compgcn"
+    composition: str | None = None
+    norm: str | None = None
+    flow: Literal["source_to_target", "target_to_source"] = "target_to_source"
+    dims: tuple[int, ...] = Field((100, 200), min_length=1)  # of the input, then of each layer
+    bases: int = Field(0, ge=0)  # basis vectors (compgcn), basis matrices or blocks (rgcn-*); 0: none
+    dropout: float = Field(0.1, ge=0, lt=1)  # on each direction's sum
+    loop_dropout: bool = False  # on the self-loop too
+    hidden_dropout: float = Field(0.3, ge=0, lt=1)  # on the entity vectors after each layer
+    bias: bool = False
+    batch_norm: bool = True
+    activation: Literal["tanh", "relu", "none"] = "tanh"
+    self_loop: bool = True
+    tie_inverse: bool = False  # an inverse relation starts as the negative of its original
+    graph: Literal["given", "none", "random"] = "given"  # ablations: no edges, or edges between random entities
+
+
+class Decoder(Section):
+    """How a triple is scored."""
+
+    name: str = "conve"
+    entity_bias: bool | None = None
+    margin: float = 9.0  # TransE: score = margin - distance
+    margin_decay: float = Field(0.0, ge=0)  # subtracted from the margin ..
+    margin_patience: int = Field(10, ge=1)  # .. every so many evaluations without gain
+    filters: int = Field(200, ge=1)
+    kernel: int = Field(7, ge=1)
+    height: int | None = Field(None, ge=1)  # each vector is laid out height x width; None: as square as can be
+    feature_dropout: float = Field(0.3, ge=0, lt=1)
+    hidden_dropout: float = Field(0.3, ge=0, lt=1)
+
+
+class Training(Section):
+    """How the parameters are found."""
+
+    epochs: int = Field(500, ge=0)
+    batch_size: int = Field(128, ge=1)
+    lr: float = Field(1e-3, gt=0)
+    weight_decay: float = Field(0.0, ge=0)
+    loss: Literal["bce", "cross-entropy", "margin", "self-adversarial"] = "bce"
+    label_smoothing: float = Field(0.1, ge=0, lt=1)
+    smoothing_floor: Literal["eps/N", "1/N"] = "eps/N"
+    negatives: int = Field(64, ge=1)  # per triple, for the two losses that sample
+    loss_margin: float = Field(1.0, ge=0)
+    temperature: float = Field(1.0, ge=0)  # of the self-adversarial weights
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    schedule_start: float = Field(0.0, ge=0, le=1)  # share of the epochs before the rate begins to fall
+    schedule_floor: float = Field(0.0, ge=0, le=1)  # what the rate falls to, as a share of lr
+    grad_clip: float | None = Field(None, gt=0)  # bound on the norm of the gradient
+    precision: Literal["float32", "bfloat16"] = "float32"
+    patience: int = Field(25, ge=1)  # evaluations without gain before stopping
+    evaluate_every: int = Field(1, ge=1)  # epochs
+    checkpoint_seconds: float = Field(30.0, ge=0)
+    seed: int = Field(0, ge=0)
+    device: str = "auto"
+
+
+class Config(Section):
+    """All settings of a run."""
+
+    format: int = FORMAT
+    task: Literal["link-prediction"] = "link-prediction"
+    data: Data = Data()
+    encoder: Encoder = Encoder()
+    decoder: Decoder = Decoder()
+    training: Training = Training()
+
+
+def _paths() -> dict[str, str]:
+    """Every name a setting goes by -> its dotted path; a key that several sections have goes by the path alone."""
+    paths: dict[str, list[str]] = {"task": ["task"]}
+    for section, field in Config.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
+            paths[section] = [f"{section}.name"] if "name" in field.annotation.model_fields else [section]
+            for key in field.annotation.model_fields:
+                paths[f"{section}.{key}"] = [f"{section}.{key}"]
+                paths.setdefault(key, []).append(f"{section}.{key}")
+    return {name: found[0] for name, found in paths.items() if len(found) == 1}
+
+
+PATHS = _paths()
+
+
+def configure(base: Config, settings: Mapping[str, Any]) -> Config:
+    """`base` with settings by name; an unknown name or a value of the wrong kind is one clear sentence."""
+    tree = base.model_dump()
+    for name, value in settings.items():
+        path = PATHS.get(name)
+        if path is None:
+            sections = [full for full in PATHS if full.endswith(f".{name}")]
+            if sections:
+                raise InputError(f"option '{name}' is ambiguous; say {' or '.join(sections)}")
+            raise unknown("option", name, PATHS)
+        *parents, key = path.split(".")
+        table = tree
+        for parent in parents:
+            table = table[parent]
+        table[key] = value
+    return _validate(tree, "")
+
+
+def parse_setting(text: str) -> tuple[str, Any]:
+    """`key=value` from a command line; the value is TOML, or a string where it is not."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise InputError(f"'{text}' is not a setting; write key=value, such as training.lr=0.001")
+    try:
+        return name.strip(), tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return name.strip(), value.strip()
+
+
+def read_config(path: Path) -> Config:
+    """The config in a TOML file; keys it leaves out take their defaults."""
+    try:
+        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"there is no config file {path}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise InputError(f"{path} is not a TOML file: {error}") from None
+    version = tree.get("format", FORMAT)
+    if isinstance(version, int) and version > FORMAT:
+        raise InputError(
+            f"{path} is of format {version}, newer than the {FORMAT} this version of compgcn reads; update compgcn"
+        )
+    return _validate({**tree, "format": FORMAT}, f"{path}: ")
+
+
+def _validate(tree: Mapping[str, Any], where: str) -> Config:
+    try:
+        return Config.model_validate(tree)
+    except ValidationError as error:
+        first = error.errors()[0]
+    path = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        raise InputError(f"{where}{unknown('option', path, [*PATHS, *Config.model_fields])}") from None
+    expected = first["msg"][0].lower() + first["msg"][1:]
+    if first["type"] == "literal_error" and isinstance(first["input"], str):
+        known = [choice.strip("'") for choice in first["ctx"]["expected"].replace(" or ", ", ").split(", ")]
+        raise InputError(f"{where}{unknown(f'value of {path}', first['input'], known)}") from None
+    raise InputError(f"{where}{path} = {first['input']!r}: {expected}") from None
+
+
+def differences(old: Config, new: Config) -> list[str]:
+    """`section.key: old -> new` for every setting that is not the same."""
+    a, b = (dict(_leaves(config)) for config in (old, new))
+    return [f"{path}: {a[path]!r} -> {b[path]!r}" for path in a if a[path] != b[path]]
+
+
+def _leaves(config: Config) -> list[tuple[str, Any]]:
+    tree = config.model_dump()
+    tables = {name: value for name, value in tree.items() if isinstance(value, dict)}
+    plain = [(name, value) for name, value in tree.items() if name not in tables]
+    return plain + [(f"{name}.{key}", value) for name, table in tables.items() for key, value in table.items()]
+
+
+def to_toml(config: Config) -> str:
+    """The config as TOML; settings that are None are left out."""
+    lines, section = [], ""
+    for path, value in _leaves(config):
+        table, _, key = path.rpartition(".")
+        if table != section:
+            lines += ["", f"[{table}]"]
+            section = table
+        if value is not None:
+            lines.append(f"{key} = {_toml(value)}")
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return '"' + "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in escaped) + '"'
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_toml(item) for item in value) + "]"
+    return repr(value)

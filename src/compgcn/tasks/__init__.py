@@ -1,0 +1,1 @@
+"""The tasks: what a model is trained and judged by. Each fits the small protocol of `compgcn.train.Task`."""

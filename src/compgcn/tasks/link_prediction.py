@@ -1,0 +1,185 @@
+"""Link prediction: complete (s, r, ?) and (?, r, o), the latter asked as (o, r + R, ?) through the inverse relation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from compgcn import losses
+from compgcn.config import Training
+from compgcn.decoders import Decoder
+from compgcn.encoders import Encoder, RelationTable
+from compgcn.graph import RelationalGraph
+from compgcn.queries import Answers
+from compgcn.ranking import SideRanks, rank_triples, summary
+from compgcn.sampling import seeded, uniform_negatives
+
+
+class Encoded(NamedTuple):
+    """A graph turned into vectors, once for many queries."""
+
+    entities: Tensor  # [N, d]
+    relations: Tensor  # [2R, d]
+
+
+class LinkPredictor(nn.Module):
+    """An encoder and a decoder; where the encoder has no relation vectors, the decoder's own table [2R, d].
+
+    Shapes: s, r int64 [B]; candidates as in `Decoder.forward`; scores are logits [B, C].
+    """
+
+    def __init__(self, encoder: Encoder, decoder: Decoder, *, tie_inverse: bool = False) -> None:
+        super().__init__()
+        self.encoder, self.decoder = encoder, decoder
+        self.relations = None
+        if encoder.relations is None:
+            self.relations = RelationTable(encoder.num_relations, encoder.dims[-1], tie_inverse=tie_inverse)
+
+    def encode(self, graph: RelationalGraph) -> Encoded:
+        """Vectors of all entities and relations."""
+        x, z = self.encoder(graph)
+        return Encoded(x, z if self.relations is None else self.relations())
+
+    def score(self, encoded: Encoded, s: Tensor, r: Tensor, candidates: Tensor | slice | None = None) -> Tensor:
+        """Logits of the candidates for queries (s, r)."""
+        scores: Tensor = self.decoder(encoded.entities[s], encoded.relations[r], encoded.entities, candidates)
+        return scores
+
+
+class Batch(NamedTuple):
+    """Queries (s, r) [B] with their answers as (row, entity) pairs [k]; for losses over triples, one answer each."""
+
+    s: Tensor
+    r: Tensor
+    row: Tensor
+    answer: Tensor
+
+
+class LinkPrediction:
+    """The task: one-to-all or sampled training, filtered ranking on validation.
+
+    Args:
+        model: what is trained.
+        graph: what it is encoded from, on the model's device.
+        splits: triples [n, 3] on the same device: train, valid, test.
+        settings: of training.
+        stale_margin: how much TransE's margin falls after every so many evaluations without gain, as (amount, every).
+    """
+
+    goal = "mrr"
+
+    def __init__(
+        self,
+        model: LinkPredictor,
+        graph: RelationalGraph,
+        splits: dict[str, Tensor],
+        settings: Training,
+        stale_margin: tuple[float, int] = (0.0, 10),
+    ) -> None:
+        self.model, self.graph, self.splits, self.settings = model, graph, splits, settings
+        self.stale_margin = stale_margin
+        self.num_entities, self.num_relations = graph.num_nodes, graph.num_relations
+        self.train = Answers.from_triples(splits["train"], self.num_relations)
+        self.known = Answers.from_triples(torch.cat(list(splits.values())), self.num_relations)
+        self.objective = OBJECTIVES[settings.loss]
+        examples = len(self.train) if self.objective.by_query else len(self.train.answers)
+        self.steps_per_epoch = max(1, -(-examples // settings.batch_size))
+        self._examples = examples
+        self._order: tuple[int, Tensor] = (-1, torch.empty(0))
+
+    @property
+    def module(self) -> nn.Module:
+        return self.model
+
+    def batch(self, epoch: int, step: int) -> Batch:
+        """One of `steps_per_epoch` batches of almost equal size that together hold every example once."""
+        if self._order[0] != epoch:
+            order = torch.randperm(self._examples, generator=seeded(self.settings.seed, epoch))
+            self._order = (epoch, order.to(self.train.keys.device))
+        first, last = (self._examples * i // self.steps_per_epoch for i in (step, step + 1))
+        index = self._order[1][first:last]
+        if self.objective.by_query:
+            s, r = self.train.queries[index].unbind(1)
+            return Batch(s, r, *self.train.pairs(index))
+        query = torch.searchsorted(self.train.offsets, index, right=True) - 1
+        s, r = self.train.queries[query].unbind(1)
+        return Batch(s, r, torch.arange(len(index), device=index.device), self.train.answers[index])
+
+    def loss(self, epoch: int, step: int) -> Tensor:
+        """The loss of one batch."""
+        batch = self.batch(epoch, step)
+        encoded = self.model.encode(self.graph)
+        return self.objective.loss(self, encoded, batch, seeded(self.settings.seed, epoch, step))
+
+    def validate(self) -> dict[str, Any]:
+        """Filtered metrics on the validation split."""
+        return summary(self.ranks("valid"))
+
+    def stale(self, evaluations: int) -> None:
+        """Lower TransE's margin, where that is asked for."""
+        amount, every = self.stale_margin
+        margin = self.model.decoder.margin
+        if amount and margin is not None and evaluations and evaluations % every == 0:
+            margin.sub_(amount)
+
+    @torch.inference_mode()
+    def ranks(self, split: str, max_elements: int = 2**26) -> SideRanks:
+        """Filtered ranks of a split's triples from both sides; the graph is encoded once."""
+        self.model.eval()
+        encoded = self.model.encode(self.graph)
+        return rank_triples(
+            lambda s, r: self.model.score(encoded, s, r),
+            self.splits[split],
+            self.known,
+            self.num_entities,
+            max_elements=max_elements,
+        )
+
+
+Loss = Callable[[LinkPrediction, Encoded, Batch, torch.Generator], Tensor]
+
+
+class Objective(NamedTuple):
+    """A loss, and what its examples are: distinct queries with all their answers, or single triples."""
+
+    by_query: bool
+    loss: Loss
+
+
+def _bce(task: LinkPrediction, encoded: Encoded, batch: Batch, generator: torch.Generator) -> Tensor:
+    settings = task.settings
+    floor = losses.smoothing_floor(settings.smoothing_floor, settings.label_smoothing, task.num_entities)
+    logits = task.model.score(encoded, batch.s, batch.r)
+    return losses.binary_cross_entropy(logits, batch.row, batch.answer, smoothing=settings.label_smoothing, floor=floor)
+
+
+def _cross_entropy(task: LinkPrediction, encoded: Encoded, batch: Batch, generator: torch.Generator) -> Tensor:
+    logits = task.model.score(encoded, batch.s, batch.r)
+    return losses.cross_entropy(logits, batch.answer, smoothing=task.settings.label_smoothing)
+
+
+def _sampled(task: LinkPrediction, encoded: Encoded, batch: Batch, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Scores of the true answers [B] and of uniform negatives [B, K]."""
+    negatives = uniform_negatives(len(batch.s), task.settings.negatives, task.num_entities, generator, batch.s.device)
+    candidates = torch.cat((batch.answer.unsqueeze(1), negatives), 1)  # [B, 1 + K]
+    scores = task.model.score(encoded, batch.s, batch.r, candidates)
+    return scores[:, 0], scores[:, 1:]
+
+
+def _margin(task: LinkPrediction, encoded: Encoded, batch: Batch, generator: torch.Generator) -> Tensor:
+    return losses.margin_ranking(*_sampled(task, encoded, batch, generator), margin=task.settings.loss_margin)
+
+
+def _self_adversarial(task: LinkPrediction, encoded: Encoded, batch: Batch, generator: torch.Generator) -> Tensor:
+    return losses.self_adversarial(*_sampled(task, encoded, batch, generator), temperature=task.settings.temperature)
+
+
+OBJECTIVES: dict[str, Objective] = {
+    "bce": Objective(True, _bce),
+    "cross-entropy": Objective(False, _cross_entropy),
+    "margin": Objective(False, _margin),
+    "self-adversarial": Objective(False, _self_adversarial),
+}

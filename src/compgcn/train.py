@@ -1,0 +1,220 @@
+"""The one training loop: any task, early stopping on validation, checkpoints that resume to the bit."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from compgcn.config import Training
+from compgcn.errors import InputError
+
+Event = dict[str, Any]
+
+
+class Task(Protocol):
+    """What the loop needs of a task."""
+
+    @property
+    def module(self) -> nn.Module:
+        """What is trained."""
+
+    @property
+    def goal(self) -> str:
+        """The validation metric to raise."""
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """How many losses make an epoch."""
+
+    def loss(self, epoch: int, step: int) -> Tensor:
+        """The loss of one batch; which batch depends on the two numbers and the seed alone."""
+
+    def validate(self) -> dict[str, Any]:
+        """Metrics on the validation split, or nothing where there is none."""
+
+    def stale(self, evaluations: int) -> None:
+        """Told after every evaluation how many have passed without gain."""
+
+
+class Store(Protocol):
+    """Where the loop keeps what a resumed run needs, and the best weights."""
+
+    def load(self) -> tuple[dict[str, Tensor], str] | None:
+        """The tensors and the note of the last checkpoint, if there is one."""
+
+    def save(self, tensors: dict[str, Tensor], note: str) -> None:
+        """Replace the checkpoint, all or nothing."""
+
+    def keep_best(self, module: nn.Module) -> None:
+        """Replace the best weights, all or nothing."""
+
+
+class Interrupted(Exception):  # noqa: N818 - a request, not an error
+    """Asked to stop; the checkpoint holds everything done so far."""
+
+
+@dataclass
+class Progress:
+    """Where a run stands; all of it is in the checkpoint."""
+
+    step: int = 0  # over all epochs
+    best: float = -math.inf
+    best_epoch: int = 0
+    best_step: int = -1
+    stale: int = 0  # evaluations since
+    stopped: bool = False
+    loss_sum: float = 0.0  # of the epoch under way
+    seconds: float = 0.0
+
+
+def optimise(
+    task: Task,
+    settings: Training,
+    store: Store,
+    notify: Callable[[Event], None],
+    interrupted: Callable[[], bool] = lambda: False,
+) -> Progress:
+    """Train until the epochs are over or validation has stopped improving; the best weights are in the store.
+
+    Killed at any moment and called again with the same task, it goes on from the last checkpoint; on a CPU it ends with
+    the same bits as if it had not been disturbed.
+    """
+    optimiser = torch.optim.Adam(
+        task.module.parameters(), lr=settings.lr, weight_decay=settings.weight_decay, fused=True
+    )
+    progress = _resume(task, optimiser, store)
+    started = saved = time.monotonic()
+    before = progress.seconds
+    last = settings.epochs * task.steps_per_epoch
+    if progress.step == 0:
+        store.keep_best(task.module)  # a run of no epochs is a model too
+    while progress.step < last and not progress.stopped:
+        epoch, step = divmod(progress.step, task.steps_per_epoch)
+        for group in optimiser.param_groups:
+            group["lr"] = settings.lr * rate(settings, progress.step / last)
+        loss = _step(task, optimiser, settings, epoch, step)
+        progress.loss_sum += loss
+        progress.step += 1
+        progress.seconds = before + time.monotonic() - started
+        improved = False
+        if step + 1 == task.steps_per_epoch:
+            improved = _end_epoch(task, settings, progress, epoch + 1, notify)
+        elif not math.isfinite(loss):
+            raise _diverged(loss, epoch + 1)
+        else:
+            notify(_event("step", progress, epoch + 1, progress.loss_sum / (step + 1), settings, task))
+        stop = interrupted()
+        if improved or stop or time.monotonic() - saved >= settings.checkpoint_seconds:
+            store.save(*_snapshot(task.module, optimiser, progress))
+            saved = time.monotonic()
+        if improved:  # after the checkpoint: a kill in between is made good by `_resume`
+            store.keep_best(task.module)
+        if stop:
+            raise Interrupted
+    return progress
+
+
+def _step(task: Task, optimiser: torch.optim.Optimizer, settings: Training, epoch: int, step: int) -> float:
+    task.module.train()
+    optimiser.zero_grad(set_to_none=True)
+    device = next(task.module.parameters()).device.type
+    with torch.autocast(device, torch.bfloat16, enabled=settings.precision == "bfloat16"):
+        loss = task.loss(epoch, step)
+    loss.backward()  # type: ignore[no-untyped-call]
+    if settings.grad_clip is not None:
+        nn.utils.clip_grad_norm_(task.module.parameters(), settings.grad_clip)
+    optimiser.step()
+    return loss.item()
+
+
+def _end_epoch(task: Task, settings: Training, progress: Progress, epoch: int, notify: Callable[[Event], None]) -> bool:
+    """Evaluate if it is time to; whether these are the best weights so far."""
+    loss = progress.loss_sum / task.steps_per_epoch
+    if not math.isfinite(loss):
+        raise _diverged(loss, epoch)
+    progress.loss_sum = 0.0
+    improved, valid = False, {}
+    if epoch % settings.evaluate_every == 0 or epoch == settings.epochs:
+        task.module.eval()
+        valid = task.validate()
+        # Without a validation split every epoch counts as a gain: the last weights are kept.
+        improved = not valid or valid[task.goal] > progress.best
+        progress.stale = 0 if improved else progress.stale + 1
+        if improved:
+            progress.best = valid.get(task.goal, -math.inf)
+            progress.best_epoch, progress.best_step = epoch, progress.step
+        task.stale(progress.stale)
+        progress.stopped = progress.stale >= settings.patience
+    notify({**_event("epoch", progress, epoch, loss, settings, task), "valid": valid})
+    return improved
+
+
+def _event(kind: str, progress: Progress, epoch: int, loss: float, settings: Training, task: Task) -> Event:
+    return {
+        "event": kind,
+        "epoch": epoch,
+        "epochs": settings.epochs,
+        "step": progress.step,
+        "steps": settings.epochs * task.steps_per_epoch,
+        "loss": loss,
+        "best": progress.best if math.isfinite(progress.best) else None,
+        "best_epoch": progress.best_epoch,
+        "goal": task.goal,
+        "seconds": round(progress.seconds, 3),
+    }
+
+
+def rate(settings: Training, done: float) -> float:
+    """The learning rate as a share of `lr` after a share `done` of all steps: constant, then falling to the floor."""
+    start, floor = settings.schedule_start, settings.schedule_floor
+    if settings.schedule == "constant" or done <= start:
+        return 1.0
+    fallen = (done - start) / (1 - start)
+    if settings.schedule == "cosine":
+        fallen = (1 - math.cos(math.pi * fallen)) / 2
+    return 1.0 - (1.0 - floor) * fallen
+
+
+def _diverged(loss: float, epoch: int) -> InputError:
+    return InputError(f"the loss is {loss} in epoch {epoch}: training has diverged; lower training.lr or set grad_clip")
+
+
+def _snapshot(module: nn.Module, optimiser: torch.optim.Optimizer, progress: Progress) -> tuple[dict[str, Tensor], str]:
+    tensors = {f"model.{name}": value for name, value in module.state_dict().items()}
+    for index, state in optimiser.state_dict()["state"].items():
+        tensors |= {f"optimiser.{index}.{name}": value for name, value in state.items()}
+    tensors["random.cpu"] = torch.get_rng_state()
+    if torch.cuda.is_available():
+        tensors["random.cuda"] = torch.cuda.get_rng_state()
+    return tensors, json.dumps(asdict(progress))
+
+
+def _resume(task: Task, optimiser: torch.optim.Optimizer, store: Store) -> Progress:
+    found = store.load()
+    if found is None:
+        return Progress()
+    tensors, note = found
+    progress = Progress(**json.loads(note))
+    parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimiser": {}, "random": {}}
+    for name, value in tensors.items():
+        part, _, rest = name.partition(".")
+        parts[part][rest] = value
+    task.module.load_state_dict(parts["model"])
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, value in parts["optimiser"].items():
+        index, _, key = name.partition(".")
+        state.setdefault(int(index), {})[key] = value
+    optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
+    torch.set_rng_state(parts["random"]["cpu"].cpu())
+    if "cuda" in parts["random"] and torch.cuda.is_available():
+        torch.cuda.set_rng_state(parts["random"]["cuda"].cpu())
+    if progress.best_step == progress.step:
+        store.keep_best(task.module)
+    return progress
