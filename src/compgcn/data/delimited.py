@@ -12,6 +12,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -27,7 +28,7 @@ class Text:
     """Delimited text somewhere: what to call it in an error, how to open it, and what separates its fields."""
 
     label: str
-    open: Callable[[], IO[bytes]]
+    open: Callable[[], Any]
     delimiter: str = "\t"
 
     @property
@@ -49,8 +50,7 @@ def file(path: str | Path) -> Text:
         endings.pop()
     if not endings or endings[-1] not in _DELIMITERS:
         raise InputError(f"cannot tell the format of '{path}'; expected a name ending in .tsv, .txt or .csv (or .gz)")
-    opener: Callable[[], IO[bytes]] = (lambda: gzip.open(path, "rb")) if zipped else (lambda: path.open("rb"))
-    return Text(str(path), opener, _DELIMITERS[endings[-1]])
+    return Text(str(path), partial(gzip.GzipFile if zipped else open, path, "rb"), _DELIMITERS[endings[-1]])
 
 
 def member(archive: str | Path, name: str) -> Text:

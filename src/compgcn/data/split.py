@@ -71,7 +71,8 @@ def _anchors(triples: Triples, num_entities: int, num_relations: int, rng: np.ra
     order = np.lexsort((rng.random(len(triples)), loneliness))
     of_entity = first(ends[order].ravel(), num_entities) // 2
     of_relation = first(triples[order, 1], num_relations)
-    return order[np.concatenate([of_entity, of_relation])]
+    anchors: Triples = order[np.concatenate([of_entity, of_relation])]
+    return anchors
 
 
 def first(codes: Triples, size: int) -> Triples:

@@ -246,7 +246,7 @@ def _encode(tables: Sequence[Sequence[Any]]) -> tuple[list[Triples], list[str], 
 
 
 def _codes(columns: Sequence[Any], *, interleave: int) -> tuple[Triples, list[str]]:
-    """One numbering over several dictionary-encoded columns, read row by row across `interleave` equal parts of them."""
+    """One numbering over dictionary-encoded columns, read row by row across `interleave` equal parts of them."""
     import pyarrow as pa
 
     joined = pa.chunked_array([chunk for column in columns for chunk in column.chunks]).unify_dictionaries()
@@ -266,7 +266,8 @@ def keys(triples: Triples, num_entities: int, num_relations: int) -> Triples:
     s, r, o = triples.T
     if num_entities**2 * num_relations >= 2**63:
         raise InputError(f"{num_entities} entities and {num_relations} relations are more than can be numbered")
-    return (s * num_entities + o) * num_relations + r
+    numbers: Triples = (s * num_entities + o) * num_relations + r
+    return numbers
 
 
 def _distinct(part: str, triples: Triples, num_entities: int, num_relations: int, notes: list[str]) -> Triples:

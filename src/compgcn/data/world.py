@@ -36,9 +36,12 @@ def parse(lines: Iterable[str]) -> KnowledgeGraph:
         subject = entities.setdefault(s, len(entities))
         relation = relations.setdefault(r, len(relations))
         rows[part].append((subject, relation, entities.setdefault(o, len(entities))))
+    train, valid, test = (np.array(triples, dtype=np.int64).reshape(-1, 3) for triples in rows.values())
     return KnowledgeGraph(
         "world",
         Vocabulary("entity", list(entities)),
         Vocabulary("relation", list(relations), [relation.replace("_", " ") for relation in relations]),
-        *(np.array(triples, dtype=np.int64).reshape(-1, 3) for triples in rows.values()),
+        train,
+        valid,
+        test,
     )
