@@ -84,9 +84,10 @@ def _planes(x: Tensor) -> Tensor:
 
 
 def _rotation(z: Tensor) -> Tensor:
-    """Complex numbers scaled to modulus 1, so that multiplying by them only turns."""
+    """Complex numbers scaled to modulus 1, so that multiplying by them only turns; 0, which has no angle, does not."""
     real, imaginary = _planes(z).chunk(2, -1)
-    modulus = torch.hypot(real, imaginary).clamp_min(torch.finfo(z.dtype).tiny)
+    real = torch.where((real == 0) & (imaginary == 0), torch.ones_like(real), real)
+    modulus = torch.hypot(real, imaginary)
     return torch.cat((real / modulus, imaginary / modulus), -1)
 
 
