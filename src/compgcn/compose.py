@@ -65,13 +65,19 @@ def _drop_width(y: Tensor, dim: int) -> Tensor:
 
 def _spectrum(x: Tensor) -> Tensor:
     """The real Fourier transform as planes: [.., d] -> [.., 2 (d//2 + 1)]."""
-    spectrum = torch.fft.rfft(x if x.dtype == torch.float64 else x.float())
+    x = x if x.dtype == torch.float64 else x.float()
+    if not x.numel():  # no rows: the Fourier libraries refuse an empty batch
+        return x.new_zeros(*x.shape[:-1], 2 * (x.shape[-1] // 2 + 1))
+    spectrum = torch.fft.rfft(x)
     return torch.cat((spectrum.real, spectrum.imag), -1)
 
 
 def _signal(y: Tensor, dim: int) -> Tensor:
     """The inverse of `_spectrum`; it needs `dim` because d and d + 1 can have as many frequencies."""
-    real, imaginary = (y if y.dtype == torch.float64 else y.float()).chunk(2, -1)
+    y = y if y.dtype == torch.float64 else y.float()
+    if not y.numel():
+        return y.new_zeros(*y.shape[:-1], dim)
+    real, imaginary = y.chunk(2, -1)
     signal: Tensor = torch.fft.irfft(torch.complex(real, imaginary), n=dim)
     return signal
 
