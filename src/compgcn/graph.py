@@ -16,6 +16,14 @@ Flow = Literal["source_to_target", "target_to_source"]
 _T = TypeVar("_T")
 
 
+def _lasting(make: Callable[[], _T]) -> _T:
+    """What is kept must outlive an evaluation: tensors made in inference mode could not be trained with later."""
+    if not torch.is_inference_mode_enabled():
+        return make()
+    with torch.inference_mode(False), torch.no_grad():
+        return make()
+
+
 class Weights(NamedTuple):
     """What a message and a self-loop count for in the sum at their receiver."""
 
@@ -63,7 +71,7 @@ class Messages:
 
     def _keep(self, key: str, make: Callable[[], _T]) -> _T:
         if key not in self._kept:
-            self._kept[key] = make()
+            self._kept[key] = _lasting(make)
         return cast(_T, self._kept[key])
 
 
@@ -242,7 +250,7 @@ class RelationalGraph:
         src with relation R + r; with "target_to_source" both run the other way.
         """
         if (flow, add_inverse) not in self._messages:
-            self._messages[flow, add_inverse] = self._make_messages(flow, add_inverse)
+            self._messages[flow, add_inverse] = _lasting(lambda: self._make_messages(flow, add_inverse))
         return self._messages[flow, add_inverse]
 
     def _make_messages(self, flow: Flow, add_inverse: bool) -> Messages:
