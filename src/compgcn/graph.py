@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, TypeVar, cast
+from typing import Any, Literal, NamedTuple, TypeVar, cast, get_args
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from compgcn.errors import InputError, unknown
 from compgcn.kernels import Plan, make_plan
 
 Flow = Literal["source_to_target", "target_to_source"]
+FLOWS: tuple[Flow, ...] = get_args(Flow)
 _T = TypeVar("_T")
 
 
@@ -188,6 +189,10 @@ class RelationalGraph:
         shapes = tuple(tuple(t.shape) for t in (self.src, self.dst, self.rel))
         if len(set(shapes)) > 1 or len(shapes[0]) != 1:
             raise InputError(f"src, dst and rel must be vectors of one length, not of shapes {shapes}")
+        dtypes = {t.dtype for t in (self.src, self.dst, self.rel)}
+        if dtypes != {torch.int64}:
+            given = ", ".join(sorted(str(dtype) for dtype in dtypes))
+            raise InputError(f"node and relation indices must be torch.int64, not {given}; convert them with .long()")
         if not self.src.numel():
             return
         ends = torch.stack((self.src, self.dst))
@@ -254,8 +259,8 @@ class RelationalGraph:
         return self._messages[flow, add_inverse]
 
     def _make_messages(self, flow: Flow, add_inverse: bool) -> Messages:
-        if flow not in ("source_to_target", "target_to_source"):
-            raise unknown("flow", flow, ("source_to_target", "target_to_source"))
+        if flow not in FLOWS:
+            raise unknown("flow", flow, FLOWS)
         tail, head = (self.src, self.dst) if flow == "source_to_target" else (self.dst, self.src)
         sender, receiver, relation, direction = tail, head, self.rel, torch.zeros_like(self.rel)
         if add_inverse:

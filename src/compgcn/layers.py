@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from compgcn.compose import Combine, Composition, resolve
 from compgcn.errors import InputError, unknown
-from compgcn.graph import NORMS, Flow, Messages, RelationalGraph
+from compgcn.graph import FLOWS, NORMS, Flow, Messages, RelationalGraph
 from compgcn.kernels import Plan, aggregate
 
 Shapes = dict[str, tuple[int, ...]]
@@ -214,7 +214,7 @@ class CompGCNConv(nn.Module):
         bases: int = 0,
     ) -> None:
         super().__init__()
-        for kind, name, table in (("norm", norm, NORMS), ("tying", tying, TYINGS)):
+        for kind, name, table in (("norm", norm, NORMS), ("flow", flow, FLOWS), ("tying", tying, TYINGS)):
             if name not in table:
                 raise unknown(kind, name, table)
         self.in_channels, self.out_channels, self.num_relations = in_channels, out_channels, num_relations
