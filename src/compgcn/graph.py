@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 
 def _lasting(make: Callable[[], _T]) -> _T:
     """What is kept must outlive an evaluation: tensors made in inference mode could not be trained with later."""
-    if not torch.is_inference_mode_enabled():
+    if torch.compiler.is_compiling() or not torch.is_inference_mode_enabled():
         return make()
     with torch.inference_mode(False), torch.no_grad():
         return make()
