@@ -46,7 +46,7 @@ def _conjugate(x: Tensor, z: Tensor) -> Tensor:
 
 
 _DEFINITIONS: dict[Combine, Callable[[Tensor, Tensor], Tensor]] = {
-    Combine.COPY: lambda x, z: x,
+    Combine.COPY: lambda x, z: x.expand(torch.broadcast_shapes(x.shape, z.shape)),
     Combine.ADD: torch.add,
     Combine.SUB: torch.sub,
     Combine.MULT: torch.mul,
@@ -65,13 +65,19 @@ def _drop_width(y: Tensor, dim: int) -> Tensor:
 
 def _spectrum(x: Tensor) -> Tensor:
     """The real Fourier transform as planes: [.., d] -> [.., 2 (d//2 + 1)]."""
-    spectrum = torch.fft.rfft(x if x.dtype == torch.float64 else x.float())
+    x = x if x.dtype == torch.float64 else x.float()
+    if not x.numel():  # no rows: the Fourier libraries refuse an empty batch
+        return x.new_zeros(*x.shape[:-1], 2 * (x.shape[-1] // 2 + 1))
+    spectrum = torch.fft.rfft(x)
     return torch.cat((spectrum.real, spectrum.imag), -1)
 
 
 def _signal(y: Tensor, dim: int) -> Tensor:
     """The inverse of `_spectrum`; it needs `dim` because d and d + 1 can have as many frequencies."""
-    real, imaginary = (y if y.dtype == torch.float64 else y.float()).chunk(2, -1)
+    y = y if y.dtype == torch.float64 else y.float()
+    if not y.numel():
+        return y.new_zeros(*y.shape[:-1], dim)
+    real, imaginary = y.chunk(2, -1)
     signal: Tensor = torch.fft.irfft(torch.complex(real, imaginary), n=dim)
     return signal
 
@@ -84,9 +90,10 @@ def _planes(x: Tensor) -> Tensor:
 
 
 def _rotation(z: Tensor) -> Tensor:
-    """Complex numbers scaled to modulus 1, so that multiplying by them only turns."""
+    """Complex numbers scaled to modulus 1, so that multiplying by them only turns; 0, which has no angle, does not."""
     real, imaginary = _planes(z).chunk(2, -1)
-    modulus = torch.hypot(real, imaginary).clamp_min(torch.finfo(z.dtype).tiny)
+    real = torch.where((real == 0) & (imaginary == 0), torch.ones_like(real), real)
+    modulus = torch.hypot(real, imaginary)
     return torch.cat((real / modulus, imaginary / modulus), -1)
 
 

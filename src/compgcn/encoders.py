@@ -56,6 +56,7 @@ class RelationTable(nn.Module):
     """Initial relation vectors z, [2R, d]: originals, then inverses.
 
     Args:
+        inverses: False leaves the inverses out: z is [R, d].
         bases: B > 0 makes z_r = sum_b alpha_br v_b, the paper's basis vectors; 0 gives every row its own vector.
         tie_inverse: learn R rows only; an inverse is the negative of its original, as TransE has it.
         features: given vectors [R, d] or [2R, d] in place of learned ones; for R of them, the inverses are a learned
@@ -63,20 +64,26 @@ class RelationTable(nn.Module):
     """
 
     def __init__(
-        self, num_relations: int, dim: int, *, bases: int = 0, tie_inverse: bool = False, features: Tensor | None = None
+        self,
+        num_relations: int,
+        dim: int,
+        *,
+        inverses: bool = True,
+        bases: int = 0,
+        tie_inverse: bool = False,
+        features: Tensor | None = None,
     ) -> None:
         super().__init__()
-        self.tie_inverse = tie_inverse
-        rows = num_relations if tie_inverse else 2 * num_relations
+        self.tie_inverse = tie_inverse and inverses
+        rows = 2 * num_relations if inverses and not tie_inverse else num_relations
         self.register_buffer("features", features)
         self.weight = self.alpha = self.inverse = None
         if features is not None:
-            if features.shape not in ((num_relations, dim), (2 * num_relations, dim)):
-                raise InputError(
-                    f"relation features must have shape [{num_relations}, {dim}] or [{2 * num_relations}, {dim}], "
-                    f"not {list(features.shape)}"
-                )
-            if features.shape[0] == num_relations and not tie_inverse:
+            shapes = [[count, dim] for count in sorted({num_relations, rows})]
+            if list(features.shape) not in shapes:
+                expected = " or ".join(str(shape) for shape in shapes)
+                raise InputError(f"relation features must have shape {expected}, not {list(features.shape)}")
+            if len(features) < rows:
                 self.inverse = xavier(dim, dim)
         elif bases > 0:
             self.alpha, self.weight = xavier(rows, bases), xavier(bases, dim)
@@ -89,7 +96,7 @@ class RelationTable(nn.Module):
     inverse: nn.Parameter | None
 
     def forward(self) -> Tensor:
-        """z [2R, d]."""
+        """z [2R, d], or [R, d] without inverses."""
         table = self.features if self.features is not None else self.weight
         assert table is not None
         if self.alpha is not None:
@@ -111,7 +118,8 @@ class Encoder(nn.Module):
         bases: basis vectors of the first layer's relations (compgcn), basis matrices or blocks (rgcn-*); 0 for none.
         dropout: of the layer, on each direction's sum; with `loop_dropout`, on the loop too.
         hidden_dropout: on the entity vectors after each layer's activation.
-        bias, batch_norm, activation, self_loop, add_inverse: of the layers.
+        bias, batch_norm, activation, self_loop: of the layers.
+        add_inverse: False sends along edges in one direction only, and gives R relation vectors in place of 2R.
         tie_inverse: an inverse relation starts as the negative of its original.
         node_features, relation_features: given input in place of learned tables.
     """
@@ -154,6 +162,7 @@ class Encoder(nn.Module):
             self.relations = RelationTable(
                 num_relations,
                 dims[0],
+                inverses=add_inverse,
                 bases=bases if row.tying == "direction" else 0,
                 tie_inverse=tie_inverse,
                 features=relation_features,
@@ -192,7 +201,7 @@ class Encoder(nn.Module):
         return None, features
 
     def forward(self, graph: RelationalGraph) -> tuple[Tensor, Tensor | None]:
-        """(x [N, d], z [2R, d] or None where the encoder has no relation vectors)."""
+        """(x [N, d], z [2R, d], or None where the encoder has no relation vectors)."""
         x = self.nodes if self.nodes is not None else self.node_features
         assert x is not None
         z = None if self.relations is None else self.relations()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, TypeVar, cast
+from typing import Any, Literal, NamedTuple, TypeVar, cast, get_args
 
 import torch
 from torch import Tensor
@@ -13,7 +13,16 @@ from compgcn.errors import InputError, unknown
 from compgcn.kernels import Plan, make_plan
 
 Flow = Literal["source_to_target", "target_to_source"]
+FLOWS: tuple[Flow, ...] = get_args(Flow)
 _T = TypeVar("_T")
+
+
+def _lasting(make: Callable[[], _T]) -> _T:
+    """What is kept must outlive an evaluation: tensors made in inference mode could not be trained with later."""
+    if torch.compiler.is_compiling() or not torch.is_inference_mode_enabled():
+        return make()
+    with torch.inference_mode(False), torch.no_grad():
+        return make()
 
 
 class Weights(NamedTuple):
@@ -65,9 +74,9 @@ class Messages:
         """The distinct (relation, receiver) pairs, in order of relation."""
         return self._keep("pairs", lambda: _pairs(self))
 
-    def weights(self, norm: str, self_loop: bool = True) -> Weights:
-        """The weights of `NORMS[norm]`, float32."""
-        return self._keep(f"{norm} {self_loop}", lambda: NORMS[norm](self, self_loop))
+    def weights(self, norm: str, self_loop: bool = True, dtype: torch.dtype = torch.float32) -> Weights:
+        """The weights of `NORMS[norm]`, computed in `dtype`."""
+        return self._keep(f"{norm} {self_loop} {dtype}", lambda: NORMS[norm](self, self_loop, dtype))
 
     def _keep(self, key: str, make: Callable[[], _T]) -> _T:
         if key not in self._kept:
@@ -93,64 +102,64 @@ def _pairs(m: Messages) -> Pairs:
     return Pairs(gather, [0, *counts.cumsum(0).tolist()], scatter)
 
 
-def _count(key: Tensor, size: int) -> Tensor:
-    """How often each key occurs, [size], as floats to divide by."""
-    return torch.zeros(size, device=key.device).scatter_add_(0, key, torch.ones(key.shape, device=key.device))
+def _count(key: Tensor, size: int, dtype: torch.dtype) -> Tensor:
+    """How often each key occurs, [size], counted exactly, then as floats to divide by."""
+    return torch.zeros(size, dtype=torch.long, device=key.device).scatter_add_(0, key, torch.ones_like(key)).to(dtype)
 
 
-def _received(m: Messages) -> Tensor:
+def _received(m: Messages, dtype: torch.dtype) -> Tensor:
     """Per message: how many its receiver gets in its direction."""
     key = m.receiver * m.num_directions + m.direction
-    return _count(key, m.num_nodes * m.num_directions)[key]
+    return _count(key, m.num_nodes * m.num_directions, dtype)[key]
 
 
-def _unit_loop(m: Messages) -> Tensor:
-    return torch.ones(m.num_nodes, device=m.sender.device)
+def _unit_loop(m: Messages, dtype: torch.dtype) -> Tensor:
+    return torch.ones(m.num_nodes, dtype=dtype, device=m.sender.device)
 
 
-def _none(m: Messages, self_loop: bool) -> Weights:
+def _none(m: Messages, self_loop: bool, dtype: torch.dtype) -> Weights:
     """1: the bare sum of the paper's Eq. node_update."""
-    return Weights(torch.ones(m.sender.shape, device=m.sender.device), _unit_loop(m))
+    return Weights(torch.ones(m.sender.shape, dtype=dtype, device=m.sender.device), _unit_loop(m, dtype))
 
 
-def _symmetric(m: Messages, self_loop: bool) -> Weights:
+def _symmetric(m: Messages, self_loop: bool, dtype: torch.dtype) -> Weights:
     """1/sqrt(received by the receiver * sent by the sender), both in the message's direction."""
     key = m.sender * m.num_directions + m.direction
-    sent = _count(key, m.num_nodes * m.num_directions)[key]
-    return Weights((_received(m) * sent).rsqrt(), _unit_loop(m))
+    sent = _count(key, m.num_nodes * m.num_directions, dtype)[key]
+    return Weights((_received(m, dtype) * sent).rsqrt(), _unit_loop(m, dtype))
 
 
-def _mean(m: Messages, self_loop: bool) -> Weights:
+def _mean(m: Messages, self_loop: bool, dtype: torch.dtype) -> Weights:
     """1/received, in the message's direction."""
-    return Weights(_received(m).reciprocal(), _unit_loop(m))
+    return Weights(_received(m, dtype).reciprocal(), _unit_loop(m, dtype))
 
 
-def _relation_mean(m: Messages, self_loop: bool) -> Weights:
+def _relation_mean(m: Messages, self_loop: bool, dtype: torch.dtype) -> Weights:
     """R-GCN's 1/|N_v^r|: the mean over the neighbours of a receiver by one relation."""
     _, pair, count = torch.unique(m.receiver * m.num_relations + m.relation, return_inverse=True, return_counts=True)
-    return Weights(count[pair].to(torch.get_default_dtype()).reciprocal(), _unit_loop(m))
+    return Weights(count[pair].to(dtype).reciprocal(), _unit_loop(m, dtype))
 
 
-def _kipf(m: Messages, self_loop: bool) -> Weights:
+def _kipf(m: Messages, self_loop: bool, dtype: torch.dtype) -> Weights:
     """D^-1/2 (A + I) D^-1/2 over both directions and the loop, D the row sums of A + I."""
-    degree = _count(m.receiver, m.num_nodes) + float(self_loop)  # [N]
+    degree = _count(m.receiver, m.num_nodes, dtype) + float(self_loop)  # [N]
     inverse = torch.where(degree > 0, degree.reciprocal(), 0.0)
     root = inverse.sqrt()
     return Weights(root[m.receiver] * root[m.sender], inverse)
 
 
-def _released(m: Messages, self_loop: bool) -> Weights:
+def _released(m: Messages, self_loop: bool, dtype: torch.dtype) -> Weights:
     """The released code: both degrees counted on the receiving side, and the three sums divided by 3.
 
     A sender that receives nothing in the direction of a message has degree 0 there, and the message vanishes.
     """
-    degree = _count(m.receiver * m.num_directions + m.direction, m.num_nodes * m.num_directions)
+    degree = _count(m.receiver * m.num_directions + m.direction, m.num_nodes * m.num_directions, dtype)
     root = torch.where(degree > 0, degree.rsqrt(), 0.0)
     receiver, sender = (end * m.num_directions + m.direction for end in (m.receiver, m.sender))
-    return Weights(root[receiver] * root[sender] / 3, _unit_loop(m) / 3)
+    return Weights(root[receiver] * root[sender] / 3, _unit_loop(m, dtype) / 3)
 
 
-NORMS: dict[str, Callable[[Messages, bool], Weights]] = {
+NORMS: dict[str, Callable[[Messages, bool, torch.dtype], Weights]] = {
     "none": _none,
     "symmetric": _symmetric,
     "mean": _mean,
@@ -188,6 +197,10 @@ class RelationalGraph:
         shapes = tuple(tuple(t.shape) for t in (self.src, self.dst, self.rel))
         if len(set(shapes)) > 1 or len(shapes[0]) != 1:
             raise InputError(f"src, dst and rel must be vectors of one length, not of shapes {shapes}")
+        dtypes = {t.dtype for t in (self.src, self.dst, self.rel)}
+        if dtypes != {torch.int64}:
+            given = ", ".join(sorted(str(dtype) for dtype in dtypes))
+            raise InputError(f"node and relation indices must be torch.int64, not {given}; convert them with .long()")
         if not self.src.numel():
             return
         ends = torch.stack((self.src, self.dst))
@@ -254,8 +267,8 @@ class RelationalGraph:
         return self._messages[flow, add_inverse]
 
     def _make_messages(self, flow: Flow, add_inverse: bool) -> Messages:
-        if flow not in ("source_to_target", "target_to_source"):
-            raise unknown("flow", flow, ("source_to_target", "target_to_source"))
+        if flow not in FLOWS:
+            raise unknown("flow", flow, FLOWS)
         tail, head = (self.src, self.dst) if flow == "source_to_target" else (self.dst, self.src)
         sender, receiver, relation, direction = tail, head, self.rel, torch.zeros_like(self.rel)
         if add_inverse:

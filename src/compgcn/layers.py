@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from compgcn.compose import Combine, Composition, resolve
 from compgcn.errors import InputError, unknown
-from compgcn.graph import NORMS, Flow, Messages, RelationalGraph
+from compgcn.graph import FLOWS, NORMS, Flow, Messages, RelationalGraph
 from compgcn.kernels import Plan, aggregate
 
 Shapes = dict[str, tuple[int, ...]]
@@ -214,7 +214,7 @@ class CompGCNConv(nn.Module):
         bases: int = 0,
     ) -> None:
         super().__init__()
-        for kind, name, table in (("norm", norm, NORMS), ("tying", tying, TYINGS)):
+        for kind, name, table in (("norm", norm, NORMS), ("flow", flow, FLOWS), ("tying", tying, TYINGS)):
             if name not in table:
                 raise unknown(kind, name, table)
         self.in_channels, self.out_channels, self.num_relations = in_channels, out_channels, num_relations
@@ -264,14 +264,15 @@ class CompGCNConv(nn.Module):
         graph = self._graph(x, edge_index, edge_type)
         self._check(x, rel, graph)
         messages = graph.messages(self.flow, self.add_inverse)
-        weights = messages.weights(self.norm, self.self_loop)
-        message = Message(self.composition, x, self._relation_vectors(rel), messages, weights.message.to(x.dtype))
+        exact = torch.float64 if x.dtype == torch.float64 else torch.float32  # what `aggregate` computes in
+        weights = messages.weights(self.norm, self.self_loop, exact)
+        message = Message(self.composition, x, self._relation_vectors(rel), messages, weights.message)
         sums = self.tying.sums({name: getattr(self, name) for name in self._filters}, message)
         if self.relation_bias is not None:
             sums = _add_biases(sums, self.relation_bias, message)
         out = sum((self._drop(half) for half in sums[1:]), self._drop(sums[0]))
         if self.self_loop:
-            loop = weights.loop.unsqueeze(1).to(x.dtype) * self._loop_message(x)  # [N, in]
+            loop = (weights.loop.unsqueeze(1) * self._loop_message(x)).to(x.dtype)  # [N, in]
             loop = loop @ getattr(self, self.tying.loop)
             out = out + (self._drop(loop) if self.loop_dropout else loop)
         if self.bias is not None:

@@ -21,7 +21,10 @@ SMOOTHING_FLOORS: dict[str, Callable[[float, int], float]] = {
 
 
 def smoothing_floor(name: str, smoothing: float, num_entities: int) -> float:
-    """What label smoothing adds to every label: `eps/N`, so that a row's mass is kept, or `1/N`, whatever eps is."""
+    """What label smoothing adds to every label.
+
+    `eps/N` shares out what was taken from the true ones; `1/N`, whatever eps is, is what the released code adds.
+    """
     if name not in SMOOTHING_FLOORS:
         raise unknown("smoothing floor", name, SMOOTHING_FLOORS)
     return SMOOTHING_FLOORS[name](smoothing, num_entities)
@@ -89,7 +92,7 @@ def margin_ranking(positive: Tensor, negative: Tensor, *, margin: float) -> Tens
 
 
 def self_adversarial(positive: Tensor, negative: Tensor, *, temperature: float = 1.0) -> Tensor:
-    """Negative sampling in which the harder negatives weigh more (RotatE, equations 4 and 5).
+    """Negative sampling in which the harder negatives weigh more (Sun et al., RotatE, 2019).
 
     −½·[log σ(positive) + Σ_k p_k·log σ(−negative_k)], with p = softmax(temperature · negative) held constant.
 

@@ -135,7 +135,8 @@ DECODERS: dict[str, Row] = {
         entity_bias=False,
         margin=False,
         description="(x · z)ᵀe: a relation weighs the dimensions; it cannot tell subject from object",
-        reference="Yang et al., Embedding Entities and Relations for Learning and Inference, ICLR 2015",
+        reference="Yang et al., Embedding Entities and Relations for Learning and Inference in Knowledge Bases, "
+        "ICLR 2015",
     ),
     "conve": Row(
         query=ConvEQuery,

@@ -56,12 +56,15 @@ def _edge_dot(g, a, b, row, left, right, op, out):  # type: ignore[no-untyped-de
     width = a.shape[1]
     half = width // 2
     for e in prange(left.shape[0]):
-        y, x, z = g[row[e]], a[left[e]], b[right[e]]
+        y, x = g[row[e]], a[left[e]]
         dot = out[e]
-        if op == 0:
+        if op == 0:  # `b` may be a placeholder without the row right[e]
             for j in range(width):
                 dot += y[j] * x[j]
-        elif op == 1:
+            out[e] = dot
+            continue
+        z = b[right[e]]
+        if op == 1:
             for j in range(width):
                 dot += y[j] * (x[j] + z[j])
         elif op == 2:

@@ -8,6 +8,11 @@ from torch import Tensor
 from compgcn.compose import Combine
 
 
+def _combined(a: Tensor, b: Tensor, left: Tensor, right: Tensor, op: int) -> Tensor:
+    """One row per message, [M, D]. A copy never looks at `b`, which may be a placeholder without those rows."""
+    return a[left] if op == Combine.COPY else Combine(op)(a[left], b[right])
+
+
 def segment_reduce(
     a: Tensor, b: Tensor, weight: Tensor, offsets: Tensor, left: Tensor, right: Tensor, op: int
 ) -> Tensor:
@@ -15,10 +20,10 @@ def segment_reduce(
     rows = offsets.numel() - 1
     counts = offsets.diff()
     row = torch.repeat_interleave(torch.arange(rows, device=a.device), counts, output_size=left.numel())  # [M]
-    message = weight.unsqueeze(-1) * Combine(op)(a[left], b[right])  # [M, D]
+    message = weight.unsqueeze(-1) * _combined(a, b, left, right, op)  # [M, D]
     return a.new_zeros(rows, a.shape[1]).index_add_(0, row, message)
 
 
 def edge_dot(g: Tensor, a: Tensor, b: Tensor, row: Tensor, left: Tensor, right: Tensor, op: int) -> Tensor:
     """out[e] = <g[row[e]], combine(a[left[e]], b[right[e]])>: the gradient of a weighted sum by its weights."""
-    return (g[row] * Combine(op)(a[left], b[right])).sum(-1)
+    return (g[row] * _combined(a, b, left, right, op)).sum(-1)

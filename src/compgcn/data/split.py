@@ -1,0 +1,93 @@
+"""Train, valid and test out of one list of triples, so that no test fact is told by its mirror image in train."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from compgcn.errors import InputError
+
+Triples = NDArray[np.int64]
+
+
+def split(
+    triples: Triples,
+    num_entities: int,
+    num_relations: int,
+    *,
+    seed: int = 0,
+    valid_fraction: float = 0.1,
+    test_fraction: float = 0.1,
+) -> tuple[Triples, Triples, Triples]:
+    """Deal the triples over three splits; each keeps the order it had.
+
+    All triples over one unordered pair {s, o} go to the same split: a symmetric or an inverse fact never gives its
+    twin away. Every entity and every relation keeps a triple in train. Within these two rules the fractions are met as
+    closely as whole pairs allow.
+
+    Args:
+        triples: [n, 3], (s, r, o), without duplicates; every entity and relation occurs.
+        num_entities, num_relations: N and R.
+        seed: equal seeds give equal splits.
+        valid_fraction, test_fraction: the shares aimed at, of all triples.
+    """
+    if not (valid_fraction >= 0 and test_fraction >= 0 and valid_fraction + test_fraction < 1):
+        given = f"valid_fraction={valid_fraction}, test_fraction={test_fraction}"
+        raise InputError(f"the fractions must not be negative and must leave something to train on; given {given}")
+    n = len(triples)
+    rng = np.random.default_rng(seed)
+    _, pair = np.unique(_unordered(triples, num_entities), return_inverse=True)  # [n]
+    size = np.bincount(pair)
+    free = np.ones(len(size), dtype=bool)
+    free[pair[_anchors(triples, num_entities, num_relations, rng)]] = False
+
+    dealt = rng.permutation(np.flatnonzero(free))
+    filled = np.cumsum(size[dealt])
+    in_test = _nearest(filled, round(test_fraction * n))
+    start = filled[in_test - 1] if in_test else 0
+    in_valid = _nearest(filled[in_test:] - start, round(valid_fraction * n))
+    home = np.zeros(len(size), dtype=np.int8)
+    home[dealt[:in_test]] = 2
+    home[dealt[in_test : in_test + in_valid]] = 1
+    train, valid, test = (triples[home[pair] == part] for part in range(3))
+    return train, valid, test
+
+
+def _unordered(triples: Triples, num_entities: int) -> Triples:
+    """One number per unordered pair {s, o}. [n]"""
+    s, o = triples[:, 0], triples[:, 2]
+    return np.minimum(s, o) * num_entities + np.maximum(s, o)
+
+
+def _anchors(triples: Triples, num_entities: int, num_relations: int, rng: np.random.Generator) -> Triples:
+    """Rows that must stay in train: for each entity and each relation one that has it.
+
+    The rows are tried from the loneliest entity up, since the only triple of an entity has to stay anyway and may as
+    well serve for the entity at its other end.
+    """
+    ends = triples[:, [0, 2]]  # [n, 2]
+    degree = np.bincount(ends.ravel(), minlength=num_entities)
+    loneliness = degree[ends].min(axis=1)  # [n]
+    order = np.lexsort((rng.random(len(triples)), loneliness))
+    of_entity = first(ends[order].ravel(), num_entities) // 2
+    of_relation = first(triples[order, 1], num_relations)
+    anchors: Triples = order[np.concatenate([of_entity, of_relation])]
+    return anchors
+
+
+def first(codes: Triples, size: int) -> Triples:
+    """Where each of 0 .. size-1 first occurs; every one of them must. [size]"""
+    where = np.empty(size, dtype=np.int64)
+    where[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)  # of several writes to a place the last one stands
+    return where
+
+
+def _nearest(filled: Triples, target: int) -> int:
+    """How many of the groups, taken in order, come nearest to `target` triples."""
+    if target <= 0 or not len(filled):
+        return 0
+    above = int(np.searchsorted(filled, target))
+    if above == len(filled):
+        return above
+    below = int(filled[above - 1]) if above else 0
+    return above + 1 if filled[above] - target <= target - below else above
