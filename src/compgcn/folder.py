@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import safetensors
 import torch
+from pyarrow import csv
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -29,6 +30,8 @@ from compgcn import __version__
 from compgcn.config import Config, read_config, to_toml
 from compgcn.data import KnowledgeGraph, Vocabulary
 from compgcn.errors import InputError
+
+Array = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
 
 _SPLITS = ("train", "valid", "test")
 
@@ -55,14 +58,11 @@ class Folder:
 
     def create(self, config: Config, graph: KnowledgeGraph) -> None:
         """Begin a run in an empty or new folder."""
+        leftovers = {"vocabulary.parquet", "triples.parquet", "checkpoint"}  # of a run killed while it was created
         if self.path.exists() and (
-            not self.path.is_dir() or any(not p.name.startswith(".") for p in self.path.iterdir())
+            not self.path.is_dir() or any(p.name not in leftovers and p.name[0] != "." for p in self.path.iterdir())
         ):
-            leftovers = {"vocabulary.parquet", "triples.parquet"}  # of a run killed while it was created
-            if not self.path.is_dir() or any(
-                p.name not in leftovers and not p.name.startswith(".") for p in self.path.iterdir()
-            ):
-                raise InputError(f"{self.path} exists and is not a run folder; choose another --run-dir")
+            raise InputError(f"{self.path} exists and is not a run folder; choose another --run-dir")
         (self.path / "checkpoint").mkdir(parents=True, exist_ok=True)
         tables = [(graph.entities, "entity"), (graph.relations, "relation")]
         vocabulary = pa.table(
@@ -76,8 +76,8 @@ class Folder:
         splits = np.repeat(np.arange(3, dtype=np.int8), [len(graph.splits[split]) for split in _SPLITS])
         columns = {name: triples[:, i].astype(np.int32) for i, name in enumerate("sro")}
         facts = pa.table({"split": pa.DictionaryArray.from_arrays(splits, list(_SPLITS)), **columns})
-        self._replace("vocabulary.parquet", lambda path: pq.write_table(vocabulary, path, compression="zstd"))
-        self._replace("triples.parquet", lambda path: pq.write_table(facts, path, compression="zstd"))
+        replace(self.path / "vocabulary.parquet", lambda path: pq.write_table(vocabulary, path, compression="zstd"))
+        replace(self.path / "triples.parquet", lambda path: pq.write_table(facts, path, compression="zstd"))
         self._text("config.toml", to_toml(config))
 
     def config(self) -> Config:
@@ -202,25 +202,43 @@ class Folder:
     # Writing
 
     def _text(self, name: str, text: str) -> None:
-        self._replace(name, lambda path: path.write_text(text, encoding="utf-8"))
+        replace(self.path / name, lambda path: path.write_text(text, encoding="utf-8"))
 
     def _weights(self, name: str, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
         plain = {key: value.detach().contiguous() for key, value in tensors.items()}
-        self._replace(name, lambda path: save_file(plain, path, metadata))
+        replace(self.path / name, lambda path: save_file(plain, path, metadata))
 
-    def _replace(self, name: str, write: Callable[[Path], object]) -> None:
-        """All or nothing: under another name first, then renamed."""
-        path = self.path / name
-        temporary = path.with_name(f".{path.name}.part")
-        try:
-            write(temporary)
-            with temporary.open("rb+") as file:
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        except (OSError, pa.ArrowException, safetensors.SafetensorError) as error:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
-            raise InputError(f"could not write {path}: {error}; what was there before is untouched") from None
+
+def replace(path: Path, write: Callable[[Path], object]) -> None:
+    """All or nothing: under another name first, then renamed."""
+    temporary = path.with_name(f".{path.name}.part")
+    try:
+        write(temporary)
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except (OSError, pa.ArrowException, safetensors.SafetensorError) as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise InputError(f"could not write {path}: {error}; what was there before is untouched") from None
+
+
+def write_embeddings(path: Path, kinds: list[str], ids: list[str], names: list[str], vectors: Array) -> int:
+    """Vectors [n, d] with what they stand for, to a .parquet file (a list column) or a .tsv (a column per number)."""
+    if path.suffix not in (".parquet", ".tsv"):
+        raise InputError(f"cannot export to '{path}': the name must end in .parquet or .tsv")
+    if not path.parent.is_dir():
+        raise InputError(f"cannot export to '{path}': there is no folder {path.parent}")
+    rows, width = vectors.shape
+    columns: dict[str, Any] = {"kind": kinds, "id": ids, "name": names}
+    if path.suffix == ".parquet":
+        columns["vector"] = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), width)
+        replace(path, lambda part: pq.write_table(pa.table(columns), part))
+    else:
+        columns |= {str(j): vectors[:, j] for j in range(width)}
+        options = csv.WriteOptions(delimiter="\t", quoting_style="none")
+        replace(path, lambda part: csv.write_csv(pa.table(columns), part, options))
+    return rows
 
 
 def commit() -> str | None:

@@ -32,14 +32,6 @@ class Weights(NamedTuple):
     loop: Tensor  # [N]
 
 
-def _lasting(make: Callable[[], _T]) -> _T:
-    """Made outside inference mode, whose tensors a later training step could not use."""
-    if not torch.is_inference_mode_enabled():
-        return make()
-    with torch.inference_mode(False):
-        return make()
-
-
 @dataclass(eq=False)
 class Messages:
     """The directed messages of a graph: originals (direction 0), then inverses (direction 1), each counted apart.

@@ -21,7 +21,7 @@ from compgcn.data import DATASETS, KnowledgeGraph
 from compgcn.decoders import DECODERS, ConvESettings, build_decoder
 from compgcn.encoders import Encoder, preset
 from compgcn.errors import InputError, unknown
-from compgcn.folder import Folder
+from compgcn.folder import Array, Folder, write_embeddings
 from compgcn.graph import NORMS, RelationalGraph
 from compgcn.ranking import by_category, by_relation, rank_triples, summary
 from compgcn.sampling import seeded
@@ -208,14 +208,28 @@ class Run:
             return dict(by_category(sides, triples[:, 1].to(self.device), train, self.data.num_relations))
         raise unknown("way to split metrics", by, ("relation", "category", "side"))
 
-    def entity_embeddings(self) -> tuple[list[str], np.ndarray]:
+    def entity_embeddings(self) -> tuple[list[str], Array]:
         """Names and vectors [N, d] of all entities, as the encoder makes them."""
         return list(self.data.entities.names), self.encoded.entities.float().cpu().numpy()
 
-    def relation_embeddings(self) -> tuple[list[str], np.ndarray]:
+    def relation_embeddings(self) -> tuple[list[str], Array]:
         """Names and vectors [2R, d] of all relations: originals, then inverses."""
         names = list(self.data.relations.names)
         return names + [f"{name} (inverse)" for name in names], self.encoded.relations.float().cpu().numpy()
+
+    def export(self, path: str | Path) -> int:
+        """Write both tables with ids and names to a .parquet or .tsv file; how many vectors that was."""
+        tables = [
+            (self.data.entities.ids, *self.entity_embeddings()),
+            (self._relation_ids(), *self.relation_embeddings()),
+        ]
+        kinds = [kind for kind, table in zip(("entity", "relation"), tables, strict=True) for _ in table[0]]
+        ids, names = ([text for table in tables for text in table[i]] for i in (0, 1))
+        return write_embeddings(Path(path), kinds, ids, names, np.concatenate([table[2] for table in tables]))
+
+    def _relation_ids(self) -> list[str]:
+        ids = list(self.data.relations.ids)
+        return ids + [f"{text} (inverse)" for text in ids]
 
 
 def expand(config: Config, data: KnowledgeGraph) -> Config:

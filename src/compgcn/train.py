@@ -152,7 +152,8 @@ def _end_epoch(task: Task, settings: Training, progress: Progress, epoch: int, n
             progress.best_epoch, progress.best_step = epoch, progress.step
         task.stale(progress.stale)
         progress.stopped = progress.stale >= settings.patience
-    notify({**_event("epoch", progress, epoch, loss, settings, task), "valid": valid})
+    figures = {name: value for name, value in valid.items() if isinstance(value, float)}
+    notify({**_event("epoch", progress, epoch, loss, settings, task), "valid": figures})
     return improved
 
 
