@@ -46,7 +46,7 @@ def _conjugate(x: Tensor, z: Tensor) -> Tensor:
 
 
 _DEFINITIONS: dict[Combine, Callable[[Tensor, Tensor], Tensor]] = {
-    Combine.COPY: lambda x, z: torch.broadcast_tensors(x, z)[0],
+    Combine.COPY: lambda x, z: torch.broadcast_tensors(x, z)[0],  # type: ignore[no-untyped-call]
     Combine.ADD: torch.add,
     Combine.SUB: torch.sub,
     Combine.MULT: torch.mul,
