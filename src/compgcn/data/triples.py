@@ -293,7 +293,7 @@ def _observations(graph: KnowledgeGraph) -> list[str]:
     if loops:
         notes.append(f"{_count(loops, 'self-loop')} (subject and object are the same entity) kept")
     for kind, size, places in (("entity", N, [0, 2]), ("relation", R, [1])):
-        unseen = size - np.count_nonzero(np.bincount(graph.train[:, places].ravel(), minlength=size))
+        unseen = size - int(np.count_nonzero(np.bincount(graph.train[:, places].ravel(), minlength=size)))
         if unseen:
             notes.append(f"{_count(unseen, kind)} only in valid or test, never in train; kept")
     vocabulary = (*graph.entities.ids, *graph.relations.ids)
