@@ -78,7 +78,7 @@ def columns(text: Text, width: int, *, allow_empty: bool = False) -> list[Any]:
 
     try:
         table = _parse(text, width)
-        if allow_empty or not any(_has_blank(column) for column in table.columns):
+        if len(table) and (allow_empty or not any(_has_blank(column) for column in table.columns)):
             return list(table.columns)
     except (pa.ArrowException, UnicodeDecodeError, *_BROKEN):
         pass  # the line by line reading below says what is wrong, and where
@@ -128,7 +128,7 @@ def scan(text: Text, width: int, *, allow_empty: bool = False) -> Iterator[tuple
         found = True
         yield number, fields
     if not found:
-        raise InputError(f"'{text.label}' is empty: it holds no line with {width} columns")
+        raise InputError(f"'{text.label}' is empty: expected lines of {width} columns, found none")
 
 
 def _wrong(text: Text, number: int, what: str) -> InputError:

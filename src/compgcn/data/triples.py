@@ -286,14 +286,14 @@ def _observations(graph: KnowledgeGraph) -> list[str]:
     number = {part: keys(triples, N, R) for part, triples in graph.splits.items()}
     notes = []
     for one, other in (("train", "valid"), ("train", "test"), ("valid", "test")):
-        shared = int(np.isin(number[other], number[one]).sum())
+        shared = len(np.intersect1d(number[one], number[other], assume_unique=True)) if len(number[other]) else 0
         if shared:
             notes.append(f"leakage: {_count(shared, 'triple')} of {other} also in {one}")
     loops = sum(int((triples[:, 0] == triples[:, 2]).sum()) for triples in graph.splits.values())
     if loops:
         notes.append(f"{_count(loops, 'self-loop')} (subject and object are the same entity) kept")
     for kind, size, places in (("entity", N, [0, 2]), ("relation", R, [1])):
-        unseen = size - len(np.unique(graph.train[:, places]))
+        unseen = size - int(np.count_nonzero(np.bincount(graph.train[:, places].ravel(), minlength=size)))
         if unseen:
             notes.append(f"{_count(unseen, kind)} only in valid or test, never in train; kept")
     vocabulary = (*graph.entities.ids, *graph.relations.ids)

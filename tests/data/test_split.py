@@ -1,0 +1,88 @@
+"""The split leaks nothing and leaves nothing out of train, whatever the graph."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compgcn.data.split import Triples, split
+from compgcn.errors import InputError
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> tuple[Triples, int, int]:
+    """Distinct triples in which every entity and every relation occurs."""
+    N, R = draw(st.integers(1, 12)), draw(st.integers(1, 4))
+    triple = st.tuples(st.integers(0, N - 1), st.integers(0, R - 1), st.integers(0, N - 1))
+    triples = np.array(draw(st.lists(triple, min_size=1, max_size=60, unique=True)), dtype=np.int64)
+    _, ends = np.unique(triples[:, [0, 2]], return_inverse=True)
+    _, rels = np.unique(triples[:, 1], return_inverse=True)
+    ends = ends.reshape(-1, 2)
+    return np.column_stack([ends[:, 0], rels, ends[:, 1]]), int(ends.max()) + 1, int(rels.max()) + 1
+
+
+def as_set(triples: Triples) -> set[tuple[int, ...]]:
+    return {tuple(row) for row in triples.tolist()}
+
+
+def pairs(triples: Triples) -> set[frozenset[int]]:
+    return {frozenset((s, o)) for s, _, o in triples.tolist()}
+
+
+@given(graphs(), st.integers(0, 5))
+def test_the_splits_are_a_partition_in_the_given_order(graph: tuple[Triples, int, int], seed: int) -> None:
+    triples, N, R = graph
+    parts = split(triples, N, R, seed=seed)
+    assert sum(map(len, parts)) == len(triples)
+    assert set.union(*map(as_set, parts)) == as_set(triples)
+    place = {tuple(row): i for i, row in enumerate(triples.tolist())}
+    for part in parts:
+        order = [place[tuple(row)] for row in part.tolist()]
+        assert order == sorted(order)
+
+
+@given(graphs(), st.integers(0, 5))
+def test_every_entity_and_every_relation_is_in_train(graph: tuple[Triples, int, int], seed: int) -> None:
+    triples, N, R = graph
+    train, _, _ = split(triples, N, R, seed=seed, valid_fraction=0.4, test_fraction=0.4)
+    assert set(train[:, [0, 2]].ravel().tolist()) == set(range(N))
+    assert set(train[:, 1].tolist()) == set(range(R))
+
+
+@given(graphs(), st.integers(0, 5))
+def test_no_pair_of_entities_is_in_two_splits(graph: tuple[Triples, int, int], seed: int) -> None:
+    train, valid, test = split(*graph, seed=seed, valid_fraction=0.3, test_fraction=0.3)
+    assert not pairs(train) & pairs(valid)
+    assert not pairs(train) & pairs(test)
+    assert not pairs(valid) & pairs(test)
+
+
+@given(graphs(), st.integers(0, 5))
+def test_equal_seeds_give_equal_splits(graph: tuple[Triples, int, int], seed: int) -> None:
+    for one, other in zip(split(*graph, seed=seed), split(*graph, seed=seed), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def dense(n: int = 60) -> tuple[Triples, int, int]:
+    s, o = np.nonzero(~np.eye(n, dtype=bool))
+    return np.column_stack([s, (s + o) % 3, o]).astype(np.int64), n, 3
+
+
+def test_different_seeds_give_different_splits() -> None:
+    assert as_set(split(*dense(), seed=0)[2]) != as_set(split(*dense(), seed=1)[2])
+
+
+@pytest.mark.parametrize(("valid", "test"), [(0.1, 0.1), (0.2, 0.05), (0.0, 0.3), (0.0, 0.0)])
+def test_the_fractions_are_met_where_the_graph_is_dense(valid: float, test: float) -> None:
+    triples, N, R = dense()
+    parts = split(triples, N, R, valid_fraction=valid, test_fraction=test)
+    assert abs(len(parts[1]) - valid * len(triples)) <= 2
+    assert abs(len(parts[2]) - test * len(triples)) <= 2
+
+
+@pytest.mark.parametrize("fractions", [(-0.1, 0.1), (0.5, 0.5), (0.1, 2.0), (float("nan"), 0.1)])
+def test_fractions_that_leave_no_train_are_refused(fractions: tuple[float, float]) -> None:
+    with pytest.raises(InputError, match="must leave something to train on"):
+        split(*dense(4), valid_fraction=fractions[0], test_fraction=fractions[1])

@@ -1,0 +1,254 @@
+"""Reading a graph: what comes out is what the files say, and a bad file is answered with its line."""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compgcn.data import KnowledgeGraph, Vocabulary, read
+from compgcn.errors import InputError
+
+Write = Callable[[str, str | bytes], Path]
+
+ids = st.sampled_from(["a", "b", "c", "007", "7", "1e5", "é", "NA"])
+triples_text = st.lists(st.tuples(ids, ids, ids), min_size=1, max_size=30)
+
+
+def facts(graph: KnowledgeGraph, part: str) -> list[tuple[str, str, str]]:
+    e, r = graph.entities.ids, graph.relations.ids
+    return [(e[s], r[p], e[o]) for s, p, o in graph.splits[part].tolist()]
+
+
+def small() -> KnowledgeGraph:
+    none = np.empty((0, 3), dtype=np.int64)
+    return KnowledgeGraph(
+        "small", Vocabulary("entity", ["a", "b", "c"]), Vocabulary("relation", ["r"]), np.array([[0, 0, 1]]), none, none
+    )
+
+
+def read_three(train: str, valid: str, test: str) -> KnowledgeGraph:
+    with tempfile.TemporaryDirectory() as folder:
+        files = {part: Path(folder) / f"{part}.tsv" for part in ("train", "valid", "test")}
+        for part, content in zip(files, (train, valid, test), strict=True):
+            files[part].write_text(content, encoding="utf-8")
+        return read(**files)
+
+
+def lines(rows: list[tuple[str, str, str]]) -> str:
+    return "".join("\t".join(row) + "\n" for row in rows)
+
+
+@given(triples_text, triples_text, triples_text)
+def test_three_files_are_kept_as_they_are_but_for_repetitions(
+    train: list[tuple[str, str, str]], valid: list[tuple[str, str, str]], test: list[tuple[str, str, str]]
+) -> None:
+    graph = read_three(lines(train), lines(valid), lines(test))
+    for part, rows in zip(graph.splits, (train, valid, test), strict=True):
+        assert facts(graph, part) == list(dict.fromkeys(rows))
+    rows = train + valid + test
+    assert list(graph.entities.ids) == list(dict.fromkeys(end for s, _, o in rows for end in (s, o)))
+    assert list(graph.relations.ids) == list(dict.fromkeys(r for _, r, _ in rows))
+
+
+@given(triples_text)
+def test_one_file_is_split_without_losing_a_fact(rows: list[tuple[str, str, str]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "mine.tsv"
+        path.write_text(lines(rows), encoding="utf-8")
+        graph, again = read(path), read(path)
+    assert sorted(fact for part in graph.splits for fact in facts(graph, part)) == sorted(set(rows))
+    assert graph.fingerprint() == again.fingerprint()
+    assert graph.name == "mine"
+    assert any("split into" in note for note in graph.notes)
+
+
+@settings(max_examples=200)
+@given(st.sampled_from(["x.tsv", "x.csv", "x.tsv.gz", "x.csv.gz"]), st.booleans(), st.binary(max_size=80))
+def test_any_bytes_give_a_graph_or_one_input_error(name: str, pack: bool, content: bytes) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / name
+        path.write_bytes(gzip.compress(content) if pack and name.endswith(".gz") else content)
+        try:
+            graph = read(path)
+        except InputError:
+            return
+    assert graph.statistics()["triples"] > 0
+
+
+BAD_LINES = {
+    "too few columns": ("x.tsv", b"a\tr\tb\na\tr\n", "line 2: expected 3 columns, found 2"),
+    "too many columns": ("x.tsv", b"a\tr\tb\n\nc\tr\td\te\n", "line 3: expected 3 columns, found 4"),
+    "an empty field": ("x.tsv", b"a\tr\tb\nc\t\td\n", "line 2: column 2 is empty"),
+    "a field of spaces": ("x.tsv", b"a\tr\tb\nc\tr\t  \n", "line 2: column 3 is empty"),
+    "bad UTF-8": ("x.tsv", b"a\tr\tb\na\tr\tc\r\nd\tr\t\xff\n", "line 3: byte 5 is not UTF-8"),
+    "UTF-16": ("x.tsv", "a\tr\tb\n".encode("utf-16"), "line 1: byte 1 is not UTF-8"),
+    "commas in a tab-separated file": ("x.tsv", b"a,r,b\n", r"line 1: expected 3 columns, found 1 .*named \.csv"),
+    "tabs in a comma-separated file": ("x.csv", b"a\tr\tb\n", "line 1: expected 3 columns, found 1 .*by commas"),
+    "an open quote": ("x.csv", b'a,r,b\n"a,r,b\nc,r,d\n', "line 2: not comma-separated values"),
+    "a record after a quoted line end": ("x.csv", b'"a\nb",r,c\nd,r\n', "line 3: expected 3 columns, found 2"),
+    "a bad line after a byte order mark": ("x.tsv", b"\xef\xbb\xbfa\tr\tb\nq\n", "line 2: expected 3 columns, found 1"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_LINES)
+def test_the_first_bad_line_is_named(write: Write, case: str) -> None:
+    name, content, expected = BAD_LINES[case]
+    with pytest.raises(InputError, match=expected) as caught:
+        read(write(name, content))
+    assert name in str(caught.value)
+
+
+@pytest.mark.parametrize("case", BAD_LINES)
+def test_the_bad_line_is_named_in_a_gzipped_file_too(write: Write, case: str) -> None:
+    name, content, expected = BAD_LINES[case]
+    with pytest.raises(InputError, match=expected):
+        read(write(f"{name}.gz", gzip.compress(content)))
+
+
+def test_a_bad_line_far_down_is_named_by_its_number(write: Write) -> None:
+    good = b"".join(b"s%d\tr\to%d\n" % (i, i) for i in range(50_000))
+    with pytest.raises(InputError, match="line 50001: expected 3 columns, found 2"):
+        read(write("x.tsv", good + b"a\tb\n" + good))
+
+
+@pytest.mark.parametrize("content", [b"", b"\n\n", b"\xef\xbb\xbf", b"  \n", b"head\trelation\ttail\n"])
+def test_a_file_without_triples_is_said_to_be_empty(write: Write, content: bytes) -> None:
+    with pytest.raises(InputError, match=r"x\.tsv' is empty"):
+        read(write("x.tsv", content))
+
+
+def test_a_missing_file_a_folder_and_a_strange_ending_each_get_a_sentence(tmp_path: Path, write: Write) -> None:
+    with pytest.raises(InputError, match="there is no file"):
+        read(tmp_path / "none.tsv")
+    with pytest.raises(InputError, match="is a folder"):
+        read(tmp_path)
+    with pytest.raises(InputError, match="cannot tell the format"):
+        read(write("x.docx", b"a\tr\tb\n"))
+
+
+@pytest.mark.parametrize("content", [b"not gzip at all", gzip.compress(b"a\tr\tb\n" * 1000)[:-12]])
+def test_a_broken_gzip_file_cannot_be_read(write: Write, content: bytes) -> None:
+    with pytest.raises(InputError, match="cannot be read"):
+        read(write("x.tsv.gz", content))
+
+
+def test_what_is_missing_among_the_three_files_is_named(write: Write) -> None:
+    path = write("x.tsv", "a\tr\tb\n")
+    with pytest.raises(InputError, match=r"^valid missing"):
+        read(train=path, test=path)
+    with pytest.raises(InputError, match=r"^train and valid and test missing"):
+        read()
+    with pytest.raises(InputError, match="not both a path and train"):
+        read(path, train=path)
+
+
+def test_one_graph_in_every_format_has_one_fingerprint(write: Write) -> None:
+    rows = [("a", "r", "b"), ("b", "q", "c"), ("é", "r", "a")]
+    tabs, commas = lines(rows), lines(rows).replace("\t", ",")
+    files = [
+        write("1.tsv", tabs),
+        write("2.txt", tabs.replace("\n", "\r\n")),
+        write("3.tsv", b"\xef\xbb\xbf" + tabs.encode()),
+        write("4.csv", commas),
+        write("5.csv.gz", gzip.compress(commas.encode())),
+        write("6.tsv", "\n" + tabs.replace("\n", "\n\n")),
+    ]
+    assert len({read(file).fingerprint() for file in files}) == 1
+
+
+def test_ids_stay_text(write: Write) -> None:
+    graph = read(write("x.tsv", "007\t1e5\t7\n1.0\t1e5\t1\n"))
+    assert graph.entities.ids == ("007", "7", "1.0", "1")
+    assert graph.relations.ids == ("1e5",)
+
+
+@pytest.mark.parametrize("header", ["head\trelation\ttail", "Subject\tPredicate\tObject", "s\tr\to", "h\tr\tt"])
+def test_a_line_that_names_the_columns_is_skipped_and_said_so(write: Write, header: str) -> None:
+    graph = read(write("x.tsv", f"{header}\na\tlikes\tb\n"))
+    assert graph.entities.ids == ("a", "b")
+    assert any("names the columns" in note for note in graph.notes)
+
+
+def test_what_is_noticed_is_noted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="compgcn"):
+        graph = read_three("a\tr\tb\na\tr\tb\na\tr\ta\n", "a\tr\tb\n", "c\tq\t x\n")
+    assert graph.notes == (
+        "1 repeated triple dropped from train",
+        "leakage: 1 triple of valid also in train",
+        "1 self-loop (subject and object are the same entity) kept",
+        "2 entities only in valid or test, never in train; kept",
+        "1 relation only in valid or test, never in train; kept",
+        "1 id with a space at the start or the end, kept as written",
+    )
+    assert all(note in caplog.text for note in graph.notes)
+
+
+def test_names_are_taken_from_a_file_and_may_be_missing_or_too_many(write: Write) -> None:
+    graph = read(write("x.tsv", "Q1\tP1\tQ2\n"), names=write("names.tsv", "Q1\tParis\nP1\tcapital of\nQ9\tMars\n"))
+    assert graph.entities.names == ("Paris", "Q2")
+    assert graph.relations.names == ("capital of",)
+    assert graph.entities.index("Paris") == 0
+
+
+def test_the_fingerprint_changes_with_the_data_and_not_with_the_labels(write: Write) -> None:
+    path = write("x.tsv", "a\tr\tb\nb\tr\tc\n")
+    graph = read(path)
+    assert read(path, name="other", names=write("n.tsv", "a\tAnna\n")).fingerprint() == graph.fingerprint()
+    others = [
+        read(write("y.tsv", "a\tr\tb\nb\tr\td\n")),
+        read(write("z.tsv", "a\tr\tb\nc\tr\tb\n")),
+        graph.with_features(nodes=np.zeros((3, 1))),
+        graph.with_features(nodes=np.ones((3, 1))),
+        graph.with_features(relations=np.ones((2, 1))),
+    ]
+    assert len({graph.fingerprint(), *(other.fingerprint() for other in others)}) == 6
+
+
+def test_features_are_kept_as_float32_and_leave_the_rest_alone() -> None:
+    graph = small().with_features(nodes=[[1, 2]] * 3).with_features(relations=np.zeros((2, 5)))
+    assert graph.node_features is not None
+    assert graph.relation_features is not None
+    assert graph.node_features.shape == (3, 2)
+    assert graph.node_features.dtype == graph.relation_features.dtype == np.float32
+    np.testing.assert_array_equal(graph.train, small().train)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "relations", "expected"),
+    [
+        (np.zeros((2, 4)), None, r"shape \[2, 4\]; expected \[3, f\]"),
+        (np.zeros(3), None, r"shape \[3\]"),
+        (np.zeros((3, 0)), None, r"shape \[3, 0\]"),
+        (np.array([[0.0], [np.nan], [1.0]]), None, "row 1 holds a NaN"),
+        ([["x"]] * 3, None, "not an array of numbers"),
+        (None, np.zeros((3, 4)), r"expected \[1, f\] or \[2, f\], that is \[R, f\] or \[2R, f\]"),
+        (None, np.full((1, 4), np.inf), "row 0 holds a NaN or an infinity"),
+    ],
+)
+def test_features_that_do_not_fit_are_refused(nodes: object, relations: object, expected: str) -> None:
+    with pytest.raises(InputError, match=expected):
+        small().with_features(nodes=nodes, relations=relations)
+
+
+@pytest.mark.parametrize(
+    "train", [np.zeros((2, 2), int), np.zeros((1, 3)), np.array([[0, 1, 0]]), np.array([[-1, 0, 0]])]
+)
+def test_triples_that_do_not_fit_the_vocabulary_are_refused(train: np.ndarray) -> None:
+    graph = small()
+    with pytest.raises(InputError, match="the train triples"):
+        KnowledgeGraph("x", graph.entities, graph.relations, train, graph.valid, graph.test)
+
+
+def test_the_package_imports_without_torch_and_without_pyarrow() -> None:
+    code = "import sys, compgcn.data; sys.exit(bool({'torch', 'pyarrow'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

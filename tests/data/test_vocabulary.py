@@ -1,0 +1,86 @@
+"""A vocabulary answers with the row that was meant, or says why it cannot."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compgcn.data import Vocabulary
+from compgcn.errors import InputError
+
+texts = st.text(max_size=8)
+
+
+@given(st.lists(texts, unique=True))
+def test_every_id_is_found_at_its_own_row(ids: list[str]) -> None:
+    vocabulary = Vocabulary("entity", ids)
+    assert [vocabulary.index(text) for text in ids] == list(range(len(ids)))
+    assert vocabulary.names == vocabulary.ids == tuple(ids)
+    assert len(vocabulary) == len(ids)
+
+
+@given(st.lists(st.tuples(texts, texts), unique_by=lambda pair: pair[0], min_size=1), texts)
+def test_any_text_gives_a_row_that_bears_it_or_an_input_error(pairs: list[tuple[str, str]], text: str) -> None:
+    vocabulary = Vocabulary("entity", [a for a, _ in pairs], [b for _, b in pairs])
+    try:
+        row = vocabulary.index(text)
+    except InputError:
+        assert text not in vocabulary.ids
+        assert vocabulary.names.count(text) != 1
+    else:
+        labels = {vocabulary.ids[row], vocabulary.names[row]}
+        assert text.casefold() in {label.casefold() for label in labels}
+
+
+def test_an_id_wins_over_a_name() -> None:
+    assert Vocabulary("entity", ["a", "b"], ["b", "c"]).index("b") == 1
+
+
+def test_a_name_borne_once_is_found() -> None:
+    assert Vocabulary("entity", ["Q1", "Q2"], ["Paris", "Rome"]).index("Rome") == 1
+
+
+def test_case_is_forgiven_where_only_one_row_can_be_meant() -> None:
+    vocabulary = Vocabulary("entity", ["Q1", "Q2", "Q3"], ["Paris", "Rome", "rome"])
+    assert vocabulary.index("PARIS") == vocabulary.index("q1") == 0
+    with pytest.raises(InputError, match="'Q2', 'Q3'"):
+        vocabulary.index("ROME")
+
+
+def test_a_shared_name_is_answered_with_the_ids_that_bear_it() -> None:
+    with pytest.raises(InputError, match="'Springfield' is shared by 2 ids: 'Q1', 'Q3'; give the id"):
+        Vocabulary("entity", ["Q1", "Q2", "Q3"], ["Springfield", "Rome", "Springfield"]).index("Springfield")
+
+
+def test_no_more_than_ten_ids_are_listed() -> None:
+    with pytest.raises(InputError) as caught:
+        Vocabulary("entity", [f"Q{i}" for i in range(30)], ["x"] * 30).index("x")
+    assert len(re.findall(r"'Q\d+'", str(caught.value))) == 10
+    assert "and 20 more" in str(caught.value)
+
+
+def test_a_typo_is_answered_with_the_nearest_name() -> None:
+    with pytest.raises(InputError, match="unknown entity 'Frence'; did you mean 'France'"):
+        Vocabulary("entity", ["Q1", "Q2"], ["France", "Spain"]).index("Frence")
+
+
+def test_a_typo_in_a_large_vocabulary_is_answered_soon() -> None:
+    vocabulary = Vocabulary("entity", [f"entity number {i}" for i in range(300_000)])
+    start = time.perf_counter()
+    with pytest.raises(InputError, match="unknown entity"):
+        vocabulary.index("entity nomber 7")
+    assert time.perf_counter() - start < 20  # a full comparison takes minutes
+
+
+def test_a_repeated_id_is_refused() -> None:
+    with pytest.raises(InputError, match="relation id 'b' occurs more than once"):
+        Vocabulary("relation", ["a", "b", "b"])
+
+
+def test_names_must_match_the_ids_in_number() -> None:
+    with pytest.raises(InputError, match="1 entity names were given for 2 ids"):
+        Vocabulary("entity", ["a", "b"], ["A"])

