@@ -46,7 +46,7 @@ def _conjugate(x: Tensor, z: Tensor) -> Tensor:
 
 
 _DEFINITIONS: dict[Combine, Callable[[Tensor, Tensor], Tensor]] = {
-    Combine.COPY: lambda x, z: x.expand(torch.broadcast_shapes(x.shape, z.shape)),
+    Combine.COPY: lambda x, z: x.expand(torch.broadcast_shapes(x.shape, z.shape)),  # type: ignore[no-untyped-call]
     Combine.ADD: torch.add,
     Combine.SUB: torch.sub,
     Combine.MULT: torch.mul,
