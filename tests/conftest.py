@@ -1,0 +1,15 @@
+"""Settings every test shares: properties are drawn from a fixed sequence, so that a failure is the same everywhere."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "repeatable",
+    derandomize=True,
+    database=None,
+    deadline=None,  # the first call of a kernel compiles it
+    max_examples=50,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("repeatable")

@@ -1,0 +1,154 @@
+"""Compositions equal their textbook formulas, and the parts they are made of may be used apart."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from oracles import COMPLEX, FORMULAS, normal, phi
+
+from compgcn.compose import COMPOSITIONS, Combine, Composition, resolve
+from compgcn.errors import InputError
+
+EVERY = pytest.mark.parametrize("name", COMPOSITIONS)
+EVERY_COMBINE = pytest.mark.parametrize("combine", Combine, ids=lambda combine: combine.name)
+DIMENSIONS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 15)
+
+
+def dimensions(name: str) -> list[int]:
+    return [d for d in DIMENSIONS if d % 2 == 0 or name not in COMPLEX]
+
+
+def test_every_composition_has_a_formula_to_be_tested_against():
+    assert set(COMPOSITIONS) == set(FORMULAS)
+
+
+@EVERY
+def test_a_row_stands_under_its_own_name_and_says_where_it_comes_from(name):
+    assert COMPOSITIONS[name].name == name
+    assert COMPOSITIONS[name].origin
+
+
+@EVERY
+def test_a_composition_equals_its_formula_coordinate_by_coordinate(name):
+    for d in dimensions(name):
+        x, z = normal(d, grad=False), normal(d, seed=1, grad=False)
+        expected = torch.tensor(FORMULAS[name](x.tolist(), z.tolist()), dtype=torch.float64)
+        torch.testing.assert_close(COMPOSITIONS[name](x, z), expected, rtol=1e-12, atol=1e-13)
+
+
+@EVERY
+def test_the_gradients_of_a_composition_are_those_of_its_formula(name):
+    for d in dimensions(name):
+        x, z, g = normal(3, d), normal(3, d, seed=1), normal(3, d, seed=2, grad=False)
+        ours = torch.autograd.grad(COMPOSITIONS[name](x, z), (x, z), g, materialize_grads=True, allow_unused=True)
+        theirs = torch.autograd.grad(phi(name, x, z), (x, z), g, materialize_grads=True, allow_unused=True)
+        torch.testing.assert_close(ours, theirs, rtol=1e-11, atol=1e-12)
+
+
+@given(st.integers(1, 9), st.integers(0, 2**31))
+def test_correlation_and_convolution_differ_by_reversing_the_entity(d, seed):
+    x, z = normal(d, seed=seed, grad=False), normal(d, seed=seed + 1, grad=False)
+    reversed_ = torch.stack([x[-i % d] for i in range(d)])
+    torch.testing.assert_close(COMPOSITIONS["corr"](x, z), COMPOSITIONS["conv"](reversed_, z))
+    torch.testing.assert_close(COMPOSITIONS["conv"](x, z), COMPOSITIONS["conv"](z, x))
+
+
+@given(st.integers(1, 5), st.integers(0, 2**31), st.floats(1e-3, 1e3))
+def test_a_rotation_keeps_every_modulus_and_ignores_that_of_the_relation(half, seed, scale):
+    x, z = normal(2 * half, seed=seed, grad=False), normal(2 * half, seed=seed + 1, grad=False)
+    turned = COMPOSITIONS["rotate"](x, z)
+    torch.testing.assert_close(torch.hypot(*turned.chunk(2)), torch.hypot(*x.chunk(2)))
+    torch.testing.assert_close(turned, COMPOSITIONS["rotate"](x, scale * z))
+
+
+def test_a_zero_relation_turns_nothing_and_has_a_finite_gradient():
+    x, z = normal(3, 4), torch.zeros(3, 4, dtype=torch.float64, requires_grad=True)
+    turned = COMPOSITIONS["rotate"](x, z)
+    torch.testing.assert_close(turned, x)
+    assert torch.autograd.grad(turned.sum(), z)[0].isfinite().all()
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+def test_a_rotation_survives_tiny_and_huge_relations(scale):
+    x, z = torch.randn(4, generator=torch.Generator().manual_seed(0)), torch.tensor([3.0, 1.0, 4.0, 0.0])
+    torch.testing.assert_close(COMPOSITIONS["rotate"](x, scale * z), COMPOSITIONS["rotate"](x, z))
+
+
+@EVERY
+@given(st.integers(1, 6), st.integers(1, 4), st.integers(0, 2**31))
+def test_lowering_commutes_with_a_weighted_sum(name, messages, half, seed):
+    row, d = COMPOSITIONS[name], 2 * half if name in COMPLEX else half
+    x, z = normal(messages, d, seed=seed, grad=False), normal(messages, d, seed=seed + 1, grad=False)
+    w = normal(messages, 1, seed=seed + 2, grad=False)
+    lifted = row.combine(row.lift(x), row.lift_relation(z))
+    torch.testing.assert_close(row.lower((w * lifted).sum(0), d), (w * row(x, z)).sum(0), rtol=1e-11, atol=1e-12)
+
+
+@EVERY
+def test_a_composition_broadcasts_like_any_product(name):
+    x, z = normal(5, 1, 6, grad=False), normal(4, 6, seed=1, grad=False)
+    expected = torch.stack([torch.stack([COMPOSITIONS[name](a[0], b) for b in z]) for a in x])
+    torch.testing.assert_close(COMPOSITIONS[name](x, z), expected, rtol=1e-12, atol=1e-13)
+
+
+def test_mult_takes_one_number_per_relation():
+    x, z = normal(3, 5, grad=False), normal(3, 1, seed=1, grad=False)
+    torch.testing.assert_close(COMPOSITIONS["mult"](x, z), phi("mult", x, z.expand(3, 5)))
+
+
+@EVERY
+@pytest.mark.parametrize("shape", [(0, 6), (2, 0, 6)])
+def test_an_empty_batch_composes_to_an_empty_batch(name, shape):
+    assert COMPOSITIONS[name](torch.zeros(shape), torch.zeros(shape)).shape == shape
+
+
+@pytest.mark.parametrize("name", sorted(COMPLEX))
+@pytest.mark.parametrize("side", ["lift", "lift_relation"])
+def test_an_odd_dimension_is_refused_where_numbers_are_complex(name, side):
+    with pytest.raises(InputError, match="even dimension, not 5"):
+        getattr(COMPOSITIONS[name], side)(torch.zeros(2, 5))
+
+
+@EVERY
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_lower_precisions_stay_close_to_double(name, dtype):
+    x, z = normal(3, 8, dtype=dtype, grad=False), normal(3, 8, seed=1, dtype=dtype, grad=False)
+    exact = COMPOSITIONS[name](x.double(), z.double())
+    tolerance = 8 * torch.finfo(dtype).eps
+    torch.testing.assert_close(COMPOSITIONS[name](x, z).double(), exact, rtol=tolerance, atol=4 * tolerance)
+
+
+@EVERY
+def test_only_a_composition_that_looks_at_relations_says_so(name):
+    x, z = normal(4), normal(4, seed=1)
+    (gradient,) = torch.autograd.grad(
+        COMPOSITIONS[name](x, z).sum() ** 2, z, allow_unused=True, materialize_grads=True
+    )
+    assert COMPOSITIONS[name].uses_relations == bool(gradient.any())
+
+
+@EVERY_COMBINE
+def test_combining_is_linear_in_the_entity_or_adds_to_it(combine):
+    x, y, z = (normal(3, 6, seed=seed, grad=False) for seed in range(3))
+    zero = combine(torch.zeros_like(x), z)
+    torch.testing.assert_close(combine(x + y, z) - zero, combine(x, z) - zero + combine(y, z) - zero)
+
+
+@EVERY
+def test_a_name_and_the_row_itself_resolve_to_the_row(name):
+    assert resolve(name) is COMPOSITIONS[name]
+    own = Composition("own", Combine.ADD)
+    assert resolve(own) is own
+
+
+@pytest.mark.parametrize(("given_", "nearest"), [("cor", "corr"), ("mul", "mult"), ("rotat", "rotate"), ("Sub", "sub")])
+def test_a_misspelt_name_is_answered_with_the_nearest(given_, nearest):
+    with pytest.raises(InputError, match=f"unknown composition '{given_}'; did you mean .*'{nearest}'"):
+        resolve(given_)
+
+
+def test_a_name_like_no_other_is_answered_with_the_list():
+    with pytest.raises(InputError, match="known: copy, sub"):
+        resolve("zzzzzz")
