@@ -123,9 +123,7 @@ def test_lower_precisions_stay_close_to_double(name, dtype):
 @EVERY
 def test_only_a_composition_that_looks_at_relations_says_so(name):
     x, z = normal(4), normal(4, seed=1)
-    (gradient,) = torch.autograd.grad(
-        COMPOSITIONS[name](x, z).sum() ** 2, z, allow_unused=True, materialize_grads=True
-    )
+    (gradient,) = torch.autograd.grad(COMPOSITIONS[name](x, z).sum() ** 2, z, allow_unused=True, materialize_grads=True)
     assert COMPOSITIONS[name].uses_relations == bool(gradient.any())
 
 
