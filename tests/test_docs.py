@@ -1,0 +1,298 @@
+"""The documents tell the truth: their code and commands run, their tables equal the source, their links lead somewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
+
+import pytest
+import torch
+import typer
+from click import Argument, Command, Group
+
+from compgcn import config
+from compgcn.cli import app
+from compgcn.compose import COMPOSITIONS
+from compgcn.data import DATASETS
+from compgcn.decoders import DECODERS
+from compgcn.encoders import PRESETS
+from compgcn.graph import NORMS
+from compgcn.layers import TYINGS
+from compgcn.losses import SMOOTHING_FLOORS
+from compgcn.tasks.link_prediction import OBJECTIVES
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+USE, MODEL, README = ROOT / "docs" / "use.md", ROOT / "docs" / "model.md", ROOT / "README.md"
+REGISTRIES = (COMPOSITIONS, DECODERS, PRESETS, DATASETS, NORMS, TYINGS)
+
+# A line of a shell block that starts with one of these is not run: it installs, or starts the tests again.
+EXEMPT = ("make", "pip", "git", "cd")
+# Blocks marked no-run, over all documents. A new one needs a reason good enough to raise this number.
+NOT_RUN = 0
+
+EVERY_DOCUMENT = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+
+
+class Block(NamedTuple):
+    """A fenced block: the words after the fence, its text, and the line it starts on."""
+
+    info: list[str]
+    text: str
+    line: int
+
+
+def blocks(path: Path) -> list[Block]:
+    text = path.read_text(encoding="utf-8")
+    found = re.finditer(r"^```([^\n`]*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return [Block(m[1].split(), m[2], text[: m.start()].count("\n") + 2) for m in found]
+
+
+def environment() -> dict[str, str]:
+    """One thread a process: the tests themselves run side by side."""
+    return {**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "PYTHONWARNINGS": "error"}
+
+
+def shell(text: str, folder: Path) -> str:
+    """Run a block as it would be typed, `compgcn` being the one under test; its stdout."""
+    lines = [line for line in text.splitlines() if line.split(" ", 1)[0] not in EXEMPT]
+    script = "\n".join(['compgcn() { "$COMPGCN_PYTHON" -m compgcn "$@"; }', *lines])
+    variables = {**environment(), "COMPGCN_PYTHON": sys.executable}
+    command = ["bash", "-euo", "pipefail", "-c", script]
+    done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True)
+    assert done.returncode == 0, f"{text}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.usefixtures("one_thread")
+@EVERY_DOCUMENT
+def test_every_block_runs_from_top_to_bottom(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = [dict(table) for table in REGISTRIES]
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for block in blocks(path):
+        match block.info:
+            case ["bash"]:
+                shell(block.text, tmp_path)
+            case ["python"]:
+                source = "\n" * (block.line - 1) + block.text  # so that a traceback names the line of the document
+                exec(compile(source, str(path), "exec"), names)
+    assert [dict(table) for table in REGISTRIES] == before
+
+
+def test_every_block_says_what_it_is() -> None:
+    known = {"bash", "python", "text", "json", "bibtex"}
+    kinds = {(path.name, block.line): block.info for path in DOCUMENTS for block in blocks(path)}
+    assert [place for place, info in kinds.items() if not info or info[0] not in known] == []
+    marked = [place for place, info in kinds.items() if info[0] in ("bash", "python") and len(info) > 1]
+    assert all(kinds[place][1:] == ["no-run"] for place in marked)
+    assert len(marked) == NOT_RUN
+    assert sum(info == ["bash"] for info in kinds.values()) >= 15
+    assert sum(info == ["python"] for info in kinds.values()) >= 10
+
+
+@EVERY_DOCUMENT
+def test_relative_links_lead_somewhere(path: Path) -> None:
+    text = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if target.startswith("https://"):
+            continue
+        file, _, anchor = target.partition("#")
+        there = (path.parent / file).resolve() if file else path
+        assert there.exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.+)$", there.read_text(encoding="utf-8"), re.MULTILINE)
+            assert anchor in {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}, target
+
+
+# Tables, found by the comment above them
+
+
+def table(path: Path, mark: str) -> list[list[str]]:
+    """The cells of the table below `<!-- mark -->`, without its header."""
+    _, found, rest = path.read_text(encoding="utf-8").partition(f"<!-- {mark} -->\n")
+    assert found, f"{path.name} has no table marked '{mark}'"
+    rows = [line for line in rest.split("\n\n", 1)[0].splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in row.strip("|").split(" | ")] for row in rows[2:]]
+
+
+def code(cell: str) -> list[str]:
+    """What stands in backticks."""
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def test_the_readme_names_everything_there_is() -> None:
+    named = {what: code(names) for what, names in table(README, "table: registries")}
+    assert named == {
+        "task": list(get_args(config.Config.model_fields["task"].annotation)),
+        "compositions": list(COMPOSITIONS),
+        "encoders": list(PRESETS),
+        "decoders": list(DECODERS),
+        "losses": list(OBJECTIVES),
+        "norms": list(NORMS),
+        "data sets": list(DATASETS),
+    }
+
+
+@pytest.mark.parametrize(
+    ("mark", "registry"),
+    [
+        ("compositions", COMPOSITIONS),
+        ("norms", NORMS),
+        ("decoders", DECODERS),
+        ("losses", OBJECTIVES),
+        ("smoothing floors", SMOOTHING_FLOORS),
+    ],
+)
+def test_the_tables_of_the_model_equal_the_registries(mark: str, registry: dict[str, Any]) -> None:
+    assert [code(row[0]) for row in table(MODEL, f"table: {mark}")] == [[name] for name in registry]
+
+
+def test_the_table_of_encoders_is_that_of_the_presets() -> None:
+    found = {code(name)[0]: [code(cell) for cell in cells[:4]] for name, *cells in table(MODEL, "table: encoders")}
+    assert found == {
+        name: [[row.composition] if row.composition else [], [row.tying], [row.relations], [row.norm]]
+        for name, row in PRESETS.items()
+    }
+
+
+def test_the_table_of_decoders_has_their_biases() -> None:
+    found = {code(row[0])[0]: row[3] for row in table(MODEL, "table: decoders")}
+    assert found == {name: "yes" if row.entity_bias else "no" for name, row in DECODERS.items()}
+
+
+def test_every_setting_a_document_names_is_one() -> None:
+    sections = "|".join(name for name in config.Config.model_fields if name in config.PATHS and name != "task")
+    for path in DOCUMENTS:
+        for word in re.findall(rf"`(({sections})\.\w+)", path.read_text(encoding="utf-8")):
+            if word[0] != "data.entities":
+                assert word[0] in config.PATHS, f"{path.name}: {word[0]}"
+
+
+def test_the_table_of_settings_is_complete_and_has_the_defaults() -> None:
+    tree = config.Config().model_dump()
+    expected = {"task": tree["task"]}
+    expected |= {f"{s}.{key}": value for s, t in tree.items() if isinstance(t, dict) for key, value in t.items()}
+    rows = [(name, default) for names, default, _ in table(USE, "settings") for name in code(names)]
+    assert [name for name, _ in rows] == list(expected)
+    for name, default in rows:
+        value = expected[name]
+        stated = code(default)
+        assert stated == ([] if value is None else [config._toml(value)]), name
+
+
+# Commands
+
+
+def commands() -> dict[str, set[str]]:
+    """Every command by its full name -> its long options."""
+
+    def walk(command: Command, name: str) -> Iterator[tuple[str, set[str]]]:
+        options = {opt for p in command.params if not isinstance(p, Argument) for opt in p.opts}
+        if not isinstance(command, Group) or options:
+            yield name, options
+        for child, below in command.commands.items() if isinstance(command, Group) else ():
+            yield from walk(below, f"{name} {child}")
+
+    return dict(walk(typer.main.get_command(app), "compgcn"))
+
+
+def test_every_command_and_option_is_documented_and_no_other() -> None:
+    text = USE.read_text(encoding="utf-8")
+    documented = {
+        name: {code(row[0])[0].split()[0] for row in table(USE, f"options: {name}")}
+        for name in re.findall(r"<!-- options: (.+?) -->", text)
+    }
+    assert documented == commands()
+    headings = re.findall(r"^### `(compgcn [a-z ]+?)(?: [A-Z]+)?`$", text, re.MULTILINE)
+    assert headings == list(commands())[1:]
+
+
+def test_every_option_in_a_command_of_a_document_exists() -> None:
+    known = commands()
+    for path in DOCUMENTS:
+        for block in blocks(path):
+            for line in re.findall(r"^compgcn .+$", block.text, re.MULTILINE):
+                words = line.split()
+                name = " ".join(words[:3] if words[1] == "data" else words[:2])
+                used = {word.split("=")[0] for word in words if word.startswith("--")}
+                assert used <= known[name], line
+
+
+# Shapes
+
+
+METRICS = dict.fromkeys(("mrr", "mr", "hits@1", "hits@3", "hits@10"), "number")
+TYPES: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "number": (int, float),
+    "string or null": (str, type(None)),
+}
+
+
+def check(value: Any, shape: Any, where: str = "$") -> None:
+    """Hold a value to a documented shape."""
+    shape = METRICS if shape == "metrics" else shape
+    if isinstance(shape, str):
+        assert isinstance(value, TYPES[shape]), where
+    elif isinstance(shape, list):
+        assert isinstance(value, list), where
+        for item in value:
+            check(item, shape[0], f"{where}[]")
+    elif any(key.startswith("<") for key in shape):
+        for key, item in value.items():
+            check(item, next(iter(shape.values())), f"{where}.{key}")
+    else:
+        expected = {key: kind for key, kind in shape.items() if key != "*"} | (METRICS if "*" in shape else {})
+        assert set(value) == set(expected), where
+        for key, kind in expected.items():
+            check(value[key], kind, f"{where}.{key}")
+
+
+def test_the_json_and_the_events_are_as_documented(tmp_path: Path) -> None:
+    shapes = {" ".join(b.info[1:]): json.loads(b.text) for b in blocks(USE) if b.info[0] == "json"}
+    first = next(block for block in blocks(USE) if block.info == ["bash"])
+    shell(first.text, tmp_path)
+    run = "runs/family-compgcn-distmult-0"
+    given = {
+        "train": "compgcn train family.tsv --decoder distmult --epochs 1 --json",
+        "evaluate": f"compgcn evaluate {run} --json",
+        "evaluate --by relation": f"compgcn evaluate {run} --by relation --json",
+        "evaluate --by side": f"compgcn evaluate {run} --by side --json",
+        "predict": f"compgcn predict {run} --head Finn --relation lives_in --json",
+        "data list": "compgcn data list --json",
+        "data info": "compgcn data info family.tsv --json",
+    }
+    assert set(shapes) == set(given)
+    for name, command in given.items():
+        check(json.loads(shell(command, tmp_path)), shapes[name], name)
+
+    lines = (tmp_path / run / "events.jsonl").read_text(encoding="utf-8").splitlines()
+    found = {event.pop("event"): list(event) for event in map(json.loads, lines)}
+    assert found == {code(name)[0]: code(keys) for name, keys in table(USE, "table: events")}
+
+    files = {code(name)[0].rstrip("/") for name, _ in table(README, "table: run folder")}
+    assert files == {path.name for path in (tmp_path / run).iterdir() if path.name[0] != "."}
+
+
+def test_exit_codes_are_as_documented(tmp_path: Path) -> None:
+    for arguments, expected in ((["data", "list"], 0), (["train", "nothing.tsv"], 1), (["train", "--nonsense"], 2)):
+        command = [sys.executable, "-m", "compgcn", *arguments]
+        done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True)
+        assert done.returncode == expected
