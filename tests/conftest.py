@@ -9,7 +9,7 @@ settings.register_profile(
     derandomize=True,
     database=None,
     deadline=None,  # the first call of a kernel compiles it
-    max_examples=50,
+    max_examples=25,
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("repeatable")

@@ -6,10 +6,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles import COMPLEX, FORMULAS, normal, phi
 
 from compgcn.compose import COMPOSITIONS, Combine, Composition, resolve
 from compgcn.errors import InputError
+from oracles import COMPLEX, FORMULAS, normal, phi
 
 EVERY = pytest.mark.parametrize("name", COMPOSITIONS)
 EVERY_COMBINE = pytest.mark.parametrize("combine", Combine, ids=lambda combine: combine.name)
@@ -123,9 +123,7 @@ def test_lower_precisions_stay_close_to_double(name, dtype):
 @EVERY
 def test_only_a_composition_that_looks_at_relations_says_so(name):
     x, z = normal(4), normal(4, seed=1)
-    (gradient,) = torch.autograd.grad(
-        COMPOSITIONS[name](x, z).sum() ** 2, z, allow_unused=True, materialize_grads=True
-    )
+    (gradient,) = torch.autograd.grad(COMPOSITIONS[name](x, z).sum() ** 2, z, allow_unused=True, materialize_grads=True)
     assert COMPOSITIONS[name].uses_relations == bool(gradient.any())
 
 
