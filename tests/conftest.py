@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numba
+import torch
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
@@ -13,3 +15,7 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("repeatable")
+
+# Graphs of a few nodes gain nothing from threads, and lose much where several test processes share the cores.
+torch.set_num_threads(1)
+numba.set_num_threads(1)
