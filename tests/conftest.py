@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 import numba
 import torch
 from hypothesis import HealthCheck, settings
+
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # the GPU kernels are tested without a GPU; read when triton is imported
 
 settings.register_profile(
     "repeatable",

@@ -6,11 +6,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles import AWKWARD, DEGENERATE, NORM_FORMULAS, Edges, edge_lists, normal, sent
 
 from compgcn.errors import InputError
 from compgcn.graph import FLOWS, NORMS, RelationalGraph
 from compgcn.layers import CompGCNConv
+from oracles import AWKWARD, DEGENERATE, NORM_FORMULAS, Edges, edge_lists, normal, sent
 
 EVERY_NORM = pytest.mark.parametrize("norm", NORMS)
 EVERY_FLOW = pytest.mark.parametrize("flow", FLOWS)
