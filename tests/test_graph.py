@@ -6,11 +6,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles import AWKWARD, DEGENERATE, NORM_FORMULAS, Edges, edge_lists, normal, sent
 
 from compgcn.errors import InputError
 from compgcn.graph import FLOWS, NORMS, RelationalGraph
 from compgcn.layers import CompGCNConv
+from oracles import AWKWARD, DEGENERATE, NORM_FORMULAS, Edges, edge_lists, normal, sent
 
 EVERY_NORM = pytest.mark.parametrize("norm", NORMS)
 EVERY_FLOW = pytest.mark.parametrize("flow", FLOWS)
@@ -187,6 +187,12 @@ def test_moving_a_graph_keeps_everything():
     assert torch.equal(moved.src, union.src)
     assert torch.equal(moved.graph_of_node, union.graph_of_node)
     assert (moved.num_nodes, moved.num_relations) == (union.num_nodes, union.num_relations)
+
+
+@pytest.mark.parametrize("shape", [(4, 2), (3,), (3, 4)])
+def test_triples_of_another_shape_are_refused(shape):
+    with pytest.raises(InputError, match=r"triples must have shape \[n, 3\], not \["):
+        RelationalGraph.from_triples(torch.zeros(shape, dtype=torch.long), 5, 2)
 
 
 @pytest.mark.parametrize(
