@@ -189,6 +189,12 @@ def test_moving_a_graph_keeps_everything():
     assert (moved.num_nodes, moved.num_relations) == (union.num_nodes, union.num_relations)
 
 
+@pytest.mark.parametrize("shape", [(4, 2), (3,), (3, 4)])
+def test_triples_of_another_shape_are_refused(shape):
+    with pytest.raises(InputError, match=r"triples must have shape \[n, 3\], not \["):
+        RelationalGraph.from_triples(torch.zeros(shape, dtype=torch.long), 5, 2)
+
+
 @pytest.mark.parametrize(
     ("src", "dst", "rel", "sentence"),
     [

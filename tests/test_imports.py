@@ -20,6 +20,7 @@ PACKAGE = Path(compgcn.__file__).parent
 
 # From the top; a module may import what stands below its own line, and the rest of its own package.
 LAYERS = (
+    ("__main__",),
     ("cli", "serve"),
     ("experiment", "tune"),
     ("run",),
@@ -128,7 +129,7 @@ def test_the_front_door_opens_without_torch(module):
     ],
 )
 def test_every_way_of_importing_is_seen(source, expected, tmp_path, monkeypatch):
-    monkeypatch.setattr(sys.modules[__name__], "PACKAGE", tmp_path)
+    monkeypatch.setitem(globals(), "PACKAGE", tmp_path)
     path = tmp_path / "kernels" / "made_up.py"
     path.parent.mkdir()
     path.write_text(source)
