@@ -187,12 +187,13 @@ NORM_FORMULAS: dict[str, Callable[[list[Sent], int, bool], tuple[list[float], li
 # layers
 
 
-def weighted_sum(nodes: int, width: int, terms: Sequence[tuple[int, Tensor]], like: Tensor) -> Tensor:
-    """Row v is the sum of the terms addressed to v, [N, width]."""
-    rows = [like.new_zeros(width)] * nodes
+def weighted_sum(nodes: int, terms: Sequence[tuple[int, Tensor]], like: Tensor) -> Tensor:
+    """Row v is the sum of the terms addressed to v, [N, d]; `like` says how wide a row is where there is no term."""
+    width = terms[0][1].shape[0] if terms else like.shape[1]
+    rows = [[like.new_zeros(width)] for _ in range(nodes)]
     for receiver, term in terms:
-        rows[receiver] = rows[receiver] + term
-    return torch.stack(rows)
+        rows[receiver].append(term)
+    return torch.stack([torch.stack(row).sum(0) for row in rows]) + 0 * like.sum()
 
 
 def compgcn_layer(
@@ -211,14 +212,12 @@ def compgcn_layer(
     messages = sent(edges, flow, add_inverse)
     weights, loops = NORM_FORMULAS[norm](messages, edges.num_nodes, self_loop)
     filters = [parameters["weight_original"], parameters.get("weight_inverse")]
-    terms = [
-        (m.receiver, w * phi(composition, x[m.sender], z[m.relation]) @ filters[m.direction])
-        for m, w in zip(messages, weights, strict=True)
-    ]
+    composed = phi(composition, x[[m.sender for m in messages]], z[[m.relation for m in messages]])
+    terms = [(m.receiver, w * y @ filters[m.direction]) for m, w, y in zip(messages, weights, composed, strict=True)]
     if self_loop:
-        top, filter_ = parameters["loop_relation"][0], parameters["weight_loop"]
-        terms += [(v, loops[v] * phi(composition, x[v], top) @ filter_) for v in range(edges.num_nodes)]
-    out = weighted_sum(edges.num_nodes, filters[0].shape[1], terms, x)
+        composed = phi(composition, x, parameters["loop_relation"].expand_as(x))
+        terms += [(v, loops[v] * composed[v] @ parameters["weight_loop"]) for v in range(edges.num_nodes)]
+    out = weighted_sum(edges.num_nodes, terms, x @ filters[0])
     if "bias" in parameters:
         out = out + parameters["bias"]
     return out, z @ parameters["weight_relation"]

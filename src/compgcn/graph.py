@@ -205,6 +205,8 @@ class RelationalGraph:
     @classmethod
     def from_triples(cls, triples: Tensor, num_nodes: int, num_relations: int) -> RelationalGraph:
         """From rows (s, r, o), [n, 3]."""
+        if triples.dim() != 2 or triples.shape[1] != 3:
+            raise InputError(f"triples must have shape [n, 3], not {list(triples.shape)}")
         src, rel, dst = triples.T.contiguous()
         return cls(src, dst, rel, num_nodes, num_relations)
 

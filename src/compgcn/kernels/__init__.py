@@ -7,65 +7,23 @@ The gradients are the same operation again: by x over the messages grouped by se
 holds the three groupings, built once per graph. The operation is registered with torch, so autograd, torch.compile
 and autocast see it as one node, and it never stores a message per edge.
 
-The backend follows the device (numba on the CPU, plain torch elsewhere); COMPGCN_KERNEL=reference|numba overrides it.
+The backend follows the device: Triton on CUDA, Numba on the CPU, plain torch elsewhere or where they are missing.
+COMPGCN_KERNEL=reference|numba|triton overrides it.
 """
 
 from __future__ import annotations
 
-import logging
-import os
-from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 from types import ModuleType
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from compgcn.compose import Combine
-from compgcn.errors import unknown
+from compgcn.kernels.backend import choose
+from compgcn.kernels.plan import Plan, Segments, make_plan
 
-log = logging.getLogger(__name__)
-
-_BACKENDS = ("reference", "numba")
-
-
-class Segments(NamedTuple):
-    """Messages sorted by one key: those of row v are `[offsets[v], offsets[v + 1])`."""
-
-    order: Tensor  # [M] message ids
-    offsets: Tensor  # [rows + 1]
-    left: Tensor  # [M] rows of the first operand, in this order
-    right: Tensor  # [M] rows of the second operand, in this order
-
-    def swapped(self) -> Segments:
-        """The same messages with the operands exchanged."""
-        return Segments(self.order, self.offsets, self.right, self.left)
-
-
-class Plan(NamedTuple):
-    """The three groupings of the same M messages: for the sum, for the gradient of x and for that of z."""
-
-    by_row: Segments  # left sender, right relation
-    by_sender: Segments  # left row, right relation
-    by_relation: Segments  # left row, right sender
-
-
-def _segments(key: Tensor, rows: int, left: Tensor, right: Tensor) -> Segments:
-    order = torch.argsort(key, stable=True)
-    counts = torch.zeros(rows + 1, dtype=torch.long, device=key.device)
-    counts.scatter_add_(0, key + 1, torch.ones_like(key))
-    return Segments(order, counts.cumsum(0), left[order], right[order])
-
-
-def make_plan(row: Tensor, sender: Tensor, relation: Tensor, *, rows: int, senders: int, relations: int) -> Plan:
-    """Sort the messages (sender, relation) -> row, each [M], three times."""
-    return Plan(
-        _segments(row, rows, sender, relation),
-        _segments(sender, senders, row, relation),
-        _segments(relation, relations, row, sender),
-    )
+__all__ = ["Plan", "aggregate", "make_plan"]
 
 
 def aggregate(x: Tensor, z: Tensor, weight: Tensor, plan: Plan, combine: Combine) -> Tensor:
@@ -79,21 +37,23 @@ def aggregate(x: Tensor, z: Tensor, weight: Tensor, plan: Plan, combine: Combine
     return out.to(x.dtype)
 
 
+def _backend(device: str) -> ModuleType:
+    return import_module(f"compgcn.kernels.{choose(device)}")
+
+
 @torch.library.custom_op("compgcn::segment_reduce", mutates_args=())
-def _segment_reduce(
-    a: Tensor, b: Tensor, weight: Tensor, offsets: Tensor, left: Tensor, right: Tensor, op: int
-) -> Tensor:
-    out: Tensor = _backend(a.device.type).segment_reduce(a, b, weight, offsets, left, right, op)
+def _segment_reduce(a: Tensor, b: Tensor, weight: Tensor, segments: list[Tensor], op: int) -> Tensor:
+    out: Tensor = _backend(a.device.type).segment_reduce(a, b, weight, Segments(*segments), op)
     return out
 
 
 @_segment_reduce.register_fake
-def _(a: Tensor, b: Tensor, weight: Tensor, offsets: Tensor, left: Tensor, right: Tensor, op: int) -> Tensor:
-    return a.new_empty(offsets.shape[0] - 1, a.shape[1])
+def _(a: Tensor, b: Tensor, weight: Tensor, segments: list[Tensor], op: int) -> Tensor:
+    return a.new_empty(Segments(*segments).offsets.shape[0] - 1, a.shape[1])
 
 
 def _reduce(a: Tensor, b: Tensor, weight: Tensor, s: Segments, op: Combine) -> Tensor:
-    out: Tensor = _segment_reduce(a, b, weight, s.offsets, s.left, s.right, op)
+    out: Tensor = _segment_reduce(a, b, weight, [*s], op)
     return out
 
 
@@ -110,7 +70,7 @@ def _(g: Tensor, a: Tensor, b: Tensor, row: Tensor, left: Tensor, right: Tensor,
 
 @torch.library.custom_op("compgcn::aggregate", mutates_args=())
 def _aggregate(x: Tensor, z: Tensor, weight: Tensor, plan: list[Tensor], op: int) -> Tensor:
-    segments = Segments(*plan[:4])
+    segments = Segments(*plan[:6])
     return _reduce(x, z, weight[segments.order], segments, Combine(op))
 
 
@@ -127,7 +87,7 @@ def _setup(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
 
 def _backward(ctx, g: Tensor):  # type: ignore[no-untyped-def]
     x, z, weight, *plan = ctx.saved_tensors
-    by_row, by_sender, by_relation = (Segments(*plan[i : i + 4]) for i in (0, 4, 8))
+    by_row, by_sender, by_relation = (Segments(*plan[i : i + 6]) for i in (0, 6, 12))
     g, op = g.contiguous(), Combine(ctx.op)
     dx = dz = dweight = None
     if ctx.needs_input_grad[0]:
@@ -172,19 +132,3 @@ def _gradient_by_z(g: Tensor, x: Tensor, z: Tensor, weight: Tensor, s: Segments,
 
 
 _aggregate.register_autograd(_backward, setup_context=_setup)
-
-
-def _backend(device: str) -> ModuleType:
-    return _load(os.environ.get("COMPGCN_KERNEL", ""), device)
-
-
-@cache
-def _load(wanted: str, device: str) -> ModuleType:
-    if wanted and wanted not in _BACKENDS:
-        raise unknown("COMPGCN_KERNEL", wanted, _BACKENDS)
-    name = wanted or ("numba" if device == "cpu" else "reference")
-    if name == "numba" and (device != "cpu" or find_spec("numba") is None):
-        log.warning("the numba kernels cannot run on %s here; taking the plain torch path", device)
-        name = "reference"
-    log.info("aggregation on %s runs on the %s kernels", device, name)
-    return import_module(f"compgcn.kernels.{name}")

@@ -10,11 +10,13 @@ import torch
 from numba import njit, prange
 from torch import Tensor
 
+from compgcn.kernels.plan import Segments
+
 _TASKS = 64  # pieces of about equal numbers of edges; many more than cores, so that no thread waits long
 
 
 @njit(parallel=True, cache=True, nogil=True, fastmath={"contract"})
-def _segment_reduce(a, b, weight, offsets, left, right, op, out):  # type: ignore[no-untyped-def]  # pragma: no cover
+def _segment_reduce(a, b, weight, offsets, left, right, op, out):  # pragma: no cover
     rows = offsets.shape[0] - 1
     edges = left.shape[0]
     width = a.shape[1]
@@ -52,7 +54,7 @@ def _segment_reduce(a, b, weight, offsets, left, right, op, out):  # type: ignor
 
 
 @njit(parallel=True, cache=True, nogil=True, fastmath={"contract", "reassoc"})
-def _edge_dot(g, a, b, row, left, right, op, out):  # type: ignore[no-untyped-def]  # pragma: no cover
+def _edge_dot(g, a, b, row, left, right, op, out):  # pragma: no cover
     width = a.shape[1]
     half = width // 2
     for e in prange(left.shape[0]):
@@ -86,14 +88,12 @@ def _array(tensor: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:
     return array
 
 
-def segment_reduce(
-    a: Tensor, b: Tensor, weight: Tensor, offsets: Tensor, left: Tensor, right: Tensor, op: int
-) -> Tensor:
+def segment_reduce(a: Tensor, b: Tensor, weight: Tensor, s: Segments, op: int) -> Tensor:
     """As `reference.segment_reduce`."""
-    out = a.new_zeros(offsets.numel() - 1, a.shape[1])
-    if left.numel():
-        operands = [_array(t) for t in (a, b, weight, offsets, left, right)]
-        _segment_reduce(*operands, op, out.numpy())  # type: ignore[call-arg]
+    out = a.new_zeros(s.offsets.numel() - 1, a.shape[1])
+    if s.left.numel():
+        operands = [_array(t) for t in (a, b, weight, s.offsets, s.left, s.right)]
+        _segment_reduce(*operands, op, out.numpy())
     return out
 
 
@@ -102,5 +102,5 @@ def edge_dot(g: Tensor, a: Tensor, b: Tensor, row: Tensor, left: Tensor, right: 
     out = torch.zeros(left.numel(), dtype=g.dtype)
     if left.numel():
         operands = [_array(t) for t in (g, a, b, row, left, right)]
-        _edge_dot(*operands, op, out.numpy())  # type: ignore[call-arg]
+        _edge_dot(*operands, op, out.numpy())
     return out

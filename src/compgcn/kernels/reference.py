@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from compgcn.compose import Combine
+from compgcn.kernels.plan import Segments
 
 
 def _combined(a: Tensor, b: Tensor, left: Tensor, right: Tensor, op: int) -> Tensor:
@@ -13,14 +14,11 @@ def _combined(a: Tensor, b: Tensor, left: Tensor, right: Tensor, op: int) -> Ten
     return a[left] if op == Combine.COPY else Combine(op)(a[left], b[right])
 
 
-def segment_reduce(
-    a: Tensor, b: Tensor, weight: Tensor, offsets: Tensor, left: Tensor, right: Tensor, op: int
-) -> Tensor:
+def segment_reduce(a: Tensor, b: Tensor, weight: Tensor, s: Segments, op: int) -> Tensor:
     """out[v] = sum over e in [offsets[v], offsets[v + 1]) of weight[e] * combine(a[left[e]], b[right[e]])."""
-    rows = offsets.numel() - 1
-    counts = offsets.diff()
-    row = torch.repeat_interleave(torch.arange(rows, device=a.device), counts, output_size=left.numel())  # [M]
-    message = weight.unsqueeze(-1) * _combined(a, b, left, right, op)  # [M, D]
+    rows = s.offsets.numel() - 1
+    row = torch.repeat_interleave(torch.arange(rows, device=a.device), s.offsets.diff(), output_size=s.left.numel())
+    message = weight.unsqueeze(-1) * _combined(a, b, s.left, s.right, op)  # [M, D]
     return a.new_zeros(rows, a.shape[1]).index_add_(0, row, message)
 
 

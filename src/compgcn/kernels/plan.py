@@ -1,0 +1,82 @@
+"""The order messages are summed in: grouped by row, by sender and by relation, and cut into chunks for a GPU."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from compgcn.kernels.backend import runs
+
+CHUNK = 64  # messages a GPU program sums; a longer row is the work of several
+
+
+class Segments(NamedTuple):
+    """Messages sorted by one key: those of row v are `[offsets[v], offsets[v + 1])`."""
+
+    order: Tensor  # [M] message ids
+    offsets: Tensor  # [rows + 1]
+    left: Tensor  # [M] rows of the first operand, in this order
+    right: Tensor  # [M] rows of the second operand, in this order
+    chunks: Tensor  # [P, 4] (row, start, end, slot), longest first; see `_chunks`. Empty where no GPU wants them
+    merges: Tensor  # [Q, 3] (row, first slot, last slot) of the rows of several chunks
+
+    def swapped(self) -> Segments:
+        """The same messages with the operands exchanged."""
+        return self._replace(left=self.right, right=self.left)
+
+
+class Plan(NamedTuple):
+    """The three groupings of the same M messages: for the sum, for the gradient of x and for that of z."""
+
+    by_row: Segments  # left sender, right relation
+    by_sender: Segments  # left row, right relation
+    by_relation: Segments  # left row, right sender
+
+
+def _segments(key: Tensor, rows: int, left: Tensor, right: Tensor) -> Segments:
+    order = torch.argsort(key, stable=True)
+    counts = torch.zeros(rows + 1, dtype=torch.long, device=key.device)
+    counts.scatter_add_(0, key + 1, torch.ones_like(key))
+    offsets = counts.cumsum(0)
+    return Segments(order, offsets, left[order], right[order], *_chunks(offsets, key.numel()))
+
+
+def _chunks(offsets: Tensor, messages: int) -> tuple[Tensor, Tensor]:
+    """Cut the rows into chunks of at most `CHUNK` messages.
+
+    Sizes are bounds that follow from the numbers of rows and messages alone, padded with row -1: nothing waits for the
+    device, and a plan of the same sizes has the same shapes. A row of one chunk has slot -1: its sum is final.
+    """
+    rows, bound = offsets.numel() - 1, messages // CHUNK
+    if not runs("triton", offsets.device.type):
+        return offsets.new_empty(0, 4), offsets.new_empty(0, 3)
+    lengths = offsets.diff()
+    pieces = ((lengths + CHUNK - 1) // CHUNK).clamp_min(1)  # an empty row has one, which stores zeros
+    after = pieces.cumsum(0)
+    index = torch.arange(rows + bound, device=offsets.device)
+    row = torch.searchsorted(after, index, right=True).clamp_max(rows - 1)
+    nth = index - (after - pieces)[row]
+    several = pieces > 1
+    slots = torch.where(several, pieces, 0)
+    first_slot = slots.cumsum(0) - slots
+    start = offsets[row] + nth * CHUNK
+    end = torch.minimum(start + CHUNK, offsets[row + 1])
+    slot = torch.where(several[row], first_slot[row] + nth, -1)
+    chunks = torch.stack((torch.where(index < after[-1:], row, -1), start, end, slot), 1)  # [P, 4]
+    chunks = chunks[torch.argsort(torch.where(index < after[-1:], end - start, -1), descending=True, stable=True)]
+    long = torch.argsort(several, descending=True, stable=True)[:bound]  # rows of several chunks come first
+    merges = torch.stack(
+        (torch.where(several, torch.arange(rows, device=row.device), -1), first_slot, first_slot + slots), 1
+    )
+    return chunks, merges[long]
+
+
+def make_plan(row: Tensor, sender: Tensor, relation: Tensor, *, rows: int, senders: int, relations: int) -> Plan:
+    """Sort the messages (sender, relation) -> row, each [M], three times."""
+    return Plan(
+        _segments(row, rows, sender, relation),
+        _segments(sender, senders, row, relation),
+        _segments(relation, relations, row, sender),
+    )

@@ -1,0 +1,311 @@
+"""Aggregation equals its definition message by message, whichever kernel computes it, gradients included."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+import numba
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+import compgcn.kernels as kernels
+import compgcn.kernels.backend as backends
+from compgcn.compose import COMPOSITIONS, Combine
+from compgcn.errors import InputError
+from compgcn.kernels import Plan, aggregate, make_plan
+from oracles import (
+    COMPLEX,
+    DEGENERATE,
+    Edges,
+    assert_same_with_gradients,
+    backend,
+    edge_lists,
+    normal,
+    phi,
+    sent,
+    weighted_sum,
+)
+
+BACKENDS = pytest.mark.parametrize("name", backends.BACKENDS)
+EVERY_PHI = pytest.mark.parametrize("composition", COMPOSITIONS)
+EVERY_COMBINE = pytest.mark.parametrize("combine", Combine, ids=lambda combine: combine.name)
+EVERY_SHAPE = pytest.mark.parametrize("edges", DEGENERATE.values(), ids=list(DEGENERATE))
+
+
+def plan_of(edges: Edges) -> Plan:
+    messages = sent(edges)
+    row, sender, relation = (
+        torch.tensor(values, dtype=torch.long)
+        for values in (
+            [m.receiver for m in messages],
+            [m.sender for m in messages],
+            [m.relation for m in messages],
+        )
+    )
+    return make_plan(
+        row, sender, relation, rows=edges.num_nodes, senders=edges.num_nodes, relations=2 * edges.num_relations
+    )
+
+
+def operands(edges: Edges, width: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> list[Tensor]:
+    """x [N, D], z [2R, D] and a weight per message."""
+    shapes = ((edges.num_nodes, width), (2 * edges.num_relations, width), (2 * len(edges.triples),))
+    return [normal(*shape, seed=seed + i, dtype=dtype) for i, shape in enumerate(shapes)]
+
+
+def lowered(composition: str, x: Tensor, z: Tensor, weight: Tensor, plan: Plan) -> Tensor:
+    """Lift the tables, sum over the messages, lower the sums."""
+    row = COMPOSITIONS[composition]
+    return row.lower(aggregate(row.lift(x), row.lift_relation(z), weight, plan, row.combine), x.shape[1])
+
+
+def per_edge(composition: str, x: Tensor, z: Tensor, weight: Tensor, edges: Edges) -> Tensor:
+    """Compose on every edge, weigh, and add up."""
+    messages = sent(edges)
+    composed = phi(composition, x[[m.sender for m in messages]], z[[m.relation for m in messages]])
+    terms = [(m.receiver, w * y) for m, w, y in zip(messages, weight, composed, strict=True)]
+    return weighted_sum(edges.num_nodes, terms, x)
+
+
+@BACKENDS
+@EVERY_PHI
+@EVERY_SHAPE
+def test_lowered_sums_are_the_sums_of_composed_edges(name, composition, edges):
+    leaves = operands(edges, 6)
+    with backend(name):
+        ours = lowered(composition, *leaves, plan_of(edges))
+        assert_same_with_gradients(ours, per_edge(composition, *leaves, edges), leaves)
+
+
+@BACKENDS
+@EVERY_PHI
+@pytest.mark.parametrize("d", [1, 2, 3, 7, 10])
+def test_the_dimension_need_not_be_a_power_of_two(name, composition, d):
+    d += d % 2 if composition in COMPLEX else 0
+    edges = DEGENERATE["awkward"]
+    leaves = operands(edges, d)
+    with backend(name):
+        ours = lowered(composition, *leaves, plan_of(edges))
+        assert_same_with_gradients(ours, per_edge(composition, *leaves, edges), leaves)
+
+
+@EVERY_PHI
+@given(edge_lists(), st.integers(1, 3), st.integers(0, 2**31))
+def test_lowered_sums_are_right_on_any_graph(composition, edges, half, seed):
+    leaves = operands(edges, 2 * half, seed)
+    ours = lowered(composition, *leaves, plan_of(edges))
+    assert_same_with_gradients(ours, per_edge(composition, *leaves, edges), leaves)
+
+
+@BACKENDS
+@EVERY_COMBINE
+def test_the_gradients_are_those_of_finite_differences(name, combine):
+    edges = Edges([(0, 0, 1), (1, 1, 1), (0, 0, 1), (2, 1, 0)], 4, 2)
+    with backend(name):
+        assert torch.autograd.gradcheck(
+            partial(aggregate, plan=plan_of(edges), combine=combine), tuple(operands(edges, 4))
+        )
+
+
+@BACKENDS
+@EVERY_PHI
+def test_the_gradients_of_the_lowered_sum_are_those_of_finite_differences(name, composition):
+    edges = Edges([(0, 0, 1), (1, 1, 1), (0, 0, 1), (2, 1, 0)], 4, 2)
+    with backend(name):
+        assert torch.autograd.gradcheck(
+            partial(lowered, composition, plan=plan_of(edges)), tuple(operands(edges, 2, seed=3))
+        )
+
+
+@pytest.mark.parametrize("name", [name for name in backends.BACKENDS if name != "reference"])
+@EVERY_COMBINE
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@given(edge_lists(max_nodes=40, max_edges=80), st.integers(1, 9), st.integers(0, 2**31))
+@settings(max_examples=20)
+def test_the_fused_kernels_agree_with_the_reference(name, combine, dtype, edges, half, seed):
+    leaves, plan = operands(edges, 2 * half, seed, dtype), plan_of(edges)
+    tolerance = {"rtol": 1e-11, "atol": 1e-12} if dtype == torch.float64 else {"rtol": 1e-4, "atol": 1e-4}
+    with backend("reference"):
+        expected = aggregate(*leaves, plan, combine)
+        reference = torch.autograd.grad(expected.square().sum(), leaves)
+    with backend(name):
+        out = aggregate(*leaves, plan, combine)
+        gradients = torch.autograd.grad(out.square().sum(), leaves)
+    torch.testing.assert_close(out, expected, **tolerance)
+    for ours, theirs in zip(gradients, reference, strict=True):
+        scale = 1 + theirs.abs().max().item() if theirs.numel() else 1.0
+        torch.testing.assert_close(ours / scale, theirs / scale, **tolerance)
+        assert ours.dtype == dtype
+
+
+@BACKENDS
+@pytest.mark.parametrize("asked", range(3))
+def test_a_gradient_asked_for_alone_is_the_same(name, asked):
+    edges = DEGENERATE["awkward"]
+    leaves, plan = operands(edges, 4), plan_of(edges)
+    with backend(name):
+        expected = torch.autograd.grad(aggregate(*leaves, plan, Combine.CONJUGATE).sum(), leaves)[asked]
+        alone = [leaf if i == asked else leaf.detach() for i, leaf in enumerate(leaves)]
+        (ours,) = torch.autograd.grad(aggregate(*alone, plan, Combine.CONJUGATE).sum(), alone[asked])
+    assert torch.equal(ours, expected)
+
+
+@BACKENDS
+def test_copying_needs_no_relation_table(name):
+    edges = DEGENERATE["awkward"]
+    (x, z, weight), plan = operands(edges, 4), plan_of(edges)
+    with backend(name):
+        ours = aggregate(x, x.new_zeros(1, 1), weight, plan, Combine.COPY)
+        assert_same_with_gradients(ours, aggregate(x, z, weight, plan, Combine.COPY), (x, weight))
+
+
+@BACKENDS
+@EVERY_COMBINE
+def test_strided_operands_give_the_same_sum(name, combine):
+    edges = DEGENERATE["awkward"]
+    (x, z, weight), plan = operands(edges, 4), plan_of(edges)
+    strided = [x.t().contiguous().t(), z.repeat_interleave(2, 0)[::2], weight.repeat_interleave(2)[::2]]
+    with backend(name):
+        assert_same_with_gradients(
+            aggregate(*strided, plan, combine), aggregate(x, z, weight, plan, combine), (x, z, weight)
+        )
+
+
+@BACKENDS
+@EVERY_COMBINE
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_half_precisions_are_summed_in_single(name, combine, dtype):
+    edges = DEGENERATE["one hub"]
+    leaves, plan = operands(edges, 6, dtype=dtype), plan_of(edges)
+    with backend(name):
+        ours, single = aggregate(*leaves, plan, combine), aggregate(*(t.float() for t in leaves), plan, combine)
+        assert ours.dtype == dtype
+        assert torch.equal(ours, single.to(dtype))
+        assert all(g.dtype == dtype for g in torch.autograd.grad(ours.sum(), leaves))
+
+
+@BACKENDS
+def test_a_thousand_ones_in_bfloat16_make_a_thousand(name):
+    count = 1000
+    zeros = torch.zeros(count, dtype=torch.long)
+    plan = make_plan(zeros, zeros, zeros, rows=1, senders=1, relations=1)
+    one = torch.ones(1, 2, dtype=torch.bfloat16)
+    with backend(name):
+        out = aggregate(one, one, torch.ones(count, dtype=torch.bfloat16), plan, Combine.MULT)
+    assert out.tolist() == [[count, count]]
+
+
+def busy_graph() -> Edges:
+    """Skewed, and with more rows than any share-out of them has pieces."""
+    generator = torch.Generator().manual_seed(0)
+    ends = (torch.rand(2, 3000, generator=generator) ** 4 * 400).long()
+    relations = torch.randint(5, (3000,), generator=generator)
+    return Edges(list(zip(ends[0].tolist(), relations.tolist(), ends[1].tolist(), strict=True)), 400, 5)
+
+
+@BACKENDS
+@EVERY_COMBINE
+def test_the_bits_are_the_same_on_every_call_and_for_any_number_of_threads(name, combine):
+    edges = busy_graph()
+    leaves, plan = operands(edges, 10, dtype=torch.float32), plan_of(edges)
+    torch_threads, numba_threads = torch.get_num_threads(), numba.get_num_threads()
+    seen = []
+    try:
+        for threads in (1, 2, 2):
+            torch.set_num_threads(threads)
+            numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+            with backend(name):
+                out = aggregate(*leaves, plan, combine)
+                seen.append((out, *torch.autograd.grad(out.square().sum(), leaves)))
+    finally:
+        torch.set_num_threads(torch_threads)
+        numba.set_num_threads(numba_threads)
+    for other in seen[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(seen[0], other, strict=True))
+
+
+@given(edge_lists(max_nodes=200, max_edges=300))
+def test_a_plan_holds_every_message_three_times(edges):
+    plan, messages = plan_of(edges), sent(edges)
+    keys = [m.receiver for m in messages], [m.sender for m in messages], [m.relation for m in messages]
+    operands_ = ((1, 2), (0, 2), (0, 1))  # which keys are the left and the right operand
+    for which, segments in enumerate(plan):
+        order = segments.order.tolist()
+        assert sorted(order) == list(range(len(messages)))
+        for v, (start, end) in enumerate(zip(segments.offsets[:-1], segments.offsets[1:], strict=True)):
+            assert all(keys[which][m] == v for m in order[start:end])
+        left, right = operands_[which]
+        assert segments.left.tolist() == [keys[left][m] for m in order]
+        assert segments.right.tolist() == [keys[right][m] for m in order]
+
+
+def _aggregate_sample(combine: Combine) -> tuple:
+    edges = DEGENERATE["awkward"]
+    plan = plan_of(edges)
+    return (*operands(edges, 4), [*plan.by_row, *plan.by_sender, *plan.by_relation], int(combine))
+
+
+def _reduce_sample(combine: Combine) -> tuple:
+    edges = DEGENERATE["awkward"]
+    x, z, weight = (t.detach() for t in operands(edges, 4))
+    by_row = plan_of(edges).by_row
+    return x, z, weight[by_row.order], [*by_row], int(combine)
+
+
+def _dot_sample(combine: Combine) -> tuple:
+    edges = DEGENERATE["awkward"]
+    x, z, _ = (t.detach() for t in operands(edges, 4))
+    by_sender = plan_of(edges).by_sender
+    left = torch.arange(edges.num_nodes).repeat_interleave(by_sender.offsets.diff())
+    return normal(edges.num_nodes, 4, seed=9, grad=False), x, z, by_sender.left, left, by_sender.right, int(combine)
+
+
+SAMPLES = {"aggregate": _aggregate_sample, "segment_reduce": _reduce_sample, "edge_dot": _dot_sample}
+
+
+@pytest.mark.parametrize("op", SAMPLES)
+@pytest.mark.parametrize("combine", [Combine.COPY, Combine.CONJUGATE], ids=lambda combine: combine.name)
+def test_torch_accepts_the_registration_of_every_operation(op, combine):
+    results = torch.library.opcheck(getattr(torch.ops.compgcn, op).default, SAMPLES[op](combine))
+    assert set(results.values()) == {"SUCCESS"}
+
+
+def test_a_second_derivative_is_refused_rather_than_wrong():
+    edges = DEGENERATE["awkward"]
+    leaves = operands(edges, 4)
+    out = aggregate(*leaves, plan_of(edges), Combine.MULT)
+    (gradient,) = torch.autograd.grad(out.square().sum(), leaves[:1], create_graph=True)
+    with pytest.raises(RuntimeError, match="no autograd formula"):
+        gradient.sum().backward()
+
+
+def test_the_processor_has_fused_kernels_by_default(monkeypatch):
+    monkeypatch.delenv("COMPGCN_KERNEL", raising=False)
+    assert kernels._backend("cpu").__name__ == "compgcn.kernels.numba"
+
+
+@BACKENDS
+def test_the_environment_overrides_the_backend(name):
+    with backend(name):
+        assert kernels._backend("cpu").__name__ == f"compgcn.kernels.{name}"
+
+
+def test_an_unknown_backend_is_answered_with_the_nearest():
+    edges = DEGENERATE["awkward"]
+    with (
+        backend("nunba"),
+        pytest.raises(InputError, match=r"unknown COMPGCN_KERNEL 'nunba'; did you mean 'numba'\?"),
+    ):
+        aggregate(*operands(edges, 4), plan_of(edges), Combine.MULT)
+
+
+def test_a_backend_the_device_cannot_run_gives_way_with_a_word(caplog):
+    backends._choose.cache_clear()
+    with caplog.at_level(logging.WARNING, "compgcn.kernels"), backend("numba"):
+        assert kernels._backend("cuda").__name__ == "compgcn.kernels.reference"
+    assert "numba" in caplog.text
+    assert "cuda" in caplog.text

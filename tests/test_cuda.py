@@ -1,0 +1,91 @@
+"""What must hold on a GPU: the same numbers as on the CPU, under autocast and torch.compile, and whole runs."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import compgcn
+from compgcn.compose import COMPOSITIONS
+from compgcn.encoders import PRESETS, Encoder
+from compgcn.graph import RelationalGraph
+from compgcn.nn import CompGCNConv
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+N, R, E = 300, 7, 4000
+
+
+def skewed(dtype: torch.dtype = torch.float32) -> tuple[torch.Tensor, ...]:
+    """x, rel, edge_index, edge_type with hubs far longer than a chunk."""
+    generator = torch.Generator().manual_seed(0)
+    edge_index = (torch.rand(2, E, generator=generator) ** 3 * N).long()
+    edge_type = (torch.rand(E, generator=generator) ** 2 * R).long()
+    x, rel = torch.randn(N, 50, generator=generator), torch.randn(2 * R, 50, generator=generator)
+    return x.to(dtype), rel.to(dtype), edge_index, edge_type
+
+
+def outputs_and_gradients(conv: CompGCNConv, tensors: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
+    x, rel = (t.clone().requires_grad_() for t in tensors[:2])
+    out = conv(x, rel, *tensors[2:])
+    loss = (out[0].square().sum() + out[1].square().sum()) / N
+    return [*out, *torch.autograd.grad(loss, [x, rel, *conv.parameters()], allow_unused=True)]
+
+
+@pytest.mark.parametrize("composition", COMPOSITIONS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_the_layer_gives_the_same_on_both_devices(composition, dtype):
+    conv = CompGCNConv(50, 30, R, composition=composition).to(dtype)
+    tensors = skewed(dtype)
+    expected = outputs_and_gradients(conv, tensors)
+    ours = outputs_and_gradients(conv.cuda(), tuple(t.cuda() for t in tensors))
+    for a, b in zip(ours, expected, strict=True):
+        if b is not None:
+            torch.testing.assert_close(a.cpu(), b, rtol=1e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_encoder_gives_the_same_on_both_devices(name):
+    _, _, edge_index, edge_type = skewed()
+    graph = RelationalGraph(*edge_index, edge_type, N, R)
+    encoder = Encoder(N, R, [40, 30, 20], name, bases=2).eval()
+    expected, _ = encoder(graph)
+    ours, _ = encoder.cuda()(graph.to("cuda"))
+    torch.testing.assert_close(ours.cpu(), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("composition", COMPOSITIONS)
+def test_the_layer_repeats_to_the_bit(composition):
+    conv, tensors = CompGCNConv(50, 30, R, composition=composition).cuda(), tuple(t.cuda() for t in skewed())
+    first, second = (outputs_and_gradients(conv, tensors) for _ in range(2))
+    assert all(a is None or torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+@pytest.mark.parametrize("composition", ["mult", "corr"])
+def test_autocast_stays_close_to_full_precision(composition):
+    conv, tensors = CompGCNConv(50, 30, R, composition=composition).cuda(), tuple(t.cuda() for t in skewed())
+    expected = conv(*tensors)[0]
+    with torch.autocast("cuda", torch.bfloat16):
+        ours = conv(*tensors)[0]
+    assert ours.dtype == torch.bfloat16
+    assert (ours - expected).norm() < 0.02 * expected.norm()
+
+
+@pytest.mark.filterwarnings("ignore:Torchinductor does not support code generation for complex")
+@pytest.mark.parametrize("composition", ["mult", "corr"])
+def test_a_compiled_layer_gives_the_same(composition):
+    conv, tensors = CompGCNConv(50, 30, R, composition=composition).cuda(), tuple(t.cuda() for t in skewed())
+    expected = outputs_and_gradients(conv, tensors)
+    ours = outputs_and_gradients(torch.compile(conv, fullgraph=True), tensors)
+    for a, b in zip(ours, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_run_trains_and_answers_on_the_gpu(tmp_path, precision):
+    run = compgcn.fit(
+        compgcn.load("world"), run_dir=tmp_path, epochs=2, device="cuda", precision=precision, dims=[50, 50], kernel=3
+    )
+    on_cpu = compgcn.open_run(tmp_path, device="cpu")
+    ours, theirs = (r.predict(head="France", relation="borders", top=3) for r in (run, on_cpu))
+    assert [p.entity for p in ours] == [p.entity for p in theirs]

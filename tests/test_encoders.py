@@ -1,0 +1,422 @@
+"""Proposition 1: every preset equals the formula of its own paper, and has as many parameters as the paper counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from compgcn.compose import COMPOSITIONS
+from compgcn.encoders import PRESETS, Encoder, RelationTable, preset
+from compgcn.errors import InputError
+from compgcn.graph import FLOWS
+from compgcn.layers import CompGCNConv
+from oracles import (
+    AWKWARD,
+    NORM_FORMULAS,
+    Edges,
+    assert_same_with_gradients,
+    compgcn_layer,
+    edge_lists,
+    normal,
+    phi,
+    sent,
+    weighted_sum,
+)
+
+EVERY = pytest.mark.parametrize("name", PRESETS)
+DEPTHS = pytest.mark.parametrize("dims", [(4, 6), (4, 6, 2)], ids=["one layer", "two layers"])
+WITH_VECTORS = [name for name, row in PRESETS.items() if row.relations == "vectors"]
+BASES = {"rgcn-basis": 3, "rgcn-block": 2}
+
+
+def encoder_of(edges: Edges, dims, name: str, **options) -> Encoder:
+    """A float64 encoder without batch norm whose every parameter is random."""
+    options = {"batch_norm": False, "bases": BASES.get(name, 0), **options}
+    encoder = Encoder(edges.num_nodes, edges.num_relations, dims, name, **options).double()
+    for i, parameter in enumerate(encoder.parameters()):
+        parameter.data = normal(*parameter.shape, seed=20 + i, grad=False)
+    return encoder
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# the formulas, one layer each: (edges, h, layer, flow) -> h before the activation
+
+
+def incoming(edges: Edges, flow: str, norm: str):
+    """Every message with its weight, originals and inverses."""
+    messages = sent(edges, flow)
+    return list(zip(messages, NORM_FORMULAS[norm](messages, edges.num_nodes, True)[0], strict=True))
+
+
+def kipf_gcn(edges: Edges, h: Tensor, layer: CompGCNConv, flow: str) -> Tensor:
+    """D^-1/2 (A + I) D^-1/2 H W, A the undirected adjacency."""
+    n = edges.num_nodes
+    adjacency = torch.eye(n, dtype=h.dtype)
+    for src, _, dst in edges.triples:
+        adjacency[src, dst] += 1
+        adjacency[dst, src] += 1
+    root = torch.diag(adjacency.sum(1) ** -0.5)
+    return root @ adjacency @ root @ h @ layer.weight
+
+
+def directed_gcn(edges: Edges, h: Tensor, layer: CompGCNConv, flow: str) -> Tensor:
+    """Sum of w (h_u W_dir(r) + b_r), and h_v W_loop."""
+    filters = layer.weight_original, layer.weight_inverse
+    terms = [
+        (m.receiver, w * (h[m.sender] @ filters[m.direction] + layer.relation_bias[m.relation]))
+        for m, w in incoming(edges, flow, "symmetric")
+    ]
+    loop = h @ layer.weight_loop
+    return weighted_sum(edges.num_nodes, terms, loop) + loop
+
+
+def relational_gcn(edges: Edges, h: Tensor, layer: CompGCNConv, flow: str, filters: list[Tensor]) -> Tensor:
+    """Over every relation, the mean over its neighbours of h_u W_r, and h_v W_0."""
+    loop = h @ layer.weight_loop
+    rows = []
+    for v in range(edges.num_nodes):
+        row = loop[v]
+        for r, W in enumerate(filters):
+            neighbours = [m.sender for m in sent(edges, flow) if m.receiver == v and m.relation == r]
+            if neighbours:
+                row = row + sum(h[u] @ W for u in neighbours) / len(neighbours)
+        rows.append(row)
+    return torch.stack(rows)
+
+
+def full_filters(layer: CompGCNConv) -> list[Tensor]:
+    return list(layer.weight)
+
+
+def basis_filters(layer: CompGCNConv) -> list[Tensor]:
+    return [sum(a * V for a, V in zip(row, layer.bases, strict=True)) for row in layer.coefficients]
+
+
+def block_filters(layer: CompGCNConv) -> list[Tensor]:
+    return [torch.block_diag(*blocks) for blocks in layer.blocks]
+
+
+def weighted_gcn(edges: Edges, h: Tensor, layer: CompGCNConv, flow: str) -> Tensor:
+    """(sum of w alpha_r h_u + h_v) W."""
+    alpha = layer.relation_scale[:, 0]
+    terms = [(m.receiver, w * alpha[m.relation] * h[m.sender]) for m, w in incoming(edges, flow, "symmetric")]
+    return (weighted_sum(edges.num_nodes, terms, h) + h) @ layer.weight
+
+
+REDUCTIONS: dict[str, Callable[[Edges, Tensor, CompGCNConv, str], Tensor]] = {
+    "gcn": kipf_gcn,
+    "dgcn": directed_gcn,
+    "rgcn": lambda *args: relational_gcn(*args, full_filters(args[2])),
+    "rgcn-basis": lambda *args: relational_gcn(*args, basis_filters(args[2])),
+    "rgcn-block": lambda *args: relational_gcn(*args, block_filters(args[2])),
+    "wgcn": weighted_gcn,
+}
+
+
+def test_every_preset_has_a_formula_to_be_tested_against():
+    assert set(PRESETS) == {*REDUCTIONS, *WITH_VECTORS, "none"}
+
+
+@pytest.mark.parametrize("name", REDUCTIONS)
+@pytest.mark.parametrize("flow", FLOWS)
+@DEPTHS
+def test_a_preset_is_the_model_of_its_paper(name, flow, dims):
+    encoder = encoder_of(AWKWARD, dims, name, flow=flow)
+    h = encoder.nodes
+    for layer in encoder.layers:
+        h = torch.tanh(REDUCTIONS[name](AWKWARD, h, layer, flow))
+    x, z = encoder(AWKWARD.graph())
+    assert z is None
+    assert_same_with_gradients(x, h, list(encoder.parameters()))
+
+
+@pytest.mark.parametrize("name", REDUCTIONS)
+@given(edges=edge_lists(), flow=st.sampled_from(FLOWS))
+def test_a_preset_is_the_model_of_its_paper_on_any_graph(name, edges, flow):
+    encoder = encoder_of(edges, (4, 6), name, flow=flow)
+    expected = torch.tanh(REDUCTIONS[name](edges, encoder.nodes, encoder.layers[0], flow))
+    assert_same_with_gradients(encoder(edges.graph())[0], expected, list(encoder.parameters()))
+
+
+@pytest.mark.parametrize("name", WITH_VECTORS)
+@pytest.mark.parametrize("composition", COMPOSITIONS)
+@DEPTHS
+def test_compgcn_is_its_update_equation_layer_by_layer(name, composition, dims):
+    encoder = encoder_of(AWKWARD, dims, name, composition=composition)
+    h, z = encoder.nodes, encoder.relations.weight
+    for layer in encoder.layers:
+        h, z = compgcn_layer(
+            AWKWARD,
+            h,
+            z,
+            dict(layer.named_parameters()),
+            composition=composition,
+            norm=PRESETS[name].norm,
+            flow="target_to_source",
+        )
+        h = torch.tanh(h)
+    assert_same_with_gradients(encoder(AWKWARD.graph()), (h, z), list(encoder.parameters()))
+
+
+def test_no_encoder_is_the_table_itself():
+    encoder = Encoder(6, 3, (5, 8, 4), "none")
+    x, z = encoder(AWKWARD.graph())
+    assert x is encoder.nodes
+    assert x.shape == (6, 4)
+    assert z is None
+    assert [name for name, _ in encoder.named_parameters()] == ["nodes"]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# the released behaviour, written out with dense matrices
+
+
+def released_layer(edges: Edges, h: Tensor, z: Tensor, layer: CompGCNConv, composition: str) -> Tensor:
+    """(original + inverse + loop) / 3 (+ bias), messages from object to subject for the original half."""
+    N, R = edges.num_nodes, edges.num_relations
+    total = phi(composition, h, layer.loop_relation.expand_as(h)) @ layer.weight_loop
+    for half, W in enumerate((layer.weight_original, layer.weight_inverse)):
+        pairs = [((s, o) if half == 0 else (o, s), r + half * R) for s, r, o in edges.triples]  # (receiver, sender), r
+        degree = [sum(receiver == v for (receiver, _), _ in pairs) for v in range(N)]
+        inverse_root = [d**-0.5 if d else 0.0 for d in degree]
+        for (receiver, sender), r in pairs:
+            message = inverse_root[receiver] * inverse_root[sender] * phi(composition, h[sender], z[r]) @ W
+            total = total + torch.eye(N, dtype=h.dtype)[receiver].unsqueeze(1) * message
+    out = total / 3
+    return out if layer.bias is None else out + layer.bias
+
+
+@pytest.mark.parametrize("composition", ["sub", "mult", "corr"])
+@pytest.mark.parametrize("bias", [False, True], ids=["no bias", "bias"])
+@pytest.mark.parametrize("training", [True, False], ids=["training", "evaluating"])
+def test_the_released_preset_computes_what_the_released_code_did(composition, bias, training):
+    encoder = encoder_of(AWKWARD, (4, 6), "released", composition=composition, bias=bias, batch_norm=True)
+    encoder.train(training)
+    (layer,), (norm,) = encoder.layers, encoder.norms
+    norm.running_mean.copy_(normal(6, seed=1, grad=False))
+    norm.running_var.copy_(normal(6, seed=2, grad=False).abs())
+    h = released_layer(AWKWARD, encoder.nodes, encoder.relations.weight, layer, composition)
+    if training:
+        mean, variance = h.mean(0), h.var(0, correction=0)
+    else:
+        mean, variance = norm.running_mean.clone(), norm.running_var.clone()
+    expected = torch.tanh((h - mean) / (variance + norm.eps) ** 0.5 * norm.weight + norm.bias)
+    z = encoder.relations.weight @ layer.weight_relation
+    assert_same_with_gradients(encoder(AWKWARD.graph()), (expected, z), list(encoder.parameters()))
+
+
+def test_the_sequence_is_sum_bias_batch_norm_activation_dropout():
+    seen = []
+    encoder = Encoder(
+        6, 3, (4, 6), bias=True, hidden_dropout=0.5, activation=lambda h: seen.append(h) or torch.ones_like(h)
+    )
+    torch.manual_seed(0)
+    x, _ = encoder(AWKWARD.graph())
+    torch.testing.assert_close(seen[0].mean(0), torch.zeros(6), atol=1e-6, rtol=0)  # normalised after the bias
+    assert set(x.unique().tolist()) == {0.0, 2.0}  # dropped after the activation
+    assert encoder.eval()(AWKWARD.graph())[0].eq(1).all()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# parameter counts, after the paper's comparison of methods
+
+
+def layer_parameters(name: str, K: int, d: int, R: int, B: int) -> int:
+    """Everything except the table of entities and the batch norms; R counts the inverses."""
+    return {
+        "none": 0,
+        "gcn": K * d * d,
+        "dgcn": 3 * K * d * d + K * R * d,  # the second term: biases per relation
+        "wgcn": K * d * d + K * R,
+        "rgcn": K * (R + 1) * d * d,
+        "rgcn-basis": K * (B + 1) * d * d + K * R * B,
+        "rgcn-block": K * (R * d * d // max(B, 1) + d * d),
+        **dict.fromkeys(WITH_VECTORS, 4 * K * d * d + K * d + (B * d + R * B if B else R * d)),
+    }[name]
+
+
+def count(encoder: Encoder) -> int:
+    tables = {"nodes"} | {f"norms.{name}" for name, _ in encoder.norms.named_parameters()}
+    return sum(p.numel() for name, p in encoder.named_parameters() if name not in tables)
+
+
+@pytest.mark.parametrize(("name", "B"), [(name, B) for name in PRESETS for B in (0, 2, 4) if B or name not in BASES])
+@pytest.mark.parametrize("K", [1, 2, 3])
+@pytest.mark.parametrize("R", [1, 5])
+def test_parameters_are_as_many_as_the_comparison_of_methods_says(name, K, R, B):
+    encoder = Encoder(7, R, (8,) * (K + 1), name, bases=B)
+    assert count(encoder) == layer_parameters(name, K, 8, 2 * R, B)
+    assert encoder.nodes.shape == (7, 8)
+
+
+@pytest.mark.parametrize("K", [1, 3])
+def test_with_bases_a_relation_costs_two_coefficients_per_basis(K):
+    sizes = [count(Encoder(7, R, (8,) * (K + 1), bases=5)) for R in (10, 11)]
+    assert sizes[1] - sizes[0] == 2 * 5
+
+
+def test_batch_norm_adds_two_numbers_per_coordinate_and_can_be_left_out():
+    with_, without = (
+        sum(p.numel() for p in Encoder(7, 2, (4, 6, 8), batch_norm=b).parameters()) for b in (True, False)
+    )
+    assert with_ - without == 2 * (6 + 8)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# relation tables
+
+
+def test_basis_vectors_are_mixed_for_the_first_layer_only():
+    encoder = encoder_of(AWKWARD, (4, 6, 2), "compgcn", composition="mult", bases=2)
+    table = encoder.relations
+    assert table.weight.shape == (2, 4)
+    assert table.alpha.shape == (2 * AWKWARD.num_relations, 2)
+    z = torch.stack([sum(table.alpha[r, b] * table.weight[b] for b in range(2)) for r in range(6)])
+    torch.testing.assert_close(table(), z)
+    for layer in encoder.layers:
+        z = z @ layer.weight_relation
+    torch.testing.assert_close(encoder(AWKWARD.graph())[1], z)
+    assert all("bases" not in name for name, _ in encoder.layers.named_parameters())
+
+
+@pytest.mark.parametrize("options", [{}, {"bases": 2}, {"features": normal(3, 4, grad=False)}])
+def test_tied_inverses_start_as_negatives(options):
+    z = RelationTable(3, 4, tie_inverse=True, **options)()
+    assert z.shape == (6, 4)
+    assert torch.equal(z[3:], -z[:3])
+
+
+@pytest.mark.parametrize("tie_inverse", [False, True])
+@pytest.mark.parametrize("bases", [0, 2])
+def test_without_inverses_a_table_has_one_row_per_relation(tie_inverse, bases):
+    table = RelationTable(3, 4, inverses=False, bases=bases, tie_inverse=tie_inverse)
+    assert table().shape == (3, 4)
+    features = normal(3, 4, grad=False)
+    table = RelationTable(3, 4, inverses=False, tie_inverse=tie_inverse, features=features)
+    assert torch.equal(table(), features)
+    assert not list(table.parameters())
+
+
+def test_given_features_are_used_as_they_are():
+    nodes, relations = normal(6, 4, grad=False), normal(6, 4, seed=1, grad=False)
+    encoder = encoder_of(AWKWARD, (4, 6), "compgcn", node_features=nodes, relation_features=relations)
+    assert encoder.nodes is None
+    assert not list(encoder.relations.parameters())
+    (layer,) = encoder.layers
+    h, z = compgcn_layer(
+        AWKWARD, nodes, relations, dict(layer.named_parameters()), norm="symmetric", flow="target_to_source"
+    )
+    assert_same_with_gradients(encoder(AWKWARD.graph()), (torch.tanh(h), z), list(encoder.parameters()))
+
+
+def test_given_features_move_and_are_saved_with_the_encoder():
+    encoder = Encoder(6, 3, (4, 6), node_features=torch.ones(6, 4), relation_features=torch.ones(6, 4))
+    assert {"node_features", "relations.features"} <= set(encoder.state_dict())
+    assert encoder.double().node_features.dtype == torch.float64
+
+
+def test_features_of_the_originals_alone_give_inverses_by_a_learned_map():
+    features = normal(3, 4, grad=False)
+    encoder = encoder_of(AWKWARD, (4, 6), "compgcn", relation_features=features)
+    z = encoder.relations()
+    torch.testing.assert_close(z[:3], features)
+    torch.testing.assert_close(z[3:], features @ encoder.relations.inverse)
+    encoder(AWKWARD.graph())[0].sum().backward()
+    assert encoder.relations.inverse.grad.any()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"node_features": torch.zeros(5, 4)}, r"node features must have shape \[6, 4\], not \[5, 4\]"),
+        ({"node_features": torch.zeros(6, 3)}, r"node features must have shape \[6, 4\], not \[6, 3\]"),
+        ({"relation_features": torch.zeros(4, 4)}, r"shape \[3, 4\] or \[6, 4\], not \[4, 4\]"),
+        ({"relation_features": torch.zeros(6, 4), "tie_inverse": True}, r"shape \[3, 4\], not \[6, 4\]"),
+        ({"relation_features": torch.zeros(6, 4), "add_inverse": False}, r"shape \[3, 4\], not \[6, 4\]"),
+        ({"name": "gcn", "composition": "corr"}, "encoder 'gcn' has composition 'copy'"),
+        ({"name": "compgnc"}, "unknown encoder 'compgnc'; did you mean .*'compgcn'"),
+        ({"name": "rgcn-basis"}, "bases of at least 1"),
+        ({"dims": ()}, r"at least one positive dimension, not \[\]"),
+        ({"dims": (4, 0)}, r"at least one positive dimension, not \[4, 0\]"),
+    ],
+)
+def test_a_wrong_option_is_answered_with_a_sentence(options, sentence):
+    with pytest.raises(InputError, match=sentence):
+        Encoder(**{"num_nodes": 6, "num_relations": 3, "dims": (4, 6), **options})
+
+
+@EVERY
+def test_a_preset_is_found_by_name_and_says_where_it_comes_from(name):
+    assert preset(name) is PRESETS[name]
+    assert PRESETS[name].origin
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# options and ablations
+
+
+ABLATIONS = {
+    "no graph": ({}, lambda graph: graph.without_edges()),
+    "random graph": ({}, lambda graph: graph.randomised(torch.Generator().manual_seed(0))),
+    "no self-loop": ({"self_loop": False}, lambda graph: graph),
+    "no inverses": ({"add_inverse": False}, lambda graph: graph),
+    "tied inverses": ({"tie_inverse": True}, lambda graph: graph),
+    "no self-loop, no graph": ({"self_loop": False}, lambda graph: graph.without_edges()),
+}
+
+
+@EVERY
+@pytest.mark.parametrize("ablation", ABLATIONS)
+def test_ablations_run_and_stay_finite(name, ablation):
+    torch.manual_seed(0)
+    options, change = ABLATIONS[ablation]
+    encoder = Encoder(6, 3, (4, 6, 2), name, bases=BASES.get(name, 0), **options)
+    x, z = encoder(change(AWKWARD.graph()))
+    assert x.shape == (6, 2)
+    assert x.isfinite().all()
+    x.square().sum().backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in encoder.parameters())
+    if name in WITH_VECTORS:
+        assert z.shape == (3 if ablation == "no inverses" else 6, 2)
+
+
+@pytest.mark.parametrize("name", WITH_VECTORS)
+def test_dropout_is_for_training(name):
+    encoder = Encoder(6, 3, (4, 6), name, dropout=0.5, hidden_dropout=0.5)
+    graph = AWKWARD.graph()
+    torch.manual_seed(0)
+    assert not torch.equal(encoder(graph)[0], encoder(graph)[0])
+    encoder.eval()
+    assert torch.equal(encoder(graph)[0], encoder(graph)[0])
+
+
+def test_without_a_graph_kipf_is_a_dense_network():
+    encoder = encoder_of(AWKWARD, (4, 6), "gcn")
+    torch.testing.assert_close(
+        encoder(AWKWARD.graph().without_edges())[0], torch.tanh(encoder.nodes @ encoder.layers[0].weight)
+    )
+
+
+def test_every_table_and_matrix_starts_xavier_normal():
+    torch.manual_seed(0)
+    encoder = Encoder(300, 100, (200, 150), "compgcn")
+    drawn = {
+        "nodes": encoder.nodes,
+        "relations": encoder.relations.weight,
+        **dict(encoder.layers[0].named_parameters()),
+    }
+    for name, matrix in drawn.items():
+        expected = (2 / sum(matrix.shape)) ** 0.5
+        assert matrix.std().item() == pytest.approx(expected, rel=0.15), name
+
+
+def test_an_encoder_can_be_saved_and_loaded_by_its_state():
+    one, two = (Encoder(6, 3, (4, 6), bases=2) for _ in range(2))
+    two.load_state_dict(one.state_dict())
+    assert torch.equal(one.eval()(AWKWARD.graph())[0], two.eval()(AWKWARD.graph())[0])
+    assert isinstance(one, nn.Module)
