@@ -99,7 +99,7 @@ class Training(Section):
 class Config(Section):
     """All settings of a run."""
 
-    format: int = FORMAT
+    format: int = Field(default_factory=lambda: FORMAT)
     task: Literal["link-prediction"] = "link-prediction"
     data: Data = Data()
     encoder: Encoder = Encoder()

@@ -86,10 +86,13 @@ def train(
         raise InputError(f"the graph '{data.name}' has no training triples")
     with _seed(config.training.seed, device):
         task = build_task(config, data, device)
-        if not folder.is_run:
-            folder.create(config, data)
         with folder.lock():
-            _train(task, config, folder, device, notify, interrupted)
+            if folder.is_run:
+                _must_match(folder, config)
+            else:
+                folder.create(config, data)
+            if not folder.is_finished:  # another process may have been quicker
+                _train(task, config, folder, device, notify, interrupted)
     return Run(folder, device)
 
 
