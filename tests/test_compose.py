@@ -6,10 +6,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles import COMPLEX, FORMULAS, normal, phi
 
 from compgcn.compose import COMPOSITIONS, Combine, Composition, resolve
 from compgcn.errors import InputError
+from oracles import COMPLEX, FORMULAS, normal, phi
 
 EVERY = pytest.mark.parametrize("name", COMPOSITIONS)
 EVERY_COMBINE = pytest.mark.parametrize("combine", Combine, ids=lambda combine: combine.name)

@@ -17,19 +17,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import toy
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
-from toy import Killed, graph, killed_at_event, killed_at_rename, lasting, train
 
 import compgcn
+import toy
 from compgcn import config as configuration
 from compgcn import folder as folders
 from compgcn.errors import InputError
 from compgcn.folder import Folder
 from compgcn.run import open_run
 from compgcn.train import Interrupted
+from toy import Killed, graph, killed_at_event, killed_at_rename, lasting, train
 
 # Everything a resumed run has to take up again: dropout, a schedule, a falling margin, early stopping.
 TROUBLED: dict[str, dict[str, Any]] = {
@@ -320,7 +320,7 @@ def test_a_full_disk_while_training_loses_nothing(tmp_path: Path, monkeypatch: p
                 def late(event: dict[str, Any]) -> None:
                     events.append(event)  # noqa: B023
                     if len(events) == 3:  # noqa: B023
-                        patch.setattr(Path, "open", _full)  # noqa: B023
+                        patch.setattr(Path, "open", _full)
 
                 settings = settings | {"notify": late}
             with pytest.raises(InputError, match="No space left"):

@@ -40,7 +40,7 @@ def graph(
     facts += [(i, 2, (i + 1) % people) for i in range(people)]
     order = np.random.default_rng(0).permutation(np.array(facts))
     parts = {"valid": order[:valid], "test": order[valid : valid + test], "train": order[valid + test :]}
-    parts |= {part: order[:0] for part in empty}
+    parts |= dict.fromkeys(empty, order[:0])
     return KnowledgeGraph(
         "toy",
         Vocabulary("entity", entities, [f"name of {text}" for text in entities]),
