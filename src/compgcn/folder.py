@@ -124,6 +124,17 @@ class Folder:
         """Replace the weights."""
         self._weights("model.safetensors", module.state_dict(), {"compgcn": __version__})
 
+    def features(self) -> tuple[Array | None, Array | None]:
+        """The features of nodes and of relations that were given to the run; they are among the weights."""
+        wanted = ("encoder.node_features", "encoder.relations.features")
+        try:
+            with safetensors.safe_open(self.path / "model.safetensors", "np") as file:
+                names = set(file.keys())
+                nodes, relations = (file.get_tensor(name) if name in names else None for name in wanted)
+        except (safetensors.SafetensorError, OSError):
+            return None, None  # `restore` says what is wrong
+        return nodes, relations
+
     def restore(self, module: nn.Module) -> None:
         """Load the weights into a module of the same shape."""
         path = self.path / "model.safetensors"
@@ -288,9 +299,15 @@ def write_embeddings(path: Path, kinds: list[str], ids: list[str], names: list[s
         replace(path, lambda part: pq.write_table(pa.table(columns), part))
     else:
         columns |= {str(j): vectors[:, j] for j in range(width)}
-        options = csv.WriteOptions(delimiter="\t", quoting_style="none")
-        replace(path, lambda part: csv.write_csv(pa.table(columns), part, options))
+        replace(path, lambda part: _write_tsv(pa.table(columns), part))
     return rows
+
+
+def _write_tsv(table: pa.Table, path: Path) -> None:
+    """Tab-separated text without quotes; the header is written here because pyarrow would quote it."""
+    with path.open("wb") as file:
+        file.write("\t".join(table.column_names).encode() + b"\n")
+        csv.write_csv(table, file, csv.WriteOptions(include_header=False, delimiter="\t", quoting_style="none"))
 
 
 def commit() -> str | None:
