@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import os
 
+# Graphs of a few nodes gain nothing from threads, and lose much where several test processes share the cores; the
+# variables are for the commands that tests start.
+os.environ |= {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+
 import numba
 import torch
 from hypothesis import HealthCheck, settings
+
+torch.set_num_threads(1)
+numba.set_num_threads(1)
 
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # the GPU kernels are tested without a GPU; read when triton is imported
@@ -20,7 +27,3 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("repeatable")
-
-# Graphs of a few nodes gain nothing from threads, and lose much where several test processes share the cores.
-torch.set_num_threads(1)
-numba.set_num_threads(1)

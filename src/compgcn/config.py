@@ -9,7 +9,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -17,11 +17,13 @@ from compgcn.errors import InputError, unknown
 
 FORMAT = 1  # of a run folder; a newer one is refused
 
+Size = Annotated[int, Field(ge=1)]
+
 
 class Section(BaseModel):
-    """A table of the TOML; a key it does not know is an error."""
+    """A table of the TOML; a key it does not know is an error, and so is a value of another type."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
 
 
 class Data(Section):
@@ -30,7 +32,7 @@ class Data(Section):
     source: str = ""  # a data set's name, or a file
     valid: str | None = None  # files of the other splits, where they are given
     test: str | None = None
-    split_seed: int = 0  # of the split made for a single file
+    split_seed: int = Field(0, ge=0)  # of the split made for a single file
     valid_fraction: float = Field(0.1, ge=0, lt=1)
     test_fraction: float = Field(0.1, ge=0, lt=1)
     fingerprint: str | None = None  # sha256 of what was read; a resumed run must find the same
@@ -43,7 +45,7 @@ class Encoder(Section):
     composition: str | None = None
     norm: str | None = None
     flow: Literal["source_to_target", "target_to_source"] = "target_to_source"
-    dims: tuple[int, ...] = Field((100, 200), min_length=1)  # of the input, then of each layer
+    dims: tuple[Size, ...] = Field((100, 200), min_length=1, strict=False)  # of the input, then of each layer
     bases: int = Field(0, ge=0)  # basis vectors (compgcn), basis matrices or blocks (rgcn-*); 0: none
     dropout: float = Field(0.1, ge=0, lt=1)  # on each direction's sum
     loop_dropout: bool = False  # on the self-loop too
@@ -92,14 +94,14 @@ class Training(Section):
     patience: int = Field(25, ge=1)  # evaluations without gain before stopping
     evaluate_every: int = Field(1, ge=1)  # epochs
     checkpoint_seconds: float = Field(30.0, ge=0)
-    seed: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0, lt=2**63)
     device: str = "auto"
 
 
 class Config(Section):
     """All settings of a run."""
 
-    format: int = FORMAT
+    format: int = Field(default_factory=lambda: FORMAT, ge=1)
     task: Literal["link-prediction"] = "link-prediction"
     data: Data = Data()
     encoder: Encoder = Encoder()
@@ -132,12 +134,21 @@ def configure(base: Config, settings: Mapping[str, Any]) -> Config:
             if sections:
                 raise InputError(f"option '{name}' is ambiguous; say {' or '.join(sections)}")
             raise unknown("option", name, PATHS)
+        if isinstance(value, str) and any("\ud800" <= c <= "\udfff" for c in value):
+            raise InputError(f"{path} = {value!r}: this is not UTF-8, which a run's config is written in; rename it")
         *parents, key = path.split(".")
         table = tree
         for parent in parents:
             table = table[parent]
-        table[key] = value
+        table[key] = _plain(value)
     return _validate(tree, "")
+
+
+def _plain(value: Any) -> Any:
+    """The Python number in a scalar of an array library; everything else as it is."""
+    if isinstance(value, (list, tuple)):
+        return tuple(_plain(item) for item in value)
+    return value.item() if hasattr(value, "item") else value
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
@@ -146,13 +157,14 @@ def parse_setting(text: str) -> tuple[str, Any]:
     if not equals or not name.strip():
         raise InputError(f"'{text}' is not a setting; write key=value, such as training.lr=0.001")
     try:
-        return name.strip(), tomllib.loads(f"value = {value}")["value"]
+        tree = tomllib.loads(f"value = {value}")
     except tomllib.TOMLDecodeError:
-        return name.strip(), value.strip()
+        tree = {}
+    return name.strip(), tree["value"] if len(tree) == 1 else value.strip()
 
 
 def read_config(path: Path) -> Config:
-    """The config in a TOML file; keys it leaves out take their defaults."""
+    """The config in a TOML file, as of today's format; keys it leaves out take their defaults."""
     try:
         tree = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -160,10 +172,11 @@ def read_config(path: Path) -> Config:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise InputError(f"{path} is not a TOML file: {error}") from None
     version = tree.get("format", FORMAT)
-    if isinstance(version, int) and version > FORMAT:
+    if type(version) is int and version > FORMAT:
         raise InputError(
             f"{path} is of format {version}, newer than the {FORMAT} this version of compgcn reads; update compgcn"
         )
+    _validate(tree, f"{path}: ")
     return _validate({**tree, "format": FORMAT}, f"{path}: ")
 
 
@@ -213,7 +226,7 @@ def _toml(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, str):
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        return '"' + "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in escaped) + '"'
+        return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped) + '"'
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_toml(item) for item in value) + "]"
     return repr(value)

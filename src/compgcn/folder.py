@@ -34,6 +34,11 @@ from compgcn.errors import InputError
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
 
 _SPLITS = ("train", "valid", "test")
+_FIRST = ("vocabulary.parquet", "triples.parquet", "checkpoint")  # what is there before the config makes it a run
+_VOCABULARY = pa.schema({"kind": pa.dictionary(pa.int8(), pa.string()), "id": pa.string(), "name": pa.string()})
+_TRIPLES = pa.schema(
+    {"split": pa.dictionary(pa.int8(), pa.string()), "s": pa.int32(), "r": pa.int32(), "o": pa.int32()}
+)
 
 
 class Folder:
@@ -57,28 +62,19 @@ class Folder:
     # What never changes
 
     def create(self, config: Config, graph: KnowledgeGraph) -> None:
-        """Begin a run in an empty or new folder."""
-        leftovers = {"vocabulary.parquet", "triples.parquet", "checkpoint"}  # of a run killed while it was created
-        if self.path.exists() and (
-            not self.path.is_dir() or any(p.name not in leftovers and p.name[0] != "." for p in self.path.iterdir())
-        ):
-            raise InputError(f"{self.path} exists and is not a run folder; choose another --run-dir")
-        (self.path / "checkpoint").mkdir(parents=True, exist_ok=True)
-        tables = [(graph.entities, "entity"), (graph.relations, "relation")]
-        vocabulary = pa.table(
-            {
-                "kind": pa.array([kind for table, kind in tables for _ in table.ids]).dictionary_encode(),
-                "id": [text for table, _ in tables for text in table.ids],
-                "name": [text for table, _ in tables for text in table.names],
-            }
-        )
-        triples = np.concatenate([graph.splits[split] for split in _SPLITS])
-        splits = np.repeat(np.arange(3, dtype=np.int8), [len(graph.splits[split]) for split in _SPLITS])
-        columns = {name: triples[:, i].astype(np.int32) for i, name in enumerate("sro")}
-        facts = pa.table({"split": pa.DictionaryArray.from_arrays(splits, list(_SPLITS)), **columns})
-        replace(self.path / "vocabulary.parquet", lambda path: pq.write_table(vocabulary, path, compression="zstd"))
-        replace(self.path / "triples.parquet", lambda path: pq.write_table(facts, path, compression="zstd"))
-        self._text("config.toml", to_toml(config))
+        """Begin a run; if that fails, nothing is left behind."""
+        try:
+            (self.path / "checkpoint").mkdir(parents=True, exist_ok=True)
+            self._write_table("vocabulary.parquet", _vocabulary_table(graph))
+            self._write_table("triples.parquet", _triples_table(graph))
+            self._text("config.toml", to_toml(config))
+        except Exception:
+            for name in (*_FIRST[:2], ".lock"):
+                (self.path / name).unlink(missing_ok=True)
+            for path in (self.path / "checkpoint", self.path):
+                with contextlib.suppress(OSError):  # it is not empty: someone else's
+                    path.rmdir()
+            raise
 
     def config(self) -> Config:
         """The settings, fully expanded."""
@@ -90,11 +86,8 @@ class Folder:
 
     def graph(self, name: str) -> KnowledgeGraph:
         """The data the run was made from, without its features: those are among the weights."""
-        try:
-            vocabulary = pq.read_table(self.path / "vocabulary.parquet").to_pydict()
-            facts = pq.read_table(self.path / "triples.parquet")
-        except (OSError, pa.ArrowException) as error:
-            raise InputError(f"the run folder {self.path} is damaged: {error}") from None
+        vocabulary = self._read_table("vocabulary.parquet", _VOCABULARY).to_pydict()
+        facts = self._read_table("triples.parquet", _TRIPLES)
         rows = list(zip(vocabulary["kind"], vocabulary["id"], vocabulary["name"], strict=True))
         entities, relations = (
             Vocabulary(kind, [i for k, i, _ in rows if k == kind], [n for k, _, n in rows if k == kind])
@@ -115,8 +108,13 @@ class Folder:
         try:
             with safetensors.safe_open(path, "pt") as file:
                 return {name: file.get_tensor(name) for name in file.keys()}, file.metadata()["progress"]  # noqa: SIM118
-        except (safetensors.SafetensorError, OSError, KeyError) as error:
-            raise InputError(f"the checkpoint {path} is damaged ({error}); delete it to train from the start") from None
+        except (safetensors.SafetensorError, OSError, KeyError, TypeError) as error:
+            raise self.damaged(error) from None
+
+    def damaged(self, reason: Exception) -> InputError:
+        """What to say of a checkpoint that cannot be used."""
+        path = self.path / "checkpoint" / "state.safetensors"
+        return InputError(f"the checkpoint {path} is damaged ({_reason(reason)}); delete it to train from the start")
 
     def save(self, tensors: dict[str, Tensor], note: str) -> None:
         """Replace the checkpoint."""
@@ -126,24 +124,36 @@ class Folder:
         """Replace the weights."""
         self._weights("model.safetensors", module.state_dict(), {"compgcn": __version__})
 
+    def features(self) -> tuple[Array | None, Array | None]:
+        """The features of nodes and of relations that were given to the run; they are among the weights."""
+        wanted = ("encoder.node_features", "encoder.relations.features")
+        try:
+            with safetensors.safe_open(self.path / "model.safetensors", "np") as file:
+                names = set(file.keys())
+                nodes, relations = (file.get_tensor(name) if name in names else None for name in wanted)
+        except (safetensors.SafetensorError, OSError):
+            return None, None  # `restore` says what is wrong
+        return nodes, relations
+
     def restore(self, module: nn.Module) -> None:
         """Load the weights into a module of the same shape."""
         path = self.path / "model.safetensors"
         try:
             module.load_state_dict(load_file(path))
         except FileNotFoundError:
-            raise InputError(f"the run folder {self.path} has no weights yet; train it first") from None
+            raise InputError(f"the run folder {self.path} has no model.safetensors yet; train it first") from None
         except (safetensors.SafetensorError, OSError, RuntimeError) as error:
-            reason = str(error).splitlines()[0]
-            raise InputError(f"the weights {path} are damaged or of another model ({reason}); train again") from None
+            raise InputError(
+                f"the weights {path} are damaged or of another model ({_reason(error)}); train again"
+            ) from None
 
     # What is found out
 
     def finish(self, metrics: dict[str, Any]) -> None:
         """Write the metrics, which ends the run, and drop what only resuming needs."""
         self._text("metrics.json", json.dumps(metrics, indent=2) + "\n")
-        with contextlib.suppress(FileNotFoundError):
-            (self.path / "checkpoint" / "state.safetensors").unlink()
+        for path in (self.path / "checkpoint").glob("*"):  # a kill may have left a half-written one besides
+            path.unlink(missing_ok=True)
 
     def metrics(self) -> dict[str, Any]:
         """What the run reached; nothing while it is unfinished."""
@@ -152,16 +162,21 @@ class Folder:
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:
-            raise InputError(f"the run folder {self.path} is damaged: metrics.json: {error}") from None
+            raise self._damage("metrics.json", _reason(error)) from None
+        if not isinstance(metrics, dict) or not all(isinstance(metrics.get(split), dict) for split in _SPLITS[1:]):
+            raise self._damage("metrics.json", "there are no metrics of valid and test in it")
         return metrics
 
     def append(self, event: dict[str, Any]) -> None:
         """One more line of events.jsonl."""
         path = self.path / "events.jsonl"
-        with path.open("ab+") as file:
-            if file.tell() and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n":
-                file.write(b"\n")  # a kill cut the last line short
-            file.write(json.dumps(event).encode() + b"\n")
+        try:
+            with path.open("ab+") as file:
+                if file.tell() and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n":
+                    file.write(b"\n")  # a kill cut the last line short
+                file.write(json.dumps(event).encode() + b"\n")
+        except OSError as error:
+            raise InputError(f"could not write {path}: {_reason(error)}; the same command goes on from here") from None
 
     def describe_environment(self, device: torch.device, seed: int, seconds: float) -> None:
         """Write environment.json: what the run was made with."""
@@ -184,22 +199,47 @@ class Folder:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep a second process from training in the same folder."""
+        """Make the folder if it is not there, and keep a second process from training in it."""
+        if self.path.exists() and not self.is_run and not self._is_free():
+            raise InputError(f"{self.path} exists and is not a run folder; choose another --run-dir")
         try:
-            import fcntl
-        except ImportError:  # no such lock on this system
-            yield
-            return
-        with (self.path / ".lock").open("w") as file:
+            self.path.mkdir(parents=True, exist_ok=True)
+            file = (self.path / ".lock").open("w")
+        except OSError as error:
+            raise InputError(f"could not make the run folder {self.path}: {_reason(error)}") from None
+        with file:
             try:
+                import fcntl
+
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except ImportError:  # no such lock on this system
+                pass
             except BlockingIOError:
                 raise InputError(
                     f"another process is training in {self.path}; wait for it or choose another --run-dir"
                 ) from None
             yield
 
-    # Writing
+    def _is_free(self) -> bool:
+        """Whether a run can begin here: a folder that is empty, or that a run was killed in while it was created."""
+        return self.path.is_dir() and all(p.name in _FIRST or p.name[0] == "." for p in self.path.iterdir())
+
+    # Reading and writing
+
+    def _damage(self, name: str, reason: str) -> InputError:
+        return InputError(f"the run folder {self.path} is damaged: {name}: {reason}")
+
+    def _read_table(self, name: str, schema: pa.Schema) -> pa.Table:
+        try:
+            table = pq.read_table(self.path / name)
+        except (OSError, pa.ArrowException) as error:
+            raise self._damage(name, _reason(error)) from None
+        if not table.schema.equals(schema) or any(column.null_count for column in table.columns):
+            raise self._damage(name, f"it must have the columns {', '.join(schema.names)} of a run and no gaps")
+        return table
+
+    def _write_table(self, name: str, table: pa.Table) -> None:
+        replace(self.path / name, lambda path: pq.write_table(table, path, compression="zstd"))
 
     def _text(self, name: str, text: str) -> None:
         replace(self.path / name, lambda path: path.write_text(text, encoding="utf-8"))
@@ -220,7 +260,30 @@ def replace(path: Path, write: Callable[[Path], object]) -> None:
     except (OSError, pa.ArrowException, safetensors.SafetensorError) as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
-        raise InputError(f"could not write {path}: {error}; what was there before is untouched") from None
+        raise InputError(f"could not write {path}: {_reason(error)}; what was there before is untouched") from None
+
+
+def _reason(error: Exception) -> str:
+    """What a library says is wrong, as part of a sentence; its headings are left out."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.rstrip().endswith(":")]
+    return lines[0].rstrip(".") if lines else type(error).__name__
+
+
+def _vocabulary_table(graph: KnowledgeGraph) -> pa.Table:
+    tables = (graph.entities, graph.relations)
+    kinds = np.repeat(np.arange(2, dtype=np.int8), [len(table) for table in tables])
+    columns = [
+        pa.DictionaryArray.from_arrays(kinds, ["entity", "relation"]),
+        [text for table in tables for text in table.ids],
+        [text for table in tables for text in table.names],
+    ]
+    return pa.table(columns, schema=_VOCABULARY)
+
+
+def _triples_table(graph: KnowledgeGraph) -> pa.Table:
+    triples = np.concatenate([graph.splits[split] for split in _SPLITS]).astype(np.int32)  # [n, 3]
+    splits = np.repeat(np.arange(3, dtype=np.int8), [len(graph.splits[split]) for split in _SPLITS])
+    return pa.table([pa.DictionaryArray.from_arrays(splits, list(_SPLITS)), *triples.T], schema=_TRIPLES)
 
 
 def write_embeddings(path: Path, kinds: list[str], ids: list[str], names: list[str], vectors: Array) -> int:
@@ -236,9 +299,15 @@ def write_embeddings(path: Path, kinds: list[str], ids: list[str], names: list[s
         replace(path, lambda part: pq.write_table(pa.table(columns), part))
     else:
         columns |= {str(j): vectors[:, j] for j in range(width)}
-        options = csv.WriteOptions(delimiter="\t", quoting_style="none")
-        replace(path, lambda part: csv.write_csv(pa.table(columns), part, options))
+        replace(path, lambda part: _write_tsv(pa.table(columns), part))
     return rows
+
+
+def _write_tsv(table: pa.Table, path: Path) -> None:
+    """Tab-separated text without quotes; the header is written here because pyarrow would quote it."""
+    with path.open("wb") as file:
+        file.write("\t".join(table.column_names).encode() + b"\n")
+        csv.write_csv(table, file, csv.WriteOptions(include_header=False, delimiter="\t", quoting_style="none"))
 
 
 def commit() -> str | None:

@@ -11,12 +11,13 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from compgcn.baselines.popularity import Popularity
 from compgcn.compose import resolve
 from compgcn.config import Config, configure, differences
+from compgcn.config import Encoder as EncoderSettings
 from compgcn.data import DATASETS, KnowledgeGraph
 from compgcn.decoders import DECODERS, ConvESettings, build_decoder
 from compgcn.encoders import Encoder, preset
@@ -82,14 +83,17 @@ def train(
         _must_match(folder, config)
         if folder.is_finished:
             return Run(folder, device)
-    if not len(data.train):
-        raise InputError(f"the graph '{data.name}' has no training triples")
+    _must_be_trainable(data)
     with _seed(config.training.seed, device):
         task = build_task(config, data, device)
-        if not folder.is_run:
-            folder.create(config, data)
+        _must_fill_batches(task)
         with folder.lock():
-            _train(task, config, folder, device, notify, interrupted)
+            if folder.is_run:
+                _must_match(folder, config)
+            else:
+                folder.create(config, data)
+            if not folder.is_finished:  # another process may have been quicker
+                _train(task, config, folder, device, notify, interrupted)
     return Run(folder, device)
 
 
@@ -142,8 +146,9 @@ class Run:
     @cached_property
     def task(self) -> LinkPrediction:
         """The model with the best weights, ready to rank and to answer."""
+        data = self.data.with_features(*self.folder.features())
         with _seed(self.config.training.seed, self.device):
-            task = build_task(self.config, self.data, self.device, trained=True)
+            task = build_task(self.config, data, self.device)
         self.folder.restore(task.model)
         task.model.eval()
         return task
@@ -239,11 +244,12 @@ def expand(config: Config, data: KnowledgeGraph) -> Config:
         raise unknown("decoder", config.decoder.name, DECODERS)
     if config.encoder.norm is not None and config.encoder.norm not in NORMS:
         raise unknown("norm", config.encoder.norm, NORMS)
-    composition = config.encoder.composition or row.composition or "corr"
-    resolve(composition)
-    dims = config.encoder.dims
-    if data.node_features is not None:
-        dims = (data.node_features.shape[1], *dims[1:])
+    dims = _dims(config.encoder, data)
+    composition = row.composition or config.encoder.composition or "corr"
+    for name in (config.encoder.composition or composition, composition):
+        resolve(name)
+    for dim in dims[:-1]:
+        resolve(composition)(torch.zeros(1, dim), torch.zeros(1, dim))  # not every one takes every dimension
     bias = config.decoder.entity_bias
     return configure(
         config,
@@ -251,14 +257,22 @@ def expand(config: Config, data: KnowledgeGraph) -> Config:
             "data.fingerprint": data.fingerprint(),
             "encoder.composition": composition,
             "encoder.norm": config.encoder.norm or row.norm,
-            "encoder.dims": dims[-1:] if config.encoder.name == "none" else dims,
+            "encoder.dims": dims,
             "decoder.entity_bias": DECODERS[config.decoder.name].entity_bias if bias is None else bias,
         },
     )
 
 
-def build_task(config: Config, data: KnowledgeGraph, device: torch.device, *, trained: bool = False) -> LinkPrediction:
-    """The model and the task a config describes, with fresh weights; `trained` if weights will be loaded after."""
+def _dims(encoder: EncoderSettings, data: KnowledgeGraph) -> tuple[int, ...]:
+    """The dimensions in use: features that are given decide the first, and without layers there is only one."""
+    dims = encoder.dims[-1:] if encoder.name == "none" else encoder.dims
+    tables = (data.node_features, data.relation_features if preset(encoder.name).relations == "vectors" else None)
+    given = [table for table in tables if table is not None]
+    return (given[0].shape[1], *dims[1:]) if given else dims
+
+
+def build_task(config: Config, data: KnowledgeGraph, device: torch.device) -> LinkPrediction:
+    """The model and the task a config describes, with fresh weights."""
     splits = {name: torch.from_numpy(triples).to(device) for name, triples in data.splits.items()}
     graph = RelationalGraph.from_triples(splits["train"], data.num_entities, data.num_relations)
     if config.encoder.graph == "none":
@@ -319,7 +333,7 @@ def find_device(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
-        torch.empty(0, device=device)
+        torch.zeros((), device=device).item()
     except (RuntimeError, AssertionError, NotImplementedError):
         raise InputError(f"the device '{name}' is not there; use cpu, or auto for the best there is") from None
     return device
@@ -328,9 +342,26 @@ def find_device(name: str) -> torch.device:
 def _must_match(folder: Folder, config: Config) -> None:
     changed = differences(folder.config(), config)
     if changed:
-        state = "finished" if folder.is_finished else "unfinished"
+        state = "a finished" if folder.is_finished else "an unfinished"
         raise InputError(
-            f"{folder.path} holds a {state} run with other options ({'; '.join(changed)}); choose another --run-dir"
+            f"{folder.path} holds {state} run with other options ({'; '.join(changed)}); choose another --run-dir"
+        )
+
+
+def _must_be_trainable(data: KnowledgeGraph) -> None:
+    if not len(data.train):
+        raise InputError(f"the graph '{data.name}' has no training triples")
+    if data.num_entities < 2:
+        raise InputError(f"the graph '{data.name}' has only one entity, so there is nothing to tell apart")
+
+
+def _must_fill_batches(task: LinkPrediction) -> None:
+    """Refuse batches of one query where the decoder normalises over the batch."""
+    normalises = any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in task.model.decoder.modules())
+    if normalises and task.examples // task.steps_per_epoch < 2:
+        raise InputError(
+            f"with training.batch_size = {task.settings.batch_size} a batch can hold a single query, and this decoder "
+            "normalises over the batch; raise batch_size"
         )
 
 
@@ -338,5 +369,8 @@ def _must_match(folder: Folder, config: Config) -> None:
 def _seed(seed: int, device: torch.device) -> Iterator[None]:
     """Every random number inside comes from the seed, and none outside is touched."""
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)  # not torch.manual_seed, which reaches every device
+        if device.type == "cuda":
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(seed)
         yield

@@ -49,6 +49,9 @@ class Store(Protocol):
     def load(self) -> tuple[dict[str, Tensor], str] | None:
         """The tensors and the note of the last checkpoint, if there is one."""
 
+    def damaged(self, reason: Exception) -> InputError:
+        """What to say of a checkpoint that was loaded and cannot be used."""
+
     def save(self, tensors: dict[str, Tensor], note: str) -> None:
         """Replace the checkpoint, all or nothing."""
 
@@ -201,13 +204,33 @@ def _resume(task: Task, optimiser: torch.optim.Optimizer, store: Store) -> Progr
     found = store.load()
     if found is None:
         return Progress()
-    tensors, note = found
-    progress = Progress(**json.loads(note))
+    try:
+        progress = _read_note(found[1])
+        _take_up(task.module, optimiser, found[0])
+    except (ValueError, TypeError, LookupError, RuntimeError) as error:
+        raise store.damaged(error) from None
+    if progress.best_step == progress.step:
+        store.keep_best(task.module)
+    return progress
+
+
+def _read_note(note: str) -> Progress:
+    fields = json.loads(note)
+    if not isinstance(fields, dict):
+        raise TypeError(f"{note} is not an object")
+    for name, value in asdict(Progress()).items():
+        if not isinstance(fields.get(name, value), type(value)):
+            raise TypeError(f"{name} is {fields[name]!r}")
+    return Progress(**fields)
+
+
+def _take_up(module: nn.Module, optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    """Set module, optimiser and random numbers to where a snapshot was taken."""
     parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimiser": {}, "random": {}}
     for name, value in tensors.items():
         part, _, rest = name.partition(".")
         parts[part][rest] = value
-    task.module.load_state_dict(parts["model"])
+    module.load_state_dict(parts["model"])
     state: dict[int, dict[str, Tensor]] = {}
     for name, value in parts["optimiser"].items():
         index, _, key = name.partition(".")
@@ -216,6 +239,3 @@ def _resume(task: Task, optimiser: torch.optim.Optimizer, store: Store) -> Progr
     torch.set_rng_state(parts["random"]["cpu"].cpu())
     if "cuda" in parts["random"] and torch.cuda.is_available():
         torch.cuda.set_rng_state(parts["random"]["cuda"].cpu())
-    if progress.best_step == progress.step:
-        store.keep_best(task.module)
-    return progress

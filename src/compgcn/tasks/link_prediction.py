@@ -87,7 +87,7 @@ class LinkPrediction:
         self.objective = OBJECTIVES[settings.loss]
         examples = len(self.train) if self.objective.by_query else len(self.train.answers)
         self.steps_per_epoch = max(1, -(-examples // settings.batch_size))
-        self._examples = examples
+        self.examples = examples
         self._order: tuple[int, Tensor] = (-1, torch.empty(0))
 
     @property
@@ -97,9 +97,9 @@ class LinkPrediction:
     def batch(self, epoch: int, step: int) -> Batch:
         """One of `steps_per_epoch` batches of almost equal size that together hold every example once."""
         if self._order[0] != epoch:
-            order = torch.randperm(self._examples, generator=seeded(self.settings.seed, epoch))
+            order = torch.randperm(self.examples, generator=seeded(self.settings.seed, epoch))
             self._order = (epoch, order.to(self.train.keys.device))
-        first, last = (self._examples * i // self.steps_per_epoch for i in (step, step + 1))
+        first, last = (self.examples * i // self.steps_per_epoch for i in (step, step + 1))
         index = self._order[1][first:last]
         if self.objective.by_query:
             s, r = self.train.queries[index].unbind(1)

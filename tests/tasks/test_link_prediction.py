@@ -1,0 +1,134 @@
+"""Learning works: every encoder with every decoder, and every loss, learns a small graph by heart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from compgcn.config import Config, Training, configure
+from compgcn.decoders import DECODERS
+from compgcn.encoders import PRESETS
+from compgcn.run import build_task, expand, open_run
+from compgcn.tasks.link_prediction import OBJECTIVES, LinkPrediction
+from compgcn.train import Interrupted
+from toy import graph, train
+
+BY_HEART: dict[str, Any] = {
+    "encoder.dims": (16, 16),
+    "bases": 2,
+    "encoder.dropout": 0.0,
+    "encoder.hidden_dropout": 0.0,
+    "decoder.hidden_dropout": 0.0,
+    "feature_dropout": 0.0,
+    "label_smoothing": 0.0,
+    "kernel": 3,
+    "filters": 8,
+    "batch_size": 16,
+    "negatives": 16,
+    "margin": 4.0,
+    "lr": 0.03,
+    "epochs": 60,
+    "evaluate_every": 60,
+    "device": "cpu",
+}
+
+
+def _task(**settings: Any) -> LinkPrediction:
+    data = graph(empty=("valid",))
+    return build_task(expand(configure(Config(), BY_HEART | settings), data), data, torch.device("cpu"))
+
+
+@pytest.mark.parametrize("decoder", DECODERS)
+@pytest.mark.parametrize("encoder", PRESETS)
+def test_every_encoder_learns_with_every_decoder_and_comes_back(tmp_path: Path, encoder: str, decoder: str) -> None:
+    run = train(tmp_path / "run", graph(empty=("valid",)), **(BY_HEART | {"encoder": encoder, "decoder": decoder}))
+    untrained = train(
+        tmp_path / "untrained",
+        graph(empty=("valid",)),
+        **(BY_HEART | {"encoder": encoder, "decoder": decoder, "epochs": 0}),
+    )
+    assert run.evaluate("train")["mrr"] > 0.9
+    assert untrained.evaluate("train")["mrr"] < 0.7
+    again = open_run(run.path)
+    assert again.predict("p2", "knows", top=99) == run.predict("p2", "knows", top=99)
+    assert again.evaluate("train") == run.evaluate("train")
+
+
+@pytest.mark.parametrize("loss", OBJECTIVES)
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_every_loss_learns_with_every_decoder(tmp_path: Path, loss: str, decoder: str) -> None:
+    run = train(tmp_path / "run", graph(empty=("valid",)), **(BY_HEART | {"loss": loss, "decoder": decoder}))
+    assert run.evaluate("train")["mrr"] > 0.9
+
+
+def test_every_loss_of_the_settings_has_an_objective() -> None:
+    assert set(OBJECTIVES) == set(Training.model_fields["loss"].annotation.__args__)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("loss", OBJECTIVES)
+@pytest.mark.parametrize("batch_size", [1, 5, 7, 1000])
+def test_an_epoch_holds_every_example_once_in_batches_of_almost_equal_size(loss: str, batch_size: int) -> None:
+    task = _task(loss=loss, batch_size=batch_size)
+    facts = graph().splits["train"].tolist()
+    R = task.num_relations
+    expected = sorted([(s, r, o) for s, r, o in facts] + [(o, r + R, s) for s, r, o in facts])
+    orders = []
+    for epoch in range(2):
+        batches = [task.batch(epoch, step) for step in range(task.steps_per_epoch)]
+        found = [(int(b.s[i]), int(b.r[i]), int(a)) for b in batches for i, a in zip(b.row, b.answer, strict=True)]
+        assert sorted(found) == expected
+        sizes = {len(batch.s) for batch in batches}
+        assert max(sizes) <= batch_size
+        assert max(sizes) - min(sizes) <= 1
+        orders.append(found)
+    assert len(expected) <= batch_size or orders[0] != orders[1]
+
+
+def test_a_batch_depends_on_seed_epoch_and_step_alone() -> None:
+    one, two = _task(seed=3), _task(seed=3)
+    for step in (0, 1):
+        two.batch(4, step)  # another order of asking
+    for mine, theirs in zip(one.batch(1, 1), two.batch(1, 1), strict=True):
+        assert torch.equal(mine, theirs)
+    assert not all(torch.equal(a, b) for a, b in zip(one.batch(1, 1), _task(seed=4).batch(1, 1), strict=True))
+
+
+def test_the_margin_falls_after_every_so_many_evaluations_without_gain() -> None:
+    task = _task(decoder="transe", margin=9.0, margin_decay=2.0, margin_patience=3)
+    margins = []
+    for stale in (0, 1, 2, 3, 4, 5, 6, 0):
+        task.stale(stale)
+        margins.append(task.model.decoder.margin.item())
+    assert margins == [9, 9, 9, 7, 7, 7, 5, 5]
+
+
+def test_early_stopping_keeps_the_weights_of_the_best_epoch(tmp_path: Path) -> None:
+    events: list[dict[str, Any]] = []
+    settings = {"epochs": 200, "patience": 4, "lr": 0.05}
+    run = train(tmp_path / "run", notify=events.append, **settings)
+    scores = [event["valid"]["mrr"] for event in events if event["event"] == "epoch"]
+    best = run.metrics["best_epoch"]
+    assert len(scores) == best + 4 < 200
+    assert scores.index(max(scores)) + 1 == best
+    assert open_run(run.path).evaluate("valid")["mrr"] == run.metrics["valid"]["mrr"] == max(scores)
+
+
+def test_a_run_that_stopped_early_does_not_go_on_when_it_is_resumed(tmp_path: Path) -> None:
+    settings = {"epochs": 200, "patience": 2, "lr": 0.05, "checkpoint_seconds": 0.0}
+    whole = train(tmp_path / "whole", **settings)
+    last = whole.metrics["best_epoch"] + 2
+    ended = False
+
+    def notify(event: dict[str, Any]) -> None:
+        nonlocal ended
+        ended = event["event"] == "epoch" and event["epoch"] == last
+
+    with pytest.raises(Interrupted):
+        train(tmp_path / "run", notify=notify, interrupted=lambda: ended, **settings)
+    events: list[dict[str, Any]] = []
+    train(tmp_path / "run", notify=events.append, **settings)
+    assert [event["event"] for event in events] == ["start", "evaluate", "end"]
+    assert (tmp_path / "run" / "metrics.json").read_bytes() == (whole.path / "metrics.json").read_bytes()

@@ -1,0 +1,210 @@
+"""Settings: strict, by section or by key, and the same after a round trip through TOML."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import toy
+from compgcn import config as configuration
+from compgcn.config import Config, configure, differences, parse_setting, read_config, to_toml
+from compgcn.errors import InputError
+
+# No surrogates: a TOML file is UTF-8.
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+
+SETTINGS = st.fixed_dictionaries(
+    {},
+    optional={
+        "data.source": TEXT,
+        "data.valid": st.none() | TEXT,
+        "encoder": TEXT,
+        "composition": st.none() | TEXT,
+        "dims": st.lists(st.integers(1, 9999), min_size=1, max_size=4).map(tuple),
+        "bias": st.booleans(),
+        "lr": st.floats(1e-300, 1e300),
+        "margin": st.floats(-1e9, 1e9),
+        "grad_clip": st.none() | st.floats(1e-9, 1e9),
+        "encoder.hidden_dropout": st.floats(0, 1, exclude_max=True),
+        "seed": st.integers(0, 2**63 - 1),
+        "loss": st.sampled_from(["bce", "cross-entropy", "margin", "self-adversarial"]),
+    },
+)
+
+
+@given(SETTINGS)
+def test_toml_gives_back_what_was_written(settings: dict[str, Any]) -> None:
+    config = configure(Config(), settings)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "config.toml"
+        path.write_text(to_toml(config), encoding="utf-8")
+        assert read_config(path) == config
+
+
+@pytest.mark.parametrize("text", ['"', "\\", 'a"b\\c', "\U000e0001", "\u2028", "\x7f\x00\x1f", "tab\tnew\nline", "Ünï"])
+def test_toml_holds_any_text(text: str) -> None:
+    config = configure(Config(), {"data.source": text})
+    assert tomllib.loads(to_toml(config))["data"]["source"] == text
+
+
+def test_text_that_is_not_unicode_is_refused() -> None:
+    with pytest.raises(InputError, match=r"data\.source"):
+        configure(Config(), {"data.source": "caf\udce9.tsv"})
+
+
+def test_toml_names_every_setting_that_is_set() -> None:
+    tree = tomllib.loads(to_toml(Config()))
+    dumped = Config().model_dump(exclude_none=True)
+    assert {name: sorted(table) for name, table in tree.items() if isinstance(table, dict)} == {
+        name: sorted(table) for name, table in dumped.items() if isinstance(table, dict)
+    }
+    assert tree["format"] == configuration.FORMAT
+
+
+def test_a_key_works_with_and_without_its_section() -> None:
+    assert configure(Config(), {"lr": 0.5}) == configure(Config(), {"training.lr": 0.5})
+    assert configure(Config(), {"lr": 0.5}).training.lr == 0.5
+
+
+def test_a_section_stands_for_its_name() -> None:
+    config = configure(Config(), {"encoder": "rgcn", "decoder": "transe"})
+    assert (config.encoder.name, config.decoder.name) == ("rgcn", "transe")
+
+
+@pytest.mark.parametrize("key", ["hidden_dropout", "name"])
+def test_a_key_of_two_sections_must_name_its_section(key: str) -> None:
+    with pytest.raises(InputError, match=rf"'{key}' is ambiguous; say encoder\.{key} or decoder\.{key}"):
+        configure(Config(), {key: 0.1})
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"learning_rat": 1}, "unknown option 'learning_rat'"),
+        ({"training.lrr": 1}, "unknown option 'training.lrr'; did you mean 'training.lr'"),
+        ({"epoch": 1}, "did you mean 'epochs'"),
+        ({"lr": "fast"}, "training.lr = 'fast': input should be a valid number"),
+        ({"lr": -1}, "training.lr = -1: input should be greater than 0"),
+        ({"lr": float("nan")}, "training.lr = nan"),
+        ({"loss": "bcee"}, "unknown value of training.loss 'bcee'; did you mean 'bce'"),
+        ({"loss": 3}, "training.loss = 3"),
+        ({"schedule": "cosin"}, "did you mean 'cosine'"),
+        ({"task": "node-classification"}, "unknown value of task"),
+        ({"dims": []}, "encoder.dims"),
+        ({"dims": [8, 0]}, "encoder.dims.1 = 0: input should be greater than or equal to 1"),
+        ({"dims": [-8]}, "encoder.dims.0 = -8"),
+        ({"epochs": 1.5}, "training.epochs = 1.5"),
+        ({"epochs": True}, "training.epochs = True"),
+        ({"lr": True}, "training.lr = True"),
+        ({"epochs": "5"}, "training.epochs = '5'"),
+        ({"bias": "yes"}, "encoder.bias = 'yes'"),
+        ({"bias": 1}, "encoder.bias = 1"),
+        ({"seed": -1}, "training.seed = -1"),
+        ({"seed": 2**64}, "training.seed = 18446744073709551616"),
+        ({"split_seed": -1}, "data.split_seed = -1"),
+        ({"encoder.dropout": 1.0}, "encoder.dropout = 1.0"),
+        ({"data": "x"}, "data = 'x'"),
+        ({"encoder": 3}, "encoder.name = 3"),
+    ],
+)
+def test_what_is_wrong_with_a_setting_is_one_sentence(settings: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError) as caught:
+        configure(Config(), settings)
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[trainng]\nlr = 1", "unknown option 'trainng'; did you mean 'training'"),
+        ("[training]\nlrr = 1", "unknown option 'training.lrr'; did you mean 'training.lr'"),
+        ("[training]\nlr = 'x'", "training.lr = 'x'"),
+        ("[training]\nloss = 'bec'", "did you mean 'bce'"),
+        ("training = 3", "training = 3"),
+        ("lr = 3", "unknown option 'lr'; did you mean"),
+        ("[training", "is not a TOML file"),
+        ("format = 99", "newer than the 1"),
+        ("format = 'x'", "format = 'x'"),
+        ("format = 0", "format = 0"),
+    ],
+)
+def test_what_is_wrong_in_a_toml_is_one_sentence_that_names_the_file(tmp_path: Path, text: str, sentence: str) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    with pytest.raises(InputError) as caught:
+        read_config(path)
+    assert sentence in str(caught.value)
+    assert "mine.toml" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe\x00", None], ids=["bytes", "folder"])
+def test_a_toml_that_cannot_be_read_is_one_sentence(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "mine.toml"
+    path.mkdir() if content is None else path.write_bytes(content)
+    with pytest.raises(InputError, match=r"mine\.toml is not a TOML file"):
+        read_config(path)
+    with pytest.raises(InputError, match="there is no config file"):
+        read_config(tmp_path / "nothing.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("a=1", 1),
+        ("a=0.5", 0.5),
+        ("a=1e-3", 1e-3),
+        ("a=true", True),
+        ("a=[8, 16]", [8, 16]),
+        ("a='7'", "7"),
+        ("a=cosine", "cosine"),
+        ("a=", ""),
+        (" a = x=y ", "x=y"),
+        ("a=1\nb=2", "1\nb=2"),
+    ],
+)
+def test_a_setting_of_a_command_line_is_toml_or_else_text(text: str, value: object) -> None:
+    assert parse_setting(text) == ("a", value)
+
+
+@pytest.mark.parametrize("text", ["lr", "=3", ""])
+def test_a_setting_needs_a_key_and_a_value(text: str) -> None:
+    with pytest.raises(InputError, match=r"write key=value, such as training\.lr=0\.001"):
+        parse_setting(text)
+
+
+def test_numbers_of_array_libraries_are_taken_as_numbers() -> None:
+    given = {"lr": np.float32(0.5), "seed": np.int64(3), "dims": np.array([4, 8]).tolist(), "bias": np.bool_(True)}
+    config = configure(Config(), given | {"epochs": torch.tensor(7)})
+    assert config == configure(Config(), {"lr": 0.5, "seed": 3, "dims": (4, 8), "bias": True, "epochs": 7})
+    assert "np." not in to_toml(config)
+
+
+def test_differences_name_section_key_and_both_values() -> None:
+    old = configure(Config(), {"lr": 0.5, "encoder": "gcn"})
+    assert differences(old, old) == []
+    assert differences(Config(), old) == [
+        "encoder.name: 'compgcn' -> 'gcn'",
+        "training.lr: 0.001 -> 0.5",
+    ]
+
+
+def test_a_config_cannot_be_changed_in_place() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        Config().training.lr = 3.0
+
+
+def test_the_config_is_read_without_torch() -> None:
+    code = "import sys, compgcn.config; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], env=toy.ENVIRONMENT).returncode == 0

@@ -1,0 +1,419 @@
+"""A run: the same bits for the same seed, reopened as it was left, asked by id and by name."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import compgcn
+from compgcn.config import Config, configure, differences
+from compgcn.encoders import PRESETS
+from compgcn.errors import InputError
+from compgcn.run import Run, default_folder, expand, find_device, open_run
+from compgcn.train import Interrupted
+from toy import SMALL, graph, lasting, train
+
+METRICS = {"mrr", "mr", "hits@1", "hits@3", "hits@10"}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return train(tmp_path_factory.mktemp("run") / "run")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# seeds
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_seed_others(tmp_path: Path, run: Run) -> None:
+    torch.rand(17)  # whatever came before does not matter
+    again, other = train(tmp_path / "again"), train(tmp_path / "other", seed=1)
+    assert lasting(again.path) == lasting(run.path)
+    assert lasting(other.path)["model.safetensors"] != lasting(run.path)["model.safetensors"]
+
+
+def test_training_and_asking_leave_the_random_numbers_of_the_caller_alone(tmp_path: Path) -> None:
+    torch.manual_seed(5), np.random.seed(5), random.seed(5)  # noqa: NPY002
+    before = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()  # noqa: NPY002
+    run = train(tmp_path / "run", graph="random")
+    run.predict("p0", "lives"), run.evaluate(), run.entity_embeddings()
+    after = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()  # noqa: NPY002
+    assert torch.equal(before[0], after[0])
+    assert before[1:] == after[1:]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# the same command
+
+
+def test_a_finished_run_is_opened_and_not_trained_again(run: Run) -> None:
+    before = {path: path.stat().st_mtime_ns for path in run.path.rglob("*") if path.is_file()}
+    assert train(run.path).metrics == run.metrics
+    assert before == {path: path.stat().st_mtime_ns for path in run.path.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_other_options_are_refused_and_named(tmp_path: Path, finished: bool) -> None:
+    if finished:
+        train(tmp_path / "run")
+    else:
+        with pytest.raises(Interrupted):
+            train(tmp_path / "run", interrupted=lambda: True)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    state = "a finished" if finished else "an unfinished"
+    with pytest.raises(InputError) as caught:
+        train(tmp_path / "run", lr=0.5, decoder="distmult")
+    for part in (state, "training.lr: 0.01 -> 0.5", "decoder.name: 'conve' -> 'distmult'", "--run-dir"):
+        assert part in str(caught.value)
+    with pytest.raises(InputError, match=r"data\.fingerprint: .* -> "):
+        train(tmp_path / "run", graph(people=9))
+    assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+
+def test_the_default_folder_is_named_after_data_encoder_decoder_and_seed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = compgcn.fit(graph(), encoder="gcn", decoder="distmult", seed=7, **(SMALL | {"epochs": 0}))
+    assert run.path == Path("runs/toy-gcn-distmult-7")
+    config = configure(Config(), {"data.source": "/a/b/family.tsv.gz"})
+    assert default_folder(config) == Path("runs/family-compgcn-conve-0")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# what is in a run
+
+
+def test_metrics_have_the_shape_others_read(run: Run) -> None:
+    metrics = json.loads((run.path / "metrics.json").read_text())
+    assert metrics == run.metrics
+    assert metrics["ties"] == "realistic"
+    assert 1 <= metrics["best_epoch"] <= 3
+    for split in ("valid", "test"):
+        assert set(metrics[split]) == METRICS | {"optimistic", "pessimistic", "head", "tail"}
+        for part in ("optimistic", "pessimistic", "head", "tail"):
+            assert set(metrics[split][part]) == METRICS
+        assert metrics[split]["optimistic"]["mrr"] >= metrics[split]["mrr"] >= metrics[split]["pessimistic"]["mrr"]
+        assert metrics[split] == run.evaluate(split)
+    assert set(metrics["popularity"]["test"]) >= METRICS
+
+
+def test_the_config_of_a_run_leaves_nothing_open(run: Run) -> None:
+    config = open_run(run.path).config
+    assert config.encoder.composition == "corr"
+    assert config.encoder.norm == "symmetric"
+    assert config.decoder.entity_bias is True
+    assert config.data.fingerprint == graph().fingerprint()
+    assert differences(config, expand(config, graph())) == []
+
+
+@pytest.mark.parametrize("name", [name for name, row in PRESETS.items() if row.composition])
+def test_the_config_names_the_composition_that_is_computed(name: str) -> None:
+    config = expand(configure(Config(), {"encoder": name, "composition": "rotate", "bases": 2}), graph())
+    assert config.encoder.composition == PRESETS[name].composition
+
+
+def test_a_reopened_run_gives_the_same_scores(tmp_path: Path, run: Run) -> None:
+    again = open_run(run.path)
+    assert again.predict("p1", "born") == run.predict("p1", "born")
+    for mine, theirs in zip(
+        (*run.entity_embeddings(), *run.relation_embeddings()),
+        (*again.entity_embeddings(), *again.relation_embeddings()),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def test_embeddings_have_a_row_per_entity_and_two_per_relation(run: Run) -> None:
+    names, vectors = run.entity_embeddings()
+    assert names == list(graph().entities.names)
+    assert (vectors.shape, vectors.dtype) == ((12, 16), np.float32)
+    names, vectors = run.relation_embeddings()
+    assert names == ["lives", "born", "knows", "lives (inverse)", "born (inverse)", "knows (inverse)"]
+    assert vectors.shape == (6, 16)
+
+
+@pytest.mark.parametrize("ending", ["parquet", "tsv"])
+def test_an_export_reads_back_equal_to_the_embeddings(tmp_path: Path, run: Run, ending: str) -> None:
+    path = tmp_path / f"vectors.{ending}"
+    assert run.export(path) == 12 + 6
+    if ending == "parquet":
+        rows = pq.read_table(path).to_pylist()
+        vectors = np.array([row["vector"] for row in rows], dtype=np.float32)
+    else:
+        with path.open(newline="") as file:
+            rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+        vectors = np.array([[row[str(j)] for j in range(16)] for row in rows], dtype=np.float32)
+    assert [row["kind"] for row in rows] == ["entity"] * 12 + ["relation"] * 6
+    assert [row["name"] for row in rows] == run.entity_embeddings()[0] + run.relation_embeddings()[0]
+    assert [row["id"] for row in rows][:12] == list(graph().entities.ids)
+    np.testing.assert_array_equal(vectors, np.concatenate([run.entity_embeddings()[1], run.relation_embeddings()[1]]))
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize(("path", "sentence"), [("v.npy", "must end in .parquet or .tsv"), ("no/v.tsv", "no folder")])
+def test_an_export_to_nowhere_is_one_sentence(tmp_path: Path, run: Run, path: str, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        run.export(tmp_path / path)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# predictions
+
+
+def test_predictions_are_all_entities_by_score_with_the_split_a_fact_stands_in(run: Run) -> None:
+    data = graph()
+    for split, triples in data.splits.items():
+        s, r, o = triples[0]
+        answers = run.predict(data.entities.ids[s], data.relations.ids[r], top=99)
+        assert len(answers) == 12
+        assert [a.score for a in answers] == sorted((a.score for a in answers), reverse=True)
+        for answer in answers:
+            assert answer.probability == pytest.approx(1 / (1 + np.exp(-answer.score)))
+            assert answer.name == f"name of {answer.entity}"
+        known = {a.entity: a.known for a in answers}
+        assert known[data.entities.ids[o]] == split
+        facts = {tuple(row) for part in data.splits.values() for row in part.tolist()}
+        for i, text in enumerate(data.entities.ids):
+            assert (known[text] is not None) == ((s, r, i) in facts)
+
+
+def test_heads_are_predicted_through_the_inverse_relation(run: Run) -> None:
+    data = graph()
+    answers = {a.entity: a for a in run.predict(tail="t1", relation="lives", top=99)}
+    t1 = data.entities.index("t1")
+    with torch.inference_mode():
+        scores = run.task.model.score(run.encoded, torch.tensor([t1]), torch.tensor([0 + data.num_relations]))[0]
+    assert [answers[text].score for text in data.entities.ids] == pytest.approx(scores.tolist())
+    heads = {data.entities.ids[s] for part in data.splits.values() for s, r, o in part if (r, o) == (0, t1)}
+    assert {text for text, answer in answers.items() if answer.known} == heads
+
+
+def test_ids_and_names_mean_the_same(run: Run) -> None:
+    assert run.predict("p3", "knows") == run.predict("name of p3", "knows") == run.predict("NAME of P3", "Knows")
+
+
+@pytest.mark.parametrize(
+    ("question", "sentence"),
+    [
+        ({"head": "name of p33", "relation": "lives"}, "unknown entity 'name of p33'; did you mean 'name of p3'"),
+        ({"head": "p0", "relation": "live"}, "unknown relation 'live'; did you mean 'lives'"),
+        ({"head": "p0"}, "needs a relation and either a head or a tail"),
+        ({"relation": "lives"}, "needs a relation and either a head or a tail"),
+        ({"head": "p0", "tail": "p1", "relation": "lives"}, "either a head or a tail"),
+        ({"head": "p0", "relation": "lives", "top": 0}, "top must be at least 1, not 0"),
+    ],
+)
+def test_a_question_that_cannot_be_asked_is_one_sentence(run: Run, question: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError) as caught:
+        run.predict(**question)
+    assert sentence in str(caught.value)
+
+
+def test_a_name_of_several_entities_lists_their_ids(tmp_path: Path) -> None:
+    data = graph()
+    twins = compgcn.KnowledgeGraph(
+        "twins",
+        compgcn.data.Vocabulary("entity", data.entities.ids, ["same"] * 2 + list(data.entities.ids[2:])),
+        data.relations,
+        **data.splits,
+    )
+    run = open_run(train(tmp_path / "run", twins, epochs=0).path)
+    with pytest.raises(InputError, match="the entity name 'same' is shared by 2 ids: 'p0', 'p1'; give the id"):
+        run.predict("same", "lives")
+    assert len(run.predict("p0", "lives")) == 10
+
+
+def test_scores_that_are_not_finite_are_an_error_and_no_answer(tmp_path: Path) -> None:
+    run = train(tmp_path / "run", epochs=0)
+    with torch.no_grad():
+        run.task.model.encoder.nodes.fill_(float("nan"))
+    with pytest.raises(InputError, match="not finite"):
+        run.predict("p0", "lives")
+    with pytest.raises(InputError, match="not finite"):
+        run.evaluate()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# evaluation
+
+
+def test_metrics_by_side_relation_and_category_add_up(run: Run) -> None:
+    whole = run.evaluate("train")
+    sides = run.evaluate("train", "side")
+    assert sides == {"head": whole["head"], "tail": whole["tail"]}
+    for by in ("relation", "category"):
+        parts = run.evaluate("train", by)
+        n = sum(part["triples"] for part in parts.values())
+        assert n == len(graph().train)
+        mean = sum(part["mrr"] * part["triples"] for part in parts.values()) / n
+        assert mean == pytest.approx(whole["mrr"])
+    assert set(run.evaluate("train", "relation")) == {"lives", "born", "knows"}
+    assert set(run.evaluate("train", "category")) <= {"1-1", "1-N", "N-1", "N-N"}
+
+
+def test_unknown_splits_and_parts_are_refused(run: Run) -> None:
+    with pytest.raises(InputError, match="unknown split 'tset'; did you mean 'test'"):
+        run.evaluate("tset")
+    with pytest.raises(InputError, match="unknown way to split metrics 'relations'"):
+        run.evaluate("test", "relations")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("empty", [("valid",), ("test",), ("valid", "test")])
+def test_empty_splits_train_and_have_no_metrics(tmp_path: Path, empty: tuple[str, ...]) -> None:
+    run = train(tmp_path / "run", graph(empty=empty))
+    for split in ("valid", "test"):
+        assert bool(run.metrics[split]) == (split not in empty)
+        for by in (None, "side", "relation", "category"):
+            assert bool(run.evaluate(split, by)) == (split not in empty)
+    if "valid" in empty:
+        assert run.metrics["best_epoch"] == 3
+    assert open_run(run.path).metrics == run.metrics
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# what can be trained
+
+
+@pytest.mark.parametrize("encoder", ["compgcn", "gcn", "none"])
+@pytest.mark.parametrize("relations", [None, 3, 6])
+def test_given_features_are_trained_on_and_come_back_with_the_run(
+    tmp_path: Path, encoder: str, relations: int | None
+) -> None:
+    rng = np.random.default_rng(0)
+    nodes = rng.normal(size=(12, 6))
+    data = graph().with_features(nodes, None if relations is None else rng.normal(size=(relations, 6)))
+    settings = {"encoder": encoder, "decoder": "distmult"}
+    run = train(tmp_path / "run", data, **settings)
+    assert run.config.encoder.dims == ((6,) if encoder == "none" else (6, 16))
+    tensors = load_file(run.path / "model.safetensors")
+    np.testing.assert_allclose(tensors["encoder.node_features"].numpy(), nodes, rtol=1e-6)
+    before = run.predict("p0", "lives")
+    assert open_run(run.path).predict("p0", "lives") == before
+    assert open_run(run.path).evaluate() == run.metrics["test"]
+    with pytest.raises(InputError, match=r"data\.fingerprint"):
+        train(tmp_path / "run", graph(), **settings)
+
+
+def test_features_of_relations_alone_decide_the_input_dimension(tmp_path: Path) -> None:
+    data = graph().with_features(relations=np.eye(3, 5))
+    run = train(tmp_path / "run", data, decoder="distmult")
+    assert run.config.encoder.dims == (5, 16)
+    assert open_run(run.path).predict("p0", "lives") == run.predict("p0", "lives")
+
+
+@pytest.mark.parametrize("ablation", ["none", "random"])
+def test_ablated_graphs_train_and_come_back(tmp_path: Path, run: Run, ablation: str) -> None:
+    ablated = train(tmp_path / "run", **{"encoder.graph": ablation})
+    assert (ablated.task.graph.num_edges == 0) == (ablation == "none")
+    assert open_run(ablated.path).evaluate() == ablated.metrics["test"]
+    assert lasting(ablated.path)["model.safetensors"] != lasting(run.path)["model.safetensors"]
+
+
+@pytest.mark.parametrize("encoder", ["none", "gcn"])
+def test_tied_inverses_are_the_negatives_of_their_originals(tmp_path: Path, encoder: str) -> None:
+    run = train(tmp_path / "run", encoder=encoder, decoder="transe", tie_inverse=True)
+    _, vectors = run.relation_embeddings()
+    np.testing.assert_array_equal(vectors[:3], -vectors[3:])
+    assert open_run(run.path).evaluate() == run.metrics["test"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"precision": "bfloat16"},
+        {"precision": "bfloat16", "decoder": "transe", "loss": "self-adversarial"},
+        {"grad_clip": 0.1},
+        {"schedule": "linear", "schedule_start": 0.5, "schedule_floor": 0.1},
+        {"schedule": "cosine", "schedule_start": 1.0},
+        {"encoder": "rgcn-basis", "bases": 2},
+        {"encoder": "rgcn-block", "bases": 4},
+        {"bases": 3},
+        {"flow": "source_to_target", "activation": "relu", "bias": True, "batch_norm": False, "self_loop": False},
+        {"dims": (8, 8, 16), "loop_dropout": True, "weight_decay": 0.01, "smoothing_floor": "1/N"},
+        {"activation": "none", "entity_bias": False, "height": 4},
+        {"decoder": "distmult", "entity_bias": True, "batch_size": 1},
+        {"evaluate_every": 2, "label_smoothing": 0.0},
+    ],
+    ids=str,
+)
+def test_settings_train_to_finite_metrics_and_come_back(tmp_path: Path, settings: dict[str, Any]) -> None:
+    run = train(tmp_path / "run", **settings)
+    assert 0 < run.metrics["test"]["mrr"] <= 1
+    assert open_run(run.path).evaluate() == run.metrics["test"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"encoder": "compgc"}, "unknown encoder 'compgc'; did you mean 'compgcn'"),
+        ({"decoder": "conv"}, "unknown decoder 'conv'; did you mean 'conve'"),
+        ({"composition": "cor"}, "unknown composition 'cor'; did you mean 'corr'"),
+        ({"norm": "symetric"}, "unknown norm 'symetric'; did you mean 'symmetric'"),
+        ({"kernel": 9}, "kernel does not fit"),
+        ({"height": 5}, "cannot be laid out with height 5"),
+        ({"composition": "rotate", "encoder.dims": (7, 16)}, "even"),
+        ({"encoder": "rgcn-block", "bases": 3}, "3"),
+        ({"encoder": "rgcn-basis", "bases": 0}, "bases"),
+        ({"batch_size": 1}, "batch_size"),
+        ({"device": "cuda:99"}, "the device 'cuda:99' is not there"),
+        ({"device": "nonsense"}, "the device 'nonsense' is not there"),
+        ({"device": "meta"}, "the device 'meta' is not there"),
+        ({"colour": 3}, "unknown option 'colour'"),
+    ],
+    ids=str,
+)
+def test_a_model_that_cannot_be_built_is_one_sentence_and_no_folder(
+    tmp_path: Path, settings: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        train(tmp_path / "run", **settings)
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_the_best_device_without_a_gpu_is_the_cpu() -> None:
+    assert find_device("auto") == torch.device("cpu")
+    with pytest.raises(InputError, match="the device 'cuda' is not there; use cpu, or auto"):
+        find_device("cuda")
+
+
+@pytest.mark.parametrize("decoder", ["distmult", "transe", "conve"])
+def test_a_rate_that_is_far_too_high_is_one_sentence_or_finite_metrics(tmp_path: Path, decoder: str) -> None:
+    settings = {"decoder": decoder, "lr": 1e30, "epochs": 10, "batch_norm": False, "activation": "none"}
+    with pytest.raises(InputError, match="diverged"):
+        train(tmp_path / "run", **settings)
+    with pytest.raises(InputError, match="diverged"):
+        train(tmp_path / "run", **settings)
+
+
+@pytest.mark.parametrize("decoder", ["distmult", "transe", "conve"])
+def test_one_triple_is_enough_to_train_on(tmp_path: Path, decoder: str) -> None:
+    vocabularies = (compgcn.data.Vocabulary("entity", ["a", "b"]), compgcn.data.Vocabulary("relation", ["r"]))
+    none = np.empty((0, 3), dtype=np.int64)
+    data = compgcn.KnowledgeGraph("one", *vocabularies, np.array([[0, 0, 1]]), none, none)
+    run = train(tmp_path / "run", data, decoder=decoder)
+    assert run.predict("a", "r", top=1)[0].entity in ("a", "b")
+
+
+@pytest.mark.parametrize("decoder", ["distmult", "conve"])
+def test_a_graph_without_a_second_entity_or_a_triple_is_one_sentence(tmp_path: Path, decoder: str) -> None:
+    none = np.empty((0, 3), dtype=np.int64)
+    one = compgcn.data.Vocabulary("entity", ["a"])
+    relation = compgcn.data.Vocabulary("relation", ["r"])
+    with pytest.raises(InputError, match="one entity"):
+        train(tmp_path / "run", compgcn.KnowledgeGraph("g", one, relation, np.array([[0, 0, 0]]), none, none))
+    with pytest.raises(InputError, match="no training triples"):
+        train(tmp_path / "run", graph(empty=("train",)), decoder=decoder)
+    assert not (tmp_path / "run").exists()
