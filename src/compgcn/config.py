@@ -32,6 +32,7 @@ class Data(Section):
     source: str = ""  # a data set's name, or a file
     valid: str | None = None  # files of the other splits, where they are given
     test: str | None = None
+    names: str | None = None  # a file of ids and readable names
     split_seed: int = Field(0, ge=0)  # of the split made for a single file
     valid_fraction: float = Field(0.1, ge=0, lt=1)
     test_fraction: float = Field(0.1, ge=0, lt=1)
@@ -124,24 +125,26 @@ def _paths() -> dict[str, str]:
 PATHS = _paths()
 
 
-def configure(base: Config, settings: Mapping[str, Any]) -> Config:
-    """`base` with settings by name; an unknown name or a value of the wrong kind is one clear sentence."""
+def configure(base: Config, settings: Mapping[str, Any], where: str = "") -> Config:
+    """`base` with settings by name; an unknown name or a value of the wrong kind is one sentence, `where` before it."""
     tree = base.model_dump()
     for name, value in settings.items():
         path = PATHS.get(name)
         if path is None:
             sections = [full for full in PATHS if full.endswith(f".{name}")]
             if sections:
-                raise InputError(f"option '{name}' is ambiguous; say {' or '.join(sections)}")
-            raise unknown("option", name, PATHS)
+                raise InputError(f"{where}option '{name}' is ambiguous; say {' or '.join(sections)}")
+            raise InputError(f"{where}{unknown('option', name, PATHS)}")
         if isinstance(value, str) and any("\ud800" <= c <= "\udfff" for c in value):
-            raise InputError(f"{path} = {value!r}: this is not UTF-8, which a run's config is written in; rename it")
+            raise InputError(
+                f"{where}{path} = {value!r}: this is not UTF-8, which a run's config is written in; rename it"
+            )
         *parents, key = path.split(".")
         table = tree
         for parent in parents:
             table = table[parent]
         table[key] = _plain(value)
-    return _validate(tree, "")
+    return _validate(tree, where)
 
 
 def _plain(value: Any) -> Any:
@@ -165,19 +168,27 @@ def parse_setting(text: str) -> tuple[str, Any]:
 
 def read_config(path: Path) -> Config:
     """The config in a TOML file, as of today's format; keys it leaves out take their defaults."""
+    return configure(Config(), read_settings(path), f"{path}: ")
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """The settings in a TOML file, by name; a file of a newer format is refused."""
     try:
         tree = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"there is no config file {path}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise InputError(f"{path} is not a TOML file: {error}") from None
-    version = tree.get("format", FORMAT)
-    if type(version) is int and version > FORMAT:
+    version = tree.pop("format", FORMAT)
+    if type(version) is not int or version < 1:
+        raise InputError(f"{path}: format = {version!r}: this should be a whole number from 1 on")
+    if version > FORMAT:
         raise InputError(
             f"{path} is of format {version}, newer than the {FORMAT} this version of compgcn reads; update compgcn"
         )
-    _validate(tree, f"{path}: ")
-    return _validate({**tree, "format": FORMAT}, f"{path}: ")
+    tables = {name: value for name, value in tree.items() if isinstance(value, dict)}
+    plain = {name: value for name, value in tree.items() if name not in tables}
+    return plain | {f"{name}.{key}": value for name, table in tables.items() for key, value in table.items()}
 
 
 def _validate(tree: Mapping[str, Any], where: str) -> Config:

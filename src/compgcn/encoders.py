@@ -24,17 +24,20 @@ class Preset(NamedTuple):
     relations: Relations  # what phi gets of a relation
     norm: str
     relation_bias: bool = False
+    bases: int | None = 0  # how many unless told otherwise; None where the encoder has none
     origin: str = ""
 
 
 PRESETS: dict[str, Preset] = {
-    "none": Preset("copy", "shared", "none", "none", origin="no encoder: the learned table itself"),
-    "gcn": Preset("copy", "shared", "none", "kipf", origin="Kipf-GCN"),
-    "dgcn": Preset("copy", "direction", "none", "symmetric", relation_bias=True, origin="Directed GCN (SynGCN)"),
-    "rgcn": Preset("copy", "relation", "none", "relation-mean", origin="Relational GCN, a filter per relation"),
-    "rgcn-basis": Preset("copy", "basis", "none", "relation-mean", origin="Relational GCN, basis decomposition"),
-    "rgcn-block": Preset("copy", "block", "none", "relation-mean", origin="Relational GCN, block-diagonal filters"),
-    "wgcn": Preset("mult", "shared", "scalars", "symmetric", origin="Weighted GCN"),
+    "none": Preset("copy", "shared", "none", "none", bases=None, origin="no encoder: the learned table itself"),
+    "gcn": Preset("copy", "shared", "none", "kipf", bases=None, origin="Kipf-GCN"),
+    "dgcn": Preset("copy", "direction", "none", "symmetric", True, bases=None, origin="Directed GCN (SynGCN)"),
+    "rgcn": Preset(
+        "copy", "relation", "none", "relation-mean", bases=None, origin="Relational GCN, a filter per relation"
+    ),
+    "rgcn-basis": Preset("copy", "basis", "none", "relation-mean", bases=30, origin="Relational GCN, basis matrices"),
+    "rgcn-block": Preset("copy", "block", "none", "relation-mean", bases=4, origin="Relational GCN, diagonal blocks"),
+    "wgcn": Preset("mult", "shared", "scalars", "symmetric", bases=None, origin="Weighted GCN"),
     "compgcn": Preset(None, "direction", "vectors", "symmetric", origin="CompGCN, the paper"),
     "released": Preset(None, "direction", "vectors", "released", origin="CompGCN as its released code computes it"),
 }
@@ -115,7 +118,8 @@ class Encoder(nn.Module):
         name: a row of `PRESETS`.
         composition, norm: where the preset leaves the choice, or None for the preset's.
         flow: "target_to_source" by default: the paper's N(v) runs over the outgoing edges of v.
-        bases: basis vectors of the first layer's relations (compgcn), basis matrices or blocks (rgcn-*); 0 for none.
+        bases: basis vectors of the first layer's relations (compgcn), basis matrices or blocks (rgcn-*); 0 for the
+            preset's own number, which is none for compgcn.
         dropout: of the layer, on each direction's sum; with `loop_dropout`, on the loop too.
         hidden_dropout: on the entity vectors after each layer's activation.
         bias, batch_norm, activation, self_loop: of the layers.
@@ -154,6 +158,7 @@ class Encoder(nn.Module):
         if not dims or min(dims) < 1:
             raise InputError(f"dims must name at least one positive dimension, not {list(dims)}")
         dims = list(dims[-1:] if name == "none" else dims)
+        bases = bases or row.bases or 0
         self.num_nodes, self.num_relations, self.dims = num_nodes, num_relations, dims
         self.hidden_dropout, self.activation = hidden_dropout, activation
         self.nodes, self.node_features = self._node_input(dims[0], node_features)

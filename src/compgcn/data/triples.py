@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ class KnowledgeGraph:
         notes: what was noticed on the way in, a sentence each.
         node_features: float32 [N, f], or None.
         relation_features: float32 [R, f] or, inverses after originals, [2R, f], or None.
+        origin: the settings of a config's [data] that read this graph again; its name alone if nothing is known.
     """
 
     name: str
@@ -50,6 +51,7 @@ class KnowledgeGraph:
     notes: tuple[str, ...] = ()
     node_features: Features | None = None
     relation_features: Features | None = None
+    origin: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         sizes = np.array([len(self.entities), len(self.relations), len(self.entities)])
@@ -167,8 +169,12 @@ def read(
     texts = {part: delimited.file(file) for part, file in given.items()} if path is None else {"": delimited.file(path)}
     labels = {} if names is None else read_names(delimited.file(names))
     graph = assemble(name or _stem(path if path is not None else train), texts, labels, header=True)
+    files = {"source": path if path is not None else train, "valid": valid, "test": test, "names": names}
+    origin: dict[str, Any] = {key: str(file) for key, file in files.items() if file is not None}
     if path is not None:
         graph = _split(graph, split_seed, valid_fraction, test_fraction)
+        origin |= {"split_seed": split_seed, "valid_fraction": valid_fraction, "test_fraction": test_fraction}
+    graph = replace(graph, origin=origin)
     for note in graph.notes:
         log.info("%s: %s", graph.name, note)
     return graph
