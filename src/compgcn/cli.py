@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from compgcn import __version__
@@ -28,7 +27,9 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 data_app = typer.Typer(no_args_is_help=True, help="The data sets known by name.")
 app.add_typer(data_app, name="data")
-out, err = Console(highlight=False, soft_wrap=True), Console(stderr=True, highlight=False, soft_wrap=True)
+# Text is shown as it is: [red] and :cat: are ids like any other.
+out = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
+err = Console(stderr=True, highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 METRICS = ("mrr", "mr", "hits@1", "hits@3", "hits@10")
 
@@ -70,7 +71,7 @@ def main() -> None:
 
 def fail(message: str) -> NoReturn:
     """One sentence on stderr, exit code 1."""
-    err.print(f"error: {escape(message)}")
+    err.print(f"error: {message}")
     raise SystemExit(1)
 
 
@@ -137,11 +138,13 @@ def train(
     }
     given = {name: value for name, value in chosen.items() if value is not None}
     given |= dict(parse_setting(text) for text in settings or [])
+    files = {"data.valid": valid, "data.test": test}
+    given |= {name: str(path) for name, path in files.items() if path is not None}
     if data.endswith(".toml"):
         config = configure(read_config(Path(data)), given)
+        if not config.data.source:
+            raise InputError(f"{data} does not say what to train on; set data.source to a data set's name or a file")
     else:
-        files = {"data.valid": valid, "data.test": test}
-        given |= {name: str(path) for name, path in files.items() if path is not None}
         config = recommended(data, {"data.source": data, **given})
     graph = find_data(config)
     folder = run_dir or default_folder(config)
@@ -180,11 +183,11 @@ def describe(graph: KnowledgeGraph) -> None:
     """The statistics of a graph, and what was noticed while reading it."""
     n = graph.statistics()
     out.print(
-        f"{escape(graph.name)}: {n['entities']:,} entities, {n['relations']:,} relations, {n['triples']:,} triples "
+        f"{graph.name}: {n['entities']:,} entities, {n['relations']:,} relations, {n['triples']:,} triples "
         f"({n['train']:,} train, {n['valid']:,} valid, {n['test']:,} test)"
     )
     for note in graph.notes:
-        out.print(f"  note: {escape(note)}")
+        out.print(f"  note: {note}")
 
 
 @contextmanager
@@ -246,11 +249,14 @@ def _progress_line(quiet: bool) -> Iterator[Callable[[dict[str, Any]], None] | N
 
 def show_result(run: Run) -> None:
     """The test metrics beside those of the popularity baseline."""
+    if not run.metrics["test"]:
+        out.print(f"the test split is empty; best epoch {run.metrics['best_epoch']}, run folder {run.path}")
+        return
     table = metrics_table(f"test, filtered, {run.metrics['ties']} ranks")
     add_metrics(table, f"{run.config.encoder.name} + {run.config.decoder.name}", run.metrics["test"])
-    add_metrics(table, "popularity baseline", run.metrics["popularity"]["test"])
+    add_metrics(table, "popularity baseline", run.metrics.get("popularity", {}).get("test", {}))
     out.print(table)
-    out.print(f"best epoch {run.metrics['best_epoch']}, run folder {escape(str(run.path))}")
+    out.print(f"best epoch {run.metrics['best_epoch']}, run folder {run.path}")
 
 
 def metrics_table(first: str) -> Table:
@@ -268,7 +274,7 @@ def add_metrics(table: Table, label: str, metrics: dict[str, Any], *more: str) -
         "-" if name not in metrics else f"{metrics[name]:.1f}" if name == "mr" else f"{metrics[name]:.4f}"
         for name in METRICS
     ]
-    table.add_row(escape(label), *cells, *more)
+    table.add_row(label, *cells, *more)
 
 
 @app.command()
@@ -334,7 +340,7 @@ def predict(
 def show_predictions(question: str, answers: list[Prediction]) -> None:
     """Answers as a table; ids beside names where they differ."""
     with_ids = any(answer.entity != answer.name for answer in answers)
-    table = Table(box=None, header_style="bold", pad_edge=False, title=escape(question), title_justify="left")
+    table = Table(box=None, header_style="bold", pad_edge=False, title=question, title_justify="left")
     table.add_column("rank", justify="right")
     table.add_column("name")
     if with_ids:
@@ -342,9 +348,9 @@ def show_predictions(question: str, answers: list[Prediction]) -> None:
     table.add_column("probability", justify="right")
     table.add_column("known")
     for rank, answer in enumerate(answers, 1):
-        ids = [escape(answer.entity)] if with_ids else []
+        ids = [answer.entity] if with_ids else []
         known = f"yes, in {answer.known}" if answer.known else "new"
-        table.add_row(str(rank), escape(answer.name), *ids, f"{answer.probability:.4f}", known)
+        table.add_row(str(rank), answer.name, *ids, f"{answer.probability:.4f}", known)
     out.print(table)
 
 
@@ -361,7 +367,7 @@ def export(
     from compgcn.run import open_run
 
     rows = open_run(run, device).export(to)
-    out.print(f"{rows:,} vectors written to {escape(str(to))}")
+    out.print(f"{rows:,} vectors written to {to}")
 
 
 @data_app.command("list")
@@ -415,7 +421,7 @@ def data_info(
     table.add_column("relation")
     table.add_column("triples", justify="right")
     for r in order[:20]:
-        table.add_row(escape(graph.relations.names[r]), f"{counts[r]:,}")
+        table.add_row(graph.relations.names[r], f"{counts[r]:,}")
     out.print(table)
     if len(order) > 20:
         out.print(f"and {len(order) - 20} more relations")

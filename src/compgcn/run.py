@@ -244,17 +244,22 @@ def expand(config: Config, data: KnowledgeGraph) -> Config:
         raise unknown("decoder", config.decoder.name, DECODERS)
     if config.encoder.norm is not None and config.encoder.norm not in NORMS:
         raise unknown("norm", config.encoder.norm, NORMS)
-    dims = _dims(config.encoder, data)
+    resolve(config.encoder.composition or "corr")  # even where the preset has its own
     composition = row.composition or config.encoder.composition or "corr"
-    for name in (config.encoder.composition or composition, composition):
-        resolve(name)
+    dims = _dims(config.encoder, data)
     for dim in dims[:-1]:
         resolve(composition)(torch.zeros(1, dim), torch.zeros(1, dim))  # not every one takes every dimension
+    fingerprint = data.fingerprint()
+    if config.data.fingerprint not in (None, fingerprint):
+        raise InputError(
+            f"the data are not those the config was written for: data.fingerprint is {fingerprint}, not "
+            f"{config.data.fingerprint}; leave it out to train on them anyway"
+        )
     bias = config.decoder.entity_bias
     return configure(
         config,
         {
-            "data.fingerprint": data.fingerprint(),
+            "data.fingerprint": fingerprint,
             "encoder.composition": composition,
             "encoder.norm": config.encoder.norm or row.norm,
             "encoder.dims": dims,

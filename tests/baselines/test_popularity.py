@@ -49,10 +49,8 @@ def test_its_metrics_equal_an_independent_count_with_ties(
             fact = (lambda e, q=query, p=r: (q, p, e)) if relation < R else (lambda e, q=query, p=r: (e, p, q))
             rivals = [e for e in range(N) if e != target and fact(e) not in known]
             mine = _score(set(train), relation, target)
-            counts = Counter(
-                (_score(set(train), relation, e) > mine) - (_score(set(train), relation, e) < mine) for e in rivals
-            )
-            ranks.append(1 + counts[1] + counts[0] / 2)
+            theirs = [_score(set(train), relation, e) for e in rivals]
+            ranks.append(1 + sum(score > mine for score in theirs) + theirs.count(mine) / 2)
     model = Popularity(Answers.from_triples(_tensor(train), R), N)
     everything = Answers.from_triples(_tensor([*train, *test]), R)
     report = summary(rank_triples(model.score, _tensor(test), everything, N))

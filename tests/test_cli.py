@@ -1,0 +1,412 @@
+"""The commands: what they print, for people and for programs, and one sentence for whatever is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+import compgcn
+import toy
+from compgcn import cli
+from compgcn.run import open_run
+from toy import SMALL, Command, contents, flags, graph, refused, train, write_tsv
+
+KEYS = {"rank", "entity", "name", "score", "probability", "known"}
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
+    monkeypatch.chdir(tmp_path)
+    return toy.command(monkeypatch, capfd)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train(tmp_path_factory.mktemp("cli") / "run").path
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return write_tsv(tmp_path / "family.tsv", graph())
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# help and usage
+
+
+def _commands() -> list[list[str]]:
+    group = typer.main.get_command(cli.app)
+    found: list[list[str]] = [[]]
+    for name, sub in group.commands.items():  # type: ignore[attr-defined]
+        found += [[name, inner] for inner in sub.commands] if hasattr(sub, "commands") else [[name]]
+    return found
+
+
+def test_these_are_the_commands() -> None:
+    assert {" ".join(words) for words in _commands()} >= {
+        "train",
+        "evaluate",
+        "predict",
+        "export",
+        "data list",
+        "data info",
+    }
+
+
+@pytest.mark.parametrize("words", _commands(), ids=" ".join)
+def test_the_help_of_every_command_has_an_example(command: Command, words: list[str]) -> None:
+    result = command(*words, "--help")
+    assert result.code == 0
+    assert f"Example: compgcn {' '.join(words)}".strip() in " ".join(result.out.split())
+
+
+@pytest.mark.parametrize("words", [["data", "--help"], ["--version"]])
+def test_there_is_help_for_groups_and_a_version(command: Command, words: list[str]) -> None:
+    result = command(*words)
+    assert result.code == 0
+    assert result.out.strip()
+    assert "--version" not in words or result.out == f"compgcn {compgcn.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["trian"],
+        ["train"],
+        ["train", "world", "--colour", "red"],
+        ["train", "world", "--epochs", "many"],
+        ["predict", "run"],
+        ["predict", "run", "--relation", "r", "--head", "h", "--top", "0"],
+        ["evaluate", "run", "--split", "all"],
+        ["evaluate", "run", "--by", "colour"],
+        ["export", "run"],
+        ["data", "lst"],
+    ],
+    ids=" ".join,
+)
+def test_a_usage_error_is_exit_code_2(command: Command, words: list[str]) -> None:
+    result = command(*words)
+    assert result.code == 2, result
+    assert result.out == ""
+    assert "Traceback" not in result.err
+    assert list(Path.cwd().iterdir()) == []
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# train
+
+
+def test_training_says_what_was_read_and_how_it_compares(command: Command, data: Path) -> None:
+    result = command("train", data, *flags(SMALL), "--run-dir", "runs/mine")
+    assert result.code == 0, result
+    assert result.err == "", "nobody is looking: no progress line"
+    assert "family: 12 entities, 3 relations, 24 triples" in result.out
+    assert "note: split into" in result.out
+    assert re.search(r"compgcn \+ conve +0\.\d{4} ", result.out)
+    assert re.search(r"popularity baseline +0\.\d{4} ", result.out)
+    assert "run folder runs/mine" in result.out
+
+
+def test_the_same_command_on_a_finished_run_says_so_and_trains_nothing(command: Command, data: Path) -> None:
+    words = ["train", data, *flags(SMALL)]
+    command(*words)
+    before = contents(Path("runs/family-compgcn-conve-0"))
+    result = command(*words)
+    assert result.code == 0
+    assert "runs/family-compgcn-conve-0 is already finished; nothing to train" in result.out
+    assert contents(Path("runs/family-compgcn-conve-0")) == before
+    other = command(*words, "--run-dir", "runs/family-compgcn-conve-0", "--epochs", "9")
+    assert other.code == 0, "--set wins over the option"
+    changed = command(*words, "--set", "lr=0.5")
+    assert changed.code == 1
+    assert "training.lr: 0.01 -> 0.5" in changed.err
+    assert contents(Path("runs/family-compgcn-conve-0")) == before
+
+
+def test_train_json_is_pure_json(command: Command, data: Path) -> None:
+    result = command("train", data, *flags(SMALL), "--json")
+    report = json.loads(result.out)
+    assert result.err == ""
+    assert report["run"] == "runs/family-compgcn-conve-0"
+    assert report["test"]["mrr"] == open_run(report["run"]).metrics["test"]["mrr"]
+    assert json.loads(command("train", data, *flags(SMALL), "--json").out) == report
+
+
+def test_options_and_settings_name_the_same_things(command: Command, data: Path) -> None:
+    words = ["--encoder", "rgcn", "--decoder", "distmult", "--epochs", 1, "--seed", 4, "--device", "cpu"]
+    command("train", data, *words, "--run-dir", "a", "--set", "dims=[4, 8]", "--composition", "mult")
+    config = open_run("a").config
+    assert (config.encoder.name, config.decoder.name) == ("rgcn", "distmult")
+    assert (config.training.epochs, config.training.seed, config.training.device) == (1, 4, "cpu")
+    assert config.encoder.dims == (4, 8)
+
+
+def test_three_files_are_used_as_they_are(command: Command, tmp_path: Path) -> None:
+    files = {split: write_tsv(tmp_path / f"{split}.tsv", graph(), split) for split in graph().splits}
+    words = ["--valid", files["valid"], "--test", files["test"], *flags(SMALL)]
+    assert command("train", files["train"], *words, "--run-dir", "a").code == 0
+    sizes = {split: len(triples) for split, triples in open_run("a").data.splits.items()}
+    assert sizes == {"train": 18, "valid": 3, "test": 3}
+    (tmp_path / "mine.toml").write_text(f'[data]\nsource = "{files["train"]}"\n')
+    assert command("train", "mine.toml", *words, "--run-dir", "b").code == 0
+    assert toy.lasting(Path("a")) == toy.lasting(Path("b"))
+    refused(command("train", files["train"], "--valid", files["valid"]), "test missing")
+
+
+def test_the_config_of_a_run_trains_it_again(command: Command, data: Path) -> None:
+    assert command("train", data, *flags(SMALL), "--run-dir", "a").code == 0
+    assert command("train", "a/config.toml", "--run-dir", "b").code == 0
+    assert toy.lasting(Path("a")) == toy.lasting(Path("b"))
+    with data.open("a") as file:
+        file.write("p0\tlives\tp5\n")
+    refused(command("train", "a/config.toml", "--run-dir", "c", "--json"), "fingerprint")
+    assert not Path("c").exists()
+
+
+def test_empty_splits_are_trained_on_and_said(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "few.tsv").write_text("a\tr\tb\nb\tr\tc\n")
+    result = command("train", "few.tsv", *flags(SMALL))
+    assert result.code == 0, result
+    assert "0 valid, 0 test" in result.out
+    assert "test split is empty" in result.out
+    assert command("evaluate", "runs/few-compgcn-conve-0").out == "the test split is empty\n"
+    assert command("evaluate", "runs/few-compgcn-conve-0", "--by", "relation").out == "the test split is empty\n"
+    assert json.loads(command("evaluate", "runs/few-compgcn-conve-0", "--json").out) == {}
+
+
+def test_a_terminal_gets_a_live_line(data: Path, tmp_path: Path) -> None:
+    leader, follower = pty.openpty()
+    settings = SMALL | {"epochs": 40, "patience": 1000}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "compgcn", "train", str(data), *flags(settings)],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=follower,
+        env=toy.ENVIRONMENT | {"TERM": "xterm", "COLUMNS": "120"},
+    )
+    os.close(follower)
+    seen = b""
+    while True:
+        ready, _, _ = select.select([leader], [], [], 60)
+        try:
+            chunk = os.read(leader, 4096) if ready else b""
+        except OSError:  # the other end is closed
+            break
+        if not chunk:
+            break
+        seen += chunk
+    out, _ = process.communicate(timeout=60)
+    os.close(leader)
+    assert process.returncode == 0
+    text = seen.decode()
+    assert re.search(r"epoch \S*\d+/40", text)
+    assert re.search(r"loss 0\.\d+  valid mrr 0\.\d+  best 0\.\d+ \(epoch \d+\)", text)
+    assert re.search(r"\d:\d\d", text), "the time left"
+    assert b"popularity baseline" in out
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# predict, evaluate, export, data
+
+
+def test_predictions_are_a_table_of_rank_name_probability_and_known(command: Command, run: Path) -> None:
+    result = command("predict", run, "--head", "name of p0", "--relation", "lives", "--top", 12)
+    assert result.code == 0, result
+    lines = result.out.splitlines()
+    assert lines[0].strip() == "name of p0 - lives - ?"
+    assert lines[1].split() == ["rank", "name", "id", "probability", "known"]
+    assert len(lines) == 2 + 12
+    for rank, line in enumerate(lines[2:], 1):
+        assert re.fullmatch(rf" *{rank} +name of \w\d +\w\d +[01]\.\d{{4}} +(new|yes, in (train|valid|test)) *", line)
+
+
+def test_predict_json_is_pure_json(command: Command, run: Path) -> None:
+    tails = json.loads(command("predict", run, "--head", "p0", "--relation", "lives", "--top", "3", "--json").out)
+    assert [row["rank"] for row in tails] == [1, 2, 3]
+    assert all(set(row) == KEYS for row in tails)
+    opened = open_run(run)
+    assert [row["score"] for row in tails] == [a.score for a in opened.predict("p0", "lives", top=3)]
+    heads = json.loads(command("predict", run, "--tail", "t0", "--relation", "lives", "--top", "99", "--json").out)
+    assert [row["entity"] for row in heads] == [a.entity for a in opened.predict(tail="t0", relation="lives", top=99)]
+    assert {row["known"] for row in heads} <= {None, "train", "valid", "test"}
+    assert any(row["known"] for row in heads)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--head", "name of p00", "--relation", "lives"], ["unknown entity 'name of p00'", "'name of p0'"]),
+        (["--head", "p0", "--relation", "livs"], ["unknown relation 'livs'", "'lives'"]),
+        (["--relation", "lives"], ["either a head or a tail"]),
+        (["--head", "p0", "--tail", "p1", "--relation", "lives"], ["either a head or a tail"]),
+        (["--head", "p0", "--relation", "lives", "--device", "nonsense"], ["the device 'nonsense' is not there"]),
+    ],
+)
+def test_a_bad_question_is_one_sentence(command: Command, run: Path, words: list[str], expected: list[str]) -> None:
+    refused(command("predict", run, *words), *expected)
+    refused(command("predict", run, *words, "--json"), *expected)
+
+
+def test_evaluation_is_a_table_or_json(command: Command, run: Path) -> None:
+    result = command("evaluate", run)
+    assert result.code == 0
+    assert [line.split()[0] for line in result.out.splitlines()[1:]] == [
+        "both",
+        "head",
+        "tail",
+        "optimistic",
+        "pessimistic",
+    ]
+    assert json.loads(command("evaluate", run, "--json").out) == open_run(run).metrics["test"]
+    for by in ("relation", "category", "side"):
+        result = command("evaluate", run, "--split", "train", "--by", by)
+        report = json.loads(command("evaluate", run, "--split", "train", "--by", by, "--json").out)
+        assert report == open_run(run).evaluate("train", by)
+        for name in report:
+            assert re.search(rf"^{name} .*0\.\d{{4}}", result.out, re.MULTILINE), result
+
+
+def test_vectors_are_exported(command: Command, run: Path) -> None:
+    result = command("export", run, "--to", "vectors.tsv")
+    assert result.out == "18 vectors written to vectors.tsv\n"
+    assert Path("vectors.tsv").read_text().startswith("kind\tid\tname\t0\t1\t")
+    refused(command("export", run, "--to", "vectors.npy"), ".parquet or .tsv")
+    refused(command("export", run, "--to", "no/such/vectors.tsv"), "there is no folder")
+    Path("taken.tsv").mkdir()
+    refused(command("export", run, "--to", "taken.tsv"), "could not write taken.tsv")
+
+
+def test_data_sets_are_listed_and_described(command: Command, data: Path) -> None:
+    result = command("data", "list")
+    assert re.search(r"world +link-prediction +3,090 +10 +10,215", result.out)
+    rows = json.loads(command("data", "list", "--json").out)
+    assert {row["name"] for row in rows} >= {"world", "fb15k-237", "wn18rr"}
+    result = command("data", "info", data)
+    assert "family: 12 entities, 3 relations, 24 triples" in result.out
+    report = json.loads(command("data", "info", data, "--json").out)
+    assert report["by_relation"] == {"lives": 8, "born": 8, "knows": 8}
+    assert (report["entities"], report["triples"]) == (12, 24)
+    world = command("data", "info", "world")
+    assert "GeoNames" in world.out
+    refused(command("data", "info", "wrld"), "unknown data set 'wrld'; did you mean 'world'")
+
+
+def test_markup_and_emoji_codes_in_ids_are_shown_as_they_are(command: Command, tmp_path: Path) -> None:
+    ids = ["[bold]x[/bold]", ":cat:", "a\\", "[/]", "ex:dog:1", "é🦊"]
+    rows = [f"{s}\t:smile:\t{o}" for s in ids for o in ids if s != o]
+    (tmp_path / "odd.tsv").write_text("\n".join(rows))
+    result = command("train", "odd.tsv", *flags(SMALL), "--run-dir", "[red]runs")
+    assert result.code == 0, result
+    assert "run folder [red]runs" in result.out
+    assert "[red]runs is already finished" in command("train", "odd.tsv", *flags(SMALL), "--run-dir", "[red]runs").out
+    shown = command("predict", "[red]runs", "--head", ":cat:", "--relation", ":smile:").out
+    assert ":cat: - :smile: - ?" in shown
+    for text in ids:
+        assert f" {text} " in shown
+    rows = json.loads(command("predict", "[red]runs", "--head", ":cat:", "--relation", ":smile:", "--json").out)
+    assert {row["entity"] for row in rows} == set(ids)
+    refused(command("predict", "[red]runs", "--head", "[bold]y", "--relation", ":smile:"), "'[bold]y'")
+    assert re.search(r"^:smile: +30$", command("data", "info", "odd.tsv").out, re.MULTILINE)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# bad input
+
+
+BAD_FILES = {
+    "missing.tsv": (None, ["there is no file 'missing.tsv'"]),
+    "empty.tsv": (b"", ["'empty.tsv' is empty"]),
+    "header.tsv": (b"head\trelation\ttail\n", ["'header.tsv' is empty"]),
+    "columns.tsv": (b"a\tr\tb\na\tr\nc\tr\td\n", ["'columns.tsv', line 2", "expected 3 columns, found 2"]),
+    "wide.csv": (b"a,r,b\na,r,b,c\n", ["'wide.csv', line 2", "expected 3 columns, found 4"]),
+    "bytes.tsv": (b"a\tr\tb\nc\tr\t\xff\xfe\n", ["'bytes.tsv', line 2", "not UTF-8"]),
+    "blank.tsv": (b"a\tr\tb\na\t\tb\n", ["'blank.tsv', line 2", "column 2 is empty"]),
+    "packed.tsv.gz": (b"a\tr\tb\n", ["'packed.tsv.gz' cannot be read"]),
+    "what.xyz": (b"a\tr\tb\n", ["cannot tell the format of 'what.xyz'"]),
+    "one.tsv": (b"a\tr\ta\n", ["only one entity"]),
+    "wrong.toml": (b"[training]\nlrr = 1\n", ["wrong.toml", "unknown option 'training.lrr'"]),
+    "value.toml": (b"[training]\nloss = 'bcee'\n", ["value.toml", "did you mean 'bce'"]),
+    "broken.toml": (b"[training\n", ["broken.toml is not a TOML file"]),
+    "nodata.toml": (b"[training]\nlr = 1\n", ["nodata.toml", "data.source"]),
+    "newer.toml": (b"format = 9\n", ["newer.toml is of format 9"]),
+    "gone.toml": (None, ["there is no config file gone.toml"]),
+    "wrld": (None, ["unknown data set 'wrld'; did you mean 'world'"]),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_bad_data_is_one_sentence_and_no_folder(command: Command, name: str) -> None:
+    content, words = BAD_FILES[name]
+    if content is not None:
+        Path(name).write_bytes(content)
+    before = contents(Path.cwd())
+    refused(command("train", name, "--json"), *words)
+    assert contents(Path.cwd()) == before
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--encoder", "compgc"], ["unknown encoder 'compgc'; did you mean 'compgcn'"]),
+        (["--decoder", "transee"], ["unknown decoder 'transee'; did you mean 'transe'"]),
+        (["--composition", "cor"], ["unknown composition 'cor'; did you mean 'corr'"]),
+        (["--encoder", "gcn", "--composition", "cor"], ["unknown composition 'cor'"]),
+        (["--set", "norm=symetric"], ["unknown norm 'symetric'; did you mean 'symmetric'"]),
+        (["--set", "loss=bcee"], ["unknown value of training.loss 'bcee'; did you mean 'bce'"]),
+        (["--set", "lrr=1"], ["unknown option 'lrr'; did you mean 'lr'"]),
+        (["--set", "hidden_dropout=0.1"], ["ambiguous; say encoder.hidden_dropout or decoder.hidden_dropout"]),
+        (["--set", "lr"], ["write key=value"]),
+        (["--set", "lr=fast"], ["training.lr = 'fast'"]),
+        (["--set", "training.lr=-1"], ["training.lr = -1"]),
+        (["--epochs", "-1"], ["training.epochs = -1"]),
+        (["--set", "kernel=50"], ["a 50×50 kernel does not fit"]),
+        (["--set", "dims=[0]"], ["encoder.dims.0 = 0"]),
+        (["--device", "nonsense"], ["the device 'nonsense' is not there; use cpu, or auto"]),
+        (["--device", "cuda:77"], ["the device 'cuda:77' is not there"]),
+        (["--set", "valid_fraction=0.6", "--set", "test_fraction=0.6"], ["leave something to train on"]),
+    ],
+    ids=lambda value: " ".join(value) if value[0].startswith("--") else "",
+)
+def test_a_bad_option_is_one_sentence_and_no_folder(
+    command: Command, data: Path, words: list[str], expected: list[str]
+) -> None:
+    refused(command("train", data, *words, "--json"), *expected)
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_a_run_dir_that_is_something_else_is_left_alone(command: Command, data: Path, kind: str) -> None:
+    place = Path("place")
+    if kind == "file":
+        place.write_text("mine")
+    else:
+        place.mkdir()
+        (place / "mine").write_text("mine")
+    before = contents(Path.cwd())
+    refused(command("train", data, *flags(SMALL), "--run-dir", place, "--json"), "place", "--run-dir")
+    refused(command("train", data, *flags(SMALL), "--run-dir", place / "mine" / "deeper", "--json"), "place")
+    assert contents(Path.cwd()) == before
+    for words in (["evaluate"], ["predict", "--head", "a", "--relation", "r"], ["export", "--to", "x.tsv"]):
+        refused(command(words[0], place, *words[1:]), "place")
+
+
+def test_training_that_diverges_is_one_sentence(command: Command, data: Path) -> None:
+    wild = flags(SMALL | {"lr": 1e30, "batch_norm": "false", "activation": "none", "decoder": "distmult"})
+    refused(command("train", data, *wild, "--json"), "diverged", "lower training.lr")
+
+
+def test_the_module_is_the_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "compgcn", "--version"], capture_output=True, text=True, env=toy.ENVIRONMENT
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"compgcn {compgcn.__version__}\n", "")
