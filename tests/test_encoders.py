@@ -340,7 +340,6 @@ def test_features_of_the_originals_alone_give_inverses_by_a_learned_map():
         ({"relation_features": torch.zeros(6, 4), "add_inverse": False}, r"shape \[3, 4\], not \[6, 4\]"),
         ({"name": "gcn", "composition": "corr"}, "encoder 'gcn' has composition 'copy'"),
         ({"name": "compgnc"}, "unknown encoder 'compgnc'; did you mean .*'compgcn'"),
-        ({"name": "rgcn-basis"}, "bases of at least 1"),
         ({"dims": ()}, r"at least one positive dimension, not \[\]"),
         ({"dims": (4, 0)}, r"at least one positive dimension, not \[4, 0\]"),
     ],

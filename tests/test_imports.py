@@ -24,6 +24,7 @@ LAYERS = (
     ("cli", "serve"),
     ("experiment", "tune"),
     ("run",),
+    ("build",),
     ("folder", "train"),
     ("tasks", "baselines"),
     ("nn",),

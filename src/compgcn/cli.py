@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from compgcn import __version__
-from compgcn.config import Config, configure, parse_setting, read_config
+from compgcn.config import Config, configure, parse_setting, read_settings
 from compgcn.data import DATASETS, KnowledgeGraph, load, read
 from compgcn.errors import InputError, unknown
 
@@ -62,9 +63,11 @@ def main() -> None:
         app()
     except InputError as error:
         fail(str(error))
-    except (BrokenPipeError, KeyboardInterrupt):
-        sys.stderr.close()
+    except KeyboardInterrupt:
         raise SystemExit(130) from None
+    except BrokenPipeError:  # the reader had enough, as in `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(1) from None
     except OSError as error:
         fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
 
@@ -100,6 +103,7 @@ def train(
     ],
     valid: Annotated[Path | None, typer.Option(help="Validation triples; DATA is then the training triples.")] = None,
     test: Annotated[Path | None, typer.Option(help="Test triples.")] = None,
+    names: Annotated[Path | None, typer.Option(help="A table of ids and readable names.")] = None,
     encoder: Annotated[
         str | None, typer.Option(help="compgcn, gcn, dgcn, rgcn, rgcn-basis, rgcn-block, wgcn, released or none.")
     ] = None,
@@ -124,7 +128,7 @@ def train(
 
     Example: compgcn train my-triples.tsv --decoder distmult --epochs 100 --set training.lr=0.01
     """
-    from compgcn.run import default_folder, recommended
+    from compgcn.build import default_folder, recommended
     from compgcn.run import train as train_run
     from compgcn.train import Interrupted
 
@@ -138,14 +142,12 @@ def train(
     }
     given = {name: value for name, value in chosen.items() if value is not None}
     given |= dict(parse_setting(text) for text in settings or [])
-    files = {"data.valid": valid, "data.test": test}
+    files = {"data.valid": valid, "data.test": test, "data.names": names}
     given |= {name: str(path) for name, path in files.items() if path is not None}
-    if data.endswith(".toml"):
-        config = configure(read_config(Path(data)), given)
-        if not config.data.source:
-            raise InputError(f"{data} does not say what to train on; set data.source to a data set's name or a file")
-    else:
-        config = recommended(data, {"data.source": data, **given})
+    base = read_settings(Path(data)) if data.endswith(".toml") else {"data.source": data}
+    if not base.get("data.source"):
+        raise InputError(f"{data} does not say what to train on; set data.source to a data set's name or a file")
+    config = recommended(base["data.source"], base | given)
     graph = find_data(config)
     folder = run_dir or default_folder(config)
     if not as_json:
@@ -173,9 +175,13 @@ def find_data(config: Config) -> KnowledgeGraph:
     if not Path(data.source).exists() and "." not in data.source and "/" not in data.source:
         raise unknown("data set", data.source, DATASETS)
     if data.valid is not None or data.test is not None:
-        return read(train=data.source, valid=data.valid, test=data.test)
+        return read(train=data.source, valid=data.valid, test=data.test, names=data.names)
     return read(
-        data.source, split_seed=data.split_seed, valid_fraction=data.valid_fraction, test_fraction=data.test_fraction
+        data.source,
+        names=data.names,
+        split_seed=data.split_seed,
+        valid_fraction=data.valid_fraction,
+        test_fraction=data.test_fraction,
     )
 
 
@@ -320,6 +326,7 @@ def predict(
     head: Annotated[str | None, typer.Option(help="Predict the tails of (head, relation, ?).")] = None,
     tail: Annotated[str | None, typer.Option(help="Predict the heads of (?, relation, tail).")] = None,
     top: Annotated[int, typer.Option(help="How many answers.", min=1)] = 10,
+    new: Annotated[bool, typer.Option("--new", help="Leave out the facts that stand in the data already.")] = False,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
@@ -329,7 +336,10 @@ def predict(
     """
     from compgcn.run import open_run
 
-    answers = open_run(run, device).predict(head=head, relation=relation, tail=tail, top=top)
+    opened = open_run(run, device)
+    if not opened.metrics:
+        err.print(f"note: {run} is not finished; these are its best weights so far")
+    answers = opened.predict(head=head, relation=relation, tail=tail, top=top, new=new)
     if as_json:
         out.print_json(json.dumps([{"rank": rank, **answer._asdict()} for rank, answer in enumerate(answers, 1)]))
         return

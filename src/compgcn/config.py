@@ -186,6 +186,8 @@ def read_settings(path: Path) -> dict[str, Any]:
         raise InputError(
             f"{path} is of format {version}, newer than the {FORMAT} this version of compgcn reads; update compgcn"
         )
+    for name in tree.keys() - Config.model_fields.keys():
+        raise InputError(f"{path}: {unknown('option', name, [*Config.model_fields, *PATHS])}")
     tables = {name: value for name, value in tree.items() if isinstance(value, dict)}
     plain = {name: value for name, value in tree.items() if name not in tables}
     return plain | {f"{name}.{key}": value for name, table in tables.items() for key, value in table.items()}

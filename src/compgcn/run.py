@@ -1,4 +1,4 @@
-"""A run: train a model on a graph, open it again, ask it. Here names become objects, and nowhere below."""
+"""A run: train a model on a graph, open it again, ask it."""
 
 from __future__ import annotations
 
@@ -11,25 +11,24 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
 
 from compgcn.baselines.popularity import Popularity
-from compgcn.compose import resolve
-from compgcn.config import Config, configure, differences
-from compgcn.config import Encoder as EncoderSettings
-from compgcn.data import DATASETS, KnowledgeGraph
-from compgcn.decoders import DECODERS, ConvESettings, build_decoder
-from compgcn.encoders import Encoder, preset
+from compgcn.build import (
+    build_task,
+    default_folder,
+    expand,
+    find_device,
+    must_be_trainable,
+    must_fill_batches,
+    recommended,
+)
+from compgcn.config import Config, differences
+from compgcn.data import KnowledgeGraph
 from compgcn.errors import InputError, unknown
 from compgcn.folder import Array, Folder, write_embeddings
-from compgcn.graph import NORMS, RelationalGraph
 from compgcn.ranking import by_category, by_relation, rank_triples, summary
-from compgcn.sampling import seeded
-from compgcn.tasks.link_prediction import Encoded, LinkPrediction, LinkPredictor
+from compgcn.tasks.link_prediction import Encoded, LinkPrediction
 from compgcn.train import Event, optimise
-
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu": F.relu, "none": lambda x: x}
 
 
 class Prediction(NamedTuple):
@@ -59,13 +58,8 @@ def fit(
         interrupted: asked after every step; True stops cleanly with `compgcn.train.Interrupted`.
         settings: any of `compgcn.config`, such as `encoder="compgcn"`, `composition="corr"`, `epochs=100`, `lr=1e-3`.
     """
-    return train(recommended(data.name, {"data.source": data.name, **settings}), data, run_dir, notify, interrupted)
-
-
-def recommended(source: str, settings: dict[str, Any]) -> Config:
-    """The defaults, then what the data set's recipe recommends, then the settings."""
-    recipe = DATASETS[source].recipe if source in DATASETS else {}
-    return configure(configure(Config(), recipe), settings)
+    origin = {f"data.{key}": value for key, value in (data.origin or {"source": data.name}).items()}
+    return train(recommended(data.name, {**origin, **settings}), data, run_dir, notify, interrupted)
 
 
 def train(
@@ -83,10 +77,10 @@ def train(
         _must_match(folder, config)
         if folder.is_finished:
             return Run(folder, device)
-    _must_be_trainable(data)
+    must_be_trainable(data)
     with _seed(config.training.seed, device):
         task = build_task(config, data, device)
-        _must_fill_batches(task)
+        must_fill_batches(task)
         with folder.lock():
             if folder.is_run:
                 _must_match(folder, config)
@@ -125,6 +119,26 @@ def _train(
     record({"event": "end", "best_epoch": progress.best_epoch, "seconds": round(progress.seconds, 3)})
 
 
+def _must_match(folder: Folder, config: Config) -> None:
+    changed = differences(folder.config(), config)
+    if changed:
+        state = "a finished" if folder.is_finished else "an unfinished"
+        raise InputError(
+            f"{folder.path} holds {state} run with other options ({'; '.join(changed)}); choose another --run-dir"
+        )
+
+
+@contextmanager
+def _seed(seed: int, device: torch.device) -> Iterator[None]:
+    """Every random number inside comes from the seed, and none outside is touched."""
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        torch.default_generator.manual_seed(seed)  # not torch.manual_seed, which reaches every device
+        if device.type == "cuda":
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(seed)
+        yield
+
+
 def open_run(path: str | Path, device: str = "auto") -> Run:
     """The run in a folder, to evaluate, predict and export from."""
     return Run(Folder(path), find_device(device))
@@ -160,9 +174,18 @@ class Run:
             return self.task.model.encode(self.task.graph)
 
     def predict(
-        self, head: str | None = None, relation: str | None = None, tail: str | None = None, top: int = 10
+        self,
+        head: str | None = None,
+        relation: str | None = None,
+        tail: str | None = None,
+        top: int = 10,
+        *,
+        new: bool = False,
     ) -> list[Prediction]:
-        """The most probable tails of (head, relation, ?), or heads of (?, relation, tail); ids and names both work."""
+        """The most probable tails of (head, relation, ?), or heads of (?, relation, tail); ids and names both work.
+
+        With `new`, facts that stand in the data already are left out.
+        """
         if relation is None or (head is None) == (tail is None):
             raise InputError("a prediction needs a relation and either a head or a tail")
         if top < 1:
@@ -178,8 +201,9 @@ class Run:
             scores = self.task.model.score(self.encoded, *query)[0]  # [N]
         if not torch.isfinite(scores).all():
             raise InputError("the model's scores are not finite; train again with a lower training.lr")
-        best = scores.sort(descending=True, stable=True).indices[: min(top, len(scores))].tolist()
         known = self._known(s, r)
+        best = scores.sort(descending=True, stable=True).indices.tolist()
+        best = [o for o in best if o not in known][:top] if new else best[:top]
         probability = scores.double().sigmoid()
         ids, names = self.data.entities.ids, self.data.entities.names
         return [Prediction(ids[o], names[o], float(scores[o]), float(probability[o]), known.get(o)) for o in best]
@@ -235,147 +259,3 @@ class Run:
     def _relation_ids(self) -> list[str]:
         ids = list(self.data.relations.ids)
         return ids + [f"{text} (inverse)" for text in ids]
-
-
-def expand(config: Config, data: KnowledgeGraph) -> Config:
-    """Fill in what a preset, a decoder or the data decide, and refuse names that are none."""
-    row = preset(config.encoder.name)
-    if config.decoder.name not in DECODERS:
-        raise unknown("decoder", config.decoder.name, DECODERS)
-    if config.encoder.norm is not None and config.encoder.norm not in NORMS:
-        raise unknown("norm", config.encoder.norm, NORMS)
-    resolve(config.encoder.composition or "corr")  # even where the preset has its own
-    composition = row.composition or config.encoder.composition or "corr"
-    dims = _dims(config.encoder, data)
-    for dim in dims[:-1]:
-        resolve(composition)(torch.zeros(1, dim), torch.zeros(1, dim))  # not every one takes every dimension
-    fingerprint = data.fingerprint()
-    if config.data.fingerprint not in (None, fingerprint):
-        raise InputError(
-            f"the data are not those the config was written for: data.fingerprint is {fingerprint}, not "
-            f"{config.data.fingerprint}; leave it out to train on them anyway"
-        )
-    bias = config.decoder.entity_bias
-    return configure(
-        config,
-        {
-            "data.fingerprint": fingerprint,
-            "encoder.composition": composition,
-            "encoder.norm": config.encoder.norm or row.norm,
-            "encoder.dims": dims,
-            "decoder.entity_bias": DECODERS[config.decoder.name].entity_bias if bias is None else bias,
-        },
-    )
-
-
-def _dims(encoder: EncoderSettings, data: KnowledgeGraph) -> tuple[int, ...]:
-    """The dimensions in use: features that are given decide the first, and without layers there is only one."""
-    dims = encoder.dims[-1:] if encoder.name == "none" else encoder.dims
-    tables = (data.node_features, data.relation_features if preset(encoder.name).relations == "vectors" else None)
-    given = [table for table in tables if table is not None]
-    return (given[0].shape[1], *dims[1:]) if given else dims
-
-
-def build_task(config: Config, data: KnowledgeGraph, device: torch.device) -> LinkPrediction:
-    """The model and the task a config describes, with fresh weights."""
-    splits = {name: torch.from_numpy(triples).to(device) for name, triples in data.splits.items()}
-    graph = RelationalGraph.from_triples(splits["train"], data.num_entities, data.num_relations)
-    if config.encoder.graph == "none":
-        graph = graph.without_edges()
-    elif config.encoder.graph == "random":
-        graph = graph.randomised(seeded(config.training.seed))
-    model = build_model(config, data).to(device)
-    margin = (config.decoder.margin_decay, config.decoder.margin_patience)
-    return LinkPrediction(model, graph, splits, config.training, margin)
-
-
-def build_model(config: Config, data: KnowledgeGraph) -> LinkPredictor:
-    """The encoder and the decoder a config describes."""
-    e, d = config.encoder, config.decoder
-    features = [None if f is None else torch.as_tensor(f) for f in (data.node_features, data.relation_features)]
-    encoder = Encoder(
-        data.num_entities,
-        data.num_relations,
-        e.dims,
-        e.name,
-        composition=e.composition,
-        norm=e.norm,
-        flow=e.flow,
-        bases=e.bases,
-        dropout=e.dropout,
-        loop_dropout=e.loop_dropout,
-        hidden_dropout=e.hidden_dropout,
-        bias=e.bias,
-        batch_norm=e.batch_norm,
-        activation=ACTIVATIONS[e.activation],
-        self_loop=e.self_loop,
-        tie_inverse=e.tie_inverse,
-        node_features=features[0],
-        relation_features=features[1],
-    )
-    conve = ConvESettings(
-        filters=d.filters,
-        kernel=d.kernel,
-        feature_dropout=d.feature_dropout,
-        hidden_dropout=d.hidden_dropout,
-        height=d.height,
-    )
-    decoder = build_decoder(
-        d.name, data.num_entities, e.dims[-1], entity_bias=d.entity_bias, margin=d.margin, conve=conve
-    )
-    return LinkPredictor(encoder, decoder, tie_inverse=e.tie_inverse)
-
-
-def default_folder(config: Config) -> Path:
-    """runs/<data>-<encoder>-<decoder>-<seed>"""
-    source = Path(config.data.source).name.split(".")[0] or "graph"
-    return Path("runs") / f"{source}-{config.encoder.name}-{config.decoder.name}-{config.training.seed}"
-
-
-def find_device(name: str) -> torch.device:
-    """The device of that name; "auto" is the GPU where there is one."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.zeros((), device=device).item()
-    except (RuntimeError, AssertionError, NotImplementedError):
-        raise InputError(f"the device '{name}' is not there; use cpu, or auto for the best there is") from None
-    return device
-
-
-def _must_match(folder: Folder, config: Config) -> None:
-    changed = differences(folder.config(), config)
-    if changed:
-        state = "a finished" if folder.is_finished else "an unfinished"
-        raise InputError(
-            f"{folder.path} holds {state} run with other options ({'; '.join(changed)}); choose another --run-dir"
-        )
-
-
-def _must_be_trainable(data: KnowledgeGraph) -> None:
-    if not len(data.train):
-        raise InputError(f"the graph '{data.name}' has no training triples")
-    if data.num_entities < 2:
-        raise InputError(f"the graph '{data.name}' has only one entity, so there is nothing to tell apart")
-
-
-def _must_fill_batches(task: LinkPrediction) -> None:
-    """Refuse batches of one query where the decoder normalises over the batch."""
-    normalises = any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in task.model.decoder.modules())
-    if normalises and task.examples // task.steps_per_epoch < 2:
-        raise InputError(
-            f"with training.batch_size = {task.settings.batch_size} a batch can hold a single query, and this decoder "
-            "normalises over the batch; raise batch_size"
-        )
-
-
-@contextmanager
-def _seed(seed: int, device: torch.device) -> Iterator[None]:
-    """Every random number inside comes from the seed, and none outside is touched."""
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        torch.default_generator.manual_seed(seed)  # not torch.manual_seed, which reaches every device
-        if device.type == "cuda":
-            with torch.cuda.device(device):
-                torch.cuda.manual_seed(seed)
-        yield
