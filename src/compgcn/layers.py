@@ -67,7 +67,7 @@ def _direction(p: Mapping[str, Tensor], m: Message) -> list[Tensor]:
 
 def _basis(p: Mapping[str, Tensor], m: Message) -> list[Tensor]:
     """W_r = sum_b a_rb V_b: sum the messages weighted by each a_rb first, then one product with all V_b."""
-    coefficients = p["coefficients"][m.messages.relation]  # [M, B]
+    coefficients = F.embedding(m.messages.relation, p["coefficients"])  # [M, B]
     sums = [_halves(m._replace(weight=m.weight * a)).sum(1) for a in coefficients.unbind(1)]  # B x [N, in]
     return [torch.cat(sums, 1) @ p["bases"].flatten(0, 1)]
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from compgcn import losses
 from compgcn.config import Training
@@ -45,7 +46,9 @@ class LinkPredictor(nn.Module):
 
     def score(self, encoded: Encoded, s: Tensor, r: Tensor, candidates: Tensor | slice | None = None) -> Tensor:
         """Logits of the candidates for queries (s, r)."""
-        scores: Tensor = self.decoder(encoded.entities[s], encoded.relations[r], encoded.entities, candidates)
+        scores: Tensor = self.decoder(
+            F.embedding(s, encoded.entities), F.embedding(r, encoded.relations), encoded.entities, candidates
+        )
         return scores
 
 
