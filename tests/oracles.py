@@ -92,8 +92,8 @@ AWKWARD = Edges(
 DEGENERATE = {
     "awkward": AWKWARD,
     "no edges": Edges([], 4, 2),
-    "one hub": Edges([(u, u % 2, 0) for u in range(1, 90)], 90, 2),
-    "a hub that sends": Edges([(0, u % 2, u) for u in range(1, 90)], 90, 2),
+    "one hub": Edges([(1 + u % 7, u % 2, 0) for u in range(80)], 8, 2),
+    "a hub that sends": Edges([(0, u % 2, 1 + u % 7) for u in range(80)], 8, 2),
     "isolated nodes": Edges([(1, 0, 3)], 9, 1),
     "a relation without edges": Edges([(0, 0, 1), (1, 2, 2)], 3, 4),
     "duplicate edges": Edges([(0, 1, 1)] * 5, 2, 2),

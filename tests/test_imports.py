@@ -26,6 +26,7 @@ LAYERS = (
     ("run",),
     ("build",),
     ("folder", "train"),
+    ("storage",),
     ("tasks", "baselines"),
     ("nn",),
     ("encoders", "decoders", "data", "ranking", "losses", "sampling"),

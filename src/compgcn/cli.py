@@ -120,6 +120,9 @@ def train(
             "--set", metavar="KEY=VALUE", help="Any other setting, such as training.lr=0.001; may be repeated."
         ),
     ] = None,
+    max_shard_mib: Annotated[
+        float | None, typer.Option(help="Cut the weights into files of at most this size.", show_default=False)
+    ] = None,
     run_dir: Annotated[
         Path | None,
         typer.Option(help="The run folder; runs/<data>-<encoder>-<decoder>-<seed> if not given.", show_default=False),
@@ -141,6 +144,7 @@ def train(
         "epochs": epochs,
         "seed": seed,
         "device": device,
+        "max_shard_mib": max_shard_mib,
     }
     given = {name: value for name, value in chosen.items() if value is not None}
     given |= dict(parse_setting(text) for text in settings or [])

@@ -95,6 +95,7 @@ class Training(Section):
     patience: int = Field(25, ge=1)  # evaluations without gain before stopping
     evaluate_every: int = Field(1, ge=1)  # epochs
     checkpoint_seconds: float = Field(30.0, ge=0)
+    max_shard_mib: float | None = Field(None, gt=0)  # cut the weights into files of at most this size
     seed: int = Field(0, ge=0, lt=2**63)
     device: str = "auto"
 

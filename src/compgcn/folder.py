@@ -11,9 +11,8 @@ import datetime
 import json
 import os
 import platform
-import resource
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +21,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import safetensors
 import torch
-from pyarrow import csv
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from compgcn import __version__
 from compgcn.config import Config, read_config, to_toml
 from compgcn.data import KnowledgeGraph, Vocabulary
 from compgcn.errors import InputError
+from compgcn.storage import Array, load_tensors, reason, replace, save_tensors
 
-Array = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
-
+MODEL = "model.safetensors"
 _SPLITS = ("train", "valid", "test")
 _FIRST = ("vocabulary.parquet", "triples.parquet", "checkpoint")  # what is there before the config makes it a run
 _VOCABULARY = pa.schema({"kind": pa.dictionary(pa.int8(), pa.string()), "id": pa.string(), "name": pa.string()})
@@ -44,8 +41,9 @@ _TRIPLES = pa.schema(
 class Folder:
     """The files of one run, by name."""
 
-    def __init__(self, path: Path | str) -> None:
+    def __init__(self, path: Path | str, max_shard_mib: float | None = None) -> None:
         self.path = Path(path)
+        self.max_shard_mib = max_shard_mib  # of the weights; None keeps them in one file
 
     def __fspath__(self) -> str:
         return str(self.path)
@@ -111,40 +109,39 @@ class Folder:
         except (safetensors.SafetensorError, OSError, KeyError, TypeError) as error:
             raise self.damaged(error) from None
 
-    def damaged(self, reason: Exception) -> InputError:
+    def damaged(self, error: Exception) -> InputError:
         """What to say of a checkpoint that cannot be used."""
         path = self.path / "checkpoint" / "state.safetensors"
-        return InputError(f"the checkpoint {path} is damaged ({_reason(reason)}); delete it to train from the start")
+        return InputError(f"the checkpoint {path} is damaged ({reason(error)}); delete it to train from the start")
 
     def save(self, tensors: dict[str, Tensor], note: str) -> None:
         """Replace the checkpoint."""
-        self._weights("checkpoint/state.safetensors", tensors, {"progress": note})
+        save_tensors(self.path / "checkpoint" / "state.safetensors", tensors, {"progress": note})
 
     def keep_best(self, module: nn.Module) -> None:
         """Replace the weights."""
-        self._weights("model.safetensors", module.state_dict(), {"compgcn": __version__})
+        save_tensors(self.path / MODEL, module.state_dict(), {"compgcn": __version__}, self.max_shard_mib)
 
     def features(self) -> tuple[Array | None, Array | None]:
         """The features of nodes and of relations that were given to the run; they are among the weights."""
-        wanted = ("encoder.node_features", "encoder.relations.features")
+        names = ("encoder.node_features", "encoder.relations.features")
         try:
-            with safetensors.safe_open(self.path / "model.safetensors", "np") as file:
-                names = set(file.keys())
-                nodes, relations = (file.get_tensor(name) if name in names else None for name in wanted)
-        except (safetensors.SafetensorError, OSError):
+            found = load_tensors(self.path / MODEL, names)
+        except (safetensors.SafetensorError, OSError, ValueError):
             return None, None  # `restore` says what is wrong
+        nodes, relations = (found[name].numpy() if name in found else None for name in names)
         return nodes, relations
 
     def restore(self, module: nn.Module) -> None:
         """Load the weights into a module of the same shape."""
-        path = self.path / "model.safetensors"
+        path = self.path / MODEL
         try:
-            module.load_state_dict(load_file(path))
+            module.load_state_dict(load_tensors(path))
         except FileNotFoundError:
-            raise InputError(f"the run folder {self.path} has no model.safetensors yet; train it first") from None
-        except (safetensors.SafetensorError, OSError, RuntimeError) as error:
+            raise InputError(f"the run folder {self.path} has no {MODEL} yet; train it first") from None
+        except (safetensors.SafetensorError, OSError, RuntimeError, ValueError) as error:
             raise InputError(
-                f"the weights {path} are damaged or of another model ({_reason(error)}); train again"
+                f"the weights {path} are damaged or of another model ({reason(error)}); train again"
             ) from None
 
     # What is found out
@@ -162,7 +159,7 @@ class Folder:
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:
-            raise self._damage("metrics.json", _reason(error)) from None
+            raise self._damage("metrics.json", reason(error)) from None
         if not isinstance(metrics, dict) or not all(isinstance(metrics.get(split), dict) for split in _SPLITS[1:]):
             raise self._damage("metrics.json", "there are no metrics of valid and test in it")
         return metrics
@@ -176,7 +173,7 @@ class Folder:
                     file.write(b"\n")  # a kill cut the last line short
                 file.write(json.dumps(event).encode() + b"\n")
         except OSError as error:
-            raise InputError(f"could not write {path}: {_reason(error)}; the same command goes on from here") from None
+            raise InputError(f"could not write {path}: {reason(error)}; the same command goes on from here") from None
 
     def describe_environment(self, device: torch.device, seed: int, seconds: float) -> None:
         """Write environment.json: what the run was made with."""
@@ -206,7 +203,7 @@ class Folder:
             self.path.mkdir(parents=True, exist_ok=True)
             file = (self.path / ".lock").open("w")
         except OSError as error:
-            raise InputError(f"could not make the run folder {self.path}: {_reason(error)}") from None
+            raise InputError(f"could not make the run folder {self.path}: {reason(error)}") from None
         with file:
             try:
                 import fcntl
@@ -233,7 +230,7 @@ class Folder:
         try:
             table = pq.read_table(self.path / name)
         except (OSError, pa.ArrowException) as error:
-            raise self._damage(name, _reason(error)) from None
+            raise self._damage(name, reason(error)) from None
         if not table.schema.equals(schema) or any(column.null_count for column in table.columns):
             raise self._damage(name, f"it must have the columns {', '.join(schema.names)} of a run and no gaps")
         return table
@@ -243,30 +240,6 @@ class Folder:
 
     def _text(self, name: str, text: str) -> None:
         replace(self.path / name, lambda path: path.write_text(text, encoding="utf-8"))
-
-    def _weights(self, name: str, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
-        plain = {key: value.detach().contiguous() for key, value in tensors.items()}
-        replace(self.path / name, lambda path: save_file(plain, path, metadata))
-
-
-def replace(path: Path, write: Callable[[Path], object]) -> None:
-    """All or nothing: under another name first, then renamed."""
-    temporary = path.with_name(f".{path.name}.part")
-    try:
-        write(temporary)
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except (OSError, pa.ArrowException, safetensors.SafetensorError) as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise InputError(f"could not write {path}: {_reason(error)}; what was there before is untouched") from None
-
-
-def _reason(error: Exception) -> str:
-    """What a library says is wrong, as part of a sentence; its headings are left out."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.rstrip().endswith(":")]
-    return lines[0].rstrip(".") if lines else type(error).__name__
 
 
 def _vocabulary_table(graph: KnowledgeGraph) -> pa.Table:
@@ -286,30 +259,6 @@ def _triples_table(graph: KnowledgeGraph) -> pa.Table:
     return pa.table([pa.DictionaryArray.from_arrays(splits, list(_SPLITS)), *triples.T], schema=_TRIPLES)
 
 
-def write_embeddings(path: Path, kinds: list[str], ids: list[str], names: list[str], vectors: Array) -> int:
-    """Vectors [n, d] with what they stand for, to a .parquet file (a list column) or a .tsv (a column per number)."""
-    if path.suffix not in (".parquet", ".tsv"):
-        raise InputError(f"cannot export to '{path}': the name must end in .parquet or .tsv")
-    if not path.parent.is_dir():
-        raise InputError(f"cannot export to '{path}': there is no folder {path.parent}")
-    rows, width = vectors.shape
-    columns: dict[str, Any] = {"kind": kinds, "id": ids, "name": names}
-    if path.suffix == ".parquet":
-        columns["vector"] = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), width)
-        replace(path, lambda part: pq.write_table(pa.table(columns), part))
-    else:
-        columns |= {str(j): vectors[:, j] for j in range(width)}
-        replace(path, lambda part: _write_tsv(pa.table(columns), part))
-    return rows
-
-
-def _write_tsv(table: pa.Table, path: Path) -> None:
-    """Tab-separated text without quotes; the header is written here because pyarrow would quote it."""
-    with path.open("wb") as file:
-        file.write("\t".join(table.column_names).encode() + b"\n")
-        csv.write_csv(table, file, csv.WriteOptions(include_header=False, delimiter="\t", quoting_style="none"))
-
-
 def commit() -> str | None:
     """The commit of the source the package runs from, if it is known."""
     if given := os.environ.get("COMPGCN_COMMIT"):
@@ -324,5 +273,9 @@ def commit() -> str | None:
 
 
 def _peak_memory() -> int:
+    try:
+        import resource
+    except ImportError:  # not on this system
+        return 0
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if platform.system() == "Darwin" else peak * 1024

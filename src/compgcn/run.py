@@ -25,8 +25,9 @@ from compgcn.build import (
 from compgcn.config import Config, differences
 from compgcn.data import KnowledgeGraph
 from compgcn.errors import InputError, unknown
-from compgcn.folder import Array, Folder, write_embeddings
+from compgcn.folder import Folder
 from compgcn.ranking import by_category, by_relation, rank_triples, summary
+from compgcn.storage import Array, write_embeddings
 from compgcn.tasks.link_prediction import Encoded, LinkPrediction
 from compgcn.train import Event, optimise
 
@@ -71,7 +72,7 @@ def train(
 ) -> Run:
     """Begin, resume or simply open the run of this config in its folder."""
     config = expand(config, data)
-    folder = Folder(run_dir or default_folder(config))
+    folder = Folder(run_dir or default_folder(config), config.training.max_shard_mib)
     device = find_device(config.training.device)
     if folder.is_run:
         _must_match(folder, config)

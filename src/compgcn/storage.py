@@ -1,0 +1,128 @@
+"""Files that are written all or nothing: tensors, whole or in shards, and tables of vectors. No pickle."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import safetensors
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from compgcn.errors import InputError
+
+Array = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
+
+_PIECE = "#"  # joins the name of a tensor and the number of a piece of it; no parameter has it in its name
+
+
+def replace(path: Path, write: Callable[[Path], object]) -> None:
+    """All or nothing: under another name first, then renamed."""
+    temporary = path.with_name(f".{path.name}.part")
+    try:
+        write(temporary)
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except (OSError, pa.ArrowException, safetensors.SafetensorError) as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise InputError(f"could not write {path}: {reason(error)}; what was there before is untouched") from None
+
+
+def reason(error: Exception) -> str:
+    """What a library says is wrong, as part of a sentence; its headings are left out."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.rstrip().endswith(":")]
+    return lines[0].rstrip(".") if lines else type(error).__name__
+
+
+def save_tensors(
+    path: Path, tensors: dict[str, Tensor], metadata: dict[str, str], max_shard_mib: float | None = None
+) -> None:
+    """Replace a safetensors file, or its shards of at most so many MiB and the index that names them.
+
+    A large tensor is cut along its first dimension. Shards have new names every time, and the index is replaced after
+    them: until then the old ones are in force, and what no index names is removed.
+    """
+    plain = {name: value.detach().contiguous() for name, value in tensors.items()}
+    if max_shard_mib is None:
+        replace(path, lambda part: save_file(plain, part, metadata))
+        return
+    index = _index(path)
+    turn = 1 - json.loads(index.read_text())["turn"] if index.is_file() else 0
+    shards = {}
+    for number, shard in enumerate(_shards(plain, int(max_shard_mib * 2**20))):
+        shards[f"{path.stem}-{turn}-{number:05d}{path.suffix}"] = shard
+    for name, shard in shards.items():
+        replace(path.with_name(name), lambda part, shard=shard: save_file(shard, part, metadata))  # type: ignore[misc]
+    replace(index, lambda part: part.write_text(json.dumps({"turn": turn, "shards": list(shards)})))
+    for old in path.parent.glob(f"{path.stem}-*{path.suffix}"):
+        if old.name not in shards:
+            old.unlink()
+
+
+def _index(path: Path) -> Path:
+    return path.with_name(f"{path.name}.index.json")
+
+
+def _shards(tensors: dict[str, Tensor], limit: int) -> list[dict[str, Tensor]]:
+    shards: list[dict[str, Tensor]] = [{}]
+    room = limit
+    for name, tensor in tensors.items():
+        rows = max(1, limit // max(1, tensor[:1].nbytes)) if tensor.ndim else 1
+        pieces = torch.split(tensor, rows) if tensor.nbytes > limit and tensor.ndim else [tensor]
+        for number, piece in enumerate(pieces):
+            if piece.nbytes > room and shards[-1]:
+                shards.append({})
+                room = limit
+            key = name if len(pieces) == 1 else f"{name}{_PIECE}{number:05d}"
+            shards[-1][key] = piece.clone()
+            room -= piece.nbytes
+    return shards
+
+
+def load_tensors(path: Path, wanted: Sequence[str] | None = None) -> dict[str, Tensor]:
+    """The tensors of a file or of its shards; those that are wanted only, where that is said and they are there."""
+    index = _index(path)
+    files = [path]
+    if index.is_file():
+        files = [path.with_name(Path(name).name) for name in json.loads(index.read_text())["shards"]]
+    pieces: dict[str, list[Tensor]] = {}
+    for file in files:
+        with safetensors.safe_open(file, "pt") as archive:
+            for key in archive.keys():  # noqa: SIM118 - not a dict
+                name = key.partition(_PIECE)[0]
+                if wanted is None or name in wanted:
+                    pieces.setdefault(name, []).append(archive.get_tensor(key))
+    return {name: parts[0] if len(parts) == 1 else torch.cat(parts) for name, parts in pieces.items()}
+
+
+def write_embeddings(path: Path, kinds: list[str], ids: list[str], names: list[str], vectors: Array) -> int:
+    """Vectors [n, d] with what they stand for, to a .parquet file (a list column) or a .tsv (a column per number)."""
+    if path.suffix not in (".parquet", ".tsv"):
+        raise InputError(f"cannot export to '{path}': the name must end in .parquet or .tsv")
+    if not path.parent.is_dir():
+        raise InputError(f"cannot export to '{path}': there is no folder {path.parent}")
+    if path.suffix == ".tsv":
+        replace(path, lambda part: _write_tsv(part, kinds, ids, names, vectors))
+    else:
+        column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), vectors.shape[1])
+        table = pa.table({"kind": kinds, "id": ids, "name": names, "vector": column})
+        replace(path, lambda part: pq.write_table(table, part))
+    return len(vectors)
+
+
+def _write_tsv(path: Path, kinds: list[str], ids: list[str], names: list[str], vectors: Array) -> None:
+    """Text without quotes, so a tab or a line end inside a name becomes a space."""
+    with path.open("w", encoding="utf-8") as file:
+        file.write("\t".join(("kind", "id", "name", *map(str, range(vectors.shape[1])))) + "\n")
+        for *texts, vector in zip(kinds, ids, names, vectors.tolist(), strict=True):
+            cells = [" ".join(text.split("\t")).replace("\n", " ").replace("\r", " ") for text in texts]
+            file.write("\t".join((*cells, *(f"{value:.9g}" for value in vector))) + "\n")
