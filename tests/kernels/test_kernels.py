@@ -207,7 +207,7 @@ def busy_graph() -> Edges:
     return Edges(list(zip(ends[0].tolist(), relations.tolist(), ends[1].tolist(), strict=True)), 80, 5)
 
 
-@BACKENDS
+@pytest.mark.parametrize("name", ["reference", "numba"])  # for Triton this is a matter of the GPU: test_cuda.py
 @EVERY_COMBINE
 def test_the_bits_are_the_same_on_every_call_and_for_any_number_of_threads(name, combine):
     edges = busy_graph()
