@@ -185,7 +185,7 @@ def test_empty_splits_are_trained_on_and_said(command: Command, tmp_path: Path) 
 
 def test_a_terminal_gets_a_live_line(data: Path, tmp_path: Path) -> None:
     leader, follower = pty.openpty()
-    settings = SMALL | {"epochs": 40, "patience": 1000}
+    settings = SMALL | {"epochs": 200, "patience": 1000}  # seconds, for a line drawn ten times in each
     process = subprocess.Popen(
         [sys.executable, "-m", "compgcn", "train", str(data), *flags(settings)],
         cwd=tmp_path,
@@ -208,7 +208,7 @@ def test_a_terminal_gets_a_live_line(data: Path, tmp_path: Path) -> None:
     os.close(leader)
     assert process.returncode == 0
     text = seen.decode()
-    assert re.search(r"epoch \S*\d+/40", text)
+    assert re.search(r"epoch \S*\d+/200", text)
     assert re.search(r"loss 0\.\d+  valid mrr 0\.\d+  best 0\.\d+ \(epoch \d+\)", text)
     assert re.search(r"\d:\d\d", text), "the time left"
     assert b"popularity baseline" in out
@@ -403,6 +403,23 @@ def test_a_run_dir_that_is_something_else_is_left_alone(command: Command, data: 
 def test_training_that_diverges_is_one_sentence(command: Command, data: Path) -> None:
     wild = flags(SMALL | {"lr": 1e30, "batch_norm": "false", "activation": "none", "decoder": "distmult"})
     refused(command("train", data, *wild, "--json"), "diverged", "lower training.lr")
+
+
+def test_a_command_broken_off_says_nothing_more(command: Command, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("compgcn.run.open_run", interrupt)
+    result = command("evaluate", run)
+    assert result.code == 130, result
+    assert result.out == ""
+    assert "Traceback" not in result.err
+
+
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    line = f"{sys.executable} -m compgcn data list --json | head -c 1"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=toy.ENVIRONMENT)
+    assert (done.stdout, done.stderr) == ("[", "")
 
 
 def test_the_module_is_the_command() -> None:

@@ -162,15 +162,14 @@ def test_killed_at_any_event_a_run_resumes_to_the_same_bits(tmp_path: Path, name
 def test_killed_again_and_again_a_run_still_ends_with_the_same_bits(tmp_path: Path, name: str) -> None:
     settings = TROUBLED[name] | {"checkpoint_seconds": 0.0}
     undisturbed = lasting(train(tmp_path / "undisturbed", **settings).path)
-    lives = 0
-    while not (tmp_path / "run" / "metrics.json").exists():
-        lives += 1
+    for life in range(1, 100):
         try:
-            with killed_at_rename(5 + lives % 2, before=bool(lives % 3)):
+            with killed_at_rename(5 + life % 2, before=bool(life % 3)):
                 train(tmp_path / "run", **settings)
+            break
         except Killed:
             pass
-    assert lives > 3
+    assert 3 < life < 99
     assert lasting(tmp_path / "run") == undisturbed
 
 
@@ -178,14 +177,37 @@ def test_stopped_after_every_step_a_run_ends_with_the_same_bits(tmp_path: Path) 
     settings = TROUBLED["conve, bce"] | {"checkpoint_seconds": 1e9}
     undisturbed = lasting(train(tmp_path / "undisturbed", **settings).path)
     stops = 0
-    while True:
+    for _ in range(100):
+        events: list[dict[str, Any]] = []
         try:
-            train(tmp_path / "run", interrupted=lambda: True, **settings)
+            train(
+                tmp_path / "run",
+                notify=events.append,
+                interrupted=lambda: events[-1]["event"] in ("step", "epoch"),  # noqa: B023
+                **settings,
+            )
             break
         except Interrupted:
             stops += 1
             assert (tmp_path / "run" / "checkpoint" / "state.safetensors").exists()
     assert stops >= 5
+    assert lasting(tmp_path / "run") == undisturbed
+
+
+def test_a_run_stopped_while_it_is_judged_has_nothing_to_train_again(tmp_path: Path) -> None:
+    settings = {"checkpoint_seconds": 1e9, "epochs": 6, "lr": 0.05}
+    undisturbed = lasting(train(tmp_path / "undisturbed", **settings).path)
+    asked = False
+
+    def notify(event: dict[str, Any]) -> None:
+        nonlocal asked
+        asked = event["event"] == "evaluate"
+
+    with pytest.raises(Interrupted):
+        train(tmp_path / "run", notify=notify, interrupted=lambda: asked, **settings)
+    events: list[dict[str, Any]] = []
+    train(tmp_path / "run", notify=events.append, **settings)
+    assert [event["event"] for event in events] == ["start", "evaluate", "end"]
     assert lasting(tmp_path / "run") == undisturbed
 
 

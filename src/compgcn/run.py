@@ -29,7 +29,7 @@ from compgcn.folder import Folder
 from compgcn.ranking import by_category, by_relation, rank_triples, summary
 from compgcn.storage import Array, write_embeddings
 from compgcn.tasks.link_prediction import Encoded, LinkPrediction
-from compgcn.train import Event, optimise
+from compgcn.train import Event, Interrupted, optimise
 
 
 class Prediction(NamedTuple):
@@ -111,7 +111,11 @@ def _train(
     folder.restore(task.model)
     record({"event": "evaluate", "seconds": round(progress.seconds, 3)})
     popularity = Popularity(task.train, task.num_entities)
-    metrics: dict[str, Any] = {split: summary(task.ranks(split)) for split in ("valid", "test")}
+    metrics: dict[str, Any] = {}
+    for split in ("valid", "test"):
+        if interrupted():
+            raise Interrupted
+        metrics[split] = summary(task.ranks(split))
     metrics["best_epoch"], metrics["ties"] = progress.best_epoch, "realistic"
     baseline = rank_triples(popularity.score, task.splits["test"], task.known, task.num_entities)
     metrics["popularity"] = {"test": summary(baseline)}

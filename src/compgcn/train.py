@@ -114,7 +114,8 @@ def optimise(
         else:
             notify(_event("step", progress, epoch + 1, progress.loss_sum / (step + 1), settings, task))
         stop = interrupted()
-        if improved or stop or time.monotonic() - saved >= settings.checkpoint_seconds:
+        over = progress.stopped or progress.step == last
+        if improved or stop or over or time.monotonic() - saved >= settings.checkpoint_seconds:
             store.save(*_snapshot(task.module, optimiser, progress))
             saved = time.monotonic()
         if improved:  # after the checkpoint: a kill in between is made good by `_resume`
