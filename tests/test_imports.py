@@ -26,7 +26,7 @@ LAYERS = (
     ("run",),
     ("build",),
     ("folder", "train"),
-    ("storage",),
+    ("storage", "step"),
     ("tasks", "baselines"),
     ("nn",),
     ("encoders", "decoders", "data", "ranking", "losses", "sampling"),

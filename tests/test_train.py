@@ -49,7 +49,11 @@ class Scripted:
         self.after: list[Tensor] = []
         self.losses: list[tuple[int, int]] = []
 
-    def loss(self, epoch: int, step: int) -> Tensor:
+    def examples(self, epoch: int, step: int) -> Tensor:
+        return torch.tensor([epoch, step])
+
+    def loss(self, examples: Tensor) -> Tensor:
+        epoch, step = examples.tolist()
         self.losses.append((epoch, step))
         return (self.module.weight * (1 + epoch) - step).square().sum() + self.module.bias.sum()
 
@@ -112,7 +116,7 @@ def test_an_interruption_is_noticed_after_the_step_under_way_and_leaves_a_checkp
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_a_loss_that_is_not_finite_stops_training(value: float) -> None:
     task = Scripted([0.1])
-    task.loss = lambda epoch, step: task.module.weight.sum() * value  # type: ignore[method-assign]
+    task.loss = lambda examples: task.module.weight.sum() * value  # type: ignore[method-assign]
     with pytest.raises(InputError, match=r"epoch 1: training has diverged; lower training\.lr or set grad_clip"):
         optimise(task, Training(epochs=1), Memory(), lambda event: None)
 
@@ -127,7 +131,7 @@ def test_the_gradient_is_clipped_to_its_bound() -> None:
 class Straight(Scripted):
     """A task whose gradient never changes."""
 
-    def loss(self, epoch: int, step: int) -> Tensor:
+    def loss(self, examples: Tensor) -> Tensor:
         out: Tensor = self.module(torch.ones(1, 1))
         self.dtype = out.dtype
         return out.sum()

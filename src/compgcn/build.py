@@ -155,7 +155,7 @@ def must_be_trainable(data: KnowledgeGraph) -> None:
 def must_fill_batches(task: LinkPrediction) -> None:
     """Refuse batches of one query where the decoder normalises over the batch."""
     normalises = any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in task.model.decoder.modules())
-    if normalises and task.examples // task.steps_per_epoch < 2:
+    if normalises and task.batch_size < 2:
         raise InputError(
             f"with training.batch_size = {task.settings.batch_size} a batch can hold a single query, and this decoder "
             "normalises over the batch; raise batch_size"

@@ -91,7 +91,8 @@ class Training(Section):
     schedule_start: float = Field(0.0, ge=0, le=1)  # share of the epochs before the rate begins to fall
     schedule_floor: float = Field(0.0, ge=0, le=1)  # what the rate falls to, as a share of lr
     grad_clip: float | None = Field(None, gt=0)  # bound on the norm of the gradient
-    precision: Literal["float32", "bfloat16"] = "float32"
+    precision: Literal["float32", "tf32", "bfloat16"] = "float32"
+    cuda_graph: bool = True  # on a GPU, record a step and replay it
     patience: int = Field(25, ge=1)  # evaluations without gain before stopping
     evaluate_every: int = Field(1, ge=1)  # epochs
     checkpoint_seconds: float = Field(30.0, ge=0)

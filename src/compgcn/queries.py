@@ -88,6 +88,23 @@ class Answers:
         """The answers of queries by their position in `queries` [B]: `row` in [0, B) and `col`, an entity [k] each."""
         return self._pairs(self.offsets[index], self.offsets[index + 1] - self.offsets[index])
 
+    def padded_pairs(self, index: Tensor, bound: int) -> tuple[Tensor, Tensor]:
+        """As `pairs`, always `bound` of them, so that nothing waits for their number: the rest have `col` -1.
+
+        The queries must have at most `bound` answers together, see `most`.
+        """
+        begin = self.offsets[index]
+        after = (self.offsets[index + 1] - begin).cumsum(0)  # [B]
+        k = torch.arange(bound, device=index.device)
+        row = torch.searchsorted(after, k, right=True).clamp_max(len(index) - 1)
+        before = torch.cat((after.new_zeros(1), after[:-1]))[row]
+        place = (begin[row] + k - before).clamp_max(len(self.answers) - 1)
+        return row, torch.where(k < after[-1], self.answers[place], -1)
+
+    def most(self, batch: int) -> int:
+        """How many answers so many distinct queries can have together."""
+        return int(self.offsets.diff().topk(min(batch, len(self))).values.sum())
+
     def lookup(self, s: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
         """The answers of queries (s, r) [B]: `row` in [0, B) and `col`, an entity [k] each; unseen queries have none.
 

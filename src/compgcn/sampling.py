@@ -11,7 +11,7 @@ def uniform_negatives(
     batch: int,
     num_negatives: int,
     num_entities: int,
-    generator: torch.Generator,
+    generator: torch.Generator | None = None,
     device: torch.device | str | None = None,
 ) -> Tensor:
     """Draw K entities for each of B queries, uniformly and with replacement, true answers not excluded.
@@ -20,14 +20,15 @@ def uniform_negatives(
         batch: B.
         num_negatives: K.
         num_entities: N.
-        generator: where the randomness comes from. The numbers are drawn on its device, so that a generator on the CPU
-            gives the same negatives whatever the model runs on.
-        device: where the result is wanted; the generator's device if not given.
+        generator: where the randomness comes from; torch's own for the device if not given.
+        device: where the result is wanted. The numbers of a generator are drawn on its device and then moved, so that
+            one on the CPU gives the same negatives whatever the model runs on.
 
     Returns:
         Entities in [0, N) [B, K].
     """
-    drawn = torch.randint(num_entities, (batch, num_negatives), generator=generator, device=generator.device)
+    source = device if generator is None else generator.device
+    drawn = torch.randint(num_entities, (batch, num_negatives), generator=generator, device=source)
     return drawn if device is None else drawn.to(device)
 
 

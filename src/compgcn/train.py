@@ -14,8 +14,11 @@ from torch import Tensor, nn
 
 from compgcn.config import Training
 from compgcn.errors import InputError
+from compgcn.step import RecordedStep, Step
 
 Event = dict[str, Any]
+
+_PAUSE = 0.1  # seconds between the events of steps on a GPU, where reading the loss waits for the device
 
 
 class Task(Protocol):
@@ -33,8 +36,11 @@ class Task(Protocol):
     def steps_per_epoch(self) -> int:
         """How many losses make an epoch."""
 
-    def loss(self, epoch: int, step: int) -> Tensor:
-        """The loss of one batch; which batch depends on the two numbers and the seed alone."""
+    def examples(self, epoch: int, step: int) -> Tensor:
+        """What makes a batch: a tensor of one shape that depends on the two numbers and the seed alone."""
+
+    def loss(self, examples: Tensor) -> Tensor:
+        """The loss of one batch."""
 
     def validate(self) -> dict[str, Any]:
         """Metrics on the validation split, or nothing where there is none."""
@@ -89,53 +95,44 @@ def optimise(
     Killed at any moment and called again with the same task, it goes on from the last checkpoint; on a CPU it ends with
     the same bits as if it had not been disturbed.
     """
-    optimiser = torch.optim.Adam(
-        task.module.parameters(), lr=settings.lr, weight_decay=settings.weight_decay, fused=True
-    )
-    progress = _resume(task, optimiser, store)
-    started = saved = time.monotonic()
+    device = next(task.module.parameters()).device
+    recorded = device.type == "cuda" and settings.cuda_graph
+    pause = 0.0 if device.type == "cpu" else _PAUSE
+    update = (RecordedStep if recorded else Step)(task.module, task.loss, settings)
+    progress = _resume(task, update.optimiser, store)
+    started = saved = told = time.monotonic()
     before = progress.seconds
     last = settings.epochs * task.steps_per_epoch
     if progress.step == 0:
         store.keep_best(task.module)  # a run of no epochs is a model too
+    total = torch.tensor(progress.loss_sum, dtype=torch.float64, device=device)
     while progress.step < last and not progress.stopped:
         epoch, step = divmod(progress.step, task.steps_per_epoch)
-        for group in optimiser.param_groups:
-            group["lr"] = settings.lr * rate(settings, progress.step / last)
-        loss = _step(task, optimiser, settings, epoch, step)
-        progress.loss_sum += loss
+        task.module.train()
+        total += update(task.examples(epoch, step), settings.lr * rate(settings, progress.step / last))
         progress.step += 1
         progress.seconds = before + time.monotonic() - started
         improved = False
         if step + 1 == task.steps_per_epoch:
+            progress.loss_sum = total.item()
             improved = _end_epoch(task, settings, progress, epoch + 1, notify)
-        elif not math.isfinite(loss):
-            raise _diverged(loss, epoch + 1)
-        else:
+            total.zero_()
+        elif time.monotonic() - told >= pause:
+            progress.loss_sum, told = total.item(), time.monotonic()
+            if not math.isfinite(progress.loss_sum):
+                raise _diverged(progress.loss_sum, epoch + 1)
             notify(_event("step", progress, epoch + 1, progress.loss_sum / (step + 1), settings, task))
         stop = interrupted()
         over = progress.stopped or progress.step == last
         if improved or stop or over or time.monotonic() - saved >= settings.checkpoint_seconds:
-            store.save(*_snapshot(task.module, optimiser, progress))
+            progress.loss_sum = total.item()
+            store.save(*_snapshot(task.module, update.optimiser, progress))
             saved = time.monotonic()
         if improved:  # after the checkpoint: a kill in between is made good by `_resume`
             store.keep_best(task.module)
         if stop:
             raise Interrupted
     return progress
-
-
-def _step(task: Task, optimiser: torch.optim.Optimizer, settings: Training, epoch: int, step: int) -> float:
-    task.module.train()
-    optimiser.zero_grad(set_to_none=True)
-    device = next(task.module.parameters()).device.type
-    with torch.autocast(device, torch.bfloat16, enabled=settings.precision == "bfloat16"):
-        loss = task.loss(epoch, step)
-    loss.backward()  # type: ignore[no-untyped-call]
-    if settings.grad_clip is not None:
-        nn.utils.clip_grad_norm_(task.module.parameters(), settings.grad_clip)
-    optimiser.step()
-    return loss.item()
 
 
 def _end_epoch(task: Task, settings: Training, progress: Progress, epoch: int, notify: Callable[[Event], None]) -> bool:

@@ -88,34 +88,39 @@ class LinkPrediction:
         self.train = Answers.from_triples(splits["train"], self.num_relations)
         self.known = Answers.from_triples(torch.cat(list(splits.values())), self.num_relations)
         self.objective = OBJECTIVES[settings.loss]
-        examples = len(self.train) if self.objective.by_query else len(self.train.answers)
-        self.steps_per_epoch = max(1, -(-examples // settings.batch_size))
-        self.examples = examples
+        self.num_examples = len(self.train) if self.objective.by_query else len(self.train.answers)
+        self.batch_size = min(settings.batch_size, self.num_examples)
+        self.steps_per_epoch = max(1, -(-self.num_examples // max(1, self.batch_size)))
+        # On a GPU the pairs of a batch are padded to this many: their number must not depend on the batch.
+        on_gpu = self.objective.by_query and graph.src.device.type == "cuda"
+        self._most = self.train.most(self.batch_size) if on_gpu else None
         self._order: tuple[int, Tensor] = (-1, torch.empty(0))
 
     @property
     def module(self) -> nn.Module:
         return self.model
 
-    def batch(self, epoch: int, step: int) -> Batch:
-        """One of `steps_per_epoch` batches of almost equal size that together hold every example once."""
+    def examples(self, epoch: int, step: int) -> Tensor:
+        """Which examples make a batch, [B]; an epoch meets every one, its last batch is filled from the one before."""
         if self._order[0] != epoch:
-            order = torch.randperm(self.examples, generator=seeded(self.settings.seed, epoch))
+            order = torch.randperm(self.num_examples, generator=seeded(self.settings.seed, epoch))
             self._order = (epoch, order.to(self.train.keys.device))
-        first, last = (self.examples * i // self.steps_per_epoch for i in (step, step + 1))
-        index = self._order[1][first:last]
-        if self.objective.by_query:
-            s, r = self.train.queries[index].unbind(1)
-            return Batch(s, r, *self.train.pairs(index))
-        query = torch.searchsorted(self.train.offsets, index, right=True) - 1
-        s, r = self.train.queries[query].unbind(1)
-        return Batch(s, r, torch.arange(len(index), device=index.device), self.train.answers[index])
+        first = min(step * self.batch_size, self.num_examples - self.batch_size)
+        return self._order[1][first : first + self.batch_size]
 
-    def loss(self, epoch: int, step: int) -> Tensor:
+    def batch(self, examples: Tensor) -> Batch:
+        """The queries of examples and their answers."""
+        if self.objective.by_query:
+            s, r = self.train.queries[examples].unbind(1)
+            pairs = self.train.pairs(examples) if self._most is None else self.train.padded_pairs(examples, self._most)
+            return Batch(s, r, *pairs)
+        query = torch.searchsorted(self.train.offsets, examples, right=True) - 1
+        s, r = self.train.queries[query].unbind(1)
+        return Batch(s, r, torch.arange(len(examples), device=examples.device), self.train.answers[examples])
+
+    def loss(self, examples: Tensor) -> Tensor:
         """The loss of one batch."""
-        batch = self.batch(epoch, step)
-        encoded = self.model.encode(self.graph)
-        return self.objective.loss(self, encoded, batch, seeded(self.settings.seed, epoch, step))
+        return self.objective.loss(self, self.model.encode(self.graph), self.batch(examples))
 
     def validate(self) -> dict[str, Any]:
         """Filtered metrics on the validation split."""
@@ -142,7 +147,7 @@ class LinkPrediction:
         )
 
 
-Loss = Callable[[LinkPrediction, Encoded, Batch, torch.Generator], Tensor]
+Loss = Callable[[LinkPrediction, Encoded, Batch], Tensor]
 
 
 class Objective(NamedTuple):
@@ -152,32 +157,32 @@ class Objective(NamedTuple):
     loss: Loss
 
 
-def _bce(task: LinkPrediction, encoded: Encoded, batch: Batch, generator: torch.Generator) -> Tensor:
+def _bce(task: LinkPrediction, encoded: Encoded, batch: Batch) -> Tensor:
     settings = task.settings
     floor = losses.smoothing_floor(settings.smoothing_floor, settings.label_smoothing, task.num_entities)
     logits = task.model.score(encoded, batch.s, batch.r)
     return losses.binary_cross_entropy(logits, batch.row, batch.answer, smoothing=settings.label_smoothing, floor=floor)
 
 
-def _cross_entropy(task: LinkPrediction, encoded: Encoded, batch: Batch, generator: torch.Generator) -> Tensor:
+def _cross_entropy(task: LinkPrediction, encoded: Encoded, batch: Batch) -> Tensor:
     logits = task.model.score(encoded, batch.s, batch.r)
     return losses.cross_entropy(logits, batch.answer, smoothing=task.settings.label_smoothing)
 
 
-def _sampled(task: LinkPrediction, encoded: Encoded, batch: Batch, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def _sampled(task: LinkPrediction, encoded: Encoded, batch: Batch) -> tuple[Tensor, Tensor]:
     """Scores of the true answers [B] and of uniform negatives [B, K]."""
-    negatives = uniform_negatives(len(batch.s), task.settings.negatives, task.num_entities, generator, batch.s.device)
+    negatives = uniform_negatives(len(batch.s), task.settings.negatives, task.num_entities, device=batch.s.device)
     candidates = torch.cat((batch.answer.unsqueeze(1), negatives), 1)  # [B, 1 + K]
     scores = task.model.score(encoded, batch.s, batch.r, candidates)
     return scores[:, 0], scores[:, 1:]
 
 
-def _margin(task: LinkPrediction, encoded: Encoded, batch: Batch, generator: torch.Generator) -> Tensor:
-    return losses.margin_ranking(*_sampled(task, encoded, batch, generator), margin=task.settings.loss_margin)
+def _margin(task: LinkPrediction, encoded: Encoded, batch: Batch) -> Tensor:
+    return losses.margin_ranking(*_sampled(task, encoded, batch), margin=task.settings.loss_margin)
 
 
-def _self_adversarial(task: LinkPrediction, encoded: Encoded, batch: Batch, generator: torch.Generator) -> Tensor:
-    return losses.self_adversarial(*_sampled(task, encoded, batch, generator), temperature=task.settings.temperature)
+def _self_adversarial(task: LinkPrediction, encoded: Encoded, batch: Batch) -> Tensor:
+    return losses.self_adversarial(*_sampled(task, encoded, batch), temperature=task.settings.temperature)
 
 
 OBJECTIVES: dict[str, Objective] = {

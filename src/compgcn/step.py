@@ -1,0 +1,112 @@
+"""One update of the parameters: eagerly, or on a GPU recorded once and replayed as one CUDA graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from compgcn.config import Training
+
+_WARM_UP = 3  # updates made eagerly, in earnest, before one is recorded: kernels compile and buffers settle
+
+
+class Step:
+    """loss, gradients, clipping, Adam; called with the examples of a batch and the learning rate, gives the loss.
+
+    Args:
+        module: what is trained.
+        loss: examples -> loss of the module on them.
+        settings: of training.
+    """
+
+    def __init__(self, module: nn.Module, loss: Callable[[Tensor], Tensor], settings: Training) -> None:
+        self.module, self.loss, self.settings = module, loss, settings
+        self.device = next(module.parameters()).device
+        recordable = self.device.type == "cuda"
+        rate = torch.tensor(settings.lr, device=self.device) if recordable else settings.lr
+        self.optimiser = torch.optim.Adam(
+            module.parameters(), lr=rate, weight_decay=settings.weight_decay, fused=True, capturable=recordable
+        )
+
+    def __call__(self, examples: Tensor, rate: float) -> Tensor:
+        self._set(rate)
+        return self._update(examples)
+
+    def _set(self, rate: float) -> None:
+        for group in self.optimiser.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
+
+    def _update(self, examples: Tensor) -> Tensor:
+        self.optimiser.zero_grad(set_to_none=True)
+        with _precision(self.settings.precision, self.device.type):
+            loss = self.loss(examples)
+            loss.backward()  # type: ignore[no-untyped-call]
+        if self.settings.grad_clip is not None:
+            nn.utils.clip_grad_norm_(self.module.parameters(), self.settings.grad_clip)
+        self.optimiser.step()
+        return loss.detach()
+
+
+class RecordedStep(Step):
+    """The same update as one CUDA graph: the launches cost nothing, the numbers are those of the eager step.
+
+    The loss must depend on nothing but the examples, the parameters and buffers, and torch's own random numbers, and
+    all shapes must be those of the first call.
+    """
+
+    def __init__(self, module: nn.Module, loss: Callable[[Tensor], Tensor], settings: Training) -> None:
+        super().__init__(module, loss, settings)
+        self._warm = 0
+        self._stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._examples = self._result = torch.empty(0)
+
+    def __call__(self, examples: Tensor, rate: float) -> Tensor:
+        self._set(rate)
+        if self._warm < _WARM_UP:
+            self._warm += 1
+            return self._beside(examples)
+        if self._graph is None:
+            self._record(examples)
+        assert self._graph is not None
+        self._examples.copy_(examples)
+        self._graph.replay()
+        return self._result
+
+    def _beside(self, examples: Tensor) -> Tensor:
+        """Eagerly, on the stream that recording will use."""
+        here = torch.cuda.current_stream(self.device)
+        self._stream.wait_stream(here)
+        with torch.cuda.stream(self._stream):
+            loss = self._update(examples)
+        here.wait_stream(self._stream)
+        return loss
+
+    def _record(self, examples: Tensor) -> None:
+        self._examples = examples.clone()
+        self.optimiser.zero_grad(set_to_none=True)  # so that the gradients live in the graph's own memory
+        self._graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._graph, stream=self._stream):
+            self._result = self._update(self._examples)
+
+
+@contextmanager
+def _precision(name: str, device: str) -> Iterator[None]:
+    """float32; tf32, whose products on a GPU keep 10 bits; or bfloat16 where autocast finds it safe."""
+    if name == "tf32":
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("high")
+        try:
+            yield
+        finally:
+            torch.set_float32_matmul_precision(before)
+        return
+    # Weights cast once and kept would outlive their graph.
+    with torch.autocast(device, torch.bfloat16, enabled=name == "bfloat16", cache_enabled=False):
+        yield
