@@ -10,6 +10,7 @@ from compgcn.compose import COMPOSITIONS
 from compgcn.encoders import PRESETS, Encoder
 from compgcn.graph import RelationalGraph
 from compgcn.nn import CompGCNConv
+from compgcn.train import Interrupted
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -89,3 +90,31 @@ def test_a_run_trains_and_answers_on_the_gpu(tmp_path, precision):
     on_cpu = compgcn.open_run(tmp_path, device="cpu")
     ours, theirs = (r.predict(head="France", relation="borders", top=3) for r in (run, on_cpu))
     assert [p.entity for p in ours] == [p.entity for p in theirs]
+
+
+STILL = {"encoder.dropout": 0.0, "encoder.hidden_dropout": 0.0, "decoder.hidden_dropout": 0.0, "feature_dropout": 0.0}
+
+
+@pytest.mark.parametrize("loss", ["bce", "cross-entropy"])
+@pytest.mark.parametrize("decoder", ["conve", "distmult", "transe"])
+def test_a_recorded_step_trains_like_the_eager_one(tmp_path, decoder, loss):
+    settings = STILL | {"decoder": decoder, "loss": loss, "dims": [20, 20], "kernel": 3, "filters": 8, "device": "cuda"}
+    settings |= {"epochs": 1, "batch_size": 512, "schedule": "linear", "grad_clip": 1.0}
+    data = compgcn.load("world")
+    runs = [
+        compgcn.fit(data, run_dir=tmp_path / str(graph), cuda_graph=graph, **settings).entity_embeddings()[1]
+        for graph in (True, False)
+    ]
+    assert abs(runs[0] - runs[1]).max() < 2e-3 * abs(runs[1]).max()
+
+
+def test_a_recorded_run_resumes(tmp_path):
+    settings = {"dims": [20, 20], "decoder": "distmult", "epochs": 4, "device": "cuda", "checkpoint_seconds": 0.0}
+    data, events = compgcn.load("world"), []
+    with pytest.raises(Interrupted):
+        compgcn.fit(
+            data, run_dir=tmp_path, notify=events.append, interrupted=lambda: events[-1].get("epoch") == 2, **settings
+        )
+    run = compgcn.fit(data, run_dir=tmp_path, notify=events.append, **settings)
+    assert [e["epoch"] for e in events if e["event"] == "epoch"] == [1, 2, 3, 4]
+    assert run.metrics["test"]["mrr"] > 0.1

@@ -25,6 +25,7 @@ import compgcn
 import toy
 from compgcn import config as configuration
 from compgcn import folder as folders
+from compgcn import storage
 from compgcn.errors import InputError
 from compgcn.folder import Folder
 from compgcn.run import open_run
@@ -307,7 +308,7 @@ def test_a_full_disk_at_the_beginning_leaves_no_folder_or_one_that_resumes(
     undisturbed = lasting(train(tmp_path / "undisturbed").path)
     place, _, name = write.rpartition(".")
     with monkeypatch.context() as patch:
-        patch.setattr(getattr(folders, place) if place else folders, name, _full)
+        patch.setattr(getattr(storage, place) if place else storage, name, _full)
         with pytest.raises(InputError, match="No space left"):
             train(tmp_path / "run")
     folder = tmp_path / "run"
@@ -323,9 +324,9 @@ def test_a_full_disk_while_weights_are_saved_loses_nothing(
 ) -> None:
     settings = TROUBLED["conve, bce"] | {"checkpoint_seconds": 0.0}
     undisturbed = lasting(train(tmp_path / "undisturbed", **settings).path)
-    save, calls = folders.save_file, iter(range(1, 1000))
+    save, calls = storage.save_file, iter(range(1, 1000))
     with monkeypatch.context() as patch:
-        patch.setattr(folders, "save_file", lambda *args: _full() if next(calls) == k else save(*args))
+        patch.setattr(storage, "save_file", lambda *args: _full() if next(calls) == k else save(*args))
         with pytest.raises(InputError, match="No space left on device; what was there before is untouched"):
             train(tmp_path / "run", **settings)
     train(tmp_path / "run", **settings)

@@ -83,7 +83,7 @@ def test_the_default_folder_is_named_after_data_encoder_decoder_and_seed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    run = compgcn.fit(graph(), encoder="gcn", decoder="distmult", seed=7, **(SMALL | {"epochs": 0}))
+    run = compgcn.fit(graph(), seed=7, **(SMALL | {"encoder": "gcn", "decoder": "distmult", "epochs": 0}))
     assert run.path == Path("runs/toy-gcn-distmult-7")
     config = configure(Config(), {"data.source": "/a/b/family.tsv.gz"})
     assert default_folder(config) == Path("runs/family-compgcn-conve-0")
@@ -117,9 +117,22 @@ def test_the_config_of_a_run_leaves_nothing_open(run: Run) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, row in PRESETS.items() if row.composition])
-def test_the_config_names_the_composition_that_is_computed(name: str) -> None:
-    config = expand(configure(Config(), {"encoder": name, "composition": "rotate", "bases": 2}), graph())
+def test_an_encoder_with_a_composition_of_its_own_takes_no_other(name: str) -> None:
+    config = expand(configure(Config(), {"encoder": name}), graph())
     assert config.encoder.composition == PRESETS[name].composition
+    with pytest.raises(InputError, match=f"encoder '{name}' has composition"):
+        expand(configure(Config(), {"encoder": name, "composition": "rotate"}), graph())
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_an_encoder_without_bases_takes_none(name: str) -> None:
+    own, asked = PRESETS[name].bases, configure(Config(), {"encoder": name, "bases": 4})
+    assert expand(configure(Config(), {"encoder": name}), graph()).encoder.bases == (own or 0)
+    if own is None:
+        with pytest.raises(InputError, match=f"encoder '{name}' has no bases"):
+            expand(asked, graph())
+    else:
+        assert expand(asked, graph()).encoder.bases == 4
 
 
 def test_a_reopened_run_gives_the_same_scores(tmp_path: Path, run: Run) -> None:
@@ -363,7 +376,6 @@ def test_settings_train_to_finite_metrics_and_come_back(tmp_path: Path, settings
         ({"height": 5}, "cannot be laid out with height 5"),
         ({"composition": "rotate", "encoder.dims": (7, 16)}, "even"),
         ({"encoder": "rgcn-block", "bases": 3}, "3"),
-        ({"encoder": "rgcn-basis", "bases": 0}, "bases"),
         ({"batch_size": 1}, "batch_size"),
         ({"device": "cuda:99"}, "the device 'cuda:99' is not there"),
         ({"device": "nonsense"}, "the device 'nonsense' is not there"),

@@ -65,6 +65,6 @@ def test_the_wheel_trains_and_predicts_from_an_empty_folder(wheel: Path, tmp_pat
     out = _python(empty, "-m", "compgcn", "train", "world", "--epochs", "1", *settings)
     assert "world: 3,090 entities" in out
     question = ["--head", "France", "--relation", "borders", "--top", "5", "--json"]
-    answers = json.loads(_python(empty, "-m", "compgcn", "predict", "runs/world-compgcn-conve-0", *question))
+    answers = json.loads(_python(empty, "-m", "compgcn", "predict", "runs/world-compgcn-distmult-0", *question))
     assert [row["rank"] for row in answers] == [1, 2, 3, 4, 5]
     assert [path.name for path in empty.iterdir()] == ["runs"]

@@ -18,6 +18,8 @@ from compgcn.data import KnowledgeGraph, Vocabulary
 from compgcn.run import Run, fit
 
 SMALL: dict[str, Any] = {
+    "decoder": "conve",
+    "loss": "bce",
     "encoder.dims": (8, 16),
     "filters": 4,
     "kernel": 3,

@@ -94,7 +94,7 @@ def compgcn(
 ) -> None:
     """CompGCN: embed the entities and the relations of a knowledge graph together, and predict its missing facts.
 
-    Example: compgcn train world && compgcn predict runs/world-compgcn-conve-0 --head France --relation borders
+    Example: compgcn train world && compgcn predict runs/world-compgcn-distmult-0 --head France --relation borders
     """
 
 
@@ -301,7 +301,7 @@ def evaluate(
 
     Categories are by average tails per head and heads per tail in train, from 1.5 on N.
 
-    Example: compgcn evaluate runs/world-compgcn-conve-0 --by relation
+    Example: compgcn evaluate runs/world-compgcn-distmult-0 --by relation
     """
     from compgcn.run import open_run
 
@@ -338,7 +338,7 @@ def predict(
 ) -> None:
     """Complete a fact: the most probable answers with their names, and whether they are known already.
 
-    Example: compgcn predict runs/world-compgcn-conve-0 --head France --relation borders --top 5
+    Example: compgcn predict runs/world-compgcn-distmult-0 --head France --relation borders --top 5
     """
     from compgcn.run import open_run
 
@@ -378,7 +378,7 @@ def export(
 ) -> None:
     """Write the vectors of all entities and relations with their ids and names.
 
-    Example: compgcn export runs/world-compgcn-conve-0 --to embeddings.parquet
+    Example: compgcn export runs/world-compgcn-distmult-0 --to embeddings.parquet
     """
     from compgcn.run import open_run
 
