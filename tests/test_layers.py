@@ -414,7 +414,7 @@ def test_the_reference_kernels_give_the_same_layer():
     ("arguments", "sentence"),
     [
         ({"x": torch.zeros(6, 5)}, r"x must have shape \[6, 4\], not \[6, 5\]"),
-        ({"x": torch.zeros(6)}, r"x must have shape \[6, 4\], not \[6\]"),
+        ({"x": torch.zeros(6)}, r"x must have shape \[N, 4\], not \[6\]"),
         ({"rel": torch.zeros(3, 4)}, r"rel must have shape \[6, 4\], not \[3, 4\]"),
         ({"rel": torch.zeros(7, 4)}, r"rel must have shape \[6, 4\], not \[7, 4\]"),
         ({"rel": None}, r"rel must have shape \[6, 4\], not None"),

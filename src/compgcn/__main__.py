@@ -1,5 +1,18 @@
-"""`python -m compgcn` is the command `compgcn`."""
+"""The command `compgcn`, and `python -m compgcn`."""
 
-from compgcn.cli import main
+from __future__ import annotations
 
-main()
+import os
+import signal
+
+
+def main() -> None:
+    """Run a command; until one has something to lose, Ctrl-C simply ends it, also in the midst of an import."""
+    signal.signal(signal.SIGINT, lambda number, frame: os._exit(130))
+    from compgcn.cli import main as run
+
+    run()
+
+
+if __name__ == "__main__":
+    main()

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from compgcn.compose import resolve
-from compgcn.config import PATHS, Config, configure
+from compgcn.config import Config, configure
 from compgcn.config import Encoder as EncoderSettings
 from compgcn.data import DATASETS, OWN_RECIPE, KnowledgeGraph
 from compgcn.decoders import DECODERS, ConvESettings, build_decoder
@@ -24,12 +24,12 @@ from compgcn.tasks.link_prediction import LinkPrediction, LinkPredictor
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu": F.relu, "none": lambda x: x}
 
 
-def recommended(source: str, settings: Mapping[str, Any]) -> Config:
+def recommended(settings: Mapping[str, Any]) -> Config:
     """The defaults, then what the data set's recipe (or that for one's own files) recommends, then the settings."""
-    recipe = dict(DATASETS[source].recipe if source in DATASETS else OWN_RECIPE)
-    chosen = {PATHS.get(name): value for name, value in settings.items()}
-    if "encoder.name" in chosen and preset(chosen["encoder.name"]).composition is not None:
-        recipe.pop("encoder.composition", None)  # an encoder that has its own
+    asked = configure(Config(), settings)
+    recipe = dict(DATASETS[asked.data.source].recipe if asked.data.source in DATASETS else OWN_RECIPE)
+    if preset(asked.encoder.name).composition is not None:  # an encoder that has its own
+        recipe.pop("encoder.composition", None)
     return configure(configure(Config(), recipe), settings)
 
 

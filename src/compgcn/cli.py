@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import os
@@ -18,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from compgcn import __version__
-from compgcn.config import Config, configure, parse_setting, read_settings
+from compgcn.config import PATHS, Config, configure, parse_setting, read_settings
 from compgcn.data import DATASETS, KnowledgeGraph, load, read
 from compgcn.errors import InputError, unknown
 
@@ -32,6 +33,7 @@ app.add_typer(data_app, name="data")
 out = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
 err = Console(stderr=True, highlight=False, soft_wrap=True, markup=False, emoji=False)
 
+_FEW = 30  # validation triples below which a metric is mostly noise
 METRICS = ("mrr", "mr", "hits@1", "hits@3", "hits@10")
 
 
@@ -61,6 +63,9 @@ def main() -> None:
     # Threads that wait sleep rather than spin: as fast on an idle machine, several times faster on a busy one.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read when torch is loaded
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    for stream in (sys.stdout, sys.stderr):  # a terminal without the letters of a name shows something in their place
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         app()
     except InputError as error:
@@ -147,18 +152,23 @@ def train(
         "max_shard_mib": max_shard_mib,
     }
     given = {name: value for name, value in chosen.items() if value is not None}
-    given |= dict(parse_setting(text) for text in settings or [])
     files = {"data.valid": valid, "data.test": test, "data.names": names}
     given |= {name: str(path) for name, path in files.items() if path is not None}
+    for name, value in map(parse_setting, settings or []):
+        if PATHS.get(name) in map(PATHS.get, given):
+            raise InputError(f"'{name}' is given twice; give it as an option or with --set, not both")
+        given[name] = value
     base = read_settings(Path(data)) if data.endswith(".toml") else {"data.source": data}
     if not base.get("data.source"):
         raise InputError(f"{data} does not say what to train on; set data.source to a data set's name or a file")
-    config = recommended(base["data.source"], base | given)
+    config = recommended(base | given)
     graph = find_data(config)
     folder = run_dir or default_folder(config)
     if not as_json:
         describe(graph)
     finished = (folder / "metrics.json").is_file()
+    if (folder / "checkpoint" / "state.safetensors").is_file() and not as_json:
+        out.print(f"resuming the run in {folder}")
     try:
         with _stop_requests() as stopped, _progress_line(quiet=as_json) as notify:
             run = train_run(config, graph, folder, notify, stopped)
@@ -176,7 +186,9 @@ def train(
 def find_data(config: Config) -> KnowledgeGraph:
     """The graph a config names."""
     data = config.data
-    if data.source in DATASETS and data.valid is None and data.test is None:
+    if data.source in DATASETS:
+        if data.valid is not None or data.test is not None or data.names is not None:
+            raise InputError(f"the data set '{data.source}' has its own splits and names; leave those options out")
         return load(data.source)
     if not Path(data.source).exists() and "." not in data.source and "/" not in data.source:
         raise unknown("data set", data.source, DATASETS)
@@ -198,7 +210,9 @@ def describe(graph: KnowledgeGraph) -> None:
         f"{graph.name}: {n['entities']:,} entities, {n['relations']:,} relations, {n['triples']:,} triples "
         f"({n['train']:,} train, {n['valid']:,} valid, {n['test']:,} test)"
     )
-    for note in graph.notes:
+    few = len(graph.valid) < _FEW
+    warning = f"only {len(graph.valid)} validation triples: which epoch is best is a matter of chance" if few else ""
+    for note in (*graph.notes, *filter(None, [warning])):
         out.print(f"  note: {note}")
 
 
@@ -268,6 +282,8 @@ def show_result(run: Run) -> None:
     add_metrics(table, f"{run.config.encoder.name} + {run.config.decoder.name}", run.metrics["test"])
     add_metrics(table, "popularity baseline", run.metrics.get("popularity", {}).get("test", {}))
     out.print(table)
+    if run.metrics["test"]["mrr"] <= run.metrics.get("popularity", {}).get("test", {}).get("mrr", 0.0):
+        out.print("the model is no better than the baseline: give it more triples, more epochs or other settings")
     out.print(f"best epoch {run.metrics['best_epoch']}, run folder {run.path}")
 
 
@@ -280,13 +296,13 @@ def metrics_table(first: str) -> Table:
     return table
 
 
-def add_metrics(table: Table, label: str, metrics: dict[str, Any], *more: str) -> None:
+def add_metrics(table: Table, label: str, metrics: dict[str, Any]) -> None:
     """A row of it."""
     cells = [
         "-" if name not in metrics else f"{metrics[name]:.1f}" if name == "mr" else f"{metrics[name]:.4f}"
         for name in METRICS
     ]
-    table.add_row(label, *cells, *more)
+    table.add_row(printable(label), *cells)
 
 
 @app.command()
@@ -353,6 +369,11 @@ def predict(
     show_predictions(question, answers)
 
 
+def printable(text: str) -> str:
+    """A name without the control characters that would move the cursor or colour the screen."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
 def show_predictions(question: str, answers: list[Prediction]) -> None:
     """Answers as a table; ids beside names where they differ."""
     with_ids = any(answer.entity != answer.name for answer in answers)
@@ -364,9 +385,9 @@ def show_predictions(question: str, answers: list[Prediction]) -> None:
     table.add_column("probability", justify="right")
     table.add_column("known")
     for rank, answer in enumerate(answers, 1):
-        ids = [answer.entity] if with_ids else []
+        ids = [printable(answer.entity)] if with_ids else []
         known = f"yes, in {answer.known}" if answer.known else "new"
-        table.add_row(str(rank), answer.name, *ids, f"{answer.probability:.4f}", known)
+        table.add_row(str(rank), printable(answer.name), *ids, f"{answer.probability:.4f}", known)
     out.print(table)
 
 
@@ -437,7 +458,7 @@ def data_info(
     table.add_column("relation")
     table.add_column("triples", justify="right")
     for r in order[:20]:
-        table.add_row(graph.relations.names[r], f"{counts[r]:,}")
+        table.add_row(printable(graph.relations.names[r]), f"{counts[r]:,}")
     out.print(table)
     if len(order) > 20:
         out.print(f"and {len(order) - 20} more relations")

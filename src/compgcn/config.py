@@ -189,6 +189,8 @@ def read_settings(path: Path) -> dict[str, Any]:
             f"{path} is of format {version}, newer than the {FORMAT} this version of compgcn reads; update compgcn"
         )
     for name in tree.keys() - Config.model_fields.keys():
+        if "." in PATHS.get(name, ""):
+            raise InputError(f"{path}: '{name}' belongs into the table [{PATHS[name].partition('.')[0]}]")
         raise InputError(f"{path}: {unknown('option', name, [*Config.model_fields, *PATHS])}")
     tables = {name: value for name, value in tree.items() if isinstance(value, dict)}
     plain = {name: value for name, value in tree.items() if name not in tables}
@@ -210,10 +212,16 @@ def _validate(tree: Mapping[str, Any], where: str) -> Config:
     raise InputError(f"{where}{path} = {first['input']!r}: {expected}") from None
 
 
+# What a resumed run may change: where it runs and how often it saves; and, the data being the same, how they are named.
+_FREE = ("training.device", "training.checkpoint_seconds", "data.source", "data.valid", "data.test", "data.names")
+
+
 def differences(old: Config, new: Config) -> list[str]:
-    """`section.key: old -> new` for every setting that is not the same."""
+    """`section.key: old -> new` for every setting that makes another run."""
     a, b = (dict(_leaves(config)) for config in (old, new))
-    return [f"{path}: {a[path]!r} -> {b[path]!r}" for path in a if a[path] != b[path]]
+    if a["data.fingerprint"] != b["data.fingerprint"]:
+        return [f"data.source: {a['data.source']!r} -> {b['data.source']!r}, with other triples"]
+    return [f"{path}: {a[path]!r} -> {b[path]!r}" for path in a if a[path] != b[path] and path not in _FREE]
 
 
 def _leaves(config: Config) -> list[tuple[str, Any]]:

@@ -158,6 +158,8 @@ class Encoder(nn.Module):
         if not dims or min(dims) < 1:
             raise InputError(f"dims must name at least one positive dimension, not {list(dims)}")
         dims = list(dims[-1:] if name == "none" else dims)
+        if relation_features is not None and row.relations != "vectors":
+            raise InputError(f"encoder '{name}' has no relation vectors, so it takes no relation features")
         bases = bases or row.bases or 0
         self.num_nodes, self.num_relations, self.dims = num_nodes, num_relations, dims
         self.hidden_dropout, self.activation = hidden_dropout, activation
@@ -168,7 +170,7 @@ class Encoder(nn.Module):
                 num_relations,
                 dims[0],
                 inverses=add_inverse,
-                bases=bases if row.tying == "direction" else 0,
+                bases=0 if row.tying in ("basis", "block") else bases,
                 tie_inverse=tie_inverse,
                 features=relation_features,
             )

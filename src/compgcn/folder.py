@@ -141,7 +141,7 @@ class Folder:
             raise InputError(f"the run folder {self.path} has no {MODEL} yet; train it first") from None
         except (safetensors.SafetensorError, OSError, RuntimeError, ValueError) as error:
             raise InputError(
-                f"the weights {path} are damaged or of another model ({reason(error)}); train again"
+                f"the weights {path} are damaged or of another model ({reason(error)}); remove the folder, train again"
             ) from None
 
     # What is found out

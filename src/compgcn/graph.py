@@ -80,7 +80,7 @@ class Pairs(NamedTuple):
     """Sums per (relation, receiver), for filters that differ by relation: sum first, multiply by W_r, sum again."""
 
     gather: Plan  # messages -> pairs
-    offsets: list[int]  # pairs of relation r are [offsets[r], offsets[r + 1])
+    sizes: list[int]  # how many pairs each relation has
     scatter: Plan  # pairs -> receivers
 
 
@@ -91,7 +91,7 @@ def _pairs(m: Messages) -> Pairs:
     index, zero = torch.arange(key.numel(), device=key.device), torch.zeros_like(key)
     scatter = make_plan(receiver, index, zero, rows=m.num_nodes, senders=key.numel(), relations=1)
     counts = torch.bincount(relation, minlength=m.num_relations)
-    return Pairs(gather, [0, *counts.cumsum(0).tolist()], scatter)
+    return Pairs(gather, counts.tolist(), scatter)
 
 
 def _count(key: Tensor, size: int, dtype: torch.dtype) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -66,10 +66,9 @@ def _direction(p: Mapping[str, Tensor], m: Message) -> list[Tensor]:
 
 
 def _basis(p: Mapping[str, Tensor], m: Message) -> list[Tensor]:
-    """W_r = sum_b a_rb V_b: sum the messages weighted by each a_rb first, then one product with all V_b."""
-    coefficients = F.embedding(m.messages.relation, p["coefficients"])  # [M, B]
-    sums = [_halves(m._replace(weight=m.weight * a)).sum(1) for a in coefficients.unbind(1)]  # B x [N, in]
-    return [torch.cat(sums, 1) @ p["bases"].flatten(0, 1)]
+    """W_r = sum_b a_rb V_b."""
+    weight = torch.einsum("rb,bio->rio", p["coefficients"], p["bases"])  # [Z, in, out]
+    return [_per_relation(weight.unsqueeze(1), m)]
 
 
 def _relation(p: Mapping[str, Tensor], m: Message) -> list[Tensor]:
@@ -83,13 +82,11 @@ def _block(p: Mapping[str, Tensor], m: Message) -> list[Tensor]:
 def _per_relation(weight: Tensor, m: Message) -> Tensor:
     """Filters [Z, B, in/B, out/B] of B diagonal blocks: one product per relation over its (relation, receiver) sums."""
     pairs = m.messages.pairs()
-    blocks, width = weight.shape[1], weight.shape[1] * weight.shape[3]
     rows = neighbourhood(m.phi, m.x, m.z, pairs.gather, m.weight)  # [P, in]
-    rows = rows.view(rows.shape[0], blocks, weight.shape[2])
-    spans = zip(pairs.offsets[:-1], pairs.offsets[1:], weight, strict=True)
-    products = [torch.einsum("pbi,bio->pbo", rows[a:b], w).flatten(1) for a, b, w in spans if b > a]
-    y = torch.cat(products) if products else rows.new_zeros(0, width)  # [P, out]
-    return aggregate(y, y.new_zeros(1, 1), y.new_ones(y.shape[0]), pairs.scatter, Combine.COPY)
+    parts = torch.split(rows.view(len(rows), *weight.shape[1:3]), pairs.sizes)  # Z x [p, B, in/B]
+    products = [torch.einsum("pbi,bio->pbo", part, w).flatten(1) for part, w in zip(parts, weight, strict=True)]
+    y = torch.cat([rows.new_zeros(0, weight.shape[1] * weight.shape[3]), *products])  # [P, out]
+    return aggregate(y, y.new_zeros(1, 1), y.new_ones(len(y)), pairs.scatter, Combine.COPY)
 
 
 class Tying(NamedTuple):
@@ -145,6 +142,21 @@ def _add_biases(sums: list[Tensor], bias: Tensor, m: Message) -> list[Tensor]:
     return [half + bias for half, bias in zip(sums, biases, strict=True)]
 
 
+# What each kind of relation can be combined by: a scalar stands for a vector of equal numbers, none for no vector.
+_TAKES: dict[Relations, tuple[Combine, ...]] = {
+    "vectors": tuple(Combine),
+    "scalars": (Combine.ADD, Combine.SUB, Combine.MULT),
+    "none": (Combine.COPY,),
+}
+
+
+def _must_be_known(norm: str, flow: str, tying: str, relations: str) -> None:
+    options = (("norm", norm, NORMS), ("flow", flow, FLOWS), ("tying", tying, TYINGS), ("relations", relations, _TAKES))
+    for kind, name, table in options:
+        if name not in table:
+            raise unknown(kind, name, table)
+
+
 class _Seen(NamedTuple):
     """The last plain tensors a layer was called with, and the graph made of them."""
 
@@ -162,7 +174,7 @@ class CompGCNConv(nn.Module):
     r"""One layer of CompGCN, the paper's Eq. node_update and Eq. rel_share, without activation or batch norm.
 
     .. math::
-        h_v = \sum_{(u, r) \in N(v)} w_{uv} W_{dir(r)}^T \phi(x_u, z_r) + W_{loop}^T \phi(x_v, z_{loop}),
+        h_v = \sum_{(u, r) \in N(v)} w_{uv} W_{dir(r)}^T \phi(x_u, z_r) + w_v W_{loop}^T \phi(x_v, z_{loop}),
         \qquad h_r = W_{rel}^T z_r
 
     computed as :math:`(\sum w \phi(x_u, z_r)) W_{dir}`: the sum over edges first, one product per direction after.
@@ -214,11 +226,16 @@ class CompGCNConv(nn.Module):
         bases: int = 0,
     ) -> None:
         super().__init__()
-        for kind, name, table in (("norm", norm, NORMS), ("flow", flow, FLOWS), ("tying", tying, TYINGS)):
-            if name not in table:
-                raise unknown(kind, name, table)
+        _must_be_known(norm, flow, tying, relations)
+        if min(in_channels, out_channels) < 1 or not 0 <= dropout <= 1:
+            raise InputError(
+                f"a layer needs dimensions of at least 1 and a dropout from 0 to 1, not {in_channels}, "
+                f"{out_channels} and {dropout}"
+            )
         self.in_channels, self.out_channels, self.num_relations = in_channels, out_channels, num_relations
         self.composition = resolve(composition)
+        if self.composition.combine not in _TAKES[relations]:
+            raise InputError(f"composition '{self.composition.name}' does not work with relations='{relations}'")
         self.norm, self.flow = norm, flow
         self.add_inverse, self.self_loop = add_inverse, self_loop
         self.dropout, self.loop_dropout = dropout, loop_dropout
@@ -292,6 +309,8 @@ class CompGCNConv(nn.Module):
 
     def _graph(self, x: Tensor, edge_index: Tensor | RelationalGraph, edge_type: Tensor | None) -> RelationalGraph:
         """The graph itself, or the one made of the last tensors seen, so that sorting happens once."""
+        if x.dim() != 2:
+            raise InputError(f"x must have shape [N, {self.in_channels}], not {list(x.shape)}")
         if isinstance(edge_index, RelationalGraph):
             return edge_index
         if edge_type is None:
@@ -310,6 +329,8 @@ class CompGCNConv(nn.Module):
         return graph
 
     def _check(self, x: Tensor, rel: Tensor | None, graph: RelationalGraph) -> None:
+        if x.dtype != self._dtype() and not torch.is_autocast_enabled(x.device.type):
+            raise InputError(f"x is {x.dtype} and the layer {self._dtype()}; convert one of them")
         if x.shape != (graph.num_nodes, self.in_channels):
             raise InputError(f"x must have shape [{graph.num_nodes}, {self.in_channels}], not {list(x.shape)}")
         if graph.num_relations != self.num_relations:
@@ -320,6 +341,12 @@ class CompGCNConv(nn.Module):
         if rel is None or rel.shape != (rows, self.in_channels):
             given = None if rel is None else list(rel.shape)
             raise InputError(f"rel must have shape [{rows}, {self.in_channels}], not {given}")
+
+    def _dtype(self) -> torch.dtype:
+        return next(self.parameters()).dtype
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_last": None}  # a copy or a file of the layer need not carry the graph
 
     def extra_repr(self) -> str:
         """The arguments that tell two layers apart."""

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from compgcn.baselines.popularity import Popularity
 from compgcn.build import (
@@ -38,7 +39,7 @@ class Prediction(NamedTuple):
     entity: str  # its id
     name: str
     score: float  # a logit
-    probability: float  # the sigmoid of the score
+    probability: float  # the sigmoid of the score, or its softmax after training with cross-entropy
     known: str | None  # the split the fact already stands in
 
 
@@ -59,8 +60,10 @@ def fit(
         interrupted: asked after every step; True stops cleanly with `compgcn.train.Interrupted`.
         settings: any of `compgcn.config`, such as `encoder="compgcn"`, `composition="corr"`, `epochs=100`, `lr=1e-3`.
     """
+    if not isinstance(data, KnowledgeGraph):
+        raise InputError(f"fit takes a graph, such as compgcn.read('triples.tsv'), not {data!r}")
     origin = {f"data.{key}": value for key, value in (data.origin or {"source": data.name}).items()}
-    return train(recommended(data.name, {**origin, **settings}), data, run_dir, notify, interrupted)
+    return train(recommended({**origin, **settings}), data, run_dir, notify, interrupted)
 
 
 def train(
@@ -158,6 +161,10 @@ class Run:
         self.data = folder.graph(self.config.data.source)
         self.metrics = folder.metrics()
 
+    def __repr__(self) -> str:
+        e, d = self.config.encoder.name, self.config.decoder.name
+        return f"Run('{self.path}': {e} + {d} on {self.data.name}{'' if self.metrics else ', unfinished'})"
+
     @property
     def path(self) -> Path:
         return self.folder.path
@@ -193,8 +200,8 @@ class Run:
         """
         if relation is None or (head is None) == (tail is None):
             raise InputError("a prediction needs a relation and either a head or a tail")
-        if top < 1:
-            raise InputError(f"top must be at least 1, not {top}")
+        if not isinstance(top, int) or top < 1:
+            raise InputError(f"top must be a whole number from 1 on, not {top!r}")
         r = self.data.relations.index(relation)
         if head is not None:
             s = self.data.entities.index(head)
@@ -209,9 +216,16 @@ class Run:
         known = self._known(s, r)
         best = scores.sort(descending=True, stable=True).indices.tolist()
         best = [o for o in best if o not in known][:top] if new else best[:top]
-        probability = scores.double().sigmoid()
+        probability = self._probabilities(scores)
         ids, names = self.data.entities.ids, self.data.entities.names
-        return [Prediction(ids[o], names[o], float(scores[o]), float(probability[o]), known.get(o)) for o in best]
+        values, chances = scores[best].tolist(), probability[best].tolist()
+        rows = zip(best, values, chances, strict=True)
+        return [Prediction(ids[o], names[o], score, chance, known.get(o)) for o, score, chance in rows]
+
+    def _probabilities(self, scores: Tensor) -> Tensor:
+        """Of each entity [N]: among all where training weighed them against each other, else each for itself."""
+        together = self.config.training.loss == "cross-entropy"
+        return scores.double().softmax(0) if together else scores.double().sigmoid()
 
     def _known(self, s: int, r: int) -> dict[int, str]:
         """Answers of a query that stand in the data -> their split."""

@@ -99,14 +99,13 @@ class RecordedStep(Step):
 @contextmanager
 def _precision(name: str, device: str) -> Iterator[None]:
     """float32; tf32, whose products on a GPU keep 10 bits; or bfloat16 where autocast finds it safe."""
-    if name == "tf32":
-        before = torch.get_float32_matmul_precision()
-        torch.set_float32_matmul_precision("high")
-        try:
+    products, convolutions = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    torch.set_float32_matmul_precision("high" if name == "tf32" else "highest")
+    torch.backends.cudnn.allow_tf32 = name == "tf32"
+    try:
+        # Weights cast once and kept would outlive their graph.
+        with torch.autocast(device, torch.bfloat16, enabled=name == "bfloat16", cache_enabled=False):
             yield
-        finally:
-            torch.set_float32_matmul_precision(before)
-        return
-    # Weights cast once and kept would outlive their graph.
-    with torch.autocast(device, torch.bfloat16, enabled=name == "bfloat16", cache_enabled=False):
-        yield
+    finally:
+        torch.set_float32_matmul_precision(products)
+        torch.backends.cudnn.allow_tf32 = convolutions

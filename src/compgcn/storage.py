@@ -20,6 +20,9 @@ from compgcn.errors import InputError
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
 
+_UMASK = os.umask(0o022)
+os.umask(_UMASK)  # it can only be read by setting it
+
 _PIECE = "#"  # joins the name of a tensor and the number of a piece of it; no parameter has it in its name
 
 
@@ -28,6 +31,7 @@ def replace(path: Path, write: Callable[[Path], object]) -> None:
     temporary = path.with_name(f".{path.name}.part")
     try:
         write(temporary)
+        temporary.chmod(0o666 & ~_UMASK)  # as any other file; safetensors writes for its owner only
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
         temporary.replace(path)
@@ -55,14 +59,13 @@ def save_tensors(
     if max_shard_mib is None:
         replace(path, lambda part: save_file(plain, part, metadata))
         return
-    index = _index(path)
-    turn = 1 - json.loads(index.read_text())["turn"] if index.is_file() else 0
+    turn = 1 - _turn(path)
     shards = {}
     for number, shard in enumerate(_shards(plain, int(max_shard_mib * 2**20))):
         shards[f"{path.stem}-{turn}-{number:05d}{path.suffix}"] = shard
     for name, shard in shards.items():
         replace(path.with_name(name), lambda part, shard=shard: save_file(shard, part, metadata))  # type: ignore[misc]
-    replace(index, lambda part: part.write_text(json.dumps({"turn": turn, "shards": list(shards)})))
+    replace(_index(path), lambda part: part.write_text(json.dumps(list(shards))))
     for old in path.parent.glob(f"{path.stem}-*{path.suffix}"):
         if old.name not in shards:
             old.unlink()
@@ -70,6 +73,28 @@ def save_tensors(
 
 def _index(path: Path) -> Path:
     return path.with_name(f"{path.name}.index.json")
+
+
+def _files(path: Path) -> list[Path]:
+    """The file itself, or the shards its index names."""
+    if not _index(path).is_file():
+        return [path]
+    names = json.loads(_index(path).read_text())
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"{_index(path).name} does not list files")
+    files = [path.with_name(Path(name).name) for name in names]
+    for file in files:
+        if not file.is_file():
+            raise ValueError(f"{file.name} is missing")
+    return files
+
+
+def _turn(path: Path) -> int:
+    """0 or 1, the number in the names of the shards in force; new ones take the other."""
+    try:
+        return int(_files(path)[0].name.removeprefix(f"{path.stem}-")[0])
+    except ValueError:  # no shards, or none that could be read
+        return 1
 
 
 def _shards(tensors: dict[str, Tensor], limit: int) -> list[dict[str, Tensor]]:
@@ -90,18 +115,15 @@ def _shards(tensors: dict[str, Tensor], limit: int) -> list[dict[str, Tensor]]:
 
 def load_tensors(path: Path, wanted: Sequence[str] | None = None) -> dict[str, Tensor]:
     """The tensors of a file or of its shards; those that are wanted only, where that is said and they are there."""
-    index = _index(path)
-    files = [path]
-    if index.is_file():
-        files = [path.with_name(Path(name).name) for name in json.loads(index.read_text())["shards"]]
-    pieces: dict[str, list[Tensor]] = {}
-    for file in files:
+    pieces: dict[str, dict[str, Tensor]] = {}
+    for file in _files(path):
         with safetensors.safe_open(file, "pt") as archive:
             for key in archive.keys():  # noqa: SIM118 - not a dict
-                name = key.partition(_PIECE)[0]
+                name, _, number = key.partition(_PIECE)
                 if wanted is None or name in wanted:
-                    pieces.setdefault(name, []).append(archive.get_tensor(key))
-    return {name: parts[0] if len(parts) == 1 else torch.cat(parts) for name, parts in pieces.items()}
+                    pieces.setdefault(name, {})[number] = archive.get_tensor(key)
+    ordered = {name: [parts[number] for number in sorted(parts)] for name, parts in pieces.items()}
+    return {name: parts[0] if len(parts) == 1 else torch.cat(parts) for name, parts in ordered.items()}
 
 
 def write_embeddings(path: Path, kinds: list[str], ids: list[str], names: list[str], vectors: Array) -> int:

@@ -193,8 +193,9 @@ def _snapshot(module: nn.Module, optimiser: torch.optim.Optimizer, progress: Pro
     for index, state in optimiser.state_dict()["state"].items():
         tensors |= {f"optimiser.{index}.{name}": value for name, value in state.items()}
     tensors["random.cpu"] = torch.get_rng_state()
-    if torch.cuda.is_available():
-        tensors["random.cuda"] = torch.cuda.get_rng_state()
+    device = next(module.parameters()).device
+    if device.type == "cuda":
+        tensors["random.cuda"] = torch.cuda.get_rng_state(device)
     return tensors, json.dumps(asdict(progress))
 
 
@@ -235,5 +236,6 @@ def _take_up(module: nn.Module, optimiser: torch.optim.Optimizer, tensors: dict[
         state.setdefault(int(index), {})[key] = value
     optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
     torch.set_rng_state(parts["random"]["cpu"].cpu())
-    if "cuda" in parts["random"] and torch.cuda.is_available():
-        torch.cuda.set_rng_state(parts["random"]["cuda"].cpu())
+    device = next(module.parameters()).device
+    if "cuda" in parts["random"] and device.type == "cuda":
+        torch.cuda.set_rng_state(parts["random"]["cuda"].cpu(), device)

@@ -66,6 +66,11 @@ class KnowledgeGraph:
                 raise InputError(f"the {part} triples refer to rows beyond the {what} of the vocabulary")
             object.__setattr__(self, part, triples)
 
+    def __repr__(self) -> str:
+        n = self.statistics()
+        sizes = f"{n['entities']:,} entities, {n['relations']:,} relations, {n['triples']:,} triples"
+        return f"KnowledgeGraph('{self.name}': {sizes})"
+
     @property
     def num_entities(self) -> int:
         return len(self.entities)

@@ -38,6 +38,8 @@ class Vocabulary:
 
     def index(self, text: str) -> int:
         """The row that `text` means: an id, else a name only one row bears, else either of them whatever the case."""
+        if not isinstance(text, str):
+            raise InputError(f"give the {self.kind} by its id or name, not as {text!r}")
         row = self._by_id.get(text)
         if row is not None:
             return row

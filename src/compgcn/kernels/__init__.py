@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from compgcn.compose import Combine
+from compgcn.errors import InputError
 from compgcn.kernels.backend import choose
 from compgcn.kernels.plan import Plan, Segments, make_plan
 
@@ -31,6 +32,8 @@ def aggregate(x: Tensor, z: Tensor, weight: Tensor, plan: Plan, combine: Combine
 
     x [N, D], z [Z, D], weight [M] in the order the messages were given to `make_plan`; differentiable in all three.
     """
+    if combine is not Combine.COPY and z.shape[1] != x.shape[1]:
+        raise InputError(f"entities of width {x.shape[1]} cannot be combined with relations of width {z.shape[1]}")
     dtype = x.dtype if x.dtype == torch.float64 else torch.float32
     tensors = [*plan.by_row, *plan.by_sender, *plan.by_relation]
     out: Tensor = _aggregate(x.to(dtype), z.to(dtype), weight.to(dtype), tensors, combine)

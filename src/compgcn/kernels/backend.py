@@ -7,6 +7,8 @@ import os
 from functools import cache
 from importlib.util import find_spec
 
+import torch
+
 from compgcn.errors import unknown
 
 log = logging.getLogger(__name__)
@@ -33,6 +35,7 @@ def _choose(wanted: str, device: str) -> str:
     return name
 
 
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def runs(name: str, device: str) -> bool:
     """Whether that backend can run on that type of device; Triton's interpreter runs on a CPU, for tests."""
     if name == "reference":

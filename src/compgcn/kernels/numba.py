@@ -5,6 +5,8 @@ Every output row is summed by one thread in the order of its edges, so the bits 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from numba import njit, prange
@@ -15,7 +17,20 @@ from compgcn.kernels.plan import Segments
 _TASKS = 64  # pieces of about equal numbers of edges; many more than cores, so that no thread waits long
 
 
-@njit(parallel=True, cache=True, nogil=True, fastmath={"contract"})
+def _compiled(*fastmath: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Compile for all cores, and keep the machine code on disk where there is a place to write it."""
+
+    def compile_(function: Callable[..., None]) -> Callable[..., None]:
+        try:
+            kernel: Callable[..., None] = njit(function, cache=True, parallel=True, nogil=True, fastmath=set(fastmath))
+        except RuntimeError:  # no such place: it is compiled again in every process
+            kernel = njit(function, parallel=True, nogil=True, fastmath=set(fastmath))
+        return kernel
+
+    return compile_
+
+
+@_compiled("contract")
 def _segment_reduce(a, b, weight, offsets, left, right, op, out):  # pragma: no cover
     rows = offsets.shape[0] - 1
     edges = left.shape[0]
@@ -53,7 +68,7 @@ def _segment_reduce(a, b, weight, offsets, left, right, op, out):  # pragma: no 
                         y[half + j] += w * (x[j] * z[half + j] - x[half + j] * z[j])
 
 
-@njit(parallel=True, cache=True, nogil=True, fastmath={"contract", "reassoc"})
+@_compiled("contract", "reassoc")
 def _edge_dot(g, a, b, row, left, right, op, out):  # pragma: no cover
     width = a.shape[1]
     half = width // 2

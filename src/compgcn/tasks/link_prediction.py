@@ -89,8 +89,8 @@ class LinkPrediction:
         self.known = Answers.from_triples(torch.cat(list(splits.values())), self.num_relations)
         self.objective = OBJECTIVES[settings.loss]
         self.num_examples = len(self.train) if self.objective.by_query else len(self.train.answers)
-        self.batch_size = min(settings.batch_size, self.num_examples)
-        self.steps_per_epoch = max(1, -(-self.num_examples // max(1, self.batch_size)))
+        self.steps_per_epoch = -(-self.num_examples // settings.batch_size)
+        self.batch_size = -(-self.num_examples // self.steps_per_epoch)  # all alike, so hardly any example twice
         # On a GPU the pairs of a batch are padded to this many: their number must not depend on the batch.
         on_gpu = self.objective.by_query and graph.src.device.type == "cuda"
         self._most = self.train.most(self.batch_size) if on_gpu else None
@@ -101,7 +101,7 @@ class LinkPrediction:
         return self.model
 
     def examples(self, epoch: int, step: int) -> Tensor:
-        """Which examples make a batch, [B]; an epoch meets every one, its last batch is filled from the one before."""
+        """Which examples make a batch, [B]: an epoch meets every one, and fewer than it has steps twice."""
         if self._order[0] != epoch:
             order = torch.randperm(self.num_examples, generator=seeded(self.settings.seed, epoch))
             self._order = (epoch, order.to(self.train.keys.device))
