@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
@@ -105,6 +106,20 @@ def test_a_usage_error_is_exit_code_2(command: Command, words: list[str]) -> Non
 # train
 
 
+def test_a_stopped_run_says_that_it_is_resumed(command: Command, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("compgcn.cli._stop_requests", lambda: contextlib.nullcontext(lambda: True))
+        stopped = command("train", data, *flags(SMALL))
+    assert (stopped.code, "stopped; the same command goes on" in stopped.err) == (130, True)
+    assert "resuming the run in runs/family-compgcn-conve-0" in command("train", data, *flags(SMALL)).out
+
+
+def test_few_validation_triples_and_a_model_below_the_baseline_are_said(command: Command, data: Path) -> None:
+    result = command("train", data, *flags(SMALL | {"epochs": 0}))
+    assert "validation triples: which epoch is best is a matter of chance" in result.out
+    assert "the model is no better than the baseline" in result.out
+
+
 def test_training_says_what_was_read_and_how_it_compares(command: Command, data: Path) -> None:
     result = command("train", data, *flags(SMALL), "--run-dir", "runs/mine")
     assert result.code == 0, result
@@ -124,8 +139,7 @@ def test_the_same_command_on_a_finished_run_says_so_and_trains_nothing(command: 
     assert result.code == 0
     assert "runs/family-compgcn-conve-0 is already finished; nothing to train" in result.out
     assert contents(Path("runs/family-compgcn-conve-0")) == before
-    other = command(*words, "--run-dir", "runs/family-compgcn-conve-0", "--epochs", "9")
-    assert other.code == 0, "--set wins over the option"
+    refused(command(*words, "--epochs", "9"), "'epochs' is given twice")
     changed = command(*words, "--set", "lr=0.5")
     assert changed.code == 1
     assert "training.lr: 0.01 -> 0.5" in changed.err
@@ -143,7 +157,7 @@ def test_train_json_is_pure_json(command: Command, data: Path) -> None:
 
 def test_options_and_settings_name_the_same_things(command: Command, data: Path) -> None:
     words = ["--encoder", "rgcn", "--decoder", "distmult", "--epochs", 1, "--seed", 4, "--device", "cpu"]
-    command("train", data, *words, "--run-dir", "a", "--set", "dims=[4, 8]", "--composition", "mult")
+    command("train", data, *words, "--run-dir", "a", "--set", "dims=[4, 8]")
     config = open_run("a").config
     assert (config.encoder.name, config.decoder.name) == ("rgcn", "distmult")
     assert (config.training.epochs, config.training.seed, config.training.device) == (1, 4, "cpu")
@@ -360,6 +374,9 @@ def test_bad_data_is_one_sentence_and_no_folder(command: Command, name: str) -> 
         (["--decoder", "transee"], ["unknown decoder 'transee'; did you mean 'transe'"]),
         (["--composition", "cor"], ["unknown composition 'cor'; did you mean 'corr'"]),
         (["--encoder", "gcn", "--composition", "cor"], ["unknown composition 'cor'"]),
+        (["--encoder", "gcn", "--composition", "corr"], ["encoder 'gcn' has composition 'copy'"]),
+        (["--set", "encoder=3"], ["encoder.name = 3"]),
+        (["--set", "data.source=[1]"], ["data.source = "]),
         (["--set", "norm=symetric"], ["unknown norm 'symetric'; did you mean 'symmetric'"]),
         (["--set", "loss=bcee"], ["unknown value of training.loss 'bcee'; did you mean 'bce'"]),
         (["--set", "lrr=1"], ["unknown option 'lrr'; did you mean 'lr'"]),
@@ -368,7 +385,7 @@ def test_bad_data_is_one_sentence_and_no_folder(command: Command, name: str) -> 
         (["--set", "lr=fast"], ["training.lr = 'fast'"]),
         (["--set", "training.lr=-1"], ["training.lr = -1"]),
         (["--epochs", "-1"], ["training.epochs = -1"]),
-        (["--set", "kernel=50"], ["a 50×50 kernel does not fit"]),
+        (["--decoder", "conve", "--set", "kernel=50"], ["a 50×50 kernel does not fit"]),
         (["--set", "dims=[0]"], ["encoder.dims.0 = 0"]),
         (["--device", "nonsense"], ["the device 'nonsense' is not there; use cpu, or auto"]),
         (["--device", "cuda:77"], ["the device 'cuda:77' is not there"]),

@@ -334,7 +334,8 @@ def test_a_full_disk_while_weights_are_saved_loses_nothing(
 
 
 def test_a_full_disk_while_an_event_is_written_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    undisturbed = lasting(train(tmp_path / "undisturbed").path)
+    settings: dict[str, Any] = {"checkpoint_seconds": 1e9, "evaluate_every": 2}
+    undisturbed = lasting(train(tmp_path / "undisturbed", **settings).path)
     with monkeypatch.context() as patch:
 
         def fill(event: dict[str, Any]) -> None:
@@ -342,9 +343,8 @@ def test_a_full_disk_while_an_event_is_written_loses_nothing(tmp_path: Path, mon
                 patch.setattr(Path, "open", _full)
 
         with pytest.raises(InputError, match=r"could not write .*events\.jsonl: .*No space left"):
-            train(tmp_path / "run", notify=fill, checkpoint_seconds=1e9, evaluate_every=2)
-    train(tmp_path / "run", checkpoint_seconds=1e9, evaluate_every=2)
-    assert lasting(train(tmp_path / "again").path) == undisturbed
+            train(tmp_path / "run", notify=fill, **settings)
+    assert lasting(train(tmp_path / "run", **settings).path) == undisturbed
 
 
 def test_a_disk_that_is_really_full_is_one_sentence(tmp_path: Path) -> None:
@@ -546,3 +546,29 @@ def test_a_path_that_is_no_folder_or_no_run_is_not_opened(tmp_path: Path) -> Non
         open_run(tmp_path / "nothing")
     with pytest.raises(InputError, match=r"not a run folder: it has no config\.toml"):
         open_run(tmp_path)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# weights in shards, and who may read them
+
+
+def test_a_run_in_shards_is_the_same_model(tmp_path: Path) -> None:
+    whole, cut = train(tmp_path / "whole"), train(tmp_path / "cut", max_shard_mib=0.002)
+    assert len(list(cut.path.glob("model-*.safetensors"))) > 2
+    assert not (cut.path / "model.safetensors").exists()
+    assert open_run(cut.path).predict("p1", "born") == whole.predict("p1", "born")
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", "[1]", "not json", '["model-9-00000.safetensors"]'])
+def test_a_damaged_index_of_shards_is_one_sentence(tmp_path: Path, text: str) -> None:
+    run = train(tmp_path / "run", max_shard_mib=0.002)
+    (run.path / "model.safetensors.index.json").write_text(text)
+    with pytest.raises(InputError, match="damaged or of another model"):
+        open_run(run.path).predict("p1", "born")
+
+
+def test_all_files_of_a_run_are_as_open_as_any_other(tmp_path: Path) -> None:
+    run = train(tmp_path / "run")
+    (tmp_path / "plain").touch()
+    modes = {path.name: path.stat().st_mode & 0o777 for path in run.path.iterdir() if path.is_file()}
+    assert set(modes.values()) == {(tmp_path / "plain").stat().st_mode & 0o777}, modes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from itertools import product
 from random import Random
 
@@ -477,3 +478,23 @@ def test_a_graph_may_have_any_number_of_nodes_and_no_edge():
     graph = RelationalGraph(*torch.zeros(3, 0, dtype=torch.long), 5, 2)
     out, _ = layer(torch.ones(5, IN), torch.ones(4, IN), graph)
     torch.testing.assert_close(out, out[:1].expand(5, OUT))
+
+
+@pytest.mark.parametrize("relations", ["scalars", "none", "vector"])
+def test_a_composition_that_needs_vectors_gets_them(relations):
+    with pytest.raises(InputError, match=r"composition 'corr' does not work|unknown relations 'vector'; did you mean"):
+        CompGCNConv(4, 3, 2, composition="corr", relations=relations)
+
+
+def test_a_saved_layer_does_not_carry_the_last_graph_it_saw():
+    layer = CompGCNConv(4, 3, 2)
+    small = len(pickle.dumps(layer))
+    layer(torch.randn(9, 4), torch.randn(4, 4), torch.randint(9, (2, 5000)), torch.randint(2, (5000,)))
+    assert len(pickle.dumps(layer)) < small + 1000
+
+
+def test_a_layer_answers_another_precision_with_a_sentence():
+    with pytest.raises(InputError, match=r"x is torch.float64 and the layer torch.float32"):
+        CompGCNConv(4, 3, 2)(
+            torch.randn(9, 4).double(), torch.randn(4, 4), torch.zeros(2, 1).long(), torch.zeros(1).long()
+        )

@@ -82,3 +82,15 @@ def test_the_index_moves_to_a_device_as_a_whole():
 def test_triples_that_make_no_sense_are_refused_with_a_sentence(triples, sentence):
     with pytest.raises(InputError, match=sentence):
         Answers.from_triples(triples, R)
+
+
+@given(st.lists(TRIPLE, min_size=1, max_size=40), st.data())
+def test_padded_pairs_are_the_pairs_and_padding(triples, data):
+    answers = Answers.from_triples(tensor(triples), R)
+    batch = data.draw(st.integers(1, len(answers)))
+    index = torch.randperm(len(answers), generator=torch.Generator().manual_seed(batch))[:batch]
+    row, col = answers.padded_pairs(index, answers.most(batch))
+    real = col >= 0
+    assert [row[real].tolist(), col[real].tolist()] == [pairs.tolist() for pairs in answers.pairs(index)]
+    assert len(col) == answers.most(batch)
+    assert int(row.max()) < batch

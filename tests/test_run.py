@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import random
 from pathlib import Path
 from typing import Any
@@ -429,3 +430,50 @@ def test_a_graph_without_a_second_entity_or_a_triple_is_one_sentence(tmp_path: P
     with pytest.raises(InputError, match="no training triples"):
         train(tmp_path / "run", graph(empty=("train",)), decoder=decoder)
     assert not (tmp_path / "run").exists()
+
+
+def test_the_bits_do_not_depend_on_how_threads_are_scheduled(tmp_path: Path) -> None:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        settings = {"decoder": "distmult", "loss": "cross-entropy", "encoder.dims": (64, 64), "epochs": 1}
+        runs = [compgcn.fit(compgcn.load("world"), run_dir=tmp_path / str(i), **settings) for i in range(2)]
+    finally:
+        torch.set_num_threads(threads)
+    assert len({(run.path / "model.safetensors").read_bytes() for run in runs}) == 1
+
+
+def test_a_recipe_goes_by_what_was_read_not_by_the_name_of_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "wn18rr.tsv"
+    file.write_text("".join(f"a{i}\tr\ta{i + 1}\n" for i in range(30)))
+    run = compgcn.fit(compgcn.read(file), run_dir=tmp_path / "run", epochs=0)
+    assert (run.config.decoder.name, run.config.data.source) == ("distmult", str(file))
+
+
+def test_where_a_run_is_made_and_how_its_files_are_called_does_not_make_it_another(tmp_path: Path) -> None:
+    run = train(tmp_path / "run", device="cpu")
+    again = train(tmp_path / "run", device="auto", checkpoint_seconds=1.0, **{"data.source": "elsewhere"})
+    assert again.metrics == run.metrics
+
+
+def test_probabilities_are_among_all_entities_after_training_them_against_each_other(tmp_path: Path) -> None:
+    for loss, total in (("cross-entropy", 1.0), ("bce", None)):
+        run = train(tmp_path / loss, loss=loss)
+        answers = run.predict("p1", "born", top=1000)
+        if total:
+            assert sum(answer.probability for answer in answers) == pytest.approx(total)
+        else:
+            assert all(a.probability == pytest.approx(1 / (1 + math.exp(-a.score))) for a in answers)
+
+
+def test_new_leaves_out_what_is_known(tmp_path: Path, run: Run) -> None:
+    answers = run.predict("p1", "born", top=1000)
+    new = run.predict("p1", "born", top=1000, new=True)
+    assert [a for a in answers if a.known is None] == new
+    assert len(new) < len(answers)
+
+
+@pytest.mark.parametrize("data", ["films.tsv", None, 3])
+def test_fit_takes_a_graph(data: Any) -> None:
+    with pytest.raises(InputError, match="fit takes a graph"):
+        compgcn.fit(data)

@@ -154,8 +154,9 @@ def train(
     given = {name: value for name, value in chosen.items() if value is not None}
     files = {"data.valid": valid, "data.test": test, "data.names": names}
     given |= {name: str(path) for name, path in files.items() if path is not None}
+    options = {PATHS[name] for name in given}
     for name, value in map(parse_setting, settings or []):
-        if PATHS.get(name) in map(PATHS.get, given):
+        if PATHS.get(name) in options:
             raise InputError(f"'{name}' is given twice; give it as an option or with --set, not both")
         given[name] = value
     base = read_settings(Path(data)) if data.endswith(".toml") else {"data.source": data}

@@ -309,3 +309,10 @@ def test_a_backend_the_device_cannot_run_gives_way_with_a_word(caplog):
         assert kernels._backend("cuda").__name__ == "compgcn.kernels.reference"
     assert "numba" in caplog.text
     assert "cuda" in caplog.text
+
+
+def test_tables_of_different_widths_are_refused():
+    edges = DEGENERATE["awkward"]
+    x, z, weight = operands(edges, 4)
+    with pytest.raises(InputError, match="entities of width 4 cannot be combined with relations of width 2"):
+        aggregate(x, z[:, :2], weight, plan_of(edges), Combine.MULT)
