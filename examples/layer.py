@@ -1,36 +1,21 @@
-"""Classify the nodes of a random graph with two CompGCN layers inside a plain PyTorch model."""
+"""Classify the nodes of a random graph with a CompGCN layer inside a plain PyTorch model."""
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import nn
 
 from compgcn.nn import CompGCNConv
 
-N, R, E, FEATURES, CLASSES = 200, 5, 1_000, 16, 4
-
-
-class Classifier(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.rel = nn.Parameter(torch.randn(2 * R, FEATURES))  # originals, then inverses
-        self.first = CompGCNConv(FEATURES, 32, num_relations=R, composition="corr")
-        self.second = CompGCNConv(32, CLASSES, num_relations=R, composition="corr")
-
-    def forward(self, x: Tensor, edge_index: Tensor, edge_type: Tensor) -> Tensor:
-        x, rel = self.first(x, self.rel, edge_index, edge_type)
-        x, _ = self.second(torch.tanh(x), rel, edge_index, edge_type)
-        return x  # [N, CLASSES]
-
-
-torch.manual_seed(0)
-x, labels = torch.randn(N, FEATURES), torch.randint(CLASSES, (N,))
+N, R, E = 200, 5, 1_000
+x, labels = torch.randn(N, 16), torch.randint(4, (N,))
 edge_index, edge_type = torch.randint(N, (2, E)), torch.randint(R, (E,))
-model = Classifier()
+
+# Two rows of `rel` per relation: originals first, then inverses.
+model = nn.ModuleDict({"rel": nn.Embedding(2 * R, 16), "conv": CompGCNConv(16, 32, R), "out": nn.Linear(32, 4)})
 optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
-for step in range(1, 51):
-    loss = F.cross_entropy(model(x, edge_index, edge_type), labels)
+for step in range(50):
+    h, _ = model["conv"](x, model["rel"].weight, edge_index, edge_type)  # [N, 32]
+    loss = nn.functional.cross_entropy(model["out"](h.tanh()), labels)
     optimiser.zero_grad()
     loss.backward()
     optimiser.step()
-    if step % 10 == 0:
-        print(f"step {step}  loss {loss.item():.4f}")
+    print(f"step {step}  loss {loss.item():.4f}")

@@ -18,7 +18,7 @@ import typer
 from compgcn import config
 from compgcn.cli import app, main
 from compgcn.compose import COMPOSITIONS
-from compgcn.data import DATASETS
+from compgcn.data import DATASETS, OWN_RECIPE
 from compgcn.decoders import DECODERS
 from compgcn.encoders import PRESETS
 from compgcn.graph import NORMS
@@ -196,6 +196,19 @@ def test_the_table_of_settings_is_complete_and_has_the_defaults() -> None:
         assert stated == ([] if value is None else [config._toml(value)]), name
 
 
+def test_the_recipes_are_as_documented() -> None:
+    found = {}
+    for data, cell in table(USE, "recipes"):
+        settings = sorted(code(cell))
+        found |= dict.fromkeys([*code(data), *(["own"] if data.startswith("your own") else [])], settings)
+    recipes = {"own": OWN_RECIPE} | {name: row.recipe for name, row in DATASETS.items()}
+    expected = {
+        name: sorted(f"{key}={config._toml(value)}" for key, value in recipe.items())
+        for name, recipe in recipes.items()
+    }
+    assert found == expected
+
+
 # Commands
 
 
@@ -290,6 +303,10 @@ def test_the_json_and_the_events_are_as_documented(
     lines = (tmp_path / run / "events.jsonl").read_text(encoding="utf-8").splitlines()
     found = {event.pop("event"): list(event) for event in map(json.loads, lines)}
     assert found == {code(name)[0]: code(keys) for name, keys in table(USE, "table: events")}
+
+    made_with = json.loads((tmp_path / run / "environment.json").read_text(encoding="utf-8"))
+    keys = {key for names, _ in table(USE, "table: environment") for key in code(names)}
+    assert keys == set(made_with)
 
     files = {code(name)[0].rstrip("/") for name, _ in table(README, "table: run folder")}
     assert files == {path.name for path in (tmp_path / run).iterdir() if path.name[0] != "."}

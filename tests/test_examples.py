@@ -26,6 +26,13 @@ def test_there_are_examples() -> None:
     assert [path.name for path in EXAMPLES] == ["layer.py", "link_prediction.py"]
 
 
+@pytest.mark.parametrize(("name", "most"), [("layer.py", 15), ("link_prediction.py", 10)])
+def test_an_example_is_short(name: str, most: int) -> None:
+    path = next(path for path in EXAMPLES if path.name == name)
+    code = path.read_text(encoding="utf-8").split('"""')[2].splitlines()
+    assert sum(bool(line.strip()) and not line.strip().startswith("#") for line in code) <= most
+
+
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
 def test_an_example_runs_and_prints(example: Path, tmp_path: Path) -> None:
     lines = run(example, tmp_path)
