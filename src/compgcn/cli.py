@@ -160,6 +160,7 @@ def train(
             raise InputError(f"'{name}' is given twice; give it as an option or with --set, not both")
         given[name] = value
     base = read_settings(Path(data)) if data.endswith(".toml") else {"data.source": data}
+    configure(Config(), base, f"{data}: " if data.endswith(".toml") else "")  # what is wrong in a file names the file
     if not base.get("data.source"):
         raise InputError(f"{data} does not say what to train on; set data.source to a data set's name or a file")
     config = recommended(base | given)

@@ -220,7 +220,7 @@ def differences(old: Config, new: Config) -> list[str]:
     """`section.key: old -> new` for every setting that makes another run."""
     a, b = (dict(_leaves(config)) for config in (old, new))
     if a["data.fingerprint"] != b["data.fingerprint"]:
-        return [f"data.source: {a['data.source']!r} -> {b['data.source']!r}, with other triples"]
+        return [f"data.source: {a['data.source']!r} -> {b['data.source']!r}, with other triples or features"]
     return [f"{path}: {a[path]!r} -> {b[path]!r}" for path in a if a[path] != b[path] and path not in _FREE]
 
 
