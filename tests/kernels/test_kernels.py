@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
+import subprocess
+import sys
 from functools import partial
 
 import numba
@@ -316,3 +319,25 @@ def test_tables_of_different_widths_are_refused():
     x, z, weight = operands(edges, 4)
     with pytest.raises(InputError, match="entities of width 4 cannot be combined with relations of width 2"):
         aggregate(x, z[:, :2], weight, plan_of(edges), Combine.MULT)
+
+
+_BITS = """
+import torch
+from compgcn.compose import Combine
+from compgcn.kernels import aggregate, make_plan
+
+generator = torch.Generator().manual_seed(0)
+row, sender, relation = (torch.randint(n, (300,), generator=generator) for n in (20, 10, 4))
+x, z, weight = (torch.randn(shape, generator=generator).requires_grad_() for shape in ((10, 18), (4, 18), (300,)))
+out = aggregate(x, z, weight, make_plan(row, sender, relation, rows=20, senders=10, relations=4), Combine.CONJUGATE)
+parts = (out.detach(), *torch.autograd.grad(out.square().sum(), (x, z, weight)))
+print(b"".join(part.numpy().tobytes() for part in parts).hex())
+"""
+
+
+def test_kernels_compiled_now_and_kernels_from_the_cache_give_the_same_bits(tmp_path):
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", _BITS]
+    first, second = (subprocess.check_output(command, env=environment) for _ in range(2))
+    assert list(tmp_path.rglob("*.nbi")), "nothing was kept"
+    assert first == second

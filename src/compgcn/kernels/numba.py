@@ -17,20 +17,19 @@ from compgcn.kernels.plan import Segments
 _TASKS = 64  # pieces of about equal numbers of edges; many more than cores, so that no thread waits long
 
 
-def _compiled(*fastmath: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Compile for all cores, and keep the machine code on disk where there is a place to write it."""
+def _compiled(function: Callable[..., None]) -> Callable[..., None]:
+    """Compile for all cores, and keep the machine code on disk where there is a place to write it.
 
-    def compile_(function: Callable[..., None]) -> Callable[..., None]:
-        try:
-            kernel: Callable[..., None] = njit(function, cache=True, parallel=True, nogil=True, fastmath=set(fastmath))
-        except RuntimeError:  # no such place: it is compiled again in every process
-            kernel = njit(function, parallel=True, nogil=True, fastmath=set(fastmath))
-        return kernel
+    No fast-math: code compiled now and code loaded from disk must round alike.
+    """
+    try:
+        kernel: Callable[..., None] = njit(function, cache=True, parallel=True, nogil=True)
+    except RuntimeError:  # no such place: it is compiled again in every process
+        kernel = njit(function, parallel=True, nogil=True)
+    return kernel
 
-    return compile_
 
-
-@_compiled("contract")
+@_compiled
 def _segment_reduce(a, b, weight, offsets, left, right, op, out):  # pragma: no cover
     rows = offsets.shape[0] - 1
     edges = left.shape[0]
@@ -68,7 +67,7 @@ def _segment_reduce(a, b, weight, offsets, left, right, op, out):  # pragma: no 
                         y[half + j] += w * (x[j] * z[half + j] - x[half + j] * z[j])
 
 
-@_compiled("contract", "reassoc")
+@_compiled
 def _edge_dot(g, a, b, row, left, right, op, out):  # pragma: no cover
     width = a.shape[1]
     half = width // 2
