@@ -30,9 +30,18 @@ class Combine(IntEnum):
     COMPLEX = 4  # x * z on complex planes
     CONJUGATE = 5  # conj(x) * z on complex planes
 
-    def __call__(self, x: Tensor, z: Tensor) -> Tensor:
-        """The definition, on tensors [.., D] that broadcast."""
-        return _DEFINITIONS[self](x, z)
+
+def combined(op: Combine, x: Tensor, z: Tensor) -> Tensor:
+    """The definition of a combination, on tensors [.., D] that broadcast."""
+    if op == Combine.COPY:
+        return torch.broadcast_tensors(x, z)[0]  # type: ignore[no-untyped-call, no-any-return]
+    if op == Combine.ADD:
+        return x + z
+    if op == Combine.SUB:
+        return x - z
+    if op == Combine.MULT:
+        return x * z
+    return _complex(x, z) if op == Combine.COMPLEX else _conjugate(x, z)
 
 
 def _complex(x: Tensor, z: Tensor) -> Tensor:
@@ -43,16 +52,6 @@ def _complex(x: Tensor, z: Tensor) -> Tensor:
 def _conjugate(x: Tensor, z: Tensor) -> Tensor:
     (a, b), (c, d) = x.chunk(2, -1), z.chunk(2, -1)
     return torch.cat((a * c + b * d, a * d - b * c), -1)
-
-
-_DEFINITIONS: dict[Combine, Callable[[Tensor, Tensor], Tensor]] = {
-    Combine.COPY: lambda x, z: torch.broadcast_tensors(x, z)[0],  # type: ignore[no-untyped-call]
-    Combine.ADD: torch.add,
-    Combine.SUB: torch.sub,
-    Combine.MULT: torch.mul,
-    Combine.COMPLEX: _complex,
-    Combine.CONJUGATE: _conjugate,
-}
 
 
 def _same(x: Tensor) -> Tensor:
@@ -112,7 +111,7 @@ class Composition(NamedTuple):
         return self.combine is not Combine.COPY
 
     def __call__(self, x: Tensor, z: Tensor) -> Tensor:
-        return self.lower(self.combine(self.lift(x), self.lift_relation(z)), x.shape[-1])
+        return self.lower(combined(self.combine, self.lift(x), self.lift_relation(z)), x.shape[-1])
 
 
 COMPOSITIONS: dict[str, Composition] = {

@@ -75,9 +75,10 @@ def test_an_epoch_meets_every_example_in_batches_of_one_size(loss: str, batch_si
     orders = []
     for epoch in range(2):
         chosen = [task.examples(epoch, step) for step in range(task.steps_per_epoch)]
-        assert {len(examples) for examples in chosen} == {min(batch_size, task.num_examples)}
+        assert {len(examples) for examples in chosen} == {task.batch_size}
+        assert task.batch_size <= batch_size
         order = torch.cat(chosen).tolist()
-        assert len(set(order)) == task.num_examples > len(order) - batch_size, "only the last batch repeats any"
+        assert len(set(order)) == task.num_examples > len(order) - task.steps_per_epoch, "hardly any is met twice"
         batches = [task.batch(examples) for examples in chosen]
         found = {(int(b.s[i]), int(b.r[i]), int(a)) for b in batches for i, a in zip(b.row, b.answer, strict=True)}
         assert found == expected

@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from compgcn.compose import Combine
+from compgcn.compose import Combine, combined
 from compgcn.kernels.plan import Segments
 
 
 def _combined(a: Tensor, b: Tensor, left: Tensor, right: Tensor, op: int) -> Tensor:
     """One row per message, [M, D]. A copy never looks at `b`, which may be a placeholder without those rows."""
-    return a[left] if op == Combine.COPY else Combine(op)(a[left], b[right])
+    return a[left] if op == Combine.COPY else combined(Combine(op), a[left], b[right])
 
 
 def segment_reduce(a: Tensor, b: Tensor, weight: Tensor, s: Segments, op: int) -> Tensor:
