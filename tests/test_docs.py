@@ -320,3 +320,10 @@ def test_exit_codes_are_as_documented(arguments: str, expected: int, monkeypatch
     with pytest.raises(SystemExit) as stopped:
         main()
     assert stopped.value.code == expected
+
+
+def test_the_results_in_the_readme_are_those_of_the_committed_files() -> None:
+    made = subprocess.run([sys.executable, ROOT / "tools" / "results.py"], capture_output=True, text=True, check=True)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = readme.split("<!-- python tools/results.py -->\n")[1].split("\n<!-- end -->")[0]
+    assert shown == made.stdout.strip()

