@@ -23,6 +23,7 @@ LAYERS = (
     ("__main__",),
     ("cli", "serve"),
     ("experiment", "tune"),
+    ("tables",),
     ("run",),
     ("build",),
     ("folder", "train"),

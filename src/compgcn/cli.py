@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from compgcn import __version__
 from compgcn.config import PATHS, Config, configure, parse_setting, read_settings
 from compgcn.data import DATASETS, KnowledgeGraph, load, read
 from compgcn.errors import InputError, unknown
+from compgcn.tables import add_metrics, metrics_table, plain_table, predictions_table, printable
 
 if TYPE_CHECKING:
-    from compgcn.run import Prediction, Run
+    from compgcn.run import Run
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 data_app = typer.Typer(no_args_is_help=True, help="The data sets known by name.")
@@ -34,7 +34,6 @@ out = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
 err = Console(stderr=True, highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 _FEW = 30  # validation triples below which a metric is mostly noise
-METRICS = ("mrr", "mr", "hits@1", "hits@3", "hits@10")
 
 
 class Part(StrEnum):
@@ -289,22 +288,13 @@ def show_result(run: Run) -> None:
     out.print(f"best epoch {run.metrics['best_epoch']}, run folder {run.path}")
 
 
-def metrics_table(first: str) -> Table:
-    """A table with a column for each metric."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column(first)
-    for name in METRICS:
-        table.add_column(name.upper(), justify="right")
-    return table
+def _open(path: Path, device: str) -> Run:
+    from compgcn.run import open_run
 
-
-def add_metrics(table: Table, label: str, metrics: dict[str, Any]) -> None:
-    """A row of it."""
-    cells = [
-        "-" if name not in metrics else f"{metrics[name]:.1f}" if name == "mr" else f"{metrics[name]:.4f}"
-        for name in METRICS
-    ]
-    table.add_row(printable(label), *cells)
+    run = open_run(path, device)
+    if not run.metrics:
+        err.print(f"note: {path} is not finished; these are its best weights so far")
+    return run
 
 
 @app.command()
@@ -321,9 +311,7 @@ def evaluate(
 
     Example: compgcn evaluate runs/world-compgcn-distmult-0 --by relation
     """
-    from compgcn.run import open_run
-
-    opened = open_run(run, device)
+    opened = _open(run, device)
     report = opened.evaluate(split.value, by.value if by else None)
     if as_json:
         out.print_json(json.dumps(report))
@@ -358,39 +346,12 @@ def predict(
 
     Example: compgcn predict runs/world-compgcn-distmult-0 --head France --relation borders --top 5
     """
-    from compgcn.run import open_run
-
-    opened = open_run(run, device)
-    if not opened.metrics:
-        err.print(f"note: {run} is not finished; these are its best weights so far")
-    answers = opened.predict(head=head, relation=relation, tail=tail, top=top, new=new)
+    answers = _open(run, device).predict(head=head, relation=relation, tail=tail, top=top, new=new)
     if as_json:
         out.print_json(json.dumps([{"rank": rank, **answer._asdict()} for rank, answer in enumerate(answers, 1)]))
         return
     question = f"{head} - {relation} - ?" if head is not None else f"? - {relation} - {tail}"
-    show_predictions(question, answers)
-
-
-def printable(text: str) -> str:
-    """A name without the control characters that would move the cursor or colour the screen."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
-
-
-def show_predictions(question: str, answers: list[Prediction]) -> None:
-    """Answers as a table; ids beside names where they differ."""
-    with_ids = any(answer.entity != answer.name for answer in answers)
-    table = Table(box=None, header_style="bold", pad_edge=False, title=question, title_justify="left")
-    table.add_column("rank", justify="right")
-    table.add_column("name")
-    if with_ids:
-        table.add_column("id")
-    table.add_column("probability", justify="right")
-    table.add_column("known")
-    for rank, answer in enumerate(answers, 1):
-        ids = [printable(answer.entity)] if with_ids else []
-        known = f"yes, in {answer.known}" if answer.known else "new"
-        table.add_row(str(rank), printable(answer.name), *ids, f"{answer.probability:.4f}", known)
-    out.print(table)
+    out.print(predictions_table(question, answers))
 
 
 @app.command()
@@ -403,9 +364,7 @@ def export(
 
     Example: compgcn export runs/world-compgcn-distmult-0 --to embeddings.parquet
     """
-    from compgcn.run import open_run
-
-    rows = open_run(run, device).export(to)
+    rows = _open(run, device).export(to)
     out.print(f"{rows:,} vectors written to {to}")
 
 
@@ -422,9 +381,7 @@ def data_list(as_json: Json = False) -> None:
         ]
         out.print_json(json.dumps(rows))
         return
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in ("name", "task", "entities", "relations", "triples", "description"):
-        table.add_column(name, justify="right" if name in ("entities", "relations", "triples") else "left")
+    table = plain_table("name", "task", "entities>", "relations>", "triples>", "description")
     for row in DATASETS.values():
         n = row.statistics
         total = sum(n[split.value] for split in Split)
@@ -456,9 +413,7 @@ def data_info(
     describe(graph)
     if row is not None:
         out.print(f"  {row.description}\n  licence: {row.licence}\n  citation: {row.citation}")
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("relation")
-    table.add_column("triples", justify="right")
+    table = plain_table("relation", "triples>")
     for r in order[:20]:
         table.add_row(printable(graph.relations.names[r]), f"{counts[r]:,}")
     out.print(table)

@@ -138,6 +138,8 @@ class Folder:
         try:
             module.load_state_dict(load_tensors(path))
         except FileNotFoundError:
+            if self.is_finished:
+                raise self._damage(MODEL, "it is missing; remove the folder and train again") from None
             raise InputError(f"the run folder {self.path} has no {MODEL} yet; train it first") from None
         except (safetensors.SafetensorError, OSError, RuntimeError, ValueError) as error:
             raise InputError(

@@ -101,12 +101,26 @@ def _wn18rr() -> KnowledgeGraph:
     )
 
 
-def _small(name: str, folder: str) -> KnowledgeGraph:
-    return assemble(name, {part: delimited.file(_locate(name, "small-kg", folder, f"{part}.txt")) for part in _SPLITS})
-
-
 def _sizes(entities: int, relations: int, train: int, valid: int, test: int) -> dict[str, int]:
     return {"entities": entities, "relations": relations, "train": train, "valid": valid, "test": test}
+
+
+def _read_small(name: str, folder: str) -> KnowledgeGraph:
+    files = {part: delimited.file(_locate(name, "small-kg", folder, f"{part}.txt")) for part in _SPLITS}
+    return assemble(name, files)
+
+
+def _small(name: str, folder: str, description: str, statistics: dict[str, int]) -> Source:
+    return Source(
+        name=name,
+        task="link-prediction",
+        description=description,
+        load=partial(_read_small, name, folder),
+        licence="not stated",
+        citation="Kemp et al., Learning systems of concepts with an infinite relational model, AAAI 2006",
+        statistics=statistics,
+        recipe=OWN_RECIPE,
+    )
 
 
 _ROWS = (
@@ -150,36 +164,9 @@ _ROWS = (
             "training.patience": 100,
         },
     ),
-    Source(
-        name="nations",
-        task="link-prediction",
-        description="relations between 14 countries",
-        load=partial(_small, "nations", "nations"),
-        licence="not stated",
-        citation="Kemp et al., Learning systems of concepts with an infinite relational model, AAAI 2006",
-        statistics=_sizes(14, 55, 1_592, 199, 201),
-        recipe=OWN_RECIPE,
-    ),
-    Source(
-        name="umls",
-        task="link-prediction",
-        description="biomedical concepts of the Unified Medical Language System",
-        load=partial(_small, "umls", "umls"),
-        licence="not stated",
-        citation="Kemp et al., Learning systems of concepts with an infinite relational model, AAAI 2006",
-        statistics=_sizes(135, 46, 5_216, 652, 661),
-        recipe=OWN_RECIPE,
-    ),
-    Source(
-        name="kinship",
-        task="link-prediction",
-        description="kinship terms among 104 members of the Alyawarra",
-        load=partial(_small, "kinship", "kinships"),
-        licence="not stated",
-        citation="Kemp et al., Learning systems of concepts with an infinite relational model, AAAI 2006",
-        statistics=_sizes(104, 25, 8_544, 1_068, 1_074),
-        recipe=OWN_RECIPE,
-    ),
+    _small("nations", "nations", "relations between 14 countries", _sizes(14, 55, 1_592, 199, 201)),
+    _small("umls", "umls", "concepts of the Unified Medical Language System", _sizes(135, 46, 5_216, 652, 661)),
+    _small("kinship", "kinships", "kinship terms of the Alyawarra", _sizes(104, 25, 8_544, 1_068, 1_074)),
 )
 
 DATASETS: dict[str, Source] = {source.name: source for source in _ROWS}

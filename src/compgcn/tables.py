@@ -1,0 +1,52 @@
+"""Tables for a terminal. They are made here and printed by the commands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from compgcn.run import Prediction
+
+METRICS = ("mrr", "mr", "hits@1", "hits@3", "hits@10")
+
+
+def plain_table(*columns: str) -> Table:
+    """A table without lines; a column named with a > at its end is of numbers."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in columns:
+        table.add_column(name.removesuffix(">"), justify="right" if name.endswith(">") else "left")
+    return table
+
+
+def printable(text: str) -> str:
+    """A name without the control characters that would move the cursor or colour the screen."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def metrics_table(first: str) -> Table:
+    """A table with a column for each metric."""
+    return plain_table(first, *(f"{name.upper()}>" for name in METRICS))
+
+
+def add_metrics(table: Table, label: str, metrics: dict[str, Any]) -> None:
+    """A row of it."""
+    cells = [
+        "-" if name not in metrics else f"{metrics[name]:.1f}" if name == "mr" else f"{metrics[name]:.4f}"
+        for name in METRICS
+    ]
+    table.add_row(printable(label), *cells)
+
+
+def predictions_table(question: str, answers: Sequence[Prediction]) -> Table:
+    """Answers as a table; ids beside names where they differ."""
+    with_ids = any(answer.entity != answer.name for answer in answers)
+    table = plain_table("rank>", "name", *(["id"] if with_ids else []), "probability>", "known")
+    table.title, table.title_justify = question, "left"
+    for rank, answer in enumerate(answers, 1):
+        ids = [printable(answer.entity)] if with_ids else []
+        known = f"yes, in {answer.known}" if answer.known else "new"
+        table.add_row(str(rank), printable(answer.name), *ids, f"{answer.probability:.4f}", known)
+    return table
