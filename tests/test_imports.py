@@ -23,7 +23,6 @@ LAYERS = (
     ("__main__",),
     ("cli", "serve"),
     ("experiment", "tune"),
-    ("tables",),
     ("run",),
     ("build",),
     ("folder", "train"),

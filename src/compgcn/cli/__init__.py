@@ -1,0 +1,62 @@
+"""The commands. Only this package prints; bad input is one sentence on stderr and exit code 1."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from compgcn import __version__
+from compgcn.cli import data, train, use
+from compgcn.cli.console import fail, out
+from compgcn.errors import InputError
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+def main() -> None:
+    """Run a command; turn what can go wrong into one sentence and an exit code."""
+    # Threads that wait sleep rather than spin: as fast on an idle machine, several times faster on a busy one.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read when torch is loaded
+    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    for stream in (sys.stdout, sys.stderr):  # a terminal without the letters of a name shows something in their place
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    try:
+        app()
+    except InputError as error:
+        fail(str(error))
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+    except BrokenPipeError:  # the reader had enough, as in `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(1) from None
+    except OSError as error:
+        fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        out.print(f"compgcn {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def compgcn(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """CompGCN: embed the entities and the relations of a knowledge graph together, and predict its missing facts.
+
+    Example: compgcn train world && compgcn predict runs/world-compgcn-distmult-0 --head France --relation borders
+    """
+
+
+for command in (train.train, use.evaluate, use.predict, use.export):
+    app.command()(command)
+app.add_typer(data.app, name="data")

@@ -1,0 +1,173 @@
+"""The command `train`."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from compgcn.cli.console import Json, describe, err, out
+from compgcn.cli.tables import add_metrics, metrics_table
+from compgcn.config import PATHS, Config, configure, parse_setting, read_settings
+from compgcn.data import find
+from compgcn.errors import InputError
+
+if TYPE_CHECKING:
+    from compgcn.run import Run
+
+
+def train(
+    data: Annotated[
+        str, typer.Argument(metavar="DATA", help="A data set's name, a file of triples, or a TOML of settings.")
+    ],
+    valid: Annotated[Path | None, typer.Option(help="Validation triples; DATA is then the training triples.")] = None,
+    test: Annotated[Path | None, typer.Option(help="Test triples.")] = None,
+    names: Annotated[Path | None, typer.Option(help="A table of ids and readable names.")] = None,
+    encoder: Annotated[
+        str | None, typer.Option(help="compgcn, gcn, dgcn, rgcn, rgcn-basis, rgcn-block, wgcn, released or none.")
+    ] = None,
+    composition: Annotated[str | None, typer.Option(help="sub, mult, corr, add, conv, rotate, cmul or copy.")] = None,
+    decoder: Annotated[str | None, typer.Option(help="conve, distmult or transe.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="At most so many passes over the training triples.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of every random number.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, or auto for the best there is.")] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Any other setting, such as training.lr=0.001; may be repeated."
+        ),
+    ] = None,
+    max_shard_mib: Annotated[
+        float | None, typer.Option(help="Cut the weights into files of at most this size.", show_default=False)
+    ] = None,
+    run_dir: Annotated[
+        Path | None,
+        typer.Option(help="The run folder; runs/<data>-<encoder>-<decoder>-<seed> if not given.", show_default=False),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Train a model on a graph. The same command again resumes a run that was stopped.
+
+    Example: compgcn train my-triples.tsv --decoder distmult --epochs 100 --set training.lr=0.01
+    """
+    from compgcn.build import default_folder, recommended
+    from compgcn.run import train as train_run
+    from compgcn.train import Interrupted
+
+    chosen = {
+        "encoder": encoder,
+        "composition": composition,
+        "decoder": decoder,
+        "epochs": epochs,
+        "seed": seed,
+        "device": device,
+        "max_shard_mib": max_shard_mib,
+    }
+    given = {name: value for name, value in chosen.items() if value is not None}
+    files = {"data.valid": valid, "data.test": test, "data.names": names}
+    given |= {name: str(path) for name, path in files.items() if path is not None}
+    options = {PATHS[name] for name in given}
+    for name, value in map(parse_setting, settings or []):
+        if PATHS.get(name) in options:
+            raise InputError(f"'{name}' is given twice; give it as an option or with --set, not both")
+        given[name] = value
+    base = read_settings(Path(data)) if data.endswith(".toml") else {"data.source": data}
+    configure(Config(), base, f"{data}: " if data.endswith(".toml") else "")  # what is wrong in a file names the file
+    if not base.get("data.source"):
+        raise InputError(f"{data} does not say what to train on; set data.source to a data set's name or a file")
+    config = recommended(base | given)
+    graph = find(config.data)
+    folder = run_dir or default_folder(config)
+    if not as_json:
+        describe(graph)
+    finished = (folder / "metrics.json").is_file()
+    if (folder / "checkpoint" / "state.safetensors").is_file() and not as_json:
+        out.print(f"resuming the run in {folder}")
+    try:
+        with _stop_requests() as stopped, _progress_line(quiet=as_json) as notify:
+            run = train_run(config, graph, folder, notify, stopped)
+    except Interrupted:
+        err.print(f"stopped; the same command goes on from here ({folder})")
+        raise SystemExit(130) from None
+    if as_json:
+        out.print_json(json.dumps({"run": str(run.path), **run.metrics}))
+        return
+    if finished:
+        out.print(f"{run.path} is already finished; nothing to train")
+    show_result(run)
+
+
+@contextmanager
+def _stop_requests() -> Iterator[Callable[[], bool]]:
+    """Let Ctrl-C and SIGTERM end the step under way first; a second Ctrl-C ends at once."""
+    asked = False
+
+    def ask(number: int, frame: object) -> None:
+        nonlocal asked
+        asked = True
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _progress_line(quiet: bool) -> Iterator[Callable[[dict[str, Any]], None] | None]:
+    """A live line with epoch, loss, validation metric, best and time left; nothing where no one is looking."""
+    if quiet or not err.is_terminal:
+        yield None
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("epoch {task.fields[epoch]}"),
+        BarColumn(),
+        TextColumn("{task.fields[text]}"),
+        TimeRemainingColumn(compact=True),
+    )
+    with Progress(*columns, console=err, transient=True) as progress:
+        bar = progress.add_task("", total=None, epoch="-", text="preparing")
+        latest: dict[str, float] = {}
+
+        def notify(event: dict[str, Any]) -> None:
+            if event["event"] == "evaluate":
+                progress.update(bar, text="evaluating")
+            if "epoch" not in event:
+                return
+            latest.update(event.get("valid") or {})
+            goal, best = event["goal"], event["best"]
+            text = f"loss {event['loss']:.4f}"
+            if goal in latest and best is not None:
+                text += f"  valid {goal} {latest[goal]:.4f}  best {best:.4f} (epoch {event['best_epoch']})"
+            progress.update(
+                bar,
+                completed=event["step"],
+                total=event["steps"],
+                epoch=f"{event['epoch']}/{event['epochs']}",
+                text=text,
+            )
+
+        yield notify
+
+
+def show_result(run: Run) -> None:
+    """The test metrics beside those of the popularity baseline."""
+    if not run.metrics["test"]:
+        out.print(f"the test split is empty; best epoch {run.metrics['best_epoch']}, run folder {run.path}")
+        return
+    table = metrics_table(f"test, filtered, {run.metrics['ties']} ranks")
+    add_metrics(table, f"{run.config.encoder.name} + {run.config.decoder.name}", run.metrics["test"])
+    add_metrics(table, "popularity baseline", run.metrics.get("popularity", {}).get("test", {}))
+    out.print(table)
+    if run.metrics["test"]["mrr"] <= run.metrics.get("popularity", {}).get("test", {}).get("mrr", 0.0):
+        out.print("the model is no better than the baseline: give it more triples, more epochs or other settings")
+    out.print(f"best epoch {run.metrics['best_epoch']}, run folder {run.path}")
