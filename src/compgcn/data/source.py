@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from compgcn.config import Data
+from compgcn.data.files import read
 from compgcn.data.registry import DATASETS, load
-from compgcn.data.triples import KnowledgeGraph, read
+from compgcn.data.triples import KnowledgeGraph
 from compgcn.errors import InputError, unknown
 
 

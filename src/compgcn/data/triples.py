@@ -1,31 +1,31 @@
-"""A knowledge graph as three arrays of triples over two vocabularies, and how one is read from files."""
+"""A knowledge graph as three arrays of triples over two vocabularies, and how one is put together from sources."""
 
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from compgcn.data import delimited
-from compgcn.data.split import Triples, first, split
+from compgcn.data.facts import Attributes, Source
+from compgcn.data.labels import Labels
+from compgcn.data.split import Triples, first
 from compgcn.data.vocabulary import Vocabulary
-from compgcn.errors import InputError
-
-log = logging.getLogger(__name__)
+from compgcn.errors import InputError, unknown
 
 Features = NDArray[np.float32]
 
-_HEADERS = (
-    {"head", "subject", "source", "from", "s", "h", "src", "head_id", "subject_id", "source_id"},
-    {"relation", "predicate", "rel", "r", "p", "edge", "type", "property", "relation_id", "predicate_id"},
-    {"tail", "object", "target", "to", "o", "t", "dst", "tail_id", "object_id", "target_id"},
-)
+
+class Literals(NamedTuple):
+    """Literal values kept beside a graph: row i says that entity `entities[i]` has `values[i]` by `relations[i]`."""
+
+    entities: Triples  # [n]
+    relations: tuple[str, ...]
+    values: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +39,8 @@ class KnowledgeGraph:
         notes: what was noticed on the way in, a sentence each.
         node_features: float32 [N, f], or None.
         relation_features: float32 [R, f] or, inverses after originals, [2R, f], or None.
+        labels: the classes of some of the entities; all triples are in train then. None: the task is link prediction.
+        literals: literal values of entities, where they were kept aside.
         origin: the settings of a config's [data] that read this graph again; its name alone if nothing is known.
     """
 
@@ -51,6 +53,8 @@ class KnowledgeGraph:
     notes: tuple[str, ...] = ()
     node_features: Features | None = None
     relation_features: Features | None = None
+    labels: Labels | None = None
+    literals: Literals | None = None
     origin: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -65,6 +69,9 @@ class KnowledgeGraph:
                 what = f"{sizes[0]} entities and {sizes[1]} relations"
                 raise InputError(f"the {part} triples refer to rows beyond the {what} of the vocabulary")
             object.__setattr__(self, part, triples)
+        for part, rows in self.labels.splits.items() if self.labels is not None else ():
+            if (rows[:, 0] >= len(self.entities)).any():
+                raise InputError(f"the {part} labels refer to rows beyond the {len(self.entities)} entities")
 
     def __repr__(self) -> str:
         n = self.statistics()
@@ -86,15 +93,14 @@ class KnowledgeGraph:
     def statistics(self) -> dict[str, int]:
         """The sizes a paper's table of data sets gives."""
         counts = {part: len(triples) for part, triples in self.splits.items()}
-        return {
-            "entities": self.num_entities,
-            "relations": self.num_relations,
-            "triples": sum(counts.values()),
-            **counts,
-        }
+        sizes = {"entities": self.num_entities, "relations": self.num_relations, "triples": sum(counts.values())}
+        if self.labels is None:
+            return sizes | counts
+        labelled = {f"{part}_labels": len(rows) for part, rows in self.labels.splits.items()}
+        return sizes | counts | {"classes": len(self.labels.classes)} | labelled
 
     def fingerprint(self) -> str:
-        """sha256 over ids, triples and features: equal data gives equal fingerprints, whatever file it came from."""
+        """sha256 over ids, triples, features and labels: equal data gives equal fingerprints, whatever its file."""
         digest = hashlib.sha256()
         for vocabulary in (self.entities, self.relations):
             digest.update(f"{vocabulary.kind} {len(vocabulary)}\n".encode())
@@ -106,6 +112,14 @@ class KnowledgeGraph:
             if features is not None:
                 digest.update(f"\n{kind} features {features.shape}\n".encode())
                 digest.update(features.astype("<f4").tobytes())
+        if self.labels is not None:
+            digest.update(f"\nclasses {len(self.labels.classes)}\n".encode())
+            digest.update(
+                "".join(f"{len(text)}:{text}" for text in self.labels.classes).encode("utf-8", "surrogatepass")
+            )
+            for part, rows in self.labels.splits.items():
+                digest.update(f"\n{part} labels {len(rows)}\n".encode())
+                digest.update(rows.astype("<i8").tobytes())
         return digest.hexdigest()
 
     def with_features(self, nodes: Any = None, relations: Any = None) -> KnowledgeGraph:
@@ -140,100 +154,113 @@ def _features(kind: str, given: Any, rows: Mapping[int, str]) -> Features:
     return features
 
 
-def read(
-    path: str | Path | None = None,
-    *,
-    train: str | Path | None = None,
-    valid: str | Path | None = None,
-    test: str | Path | None = None,
-    names: str | Path | None = None,
-    name: str | None = None,
-    split_seed: int = 0,
-    valid_fraction: float = 0.1,
-    test_fraction: float = 0.1,
-) -> KnowledgeGraph:
-    """Read your own graph: one file, split for you, or three files.
-
-    A line holds the ids of a subject, a relation and an object. Files are tab-separated (.tsv, .txt, without quoting)
-    or comma-separated (.csv, with quoting), gzipped (.gz) or not, in UTF-8. What was noticed is in `notes`.
-
-    Args:
-        path: one file of triples, split reproducibly (see `split`).
-        train, valid, test: or three files, used as they are.
-        names: a file with two columns, id and readable name, of entities and relations alike; ids it does not mention
-            keep the id as their name.
-        name: what to call the graph; by default after the file.
-        split_seed, valid_fraction, test_fraction: how one file is split.
-    """
-    given = {part: file for part, file in (("train", train), ("valid", valid), ("test", test)) if file is not None}
-    if path is not None and given:
-        raise InputError(f"give either one file or train, valid and test files, not both a path and {', '.join(given)}")
-    if path is None and len(given) < 3:
-        missing = [part for part in ("train", "valid", "test") if part not in given]
-        raise InputError(f"{' and '.join(missing)} missing: give train, valid and test files, or one file to be split")
-    texts = {part: delimited.file(file) for part, file in given.items()} if path is None else {"": delimited.file(path)}
-    labels = {} if names is None else read_names(delimited.file(names))
-    graph = assemble(name or _stem(path if path is not None else train), texts, labels, header=True)
-    files = {"source": path if path is not None else train, "valid": valid, "test": test, "names": names}
-    origin: dict[str, Any] = {key: str(file) for key, file in files.items() if file is not None}
-    if path is not None:
-        graph = _split(graph, split_seed, valid_fraction, test_fraction)
-        origin |= {"split_seed": split_seed, "valid_fraction": valid_fraction, "test_fraction": test_fraction}
-    graph = replace(graph, origin=origin)
-    for note in graph.notes:
-        log.info("%s: %s", graph.name, note)
-    return graph
-
-
-def _stem(path: str | Path | None) -> str:
-    return Path(path or "").name.split(".")[0] or "graph"
-
-
 def assemble(
     name: str,
-    texts: Mapping[str, delimited.Text],
+    sources: Mapping[str, Source],
     entity_names: Mapping[str, str] | None = None,
     relation_names: Mapping[str, str] | None = None,
     *,
-    header: bool = False,
+    exclude: Sequence[str] = (),
 ) -> KnowledgeGraph:
-    """Read the texts of train, valid and test (or one text, all of it train) over one vocabulary.
+    """Read the sources of train, valid and test (or one source, all of it train) over one vocabulary.
 
-    The vocabulary is the union of the splits, in order of first appearance; nothing but repetitions is left out.
+    The vocabulary is the union of the splits, in order of first appearance; nothing but repetitions, and the relations
+    that are to be excluded, is left out.
 
     Args:
-        texts: one entry, or the three splits in order.
+        sources: one entry, or the three splits in order.
         entity_names, relation_names: id -> readable name; the latter defaults to the former.
-        header: whether a first line that only names the columns is skipped.
+        exclude: ids of relations to leave out.
     """
-    notes: list[str] = []
-    tables = []
-    for text in texts.values():
-        columns = delimited.columns(text, 3)
-        if header and _is_header([column[0].as_py() for column in columns]):
-            columns = [column.slice(1) for column in columns]
-            notes.append(f"the first line of '{text.label}' names the columns and was skipped")
-            if not len(columns[0]):
-                raise InputError(f"'{text.label}' is empty: it holds a header and no triple")
-        tables.append(columns)
-    triples, entity_ids, relation_ids = _encode(tables)
+    facts = [source.facts() for source in sources.values()]
+    notes = [note for one in facts for note in one.notes]
+    columns = [one.columns for one in facts]
+    if exclude:
+        columns = _without(columns, exclude, notes)
+    triples, entity_ids, relation_ids = _encode(columns)
+    for source, one, rows in zip(sources.values(), facts, triples, strict=True):
+        if one.guessed and not exclude and _stands_alone(rows, len(entity_ids), len(relation_ids)):
+            s, r, o = (column[0].as_py() for column in one.columns)
+            notes.append(
+                f"the first line of '{source.label}' looks like a header ('{s}', '{r}' and '{o}' occur nowhere else) "
+                "but was read as a triple; name its columns to have it skipped"
+            )
     parts = [
         _distinct(part, rows, len(entity_ids), len(relation_ids), notes)
-        for part, rows in zip(texts, triples, strict=True)
+        for part, rows in zip(sources, triples, strict=True)
     ]
     none = np.empty((0, 3), dtype=np.int64)
-    relation_names = entity_names if relation_names is None else relation_names
     graph = KnowledgeGraph(
         name,
-        _vocabulary("entity", entity_ids, entity_names or {}),
-        _vocabulary("relation", relation_ids, relation_names or {}),
+        Vocabulary("entity", entity_ids),
+        Vocabulary("relation", relation_ids),
         *(parts if len(parts) == 3 else (parts[0], none, none)),
     )
-    return replace(graph, notes=(*notes, *_observations(graph)))
+    graph = replace(graph, literals=_literals([one.attributes for one in facts], entity_ids, notes))
+    graph = replace(graph, notes=(*notes, *_observations(graph)))
+    return with_names(graph, entity_names or {}, relation_names if relation_names is not None else entity_names or {})
 
 
-def _is_header(fields: Sequence[str]) -> bool:
-    return all(field.strip().casefold() in words for field, words in zip(fields, _HEADERS, strict=True))
+def _without(columns: Sequence[Sequence[Any]], exclude: Sequence[str], notes: list[str]) -> list[list[Any]]:
+    """The columns without the rows of some relations; how many those were is noted."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    dictionaries = [chunk.dictionary for _, relation, _ in columns for chunk in relation.chunks]
+    known = set().union(*(dictionary.to_pylist() for dictionary in dictionaries))
+    for relation in exclude:
+        if relation not in known:
+            raise unknown("relation to exclude", relation, known)
+    kept = []
+    for one in columns:
+        keep = pc.invert(pc.is_in(one[1].cast(pa.string()), pa.array(exclude, pa.string())))
+        kept.append([column.filter(keep) for column in one])
+    before, after = (sum(len(one[0]) for one in tables) for tables in (columns, kept))
+    if not all(len(one[0]) for one in kept):
+        raise InputError(f"without {' and '.join(exclude)} no triple is left")
+    notes.append(f"{_count(before - after, 'triple')} of {_count(len(exclude), 'excluded relation')} left out")
+    return kept
+
+
+def _stands_alone(triples: Triples, num_entities: int, num_relations: int) -> bool:
+    """Whether the first row is the only one whose entities and relation occur in no other."""
+    if len(triples) < 3:
+        return False
+    ends = np.bincount(triples[:, [0, 2]].ravel(), minlength=num_entities)
+    relations = np.bincount(triples[:, 1], minlength=num_relations)
+    alone = np.flatnonzero(relations[triples[:, 1]] == 1)
+    alone = alone[(ends[triples[alone][:, [0, 2]]] == 1).all(axis=1)]
+    return len(alone) == 1 and int(alone[0]) == 0
+
+
+def _literals(given: Sequence[Attributes | None], ids: Sequence[str], notes: list[str]) -> Literals | None:
+    """The literal values of the entities; those of nodes that no triple mentions are counted and left out."""
+    sets = [one for one in given if one is not None]
+    if not sets:
+        return None
+    row_of = {text: row for row, text in enumerate(ids)}
+    rows = [
+        (row_of[node], relation, value)
+        for one in sets
+        for node, relation, value in zip(*one, strict=True)
+        if node in row_of
+    ]
+    lost = sum(len(one.nodes) for one in sets) - len(rows)
+    if lost:
+        notes.append(f"{_count(lost, 'literal')} of nodes without any other triple left out")
+    entities, relations, values = zip(*rows, strict=True) if rows else ((), (), ())
+    return Literals(np.array(entities, dtype=np.int64), relations, values)
+
+
+def with_names(graph: KnowledgeGraph, entities: Mapping[str, str], relations: Mapping[str, str]) -> KnowledgeGraph:
+    """The graph with readable names, id -> name; ids that are not mentioned are their own names."""
+    if not entities and not relations:
+        return graph
+    return replace(
+        graph,
+        entities=_vocabulary("entity", graph.entities.ids, entities),
+        relations=_vocabulary("relation", graph.relations.ids, relations),
+    )
 
 
 def _vocabulary(kind: str, ids: Sequence[str], names: Mapping[str, str]) -> Vocabulary:
@@ -317,18 +344,3 @@ def _observations(graph: KnowledgeGraph) -> list[str]:
 def _count(number: int, noun: str) -> str:
     plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
     return f"{number:,} {noun if number == 1 else plural}"
-
-
-def _split(graph: KnowledgeGraph, seed: int, valid_fraction: float, test_fraction: float) -> KnowledgeGraph:
-    parts = split(
-        graph.train,
-        graph.num_entities,
-        graph.num_relations,
-        seed=seed,
-        valid_fraction=valid_fraction,
-        test_fraction=test_fraction,
-    )
-    sizes = " / ".join(f"{len(part):,}" for part in parts)
-    note = f"split into {sizes} (train / valid / test) with seed {seed}, triples over one pair of entities together"
-    train, valid, test = parts
-    return replace(graph, train=train, valid=valid, test=test, notes=(*graph.notes, note))
