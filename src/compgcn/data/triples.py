@@ -277,26 +277,26 @@ def _encode(tables: Sequence[Sequence[Any]]) -> tuple[list[Triples], list[str], 
     """Columns of strings -> triples of numbers, and the ids the numbers stand for, in order of first appearance."""
     lengths = [len(columns[0]) for columns in tables]
     subjects, relations, objects = ([columns[i] for columns in tables] for i in range(3))
-    ends, entity_ids = _codes([*subjects, *objects], interleave=2)  # [n, 2]
-    rels, relation_ids = _codes(relations, interleave=1)  # [n, 1]
-    triples = np.column_stack([ends[:, 0], rels[:, 0], ends[:, 1]])  # [n, 3]
+    (s, o), entity_ids = _codes([*subjects, *objects], parts=2)
+    (r,), relation_ids = _codes(relations, parts=1)
+    triples = np.column_stack([s, r, o])  # [n, 3]
     return np.split(triples, np.cumsum(lengths)[:-1]), entity_ids, relation_ids
 
 
-def _codes(columns: Sequence[Any], *, interleave: int) -> tuple[Triples, list[str]]:
-    """One numbering over dictionary-encoded columns, read row by row across `interleave` equal parts of them."""
+def _codes(columns: Sequence[Any], *, parts: int) -> tuple[list[Triples], list[str]]:
+    """One numbering over dictionary-encoded columns that make up `parts` of equal length, read row by row across."""
     import pyarrow as pa
 
     joined = pa.chunked_array([chunk for column in columns for chunk in column.chunks]).unify_dictionaries()
-    codes = np.concatenate([chunk.indices.to_numpy() for chunk in joined.chunks]).astype(np.int64)
-    codes = codes.reshape(interleave, -1).T.ravel()  # row by row
-    used = np.flatnonzero(np.bincount(codes))  # a skipped header leaves strings that no row uses
-    number = np.zeros(used[-1] + 1, dtype=np.int64)
-    number[used] = np.arange(len(used))
-    order = np.argsort(first(number[codes], len(used)))
-    number[used[order]] = np.arange(len(used))
-    ids = joined.chunk(0).dictionary.take(pa.array(used[order])).to_pylist()
-    return number[codes].reshape(-1, interleave), ids
+    codes = np.concatenate([chunk.indices.to_numpy() for chunk in joined.chunks]).reshape(parts, -1)  # [parts, n]
+    strings = joined.chunk(0).dictionary
+    places = [first(part, len(strings)) * parts + place for place, part in enumerate(codes)]
+    seen = np.min(places, axis=0)
+    order = np.argsort(seen)
+    order = order[: int((seen < codes.size).sum())]  # a skipped header leaves strings that no row uses
+    number = np.empty(len(strings), dtype=np.int64)
+    number[order] = np.arange(len(order))
+    return [number[part] for part in codes], strings.take(pa.array(order)).to_pylist()
 
 
 def keys(triples: Triples, num_entities: int, num_relations: int) -> Triples:
@@ -310,12 +310,17 @@ def keys(triples: Triples, num_entities: int, num_relations: int) -> Triples:
 
 def _distinct(part: str, triples: Triples, num_entities: int, num_relations: int, notes: list[str]) -> Triples:
     """The triples without repetitions, in their order; what was dropped is noted."""
-    _, kept = np.unique(keys(triples, num_entities, num_relations), return_index=True)
+    number = keys(triples, num_entities, num_relations)
+    order = np.argsort(number)
+    number = number[order]
+    starts = np.flatnonzero(np.concatenate([[True], number[1:] != number[:-1]]))
+    kept = np.minimum.reduceat(order, starts)
     dropped = len(triples) - len(kept)
     if not dropped:
         return triples
     notes.append(f"{_count(dropped, 'repeated triple')} dropped{f' from {part}' if part else ''}")
-    return triples[np.sort(kept)]
+    distinct: Triples = triples[np.sort(kept)]
+    return distinct
 
 
 def _observations(graph: KnowledgeGraph) -> list[str]:
