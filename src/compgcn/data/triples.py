@@ -122,6 +122,37 @@ class KnowledgeGraph:
                 digest.update(rows.astype("<i8").tobytes())
         return digest.hexdigest()
 
+    @classmethod
+    def from_networkx(
+        cls,
+        graph: Any,
+        relation: str = "relation",
+        *,
+        name: str = "graph",
+        split_seed: int = 0,
+        valid_fraction: float = 0.1,
+        test_fraction: float = 0.1,
+    ) -> KnowledgeGraph:
+        """A directed NetworkX graph, see `compgcn.data.interchange.from_networkx`."""
+        from compgcn.data.interchange import from_networkx
+
+        return from_networkx(graph, relation, name, split_seed, valid_fraction, test_fraction)
+
+    @classmethod
+    def from_pyg(
+        cls,
+        data: Any,
+        *,
+        name: str = "graph",
+        split_seed: int = 0,
+        valid_fraction: float = 0.1,
+        test_fraction: float = 0.1,
+    ) -> KnowledgeGraph:
+        """A PyG `Data` or `HeteroData`, see `compgcn.data.interchange.from_pyg`."""
+        from compgcn.data.interchange import from_pyg
+
+        return from_pyg(data, name, split_seed, valid_fraction, test_fraction)
+
     def with_features(self, nodes: Any = None, relations: Any = None) -> KnowledgeGraph:
         """The same graph with feature vectors; what is not given stays as it is.
 
@@ -185,10 +216,22 @@ def assemble(
                 f"the first line of '{source.label}' looks like a header ('{s}', '{r}' and '{o}' occur nowhere else) "
                 "but was read as a triple; name its columns to have it skipped"
             )
-    parts = [
-        _distinct(part, rows, len(entity_ids), len(relation_ids), notes)
-        for part, rows in zip(sources, triples, strict=True)
-    ]
+    literals = _literals([one.attributes for one in facts], entity_ids, notes)
+    graph = tidied(name, entity_ids, relation_ids, dict(zip(sources, triples, strict=True)), notes)
+    graph = replace(graph, literals=literals)
+    return with_names(graph, entity_names or {}, relation_names if relation_names is not None else entity_names or {})
+
+
+def tidied(
+    name: str,
+    entity_ids: Sequence[str],
+    relation_ids: Sequence[str],
+    triples: Mapping[str, Triples],
+    notes: Sequence[str] = (),
+) -> KnowledgeGraph:
+    """A graph without repeated triples, with notes on what is noticed; `triples` is one entry, or the three splits."""
+    noted = list(notes)
+    parts = [_distinct(part, rows, len(entity_ids), len(relation_ids), noted) for part, rows in triples.items()]
     none = np.empty((0, 3), dtype=np.int64)
     graph = KnowledgeGraph(
         name,
@@ -196,9 +239,7 @@ def assemble(
         Vocabulary("relation", relation_ids),
         *(parts if len(parts) == 3 else (parts[0], none, none)),
     )
-    graph = replace(graph, literals=_literals([one.attributes for one in facts], entity_ids, notes))
-    graph = replace(graph, notes=(*notes, *_observations(graph)))
-    return with_names(graph, entity_names or {}, relation_names if relation_names is not None else entity_names or {})
+    return replace(graph, notes=(*noted, *_observations(graph)))
 
 
 def _without(columns: Sequence[Sequence[Any]], exclude: Sequence[str], notes: list[str]) -> list[list[Any]]:
@@ -336,9 +377,13 @@ def _observations(graph: KnowledgeGraph) -> list[str]:
     if loops:
         notes.append(f"{_count(loops, 'self-loop')} (subject and object are the same entity) kept")
     for kind, size, places in (("entity", N, [0, 2]), ("relation", R, [1])):
-        unseen = size - int(np.count_nonzero(np.bincount(graph.train[:, places].ravel(), minlength=size)))
-        if unseen:
-            notes.append(f"{_count(unseen, kind)} only in valid or test, never in train; kept")
+        seen = {part: np.bincount(rows[:, places].ravel(), minlength=size) > 0 for part, rows in graph.splits.items()}
+        later = int((~seen["train"] & (seen["valid"] | seen["test"])).sum())
+        if later:
+            notes.append(f"{_count(later, kind)} only in valid or test, never in train; kept")
+        never = size - int((seen["train"] | seen["valid"] | seen["test"]).sum())
+        if never:
+            notes.append(f"{_count(never, kind)} without any triple; kept")
     vocabulary = (*graph.entities.ids, *graph.relations.ids)
     spaced = sum(text != text.strip() for text in vocabulary)
     if spaced:
