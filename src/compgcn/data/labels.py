@@ -127,7 +127,8 @@ def _collect(files: Mapping[str, str | Path], columns: Columns | None) -> tuple[
                         f"{place}: the node '{node}' is in the split {entry[1]}, and in {before[1]} before"
                     )
                 repeated, first_repeated = repeated + 1, first_repeated or place
-    return found, [f"{repeated:,} repeated labels dropped, the first in {first_repeated}"] if repeated else []
+    many = "label" if repeated == 1 else "labels"
+    return found, [f"{repeated:,} repeated {many} dropped, the first in {first_repeated}"] if repeated else []
 
 
 def _rows(file: str | Path, columns: Columns | None) -> Iterator[tuple[int, str, str, str]]:
