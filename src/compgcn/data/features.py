@@ -25,7 +25,7 @@ def read_features(path: str | Path, vocabulary: Vocabulary) -> Any:
     if path.suffix.lower() == ".npy":
         try:
             return np.lib.format.open_memmap(path, mode="r")  # never a pickle
-        except (ValueError, OSError, EOFError, TypeError, OverflowError) as error:
+        except Exception as error:  # its header is parsed as Python is, and fails in as many ways
             raise InputError(f"'{path}' is not an array of numbers in .npy format: {error}") from None
     if path.suffix.lower() == ".parquet":
         return _matched(str(path), vocabulary)

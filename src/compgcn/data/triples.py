@@ -171,7 +171,8 @@ class KnowledgeGraph:
 
 def _features(kind: str, given: Any, rows: Mapping[int, str]) -> Features:
     try:
-        features = np.array(given, dtype=np.float32, order="C")
+        with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused below
+            features = np.array(given, dtype=np.float32, order="C")
     except (TypeError, ValueError):
         raise InputError(f"the {kind} features are not an array of numbers") from None
     if features.ndim != 2 or features.shape[0] not in rows or not features.shape[1]:
