@@ -25,7 +25,8 @@ import compgcn
 graph = compgcn.read(sys.argv[1], **json.loads(sys.argv[2]))
 seconds = time.perf_counter() - start
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-print(json.dumps({"seconds": round(seconds, 1), "peak_gib": round(peak, 2), **graph.statistics(), "notes": graph.notes}))
+measured = {"seconds": round(seconds, 1), "peak_gib": round(peak, 2)}
+print(json.dumps({**measured, **graph.statistics(), "notes": graph.notes}))
 """
 
 

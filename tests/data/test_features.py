@@ -56,6 +56,7 @@ def test_a_table_is_matched_by_id(graph_file: Path, tmp_path: Path, columns: dic
         ({"id": ["a", "b", "c"], "x": [[1.0], [None], [3.0]]}, "have gaps"),
         ({"id": ["a", "b", "c"], "x": ["1", "2", "3"]}, "expected columns of numbers"),
         ({"id": ["a", "b", "c"], "x": [[1.0], [2.0], [3.0]], "y": [1, 2, 3]}, "expected columns of numbers"),
+        ({"id": ["a", "b", "c"], "x": [1.0, 2.0, 1e300]}, "row 2 holds a NaN or an infinity"),
         ({"id": ["a", "b", "c"]}, "has 1 columns"),
     ],
 )

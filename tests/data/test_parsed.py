@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from compgcn.data import KnowledgeGraph, parsed, read, triples
-from compgcn.data.cache import cache_folder
+from compgcn.data.parsed import cache_folder
 
 Write = Callable[[str, str | bytes], Path]
 

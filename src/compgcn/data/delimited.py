@@ -99,7 +99,7 @@ def first(text: Text) -> list[str]:
 
 
 def columns(text: Text, width: int, *, take: Sequence[int] | None = None, allow_empty: bool = False) -> list[Any]:
-    """The columns of a table of strings, as dictionary-encoded pyarrow chunked arrays.
+    """The columns of a table of strings, as pyarrow chunked arrays.
 
     Args:
         text: what to read; blank lines are skipped, and so is a byte order mark.
@@ -117,7 +117,7 @@ def columns(text: Text, width: int, *, take: Sequence[int] | None = None, allow_
     except (pa.ArrowException, UnicodeDecodeError, *BROKEN):
         pass  # the line by line reading below says what is wrong, and where
     rows = [row for _, row in scan(text, width, take=take, allow_empty=allow_empty)]
-    return [pa.chunked_array([pa.array(values).dictionary_encode()]) for values in zip(*rows, strict=True)]
+    return [pa.chunked_array([pa.array(values, pa.string())]) for values in zip(*rows, strict=True)]
 
 
 def _parse(text: Text, width: int, take: Sequence[int]) -> Any:
@@ -139,7 +139,7 @@ def _parse(text: Text, width: int, take: Sequence[int]) -> Any:
             ),
             convert_options=arrow.ConvertOptions(
                 include_columns=wanted,
-                column_types=dict.fromkeys(wanted, pa.dictionary(pa.int32(), pa.string())),
+                column_types=dict.fromkeys(wanted, pa.string()),
                 strings_can_be_null=False,
             ),
         )
@@ -169,10 +169,12 @@ class _WithoutComments(io.RawIOBase):
 
 
 def _has_blank(column: Any) -> bool:
-    """Whether a field is empty or nothing but spaces; only the distinct values are looked at."""
+    """Whether a field is empty or nothing but spaces."""
     import pyarrow.compute as pc
 
-    return any(pc.any(pc.equal(pc.ascii_trim(chunk.dictionary, " "), "")).as_py() for chunk in column.chunks)
+    spaced = column.filter(pc.starts_with(column, " "))
+    empty = pc.min(pc.binary_length(column)).as_py() == 0
+    return empty or bool(pc.any(pc.equal(pc.ascii_trim(spaced, " "), "")).as_py())
 
 
 def scan(

@@ -31,7 +31,7 @@ class Facts(NamedTuple):
     """The triples of one source.
 
     Fields:
-        columns: subject, relation and object, each a dictionary-encoded pyarrow chunked array of strings.
+        columns: subject, relation and object, each a pyarrow chunked array of strings, dictionary-encoded or not.
         notes: what was noticed on the way, a sentence each.
         attributes: literal values kept aside.
         guessed: whether the first row was read as a triple for want of a header that could be recognised.

@@ -78,5 +78,5 @@ def _numbers(label: str, table: Any) -> Any:
         width, columns = 1, table.columns
     if not columns or not all(pa.types.is_floating(c.type) or pa.types.is_integer(c.type) for c in columns):
         raise InputError(f"'{label}': expected columns of numbers, or one of lists of numbers, beside that of ids")
-    arrays = [np.asarray(column.to_numpy(), dtype=np.float32).reshape(len(table), width) for column in columns]
+    arrays = [np.asarray(column.to_numpy()).reshape(len(table), width) for column in columns]
     return np.concatenate(arrays, axis=1)

@@ -61,7 +61,7 @@ def table(label: str, names: Sequence[str] | None = None) -> Any:
 
 
 def strings(label: str, places: Sequence[int]) -> list[Any]:
-    """Columns of ids as dictionary-encoded strings; an InputError at the first that is missing or is no id."""
+    """Columns of ids as strings; an InputError at the first that is missing or is no id."""
     names = column_names(label)
     found = table(label, [names[place] for place in places])
     if not len(found):
@@ -84,13 +84,12 @@ def _ids(label: str, name: str, column: Any) -> Any:
             column = column.cast(kind)
         column = column.cast(pa.string())
         column.validate(full=True)  # text is taken on trust by the reader
-        encoded = column.dictionary_encode()
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise _damaged(label, error) from None
     blank = pc.equal(pc.ascii_trim(column, " "), "")
     if pc.any(blank).as_py():
         raise InputError(f"'{label}', row {pc.index(blank, True).as_py() + 1}: the column '{name}' is empty")
-    return encoded
+    return column
 
 
 def _opened(label: str) -> Any:

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from compgcn.data.cache import cache_folder
 from compgcn.data.triples import KnowledgeGraph, Literals
 from compgcn.data.vocabulary import Vocabulary
 
@@ -28,6 +27,17 @@ FORMAT = 1  # raised whenever a reader gives something else for the same file
 SMALLEST = 4 * 2**20  # bytes; what is smaller is read in a moment
 LARGEST = 8 * 2**30  # bytes of all entries together; those not used for longest go first
 _SPLITS = ("train", "valid", "test")
+
+
+def cache_folder() -> Path | None:
+    """The folder COMPGCN_CACHE names, else that of the XDG convention; None where COMPGCN_CACHE is "off"."""
+    given = os.environ.get("COMPGCN_CACHE", "")
+    if given == "off":
+        return None
+    if given:
+        return Path(given)
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(base) if base else Path.home() / ".cache") / "compgcn"
 
 
 def entry(files: Mapping[str, Path], options: Mapping[str, Any]) -> Path | None:

@@ -248,8 +248,7 @@ def _without(columns: Sequence[Sequence[Any]], exclude: Sequence[str], notes: li
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    dictionaries = [chunk.dictionary for _, relation, _ in columns for chunk in relation.chunks]
-    known = set().union(*(dictionary.to_pylist() for dictionary in dictionaries))
+    known = set().union(*(relation.cast(pa.string()).unique().to_pylist() for _, relation, _ in columns))
     for relation in exclude:
         if relation not in known:
             raise unknown("relation to exclude", relation, known)
@@ -326,10 +325,11 @@ def _encode(tables: Sequence[Sequence[Any]]) -> tuple[list[Triples], list[str], 
 
 
 def _codes(columns: Sequence[Any], *, parts: int) -> tuple[list[Triples], list[str]]:
-    """One numbering over dictionary-encoded columns that make up `parts` of equal length, read row by row across."""
+    """One numbering over columns of strings that make up `parts` of equal length, read row by row across them."""
     import pyarrow as pa
 
-    joined = pa.chunked_array([chunk for column in columns for chunk in column.chunks]).unify_dictionaries()
+    joined = pa.chunked_array([chunk for column in columns for chunk in column.chunks])
+    joined = joined.unify_dictionaries() if pa.types.is_dictionary(joined.type) else joined.dictionary_encode()
     codes = np.concatenate([chunk.indices.to_numpy() for chunk in joined.chunks]).reshape(parts, -1)  # [parts, n]
     strings = joined.chunk(0).dictionary
     places = [first(part, len(strings)) * parts + place for place, part in enumerate(codes)]
