@@ -66,8 +66,7 @@ def read(
         split_seed, valid_fraction, test_fraction: how one file, or its labels, are split.
     """
     files = _files(path, train, valid, test)
-    classes = {"train": labels, "valid": valid_labels, "test": test_labels}
-    tables = {part: file for part, file in classes.items() if file is not None}
+    tables = _present({"train": labels, "valid": valid_labels, "test": test_labels})
     _check(path, tables, label_columns)
     options: dict[str, Any] = {
         "columns": None if columns is None else check_columns(columns),
@@ -76,28 +75,18 @@ def read(
         "exclude": (exclude,) if isinstance(exclude, str) else tuple(exclude),
     }
     drawn = {"split_seed": split_seed, "valid_fraction": valid_fraction, "test_fraction": test_fraction}
-    dealt = path is not None and not tables
-    graph = _triples(name or _stem(files), files, options, drawn if dealt else None)
+    graph = _triples(name or _stem(files), files, options, drawn if path is not None and not tables else None)
     if names is not None:
         texts = read_names(delimited.file(names))
         graph = with_names(graph, texts, texts)
     if tables:
-        found, notes = read_labels(
-            tables,
-            graph.entities,
-            columns=label_columns,
-            seed=split_seed,
-            valid_fraction=valid_fraction,
-            test_fraction=test_fraction,
-        )
+        found, notes = read_labels(tables, graph.entities, label_columns, split_seed, valid_fraction, test_fraction)
         graph = replace(graph, labels=found, notes=(*graph.notes, *notes))
     graph = graph.with_features(
-        *(
-            None if file is None else read_features(file, vocabulary)
-            for file, vocabulary in ((node_features, graph.entities), (relation_features, graph.relations))
-        )
+        None if node_features is None else read_features(node_features, graph.entities),
+        None if relation_features is None else read_features(relation_features, graph.relations),
     )
-    given = {
+    origin = {
         "source": files.get("", train),
         "valid": valid,
         "test": test,
@@ -108,18 +97,22 @@ def read(
         "node_features": node_features,
         "relation_features": relation_features,
     }
-    origin = {key: str(file) for key, file in given.items() if file is not None}
     settings = options | {"label_columns": None if label_columns is None else tuple(label_columns)}
-    changed = {key: value for key, value in settings.items() if value not in (None, (), "drop")}
-    graph = replace(graph, origin={**origin, **changed, **(drawn if path is not None else {})})
+    settings |= drawn if path is not None else {}
+    graph = replace(graph, origin={key: str(file) for key, file in _present(origin).items()} | _present(settings))
     for note in graph.notes:
         log.info("%s: %s", graph.name, note)
     return graph
 
 
+def _present(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What is given of some options."""
+    return {key: value for key, value in given.items() if value is not None}
+
+
 def _files(path: File | None, train: File | None, valid: File | None, test: File | None) -> dict[str, File]:
     """The one file under "", or the three by split."""
-    given = {part: file for part, file in (("train", train), ("valid", valid), ("test", test)) if file is not None}
+    given: dict[str, File] = _present({"train": train, "valid": valid, "test": test})
     if path is not None and given:
         raise InputError(f"give either one file or train, valid and test files, not both a path and {', '.join(given)}")
     if path is None and len(given) < 3:

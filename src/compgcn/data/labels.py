@@ -63,7 +63,6 @@ class Labels:
 def read_labels(
     files: Mapping[str, str | Path],
     entities: Vocabulary,
-    *,
     columns: Columns | None = None,
     seed: int = 0,
     valid_fraction: float = 0.1,
