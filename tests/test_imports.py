@@ -34,7 +34,7 @@ LAYERS = (
     ("layers",),
     ("graph",),
     ("kernels",),
-    ("compose",),
+    ("compose", "dropout"),
     ("config",),
     ("errors",),
 )

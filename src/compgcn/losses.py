@@ -73,7 +73,9 @@ class _SparseBinaryCrossEntropy(torch.autograd.Function):
         x = _wide(logits)
         grad = grad / max(x.numel(), 1)
         slope = torch.sigmoid(x).sub_(ctx.floor).mul_(grad)  # [B, N]
-        cell = rows * x.shape[1] + cols.clamp_min(0)
+        # Padding adds 0, each to a cell of its own: many additions to one cell would wait for each other.
+        spread = torch.arange(len(cols), device=cols.device) % max(x.numel(), 1)
+        cell = torch.where(cols >= 0, rows * x.shape[1] + cols, spread)
         slope.view(-1).index_add_(0, cell, (cols >= 0).to(x.dtype) * (-ctx.weight * grad))
         return slope.to(logits.dtype), None, None, None, None
 

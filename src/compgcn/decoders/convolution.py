@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from compgcn.dropout import dropout
 from compgcn.errors import InputError
 
 
@@ -56,7 +57,7 @@ class ConvEQuery(nn.Module):
 
     The entity and the relation are interleaved, x₁ z₁ x₂ z₂ …, into one image 2·height × width. The order is batch
     norm, convolution, batch norm, relu, feature dropout, linear, hidden dropout, batch norm, relu. Weights start as
-    torch starts those of a convolution and a linear layer.
+    torch starts those of a convolution and a linear layer. Feature maps are kept channels last, position by position.
 
     In training mode a batch of one query has no variance for the last batch norm, and torch refuses it: train on
     batches of two or more.
@@ -80,18 +81,13 @@ class ConvEQuery(nn.Module):
         self.image_norm = nn.BatchNorm2d(1)
         self.convolution = nn.Conv2d(1, settings.filters, settings.kernel, bias=settings.bias)
         self.feature_norm = nn.BatchNorm2d(settings.filters)
-        self.feature_dropout = nn.Dropout(settings.feature_dropout)
         self.projection = nn.Linear(settings.filters * rows * columns, dim)
-        self.hidden_dropout = nn.Dropout(settings.hidden_dropout)
         self.query_norm = nn.BatchNorm1d(dim)
-
-    def reset_parameters(self) -> None:
-        """Start again: weights anew, norms and their running statistics as at first."""
-        for module in (self.image_norm, self.convolution, self.feature_norm, self.projection, self.query_norm):
-            module.reset_parameters()
 
     def forward(self, x: Tensor, z: Tensor) -> Tensor:
         image = torch.stack((x, z), -1).view(-1, 1, 2 * self.height, self.width)  # [B, d, 2] -> [B, 1, 2h, w]
-        maps = torch.relu(self.feature_norm(self.convolution(self.image_norm(image))))  # [B, filters, 2h-k+1, w-k+1]
-        hidden = self.hidden_dropout(self.projection(self.feature_dropout(maps).flatten(1)))  # [B, d]
-        return torch.relu(self.query_norm(hidden))
+        image = self.image_norm(image).contiguous(memory_format=torch.channels_last)
+        maps = torch.relu(self.feature_norm(self.convolution(image)))  # [B, filters, 2h-k+1, w-k+1]
+        features = maps.permute(0, 2, 3, 1).flatten(1)  # [B, (2h-k+1) (w-k+1) filters]
+        hidden = self.projection(dropout(features, self.settings.feature_dropout, self.training))  # [B, d]
+        return torch.relu(self.query_norm(dropout(hidden, self.settings.hidden_dropout, self.training)))
