@@ -65,10 +65,10 @@ def _drop_width(y: Tensor, dim: int) -> Tensor:
 
 
 def _spectrum(x: Tensor) -> Tensor:
-    """The real Fourier transform as planes: [.., d] -> [.., 2 (d//2 + 1)].
+    """The real Fourier transform as planes: [.., d] -> [.., 2 p], its d//2 + 1 frequencies filled up with zeros to p.
 
     A product with a fixed matrix, not an FFT: it is of the size of the layer's own product with W, and runs where that
-    runs.
+    runs. p is a multiple of 4, which lets memory be read and multiplied in whole vectors.
     """
     x = x if x.dtype == torch.float64 else x.float()
     return torch.matmul(x, _fourier(x.shape[-1], False, x.dtype, x.device))
@@ -89,12 +89,14 @@ def _fourier(d: int, inverse: bool, dtype: torch.dtype, device: torch.device) ->
 
 
 def _make_fourier(d: int, inverse: bool, dtype: torch.dtype, device: torch.device) -> Tensor:
-    time, frequency = torch.arange(d, device=device), torch.arange(d // 2 + 1, device=device)
-    angle = (time.unsqueeze(1) * frequency % d).double() * (2 * math.pi / d)  # [d, D/2], of exact whole numbers
-    if not inverse:
-        return torch.cat((angle.cos(), -angle.sin()), 1).to(dtype)
+    time, frequency = torch.arange(d, device=device), torch.arange(-(-(d // 2 + 1) // 4) * 4, device=device)
+    angle = (time.unsqueeze(1) * frequency % d).double() * (2 * math.pi / d)  # [d, p], of exact whole numbers
     ends = (frequency == 0) | (2 * frequency == d)  # the others stand for two frequencies each
-    share = torch.where(ends, 1.0, 2.0).double().unsqueeze(1) / d
+    twice = torch.where(ends, 1.0, torch.where(2 * frequency < d, 2.0, 0.0)).double()
+    if not inverse:
+        there = (twice > 0).double()
+        return torch.cat((there * angle.cos(), -there * angle.sin()), 1).to(dtype)
+    share = twice.unsqueeze(1) / d
     return torch.cat((share * angle.cos().T, -share * angle.sin().T)).to(dtype)
 
 
@@ -144,11 +146,11 @@ class Composition(NamedTuple):
         eye = torch.eye(width, dtype=filters.dtype, device=filters.device)
         return self.lower(eye, len(filters)).to(filters.dtype) @ filters
 
-    def fixed(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """phi with one relation z [d] as an affine map: phi(x, z) = x A + b, A [d, d] and b [d]."""
+    def fold_fixed(self, z: Tensor, filters: Tensor) -> tuple[Tensor, Tensor]:
+        """phi with one relation z [1, d] before a filter: phi(x, z) W = x A + b, with A [d, out] and b [out]."""
         d = z.shape[-1]
         points = torch.cat((torch.eye(d, dtype=z.dtype, device=z.device), z.new_zeros(1, d)))
-        images = self(points, z).to(z.dtype)
+        images = self(points, z).to(z.dtype) @ filters
         return images[:d] - images[d], images[d]
 
 

@@ -305,8 +305,8 @@ class CompGCNConv(nn.Module):
         if self.loop_relation is None:
             loop = x @ filters
         else:
-            matrix, shift = self.composition.fixed(self.loop_relation)
-            loop = torch.addmm(shift @ filters, x, matrix @ filters)
+            matrix, shift = self.composition.fold_fixed(self.loop_relation, filters)
+            loop = torch.addmm(shift, x, matrix)
         return loop if weight is None else (weight.unsqueeze(1) * loop).to(loop.dtype)
 
     def _drop(self, values: Tensor) -> Tensor:

@@ -8,8 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compgcn.decoders.convolution import ConvEQuery, ConvESettings, image_shape
+from compgcn.decoders.convolution import ConvEQuery, ConvESettings, _Patches, _taps, image_shape
 from compgcn.errors import InputError
+from oracles import assert_same_with_gradients
 
 SMALL = ConvESettings(filters=3, kernel=2)
 
@@ -113,3 +114,15 @@ def test_a_given_height_or_width_is_kept():
 def test_sizes_that_cannot_work_are_refused_with_the_sizes(dim, settings, sentence):
     with pytest.raises(InputError, match=sentence):
         ConvEQuery(dim, settings)
+
+
+@pytest.mark.parametrize("size", [(9, 7, 3), (4, 4, 4), (5, 3, 1), (10, 20, 7)], ids=str)
+def test_a_product_with_patches_is_the_convolution(size):
+    height, width, k = size
+    image, weight = normal(2, 1, height, width).requires_grad_(), normal(3, 1, k, k, seed=1).requires_grad_()
+    taps, users = _taps(height, width, k, k, device=image.device)
+    patches = _Patches.apply(image.flatten(1), taps, users)
+    assert patches.shape[2] % 8 == 0
+    flat = torch.nn.functional.pad(weight.flatten(1), (0, patches.shape[2] - k * k))
+    ours = (patches @ flat.T).transpose(1, 2).unflatten(2, (height - k + 1, width - k + 1))
+    assert_same_with_gradients(ours, torch.nn.functional.conv2d(image, weight), (image, weight))

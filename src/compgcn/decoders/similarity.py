@@ -13,7 +13,9 @@ from compgcn.kernels import l1_distance
 def dot(q: Tensor, e: Tensor) -> Tensor:
     """qᵀe."""
     if e.ndim == 2:
-        return q @ e.t()
+        # Tensor cores load whole vectors: if rows of N scores would begin between two, those of B may not.
+        turned = e.is_cuda and e.requires_grad and len(e) % 8 != 0
+        return (e @ q.t()).t() if turned else q @ e.t()
     return (e @ q.unsqueeze(-1)).squeeze(-1)  # [B, C, d] @ [B, d, 1]
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from compgcn.errors import InputError
 from compgcn.kernels.backend import runs
 
-CHUNK = 64  # messages a GPU program sums; a longer row is the work of several
+CHUNK = 128  # messages a GPU program sums; a longer row is the work of several
 
 
 class Segments(NamedTuple):

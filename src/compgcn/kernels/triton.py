@@ -17,17 +17,18 @@ from compgcn.kernels import reference
 from compgcn.kernels.backend import wide
 from compgcn.kernels.plan import CHUNK, Segments
 
-_EDGES = 4  # messages a program gathers at a time
+_EDGES, _WARPS = 4, 1  # messages a program gathers at a time, and the warps it has
 _COLUMNS = 256  # at most so many columns a program
 _MERGED = 16  # partial sums added at a time
 
 
 @triton.jit
 def _reduce_kernel(
-    A, B, W, LEFT, RIGHT, CHUNKS, OUT, SCRATCH, D, SA, SB, SO,
-    OP: tl.constexpr, BE: tl.constexpr, BD: tl.constexpr, ACC: tl.constexpr,
+    A, B, W, LEFT, RIGHT, CHUNKS, OUT, SCRATCH, D, S,
+    OP: tl.constexpr, BE: tl.constexpr, BD: tl.constexpr, VECTOR: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
     p = tl.program_id(0)
+    D, S = D * VECTOR, S * VECTOR  # tells the compiler what these are multiples of
     row = tl.load(CHUNKS + p * 4)
     if row >= 0:
         start, end, slot = tl.load(CHUNKS + p * 4 + 1), tl.load(CHUNKS + p * 4 + 2), tl.load(CHUNKS + p * 4 + 3)
@@ -40,12 +41,12 @@ def _reduce_kernel(
             in_e = e < end
             w = tl.load(W + e, mask=in_e, other=0.0).to(ACC)[:, None]
             mask = in_e[:, None] & in_d[None, :]
-            a = A + tl.load(LEFT + e, mask=in_e, other=0).to(tl.int64)[:, None] * SA + cols[None, :]
+            a = A + tl.load(LEFT + e, mask=in_e, other=0).to(tl.int64)[:, None] * S + cols[None, :]
             x = tl.load(a, mask=mask, other=0.0).to(ACC)
             if OP == 0:
                 real += tl.sum(w * x, 0)
             else:
-                b = B + tl.load(RIGHT + e, mask=in_e, other=0).to(tl.int64)[:, None] * SB + cols[None, :]
+                b = B + tl.load(RIGHT + e, mask=in_e, other=0).to(tl.int64)[:, None] * S + cols[None, :]
                 z = tl.load(b, mask=mask, other=0.0).to(ACC)
                 if OP == 1:
                     real += tl.sum(w * (x + z), 0)
@@ -63,13 +64,13 @@ def _reduce_kernel(
                         real += tl.sum(w * (x * z + xi * zi), 0)
                         imaginary += tl.sum(w * (x * zi - xi * z), 0)
         if slot < 0:
-            tl.store(OUT + row * SO + cols, real, mask=in_d)
+            tl.store(OUT + row * S + cols, real, mask=in_d)
             if OP >= 4:
-                tl.store(OUT + row * SO + D + cols, imaginary, mask=in_d)
+                tl.store(OUT + row * S + D + cols, imaginary, mask=in_d)
         else:
-            tl.store(SCRATCH + slot * SO + cols, real, mask=in_d)
+            tl.store(SCRATCH + slot * S + cols, real, mask=in_d)
             if OP >= 4:
-                tl.store(SCRATCH + slot * SO + D + cols, imaginary, mask=in_d)
+                tl.store(SCRATCH + slot * S + D + cols, imaginary, mask=in_d)
 
 
 @triton.jit
@@ -141,10 +142,10 @@ def segment_reduce(a: Tensor, b: Tensor, weight: Tensor, s: Segments, op: int) -
     slots = 2 * (s.left.numel() // CHUNK) + 1  # a row of several chunks has fewer than twice its messages / CHUNK
     scratch = torch.empty(slots, width, dtype=wide(a.dtype), device=a.device)
     grid = (len(s.chunks), triton.cdiv(shape["D"], shape["BD"]))
-    warps = 1 if shape["BD"] <= 128 else 2
+    vector = 4 if shape["D"] % 4 == 0 else 1
     _reduce_kernel[grid](
-        a, b, weight, s.left, s.right, s.chunks, out, scratch, SA=a.stride(0), SB=b.stride(0), SO=width, OP=op,
-        BE=_EDGES, num_warps=warps, **shape,
+        a, b, weight, s.left, s.right, s.chunks, out, scratch, S=width // vector, OP=op, BE=_EDGES, VECTOR=vector,
+        num_warps=_WARPS, **shape | {"D": shape["D"] // vector},
     )  # fmt: skip
     if len(s.merges):
         shape |= {"D": width, "BD": min(_COLUMNS, triton.next_power_of_2(width))}
