@@ -26,7 +26,7 @@ class GraphCollection:
         name: what to call it in reports.
         relations: R ids, the labels of edges; R = 1 where edges have none.
         classes: the names of the classes.
-        graph_of: int64 [N], the graph of each node, sorted: the nodes of a graph stand together, and it has at least one.
+        graph_of: int64 [N], the graph of each node, sorted: the nodes of a graph, at least one, stand together.
         triples: int64 [E, 3], rows (source node, relation, target node); both nodes in one graph. They are put in the
             order of the graphs; within a graph they keep theirs.
         targets: int64 [G], the class of each graph.
@@ -118,7 +118,7 @@ class GraphCollection:
         }
 
     def fingerprint(self) -> str:
-        """sha256 over the graphs, their classes, labels and features, but not over what things are called in reports."""
+        """sha256 over the graphs, their ids, classes, labels and features: equal data gives equal fingerprints."""
         digest = hashlib.sha256()
         for kind, texts in (
             ("relation", self.relations.ids),
@@ -172,19 +172,20 @@ def observe(collection: GraphCollection) -> list[str]:
     one_way = _one_way(triples, N, R)
     notes = []
     if repeated:
-        notes.append(f"{_count(repeated, 'repeated edge')} kept")
+        notes.append(f"{counted(repeated, 'repeated edge')} kept")
     if loops:
-        notes.append(f"{_count(loops, 'self-loop')} kept")
+        notes.append(f"{counted(loops, 'self-loop')} kept")
     if lonely:
-        notes.append(f"{_count(lonely, 'graph')} without an edge kept")
+        notes.append(f"{counted(lonely, 'graph')} without an edge kept")
     if len(triples) and not one_way:
         notes.append("every edge stands there in both directions")
     elif one_way < len(triples):
-        notes.append(f"{_count(one_way, 'edge')} of {len(triples):,} in one direction only")
+        notes.append(f"{counted(one_way, 'edge')} of {len(triples):,} in one direction only")
     return notes
 
 
-def _count(number: int, noun: str) -> str:
+def counted(number: int, noun: str) -> str:
+    """A number with its noun, in the plural where it must be."""
     return f"{number:,} {noun if number == 1 else noun + 's'}"
 
 
