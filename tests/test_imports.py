@@ -23,6 +23,7 @@ LAYERS = (
     ("__main__",),
     ("cli", "serve"),
     ("experiment", "tune"),
+    ("plots",),
     ("run",),
     ("build",),
     ("folder", "train"),
