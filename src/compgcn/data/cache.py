@@ -55,25 +55,50 @@ def entries(name: str, files: Files) -> dict[str, Entry] | None:
 
     Sizes are compared, bytes are not: `verify` does that.
     """
+    found = _manifest(name)
+    if found is None or not set(files.required) <= set(found):
+        return None
+    try:
+        whole = all(entry.path.stat().st_size == entry.size for entry in found.values())
+    except OSError:
+        return None
+    return found if whole and all(_known(files, role, entry) for role, entry in found.items()) else None
+
+
+def _manifest(name: str) -> dict[str, Entry] | None:
     folder = root() / name
     try:
         written = json.loads((folder / MANIFEST).read_text())["files"]
-        found = {
+        return {
             role: Entry(folder / Path(row["file"]).name, str(row["sha256"]), int(row["size"]), bool(row["verified"]))
             for role, row in written.items()
         }
-        whole = all(entry.path.stat().st_size == entry.size for entry in found.values())
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    known = all(entry.sha256 in files.known(role) for role, entry in found.items() if entry.verified)
-    return found if whole and known and set(files.required) <= set(found) else None
 
 
-def verify(entry: Entry) -> str:
-    """`ok`, `unverified` (as it was first downloaded; nobody published a checksum), `altered` or `missing`."""
+def _known(files: Files, role: str, entry: Entry) -> bool:
+    """Whether what was verified once is still what the sources say; they may have changed with the package."""
+    return not entry.verified or entry.sha256 in files.known(role)
+
+
+def verify(name: str, files: Files) -> dict[str, tuple[Entry, str]]:
+    """Every file by role, and what reading it shows; nothing if the cache does not have the data set.
+
+    `ok`; `unverified`: as it was first downloaded, but nobody published a checksum; `altered`; or `missing`.
+    """
+    found = _manifest(name) or {}
+    checked = {role: (entry, _state(files, role, entry)) for role, entry in found.items()}
+    if not set(files.required) <= set(found) and is_there(name):
+        nothing = Entry(root() / name / MANIFEST, "", 0, verified=False)
+        return {**checked, "manifest": (nothing, "altered" if nothing.path.exists() else "missing")}
+    return checked
+
+
+def _state(files: Files, role: str, entry: Entry) -> str:
     if not entry.path.is_file():
         return "missing"
-    if sha256(entry.path) != entry.sha256:
+    if not _known(files, role, entry) or sha256(entry.path) != entry.sha256:
         return "altered"
     return "ok" if entry.verified else "unverified"
 
@@ -189,5 +214,7 @@ def writing() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        what = f"could not write to the cache {root()}: {reason(error)}"
+        what = (
+            f"could not write to the cache {root()}: {reason(error)}{f' ({error.filename})' if error.filename else ''}"
+        )
         raise InputError(f"{what}; make room there, or set COMPGCN_CACHE to another folder") from None

@@ -12,7 +12,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from email.message import Message
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -288,7 +288,6 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         return request
 
 
-@lru_cache(maxsize=4)
 def _opener(certificates: str | None) -> urllib.request.OpenerDirector:
     """Only what is needed: no ftp, no data, no local files, whatever a server redirects to."""
     try:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from compgcn.data import cache, packages
 from compgcn.data.archive import ArchiveError, extract
-from compgcn.data.download import Notify, UnavailableError, download, host, reason, sha256
+from compgcn.data.download import Notify, UnavailableError, download, host, sha256
 from compgcn.data.sources import Archive, Files, Item
 from compgcn.errors import InputError
 
@@ -30,9 +30,10 @@ class Fetched(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """Files in a local folder: plain ones by role, and perhaps the archive that holds the others."""
+    """What a mirror has: plain files by role, perhaps an archive that holds others, and what is known of each."""
 
     paths: Mapping[str, Path]
+    items: Mapping[str, Item]
     archive: Archive | None = None
     archive_path: Path | None = None
 
@@ -62,6 +63,7 @@ def located(name: str, files: Files) -> Iterator[dict[str, Path]]:
         where = "COMPGCN_DATA must name the folder above it"
         raise InputError(f"the data set '{name}' was not found: {what}; {where}, or run compgcn data fetch {name}")
     if entries is None:
+        log.info("%s: fetching it into the cache %s", name, cache.root())
         entries = dict(fetch({name: files})[0].entries)
     yield {role: entry.path for role, entry in entries.items()}
 
@@ -91,8 +93,9 @@ def fetch(wanted: Mapping[str, Files], source: Path | None = None, notify: Notif
 
 def _fetch(name: str, files: Files, source: Path | None, notify: Notify | None, downloads: set[str]) -> Fetched:
     entries = cache.entries(name, files)
+    pinned = {role: entry.sha256 for role, entry in (entries or {}).items() if not entry.verified}
     if entries is not None:
-        if all(cache.verify(entry) in ("ok", "unverified") for entry in entries.values()):
+        if all(state in ("ok", "unverified") for _, state in cache.verify(name, files).values()):
             return Fetched(name, entries, "the cache", already=True)
         log.info("%s: its files in the cache were altered, and are fetched again", name)
         cache.remove(name)
@@ -100,11 +103,13 @@ def _fetch(name: str, files: Files, source: Path | None, notify: Notify | None, 
     entries = cache.entries(name, files)
     if entries is None:
         raise InputError(f"the data set '{name}' was taken out of the cache while it was fetched; try again")
-    log.info("%s: fetched from %s", name, mirror)
     trusted = unverified(name, files, {role: entry.path for role, entry in entries.items()})
     if trusted:
         what = f"no checksum of {', '.join(trusted)} is published"
         log.warning("%s: %s; what came is pinned from now on, but unverified", name, what)
+    for role, digest in pinned.items():
+        if role in entries and entries[role].sha256 != digest:
+            log.warning("%s: %s is not what was first downloaded", name, entries[role].path.name)
     return Fetched(name, entries, mirror, already=False)
 
 
@@ -158,7 +163,7 @@ def _download(archive: Archive, name: str, files: Files, notify: Notify | None, 
             log.info("%s: downloading %s from %s", name, archive.file, host(url))
             with cache.writing():
                 download(url, path, archive.sha256, limit, notify, pip.certificates if pip else None)
-        _assemble(_Found({}, archive, path), name, files, mirror)
+        _assemble(_Found({}, archive.items, archive, path), name, files, mirror)
         return mirror
 
 
@@ -171,20 +176,14 @@ def _assemble(found: _Found, name: str, files: Files, mirror: str) -> None:
     """Copy or unpack into a new folder, check every file against its sha256, and put the folder in place."""
     with cache.staging(name) as folder:
         target = {role: folder / path.name for role, path in found.paths.items()}
-        try:
+        with cache.writing():
             for role, path in found.paths.items():
                 shutil.copyfile(path, target[role])
             target |= _unpack(found, files, folder)
-        except OSError as error:
-            raise InputError(f"could not write to the cache {cache.root()}: {reason(error)}; {_ROOM}") from None
         for role, path in target.items():
-            known = files.known(role)
-            if None not in known and sha256(path) not in known:
+            if found.items[role].sha256 is not None and sha256(path) not in files.known(role):
                 raise UnavailableError(f"'{path.name}' from {mirror} is not the published file: its sha256 differs")
         cache.commit(folder, name, files, target, mirror)
-
-
-_ROOM = "make room there, or set COMPGCN_CACHE to another folder"
 
 
 def _unpack(found: _Found, files: Files, folder: Path) -> dict[str, Path]:
@@ -220,11 +219,11 @@ def _find(files: Files, folder: Path) -> _Found | None:
         for layout in (files.local, *(_flat(archive) for archive in files.archives)):
             paths = _there(base, layout)
             if set(files.required) <= set(paths):
-                return _Found({**extra, **paths})
+                return _Found({**extra, **paths}, {**files.local, **layout})
         optional = {role: path for role, path in extra.items() if role in files.optional}
         for archive in files.archives:
             if (base / archive.file).is_file():
-                return _Found(optional, archive, base / archive.file)
+                return _Found(optional, {**files.local, **archive.items}, archive, base / archive.file)
     return None
 
 

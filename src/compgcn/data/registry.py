@@ -73,6 +73,11 @@ def load(name: str) -> KnowledgeGraph:
     return graph
 
 
+def where(source: Source) -> str:
+    """Where a data set is: `embedded` in the package, `local`, `cached`, `to fetch`, or `missing`."""
+    return "embedded" if source.files is None else fetch.place(source.name, source.files)
+
+
 def _checked(source: Source, graph: KnowledgeGraph) -> KnowledgeGraph:
     """The graph, if it has the published sizes and, where that is known, the published content."""
     found = graph.statistics()
