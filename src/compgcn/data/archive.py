@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import gzip
 import stat
+import struct
 import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from compgcn.errors import InputError
 
-_BROKEN = (EOFError, zlib.error, gzip.BadGzipFile, tarfile.TarError, zipfile.BadZipFile)
-_UNREADABLE = (NotImplementedError, RuntimeError)  # what zipfile says of a method it lacks, and of a password
+# RuntimeError stands for a password, NotImplementedError for a way of packing that zipfile does not know.
+_BROKEN = (
+    *(OSError, EOFError, zlib.error, tarfile.TarError, zipfile.BadZipFile, struct.error),
+    *(ValueError, OverflowError, LookupError, RuntimeError, NotImplementedError),
+)
 _CHUNK = 1 << 20
 
 
@@ -38,25 +43,40 @@ def extract(archive: Path, members: Mapping[str, Path], limit: int, label: str =
     if read is None:
         raise ArchiveError(f"'{label}' is neither a zip nor a gzipped tar archive")
     found = set()
-    try:
-        for name, stream in read(archive, set(members), limit, label):
-            with members[name].open("xb") as target:
-                while chunk := stream.read(_CHUNK):
-                    target.write(chunk)
-            found.add(name)
-    except FileExistsError:
-        raise ArchiveError(f"the archive '{label}' holds a member twice") from None
-    except _BROKEN as error:
-        raise ArchiveError(f"the archive '{label}' is truncated or damaged: {_reason(error)}") from None
-    except _UNREADABLE as error:
-        raise ArchiveError(f"the archive '{label}' cannot be read: {_reason(error)}") from None
+    reader = read(archive, set(members), limit, label)
+    while (member := _next(reader, label)) is not None:
+        name, stream = member
+        if name in found:
+            raise ArchiveError(f"the archive '{label}' holds the member '{name}' twice")
+        found.add(name)
+        with members[name].open("xb") as target:
+            while chunk := _chunk(stream, label):
+                target.write(chunk)
     for name in members:
         if name not in found:
             raise ArchiveError(f"the archive '{label}' has no member '{name}'")
 
 
-def _reason(error: Exception) -> str:
-    return str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+def _next(reader: Iterator[tuple[str, Any]], label: str) -> tuple[str, Any] | None:
+    with _reading(label):
+        return next(reader, None)
+
+
+def _chunk(stream: Any, label: str) -> bytes:
+    with _reading(label):
+        return bytes(stream.read(_CHUNK))
+
+
+@contextmanager
+def _reading(label: str) -> Iterator[None]:
+    """What the readers raise on bytes that are no archive; writing stands outside of it, so that its errors differ."""
+    try:
+        yield
+    except ArchiveError:
+        raise
+    except _BROKEN as error:
+        reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+        raise ArchiveError(f"the archive '{label}' is truncated or damaged: {reason}") from None
 
 
 def _zip(archive: Path, names: set[str], limit: int, label: str) -> Iterator[tuple[str, Any]]:
