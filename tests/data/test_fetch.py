@@ -398,6 +398,29 @@ def test_two_fetches_at_once_download_once_and_both_succeed(server: Server, home
     assert left(home) == WHOLE
 
 
+def test_where_the_system_has_no_such_lock_each_process_downloads_for_itself(
+    server: Server, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    server.answers["/set.zip"] = whole(ZIP)
+    row = files(server)
+    with cache.locked("set.zip") as one, cache.locked("set.zip") as other:
+        assert one == other == home / "downloads" / f"{os.getpid()}-set.zip"
+    fetch.fetch({"made-up": row})
+    assert contents(row) == PLAIN
+    assert left(home) == WHOLE
+
+
+def test_a_download_in_use_by_another_process_is_not_removed(home: Path) -> None:
+    with cache.locked("set.zip") as path:
+        assert path is not None
+        path.write_bytes(ZIP)
+        cache.discard("set.zip")
+        assert path.exists()
+    cache.discard("set.zip")
+    assert left(home) == set()
+
+
 def test_a_data_set_put_in_place_by_another_process_is_left_alone(tmp_path: Path, home: Path) -> None:
     row = files()
     with cache.staging("made-up") as slower:
