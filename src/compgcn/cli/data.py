@@ -1,4 +1,4 @@
-"""The commands `data list` and `data info`."""
+"""The commands `data list` and `data info`, and the group that `fetch` and `verify` are in too."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 
 from compgcn import plots
-from compgcn.cli import overview
+from compgcn.cli import fetch, overview
 from compgcn.cli.console import Json, Split, out
 from compgcn.cli.tables import plain_table
 from compgcn.config import Config, configure
-from compgcn.data import DATASETS, GraphCollection, KnowledgeGraph, find, read, tu
+from compgcn.data import DATASETS, GraphCollection, KnowledgeGraph, find, read, tu, where
 from compgcn.data.summary import summarise
 from compgcn.errors import InputError
 
@@ -22,22 +22,25 @@ app = typer.Typer(no_args_is_help=True, help="The data sets known by name.")
 
 @app.command("list")
 def data_list(as_json: Json = False) -> None:
-    """List the data sets known by name.
+    """List the data sets known by name, and where each is: embedded, local, cached, or to fetch.
 
     Example: compgcn data list
     """
     if as_json:
         rows = [
-            {"name": row.name, "task": row.task, "description": row.description, **row.statistics}
+            {"name": row.name, "task": row.task, "where": where(row), "description": row.description, **row.statistics}
             for row in DATASETS.values()
         ]
         out.print_json(json.dumps(rows))
         return
-    table = plain_table("name", "task", "entities>", "relations>", "triples>", "description")
+    table = plain_table("name", "task", "entities>", "relations>", "triples>", "where", "description")
+    for column in table.columns[:-1]:
+        column.no_wrap = True
     for row in DATASETS.values():
         n = row.statistics
         total = sum(n[split.value] for split in Split)
-        table.add_row(row.name, row.task, f"{n['entities']:,}", f"{n['relations']:,}", f"{total:,}", row.description)
+        sizes = (f"{n['entities']:,}", f"{n['relations']:,}", f"{total:,}")
+        table.add_row(row.name, row.task, *sizes, where(row), row.description)
     out.print(table)
 
 
@@ -84,3 +87,7 @@ def _open(name: str) -> KnowledgeGraph | GraphCollection:
         return read(train=train[0], valid=valid[0], test=test[0], name=folder.name)
     what = "a file '*_A.txt' of the TU format, or one file each of train, valid and test"
     raise InputError(f"cannot tell what the folder '{name}' holds; expected {what}")
+
+
+app.command("fetch")(fetch.data_fetch)
+app.command("verify")(fetch.data_verify)

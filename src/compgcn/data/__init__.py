@@ -2,7 +2,7 @@
 
 from compgcn.data.collection import GraphCollection
 from compgcn.data.graphs import from_pyg, read_graphs
-from compgcn.data.registry import DATASETS, OWN_RECIPE, Source, load
+from compgcn.data.registry import DATASETS, OWN_RECIPE, Source, load, where
 from compgcn.data.source import find
 from compgcn.data.triples import KnowledgeGraph, read
 from compgcn.data.vocabulary import Vocabulary
@@ -19,4 +19,5 @@ __all__ = [
     "load",
     "read",
     "read_graphs",
+    "where",
 ]
