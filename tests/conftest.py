@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 # Graphs of a few nodes gain nothing from threads, and lose much where several test processes share the cores; the
 # variables are for the commands that tests start.
 os.environ |= {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
-os.environ["COMPGCN_CACHE"] = "off"  # no test leaves anything with the user
 
 import numba
+import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
@@ -28,3 +29,11 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("repeatable")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _cache_of_our_own(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """No test reads or writes what the user has fetched."""
+    folder = tmp_path_factory.mktemp("cache") / "compgcn"
+    os.environ["COMPGCN_CACHE"] = str(folder)  # of the commands that tests start, too
+    return folder

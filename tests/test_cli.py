@@ -345,7 +345,7 @@ def test_markup_and_emoji_codes_in_ids_are_shown_as_they_are(command: Command, t
     rows = json.loads(command("predict", "[red]runs", "--head", ":cat:", "--relation", ":smile:", "--json").out)
     assert {row["entity"] for row in rows} == set(ids)
     refused(command("predict", "[red]runs", "--head", "[bold]y", "--relation", ":smile:"), "'[bold]y'")
-    assert re.search(r"^:smile: +30$", command("data", "info", "odd.tsv").out, re.MULTILINE)
+    assert re.search(r"^:smile: +30 ", command("data", "info", "odd.tsv").out, re.MULTILINE)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from compgcn import config
 from compgcn.cli import app, main
 from compgcn.compose import COMPOSITIONS
 from compgcn.data import DATASETS, OWN_RECIPE
+from compgcn.data.sources import FILES
 from compgcn.decoders import DECODERS
 from compgcn.encoders import PRESETS
 from compgcn.graph import NORMS
@@ -209,6 +210,20 @@ def test_the_recipes_are_as_documented() -> None:
     assert found == expected
 
 
+def test_the_mirrors_are_as_documented() -> None:
+    found = {
+        code(row[0])[0]: (code(row[1]), re.findall(r"<(.+?)>", row[2]), code(row[3])) for row in table(USE, "mirrors")
+    }
+    assert found == {
+        name: (
+            [row.folder],
+            [archive.address for archive in row.archives if archive.address],
+            [archive.file for archive in row.archives if archive.project],
+        )
+        for name, row in FILES.items()
+    }
+
+
 # Commands
 
 
@@ -256,6 +271,7 @@ TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),
     "number": (int, float),
     "string or null": (str, type(None)),
+    "boolean": (bool,),
 }
 
 
@@ -294,6 +310,8 @@ def test_the_json_and_the_events_are_as_documented(
         "predict": f"predict {run} --head Finn --relation lives_in --json",
         "data list": "data list --json",
         "data info": "data info family.tsv --json",
+        "data fetch": "data fetch world --json",
+        "data verify": "data verify --json",
     }
     assert set(shapes) == set(given)
     for name, arguments in given.items():

@@ -23,6 +23,7 @@ LAYERS = (
     ("__main__",),
     ("cli", "serve"),
     ("experiment", "tune"),
+    ("plots",),
     ("run",),
     ("build",),
     ("folder", "train"),
@@ -34,7 +35,7 @@ LAYERS = (
     ("layers",),
     ("graph",),
     ("kernels",),
-    ("compose",),
+    ("compose", "dropout"),
     ("config",),
     ("errors",),
 )

@@ -10,8 +10,10 @@ Complex numbers are kept as two real planes in the last dimension, all real part
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from enum import IntEnum
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -63,22 +65,42 @@ def _drop_width(y: Tensor, dim: int) -> Tensor:
 
 
 def _spectrum(x: Tensor) -> Tensor:
-    """The real Fourier transform as planes: [.., d] -> [.., 2 (d//2 + 1)]."""
+    """The real Fourier transform as planes: [.., d] -> [.., 2 p], its d//2 + 1 frequencies filled up with zeros to p.
+
+    A product with a fixed matrix, not an FFT: it is of the size of the layer's own product with W, and runs where that
+    runs. p is a multiple of 4, which lets memory be read and multiplied in whole vectors.
+    """
     x = x if x.dtype == torch.float64 else x.float()
-    if not x.numel():  # no rows: the Fourier libraries refuse an empty batch
-        return x.new_zeros(*x.shape[:-1], 2 * (x.shape[-1] // 2 + 1))
-    spectrum = torch.fft.rfft(x)
-    return torch.cat((spectrum.real, spectrum.imag), -1)
+    return torch.matmul(x, _fourier(x.shape[-1], False, x.dtype, x.device))
 
 
 def _signal(y: Tensor, dim: int) -> Tensor:
     """The inverse of `_spectrum`; it needs `dim` because d and d + 1 can have as many frequencies."""
     y = y if y.dtype == torch.float64 else y.float()
-    if not y.numel():
-        return y.new_zeros(*y.shape[:-1], dim)
-    real, imaginary = y.chunk(2, -1)
-    signal: Tensor = torch.fft.irfft(torch.complex(real, imaginary), n=dim)
-    return signal
+    return torch.matmul(y, _fourier(dim, True, y.dtype, y.device))
+
+
+def _fourier(d: int, inverse: bool, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The matrix [d, D] with x F the planes of the transform of x; or, [D, d], the one that leads back."""
+    if torch.compiler.is_compiling():  # there it is a constant of the compiled graph
+        return _make_fourier(d, inverse, dtype, device)
+    with torch.inference_mode(False):  # it is kept, and may be needed where gradients are
+        return _kept_fourier(d, inverse, dtype, device)
+
+
+def _make_fourier(d: int, inverse: bool, dtype: torch.dtype, device: torch.device) -> Tensor:
+    time, frequency = torch.arange(d, device=device), torch.arange(-(-(d // 2 + 1) // 4) * 4, device=device)
+    angle = (time.unsqueeze(1) * frequency % d).double() * (2 * math.pi / d)  # [d, p], of exact whole numbers
+    ends = (frequency == 0) | (2 * frequency == d)  # the others stand for two frequencies each
+    twice = torch.where(ends, 1.0, torch.where(2 * frequency < d, 2.0, 0.0)).double()
+    if not inverse:
+        there = (twice > 0).double()
+        return torch.cat((there * angle.cos(), -there * angle.sin()), 1).to(dtype)
+    share = twice.unsqueeze(1) / d
+    return torch.cat((share * angle.cos().T, -share * angle.sin().T)).to(dtype)
+
+
+_kept_fourier = cache(_make_fourier)
 
 
 def _planes(x: Tensor) -> Tensor:
@@ -97,11 +119,15 @@ def _rotation(z: Tensor) -> Tensor:
 
 
 class Composition(NamedTuple):
-    """phi as a value: four pure functions and where it comes from. Calling it composes [.., d] with [.., d]."""
+    """phi as a value: four pure functions and where it comes from. Calling it composes [.., d] with [.., d].
+
+    `lift` and `lower` are linear, and `combine` is affine in x: so is phi, and two more products of a layer fold into
+    its filters.
+    """
 
     name: str
     combine: Combine
-    lift: Callable[[Tensor], Tensor] = _same  # entities [.., d] -> [.., D]
+    lift: Callable[[Tensor], Tensor] = _same  # entities [.., d] -> [.., D]; linear
     lift_relation: Callable[[Tensor], Tensor] = _same  # relations [.., d] -> [.., D]
     lower: Callable[[Tensor, int], Tensor] = _drop_width  # sums [.., D], d -> [.., d]; linear
     origin: str = ""
@@ -112,6 +138,20 @@ class Composition(NamedTuple):
 
     def __call__(self, x: Tensor, z: Tensor) -> Tensor:
         return self.lower(combined(self.combine, self.lift(x), self.lift_relation(z)), x.shape[-1])
+
+    def fold(self, filters: Tensor, width: int) -> Tensor:
+        """The filter of sums [.., D] that are not lowered, D = `width`: y fold(W) = lower(y) W, for W [d, out]."""
+        if self.lower is _drop_width:
+            return filters
+        eye = torch.eye(width, dtype=filters.dtype, device=filters.device)
+        return self.lower(eye, len(filters)).to(filters.dtype) @ filters
+
+    def fold_fixed(self, z: Tensor, filters: Tensor) -> tuple[Tensor, Tensor]:
+        """phi with one relation z [1, d] before a filter: phi(x, z) W = x A + b, with A [d, out] and b [out]."""
+        d = z.shape[-1]
+        points = torch.cat((torch.eye(d, dtype=z.dtype, device=z.device), z.new_zeros(1, d)))
+        images = self(points, z).to(z.dtype) @ filters
+        return images[:d] - images[d], images[d]
 
 
 COMPOSITIONS: dict[str, Composition] = {

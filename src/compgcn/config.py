@@ -103,6 +103,8 @@ class Training(Section):
     grad_clip: float | None = Field(None, gt=0)  # bound on the norm of the gradient
     precision: Literal["float32", "tf32", "bfloat16"] = "float32"
     cuda_graph: bool = True  # on a GPU, record a step and replay it
+    compile: bool | None = None  # fuse the step with torch.compile; None: on a GPU, if the run is long enough to gain
+    deterministic: bool = False  # on a GPU, only what gives the same bits every time
     patience: int = Field(25, ge=1)  # evaluations without gain before stopping
     evaluate_every: int = Field(1, ge=1)  # epochs
     checkpoint_seconds: float = Field(30.0, ge=0)

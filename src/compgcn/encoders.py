@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from compgcn.compose import Composition
+from compgcn.dropout import dropout as drop_out
 from compgcn.errors import InputError, unknown
 from compgcn.graph import Flow, RelationalGraph
 from compgcn.layers import CompGCNConv, Relations
@@ -214,5 +214,5 @@ class Encoder(nn.Module):
         z = None if self.relations is None else self.relations()
         for layer, norm in zip(self.layers, self.norms, strict=True):
             x, z = layer(x, z, graph)
-            x = F.dropout(self.activation(norm(x)), self.hidden_dropout, self.training)
+            x = drop_out(self.activation(norm(x)), self.hidden_dropout, self.training)
         return x, z

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from compgcn.errors import InputError, unknown
-from compgcn.kernels import Plan, make_plan
+from compgcn.kernels import Groups, Plan, make_groups, make_plan
 
 Flow = Literal["source_to_target", "target_to_source"]
 FLOWS: tuple[Flow, ...] = get_args(Flow)
@@ -29,7 +29,15 @@ class Weights(NamedTuple):
     """What a message and a self-loop count for in the sum at their receiver."""
 
     message: Tensor  # [M]
-    loop: Tensor  # [N]
+    loop: Tensor | None  # [N]; None: 1 each
+
+
+class Norm(NamedTuple):
+    """Which weights: a name of `NORMS`, whether there are self-loops, and what to compute in."""
+
+    name: str
+    self_loop: bool = True
+    dtype: torch.dtype = torch.float32
 
 
 @dataclass(eq=False)
@@ -48,23 +56,28 @@ class Messages:
     num_directions: int
     _kept: dict[str, Any] = field(default_factory=dict, repr=False)
 
-    def plan(self) -> Plan:
+    def plan(self, norm: Norm) -> Plan:
         """Rows are (receiver, direction), so that one pass gives both halves of the paper's sum."""
-        return self._keep("plan", lambda: self._plan(self.sender, self.num_nodes, self.relation, self.num_relations))
+        plan = self._keep("plan", lambda: self._plan(self.sender, self.num_nodes, self.relation, self.num_relations))
+        return self._keep(f"plan {norm}", lambda: plan.weighted(self.weights(*norm).message))
 
-    def relation_plan(self) -> Plan:
+    def relation_plan(self, norm: Norm) -> Plan:
         """The same rows with a row of a relation table from every message: what D-GCN's biases are summed by."""
         unused = torch.zeros_like(self.relation)
-        return self._keep("relation plan", lambda: self._plan(self.relation, self.num_relations, unused, 1))
+        plan = self._keep("relation plan", lambda: self._plan(self.relation, self.num_relations, unused, 1))
+        return self._keep(f"relation plan {norm}", lambda: plan.weighted(self.weights(*norm).message))
 
     def _plan(self, sender: Tensor, senders: int, relation: Tensor, relations: int) -> Plan:
         row = self.receiver * self.num_directions + self.direction
         rows = self.num_nodes * self.num_directions
         return make_plan(row, sender, relation, rows=rows, senders=senders, relations=relations)
 
-    def pairs(self) -> Pairs:
+    def pairs(self, norm: Norm) -> Pairs:
         """The distinct (relation, receiver) pairs, in order of relation."""
-        return self._keep("pairs", lambda: _pairs(self))
+        pairs = self._keep("pairs", lambda: _pairs(self))
+        return self._keep(
+            f"pairs {norm}", lambda: pairs._replace(gather=pairs.gather.weighted(self.weights(*norm).message))
+        )
 
     def weights(self, norm: str, self_loop: bool = True, dtype: torch.dtype = torch.float32) -> Weights:
         """The weights of `NORMS[norm]`, computed in `dtype`."""
@@ -80,7 +93,7 @@ class Pairs(NamedTuple):
     """Sums per (relation, receiver), for filters that differ by relation: sum first, multiply by W_r, sum again."""
 
     gather: Plan  # messages -> pairs
-    sizes: list[int]  # how many pairs each relation has
+    groups: Groups  # which pairs belong to which relation
     scatter: Plan  # pairs -> receivers
 
 
@@ -90,8 +103,8 @@ def _pairs(m: Messages) -> Pairs:
     gather = make_plan(pair, m.sender, m.relation, rows=key.numel(), senders=m.num_nodes, relations=m.num_relations)
     index, zero = torch.arange(key.numel(), device=key.device), torch.zeros_like(key)
     scatter = make_plan(receiver, index, zero, rows=m.num_nodes, senders=key.numel(), relations=1)
-    counts = torch.bincount(relation, minlength=m.num_relations)
-    return Pairs(gather, counts.tolist(), scatter)
+    ones = torch.ones(key.shape, device=key.device)
+    return Pairs(gather, make_groups(relation, m.num_relations), scatter.weighted(ones))
 
 
 def _count(key: Tensor, size: int, dtype: torch.dtype) -> Tensor:
@@ -105,31 +118,27 @@ def _received(m: Messages, dtype: torch.dtype) -> Tensor:
     return _count(key, m.num_nodes * m.num_directions, dtype)[key]
 
 
-def _unit_loop(m: Messages, dtype: torch.dtype) -> Tensor:
-    return torch.ones(m.num_nodes, dtype=dtype, device=m.sender.device)
-
-
 def _none(m: Messages, self_loop: bool, dtype: torch.dtype) -> Weights:
     """1: the bare sum of the paper's Eq. node_update."""
-    return Weights(torch.ones(m.sender.shape, dtype=dtype, device=m.sender.device), _unit_loop(m, dtype))
+    return Weights(torch.ones(m.sender.shape, dtype=dtype, device=m.sender.device), None)
 
 
 def _symmetric(m: Messages, self_loop: bool, dtype: torch.dtype) -> Weights:
     """1/sqrt(received by the receiver * sent by the sender), both in the message's direction."""
     key = m.sender * m.num_directions + m.direction
     sent = _count(key, m.num_nodes * m.num_directions, dtype)[key]
-    return Weights((_received(m, dtype) * sent).rsqrt(), _unit_loop(m, dtype))
+    return Weights((_received(m, dtype) * sent).rsqrt(), None)
 
 
 def _mean(m: Messages, self_loop: bool, dtype: torch.dtype) -> Weights:
     """1/received, in the message's direction."""
-    return Weights(_received(m, dtype).reciprocal(), _unit_loop(m, dtype))
+    return Weights(_received(m, dtype).reciprocal(), None)
 
 
 def _relation_mean(m: Messages, self_loop: bool, dtype: torch.dtype) -> Weights:
     """R-GCN's 1/|N_v^r|: the mean over the neighbours of a receiver by one relation."""
     _, pair, count = torch.unique(m.receiver * m.num_relations + m.relation, return_inverse=True, return_counts=True)
-    return Weights(count[pair].to(dtype).reciprocal(), _unit_loop(m, dtype))
+    return Weights(count[pair].to(dtype).reciprocal(), None)
 
 
 def _kipf(m: Messages, self_loop: bool, dtype: torch.dtype) -> Weights:
@@ -148,7 +157,7 @@ def _released(m: Messages, self_loop: bool, dtype: torch.dtype) -> Weights:
     degree = _count(m.receiver * m.num_directions + m.direction, m.num_nodes * m.num_directions, dtype)
     root = torch.where(degree > 0, degree.rsqrt(), 0.0)
     receiver, sender = (end * m.num_directions + m.direction for end in (m.receiver, m.sender))
-    return Weights(root[receiver] * root[sender] / 3, _unit_loop(m, dtype) / 3)
+    return Weights(root[receiver] * root[sender] / 3, root.new_full((m.num_nodes,), 1 / 3))
 
 
 NORMS: dict[str, Callable[[Messages, bool, torch.dtype], Weights]] = {

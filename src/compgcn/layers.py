@@ -7,12 +7,12 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from compgcn.compose import Combine, Composition, resolve
+from compgcn.dropout import dropout
 from compgcn.errors import InputError, unknown
-from compgcn.graph import FLOWS, NORMS, Flow, Messages, RelationalGraph
-from compgcn.kernels import Plan, aggregate
+from compgcn.graph import FLOWS, NORMS, Flow, Messages, Norm, RelationalGraph
+from compgcn.kernels import Plan, aggregate, grouped_matmul
 
 Shapes = dict[str, tuple[int, ...]]
 Relations = Literal["vectors", "scalars", "none"]
@@ -28,13 +28,13 @@ class Sizes(NamedTuple):
     bases: int
 
 
-def neighbourhood(phi: Composition, x: Tensor, z: Tensor | None, plan: Plan, weight: Tensor) -> Tensor:
-    """sum of weight * phi(x[u], z[r]) per row of the plan, [rows, d]: lift, aggregate, lower."""
+def neighbourhood(phi: Composition, x: Tensor, z: Tensor | None, plan: Plan) -> Tensor:
+    """sum of weight * combine(x[u], z[r]) per row of the plan, [rows, D]: lifted and aggregated, not yet lowered."""
     lifted = phi.lift(x)  # [N, D]
     relations = lifted.new_zeros(1, 1) if z is None else phi.lift_relation(z)
     if z is not None and relations.shape[-1] == 1:
         relations = relations.expand(-1, lifted.shape[-1])  # a scalar per relation
-    return phi.lower(aggregate(lifted, relations, weight, plan, phi.combine), x.shape[-1]).to(x.dtype)
+    return aggregate(lifted, relations, None, plan, phi.combine).to(x.dtype)
 
 
 # A tying is data too: the parameters it wants, and the sums [N, out] they give, by direction or all in one.
@@ -47,22 +47,24 @@ class Message(NamedTuple):
     x: Tensor  # [N, in]
     z: Tensor | None  # [Z, in], [Z, 1], or None where phi ignores it
     messages: Messages
-    weight: Tensor  # [M]
+    norm: Norm
 
 
 def _halves(m: Message) -> Tensor:
-    """Sums by direction, [N, G, in]."""
-    rows = neighbourhood(m.phi, m.x, m.z, m.messages.plan(), m.weight)
-    return rows.reshape(m.messages.num_nodes, m.messages.num_directions, m.x.shape[1])
+    """Sums by direction, not lowered: [N, G, D]."""
+    rows = neighbourhood(m.phi, m.x, m.z, m.messages.plan(m.norm))
+    return rows.view(m.messages.num_nodes, m.messages.num_directions, rows.shape[-1])
 
 
 def _shared(p: Mapping[str, Tensor], m: Message) -> list[Tensor]:
-    return [_halves(m).sum(1) @ p["weight"]]
+    sums = _halves(m).sum(1)
+    return [sums @ m.phi.fold(p["weight"], sums.shape[-1])]
 
 
 def _direction(p: Mapping[str, Tensor], m: Message) -> list[Tensor]:
     names = ("weight_original", "weight_inverse")[: m.messages.num_directions]
-    return [half @ p[name] for half, name in zip(_halves(m).unbind(1), names, strict=True)]
+    sums = _halves(m)
+    return [half @ m.phi.fold(p[name], sums.shape[-1]) for half, name in zip(sums.unbind(1), names, strict=True)]
 
 
 def _basis(p: Mapping[str, Tensor], m: Message) -> list[Tensor]:
@@ -80,13 +82,11 @@ def _block(p: Mapping[str, Tensor], m: Message) -> list[Tensor]:
 
 
 def _per_relation(weight: Tensor, m: Message) -> Tensor:
-    """Filters [Z, B, in/B, out/B] of B diagonal blocks: one product per relation over its (relation, receiver) sums."""
-    pairs = m.messages.pairs()
-    rows = neighbourhood(m.phi, m.x, m.z, pairs.gather, m.weight)  # [P, in]
-    parts = torch.split(rows.view(len(rows), *weight.shape[1:3]), pairs.sizes)  # Z x [p, B, in/B]
-    products = [torch.einsum("pbi,bio->pbo", part, w).flatten(1) for part, w in zip(parts, weight, strict=True)]
-    y = torch.cat([rows.new_zeros(0, weight.shape[1] * weight.shape[3]), *products])  # [P, out]
-    return aggregate(y, y.new_zeros(1, 1), y.new_ones(len(y)), pairs.scatter, Combine.COPY)
+    """Filters [Z, B, in/B, out/B] of B diagonal blocks: sums by (relation, receiver), filtered, summed by receiver."""
+    pairs = m.messages.pairs(m.norm)
+    sums = m.phi.lower(neighbourhood(m.phi, m.x, m.z, pairs.gather), m.x.shape[1])  # [P, in]
+    y = grouped_matmul(sums.view(-1, *weight.shape[1:3]), weight, pairs.groups).flatten(1)  # [P, out]
+    return aggregate(y, y.new_zeros(1, 1), None, pairs.scatter, Combine.COPY)
 
 
 class Tying(NamedTuple):
@@ -136,7 +136,7 @@ TYINGS: dict[str, Tying] = {
 
 def _add_biases(sums: list[Tensor], bias: Tensor, m: Message) -> list[Tensor]:
     """To each sum, the biases [Z, out] of the relations of its messages, weighted like them."""
-    rows = aggregate(bias, bias.new_zeros(1, 1), m.weight, m.messages.relation_plan(), Combine.COPY)  # [N G, out]
+    rows = aggregate(bias, bias.new_zeros(1, 1), None, m.messages.relation_plan(m.norm), Combine.COPY)  # [N G, out]
     halves = rows.view(m.messages.num_nodes, m.messages.num_directions, -1)
     biases = halves.unbind(1) if len(sums) > 1 else [halves.sum(1)]
     return [half + bias for half, bias in zip(sums, biases, strict=True)]
@@ -281,16 +281,14 @@ class CompGCNConv(nn.Module):
         graph = self._graph(x, edge_index, edge_type)
         self._check(x, rel, graph)
         messages = graph.messages(self.flow, self.add_inverse)
-        exact = torch.float64 if x.dtype == torch.float64 else torch.float32  # what `aggregate` computes in
-        weights = messages.weights(self.norm, self.self_loop, exact)
-        message = Message(self.composition, x, self._relation_vectors(rel), messages, weights.message)
+        norm = Norm(self.norm, self.self_loop, torch.float64 if x.dtype == torch.float64 else torch.float32)
+        message = Message(self.composition, x, self._relation_vectors(rel), messages, norm)
         sums = self.tying.sums({name: getattr(self, name) for name in self._filters}, message)
         if self.relation_bias is not None:
             sums = _add_biases(sums, self.relation_bias, message)
         out = sum((self._drop(half) for half in sums[1:]), self._drop(sums[0]))
         if self.self_loop:
-            loop = (weights.loop.unsqueeze(1) * self._loop_message(x)).to(x.dtype)  # [N, in]
-            loop = loop @ getattr(self, self.tying.loop)
+            loop = self._loop(x, messages.weights(*norm).loop)
             out = out + (self._drop(loop) if self.loop_dropout else loop)
         if self.bias is not None:
             out = out + self.bias
@@ -301,11 +299,18 @@ class CompGCNConv(nn.Module):
     def _relation_vectors(self, rel: Tensor | None) -> Tensor | None:
         return self.relation_scale if self.relations == "scalars" else rel if self.relations == "vectors" else None
 
-    def _loop_message(self, x: Tensor) -> Tensor:
-        return x if self.loop_relation is None else self.composition(x, self.loop_relation.to(x.dtype)).to(x.dtype)
+    def _loop(self, x: Tensor, weight: Tensor | None) -> Tensor:
+        """w_v W_loop^T phi(x_v, z_loop), [N, out]: phi with one relation is an affine map, so it folds into W_loop."""
+        filters: Tensor = getattr(self, self.tying.loop)
+        if self.loop_relation is None:
+            loop = x @ filters
+        else:
+            matrix, shift = self.composition.fold_fixed(self.loop_relation, filters)
+            loop = torch.addmm(shift, x, matrix)
+        return loop if weight is None else (weight.unsqueeze(1) * loop).to(loop.dtype)
 
     def _drop(self, values: Tensor) -> Tensor:
-        return F.dropout(values, self.dropout, self.training)
+        return dropout(values, self.dropout, self.training)
 
     def _graph(self, x: Tensor, edge_index: Tensor | RelationalGraph, edge_type: Tensor | None) -> RelationalGraph:
         """The graph itself, or the one made of the last tensors seen, so that sorting happens once."""

@@ -72,10 +72,16 @@ class _SparseBinaryCrossEntropy(torch.autograd.Function):
         logits, rows, cols = ctx.saved_tensors
         x = _wide(logits)
         grad = grad / max(x.numel(), 1)
-        slope = torch.sigmoid(x).sub_(ctx.floor).mul_(grad)  # [B, N]
-        cell = rows * x.shape[1] + cols.clamp_min(0)
+        turned = x.stride(0) == 1 and x.stride(1) == x.shape[0]  # the scores of an entity lie together
+        x = x.t() if turned else x
+        major, minor = (cols, rows) if turned else (rows, cols)
+        slope = torch.sigmoid(x).sub_(ctx.floor).mul_(grad)  # [B, N] or [N, B]
+        # Padding adds 0, each to a cell of its own: many additions to one cell would wait for each other.
+        spread = torch.arange(len(cols), device=cols.device) % max(x.numel(), 1)
+        cell = torch.where(cols >= 0, major * x.shape[1] + minor, spread)
         slope.view(-1).index_add_(0, cell, (cols >= 0).to(x.dtype) * (-ctx.weight * grad))
-        return slope.to(logits.dtype), None, None, None, None
+        slope = slope.to(logits.dtype)
+        return slope.t() if turned else slope, None, None, None, None
 
 
 def cross_entropy(logits: Tensor, target: Tensor, *, smoothing: float = 0.0) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -9,6 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from compgcn.config import Training
+
+log = logging.getLogger(__name__)
 
 _WARM_UP = 3  # updates made eagerly, in earnest, before one is recorded: kernels compile and buffers settle
 
@@ -20,10 +24,14 @@ class Step:
         module: what is trained.
         loss: examples -> loss of the module on them.
         settings: of training.
+        compiled: fuse the loss and its gradient with torch.compile.
     """
 
-    def __init__(self, module: nn.Module, loss: Callable[[Tensor], Tensor], settings: Training) -> None:
-        self.module, self.loss, self.settings = module, loss, settings
+    def __init__(
+        self, module: nn.Module, loss: Callable[[Tensor], Tensor], settings: Training, *, compiled: bool = False
+    ) -> None:
+        self.module, self.settings = module, settings
+        self.loss = _Compiled(module, loss) if compiled else loss
         self.device = next(module.parameters()).device
         recordable = self.device.type == "cuda"
         rate = torch.tensor(settings.lr, device=self.device) if recordable else settings.lr
@@ -53,6 +61,36 @@ class Step:
         return loss.detach()
 
 
+class _Compiled:
+    """A loss fused by torch.compile; as it is where the compiler cannot."""
+
+    def __init__(self, module: nn.Module, loss: Callable[[Tensor], Tensor]) -> None:
+        self._module, self._loss, self._plain = module, loss, loss
+        self._tried = False
+
+    def __call__(self, examples: Tensor) -> Tensor:
+        if self._tried:
+            return self._loss(examples)
+        self._tried = True
+        self._prepare(examples)
+        try:
+            self._loss = torch.compile(self._plain, fullgraph=True, dynamic=False)
+            return self._loss(examples)
+        except Exception as error:  # whatever it is, training can do without
+            reason = str(error).strip().partition("\n")[0]
+            log.warning("the training step could not be compiled and runs as it is, more slowly: %s", reason)
+            self._loss = self._plain
+            return self._loss(examples)
+
+    def _prepare(self, examples: Tensor) -> None:
+        """One loss that leaves no trace but what is kept for good, such as the plans of a graph."""
+        training = self._module.training
+        self._module.eval()
+        with torch.no_grad(), torch.random.fork_rng():
+            self._plain(examples)
+        self._module.train(training)
+
+
 class RecordedStep(Step):
     """The same update as one CUDA graph: the launches cost nothing, the numbers are those of the eager step.
 
@@ -60,8 +98,10 @@ class RecordedStep(Step):
     all shapes must be those of the first call.
     """
 
-    def __init__(self, module: nn.Module, loss: Callable[[Tensor], Tensor], settings: Training) -> None:
-        super().__init__(module, loss, settings)
+    def __init__(
+        self, module: nn.Module, loss: Callable[[Tensor], Tensor], settings: Training, *, compiled: bool = False
+    ) -> None:
+        super().__init__(module, loss, settings, compiled=compiled)
         self._warm = 0
         self._stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
         self._graph: torch.cuda.CUDAGraph | None = None
@@ -109,3 +149,18 @@ def _precision(name: str, device: str) -> Iterator[None]:
     finally:
         torch.set_float32_matmul_precision(products)
         torch.backends.cudnn.allow_tf32 = convolutions
+
+
+@contextmanager
+def deterministic(wanted: bool) -> Iterator[None]:
+    """While it lasts, torch takes the algorithms that give the same bits every time, and refuses where it has none."""
+    before = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
+    if wanted:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what cuBLAS asks for
+        torch.use_deterministic_algorithms(True)
+        torch.backends.cudnn.benchmark = False
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0])
+        torch.backends.cudnn.benchmark = before[1]

@@ -14,9 +14,11 @@ from torch import Tensor, nn
 
 from compgcn.config import Training
 from compgcn.errors import InputError
-from compgcn.step import RecordedStep, Step
+from compgcn.step import RecordedStep, Step, deterministic
 
 Event = dict[str, Any]
+
+_REPAID = 50_000  # steps from which on a GPU the minute that compiling takes is won back
 
 _PAUSE = 0.1  # seconds between the events of steps on a GPU, where reading the loss waits for the device
 
@@ -95,14 +97,20 @@ def optimise(
     Killed at any moment and called again with the same task, it goes on from the last checkpoint; on a CPU it ends with
     the same bits as if it had not been disturbed.
     """
+    with deterministic(settings.deterministic):
+        return _optimise(task, settings, store, notify, interrupted)
+
+
+def _optimise(
+    task: Task, settings: Training, store: Store, notify: Callable[[Event], None], interrupted: Callable[[], bool]
+) -> Progress:
     device = next(task.module.parameters()).device
-    recorded = device.type == "cuda" and settings.cuda_graph
     pause = 0.0 if device.type == "cpu" else _PAUSE
-    update = (RecordedStep if recorded else Step)(task.module, task.loss, settings)
+    last = settings.epochs * task.steps_per_epoch
+    update = make_step(task, settings, last)
     progress = _resume(task, update.optimiser, store)
     started = saved = told = time.monotonic()
     before = progress.seconds
-    last = settings.epochs * task.steps_per_epoch
     if progress.step == 0:
         store.keep_best(task.module)  # a run of no epochs is a model too
     total = torch.tensor(progress.loss_sum, dtype=torch.float64, device=device)
@@ -133,6 +141,15 @@ def optimise(
         if stop:
             raise Interrupted
     return progress
+
+
+def make_step(task: Task, settings: Training, steps: int) -> Step:
+    """The step for a run of so many: on a GPU recorded, and compiled where that is repaid."""
+    on_gpu = next(task.module.parameters()).device.type == "cuda"
+    compiled = (on_gpu and steps >= _REPAID) if settings.compile is None else settings.compile
+    return (RecordedStep if on_gpu and settings.cuda_graph else Step)(
+        task.module, task.loss, settings, compiled=compiled
+    )
 
 
 def _end_epoch(task: Task, settings: Training, progress: Progress, epoch: int, notify: Callable[[Event], None]) -> bool:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from server import Server, serving
 
 Write = Callable[[str, str | bytes], Path]
 
@@ -30,3 +32,22 @@ def benchmarks() -> Path:
     if not folder:
         pytest.skip("COMPGCN_DATA is not set: the published data sets are not at hand")
     return Path(folder)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """A web server on this machine, reached without a proxy."""
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with serving() as server:
+        yield server
+
+
+@pytest.fixture
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every way out leads to a port where nobody listens."""
+    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("no_proxy", "NO_PROXY", "PIP_EXTRA_INDEX_URL", "PIP_NO_INDEX"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_INDEX_URL", "https://index.invalid/simple")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from compgcn.data import DATASETS, load
+from compgcn.data import DATASETS, Vocabulary, load
+from compgcn.data.registry import canonical
 from compgcn.errors import InputError
+from toy import graph
 
 PUBLISHED = {
     "fb15k-237": (14_541, 237, 272_115, 17_535, 20_466),
@@ -30,6 +33,8 @@ def test_every_row_is_complete(name: str) -> None:
     assert source.citation
     assert list(source.statistics) == ["entities", "relations", "train", "valid", "test"]
     assert all(size > 0 for size in source.statistics.values())
+    assert (source.files is None) == (name == "world")
+    assert bool(source.canonical) == (name != "world")
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -84,10 +89,11 @@ def test_an_unknown_name_is_answered_with_the_nearest() -> None:
         load("fb15k")
 
 
+@pytest.mark.usefixtures("offline")
 @pytest.mark.parametrize("name", ON_DISK)
-def test_without_the_folder_the_variable_to_set_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_folder_and_network_one_sentence_says_what_to_do(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COMPGCN_DATA", raising=False)
-    with pytest.raises(InputError, match=rf"'{name}' is read from disk: set the variable COMPGCN_DATA"):
+    with pytest.raises(InputError, match=rf"'{name}' could not be fetched: .*; connect to .*, or set COMPGCN_DATA"):
         load(name)
 
 
@@ -108,3 +114,40 @@ def test_other_data_under_a_known_name_is_refused(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("COMPGCN_DATA", str(tmp_path))
     with pytest.raises(InputError, match="not the published data set: 2 entities where 14 are published, 1 relations"):
         load("nations")
+
+
+def test_other_triples_of_the_same_sizes_are_refused(
+    benchmarks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "small-kg" / "nations"
+    folder.mkdir(parents=True)
+    for part in ("train", "valid", "test"):
+        text = (benchmarks / "small-kg" / "nations" / f"{part}.txt").read_text()
+        (folder / f"{part}.txt").write_text(text.replace("uk", "UK"))
+    monkeypatch.setenv("COMPGCN_DATA", str(tmp_path))
+    with pytest.raises(InputError, match="not the published data set: the sizes agree but the triples differ"):
+        load("nations")
+
+
+def test_the_canonical_digest_is_of_what_the_graph_says_and_not_of_how() -> None:
+    given = graph()
+    order = np.random.default_rng(0).permutation(given.num_entities)  # new row -> old row
+    place = np.argsort(order)
+    shuffled = replace(
+        given,
+        entities=Vocabulary("entity", [given.entities.ids[row] for row in order]),  # and no names
+        **{
+            part: np.column_stack([place[triples[:, 0]], triples[:, 1], place[triples[:, 2]]])[::-1]
+            for part, triples in given.splits.items()
+        },
+    )
+    assert canonical(shuffled) == canonical(given)
+    assert shuffled.fingerprint() != given.fingerprint()
+    others = [
+        replace(given, train=given.train[1:]),
+        replace(given, valid=given.test, test=given.valid),
+        replace(given, train=given.train[:, [2, 1, 0]]),
+        replace(given, entities=Vocabulary("entity", [f"{text}'" for text in given.entities.ids])),
+        replace(given, relations=Vocabulary("relation", ["lives", "born", "known"])),
+    ]
+    assert len({canonical(given), *map(canonical, others)}) == 1 + len(others)

@@ -8,8 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compgcn.decoders.convolution import ConvEQuery, ConvESettings, image_shape
+from compgcn.decoders.convolution import ConvEQuery, ConvESettings, _Patches, _taps, image_shape
 from compgcn.errors import InputError
+from oracles import assert_same_with_gradients
 
 SMALL = ConvESettings(filters=3, kernel=2)
 
@@ -47,7 +48,7 @@ def definition(query: ConvEQuery, x: np.ndarray, z: np.ndarray, training: bool) 
         if "convolution.bias" in weights:
             maps[b, f, i, j] += weights["convolution.bias"][f]
     maps = np.maximum(norm(maps, "feature_norm"), 0)
-    hidden = maps.reshape(batch, -1) @ weights["projection.weight"].T + weights["projection.bias"]
+    hidden = maps.transpose(0, 2, 3, 1).reshape(batch, -1) @ weights["projection.weight"].T + weights["projection.bias"]
     return np.maximum(norm(hidden, "query_norm"), 0)
 
 
@@ -100,15 +101,6 @@ def test_a_given_height_or_width_is_kept():
     assert image_shape(200, height=8, width=25) == (8, 25)
 
 
-def test_reset_starts_again():
-    query = scrambled(ConvEQuery(18, SMALL))
-    before = query.projection.weight.clone()
-    query.reset_parameters()
-    assert not torch.equal(query.projection.weight, before)
-    assert query.query_norm.running_mean.abs().max() == 0
-    assert query.query_norm.weight.min() == 1
-
-
 @pytest.mark.parametrize(
     ("dim", "settings", "sentence"),
     [
@@ -122,3 +114,15 @@ def test_reset_starts_again():
 def test_sizes_that_cannot_work_are_refused_with_the_sizes(dim, settings, sentence):
     with pytest.raises(InputError, match=sentence):
         ConvEQuery(dim, settings)
+
+
+@pytest.mark.parametrize("size", [(9, 7, 3), (4, 4, 4), (5, 3, 1), (10, 20, 7)], ids=str)
+def test_a_product_with_patches_is_the_convolution(size):
+    height, width, k = size
+    image, weight = normal(2, 1, height, width).requires_grad_(), normal(3, 1, k, k, seed=1).requires_grad_()
+    taps, users = _taps(height, width, k, k, device=image.device)
+    patches = _Patches.apply(image.flatten(1), taps, users)
+    assert patches.shape[2] % 8 == 0
+    flat = torch.nn.functional.pad(weight.flatten(1), (0, patches.shape[2] - k * k))
+    ours = (patches @ flat.T).transpose(1, 2).unflatten(2, (height - k + 1, width - k + 1))
+    assert_same_with_gradients(ours, torch.nn.functional.conv2d(image, weight), (image, weight))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from compgcn.decoders import similarity
 from compgcn.decoders.similarity import dot, negative_l1
 
 FORMULAS = {
@@ -47,15 +46,3 @@ def test_gradients_pass_gradcheck_away_from_kinks(function):
 def test_no_queries_and_no_candidates_are_fine(function):
     assert function(normal(0, 5), normal(4, 5)).shape == (0, 4)
     assert function(normal(3, 5), normal(0, 5)).shape == (3, 0)
-
-
-@pytest.mark.parametrize("block", [1, 31, 45])
-def test_distances_do_not_depend_on_the_block_of_candidates(monkeypatch, block):
-    q, e = normal(3, 5), normal(7, 5, seed=1)
-    whole = negative_l1(q, e)
-    monkeypatch.setattr(similarity, "_BLOCK", block)
-    parts = negative_l1(q, e)
-    assert torch.equal(whole, parts)
-    weight = normal(3, 7, seed=2).detach()
-    gradients = [torch.autograd.grad((scores * weight).sum(), (q, e)) for scores in (whole, parts)]
-    torch.testing.assert_close(*gradients)

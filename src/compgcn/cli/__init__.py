@@ -23,6 +23,8 @@ def main() -> None:
     # Threads that wait sleep rather than spin: as fast on an idle machine, several times faster on a busy one.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read when torch is loaded
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    for name in ("fetch", "cache"):  # what is downloaded, and from where, is said
+        logging.getLogger(f"compgcn.data.{name}").setLevel(logging.INFO)
     for stream in (sys.stdout, sys.stderr):  # a terminal without the letters of a name shows something in their place
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")

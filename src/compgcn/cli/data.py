@@ -1,68 +1,93 @@
-"""The commands `data list` and `data info`."""
+"""The commands `data list` and `data info`, and the group that `fetch` and `verify` are in too."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from compgcn.cli.console import Json, Split, describe, out
-from compgcn.cli.tables import plain_table, printable
+from compgcn import plots
+from compgcn.cli import fetch, overview
+from compgcn.cli.console import Json, Split, out
+from compgcn.cli.tables import plain_table
 from compgcn.config import Config, configure
-from compgcn.data import DATASETS, find
+from compgcn.data import DATASETS, GraphCollection, KnowledgeGraph, find, read, tu, where
+from compgcn.data.summary import summarise
+from compgcn.errors import InputError
 
 app = typer.Typer(no_args_is_help=True, help="The data sets known by name.")
 
 
 @app.command("list")
 def data_list(as_json: Json = False) -> None:
-    """List the data sets known by name.
+    """List the data sets known by name, and where each is: embedded, local, cached, or to fetch.
 
     Example: compgcn data list
     """
     if as_json:
         rows = [
-            {"name": row.name, "task": row.task, "description": row.description, **row.statistics}
+            {"name": row.name, "task": row.task, "where": where(row), "description": row.description, **row.statistics}
             for row in DATASETS.values()
         ]
         out.print_json(json.dumps(rows))
         return
-    table = plain_table("name", "task", "entities>", "relations>", "triples>", "description")
+    table = plain_table("name", "task", "entities>", "relations>", "triples>", "where", "description")
+    for column in table.columns[:-1]:
+        column.no_wrap = True
     for row in DATASETS.values():
         n = row.statistics
         total = sum(n[split.value] for split in Split)
-        table.add_row(row.name, row.task, f"{n['entities']:,}", f"{n['relations']:,}", f"{total:,}", row.description)
+        sizes = (f"{n['entities']:,}", f"{n['relations']:,}", f"{total:,}")
+        table.add_row(row.name, row.task, *sizes, where(row), row.description)
     out.print(table)
 
 
 @app.command("info")
 def data_info(
-    name: Annotated[str, typer.Argument(help="A data set's name, or a file of triples.", show_default=False)],
+    name: Annotated[
+        str,
+        typer.Argument(help="A data set's name, a file of triples, or a folder of files.", show_default=False),
+    ],
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw it: a .png, .pdf or .svg file.", metavar="FILE", show_default=False)
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show what a data set or a file of triples holds.
+    """Show what a data set, a file of triples or a folder holds, and what it gives away.
 
-    Example: compgcn data info world
+    Example: compgcn data info world --plot world.png
     """
-    import numpy as np
-
-    graph = find(configure(Config(), {"data.source": name}).data)
-    counts = np.bincount(np.concatenate(list(graph.splits.values()))[:, 1], minlength=graph.num_relations)
-    order = [int(r) for r in np.argsort(-counts, kind="stable")]
+    if plot is not None:
+        plots.check(plot)
+    summary = summarise(_open(name))
     row = DATASETS.get(name)
+    if plot is not None:
+        plots.draw_summary(summary, plot)
     if as_json:
-        relations = {graph.relations.ids[r]: int(counts[r]) for r in order}
-        source = {"licence": row.licence, "citation": row.citation} if row else {}
-        report = {"name": graph.name, **graph.statistics(), "notes": graph.notes, **source, "by_relation": relations}
-        out.print_json(json.dumps(report))
+        source = {"licence": row.licence, "citation": row.citation, "published": row.statistics} if row else {}
+        paper = dict(getattr(row, "paper", {}))
+        out.print_json(json.dumps({**summary.as_dict(), **source, **({"paper": paper} if paper else {})}))
         return
-    describe(graph)
-    if row is not None:
-        out.print(f"  {row.description}\n  licence: {row.licence}\n  citation: {row.citation}")
-    table = plain_table("relation", "triples>")
-    for r in order[:20]:
-        table.add_row(printable(graph.relations.names[r]), f"{counts[r]:,}")
-    out.print(table)
-    if len(order) > 20:
-        out.print(f"and {len(order) - 20} more relations")
+    overview.show(summary, row)
+    if plot is not None:
+        out.print(f"\nthe figure is {plot}")
+
+
+def _open(name: str) -> KnowledgeGraph | GraphCollection:
+    """A data set by name, a file, a folder in the TU format, or one with the files of three splits."""
+    folder = Path(name)
+    if name in DATASETS or not folder.is_dir():
+        return find(configure(Config(), {"data.source": name}).data)
+    if tu.found(folder):
+        return tu.read(folder)
+    train, valid, test = (sorted(folder.glob(f"{split.value}.*")) for split in Split)
+    if len(train) == len(valid) == len(test) == 1:
+        return read(train=train[0], valid=valid[0], test=test[0], name=folder.name)
+    what = "a file '*_A.txt' of the TU format, or one file each of train, valid and test"
+    raise InputError(f"cannot tell what the folder '{name}' holds; expected {what}")
+
+
+app.command("fetch")(fetch.data_fetch)
+app.command("verify")(fetch.data_verify)

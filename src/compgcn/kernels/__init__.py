@@ -13,40 +13,38 @@ COMPGCN_KERNEL=reference|numba|triton overrides it.
 
 from __future__ import annotations
 
-from importlib import import_module
-from types import ModuleType
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from compgcn.compose import Combine
 from compgcn.errors import InputError
-from compgcn.kernels.backend import choose
+from compgcn.kernels.backend import kernels, wide
+from compgcn.kernels.distance import l1_distance
+from compgcn.kernels.grouped import Groups, grouped_matmul, make_groups
 from compgcn.kernels.plan import Plan, Segments, make_plan
 
-__all__ = ["Plan", "aggregate", "make_plan"]
+__all__ = ["Groups", "Plan", "aggregate", "grouped_matmul", "l1_distance", "make_groups", "make_plan"]
 
 
-def aggregate(x: Tensor, z: Tensor, weight: Tensor, plan: Plan, combine: Combine) -> Tensor:
+def aggregate(x: Tensor, z: Tensor, weight: Tensor | None, plan: Plan, combine: Combine) -> Tensor:
     """The weighted sum of combined messages, [rows, D], in the dtype of `x`; half precisions accumulate in float32.
 
     x [N, D], z [Z, D], weight [M] in the order the messages were given to `make_plan`; differentiable in all three.
+    Without a weight the plan's own count, see `Plan.weighted`.
     """
     if combine is not Combine.COPY and z.shape[1] != x.shape[1]:
         raise InputError(f"entities of width {x.shape[1]} cannot be combined with relations of width {z.shape[1]}")
-    dtype = x.dtype if x.dtype == torch.float64 else torch.float32
-    tensors = [*plan.by_row, *plan.by_sender, *plan.by_relation]
-    out: Tensor = _aggregate(x.to(dtype), z.to(dtype), weight.to(dtype), tensors, combine)
-    return out.to(x.dtype)
-
-
-def _backend(device: str) -> ModuleType:
-    return import_module(f"compgcn.kernels.{choose(device)}")
+    tensors = [tensor for segments in plan for tensor in segments]
+    weight = plan.by_row.weight[:0] if weight is None else weight
+    out: Tensor = _aggregate(x, z.to(x.dtype), weight, tensors, combine)
+    return out
 
 
 @torch.library.custom_op("compgcn::segment_reduce", mutates_args=())
 def _segment_reduce(a: Tensor, b: Tensor, weight: Tensor, segments: list[Tensor], op: int) -> Tensor:
-    out: Tensor = _backend(a.device.type).segment_reduce(a, b, weight, Segments(*segments), op)
+    out: Tensor = kernels(a.device.type).segment_reduce(a, b, weight, Segments(*segments), op)
     return out
 
 
@@ -62,24 +60,30 @@ def _reduce(a: Tensor, b: Tensor, weight: Tensor, s: Segments, op: Combine) -> T
 
 @torch.library.custom_op("compgcn::edge_dot", mutates_args=())
 def _edge_dot(g: Tensor, a: Tensor, b: Tensor, row: Tensor, left: Tensor, right: Tensor, op: int) -> Tensor:
-    out: Tensor = _backend(a.device.type).edge_dot(g, a, b, row, left, right, op)
+    out: Tensor = kernels(a.device.type).edge_dot(g, a, b, row, left, right, op)
     return out
 
 
 @_edge_dot.register_fake
 def _(g: Tensor, a: Tensor, b: Tensor, row: Tensor, left: Tensor, right: Tensor, op: int) -> Tensor:
-    return g.new_empty(left.shape[0])
+    return g.new_empty(left.shape[0], dtype=wide(g.dtype))
+
+
+def _groupings(tensors: Sequence[Tensor]) -> Plan:
+    """A plan passes through torch as one list of tensors."""
+    size = len(Segments._fields)
+    return Plan(*(Segments(*tensors[i : i + size]) for i in range(0, 3 * size, size)))
 
 
 @torch.library.custom_op("compgcn::aggregate", mutates_args=())
 def _aggregate(x: Tensor, z: Tensor, weight: Tensor, plan: list[Tensor], op: int) -> Tensor:
-    segments = Segments(*plan[:6])
-    return _reduce(x, z, weight[segments.order], segments, Combine(op))
+    by_row = _groupings(plan)[0]
+    return _reduce(x, z, by_row.weigh(weight), by_row, Combine(op))
 
 
 @_aggregate.register_fake
 def _(x: Tensor, z: Tensor, weight: Tensor, plan: list[Tensor], op: int) -> Tensor:
-    return x.new_empty(plan[1].shape[0] - 1, x.shape[1])
+    return x.new_empty(_groupings(plan).by_row.offsets.shape[0] - 1, x.shape[1])
 
 
 def _setup(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
@@ -90,19 +94,19 @@ def _setup(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
 
 def _backward(ctx, g: Tensor):  # type: ignore[no-untyped-def]
     x, z, weight, *plan = ctx.saved_tensors
-    by_row, by_sender, by_relation = (Segments(*plan[i : i + 6]) for i in (0, 6, 12))
+    by_row, by_sender, by_relation = _groupings(plan)
     g, op = g.contiguous(), Combine(ctx.op)
     dx = dz = dweight = None
     if ctx.needs_input_grad[0]:
-        dx = _gradient_by_x(g, z, weight[by_sender.order], by_sender, op)
+        dx = _gradient_by_x(g, z, by_sender.weigh(weight), by_sender, op)
     if ctx.needs_input_grad[1]:
-        dz = _gradient_by_z(g, x, z, weight[by_relation.order], by_relation, op)
+        dz = _gradient_by_z(g, x, z, by_relation.weigh(weight), by_relation, op)
     if ctx.needs_input_grad[2]:
         row = torch.empty_like(by_sender.left)
         row[by_sender.order] = by_sender.left
         left, right = torch.empty_like(by_row.left), torch.empty_like(by_row.right)
         left[by_row.order], right[by_row.order] = by_row.left, by_row.right
-        dweight = _edge_dot(g, x, z, row, left, right, op)
+        dweight = _edge_dot(g, x, z, row, left, right, op).to(weight.dtype)
     return dx, dz, dweight, [None] * len(plan), None
 
 
@@ -124,7 +128,7 @@ def _gradient_by_z(g: Tensor, x: Tensor, z: Tensor, weight: Tensor, s: Segments,
         case Combine.ADD:
             return _reduce(g, x, weight, s, Combine.COPY)
         case Combine.SUB:
-            return _reduce(g, x, -weight, s, Combine.COPY)
+            return -_reduce(g, x, weight, s, Combine.COPY)
         case Combine.MULT:
             return _reduce(g, x, weight, s, Combine.MULT)
         case Combine.COMPLEX:  # g conj(x)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import os
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
+from types import ModuleType
 
 import torch
 
@@ -15,6 +17,11 @@ log = logging.getLogger(__name__)
 
 BACKENDS = ("reference", "numba", "triton")
 _BY_DEVICE = {"cpu": "numba", "cuda": "triton"}
+
+
+def kernels(device: str) -> ModuleType:
+    """The module with the kernels for a type of device."""
+    return import_module(f"compgcn.kernels.{choose(device)}")
 
 
 def choose(device: str) -> str:
@@ -43,3 +50,8 @@ def runs(name: str, device: str) -> bool:
     if find_spec(name) is None:
         return False
     return device == "cpu" if name == "numba" else device == "cuda" or os.environ.get("TRITON_INTERPRET") == "1"
+
+
+def wide(dtype: torch.dtype) -> torch.dtype:
+    """What sums of numbers of that type are made in."""
+    return dtype if dtype == torch.float64 else torch.float32

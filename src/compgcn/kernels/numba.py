@@ -12,7 +12,12 @@ import torch
 from numba import njit, prange
 from torch import Tensor
 
+from compgcn.kernels.backend import wide
 from compgcn.kernels.plan import Segments
+from compgcn.kernels.reference import grouped_matmul, grouped_outer, l1_distance
+
+# Products of whole groups and the distance itself are as fast as they can be in torch.
+__all__ = ["edge_dot", "grouped_matmul", "grouped_outer", "l1_distance", "l1_gradient", "segment_reduce"]
 
 _TASKS = 64  # pieces of about equal numbers of edges; many more than cores, so that no thread waits long
 
@@ -97,24 +102,46 @@ def _edge_dot(g, a, b, row, left, right, op, out):  # pragma: no cover
         out[e] = dot
 
 
+@_compiled
+def _l1_gradient(g, q, e, out):  # pragma: no cover
+    for b in prange(q.shape[0]):
+        x, y = q[b], out[b]
+        for c in range(e.shape[0]):
+            slope, z = g[b, c], e[c]
+            for j in range(q.shape[1]):
+                if x[j] > z[j]:
+                    y[j] += slope
+                elif x[j] < z[j]:
+                    y[j] -= slope
+
+
 def _array(tensor: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:
+    tensor = tensor.to(wide(tensor.dtype)) if tensor.is_floating_point() else tensor
     array: np.ndarray[tuple[int, ...], np.dtype[np.generic]] = tensor.detach().contiguous().numpy()
     return array
 
 
 def segment_reduce(a: Tensor, b: Tensor, weight: Tensor, s: Segments, op: int) -> Tensor:
     """As `reference.segment_reduce`."""
-    out = a.new_zeros(s.offsets.numel() - 1, a.shape[1])
+    out = torch.zeros(s.offsets.numel() - 1, a.shape[1], dtype=wide(a.dtype))
     if s.left.numel():
         operands = [_array(t) for t in (a, b, weight, s.offsets, s.left, s.right)]
         _segment_reduce(*operands, op, out.numpy())
-    return out
+    return out.to(a.dtype)
 
 
 def edge_dot(g: Tensor, a: Tensor, b: Tensor, row: Tensor, left: Tensor, right: Tensor, op: int) -> Tensor:
     """As `reference.edge_dot`."""
-    out = torch.zeros(left.numel(), dtype=g.dtype)
+    out = torch.zeros(left.numel(), dtype=wide(g.dtype))
     if left.numel():
         operands = [_array(t) for t in (g, a, b, row, left, right)]
         _edge_dot(*operands, op, out.numpy())
     return out
+
+
+def l1_gradient(g: Tensor, q: Tensor, e: Tensor) -> Tensor:
+    """As `reference.l1_gradient`."""
+    out = torch.zeros(q.shape, dtype=wide(q.dtype))
+    if e.numel():
+        _l1_gradient(_array(g), _array(q), _array(e), out.numpy())
+    return out.to(q.dtype)

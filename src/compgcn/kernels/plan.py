@@ -7,9 +7,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from compgcn.errors import InputError
 from compgcn.kernels.backend import runs
 
-CHUNK = 64  # messages a GPU program sums; a longer row is the work of several
+CHUNK = 128  # messages a GPU program sums; a longer row is the work of several
 
 
 class Segments(NamedTuple):
@@ -17,10 +18,15 @@ class Segments(NamedTuple):
 
     order: Tensor  # [M] message ids
     offsets: Tensor  # [rows + 1]
-    left: Tensor  # [M] rows of the first operand, in this order
-    right: Tensor  # [M] rows of the second operand, in this order
-    chunks: Tensor  # [P, 4] (row, start, end, slot), longest first; see `_chunks`. Empty where no GPU wants them
+    left: Tensor  # [M] rows of the first operand, in this order; int32
+    right: Tensor  # [M] rows of the second operand, in this order; int32
+    chunks: Tensor  # [P, 4] (row, start, end, slot), longest first; see `cut`. Empty where no GPU wants them
     merges: Tensor  # [Q, 3] (row, first slot, last slot) of the rows of several chunks
+    weight: Tensor  # [M] what each message counts for, in this order; empty where every call brings its own
+
+    def weigh(self, weight: Tensor) -> Tensor:
+        """The weights in this order: its own, or those of the call, given by message id."""
+        return self.weight if self.weight.numel() else weight[self.order]
 
     def swapped(self) -> Segments:
         """The same messages with the operands exchanged."""
@@ -34,16 +40,21 @@ class Plan(NamedTuple):
     by_sender: Segments  # left row, right relation
     by_relation: Segments  # left row, right sender
 
+    def weighted(self, weight: Tensor) -> Plan:
+        """The same plan with constant weights [M], put in order once and for all."""
+        return Plan(*(s._replace(weight=weight[s.order]) for s in self))
+
 
 def _segments(key: Tensor, rows: int, left: Tensor, right: Tensor) -> Segments:
     order = torch.argsort(key, stable=True)
     counts = torch.zeros(rows + 1, dtype=torch.long, device=key.device)
     counts.scatter_add_(0, key + 1, torch.ones_like(key))
     offsets = counts.cumsum(0)
-    return Segments(order, offsets, left[order], right[order], *_chunks(offsets, key.numel()))
+    left, right = left[order].int(), right[order].int()
+    return Segments(order, offsets, left, right, *cut(offsets, key.numel()), torch.empty(0, device=key.device))
 
 
-def _chunks(offsets: Tensor, messages: int) -> tuple[Tensor, Tensor]:
+def cut(offsets: Tensor, messages: int) -> tuple[Tensor, Tensor]:
     """Cut the rows into chunks of at most `CHUNK` messages.
 
     Sizes are bounds that follow from the numbers of rows and messages alone, padded with row -1: nothing waits for the
@@ -75,6 +86,8 @@ def _chunks(offsets: Tensor, messages: int) -> tuple[Tensor, Tensor]:
 
 def make_plan(row: Tensor, sender: Tensor, relation: Tensor, *, rows: int, senders: int, relations: int) -> Plan:
     """Sort the messages (sender, relation) -> row, each [M], three times."""
+    if max(rows, senders, relations) >= 2**31:
+        raise InputError(f"a table of {max(rows, senders, relations):,} rows is too long: expected fewer than 2^31")
     return Plan(
         _segments(row, rows, sender, relation),
         _segments(sender, senders, row, relation),

@@ -6,22 +6,63 @@ import torch
 from torch import Tensor
 
 from compgcn.compose import Combine, combined
+from compgcn.kernels.backend import wide
 from compgcn.kernels.plan import Segments
 
 
 def _combined(a: Tensor, b: Tensor, left: Tensor, right: Tensor, op: int) -> Tensor:
     """One row per message, [M, D]. A copy never looks at `b`, which may be a placeholder without those rows."""
-    return a[left] if op == Combine.COPY else combined(Combine(op), a[left], b[right])
+    x = a[left].to(wide(a.dtype))
+    return x if op == Combine.COPY else combined(Combine(op), x, b[right].to(x.dtype))
 
 
 def segment_reduce(a: Tensor, b: Tensor, weight: Tensor, s: Segments, op: int) -> Tensor:
     """out[v] = sum over e in [offsets[v], offsets[v + 1]) of weight[e] * combine(a[left[e]], b[right[e]])."""
     rows = s.offsets.numel() - 1
     row = torch.repeat_interleave(torch.arange(rows, device=a.device), s.offsets.diff(), output_size=s.left.numel())
-    message = weight.unsqueeze(-1) * _combined(a, b, s.left, s.right, op)  # [M, D]
-    return a.new_zeros(rows, a.shape[1]).index_add_(0, row, message)
+    message = weight.to(wide(a.dtype)).unsqueeze(-1) * _combined(a, b, s.left, s.right, op)  # [M, D]
+    return message.new_zeros(rows, a.shape[1]).index_add_(0, row, message).to(a.dtype)
 
 
 def edge_dot(g: Tensor, a: Tensor, b: Tensor, row: Tensor, left: Tensor, right: Tensor, op: int) -> Tensor:
     """out[e] = <g[row[e]], combine(a[left[e]], b[right[e]])>: the gradient of a weighted sum by its weights."""
-    return (g[row] * _combined(a, b, left, right, op)).sum(-1)
+    return (g[row].to(wide(g.dtype)) * _combined(a, b, left, right, op)).sum(-1)
+
+
+def grouped_matmul(rows: Tensor, weight: Tensor, offsets: Tensor, chunks: Tensor) -> Tensor:
+    """out[p] = rows[p] @ weight[group of p], block by block: [P, B, in], [Z, B, in, out] -> [P, B, out]."""
+    sizes = offsets.diff().tolist()
+    out = rows.new_empty(*rows.shape[:2], weight.shape[3])
+    for part, w, y in zip(torch.split(rows, sizes), weight, torch.split(out, sizes), strict=True):
+        y.copy_(torch.einsum("pbi,bio->pbo", part, w))
+    return out
+
+
+def grouped_outer(rows: Tensor, g: Tensor, offsets: Tensor) -> Tensor:
+    """The sum over the rows of a group of rows[p]ᵀ g[p]: [P, B, in], [P, B, out] -> [Z, B, in, out]."""
+    sizes = offsets.diff().tolist()
+    products = [
+        torch.einsum("pbi,pbo->bio", a, b) for a, b in zip(torch.split(rows, sizes), torch.split(g, sizes), strict=True)
+    ]
+    return torch.stack(products) if products else rows.new_empty(0, *rows.shape[1:], g.shape[2])
+
+
+# Differences are laid out for so many numbers at a time.
+_BLOCK = 2**22
+
+
+def l1_distance(q: Tensor, e: Tensor) -> Tensor:
+    """‖q_b − e_c‖₁, [B, C]."""
+    if q.is_cpu and q.dtype in (torch.float32, torch.float64):
+        return torch.cdist(q, e, p=1.0)
+    parts = torch.split(e, max(1, _BLOCK // max(1, q.numel())))
+    return torch.cat([(q.unsqueeze(1) - part).abs().sum(-1) for part in parts], 1)
+
+
+def l1_gradient(g: Tensor, q: Tensor, e: Tensor) -> Tensor:
+    """The sum over c of g[b, c] · sign(q_b − e_c), [B, d]."""
+    step = max(1, _BLOCK // max(1, q.numel()))
+    out = torch.zeros_like(q, dtype=wide(q.dtype))
+    for part, slope in zip(torch.split(e, step), torch.split(g, step, 1), strict=True):
+        out += torch.einsum("bc,bcd->bd", slope.to(out.dtype), (q.unsqueeze(1) - part).sign().to(out.dtype))
+    return out.to(q.dtype)

@@ -13,19 +13,22 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from compgcn.kernels import reference
+from compgcn.kernels.backend import wide
 from compgcn.kernels.plan import CHUNK, Segments
 
-_EDGES = 4  # messages a program gathers at a time
+_EDGES, _WARPS = 4, 1  # messages a program gathers at a time, and the warps it has
 _COLUMNS = 256  # at most so many columns a program
 _MERGED = 16  # partial sums added at a time
 
 
 @triton.jit
 def _reduce_kernel(
-    A, B, W, LEFT, RIGHT, CHUNKS, OUT, SCRATCH, D, SA, SB, SO,
-    OP: tl.constexpr, BE: tl.constexpr, BD: tl.constexpr, ACC: tl.constexpr,
+    A, B, W, LEFT, RIGHT, CHUNKS, OUT, SCRATCH, D, S,
+    OP: tl.constexpr, BE: tl.constexpr, BD: tl.constexpr, VECTOR: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
     p = tl.program_id(0)
+    D, S = D * VECTOR, S * VECTOR  # tells the compiler what these are multiples of
     row = tl.load(CHUNKS + p * 4)
     if row >= 0:
         start, end, slot = tl.load(CHUNKS + p * 4 + 1), tl.load(CHUNKS + p * 4 + 2), tl.load(CHUNKS + p * 4 + 3)
@@ -38,12 +41,12 @@ def _reduce_kernel(
             in_e = e < end
             w = tl.load(W + e, mask=in_e, other=0.0).to(ACC)[:, None]
             mask = in_e[:, None] & in_d[None, :]
-            a = A + tl.load(LEFT + e, mask=in_e, other=0)[:, None] * SA + cols[None, :]
+            a = A + tl.load(LEFT + e, mask=in_e, other=0).to(tl.int64)[:, None] * S + cols[None, :]
             x = tl.load(a, mask=mask, other=0.0).to(ACC)
             if OP == 0:
                 real += tl.sum(w * x, 0)
             else:
-                b = B + tl.load(RIGHT + e, mask=in_e, other=0)[:, None] * SB + cols[None, :]
+                b = B + tl.load(RIGHT + e, mask=in_e, other=0).to(tl.int64)[:, None] * S + cols[None, :]
                 z = tl.load(b, mask=mask, other=0.0).to(ACC)
                 if OP == 1:
                     real += tl.sum(w * (x + z), 0)
@@ -61,13 +64,13 @@ def _reduce_kernel(
                         real += tl.sum(w * (x * z + xi * zi), 0)
                         imaginary += tl.sum(w * (x * zi - xi * z), 0)
         if slot < 0:
-            tl.store(OUT + row * SO + cols, real, mask=in_d)
+            tl.store(OUT + row * S + cols, real, mask=in_d)
             if OP >= 4:
-                tl.store(OUT + row * SO + D + cols, imaginary, mask=in_d)
+                tl.store(OUT + row * S + D + cols, imaginary, mask=in_d)
         else:
-            tl.store(SCRATCH + slot * SO + cols, real, mask=in_d)
+            tl.store(SCRATCH + slot * S + cols, real, mask=in_d)
             if OP >= 4:
-                tl.store(SCRATCH + slot * SO + D + cols, imaginary, mask=in_d)
+                tl.store(SCRATCH + slot * S + D + cols, imaginary, mask=in_d)
 
 
 @triton.jit
@@ -92,9 +95,9 @@ def _dot_kernel(
 ):  # fmt: skip
     e = tl.program_id(0) * BE + tl.arange(0, BE)
     in_e = e < M
-    g = G + tl.load(ROW + e, mask=in_e, other=0)[:, None] * SG
-    a = A + tl.load(LEFT + e, mask=in_e, other=0)[:, None] * SA
-    b = B + tl.load(RIGHT + e, mask=in_e, other=0)[:, None] * SB
+    g = G + tl.load(ROW + e, mask=in_e, other=0).to(tl.int64)[:, None] * SG
+    a = A + tl.load(LEFT + e, mask=in_e, other=0).to(tl.int64)[:, None] * SA
+    b = B + tl.load(RIGHT + e, mask=in_e, other=0).to(tl.int64)[:, None] * SB
     total = tl.zeros([BE], ACC)
     for first in range(0, D, BD):
         cols = (first + tl.arange(0, BD))[None, :]
@@ -126,7 +129,7 @@ def _shape(width: int, op: int, dtype: torch.dtype) -> dict[str, Any]:
     """Columns of a plane, how many of them a program takes, and what it adds up in."""
     columns = width // 2 if op >= 4 else width
     block = min(_COLUMNS, triton.next_power_of_2(max(columns, 1)))
-    return {"D": columns, "BD": block, "ACC": tl.float64 if dtype == torch.float64 else tl.float32}
+    return {"D": columns, "BD": block, "ACC": _sum_type(dtype)}
 
 
 def segment_reduce(a: Tensor, b: Tensor, weight: Tensor, s: Segments, op: int) -> Tensor:
@@ -136,14 +139,13 @@ def segment_reduce(a: Tensor, b: Tensor, weight: Tensor, s: Segments, op: int) -
     if not out.numel():
         return out
     shape = _shape(width, op, a.dtype)
-    wide = torch.float64 if a.dtype == torch.float64 else torch.float32
     slots = 2 * (s.left.numel() // CHUNK) + 1  # a row of several chunks has fewer than twice its messages / CHUNK
-    scratch = torch.empty(slots, width, dtype=wide, device=a.device)
+    scratch = torch.empty(slots, width, dtype=wide(a.dtype), device=a.device)
     grid = (len(s.chunks), triton.cdiv(shape["D"], shape["BD"]))
-    warps = 1 if shape["BD"] <= 128 else 2
+    vector = 4 if shape["D"] % 4 == 0 else 1
     _reduce_kernel[grid](
-        a, b, weight, s.left, s.right, s.chunks, out, scratch, SA=a.stride(0), SB=b.stride(0), SO=width, OP=op,
-        BE=_EDGES, num_warps=warps, **shape,
+        a, b, weight, s.left, s.right, s.chunks, out, scratch, S=width // vector, OP=op, BE=_EDGES, VECTOR=vector,
+        num_warps=_WARPS, **shape | {"D": shape["D"] // vector},
     )  # fmt: skip
     if len(s.merges):
         shape |= {"D": width, "BD": min(_COLUMNS, triton.next_power_of_2(width))}
@@ -155,7 +157,7 @@ def segment_reduce(a: Tensor, b: Tensor, weight: Tensor, s: Segments, op: int) -
 def edge_dot(g: Tensor, a: Tensor, b: Tensor, row: Tensor, left: Tensor, right: Tensor, op: int) -> Tensor:
     """As `reference.edge_dot`."""
     g, a, b = g.contiguous(), a.contiguous(), b.contiguous()
-    out = g.new_empty(left.numel())
+    out = torch.empty(left.numel(), dtype=wide(g.dtype), device=g.device)
     if not left.numel():
         return out
     shape = _shape(a.shape[1], op, a.dtype)
@@ -163,3 +165,140 @@ def edge_dot(g: Tensor, a: Tensor, b: Tensor, row: Tensor, left: Tensor, right: 
     grid = (triton.cdiv(left.numel(), _EDGES),)
     _dot_kernel[grid](g, a, b, row, left, right, out, M=left.numel(), OP=op, BE=_EDGES, num_warps=2, **strides, **shape)
     return out
+
+
+@triton.jit
+def _matmul_kernel(
+    A, W, CHUNKS, OUT, K, N, BLOCKS, BM: tl.constexpr, BK: tl.constexpr, BN: tl.constexpr, PRECISION: tl.constexpr
+):  # fmt: skip
+    p, b = tl.program_id(0), tl.program_id(2)
+    group = tl.load(CHUNKS + p * 4)
+    if group >= 0:
+        start, end = tl.load(CHUNKS + p * 4 + 1), tl.load(CHUNKS + p * 4 + 2)
+        row = start + tl.arange(0, BM)
+        col = tl.program_id(1) * BN + tl.arange(0, BN)
+        a = A + ((row * BLOCKS + b) * K)[:, None]
+        w = W + (group * BLOCKS + b) * K * N + col[None, :]
+        total = tl.zeros([BM, BN], tl.float32)
+        for first in range(0, K, BK):
+            k = first + tl.arange(0, BK)
+            x = tl.load(a + k[None, :], mask=(row < end)[:, None] & (k < K)[None, :], other=0.0)
+            y = tl.load(w + k[:, None] * N, mask=(k < K)[:, None] & (col < N)[None, :], other=0.0)
+            total = tl.dot(x, y, total, input_precision=PRECISION)
+        out = OUT + ((row * BLOCKS + b) * N)[:, None] + col[None, :]
+        tl.store(out, total, mask=(row < end)[:, None] & (col < N)[None, :])
+
+
+@triton.jit
+def _outer_kernel(
+    A, G, OFFSETS, OUT, K, N, BLOCKS, BM: tl.constexpr, BK: tl.constexpr, BN: tl.constexpr, PRECISION: tl.constexpr
+):  # fmt: skip
+    group, b = tl.program_id(0).to(tl.int64), tl.program_id(2)
+    start, end = tl.load(OFFSETS + group), tl.load(OFFSETS + group + 1)
+    tiles = tl.cdiv(N, BN)
+    k = tl.program_id(1) // tiles * BK + tl.arange(0, BK)
+    col = tl.program_id(1) % tiles * BN + tl.arange(0, BN)
+    total = tl.zeros([BK, BN], tl.float32)
+    for first in range(start, end, BM):
+        row = first + tl.arange(0, BM)
+        a = A + ((row * BLOCKS + b) * K)[None, :] + k[:, None]
+        g = G + ((row * BLOCKS + b) * N)[:, None] + col[None, :]
+        x = tl.load(a, mask=(row < end)[None, :] & (k < K)[:, None], other=0.0)
+        y = tl.load(g, mask=(row < end)[:, None] & (col < N)[None, :], other=0.0)
+        total = tl.dot(x, y, total, input_precision=PRECISION)
+    out = OUT + (group * BLOCKS + b) * K * N + k[:, None] * N + col[None, :]
+    tl.store(out, total, mask=(k < K)[:, None] & (col < N)[None, :])
+
+
+def _tile(size: int, most: int) -> int:
+    """A side of a tile of tensor cores, which have at least 16."""
+    return min(most, max(16, int(triton.next_power_of_2(size))))
+
+
+def _precision() -> str:
+    return "ieee" if torch.get_float32_matmul_precision() == "highest" else "tf32"
+
+
+def grouped_matmul(rows: Tensor, weight: Tensor, offsets: Tensor, chunks: Tensor) -> Tensor:
+    """As `reference.grouped_matmul`."""
+    if rows.dtype == torch.float64:
+        return reference.grouped_matmul(rows, weight, offsets, chunks)
+    rows, weight, (_, blocks, K, N) = rows.contiguous(), weight.contiguous(), weight.shape
+    out = rows.new_empty(len(rows), blocks, N)
+    tile = _tile(N, 128)
+    if out.numel():
+        grid = (len(chunks), triton.cdiv(N, tile), blocks)
+        _matmul_kernel[grid](rows, weight, chunks, out, K, N, blocks, CHUNK, 32, tile, _precision())
+    return out
+
+
+def grouped_outer(rows: Tensor, g: Tensor, offsets: Tensor) -> Tensor:
+    """As `reference.grouped_outer`."""
+    if rows.dtype == torch.float64:
+        return reference.grouped_outer(rows, g, offsets)
+    rows, g, (_, blocks, K), N = rows.contiguous(), g.contiguous(), rows.shape, g.shape[2]
+    out = rows.new_empty(len(offsets) - 1, blocks, K, N)
+    tile_k, tile_n = _tile(K, 64), _tile(N, 64)
+    if out.numel():
+        grid = (len(out), triton.cdiv(K, tile_k) * triton.cdiv(N, tile_n), blocks)
+        _outer_kernel[grid](rows, g, offsets, out, K, N, blocks, 64, tile_k, tile_n, _precision())
+    return out
+
+
+@triton.jit
+def _distance_kernel(Q, E, OUT, B, C, D, BB: tl.constexpr, BC: tl.constexpr, BD: tl.constexpr, ACC: tl.constexpr):
+    b = tl.program_id(0) * BB + tl.arange(0, BB)
+    c = tl.program_id(1).to(tl.int64) * BC + tl.arange(0, BC)
+    total = tl.zeros([BB, BC], ACC)
+    for first in range(0, D, BD):
+        d = first + tl.arange(0, BD)
+        q = tl.load(Q + b[:, None] * D + d[None, :], mask=(b < B)[:, None] & (d < D)[None, :], other=0.0).to(ACC)
+        e = tl.load(E + c[:, None] * D + d[None, :], mask=(c < C)[:, None] & (d < D)[None, :], other=0.0).to(ACC)
+        total += tl.sum(tl.abs(q[:, None, :] - e[None, :, :]), 2)
+    tl.store(OUT + b[:, None] * C + c[None, :], total, mask=(b < B)[:, None] & (c < C)[None, :])
+
+
+@triton.jit
+def _sign_kernel(
+    G, Q, E, OUT, B, C, D, SLICE, BB: tl.constexpr, BC: tl.constexpr, BD: tl.constexpr, ACC: tl.constexpr
+):  # fmt: skip
+    b = tl.program_id(0).to(tl.int64) * BB + tl.arange(0, BB)
+    d = tl.program_id(1) * BD + tl.arange(0, BD)
+    part = tl.program_id(2).to(tl.int64)
+    q = tl.load(Q + b[:, None] * D + d[None, :], mask=(b < B)[:, None] & (d < D)[None, :], other=0.0).to(ACC)
+    total = tl.zeros([BB, BD], ACC)
+    for first in range(part * SLICE, min((part + 1) * SLICE, C), BC):
+        c = first + tl.arange(0, BC)
+        g = tl.load(G + b[:, None] * C + c[None, :], mask=(b < B)[:, None] & (c < C)[None, :], other=0.0).to(ACC)
+        e = tl.load(E + c[:, None] * D + d[None, :], mask=(c < C)[:, None] & (d < D)[None, :], other=0.0).to(ACC)
+        above = (q[:, None, :] > e[None, :, :]).to(ACC) - (q[:, None, :] < e[None, :, :]).to(ACC)  # [BB, BC, BD]
+        total += tl.sum(g[:, :, None] * above, 1)
+    out = OUT + (part * B + b[:, None]) * D + d[None, :]
+    tl.store(out, total, mask=(b < B)[:, None] & (d < D)[None, :])
+
+
+def _sum_type(dtype: torch.dtype) -> Any:
+    return tl.float64 if wide(dtype) == torch.float64 else tl.float32
+
+
+def l1_distance(q: Tensor, e: Tensor) -> Tensor:
+    """As `reference.l1_distance`."""
+    q, e, (B, D), C = q.contiguous(), e.contiguous(), q.shape, len(e)
+    out = q.new_empty(B, C)
+    if out.numel():
+        _distance_kernel[(triton.cdiv(B, 16), triton.cdiv(C, 32))](q, e, out, B, C, D, 16, 32, 8, _sum_type(q.dtype))
+    return out
+
+
+_SLICE = 1024  # candidates a program adds up; the sums of the slices are added in their order
+
+
+def l1_gradient(g: Tensor, q: Tensor, e: Tensor) -> Tensor:
+    """As `reference.l1_gradient`."""
+    q, e, (B, D), C = q.contiguous(), e.contiguous(), q.shape, len(e)
+    parts = max(1, triton.cdiv(C, _SLICE))
+    out = torch.empty(parts, B, D, dtype=wide(q.dtype), device=q.device)
+    if out.numel():
+        grid = (triton.cdiv(B, 8), triton.cdiv(D, 32), parts)
+        _sign_kernel[grid](g, q, e, out, B, C, D, _SLICE, 8, 16, 32, _sum_type(q.dtype))
+    return out.sum(0).to(q.dtype)

@@ -1,0 +1,196 @@
+"""A collection of graphs: subsets put together are the whole, and what cannot be a collection is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compgcn.data.collection import GraphCollection, observe
+from compgcn.data.vocabulary import Vocabulary
+from compgcn.errors import InputError
+
+Graph = tuple[int, list[tuple[int, int, int]], int]
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> list[Graph]:
+    """(number of nodes, edges within, class) of each graph; relations 0 .. 2, classes 0 .. 1."""
+    found = []
+    for _ in range(draw(st.integers(1, 6))):
+        size = draw(st.integers(1, 4))
+        node = st.integers(0, size - 1)
+        found.append(
+            (size, draw(st.lists(st.tuples(node, st.integers(0, 2), node), max_size=6)), draw(st.integers(0, 1)))
+        )
+    return found
+
+
+def build(items: list[Graph], shuffle: int = 0) -> GraphCollection:
+    """Their disjoint union; node n of the union has label n % 3 and features (n, -n)."""
+    sizes = [size for size, _, _ in items]
+    before = np.cumsum(sizes) - sizes
+    rows = [(s + at, r, o + at) for (_, edges, _), at in zip(items, before, strict=True) for s, r, o in edges]
+    triples = np.array(rows, dtype=np.int64).reshape(-1, 3)
+    if shuffle:  # graphs in any order; within a graph the order is kept
+        triples = triples[
+            np.argsort(np.random.default_rng(shuffle).random(len(items))[_home(triples, sizes)], kind="stable")
+        ]
+    N = sum(sizes)
+    return GraphCollection(
+        "made up",
+        Vocabulary("relation", ["r0", "r1", "r2"]),
+        ("no", "yes"),
+        graph_of=np.repeat(np.arange(len(items)), sizes),
+        triples=triples,
+        targets=np.array([label for _, _, label in items]),
+        node_labels=np.arange(N) % 3,
+        node_classes=("C", "N", "O"),
+        node_features=np.column_stack([np.arange(N), -np.arange(N)]).astype(np.float32),
+    )
+
+
+def _home(triples: np.ndarray, sizes: list[int]) -> np.ndarray:
+    return np.repeat(np.arange(len(sizes)), sizes)[triples[:, 0]]
+
+
+def union(parts: list[GraphCollection]) -> GraphCollection:
+    """Collections over the same relations and classes, one after the other."""
+    nodes = np.cumsum([0, *(part.num_nodes for part in parts)])
+    numbers = np.cumsum([0, *(len(part) for part in parts)])
+    return replace(
+        parts[0],
+        graph_of=np.concatenate([part.graph_of + at for part, at in zip(parts, numbers, strict=False)]),
+        triples=np.concatenate([part.triples + np.array([at, 0, at]) for part, at in zip(parts, nodes, strict=False)]),
+        targets=np.concatenate([part.targets for part in parts]),
+        node_labels=np.concatenate([part.node_labels for part in parts]),
+        node_features=np.concatenate([part.node_features for part in parts]),
+        graph_ids=tuple(text for part in parts for text in part.graph_ids),
+    )
+
+
+@given(graphs(), st.data())
+def test_the_union_of_subsets_is_the_whole(items: list[Graph], data: st.DataObject) -> None:
+    whole = build(items)
+    cut = data.draw(st.integers(0, len(items)))
+    parts = [whole.subset(range(cut)), whole.subset(np.arange(cut, len(items)))]
+    assert union(parts).fingerprint() == whole.fingerprint()
+    assert sum(len(part) for part in parts) == len(whole)
+
+
+@given(graphs(), st.data())
+def test_a_subset_is_what_building_from_its_graphs_gives(items: list[Graph], data: st.DataObject) -> None:
+    chosen = data.draw(st.lists(st.integers(0, len(items) - 1), max_size=8))
+    part, made = build(items).subset(chosen), build([items[g] for g in chosen])
+    np.testing.assert_array_equal(part.graph_of, made.graph_of)
+    np.testing.assert_array_equal(part.triples, made.triples)
+    np.testing.assert_array_equal(part.targets, made.targets)
+    assert part.graph_ids == tuple(str(g) for g in chosen)
+    starts = np.cumsum([0, *(size for size, _, _ in items)])
+    nodes = [n for g in chosen for n in range(starts[g], starts[g + 1])]
+    assert part.node_features is not None
+    assert part.node_features[:, 0].tolist() == nodes
+    assert part.node_labels is not None
+    assert part.node_labels.tolist() == [n % 3 for n in nodes]
+
+
+@given(graphs(), st.integers(1, 99))
+def test_the_order_of_graphs_among_the_edges_does_not_matter(items: list[Graph], seed: int) -> None:
+    assert build(items, shuffle=seed).fingerprint() == build(items).fingerprint()
+
+
+@given(graphs())
+def test_the_sizes_are_those_of_the_graphs(items: list[Graph]) -> None:
+    n = build(items).statistics()
+    nodes, edges = sum(size for size, _, _ in items), sum(len(e) for _, e, _ in items)
+    assert n == {
+        "graphs": len(items),
+        "nodes": nodes,
+        "edges": edges,
+        "relations": 3,
+        "node_labels": 3,
+        "classes": 2,
+        "mean_nodes": nodes / len(items),
+        "mean_edges": edges / len(items),
+    }
+
+
+@given(graphs())
+def test_edges_in_both_directions_are_recognised(items: list[Graph]) -> None:
+    rows = [{(s, r, o) for s, r, o in edges} for _, edges, _ in items]
+    expected = all((o, r, s) in edges for edges in rows for s, r, o in edges)
+    assert build(items).both_directions == expected
+    doubled = [(size, edges + [(o, r, s) for s, r, o in edges], label) for size, edges, label in items]
+    assert build(doubled).both_directions
+
+
+def test_what_is_odd_is_counted() -> None:
+    items: list[Graph] = [(2, [(0, 0, 1), (0, 0, 1), (0, 1, 0)], 0), (1, [], 1), (2, [(0, 0, 1), (1, 0, 0)], 1)]
+    assert observe(build(items)) == [
+        "1 repeated edge kept",
+        "1 self-loop kept",
+        "1 graph without an edge kept",
+        "2 edges of 5 in one direction only",
+    ]
+    assert observe(build(items[2:])) == ["every edge stands there in both directions"]
+    assert observe(build([(2, [(0, 0, 1)], 0)])) == []
+
+
+def test_an_empty_subset_is_a_collection() -> None:
+    none = build([(2, [(0, 0, 1)], 0)]).subset([])
+    assert len(none) == 0
+    assert none.statistics()["mean_nodes"] == 0
+
+
+def test_the_fingerprint_changes_with_the_data_and_not_with_the_name() -> None:
+    one = build([(2, [(0, 0, 1)], 0), (1, [], 1)])
+    others: list[dict[str, Any]] = [
+        {"targets": np.array([1, 1])},
+        {"triples": np.array([[1, 0, 0]])},
+        {"triples": np.array([[0, 1, 1]])},
+        {"graph_of": np.array([0, 1, 1]), "triples": np.empty((0, 3), int)},
+        {"node_labels": np.array([0, 0, 0])},
+        {"node_features": np.ones((3, 2))},
+        {"node_features": None},
+        {"classes": ("a", "b")},
+    ]
+    prints = [one.fingerprint(), *(replace(one, **other).fingerprint() for other in others)]
+    assert len(set(prints)) == len(prints)
+    assert replace(one, name="other", notes=("x",)).fingerprint() == one.fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"graph_of": np.array([1, 0, 1])}, "must stand together"),
+        ({"graph_of": np.array([0, 0, 0])}, "graph 1 has no node"),
+        ({"graph_of": np.array([0, 0, 2])}, "refer to 2, beyond the 2 graphs"),
+        ({"graph_of": np.array([0.0, 0, 1])}, "list of whole numbers, not float64"),
+        ({"targets": np.array([0, 2])}, "targets refer to 2, beyond the 2 classes"),
+        ({"targets": np.array([0, -1])}, "targets refer to -1"),
+        ({"triples": np.array([[0, 0, 2]])}, "edge 0 goes from graph 0 to graph 1"),
+        ({"triples": np.array([[0, 3, 1]])}, "beyond the 3 nodes and 3 relations"),
+        ({"triples": np.array([[0, 1]])}, r"shape \[E, 3\]"),
+        ({"node_labels": np.array([0, 1])}, "2 node labels were given for 3 nodes"),
+        ({"node_labels": np.array([0, 1, 3])}, "beyond the 3 node classes"),
+        ({"node_features": np.zeros((2, 1))}, r"shape \[2, 1\]; expected \[3, f\]"),
+        ({"node_features": np.full((3, 1), np.nan)}, "row 0 holds a NaN"),
+        ({"node_features": [["x"]] * 3}, "not an array of numbers"),
+        ({"graph_ids": ("a",)}, "1 graph ids were given for 2 graphs"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(change: dict[str, Any], expected: str) -> None:
+    with pytest.raises(InputError, match=expected):
+        replace(build([(2, [(0, 0, 1)], 0), (1, [], 1)]), **change)
+
+
+@pytest.mark.parametrize(
+    ("indices", "expected"), [([2], "refer to 2"), ([-1], "refer to -1"), ([0.5], "whole numbers")]
+)
+def test_a_subset_of_graphs_that_are_not_there_is_refused(indices: list[Any], expected: str) -> None:
+    with pytest.raises(InputError, match=expected):
+        build([(2, [(0, 0, 1)], 0), (1, [], 1)]).subset(indices)

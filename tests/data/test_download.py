@@ -1,0 +1,197 @@
+"""A download is the published file, whole, or one clear error; what is kept of a failed one can only help the next."""
+
+from __future__ import annotations
+
+import base64
+import time
+from pathlib import Path
+
+import pytest
+
+from compgcn.data import download as module
+from compgcn.data.download import UnavailableError, download, page
+from server import Answer, Server, cut, redirect, resumable, serving, sha, slow, whole
+
+DATA = bytes(range(256)) * 400  # 100 kB
+MIB = 1 << 20
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CONNECT_SECONDS", 2.0)
+    monkeypatch.setattr(module, "STALL_SECONDS", 0.4)
+
+
+def get(server: Server, path: Path, answer: Answer, sha256: str | None = sha(DATA), limit: int = MIB) -> list[int]:
+    """Download what is answered; the bytes at each step."""
+    server.answers["/file.zip"] = answer
+    steps: list[int] = []
+    download(server.url("/file.zip"), path, sha256, limit, lambda name, done, total: steps.append(done))
+    return steps
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    return tmp_path / "file.zip"
+
+
+def part(target: Path) -> Path:
+    return target.with_name("file.zip.part")
+
+
+@pytest.mark.parametrize("sha256", [sha(DATA), None])
+def test_a_file_arrives_whole_and_its_progress_is_told(server: Server, target: Path, sha256: str | None) -> None:
+    steps = get(server, target, whole(DATA), sha256)
+    assert target.read_bytes() == DATA
+    assert not part(target).exists()
+    assert steps == sorted(steps)
+    assert steps[-1] == len(DATA)
+
+
+def test_a_dropped_connection_is_taken_up_where_it_broke(server: Server, target: Path) -> None:
+    get(server, target, cut(DATA, 40_000))
+    assert target.read_bytes() == DATA
+    assert [headers.get("Range") for _, headers in server.seen] == [None, "bytes=40000-", "bytes=80000-"]
+
+
+def test_a_truncated_download_is_an_error_and_the_next_call_goes_on(server: Server, target: Path) -> None:
+    with pytest.raises(UnavailableError, match=r"127.0.0.1 broke off after 30,000 bytes of file.zip"):
+        get(server, target, cut(DATA, 10_000))
+    assert not target.exists()
+    get(server, target, resumable(DATA))
+    assert target.read_bytes() == DATA
+    assert server.seen[-1][1]["Range"] == "bytes=30000-"
+
+
+def test_a_server_that_cannot_resume_sends_it_all_again(server: Server, target: Path) -> None:
+    part(target).write_bytes(DATA[:1000])
+    get(server, target, whole(DATA))
+    assert target.read_bytes() == DATA
+
+
+def test_a_part_that_was_complete_is_only_checked(server: Server, target: Path) -> None:
+    part(target).write_bytes(DATA)
+    get(server, target, resumable(DATA))
+    assert target.read_bytes() == DATA
+
+
+@pytest.mark.parametrize("stale", [b"of another file", DATA + b"and more"])
+def test_a_part_of_another_file_is_thrown_away(server: Server, target: Path, stale: bytes) -> None:
+    part(target).write_bytes(stale)
+    get(server, target, resumable(DATA))
+    assert target.read_bytes() == DATA
+
+
+def test_an_altered_file_is_refused_and_not_kept(server: Server, target: Path) -> None:
+    with pytest.raises(UnavailableError, match=r"sent as file.zip is not the published file: its sha256 begins with"):
+        get(server, target, whole(DATA[:-1] + b"!"))
+    assert not list(target.parent.iterdir())
+
+
+def test_a_server_that_stalls_is_given_up(server: Server, target: Path) -> None:
+    before = time.monotonic()
+    with pytest.raises(UnavailableError, match=r"127.0.0.1 stalled"):
+        get(server, target, slow(DATA, 50_000, 3.0))
+    assert time.monotonic() - before < 2.5
+    assert not target.exists()
+
+
+def test_a_server_that_drips_is_given_up(server: Server, target: Path) -> None:
+    with pytest.raises(UnavailableError, match=r"127.0.0.1 stalled: \d+ bytes came in"):
+        get(server, target, slow(DATA, 3, 0.05))
+
+
+def test_a_server_that_never_answers_is_given_up(server: Server, target: Path) -> None:
+    with pytest.raises(UnavailableError, match="could not be reached"):
+        get(server, target, lambda request: time.sleep(3.0))
+
+
+def test_nobody_listening_is_said_at_once(target: Path) -> None:
+    with serving() as gone:
+        url = gone.url("/file.zip")
+    with pytest.raises(UnavailableError, match=r"127.0.0.1 could not be reached \(Connection refused\)"):
+        download(url, target, None, MIB)
+
+
+@pytest.mark.parametrize("status", [403, 404, 500, 503])
+def test_an_error_of_the_server_is_named(server: Server, target: Path, status: int) -> None:
+    with pytest.raises(UnavailableError, match=f"127.0.0.1 answered {status}"):
+        get(server, target, lambda request: request.send(b"sorry", status=status))
+    assert not list(target.parent.iterdir())
+
+
+@pytest.mark.parametrize("sha256", [sha(DATA), None])
+def test_a_web_page_in_place_of_the_file_is_refused(server: Server, target: Path, sha256: str | None) -> None:
+    with pytest.raises(UnavailableError, match=r"answered with a web page in place of file.zip"):
+        get(server, target, whole(b"<html>log in</html>", kind="text/html; charset=utf-8"), sha256)
+    assert not list(target.parent.iterdir())
+
+
+def test_a_file_that_is_too_large_is_refused_before_it_is_loaded(server: Server, target: Path) -> None:
+    with pytest.raises(UnavailableError, match="larger than the"):
+        get(server, target, whole(DATA), limit=1000)
+    assert not part(target).exists()
+
+
+def test_a_file_that_does_not_say_its_size_is_cut_at_the_limit(server: Server, target: Path) -> None:
+    def endless(request: object) -> None:
+        request.head(200, {})  # type: ignore[attr-defined]
+        while True:
+            request.wfile.write(DATA)  # type: ignore[attr-defined]
+
+    with pytest.raises(UnavailableError, match="sent more than the"):
+        get(server, target, endless, limit=10 * len(DATA))
+    assert part(target).stat().st_size <= 10 * len(DATA)
+
+
+@pytest.mark.parametrize("elsewhere", ["file:///etc/hostname", "ftp://127.0.0.1/x", "data:text/plain,x"])
+def test_a_redirection_leads_to_the_web_or_nowhere(server: Server, target: Path, elsewhere: str) -> None:
+    with pytest.raises(UnavailableError, match=r"redirects to|could not be reached|answered 302"):
+        get(server, target, redirect(elsewhere), None)
+    assert not target.exists()
+
+
+def test_a_redirection_is_followed_and_a_circle_of_them_is_not(server: Server, target: Path) -> None:
+    server.answers["/there.zip"] = whole(DATA)
+    get(server, target, redirect("/there.zip"))
+    assert target.read_bytes() == DATA
+    with pytest.raises(UnavailableError, match="answered 302"):
+        get(server, target.with_name("other.zip"), redirect("/file.zip"))
+
+
+def test_a_password_goes_to_its_server_and_to_no_other(server: Server, target: Path) -> None:
+    with serving() as other:
+        other.answers["/file.zip"] = whole(DATA)
+        server.answers["/file.zip"] = redirect(other.url("/file.zip"))
+        download(server.url("/file.zip", "me:s%40t@"), target, sha(DATA), MIB)
+        assert server.seen[0][1]["Authorization"] == f"Basic {base64.b64encode(b'me:s@t').decode()}"
+        assert "Authorization" not in other.seen[0][1]
+    with pytest.raises(UnavailableError) as failure:
+        download(server.url("/none.zip", "me:secret@"), target, None, MIB)
+    assert "secret" not in str(failure.value)
+
+
+@pytest.mark.parametrize("url", ["ftp://127.0.0.1/file", "/etc/hostname", "data:,x", "http://"])
+def test_other_addresses_are_not_opened(url: str, target: Path) -> None:
+    with pytest.raises(UnavailableError, match="is no address that can be downloaded from"):
+        download(url, target, None, MIB)
+
+
+def test_a_page_has_a_largest_size(server: Server) -> None:
+    server.answers["/page"] = whole(b"hello", kind="text/html")
+    assert page(server.url("/page"), "text/html", 5).body == b"hello"
+    with pytest.raises(UnavailableError, match="answered with more than 4 bytes"):
+        page(server.url("/page"), "text/html", 4)
+
+
+def test_a_file_on_this_machine_is_copied_and_checked(tmp_path: Path, target: Path) -> None:
+    source = tmp_path / "source.zip"
+    source.write_bytes(DATA)
+    download(source.as_uri(), target, sha(DATA), MIB)
+    assert target.read_bytes() == DATA
+    with pytest.raises(UnavailableError, match="is not the published file"):
+        download(source.as_uri(), target, sha(b"other"), MIB)
+    with pytest.raises(UnavailableError, match="larger than"):
+        download(source.as_uri(), target, sha(DATA), 10)
+    with pytest.raises(UnavailableError, match="cannot be read"):
+        download((tmp_path / "none").as_uri(), target, sha(DATA), MIB)

@@ -1,0 +1,124 @@
+"""The product per group and the distance equal their definitions, whichever kernel computes them, with gradients."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+import compgcn.kernels.reference as reference
+from compgcn.kernels import backend as backends
+from compgcn.kernels import grouped_matmul, l1_distance, make_groups
+from oracles import assert_same_with_gradients, backend, normal
+
+BACKENDS = pytest.mark.parametrize("name", backends.BACKENDS)
+GROUPS = {
+    "several": [0, 0, 1, 3, 3, 3],
+    "one": [2] * 5,
+    "no rows": [],
+    "longer than a chunk": [0] * 3 + [1] * 150 + [3] * 70,
+}
+EVERY_GROUPING = pytest.mark.parametrize("group", GROUPS.values(), ids=list(GROUPS))
+
+
+def product_by_rows(rows: Tensor, weight: Tensor, group: list[int]) -> Tensor:
+    """A filter of its own for every row."""
+    return torch.einsum("pbi,pbio->pbo", rows, weight[torch.tensor(group, dtype=torch.long)])
+
+
+@BACKENDS
+@EVERY_GROUPING
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_every_row_is_multiplied_by_the_filter_of_its_group(name, group, blocks):
+    rows, weight = normal(len(group), blocks, 5), normal(4, blocks, 5, 7, seed=1)
+    groups = make_groups(torch.tensor(group, dtype=torch.long), 4)
+    with backend(name):
+        assert_same_with_gradients(
+            grouped_matmul(rows, weight, groups), product_by_rows(rows, weight, group), (rows, weight)
+        )
+
+
+@EVERY_GROUPING
+@pytest.mark.parametrize("shape", [(1, 1), (5, 20), (40, 130)], ids=str)
+def test_tensor_cores_multiply_as_the_library_does(group, shape):
+    leaves = normal(len(group), 2, shape[0], dtype=torch.float32), normal(4, 2, *shape, seed=1, dtype=torch.float32)
+    groups = make_groups(torch.tensor(group, dtype=torch.long), 4)
+    results = []
+    for name in ("reference", "triton"):
+        with backend(name):
+            out = grouped_matmul(*leaves, groups)
+            results.append((out, *torch.autograd.grad(out.square().sum(), leaves)))
+    for ours, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-3)
+
+
+@BACKENDS
+@given(st.integers(0, 5), st.integers(0, 40), st.integers(1, 9), st.integers(0, 2**31))
+@settings(max_examples=10)
+def test_distances_and_their_gradients_are_those_of_the_formula(name, B, C, d, seed):
+    q, e = normal(B, d, seed=seed), normal(C, d, seed=seed + 1)
+    with torch.no_grad():
+        e[: min(B, C)] = q[: min(B, C)]  # where they meet, the slope is 0
+    with backend(name):
+        assert_same_with_gradients(l1_distance(q, e), (q.unsqueeze(1) - e).abs().sum(-1), (q, e))
+
+
+@BACKENDS
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_distances_of_many_slices_and_narrow_types(name, dtype):
+    q, e = normal(3, 20, dtype=dtype), normal(2500, 20, seed=1, dtype=dtype)
+    wide = [t.detach().double().requires_grad_() for t in (q, e)]
+    expected = (wide[0].unsqueeze(1) - wide[1]).abs().sum(-1)
+    weight = normal(3, 2500, seed=2, grad=False).to(dtype)
+    with backend(name):
+        out = l1_distance(q, e)
+        gradients = torch.autograd.grad((out * weight).sum(), (q, e))
+    theirs = torch.autograd.grad((expected * weight.double()).sum(), wide)
+    tolerance = 2e-2 if dtype == torch.bfloat16 else 1e-5
+    for ours, other in zip((out, *gradients), (expected, *theirs), strict=True):
+        assert ours.dtype == dtype
+        assert (ours.double() - other).norm() <= tolerance * other.norm()
+
+
+def test_distances_do_not_depend_on_how_many_are_laid_out_at_a_time(monkeypatch):
+    q, e, g = (normal(*shape, grad=False) for shape in ((3, 5), (7, 5), (3, 7)))
+    whole = reference.l1_gradient(g, q, e)
+    for block in (1, 31, 45):
+        monkeypatch.setattr(reference, "_BLOCK", block)
+        torch.testing.assert_close(reference.l1_gradient(g, q, e), whole)
+
+
+def _product_sample() -> tuple:
+    groups = make_groups(torch.tensor(GROUPS["several"]), 4)
+    return normal(6, 1, 5), normal(4, 1, 5, 7, seed=1), *groups
+
+
+def _outer_sample() -> tuple:
+    groups = make_groups(torch.tensor(GROUPS["several"]), 4)
+    return normal(6, 1, 5, grad=False), normal(6, 1, 7, seed=1, grad=False), groups.offsets
+
+
+SAMPLES = {
+    "grouped_matmul": _product_sample,
+    "grouped_outer": _outer_sample,
+    "l1_distance": lambda: (normal(3, 5), normal(4, 5, seed=1)),
+    "l1_gradient": lambda: (normal(3, 4, grad=False), normal(3, 5, grad=False), normal(4, 5, grad=False)),
+}
+
+
+@pytest.mark.parametrize("op", SAMPLES)
+def test_torch_accepts_the_registration_of_every_operation(op):
+    results = torch.library.opcheck(getattr(torch.ops.compgcn, op).default, SAMPLES[op]())
+    assert set(results.values()) == {"SUCCESS"}
+
+
+@BACKENDS
+def test_the_gradients_are_those_of_finite_differences(name):
+    groups = make_groups(torch.tensor(GROUPS["several"]), 4)
+    with backend(name):
+        assert torch.autograd.gradcheck(
+            lambda rows, weight: grouped_matmul(rows, weight, groups), (normal(6, 2, 3), normal(4, 2, 3, 2, seed=1))
+        )
+        assert torch.autograd.gradcheck(l1_distance, (normal(3, 4), normal(5, 4, seed=1)))

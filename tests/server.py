@@ -1,0 +1,172 @@
+"""A web server on this machine that misbehaves as it is told, and archives made on the spot."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tarfile
+import threading
+import time
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+Answer = Callable[["Request"], None]
+
+
+def sha(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def zipped(members: Mapping[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, data in members.items():
+            file.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)
+    return buffer.getvalue()
+
+
+def tarred(members: Mapping[str, bytes], *others: tarfile.TarInfo) -> bytes:
+    """A gzipped tar of files, and then of members that are none."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as file:
+        for name, data in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            file.addfile(info, io.BytesIO(data))
+        for info in others:
+            file.addfile(info)
+    return buffer.getvalue()
+
+
+class Request(BaseHTTPRequestHandler):
+    """One request; answers are functions of it."""
+
+    server: Any
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self.close_connection = True
+        self.server.seen.append((self.path, dict(self.headers)))
+        answer = self.server.answers.get(self.path.partition("?")[0])
+        if answer is None:
+            self.send(b"nothing here", status=404)
+        else:
+            answer(self)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+    def head(self, status: int, headers: Mapping[str, Any]) -> None:
+        self.send_response(status)
+        for name, value in {"Connection": "close", **headers}.items():
+            self.send_header(name, str(value))
+        self.end_headers()
+
+    def send(self, data: bytes, status: int = 200, kind: str = "application/octet-stream") -> None:
+        self.head(status, {"Content-Type": kind, "Content-Length": len(data)})
+        self.wfile.write(data)
+
+    def range(self, data: bytes) -> tuple[int, dict[str, Any]]:
+        """Where an answer that honours Range begins, and its headers."""
+        start = int(self.headers.get("Range", "bytes=0-").removeprefix("bytes=").rstrip("-"))
+        headers: dict[str, Any] = {"Content-Length": len(data) - start}
+        if start:
+            headers["Content-Range"] = f"bytes {start}-{len(data) - 1}/{len(data)}"
+        return start, headers
+
+
+class Server:
+    """Addresses and what is answered there.
+
+    Attributes:
+        answers: path -> a function of the request.
+        seen: path and headers of each request.
+    """
+
+    def __init__(self, http: Any) -> None:
+        self._http = http
+        self.answers: dict[str, Answer] = http.answers
+        self.seen: list[tuple[str, dict[str, str]]] = http.seen
+
+    @property
+    def port(self) -> int:
+        return int(self._http.server_address[1])
+
+    def url(self, path: str, who: str = "") -> str:
+        return f"http://{who}127.0.0.1:{self.port}{path}"
+
+    def paths(self) -> list[str]:
+        return [path for path, _ in self.seen]
+
+
+@contextmanager
+def serving() -> Iterator[Server]:
+    class Quiet(ThreadingHTTPServer):
+        daemon_threads = True
+
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            pass  # the other side went away, as some tests do
+
+    http: Any = Quiet(("127.0.0.1", 0), Request)
+    http.answers, http.seen = {}, []
+    thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield Server(http)
+    finally:
+        http.shutdown()
+        http.server_close()
+
+
+# Answers
+
+
+def whole(data: bytes, kind: str = "application/octet-stream") -> Answer:
+    """The file, from the start, whatever was asked for."""
+    return lambda request: request.send(data, kind=kind)
+
+
+def resumable(data: bytes) -> Answer:
+    """The file, from where it is asked for."""
+
+    def answer(request: Request) -> None:
+        start, headers = request.range(data)
+        if start >= len(data):
+            request.head(416, {"Content-Range": f"bytes */{len(data)}", "Content-Length": 0})
+            return
+        request.head(206 if start else 200, headers)
+        request.wfile.write(data[start:])
+
+    return answer
+
+
+def cut(data: bytes, each: int) -> Answer:
+    """The file from where it is asked for, but no more than `each` bytes of it before the connection ends."""
+
+    def answer(request: Request) -> None:
+        start, headers = request.range(data)
+        request.head(206 if start else 200, headers)
+        request.wfile.write(data[start : start + each])
+
+    return answer
+
+
+def slow(data: bytes, chunk: int, seconds: float) -> Answer:
+    """The file from where it is asked for, a chunk at a time."""
+
+    def answer(request: Request) -> None:
+        start, headers = request.range(data)
+        request.head(206 if start else 200, headers)
+        for place in range(start, len(data), chunk):
+            request.wfile.write(data[place : place + chunk])
+            request.wfile.flush()
+            time.sleep(seconds)
+
+    return answer
+
+
+def redirect(target: str) -> Answer:
+    return lambda request: request.head(302, {"Location": target, "Content-Length": 0})

@@ -1,0 +1,101 @@
+"""`data info`: a name, a file, a folder of splits or of graphs; for people, for programs, and as a figure."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import toy
+from compgcn.cli import overview
+from compgcn.data import DATASETS
+from toy import Command, graph, refused, write_tsv
+
+TU = {"A": "1, 2\n2, 1\n", "graph_indicator": "1\n1\n2\n", "graph_labels": "0\n1\n", "node_labels": "3\n3\n4\n"}
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
+    monkeypatch.chdir(tmp_path)
+    return toy.command(monkeypatch, capfd)
+
+
+@pytest.fixture
+def molecules(tmp_path: Path) -> Path:
+    folder = tmp_path / "molecules"
+    folder.mkdir()
+    for name, text in TU.items():
+        (folder / f"M_{name}.txt").write_text(text)
+    return folder
+
+
+def test_a_folder_of_graphs_is_described(command: Command, molecules: Path) -> None:
+    shown = command("data", "info", molecules).out
+    assert "M: 2 graphs, 3 nodes, 2 edges (1.5 and 1.0 a graph), 1 relations, 2 node labels, 2 classes" in shown
+    assert "note: 1 graph without an edge kept" in shown
+    assert re.search(r"^ *3 +2 +66\.7 %", shown, re.MULTILINE)
+    report = json.loads(command("data", "info", molecules, "--json").out)
+    assert report["graphs"] == 2
+    assert report["distributions"]["classes of graphs"] == {"all": {"0": 1, "1": 1}}
+
+
+def test_a_folder_of_three_splits_is_described_with_its_leakage(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    for split in ("train", "valid", "test"):
+        write_tsv(tmp_path / "mine" / f"{split}.tsv", graph(), split)
+    shown = command("data", "info", "mine").out
+    assert "mine: 12 entities, 3 relations, 24 triples (18 train, 3 valid, 3 test)" in shown
+    assert "symmetric relations: none" in shown
+    assert re.search(r"^any of these +\d+ +\d+\.\d % +\d+ +\d+\.\d %", shown, re.MULTILINE)
+
+
+def test_a_folder_of_something_else_is_refused(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    refused(command("data", "info", "mine"), "cannot tell what the folder 'mine' holds")
+
+
+def test_sizes_stand_beside_the_published_and_the_papers(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = DATASETS["world"]
+    with_paper = SimpleNamespace(**row._asdict() | {"paper": {"entities": 3000, "mean_nodes": 25.5}})
+    monkeypatch.setitem(DATASETS, "world", with_paper)  # type: ignore[arg-type]
+    shown = command("data", "info", "world").out
+    assert re.search(r"^entities +3,090 +3,090 +3,000", shown, re.MULTILINE)
+    assert re.search(r"^mean nodes +- +- +25\.5", shown, re.MULTILINE)
+    assert json.loads(command("data", "info", "world", "--json").out)["paper"]["entities"] == 3000
+
+
+def test_a_figure_is_drawn_and_a_bad_ending_refused_before_any_work(command: Command, molecules: Path) -> None:
+    pytest.importorskip("matplotlib")
+    assert "the figure is x.png" in command("data", "info", molecules, "--plot", "x.png").out
+    assert Path("x.png").read_bytes().startswith(b"\x89PNG")
+    refused(command("data", "info", "nothing.tsv", "--plot", "x.gif"), "a .png, .pdf or .svg file")
+
+
+def test_a_bar_is_as_long_as_its_value_and_never_nothing_for_something(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overview.out, "_file", None)
+    full, half, least = (overview.bar(value, 1000, width=10) for value in (1000, 500, 1))
+    assert (len(full), len(half), len(least)) == (10, 5, 1)
+    assert overview.bar(0, 10) == overview.bar(0, 0) == ""
+
+
+def test_long_names_keep_their_start_and_their_end(command: Command, tmp_path: Path) -> None:
+    names = [f"{i}{'long ' * 20}{i}" for i in range(2)]
+    (tmp_path / "x.tsv").write_text("".join(f"a{i}\t{names[i % 2]}\tb{i}\n" for i in range(20)))
+    shown = command("data", "info", "x.tsv").out
+    assert re.search(r"^0long .*long 0 +10 ", shown, re.MULTILINE)
+    assert re.search(r"^1long .*long 1 +10 ", shown, re.MULTILINE)
+
+
+def test_a_terminal_without_blocks_gets_plain_letters(tmp_path: Path) -> None:
+    write_tsv(tmp_path / "x.tsv", graph())
+    line = [sys.executable, "-m", "compgcn", "data", "info", "x.tsv"]
+    environment = {**toy.ENVIRONMENT, "PYTHONIOENCODING": "ascii"}
+    shown = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True).stdout
+    assert shown.isascii()
+    assert "##" in shown
+    assert "?" not in shown
