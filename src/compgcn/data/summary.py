@@ -98,7 +98,7 @@ def summarise(data: KnowledgeGraph | GraphCollection) -> Summary:
 
 def _of_graph(graph: KnowledgeGraph) -> Summary:
     triples = np.concatenate(list(graph.splits.values()))
-    labels = getattr(graph, "labels", None)
+    labels = graph.labels
     distributions = []
     if labels is not None:
         rows = {part: getattr(labels, part)[:, 1] for part in ("train", "valid", "test")}
