@@ -6,9 +6,10 @@ import pytest
 import torch
 
 import compgcn
-from compgcn.compose import COMPOSITIONS
+from compgcn.compose import COMPOSITIONS, Combine
 from compgcn.encoders import PRESETS, Encoder
 from compgcn.graph import RelationalGraph
+from compgcn.kernels import aggregate, make_plan
 from compgcn.nn import CompGCNConv
 from compgcn.train import Interrupted
 
@@ -106,6 +107,51 @@ def test_a_recorded_step_trains_like_the_eager_one(tmp_path, decoder, loss):
         for graph in (True, False)
     ]
     assert abs(runs[0] - runs[1]).max() < 2e-3 * abs(runs[1]).max()
+
+
+SMALL = {"dims": [20, 20], "kernel": 3, "filters": 8, "device": "cuda", "epochs": 1, "batch_size": 512}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("settings", [{"decoder": "conve"}, {"decoder": "transe"}, {"encoder": "rgcn-basis"}], ids=str)
+def test_a_compiled_step_trains_like_the_eager_one(tmp_path, caplog, settings, precision):
+    data = compgcn.load("world")
+    one, other = (
+        compgcn.fit(
+            data, run_dir=tmp_path / str(compile), compile=compile, precision=precision, **SMALL | STILL | settings
+        )
+        for compile in (True, False)
+    )
+    assert "could not be compiled" not in caplog.text
+    a, b = one.entity_embeddings()[1], other.entity_embeddings()[1]
+    assert abs(a - b).max() < (2e-3 if precision == "float32" else 5e-2) * abs(b).max()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("compile", [True, False], ids=["compiled", "eager"])
+@pytest.mark.parametrize(
+    "settings",
+    [{"decoder": "conve"}, {"decoder": "transe"}, {"encoder": "rgcn-basis"}, {"loss": "self-adversarial"}],
+    ids=str,
+)
+def test_a_deterministic_run_repeats_to_the_bit(tmp_path, settings, compile):
+    data = compgcn.load("world")
+    one, other = (
+        compgcn.fit(data, run_dir=tmp_path / name, deterministic=True, compile=compile, **SMALL | settings)
+        for name in ("one", "other")
+    )
+    assert (one.entity_embeddings()[1] == other.entity_embeddings()[1]).all()
+    assert one.metrics == other.metrics
+
+
+@pytest.mark.parametrize("combine", list(Combine), ids=lambda combine: combine.name)
+def test_bfloat16_is_summed_in_single_and_rounded_once(combine):
+    x, rel, edge_index, edge_type = (t.cuda() for t in skewed(torch.bfloat16))
+    plan = make_plan(edge_index[1], edge_index[0], edge_type, rows=N, senders=N, relations=2 * R)
+    weight = torch.rand(E, device="cuda")
+    single = aggregate(x.float(), rel.float(), weight, plan, combine)
+    assert torch.equal(aggregate(x, rel, weight, plan, combine), single.bfloat16())
 
 
 def test_a_recorded_run_resumes(tmp_path):
