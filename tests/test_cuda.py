@@ -111,11 +111,11 @@ def test_a_recorded_step_trains_like_the_eager_one(tmp_path, decoder, loss):
     assert abs(runs[0] - runs[1]).max() < 2e-3 * abs(runs[1]).max()
 
 
-SMALL = {"dims": [20, 20], "kernel": 3, "filters": 8, "device": "cuda", "epochs": 1, "batch_size": 512}
+SMALL = {"dims": [20, 20], "kernel": 3, "filters": 8, "device": "cuda", "epochs": 1, "batch_size": 512, "loss": "bce"}
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("precision", ["float32", "mixed", "bfloat16"])
 @pytest.mark.parametrize("settings", [{"decoder": "conve"}, {"decoder": "transe"}, {"encoder": "rgcn-basis"}], ids=str)
 def test_a_compiled_loss_has_the_gradients_of_the_plain_one(settings, precision):
     data = compgcn.load("world")
@@ -129,9 +129,10 @@ def test_a_compiled_loss_has_the_gradients_of_the_plain_one(settings, precision)
         step.optimiser.step = lambda: None  # keeps the weights as they are
         step(task.examples(0, 0), 0.0)
         gradients.append([p.grad.float().clone() for p in task.model.parameters() if p.grad is not None])
-    tolerance = 1e-4 if precision == "float32" else 5e-2
+    tolerance = {"float32": 1e-4, "mixed": 0.1, "bfloat16": 0.1}[precision]
+    noise = 1e-5 * max(theirs.norm() for theirs in gradients[1])  # before a batch norm a gradient is 0 but for rounding
     for ours, theirs in zip(*gradients, strict=True):
-        assert (ours - theirs).norm() <= tolerance * theirs.norm() + 1e-7
+        assert (ours - theirs).norm() <= tolerance * theirs.norm() + noise
 
 
 @pytest.mark.filterwarnings("ignore")

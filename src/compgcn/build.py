@@ -19,6 +19,7 @@ from compgcn.encoders import Encoder, preset
 from compgcn.errors import InputError, unknown
 from compgcn.graph import NORMS, RelationalGraph
 from compgcn.sampling import seeded
+from compgcn.step import chosen_precision
 from compgcn.tasks.link_prediction import LinkPrediction, LinkPredictor
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu": F.relu, "none": lambda x: x}
@@ -85,12 +86,13 @@ def build_task(config: Config, data: KnowledgeGraph, device: torch.device) -> Li
         graph = graph.without_edges()
     elif config.encoder.graph == "random":
         graph = graph.randomised(seeded(config.training.seed))
-    model = build_model(config, data).to(device)
+    mixed = chosen_precision(config.training.precision, device) == "mixed"
+    model = build_model(config, data, half_query=mixed).to(device)
     margin = (config.decoder.margin_decay, config.decoder.margin_patience)
     return LinkPrediction(model, graph, splits, config.training, margin)
 
 
-def build_model(config: Config, data: KnowledgeGraph) -> LinkPredictor:
+def build_model(config: Config, data: KnowledgeGraph, *, half_query: bool = False) -> LinkPredictor:
     """The encoder and the decoder a config describes."""
     e, d = config.encoder, config.decoder
     features = [None if f is None else torch.as_tensor(f) for f in (data.node_features, data.relation_features)]
@@ -122,7 +124,13 @@ def build_model(config: Config, data: KnowledgeGraph) -> LinkPredictor:
         height=d.height,
     )
     decoder = build_decoder(
-        d.name, data.num_entities, e.dims[-1], entity_bias=d.entity_bias, margin=d.margin, conve=conve
+        d.name,
+        data.num_entities,
+        e.dims[-1],
+        entity_bias=d.entity_bias,
+        margin=d.margin,
+        conve=conve,
+        half_query=half_query,
     )
     return LinkPredictor(encoder, decoder, tie_inverse=e.tie_inverse)
 

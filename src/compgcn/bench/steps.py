@@ -94,9 +94,10 @@ def _floor_bytes(task: LinkPrediction, config: Config) -> float:
     """
     encoder, decoder = task.model.encoder, task.model.decoder
     parameters = sum(p.numel() for p in task.model.parameters())
-    size = 2 if config.training.precision == "bfloat16" else 4
+    whole = 2 if config.training.precision == "bfloat16" else 4  # bytes of a number
+    half = 2 if decoder.half_query else whole
     vectors = sum(encoder.dims[1:]) * encoder.num_nodes
     logits = task.batch_size * encoder.num_nodes
     projection = getattr(decoder.phi, "projection", None)
     maps = 0 if projection is None else task.batch_size * projection.in_features
-    return 32 * parameters + 4 * size * (vectors + maps + logits)
+    return 32 * parameters + 4 * whole * (vectors + logits) + 4 * half * maps
