@@ -258,7 +258,7 @@ def test_every_option_in_a_command_of_a_document_exists() -> None:
         for block in blocks(path):
             for line in re.findall(r"^compgcn .+$", block.text, re.MULTILINE):
                 words = line.split()
-                name = " ".join(words[:3] if words[1] == "data" else words[:2])
+                name = " ".join(words[:3] if words[1] in ("data", "bench") else words[:2])
                 used = {word.split("=")[0] for word in words if word.startswith("--")}
                 assert used <= known[name], line
 
