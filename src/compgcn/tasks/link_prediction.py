@@ -18,6 +18,8 @@ from compgcn.queries import Answers
 from compgcn.ranking import SideRanks, rank_triples, summary
 from compgcn.sampling import seeded, uniform_negatives
 
+_CACHED, _QUERIES = 2**21, 128  # scores at a time on a CPU, and the queries there should be for its products
+
 
 class Encoded(NamedTuple):
     """A graph turned into vectors, once for many queries."""
@@ -138,6 +140,8 @@ class LinkPrediction:
         """Filtered ranks of a split's triples from both sides; the graph is encoded once."""
         self.model.eval()
         encoded = self.model.encode(self.graph)
+        if self.graph.src.device.type == "cpu":  # what a few queries need stays in the cache
+            max_elements = min(max_elements, max(_CACHED, _QUERIES * self.num_entities))
         return rank_triples(
             lambda s, r: self.model.score(encoded, s, r),
             self.splits[split],
