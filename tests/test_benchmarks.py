@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,3 +31,42 @@ def test_the_generated_table_is_as_large_as_promised_and_its_repetitions_were_co
     (row,) = (row for row in result["rows"] if row["file"] == "generated.tsv" and row["turn"] == "empty cache")
     assert (row["entities"], row["triples"]) == (1_000_000, 9_500_000)
     assert "500,000 repeated triples dropped" in row["notes"]
+
+
+def report(machine: str, name: str) -> dict[str, Any]:
+    return json.loads((BENCHMARKS / machine / f"{name}.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    "path", sorted(BENCHMARKS.glob("*/*.json")), ids=lambda path: f"{path.parent.name}-{path.stem}"
+)
+def test_a_report_says_what_it_was_measured_with(path: Path) -> None:
+    environment = json.loads(path.read_text(encoding="utf-8"))["environment"]
+    assert len(environment["commit"]) == 40
+    assert environment["date"]
+    assert environment["device"]
+
+
+def test_a_step_takes_no_longer_than_promised() -> None:
+    step, words = report("h200", "step-fb15k-237")["steps"], report("h200", "step-wn18rr")["steps"]
+    assert step["ours"]["ms"] <= 0.90
+    assert step["ours"]["mib"] <= 400
+    assert words["ours"]["ms"] <= 2.0
+    cpu = report("cpu", "step-fb15k-237")["steps"]
+    assert cpu["per edge"]["ms"] >= 8 * cpu["ours"]["ms"]
+
+
+def test_sums_and_layers_are_as_fast_as_promised() -> None:
+    gpu, cpu = report("h200", "kernels"), report("cpu", "kernels")
+    assert all(row["ms"] <= 0.10 for row in gpu["aggregate"])
+    assert gpu["scaling"][-1]["messages"] == cpu["scaling"][-1]["messages"] == 10**7
+    assert gpu["scaling"][-1]["ours"]["ms"] <= 10
+    assert cpu["scaling"][-1]["ours"]["ms"] <= 3000
+    for row in cpu["layer"]:
+        assert row["times_faster"] >= {"corr": 30, "mult": 20, "sub": 20}[row["composition"]]
+        assert row["times_less_memory"] >= 10
+
+
+def test_a_test_split_is_ranked_as_fast_as_promised() -> None:
+    assert report("h200", "evaluate")["ours"]["ms"] <= 100
+    assert report("cpu", "evaluate")["ours"]["ms"] <= 30_000
