@@ -213,3 +213,24 @@ def test_triples_of_another_shape_are_refused(shape):
 def test_bad_edges_are_answered_with_a_sentence(src, dst, rel, sentence):
     with pytest.raises(InputError, match=sentence):
         RelationalGraph(torch.tensor(src), torch.tensor(dst), torch.tensor(rel), 5, 2)
+
+
+@given(edges=edge_lists())
+def test_a_graph_survives_the_way_through_pyg(edges):
+    pytest.importorskip("torch_geometric", reason="torch-geometric is not installed")
+    graph = edges.graph()
+    back = RelationalGraph.from_pyg(graph.to_pyg())
+    assert back.num_nodes == graph.num_nodes
+    for ours, theirs in ((graph.src, back.src), (graph.dst, back.dst), (graph.rel, back.rel)):
+        assert torch.equal(ours, theirs)
+
+
+def test_a_networkx_graph_numbers_its_nodes_and_relations_in_order():
+    nx = pytest.importorskip("networkx", reason="networkx is not installed")
+    given = nx.MultiDiGraph(
+        [("b", "a", {"relation": "r"}), ("a", "c", {"relation": "q"}), ("b", "c", {"relation": "r"})]
+    )
+    graph = RelationalGraph.from_networkx(given)
+    rows = list(zip(graph.src.tolist(), graph.rel.tolist(), graph.dst.tolist(), strict=True))
+    assert sorted(rows) == [(0, 0, 1), (0, 0, 2), (1, 1, 2)]
+    assert (graph.num_nodes, graph.num_relations) == (3, 2)

@@ -33,6 +33,16 @@ class Data(Section):
     valid: str | None = None  # files of the other splits, where they are given
     test: str | None = None
     names: str | None = None  # a file of ids and readable names
+    columns: tuple[str | int, ...] | None = None  # of subject, relation and object in a table: names, or positions
+    comment: str | None = None  # lines that start with it are skipped
+    literals: Literal["drop", "keep", "nodes"] = "drop"  # what becomes of those of an RDF file
+    exclude: tuple[str, ...] = ()  # relations left out
+    labels: str | None = None  # a table of nodes and their classes, and of those of the other splits
+    valid_labels: str | None = None
+    test_labels: str | None = None
+    label_columns: tuple[str | int, ...] | None = None  # of node, label and perhaps split
+    node_features: str | None = None  # files of vectors
+    relation_features: str | None = None
     split_seed: int = Field(0, ge=0)  # of the split made for a single file
     valid_fraction: float = Field(0.1, ge=0, lt=1)
     test_fraction: float = Field(0.1, ge=0, lt=1)
@@ -215,7 +225,8 @@ def _validate(tree: Mapping[str, Any], where: str) -> Config:
 
 
 # What a resumed run may change: where it runs and how often it saves; and, the data being the same, how they are named.
-_FREE = ("training.device", "training.checkpoint_seconds", "data.source", "data.valid", "data.test", "data.names")
+_READING = Data.model_fields.keys() - {"split_seed", "valid_fraction", "test_fraction", "fingerprint"}
+_FREE = {"training.device", "training.checkpoint_seconds", *(f"data.{key}" for key in _READING)}
 
 
 def differences(old: Config, new: Config) -> list[str]:

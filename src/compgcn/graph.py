@@ -220,6 +220,61 @@ class RelationalGraph:
         return cls(src, dst, rel, num_nodes, num_relations)
 
     @classmethod
+    def from_pyg(cls, data: Any) -> RelationalGraph:
+        """From a PyG `Data` with edge_index [2, E] and edge_type [E], or a `HeteroData`.
+
+        The nodes of a `HeteroData` stand one type after the other; a relation is the middle name of an edge type.
+        """
+        if hasattr(type(data), "edge_types"):
+            return cls._from_hetero(data)
+        edge_index, edge_type = (getattr(data, name, None) for name in ("edge_index", "edge_type"))
+        if edge_index is None or edge_type is None:
+            raise InputError("a PyG graph needs edge_index [2, E] and edge_type [E], the relation of each edge")
+        src, dst = edge_index.contiguous()
+        relations = int(edge_type.max()) + 1 if edge_type.numel() else 0
+        return cls(src, dst, edge_type, int(data.num_nodes), relations)
+
+    @classmethod
+    def _from_hetero(cls, data: Any) -> RelationalGraph:
+        sizes = {kind: int(data[kind].num_nodes) for kind in data.node_types}
+        start = dict(zip(sizes, [0, *torch.tensor([*sizes.values(), 0]).cumsum(0).tolist()], strict=False))
+        relation = {name: i for i, name in enumerate(dict.fromkeys(kind[1] for kind in data.edge_types))}
+        if not relation:
+            raise InputError("the PyG graph has no edges")
+        ends = [(data[kind].edge_index, start[kind[0]], start[kind[2]]) for kind in data.edge_types]
+        return cls(
+            torch.cat([edges[0] + offset for edges, offset, _ in ends]),
+            torch.cat([edges[1] + offset for edges, _, offset in ends]),
+            torch.cat([torch.full_like(data[kind].edge_index[0], relation[kind[1]]) for kind in data.edge_types]),
+            sum(sizes.values()),
+            len(relation),
+        )
+
+    def to_pyg(self) -> Any:
+        """A PyG `Data` with edge_index [2, E], edge_type [E] and num_nodes."""
+        try:
+            from torch_geometric.data import Data
+        except ImportError:
+            raise InputError("to_pyg needs PyG: install it with pip install torch-geometric") from None
+        batch = {} if self.graph_of_node is None else {"batch": self.graph_of_node}
+        edges = torch.stack((self.src, self.dst))  # [2, E]
+        return Data(edge_index=edges, edge_type=self.rel, num_nodes=self.num_nodes, **batch)
+
+    @classmethod
+    def from_networkx(cls, graph: Any, relation: str = "relation") -> RelationalGraph:
+        """From a directed NetworkX graph: node i is the i-th of it, relation j the j-th one met among its edges.
+
+        Args:
+            graph: a DiGraph or MultiDiGraph.
+            relation: the edge attribute that holds the relation; where an edge has none, its key, if that is text.
+        """
+        node = {name: i for i, name in enumerate(graph)}
+        rows = networkx_edges(graph, relation)
+        number = {name: i for i, name in enumerate(dict.fromkeys(r for _, r, _ in rows))}
+        triples = torch.tensor([(node[s], number[r], node[o]) for s, r, o in rows], dtype=torch.int64).reshape(-1, 3)
+        return cls.from_triples(triples, len(node), len(number))
+
+    @classmethod
     def union(cls, graphs: Sequence[RelationalGraph]) -> RelationalGraph:
         """Many graphs over the same relations side by side, as one graph."""
         if not graphs:
@@ -282,3 +337,25 @@ class RelationalGraph:
         return Messages(
             sender, receiver, relation, direction, self.num_nodes, directions * self.num_relations, directions
         )
+
+
+def networkx_edges(graph: Any, relation: str = "relation") -> list[tuple[Any, str, Any]]:
+    """Source, relation and target of each edge of a directed NetworkX graph, see `RelationalGraph.from_networkx`."""
+    if not hasattr(graph, "is_directed"):
+        raise InputError(f"expected a NetworkX graph, not {type(graph).__name__}")
+    if not graph.is_directed():
+        raise InputError("the NetworkX graph is undirected; graph.to_directed() has each edge both ways")
+    keyed = (
+        graph.edges(keys=True, data=True)
+        if graph.is_multigraph()
+        else ((u, v, None, d) for u, v, d in graph.edges.data())
+    )
+    edges = []
+    for source, target, key, attributes in keyed:
+        name = attributes.get(relation, key if isinstance(key, str) else None)
+        if name is None:
+            raise InputError(
+                f"the edge from {source!r} to {target!r} has no attribute '{relation}' that names its relation"
+            )
+        edges.append((source, str(name), target))
+    return edges

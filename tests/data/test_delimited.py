@@ -9,6 +9,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -109,6 +110,70 @@ def test_comma_separated_files_may_quote(tmp_path: Path, name: str) -> None:
     content = b'"a, b","r ""x""",c\n'
     (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
     assert fast(delimited.file(tmp_path / name)) == [("a, b", 'r "x"', "c")]
+
+
+@pytest.mark.parametrize("delimiter", ["\t", ","])
+def test_chosen_columns_are_read_and_the_others_may_be_empty(delimiter: str) -> None:
+    content = "w,a,,r,b\nx,c,,r,d\n".replace(",", delimiter).encode()
+    text = in_memory(content, delimiter)
+    assert [column.to_pylist() for column in delimited.columns(text, 5, take=[1, 4])] == [["a", "c"], ["b", "d"]]
+    assert [row for _, row in delimited.scan(text, 5, take=[4, 1])] == [["b", "a"], ["d", "c"]]
+    with pytest.raises(InputError, match="line 1: column 3 is empty"):
+        delimited.columns(text, 5, take=[0, 2])
+
+
+@settings(max_examples=300)
+@given(jumble.map(lambda content: content.replace(b"007", b"\n#")))
+def test_the_two_readers_of_tabs_agree_on_comments(content: bytes) -> None:
+    text = delimited.Text("memory", lambda: io.BytesIO(content), comment="#")
+    assert answer(fast, text) == answer(slow, text)
+
+
+def test_a_comment_is_a_line_that_starts_so_and_not_one_inside_quotes() -> None:
+    content = b'\xef\xbb\xbf#x\na,r,"b\n#c"\n#d,e,f\n #g,r,h\n'
+    text = delimited.Text("memory", lambda: io.BytesIO(content), ",", comment="#")
+    assert fast(text) == [("a", "r", "b\n#c"), (" #g", "r", "h")]
+    assert [number for number, _ in delimited.scan(text, 3)] == [2, 5]
+
+
+def test_nothing_is_a_comment_unless_it_is_said() -> None:
+    assert fast(in_memory(b"#a\tr\tb\n")) == [("#a", "r", "b")]
+
+
+@pytest.mark.parametrize("delimiter", ["\t", ","])
+def test_a_line_of_a_megabyte_is_read_and_one_after_it_still_named(delimiter: str) -> None:
+    long = b"x" * 2**20
+    line = delimiter.encode().join((b"a", b"r", long)) + b"\n"
+    assert fast(in_memory(line, delimiter)) == [("a", "r", long.decode())]
+    with pytest.raises(InputError, match="line 2: expected 3 columns, found 1"):
+        fast(in_memory(line + b"a\n", delimiter))
+
+
+@pytest.mark.parametrize(
+    ("delimiter", "line", "expected"),
+    [
+        ("\t", "a,r,b", "looks separated by commas"),
+        ("\t", "a;r;b", "looks separated by semicolons"),
+        ("\t", "a r b", "looks separated by spaces"),
+        (",", "a\tr\tb", "looks separated by tabs"),
+        (",", "a;r, s;b", "looks separated by semicolons"),
+    ],
+)
+def test_a_line_with_other_separators_than_the_rest_is_recognised(delimiter: str, line: str, expected: str) -> None:
+    good = delimiter.join("arb")
+    with pytest.raises(InputError, match=f"line 2: expected 3 columns, found .*{expected}"):
+        fast(in_memory(f"{good}\n{line}\n".encode(), delimiter))
+
+
+@pytest.mark.parametrize("name", ["t.tsv.zst", "t.csv.zst"])
+def test_files_may_be_compressed_with_zstandard(tmp_path: Path, name: str) -> None:
+    content = b"a\tr\tb\n" if "tsv" in name else b"a,r,b\n"
+    packed = pa.compress(content, "zstd", asbytes=True)
+    (tmp_path / name).write_bytes(packed)
+    assert fast(delimited.file(tmp_path / name)) == [("a", "r", "b")]
+    (tmp_path / name).write_bytes(packed[:-3])
+    with pytest.raises(InputError, match="cannot be read"):
+        fast(delimited.file(tmp_path / name))
 
 
 def test_text_that_looks_like_numbers_or_nothing_stays_text() -> None:

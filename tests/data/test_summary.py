@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compgcn.data import GraphCollection, KnowledgeGraph, Vocabulary
+from compgcn.data import GraphCollection, KnowledgeGraph, Labels, Vocabulary
 from compgcn.data.summary import Bin, bins, even_bins, summarise
 
 values = st.lists(st.one_of(st.integers(0, 20), st.integers(0, 2**40)), max_size=50).map(
@@ -83,10 +83,8 @@ def test_a_graph_without_held_out_facts_has_no_leakage() -> None:
 
 
 def test_labels_of_entities_are_counted_by_split() -> None:
-    g = graph()
     rows = {"train": np.array([[0, 1], [1, 1]]), "valid": np.empty((0, 2), int), "test": np.array([[2, 0]])}
-    object.__setattr__(g, "labels", SimpleNamespace(classes=("x", "y"), **rows))
-    found = summarise(g).as_dict()["distributions"]
+    found = summarise(replace(graph(), labels=Labels(("x", "y"), **rows))).as_dict()["distributions"]
     assert found == {"classes of entities": {"train": {"x": 0, "y": 2}, "test": {"x": 1, "y": 0}}}
 
 

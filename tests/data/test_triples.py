@@ -73,7 +73,11 @@ def test_one_file_is_split_without_losing_a_fact(rows: list[tuple[str, str, str]
 
 
 @settings(max_examples=200)
-@given(st.sampled_from(["x.tsv", "x.csv", "x.tsv.gz", "x.csv.gz"]), st.booleans(), st.binary(max_size=80))
+@given(
+    st.sampled_from(["x.tsv", "x.csv", "x.tsv.gz", "x.csv.gz", "x.tsv.zst", "x.parquet"]),
+    st.booleans(),
+    st.binary(max_size=80),
+)
 def test_any_bytes_give_a_graph_or_one_input_error(name: str, pack: bool, content: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / name
@@ -177,6 +181,60 @@ def test_a_line_that_names_the_columns_is_skipped_and_said_so(write: Write, head
     graph = read(write("x.tsv", f"{header}\na\tlikes\tb\n"))
     assert graph.entities.ids == ("a", "b")
     assert any("names the columns" in note for note in graph.notes)
+
+
+TABLE = "year,who,how,whom\n2020,007,knows,b\n2021,b,knows,c\n2021,c,sees,007\n"
+
+
+@pytest.mark.parametrize("columns", [("who", "how", "whom"), ["who", "how", "whom"]])
+def test_columns_are_chosen_by_the_names_in_the_first_line(write: Write, columns: list[str]) -> None:
+    graph = read(write("x.csv", TABLE), columns=columns)
+    assert graph.entities.ids == ("007", "b", "c")
+    assert any("names the columns" in note for note in graph.notes)
+
+
+def test_columns_are_chosen_by_position_and_a_known_header_is_still_skipped(write: Write) -> None:
+    path = write("x.csv", TABLE.replace("who,how,whom", "from,type,to"))
+    assert read(path, columns=(1, 2, 3)).entities.ids == ("007", "b", "c")
+    assert read(path, columns=(3, 2, 1)).entities.ids == ("to", "from", "b", "007", "c")
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        (("wo", "how", "whom"), "unknown column 'wo'; did you mean 'who'"),
+        ((1, 2, 4), "has no column 4: it has 4 columns, counted from 0"),
+        ((1, 2), "columns must be 3 names or 3 positions"),
+        ((1, 1, 2), "columns must be 3 names or 3 positions"),
+        ((1, "how", 2), "columns must be 3 names or 3 positions"),
+        ("abc", "columns must be 3 names or 3 positions"),
+        ((-1, 0, 1), "columns must be 3 names or 3 positions"),
+    ],
+)
+def test_columns_that_cannot_be_are_refused(write: Write, columns: tuple[str | int, ...], expected: str) -> None:
+    with pytest.raises(InputError, match=expected):
+        read(write("x.csv", TABLE), columns=columns)
+
+
+def test_a_table_with_more_columns_is_answered_with_how_to_choose(write: Write) -> None:
+    with pytest.raises(InputError, match="line 1: expected 3 columns, found 4 columns; say with columns="):
+        read(write("x.csv", TABLE))
+
+
+def test_a_first_line_that_looks_like_an_unknown_header_is_read_and_noted(write: Write) -> None:
+    graph = read(write("x.csv", "who,how,whom\na,r,b\nb,r,c\nc,q,a\na,q,c\n"))
+    assert graph.entities.ids[:2] == ("who", "whom")
+    assert any("looks like a header ('who', 'how' and 'whom' occur nowhere else)" in note for note in graph.notes)
+    for content in ("a,r,b\nc,r,d\n", "a,r,b\nc,q,d\ne,s,f\n", "who,how,a\na,r,b\nb,r,c\n"):
+        assert not any("looks like a header" in note for note in read(write("y.csv", content)).notes)
+
+
+def test_excluded_relations_are_left_out_of_any_format(write: Write) -> None:
+    graph = read(write("x.tsv", "a\tr\tb\na\tlabel\tx\nb\tr\tc\n"), exclude=["label"])
+    assert (graph.entities.ids, graph.relations.ids) == (("a", "b", "c"), ("r",))
+    assert "1 triple of 1 excluded relation left out" in graph.notes
+    with pytest.raises(InputError, match="without r no triple is left"):
+        read(write("x.tsv", "a\tr\tb\n"), exclude=["r"])
 
 
 def test_what_is_noticed_is_noted_and_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -28,6 +28,15 @@ def train(
     valid: Annotated[Path | None, typer.Option(help="Validation triples; DATA is then the training triples.")] = None,
     test: Annotated[Path | None, typer.Option(help="Test triples.")] = None,
     names: Annotated[Path | None, typer.Option(help="A table of ids and readable names.")] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            help="Subject, relation and object in a table: names or positions from 0 on, with commas between."
+        ),
+    ] = None,
+    labels: Annotated[
+        Path | None, typer.Option(help="A table of nodes and their classes (and split), for node classification.")
+    ] = None,
     encoder: Annotated[
         str | None, typer.Option(help="compgcn, gcn, dgcn, rgcn, rgcn-basis, rgcn-block, wgcn, released or none.")
     ] = None,
@@ -68,9 +77,12 @@ def train(
         "device": device,
         "max_shard_mib": max_shard_mib,
     }
-    given = {name: value for name, value in chosen.items() if value is not None}
-    files = {"data.valid": valid, "data.test": test, "data.names": names}
+    given: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
+    files = {"data.valid": valid, "data.test": test, "data.names": names, "data.labels": labels}
     given |= {name: str(path) for name, path in files.items() if path is not None}
+    if columns is not None:
+        places = columns.split(",")
+        given["data.columns"] = [int(place) for place in places] if columns.replace(",", "").isdecimal() else places
     options = {PATHS[name] for name in given}
     for name, value in map(parse_setting, settings or []):
         if PATHS.get(name) in options:

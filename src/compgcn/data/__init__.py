@@ -1,10 +1,12 @@
 """Knowledge graphs and collections of graphs: the data sets known by name, and your own files."""
 
 from compgcn.data.collection import GraphCollection
+from compgcn.data.files import read
 from compgcn.data.graphs import from_pyg, read_graphs
+from compgcn.data.labels import Labels
 from compgcn.data.registry import DATASETS, OWN_RECIPE, Source, load, where
 from compgcn.data.source import find
-from compgcn.data.triples import KnowledgeGraph, read
+from compgcn.data.triples import KnowledgeGraph
 from compgcn.data.vocabulary import Vocabulary
 
 __all__ = [
@@ -12,6 +14,7 @@ __all__ = [
     "OWN_RECIPE",
     "GraphCollection",
     "KnowledgeGraph",
+    "Labels",
     "Source",
     "Vocabulary",
     "find",

@@ -7,50 +7,75 @@ something is not right, so that the error can name the line.
 from __future__ import annotations
 
 import csv
-import gzip
+import io
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
+from compgcn.data.facts import Columns, Facts, endings, existing, is_header, locate, unpacked
 from compgcn.errors import InputError
 
-_DELIMITERS = {".tsv": "\t", ".txt": "\t", ".csv": ","}
-_BROKEN = (OSError, EOFError, zlib.error, zipfile.BadZipFile)
+DELIMITERS = {".tsv": "\t", ".txt": "\t", ".csv": ","}
+BROKEN = (OSError, EOFError, zlib.error, zipfile.BadZipFile)
 _BOM = b"\xef\xbb\xbf"
+_OTHERS = {"\t": "tabs", ",": "commas", ";": "semicolons", " ": "spaces"}
 
 
 @dataclass(frozen=True)
 class Text:
-    """Delimited text somewhere: what to call it in an error, how to open it, and what separates its fields."""
+    """Delimited text somewhere.
+
+    Args:
+        label: what to call it in an error.
+        open: opens it, as bytes.
+        delimiter: what separates its fields.
+        columns: names or positions of subject, relation and object; by default it has these three columns.
+        comment: lines that start with it are skipped.
+        header: whether a first line that only names the columns is looked for.
+    """
 
     label: str
     open: Callable[[], Any]
     delimiter: str = "\t"
+    columns: Columns | None = None
+    comment: str | None = None
+    header: bool = False
 
     @property
     def quoted(self) -> bool:
         """Comma-separated fields may be quoted; tab-separated ones are taken as they stand."""
         return self.delimiter == ","
 
+    def facts(self) -> Facts:
+        """The triples; a first line that names the columns is skipped, and said so."""
+        if self.columns is None:
+            width, take = 3, [0, 1, 2]
+        else:
+            header = first(self)
+            width, take = len(header), locate(self.label, self.columns, header)
+        found = columns(self, width, take=take)
+        named = self.columns is not None and isinstance(self.columns[0], str)
+        if not named and not (self.header and is_header([column[0].as_py() for column in found])):
+            return Facts(found, guessed=self.header)
+        found = [column.slice(1) for column in found]
+        if not len(found[0]):
+            raise InputError(f"'{self.label}' is empty: it holds a header and no triple")
+        return Facts(found, (f"the first line of '{self.label}' names the columns and was skipped",))
 
-def file(path: str | Path) -> Text:
-    """A file on disk, its format told by its ending: .tsv, .txt or .csv, each possibly followed by .gz."""
-    path = Path(path)
-    if path.is_dir():
-        raise InputError(f"'{path}' is a folder; give a file of triples, or train=, valid= and test= files in it")
-    if not path.exists():
-        raise InputError(f"there is no file '{path}'")
-    endings = [suffix.lower() for suffix in path.suffixes[-2:]]
-    zipped = bool(endings) and endings[-1] == ".gz"
-    if zipped:
-        endings.pop()
-    if not endings or endings[-1] not in _DELIMITERS:
-        raise InputError(f"cannot tell the format of '{path}'; expected a name ending in .tsv, .txt or .csv (or .gz)")
-    return Text(str(path), partial(gzip.GzipFile if zipped else open, path, "rb"), _DELIMITERS[endings[-1]])
+
+def file(path: str | Path, *, columns: Columns | None = None, comment: str | None = None, header: bool = False) -> Text:
+    """A file on disk, its format told by its ending: .tsv, .txt or .csv, each possibly followed by .gz or .zst."""
+    path = existing(path)
+    ending, _ = endings(path)
+    if ending not in DELIMITERS:
+        raise InputError(
+            f"cannot tell the format of '{path}'; expected a name ending in .tsv, .txt or .csv (or .gz, .zst)"
+        )
+    return Text(str(path), partial(unpacked, path), DELIMITERS[ending], columns, comment or None, header)
 
 
 def member(archive: str | Path, name: str) -> Text:
@@ -66,34 +91,46 @@ def member(archive: str | Path, name: str) -> Text:
     return Text(f"{archive}/{name}", opener)
 
 
-def columns(text: Text, width: int, *, allow_empty: bool = False) -> list[Any]:
-    """The columns of a table of strings, as dictionary-encoded pyarrow chunked arrays.
+def first(text: Text) -> list[str]:
+    """The fields of the first line."""
+    for _, fields in _records(text):
+        return fields
+    raise InputError(f"'{text.label}' is empty")
+
+
+def columns(text: Text, width: int, *, take: Sequence[int] | None = None, allow_empty: bool = False) -> list[Any]:
+    """The columns of a table of strings, as pyarrow chunked arrays.
 
     Args:
         text: what to read; blank lines are skipped, and so is a byte order mark.
         width: the number of fields every line must have.
+        take: the positions of the columns wanted; all of them by default.
         allow_empty: whether a field may be empty.
     """
     import pyarrow as pa  # here, not above: the embedded graph needs none of it
 
+    take = range(width) if take is None else take
     try:
-        table = _parse(text, width)
+        table = _parse(text, width, take)
         if len(table) and (allow_empty or not any(_has_blank(column) for column in table.columns)):
             return list(table.columns)
-    except (pa.ArrowException, UnicodeDecodeError, *_BROKEN):
+    except (pa.ArrowException, UnicodeDecodeError, *BROKEN):
         pass  # the line by line reading below says what is wrong, and where
-    rows = [row for _, row in scan(text, width, allow_empty=allow_empty)]
-    return [pa.chunked_array([pa.array(values).dictionary_encode()]) for values in zip(*rows, strict=True)]
+    rows = [row for _, row in scan(text, width, take=take, allow_empty=allow_empty)]
+    return [pa.chunked_array([pa.array(values, pa.string())]) for values in zip(*rows, strict=True)]
 
 
-def _parse(text: Text, width: int) -> Any:
+def _parse(text: Text, width: int, take: Sequence[int]) -> Any:
     import pyarrow as pa
     from pyarrow import csv as arrow
 
+    if text.comment and text.quoted:
+        raise pa.ArrowInvalid("a line inside quotes may look like a comment; only a reading in order can tell")
     names = [str(i) for i in range(width)]
+    wanted = [names[i] for i in take]
     with text.open() as stream:
         return arrow.read_csv(
-            stream,
+            _WithoutComments(stream, text.comment) if text.comment else stream,
             read_options=arrow.ReadOptions(column_names=names, block_size=1 << 24),
             parse_options=arrow.ParseOptions(
                 delimiter=text.delimiter,
@@ -101,32 +138,63 @@ def _parse(text: Text, width: int) -> Any:
                 newlines_in_values=text.quoted,
             ),
             convert_options=arrow.ConvertOptions(
-                column_types=dict.fromkeys(names, pa.dictionary(pa.int32(), pa.string())),
+                include_columns=wanted,
+                column_types=dict.fromkeys(wanted, pa.string()),
                 strings_can_be_null=False,
             ),
         )
 
 
+class _WithoutComments(io.RawIOBase):
+    """A stream whose comment lines are empty."""
+
+    def __init__(self, stream: Any, comment: str) -> None:
+        self._stream, self._comment = stream, comment.encode()
+        self._ready = memoryview(b"")
+        self._started = False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not self._ready:
+            block = b"".join(self._stream.readlines(1 << 22))
+            block = block if self._started else block.removeprefix(_BOM)
+            self._started = True
+            lines = block.splitlines(keepends=True)
+            self._ready = memoryview(b"".join(b"\n" if line.startswith(self._comment) else line for line in lines))
+        size = min(len(buffer), len(self._ready))
+        buffer[:size], self._ready = self._ready[:size], self._ready[size:]
+        return size
+
+
 def _has_blank(column: Any) -> bool:
-    """Whether a field is empty or nothing but spaces; only the distinct values are looked at."""
+    """Whether a field is empty or nothing but spaces."""
     import pyarrow.compute as pc
 
-    return any(pc.any(pc.equal(pc.ascii_trim(chunk.dictionary, " "), "")).as_py() for chunk in column.chunks)
+    spaced = column.filter(pc.starts_with(column, " "))
+    empty = pc.min(pc.binary_length(column)).as_py() == 0
+    return empty or bool(pc.any(pc.equal(pc.ascii_trim(spaced, " "), "")).as_py())
 
 
-def scan(text: Text, width: int, *, allow_empty: bool = False) -> Iterator[tuple[int, list[str]]]:
+def scan(
+    text: Text, width: int, *, take: Sequence[int] | None = None, allow_empty: bool = False
+) -> Iterator[tuple[int, list[str]]]:
     """Line number and fields of each line, one at a time; an InputError at the first that is wrong, or if none is."""
+    take = range(width) if take is None else take
     found = False
     for number, fields in _records(text):
         if len(fields) != width:
             many = "column" if len(fields) == 1 else "columns"
-            raise _wrong(text, number, f"expected {width} columns, found {len(fields)} {many}{_hint(text, fields)}")
+            hint = _hint(text, number, fields, width)
+            raise _wrong(text, number, f"expected {width} columns, found {len(fields)} {many}{hint}")
+        chosen = [fields[i] for i in take]
         if not allow_empty:
-            for position, field in enumerate(fields, start=1):
+            for position, field in zip(take, chosen, strict=True):
                 if not field.strip(" "):
-                    raise _wrong(text, number, f"column {position} is empty")
+                    raise _wrong(text, number, f"column {position + 1} is empty")
         found = True
-        yield number, fields
+        yield number, chosen
     if not found:
         raise InputError(f"'{text.label}' is empty: expected lines of {width} columns, found none")
 
@@ -135,13 +203,18 @@ def _wrong(text: Text, number: int, what: str) -> InputError:
     return InputError(f"'{text.label}', line {number}: {what}")
 
 
-def _hint(text: Text, fields: list[str]) -> str:
-    """What a line with one column too few separators is most often: the other kind of file."""
+def _hint(text: Text, number: int, fields: list[str], width: int) -> str:
+    """What a line with another number of columns most often is: separated otherwise, or one with more to it."""
+    if len(fields) > width and number == 1:
+        return f"; say with columns= which {width} to read, by name or by position from 0 on"
+    whole = text.delimiter.join(fields)
+    other = next((mark for mark in _OTHERS if mark != text.delimiter and len(whole.split(mark)) == width), None)
+    seen = f"; this line looks separated by {_OTHERS[other]}" if other else ""
     if len(fields) != 1:
-        return ""
+        return f" ({seen.removeprefix('; ')})" if seen else ""
     if text.quoted:
-        return " (fields are separated by commas in a .csv file)"
-    return " (fields are separated by tabs; a file with commas must be named .csv)"
+        return f" (fields are separated by commas in a .csv file{seen})"
+    return f" (fields are separated by tabs; a file with commas must be named .csv{seen})"
 
 
 def _records(text: Text) -> Iterator[tuple[int, list[str]]]:
@@ -150,20 +223,32 @@ def _records(text: Text) -> Iterator[tuple[int, list[str]]]:
         yield from _quoted_records(text)
         return
     for number, line in _lines(text):
-        if line.strip(" \r\n"):
+        if line.strip(" \r\n") and not (text.comment and line.startswith(text.comment)):
             yield number, line.rstrip("\r\n").split("\t")
 
 
 def _quoted_records(text: Text) -> Iterator[tuple[int, list[str]]]:
-    reader = csv.reader((line for _, line in _lines(text)), strict=True)
-    start = 1
+    start, inside = 1, False  # inside: a quoted field goes on over the end of its line
+
+    def lines() -> Iterator[str]:
+        nonlocal inside
+        for _, line in _lines(text):
+            skipped = not inside and text.comment is not None and line.startswith(text.comment)
+            inside = not skipped
+            yield "\n" if skipped else line
+
+    reader = csv.reader(lines(), strict=True)
+    bound = csv.field_size_limit(2**31 - 1)  # a field may be as long as it likes
     try:
         for fields in reader:
+            inside = False
             if len(fields) > 1 or (fields and fields[0].strip(" ")):
                 yield start, fields
             start = reader.line_num + 1
     except csv.Error as error:
         raise _wrong(text, start, f"not comma-separated values: {error}") from None
+    finally:
+        csv.field_size_limit(bound)
 
 
 def _lines(text: Text) -> Iterator[tuple[int, str]]:
@@ -180,5 +265,5 @@ def _lines(text: Text) -> Iterator[tuple[int, str]]:
                     except UnicodeDecodeError as error:
                         what = f"byte {error.start + 1} is not UTF-8; save the file as UTF-8"
                         raise _wrong(text, number, what) from None
-    except _BROKEN as error:
+    except BROKEN as error:
         raise InputError(f"'{text.label}' cannot be read: {error}") from None

@@ -5,25 +5,27 @@ from __future__ import annotations
 from pathlib import Path
 
 from compgcn.config import Data
+from compgcn.data.files import read
 from compgcn.data.registry import DATASETS, load
-from compgcn.data.triples import KnowledgeGraph, read
+from compgcn.data.triples import KnowledgeGraph
 from compgcn.errors import InputError, unknown
+
+_DRAWN = ("split_seed", "valid_fraction", "test_fraction")
+_OWN = tuple(key for key in Data.model_fields if key not in ("source", "fingerprint", *_DRAWN))
 
 
 def find(data: Data) -> KnowledgeGraph:
     """The graph that a config's [data] names: a data set, or files of one's own."""
     if data.source in DATASETS:
-        if data.valid is not None or data.test is not None or data.names is not None:
-            raise InputError(f"the data set '{data.source}' has its own splits and names; leave those options out")
+        chosen = [key for key in _OWN if getattr(data, key) != Data.model_fields[key].default]
+        if chosen:
+            what = f"leave {' and '.join(chosen)} out"
+            raise InputError(
+                f"the data set '{data.source}' is read in its own way, with its own splits and names; {what}"
+            )
         return load(data.source)
     if not Path(data.source).exists() and "." not in data.source and "/" not in data.source:
         raise unknown("data set", data.source, DATASETS)
-    if data.valid is not None or data.test is not None:
-        return read(train=data.source, valid=data.valid, test=data.test, names=data.names)
-    return read(
-        data.source,
-        names=data.names,
-        split_seed=data.split_seed,
-        valid_fraction=data.valid_fraction,
-        test_fraction=data.test_fraction,
-    )
+    settings = data.model_dump(exclude={"source", "fingerprint"})
+    alone = data.valid is None and data.test is None
+    return read(data.source, **settings) if alone else read(train=data.source, **settings)

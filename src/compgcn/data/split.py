@@ -22,11 +22,11 @@ def split(
     """Deal the triples over three splits; each keeps the order it had.
 
     All triples over one unordered pair {s, o} go to the same split: a symmetric or an inverse fact never gives its
-    twin away. Every entity and every relation keeps a triple in train. Within these two rules the fractions are met as
-    closely as whole pairs allow.
+    twin away. Every entity and every relation that has a triple keeps one in train. Within these two rules the
+    fractions are met as closely as whole pairs allow.
 
     Args:
-        triples: [n, 3], (s, r, o), without duplicates; every entity and relation occurs.
+        triples: [n, 3], (s, r, o), without duplicates.
         num_entities, num_relations: N and R.
         seed: equal seeds give equal splits.
         valid_fraction, test_fraction: the shares aimed at, of all triples.
@@ -68,16 +68,26 @@ def _anchors(triples: Triples, num_entities: int, num_relations: int, rng: np.ra
     ends = triples[:, [0, 2]]  # [n, 2]
     degree = np.bincount(ends.ravel(), minlength=num_entities)
     loneliness = degree[ends].min(axis=1)  # [n]
-    order = np.lexsort((rng.random(len(triples)), loneliness))
+    order = _shuffled_by(loneliness, rng)
     of_entity = first(ends[order].ravel(), num_entities) // 2
     of_relation = first(triples[order, 1], num_relations)
-    anchors: Triples = order[np.concatenate([of_entity, of_relation])]
+    rows = np.concatenate([of_entity, of_relation])
+    anchors: Triples = order[rows[rows < len(order)]]
     return anchors
 
 
+def _shuffled_by(values: Triples, rng: np.random.Generator) -> Triples:
+    """The places of the values from the smallest up, equal ones in random order. [n]"""
+    chance = rng.random(len(values))
+    if len(values) and values.max() < 2**10:  # both in one number: a random float is a multiple of 2^-53
+        return np.argsort((values << 53) + (chance * 2.0**53).astype(np.int64))
+    order: Triples = np.lexsort((chance, values))
+    return order
+
+
 def first(codes: Triples, size: int) -> Triples:
-    """Where each of 0 .. size-1 first occurs; every one of them must. [size]"""
-    where = np.empty(size, dtype=np.int64)
+    """Where each of 0 .. size-1 first occurs; the number of codes for one that does not. [size]"""
+    where = np.full(size, len(codes), dtype=np.int64)
     where[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)  # of several writes to a place the last one stands
     return where
 

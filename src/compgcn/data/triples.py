@@ -1,31 +1,31 @@
-"""A knowledge graph as three arrays of triples over two vocabularies, and how one is read from files."""
+"""A knowledge graph as three arrays of triples over two vocabularies, and how one is put together from sources."""
 
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from compgcn.data import delimited
-from compgcn.data.split import Triples, first, split
+from compgcn.data.facts import Attributes, Source
+from compgcn.data.labels import Labels
+from compgcn.data.split import Triples, first
 from compgcn.data.vocabulary import Vocabulary
-from compgcn.errors import InputError
-
-log = logging.getLogger(__name__)
+from compgcn.errors import InputError, unknown
 
 Features = NDArray[np.float32]
 
-_HEADERS = (
-    {"head", "subject", "source", "from", "s", "h", "src", "head_id", "subject_id", "source_id"},
-    {"relation", "predicate", "rel", "r", "p", "edge", "type", "property", "relation_id", "predicate_id"},
-    {"tail", "object", "target", "to", "o", "t", "dst", "tail_id", "object_id", "target_id"},
-)
+
+class Literals(NamedTuple):
+    """Literal values kept beside a graph: row i says that entity `entities[i]` has `values[i]` by `relations[i]`."""
+
+    entities: Triples  # [n]
+    relations: tuple[str, ...]
+    values: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +39,8 @@ class KnowledgeGraph:
         notes: what was noticed on the way in, a sentence each.
         node_features: float32 [N, f], or None.
         relation_features: float32 [R, f] or, inverses after originals, [2R, f], or None.
+        labels: the classes of some of the entities; all triples are in train then. None: the task is link prediction.
+        literals: literal values of entities, where they were kept aside.
         origin: the settings of a config's [data] that read this graph again; its name alone if nothing is known.
     """
 
@@ -51,6 +53,8 @@ class KnowledgeGraph:
     notes: tuple[str, ...] = ()
     node_features: Features | None = None
     relation_features: Features | None = None
+    labels: Labels | None = None
+    literals: Literals | None = None
     origin: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -65,6 +69,9 @@ class KnowledgeGraph:
                 what = f"{sizes[0]} entities and {sizes[1]} relations"
                 raise InputError(f"the {part} triples refer to rows beyond the {what} of the vocabulary")
             object.__setattr__(self, part, triples)
+        for part, rows in self.labels.splits.items() if self.labels is not None else ():
+            if (rows[:, 0] >= len(self.entities)).any():
+                raise InputError(f"the {part} labels refer to rows beyond the {len(self.entities)} entities")
 
     def __repr__(self) -> str:
         n = self.statistics()
@@ -86,15 +93,14 @@ class KnowledgeGraph:
     def statistics(self) -> dict[str, int]:
         """The sizes a paper's table of data sets gives."""
         counts = {part: len(triples) for part, triples in self.splits.items()}
-        return {
-            "entities": self.num_entities,
-            "relations": self.num_relations,
-            "triples": sum(counts.values()),
-            **counts,
-        }
+        sizes = {"entities": self.num_entities, "relations": self.num_relations, "triples": sum(counts.values())}
+        if self.labels is None:
+            return sizes | counts
+        labelled = {f"{part}_labels": len(rows) for part, rows in self.labels.splits.items()}
+        return sizes | counts | {"classes": len(self.labels.classes)} | labelled
 
     def fingerprint(self) -> str:
-        """sha256 over ids, triples and features: equal data gives equal fingerprints, whatever file it came from."""
+        """sha256 over ids, triples, features and labels: equal data gives equal fingerprints, whatever its file."""
         digest = hashlib.sha256()
         for vocabulary in (self.entities, self.relations):
             digest.update(f"{vocabulary.kind} {len(vocabulary)}\n".encode())
@@ -106,7 +112,46 @@ class KnowledgeGraph:
             if features is not None:
                 digest.update(f"\n{kind} features {features.shape}\n".encode())
                 digest.update(features.astype("<f4").tobytes())
+        if self.labels is not None:
+            digest.update(f"\nclasses {len(self.labels.classes)}\n".encode())
+            digest.update(
+                "".join(f"{len(text)}:{text}" for text in self.labels.classes).encode("utf-8", "surrogatepass")
+            )
+            for part, rows in self.labels.splits.items():
+                digest.update(f"\n{part} labels {len(rows)}\n".encode())
+                digest.update(rows.astype("<i8").tobytes())
         return digest.hexdigest()
+
+    @classmethod
+    def from_networkx(
+        cls,
+        graph: Any,
+        relation: str = "relation",
+        *,
+        name: str = "graph",
+        split_seed: int = 0,
+        valid_fraction: float = 0.1,
+        test_fraction: float = 0.1,
+    ) -> KnowledgeGraph:
+        """A directed NetworkX graph, see `compgcn.data.interchange.from_networkx`."""
+        from compgcn.data.interchange import from_networkx
+
+        return from_networkx(graph, relation, name, split_seed, valid_fraction, test_fraction)
+
+    @classmethod
+    def from_pyg(
+        cls,
+        data: Any,
+        *,
+        name: str = "graph",
+        split_seed: int = 0,
+        valid_fraction: float = 0.1,
+        test_fraction: float = 0.1,
+    ) -> KnowledgeGraph:
+        """A PyG `Data` or `HeteroData`, see `compgcn.data.interchange.from_pyg`."""
+        from compgcn.data.interchange import from_pyg
+
+        return from_pyg(data, name, split_seed, valid_fraction, test_fraction)
 
     def with_features(self, nodes: Any = None, relations: Any = None) -> KnowledgeGraph:
         """The same graph with feature vectors; what is not given stays as it is.
@@ -126,7 +171,8 @@ class KnowledgeGraph:
 
 def _features(kind: str, given: Any, rows: Mapping[int, str]) -> Features:
     try:
-        features = np.array(given, dtype=np.float32, order="C")
+        with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused below
+            features = np.array(given, dtype=np.float32, order="C")
     except (TypeError, ValueError):
         raise InputError(f"the {kind} features are not an array of numbers") from None
     if features.ndim != 2 or features.shape[0] not in rows or not features.shape[1]:
@@ -140,100 +186,122 @@ def _features(kind: str, given: Any, rows: Mapping[int, str]) -> Features:
     return features
 
 
-def read(
-    path: str | Path | None = None,
-    *,
-    train: str | Path | None = None,
-    valid: str | Path | None = None,
-    test: str | Path | None = None,
-    names: str | Path | None = None,
-    name: str | None = None,
-    split_seed: int = 0,
-    valid_fraction: float = 0.1,
-    test_fraction: float = 0.1,
-) -> KnowledgeGraph:
-    """Read your own graph: one file, split for you, or three files.
-
-    A line holds the ids of a subject, a relation and an object. Files are tab-separated (.tsv, .txt, without quoting)
-    or comma-separated (.csv, with quoting), gzipped (.gz) or not, in UTF-8. What was noticed is in `notes`.
-
-    Args:
-        path: one file of triples, split reproducibly (see `split`).
-        train, valid, test: or three files, used as they are.
-        names: a file with two columns, id and readable name, of entities and relations alike; ids it does not mention
-            keep the id as their name.
-        name: what to call the graph; by default after the file.
-        split_seed, valid_fraction, test_fraction: how one file is split.
-    """
-    given = {part: file for part, file in (("train", train), ("valid", valid), ("test", test)) if file is not None}
-    if path is not None and given:
-        raise InputError(f"give either one file or train, valid and test files, not both a path and {', '.join(given)}")
-    if path is None and len(given) < 3:
-        missing = [part for part in ("train", "valid", "test") if part not in given]
-        raise InputError(f"{' and '.join(missing)} missing: give train, valid and test files, or one file to be split")
-    texts = {part: delimited.file(file) for part, file in given.items()} if path is None else {"": delimited.file(path)}
-    labels = {} if names is None else read_names(delimited.file(names))
-    graph = assemble(name or _stem(path if path is not None else train), texts, labels, header=True)
-    files = {"source": path if path is not None else train, "valid": valid, "test": test, "names": names}
-    origin: dict[str, Any] = {key: str(file) for key, file in files.items() if file is not None}
-    if path is not None:
-        graph = _split(graph, split_seed, valid_fraction, test_fraction)
-        origin |= {"split_seed": split_seed, "valid_fraction": valid_fraction, "test_fraction": test_fraction}
-    graph = replace(graph, origin=origin)
-    for note in graph.notes:
-        log.info("%s: %s", graph.name, note)
-    return graph
-
-
-def _stem(path: str | Path | None) -> str:
-    return Path(path or "").name.split(".")[0] or "graph"
-
-
 def assemble(
     name: str,
-    texts: Mapping[str, delimited.Text],
+    sources: Mapping[str, Source],
     entity_names: Mapping[str, str] | None = None,
     relation_names: Mapping[str, str] | None = None,
     *,
-    header: bool = False,
+    exclude: Sequence[str] = (),
 ) -> KnowledgeGraph:
-    """Read the texts of train, valid and test (or one text, all of it train) over one vocabulary.
+    """Read the sources of train, valid and test (or one source, all of it train) over one vocabulary.
 
-    The vocabulary is the union of the splits, in order of first appearance; nothing but repetitions is left out.
+    The vocabulary is the union of the splits, in order of first appearance; nothing but repetitions, and the relations
+    that are to be excluded, is left out.
 
     Args:
-        texts: one entry, or the three splits in order.
+        sources: one entry, or the three splits in order.
         entity_names, relation_names: id -> readable name; the latter defaults to the former.
-        header: whether a first line that only names the columns is skipped.
+        exclude: ids of relations to leave out.
     """
-    notes: list[str] = []
-    tables = []
-    for text in texts.values():
-        columns = delimited.columns(text, 3)
-        if header and _is_header([column[0].as_py() for column in columns]):
-            columns = [column.slice(1) for column in columns]
-            notes.append(f"the first line of '{text.label}' names the columns and was skipped")
-            if not len(columns[0]):
-                raise InputError(f"'{text.label}' is empty: it holds a header and no triple")
-        tables.append(columns)
-    triples, entity_ids, relation_ids = _encode(tables)
-    parts = [
-        _distinct(part, rows, len(entity_ids), len(relation_ids), notes)
-        for part, rows in zip(texts, triples, strict=True)
-    ]
+    facts = [source.facts() for source in sources.values()]
+    notes = [note for one in facts for note in one.notes]
+    columns = [one.columns for one in facts]
+    if exclude:
+        columns = _without(columns, exclude, notes)
+    triples, entity_ids, relation_ids = _encode(columns)
+    for source, one, rows in zip(sources.values(), facts, triples, strict=True):
+        if one.guessed and not exclude and _stands_alone(rows, len(entity_ids), len(relation_ids)):
+            s, r, o = (column[0].as_py() for column in one.columns)
+            notes.append(
+                f"the first line of '{source.label}' looks like a header ('{s}', '{r}' and '{o}' occur nowhere else) "
+                "but was read as a triple; name its columns to have it skipped"
+            )
+    literals = _literals([one.attributes for one in facts], entity_ids, notes)
+    graph = tidied(name, entity_ids, relation_ids, dict(zip(sources, triples, strict=True)), notes)
+    graph = replace(graph, literals=literals)
+    return with_names(graph, entity_names or {}, relation_names if relation_names is not None else entity_names or {})
+
+
+def tidied(
+    name: str,
+    entity_ids: Sequence[str],
+    relation_ids: Sequence[str],
+    triples: Mapping[str, Triples],
+    notes: Sequence[str] = (),
+) -> KnowledgeGraph:
+    """A graph without repeated triples, with notes on what is noticed; `triples` is one entry, or the three splits."""
+    noted = list(notes)
+    parts = [_distinct(part, rows, len(entity_ids), len(relation_ids), noted) for part, rows in triples.items()]
     none = np.empty((0, 3), dtype=np.int64)
-    relation_names = entity_names if relation_names is None else relation_names
     graph = KnowledgeGraph(
         name,
-        _vocabulary("entity", entity_ids, entity_names or {}),
-        _vocabulary("relation", relation_ids, relation_names or {}),
+        Vocabulary("entity", entity_ids),
+        Vocabulary("relation", relation_ids),
         *(parts if len(parts) == 3 else (parts[0], none, none)),
     )
-    return replace(graph, notes=(*notes, *_observations(graph)))
+    return replace(graph, notes=(*noted, *_observations(graph)))
 
 
-def _is_header(fields: Sequence[str]) -> bool:
-    return all(field.strip().casefold() in words for field, words in zip(fields, _HEADERS, strict=True))
+def _without(columns: Sequence[Sequence[Any]], exclude: Sequence[str], notes: list[str]) -> list[list[Any]]:
+    """The columns without the rows of some relations; how many those were is noted."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    known = set().union(*(relation.cast(pa.string()).unique().to_pylist() for _, relation, _ in columns))
+    for relation in exclude:
+        if relation not in known:
+            raise unknown("relation to exclude", relation, known)
+    kept = []
+    for one in columns:
+        keep = pc.invert(pc.is_in(one[1].cast(pa.string()), pa.array(exclude, pa.string())))
+        kept.append([column.filter(keep) for column in one])
+    before, after = (sum(len(one[0]) for one in tables) for tables in (columns, kept))
+    if not all(len(one[0]) for one in kept):
+        raise InputError(f"without {' and '.join(exclude)} no triple is left")
+    notes.append(f"{_count(before - after, 'triple')} of {_count(len(exclude), 'excluded relation')} left out")
+    return kept
+
+
+def _stands_alone(triples: Triples, num_entities: int, num_relations: int) -> bool:
+    """Whether the first row is the only one whose entities and relation occur in no other."""
+    if len(triples) < 3:
+        return False
+    ends = np.bincount(triples[:, [0, 2]].ravel(), minlength=num_entities)
+    relations = np.bincount(triples[:, 1], minlength=num_relations)
+    alone = np.flatnonzero(relations[triples[:, 1]] == 1)
+    alone = alone[(ends[triples[alone][:, [0, 2]]] == 1).all(axis=1)]
+    return len(alone) == 1 and int(alone[0]) == 0
+
+
+def _literals(given: Sequence[Attributes | None], ids: Sequence[str], notes: list[str]) -> Literals | None:
+    """The literal values of the entities; those of nodes that no triple mentions are counted and left out."""
+    sets = [one for one in given if one is not None]
+    if not sets:
+        return None
+    row_of = {text: row for row, text in enumerate(ids)}
+    rows = [
+        (row_of[node], relation, value)
+        for one in sets
+        for node, relation, value in zip(*one, strict=True)
+        if node in row_of
+    ]
+    lost = sum(len(one.nodes) for one in sets) - len(rows)
+    if lost:
+        notes.append(f"{_count(lost, 'literal')} of nodes without any other triple left out")
+    entities, relations, values = zip(*rows, strict=True) if rows else ((), (), ())
+    return Literals(np.array(entities, dtype=np.int64), relations, values)
+
+
+def with_names(graph: KnowledgeGraph, entities: Mapping[str, str], relations: Mapping[str, str]) -> KnowledgeGraph:
+    """The graph with readable names, id -> name; ids that are not mentioned are their own names."""
+    if not entities and not relations:
+        return graph
+    return replace(
+        graph,
+        entities=_vocabulary("entity", graph.entities.ids, entities),
+        relations=_vocabulary("relation", graph.relations.ids, relations),
+    )
 
 
 def _vocabulary(kind: str, ids: Sequence[str], names: Mapping[str, str]) -> Vocabulary:
@@ -250,26 +318,27 @@ def _encode(tables: Sequence[Sequence[Any]]) -> tuple[list[Triples], list[str], 
     """Columns of strings -> triples of numbers, and the ids the numbers stand for, in order of first appearance."""
     lengths = [len(columns[0]) for columns in tables]
     subjects, relations, objects = ([columns[i] for columns in tables] for i in range(3))
-    ends, entity_ids = _codes([*subjects, *objects], interleave=2)  # [n, 2]
-    rels, relation_ids = _codes(relations, interleave=1)  # [n, 1]
-    triples = np.column_stack([ends[:, 0], rels[:, 0], ends[:, 1]])  # [n, 3]
+    (s, o), entity_ids = _codes([*subjects, *objects], parts=2)
+    (r,), relation_ids = _codes(relations, parts=1)
+    triples = np.column_stack([s, r, o])  # [n, 3]
     return np.split(triples, np.cumsum(lengths)[:-1]), entity_ids, relation_ids
 
 
-def _codes(columns: Sequence[Any], *, interleave: int) -> tuple[Triples, list[str]]:
-    """One numbering over dictionary-encoded columns, read row by row across `interleave` equal parts of them."""
+def _codes(columns: Sequence[Any], *, parts: int) -> tuple[list[Triples], list[str]]:
+    """One numbering over columns of strings that make up `parts` of equal length, read row by row across them."""
     import pyarrow as pa
 
-    joined = pa.chunked_array([chunk for column in columns for chunk in column.chunks]).unify_dictionaries()
-    codes = np.concatenate([chunk.indices.to_numpy() for chunk in joined.chunks]).astype(np.int64)
-    codes = codes.reshape(interleave, -1).T.ravel()  # row by row
-    used = np.flatnonzero(np.bincount(codes))  # a skipped header leaves strings that no row uses
-    number = np.zeros(used[-1] + 1, dtype=np.int64)
-    number[used] = np.arange(len(used))
-    order = np.argsort(first(number[codes], len(used)))
-    number[used[order]] = np.arange(len(used))
-    ids = joined.chunk(0).dictionary.take(pa.array(used[order])).to_pylist()
-    return number[codes].reshape(-1, interleave), ids
+    joined = pa.chunked_array([chunk for column in columns for chunk in column.chunks])
+    joined = joined.unify_dictionaries() if pa.types.is_dictionary(joined.type) else joined.dictionary_encode()
+    codes = np.concatenate([chunk.indices.to_numpy() for chunk in joined.chunks]).reshape(parts, -1)  # [parts, n]
+    strings = joined.chunk(0).dictionary
+    places = [first(part, len(strings)) * parts + place for place, part in enumerate(codes)]
+    seen = np.min(places, axis=0)
+    order = np.argsort(seen)
+    order = order[: int((seen < codes.size).sum())]  # a skipped header leaves strings that no row uses
+    number = np.empty(len(strings), dtype=np.int64)
+    number[order] = np.arange(len(order))
+    return [number[part] for part in codes], strings.take(pa.array(order)).to_pylist()
 
 
 def keys(triples: Triples, num_entities: int, num_relations: int) -> Triples:
@@ -283,12 +352,17 @@ def keys(triples: Triples, num_entities: int, num_relations: int) -> Triples:
 
 def _distinct(part: str, triples: Triples, num_entities: int, num_relations: int, notes: list[str]) -> Triples:
     """The triples without repetitions, in their order; what was dropped is noted."""
-    _, kept = np.unique(keys(triples, num_entities, num_relations), return_index=True)
+    number = keys(triples, num_entities, num_relations)
+    order = np.argsort(number)
+    number = number[order]
+    starts = np.flatnonzero(np.concatenate([[True], number[1:] != number[:-1]]))
+    kept = np.minimum.reduceat(order, starts)
     dropped = len(triples) - len(kept)
     if not dropped:
         return triples
     notes.append(f"{_count(dropped, 'repeated triple')} dropped{f' from {part}' if part else ''}")
-    return triples[np.sort(kept)]
+    distinct: Triples = triples[np.sort(kept)]
+    return distinct
 
 
 def _observations(graph: KnowledgeGraph) -> list[str]:
@@ -304,9 +378,13 @@ def _observations(graph: KnowledgeGraph) -> list[str]:
     if loops:
         notes.append(f"{_count(loops, 'self-loop')} (subject and object are the same entity) kept")
     for kind, size, places in (("entity", N, [0, 2]), ("relation", R, [1])):
-        unseen = size - int(np.count_nonzero(np.bincount(graph.train[:, places].ravel(), minlength=size)))
-        if unseen:
-            notes.append(f"{_count(unseen, kind)} only in valid or test, never in train; kept")
+        seen = {part: np.bincount(rows[:, places].ravel(), minlength=size) > 0 for part, rows in graph.splits.items()}
+        later = int((~seen["train"] & (seen["valid"] | seen["test"])).sum())
+        if later:
+            notes.append(f"{_count(later, kind)} only in valid or test, never in train; kept")
+        never = size - int((seen["train"] | seen["valid"] | seen["test"]).sum())
+        if never:
+            notes.append(f"{_count(never, kind)} without any triple; kept")
     vocabulary = (*graph.entities.ids, *graph.relations.ids)
     spaced = sum(text != text.strip() for text in vocabulary)
     if spaced:
@@ -317,18 +395,3 @@ def _observations(graph: KnowledgeGraph) -> list[str]:
 def _count(number: int, noun: str) -> str:
     plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
     return f"{number:,} {noun if number == 1 else plural}"
-
-
-def _split(graph: KnowledgeGraph, seed: int, valid_fraction: float, test_fraction: float) -> KnowledgeGraph:
-    parts = split(
-        graph.train,
-        graph.num_entities,
-        graph.num_relations,
-        seed=seed,
-        valid_fraction=valid_fraction,
-        test_fraction=test_fraction,
-    )
-    sizes = " / ".join(f"{len(part):,}" for part in parts)
-    note = f"split into {sizes} (train / valid / test) with seed {seed}, triples over one pair of entities together"
-    train, valid, test = parts
-    return replace(graph, train=train, valid=valid, test=test, notes=(*graph.notes, note))

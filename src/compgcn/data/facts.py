@@ -1,0 +1,126 @@
+"""What every reader of triples hands over, and which columns of a table hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from compgcn.errors import InputError, unknown
+
+Columns = Sequence[str | int]
+
+# What the subject, the relation and the object of a triple are called in the header of a table.
+HEADERS = (
+    {"head", "subject", "source", "from", "s", "h", "src", "head_id", "subject_id", "source_id"},
+    {"relation", "predicate", "rel", "r", "p", "edge", "type", "property", "relation_id", "predicate_id"},
+    {"tail", "object", "target", "to", "o", "t", "dst", "tail_id", "object_id", "target_id"},
+)
+
+
+class Attributes(NamedTuple):
+    """Literal values of nodes, kept beside a graph: row i says that `nodes[i]` has `values[i]` by `relations[i]`."""
+
+    nodes: list[str]
+    relations: list[str]
+    values: list[str]
+
+
+class Facts(NamedTuple):
+    """The triples of one source.
+
+    Fields:
+        columns: subject, relation and object, each a pyarrow chunked array of strings, dictionary-encoded or not.
+        notes: what was noticed on the way, a sentence each.
+        attributes: literal values kept aside.
+        guessed: whether the first row was read as a triple for want of a header that could be recognised.
+    """
+
+    columns: list[Any]
+    notes: tuple[str, ...] = ()
+    attributes: Attributes | None = None
+    guessed: bool = False
+
+
+class Source(Protocol):
+    """Something that triples can be read from."""
+
+    @property
+    def label(self) -> str:
+        """What to call it in an error."""
+
+    def facts(self) -> Facts:
+        """All of its triples, or an InputError that names the first line that is wrong."""
+
+
+def is_header(fields: Sequence[str], words: Sequence[set[str]] = HEADERS) -> bool:
+    """Whether each field is one of the words for what stands in its column."""
+    return all(field.strip().casefold() in known for field, known in zip(fields, words, strict=True))
+
+
+def check_columns(
+    columns: Columns, count: int = 3, what: str = "subject, relation and object"
+) -> tuple[str | int, ...]:
+    """Column names, or positions from 0 on, one for each of `what`."""
+    given = tuple(columns) if not isinstance(columns, str) else ()
+    names = all(isinstance(column, str) for column in given)
+    places = all(type(column) is int and column >= 0 for column in given)
+    if len(given) != count or len(set(given)) != count or not (names or places):
+        raise InputError(f"columns must be {count} names or {count} positions from 0 on, of {what}, not {columns!r}")
+    return given
+
+
+def locate(label: str, columns: Columns, header: Sequence[str]) -> list[int]:
+    """Where the columns stand in a table whose columns are called `header`."""
+    places = []
+    for column in columns:
+        if isinstance(column, int):
+            if column >= len(header):
+                raise InputError(f"'{label}' has no column {column}: it has {len(header)} columns, counted from 0")
+            places.append(column)
+        elif header.count(column) == 1:
+            places.append(header.index(column))
+        elif column in header:
+            raise InputError(f"'{label}' has several columns called '{column}'; give positions from 0 on instead")
+        else:
+            raise InputError(f"'{label}': {unknown('column', column, header)}")
+    return places
+
+
+def existing(path: str | Path) -> Path:
+    """The path of a file that is there."""
+    path = Path(path)
+    if path.is_dir():
+        raise InputError(f"'{path}' is a folder; give a file of triples, or train=, valid= and test= files in it")
+    if not path.exists():
+        raise InputError(f"there is no file '{path}'")
+    return path
+
+
+def endings(path: Path) -> tuple[str, str]:
+    """The ending that tells the format, and the one that tells the compression, if any: .gz or .zst."""
+    suffixes = [suffix.lower() for suffix in path.suffixes[-2:]]
+    packed = suffixes.pop() if suffixes and suffixes[-1] in (".gz", ".zst") else ""
+    return suffixes[-1] if suffixes else "", packed
+
+
+@contextmanager
+def unpacked(path: Path) -> Iterator[Any]:
+    """The bytes of a file, decompressed as its ending says, as a stream."""
+    _, packed = endings(path)
+    if packed == ".gz":
+        import gzip
+
+        with gzip.GzipFile(path, "rb") as stream:
+            yield stream
+    elif packed == ".zst":
+        import io
+
+        import pyarrow as pa
+
+        with pa.input_stream(str(path), compression="zstd") as stream:
+            yield io.BufferedReader(stream)
+    else:
+        with path.open("rb") as stream:
+            yield stream

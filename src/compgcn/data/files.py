@@ -1,0 +1,183 @@
+"""Your own graph from files: triples in any format, names, labels and features."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from compgcn.data import delimited, parquet, parsed, rdf
+from compgcn.data.facts import Columns, Source, check_columns, endings, existing
+from compgcn.data.features import read_features
+from compgcn.data.labels import read_labels
+from compgcn.data.split import split
+from compgcn.data.triples import KnowledgeGraph, assemble, read_names, with_names
+from compgcn.errors import InputError
+
+log = logging.getLogger(__name__)
+
+File = str | Path
+
+
+def read(
+    path: File | None = None,
+    *,
+    train: File | None = None,
+    valid: File | None = None,
+    test: File | None = None,
+    columns: Columns | None = None,
+    comment: str | None = None,
+    literals: str = "drop",
+    exclude: Sequence[str] = (),
+    names: File | None = None,
+    labels: File | None = None,
+    valid_labels: File | None = None,
+    test_labels: File | None = None,
+    label_columns: Columns | None = None,
+    node_features: File | None = None,
+    relation_features: File | None = None,
+    name: str | None = None,
+    split_seed: int = 0,
+    valid_fraction: float = 0.1,
+    test_fraction: float = 0.1,
+) -> KnowledgeGraph:
+    """Read your own graph: one file, split for you, or three files. What was noticed is in `notes`.
+
+    Tables have a triple in a line: tab-separated (.tsv, .txt, without quoting), comma-separated (.csv, with quoting),
+    in UTF-8, or Parquet. RDF is N-Triples (.nt), Turtle (.ttl) or RDF/XML (.rdf, .owl, .xml). Text may be compressed
+    (.gz, .zst). Ids are text, whatever they look like.
+
+    Args:
+        path: one file of triples, split reproducibly (see `split`), unless there are labels.
+        train, valid, test: or three files, used as they are.
+        columns: names, or positions from 0 on, of subject, relation and object in a table; by default the only three.
+        comment: lines of a .tsv, .txt or .csv file that start with it are skipped; by default none is a comment.
+        literals: what becomes of RDF literals: "drop", "keep" (as `graph.literals`, no part of the graph) or "nodes".
+        exclude: ids of relations to leave out, such as the one that tells the label.
+        names: a table with two columns, id and readable name, of entities and relations alike; ids it does not mention
+            keep the id as their name.
+        labels: a table of node and label, and perhaps split, for node classification.
+        valid_labels, test_labels: further such tables; `labels` is then that of training.
+        label_columns: names or positions of node and label, and perhaps split, in these tables.
+        node_features, relation_features: vectors in a .npy file, in the order of the ids, or by id in a Parquet file.
+        name: what to call the graph; by default after the file.
+        split_seed, valid_fraction, test_fraction: how one file, or its labels, are split.
+    """
+    files = _files(path, train, valid, test)
+    tables = _present({"train": labels, "valid": valid_labels, "test": test_labels})
+    _check(path, tables, label_columns)
+    options: dict[str, Any] = {
+        "columns": None if columns is None else check_columns(columns),
+        "comment": comment,
+        "literals": literals,
+        "exclude": (exclude,) if isinstance(exclude, str) else tuple(exclude),
+    }
+    drawn = {"split_seed": split_seed, "valid_fraction": valid_fraction, "test_fraction": test_fraction}
+    graph = _triples(name or _stem(files), files, options, drawn if path is not None and not tables else None)
+    if names is not None:
+        texts = read_names(delimited.file(names))
+        graph = with_names(graph, texts, texts)
+    if tables:
+        found, notes = read_labels(tables, graph.entities, label_columns, split_seed, valid_fraction, test_fraction)
+        graph = replace(graph, labels=found, notes=(*graph.notes, *notes))
+    graph = graph.with_features(
+        None if node_features is None else read_features(node_features, graph.entities),
+        None if relation_features is None else read_features(relation_features, graph.relations),
+    )
+    origin = {
+        "source": files.get("", train),
+        "valid": valid,
+        "test": test,
+        "names": names,
+        "labels": labels,
+        "valid_labels": valid_labels,
+        "test_labels": test_labels,
+        "node_features": node_features,
+        "relation_features": relation_features,
+    }
+    settings = options | {"label_columns": None if label_columns is None else tuple(label_columns)}
+    settings |= drawn if path is not None else {}
+    graph = replace(graph, origin={key: str(file) for key, file in _present(origin).items()} | _present(settings))
+    for note in graph.notes:
+        log.info("%s: %s", graph.name, note)
+    return graph
+
+
+def _present(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What is given of some options."""
+    return {key: value for key, value in given.items() if value is not None}
+
+
+def _files(path: File | None, train: File | None, valid: File | None, test: File | None) -> dict[str, File]:
+    """The one file under "", or the three by split."""
+    given: dict[str, File] = _present({"train": train, "valid": valid, "test": test})
+    if path is not None and given:
+        raise InputError(f"give either one file or train, valid and test files, not both a path and {', '.join(given)}")
+    if path is None and len(given) < 3:
+        missing = [part for part in ("train", "valid", "test") if part not in given]
+        raise InputError(f"{' and '.join(missing)} missing: give train, valid and test files, or one file to be split")
+    return given if path is None else {"": path}
+
+
+def _check(path: File | None, tables: Mapping[str, File], label_columns: Columns | None) -> None:
+    if tables and path is None:
+        raise InputError("labels go with one file of triples, all of which are for training; give that file alone")
+    if tables and ("train" not in tables or ("valid" in tables and "test" not in tables)):
+        raise InputError("give labels= for training and test_labels=, with or without valid_labels=")
+    if label_columns is not None:
+        check_columns(label_columns, len(label_columns), "node and label, and perhaps split")
+        if len(label_columns) not in (2, 3):
+            raise InputError(f"label_columns must be those of node and label, and perhaps split, not {label_columns!r}")
+
+
+def _stem(files: Mapping[str, File]) -> str:
+    return Path(next(iter(files.values()))).name.split(".")[0] or "graph"
+
+
+def source(path: File, columns: Columns | None = None, comment: str | None = None, literals: str = "drop") -> Source:
+    """A file of triples, its format told by its ending."""
+    path = existing(path)
+    ending, packed = endings(path)
+    if ending in rdf.FORMATS:
+        return rdf.file(path, literals=literals)
+    if ending == ".parquet" and not packed:
+        return parquet.file(path, columns=columns)
+    if ending in delimited.DELIMITERS:
+        return delimited.file(path, columns=columns, comment=comment, header=True)
+    known = ", ".join((*delimited.DELIMITERS, *rdf.FORMATS, ".parquet"))
+    raise InputError(f"cannot tell the format of '{path}'; expected a name ending in one of {known} (or .gz, .zst)")
+
+
+def _triples(
+    name: str, files: Mapping[str, File], options: Mapping[str, Any], drawn: Mapping[str, Any] | None
+) -> KnowledgeGraph:
+    """The graph of the files, split if `drawn` says how; large ones are parsed once and kept."""
+    sources = {
+        part: source(file, options["columns"], options["comment"], options["literals"]) for part, file in files.items()
+    }
+    kept = parsed.entry({part: Path(file) for part, file in files.items()}, {**options, "split": drawn})
+    graph = None if kept is None else parsed.load(kept, name)
+    if graph is None:
+        graph = assemble(name, sources, exclude=options["exclude"])
+        graph = graph if drawn is None else divided(graph, *drawn.values())
+        if kept is not None:
+            parsed.store(kept, graph)
+    return graph
+
+
+def divided(graph: KnowledgeGraph, seed: int, valid_fraction: float, test_fraction: float) -> KnowledgeGraph:
+    """The graph with its training triples split in three."""
+    parts = split(
+        graph.train,
+        graph.num_entities,
+        graph.num_relations,
+        seed=seed,
+        valid_fraction=valid_fraction,
+        test_fraction=test_fraction,
+    )
+    sizes = " / ".join(f"{len(part):,}" for part in parts)
+    note = f"split into {sizes} (train / valid / test) with seed {seed}, triples over one pair of entities together"
+    train, valid, test = parts
+    return replace(graph, train=train, valid=valid, test=test, notes=(*graph.notes, note))

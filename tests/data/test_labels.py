@@ -1,0 +1,161 @@
+"""Labels of nodes: read as given, split fairly where nothing is given, and a contradiction named with its line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compgcn.data import KnowledgeGraph, Labels, read
+from compgcn.data.labels import deal
+from compgcn.errors import InputError
+
+Write = Callable[[str, str | bytes], Path]
+NONE = np.empty((0, 2), dtype=np.int64)
+
+
+@pytest.fixture
+def graph_file(write: Write) -> Path:
+    """a chain of twenty nodes n0 .. n19"""
+    return write("g.tsv", "".join(f"n{i}\tr\tn{i + 1}\n" for i in range(19)))
+
+
+def named(graph: KnowledgeGraph, part: str) -> dict[str, str]:
+    assert graph.labels is not None
+    return {graph.entities.ids[node]: graph.labels.classes[c] for node, c in graph.labels.splits[part].tolist()}
+
+
+def test_a_column_says_the_split_and_all_triples_are_for_training(graph_file: Path, write: Write) -> None:
+    table = "node\tlabel\tsplit\nn1\tred\ttrain\nn2\tblue\tval\nn3\tblue\tTest\n"
+    graph = read(graph_file, labels=write("l.tsv", table))
+    assert named(graph, "train") == {"n1": "red"}
+    assert named(graph, "valid") == {"n2": "blue"}
+    assert named(graph, "test") == {"n3": "blue"}
+    sizes = graph.statistics()
+    assert (sizes["train"], sizes["valid"], sizes["test"]) == (19, 0, 0)
+    assert (sizes["classes"], sizes["train_labels"], sizes["valid_labels"], sizes["test_labels"]) == (2, 1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("table", "columns"),
+    [
+        ("n1,red\nn2,blue\n", None),
+        ("Entity,Class\nn1,red\nn2,blue\n", None),
+        ("1,red,0.5,n1\n2,blue,0.5,n2\n", (3, 1)),
+        ("colour,what\nred,n1\nblue,n2\n", ("what", "colour")),
+    ],
+)
+def test_the_columns_are_found_or_chosen(
+    graph_file: Path, write: Write, table: str, columns: tuple[str | int, ...] | None
+) -> None:
+    graph = read(graph_file, labels=write("l.csv", table), label_columns=columns, test_fraction=0.0)
+    assert named(graph, "train") == {"n1": "red", "n2": "blue"}
+
+
+def test_labels_in_parquet_are_read_alike(graph_file: Path, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"node": ["n1", "n2"], "x": [1.0, 2.0], "label": [0, 1]}), tmp_path / "l.parquet")
+    graph = read(graph_file, labels=tmp_path / "l.parquet", test_fraction=0.0)
+    assert named(graph, "train") == {"n1": "0", "n2": "1"}
+
+
+def test_files_of_their_own_say_the_split_and_validation_is_drawn_from_training(graph_file: Path, write: Write) -> None:
+    train = write("train.tsv", "".join(f"n{i}\tc{i % 2}\n" for i in range(10)))
+    test = write("test.tsv", "n15\tc0\n")
+    graph = read(graph_file, labels=train, test_labels=test, valid_fraction=0.2)
+    assert named(graph, "test") == {"n15": "c0"}
+    assert len(named(graph, "valid")) == 2
+    assert set(named(graph, "train")) | set(named(graph, "valid")) == {f"n{i}" for i in range(10)}
+    assert any("2 of the training labels used for validation" in note for note in graph.notes)
+    valid = write("valid.tsv", "n16\tc1\n")
+    graph = read(graph_file, labels=train, valid_labels=valid, test_labels=test)
+    assert named(graph, "valid") == {"n16": "c1"}
+    assert len(named(graph, "train")) == 10
+
+
+def test_equal_seeds_draw_equal_labels_and_the_draw_is_noted(graph_file: Path, write: Write) -> None:
+    table = write("l.tsv", "".join(f"n{i}\tc{i % 2}\n" for i in range(20)))
+    graphs = [read(graph_file, labels=table, split_seed=seed, test_fraction=0.3) for seed in (0, 0, 1)]
+    assert graphs[0].fingerprint() == graphs[1].fingerprint() != graphs[2].fingerprint()
+    assert any(note.startswith("labelled nodes split into 12 / 2 / 6") for note in graphs[0].notes)
+
+
+def test_labels_of_other_nodes_are_counted_and_none_left_is_an_error(graph_file: Path, write: Write) -> None:
+    graph = read(graph_file, labels=write("l.tsv", "n1\tred\nm1\tred\nm2\tgreen\n"))
+    assert graph.labels is not None
+    assert graph.labels.classes == ("red",)
+    assert any("2 of 3 labelled nodes not in the graph, left out, such as 'm1', 'm2'" in note for note in graph.notes)
+    with pytest.raises(InputError, match="none of the 1 labelled nodes is in the graph, such as 'm1'"):
+        read(graph_file, labels=write("l.tsv", "m1\tred\n"))
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        ("n1\tred\nn2\tred\nn1\tblue\n", "line 3: the node 'n1' is labelled 'blue', and 'red' before"),
+        ("n1\tred\ttrain\nn1\tred\ttest\n", "line 2: the node 'n1' is in the split test, and in train before"),
+        ("n1\tred\ttrain\nn2\tred\tlater\n", "line 2: the split 'later' is none of train, valid and test"),
+        ("n1\tred\nn2\n", "line 2: expected 2 columns, found 1"),
+        ("n1\t\n", "line 1: column 2 is empty"),
+        ("node\tlabel\n", "is empty: it holds a header and no label"),
+        ("", "is empty"),
+        ("a\tb\tc\td\n", "has 4 columns; say with label_columns="),
+        ("n1\tred\ttest\n", "none of the labelled nodes is for training"),
+    ],
+)
+def test_a_contradiction_or_a_bad_line_is_named(graph_file: Path, write: Write, table: str, expected: str) -> None:
+    with pytest.raises(InputError, match=expected):
+        read(graph_file, labels=write("l.tsv", table))
+
+
+def test_a_repeated_label_is_dropped_and_noted(graph_file: Path, write: Write) -> None:
+    graph = read(graph_file, labels=write("l.tsv", "n1\tred\nn2\tblue\nn1\tred\n"), test_fraction=0.0)
+    assert len(named(graph, "train")) == 2
+    assert any("1 repeated label dropped, the first in" in note and "line 3" in note for note in graph.notes)
+
+
+def test_what_does_not_go_together_is_refused(graph_file: Path, write: Write) -> None:
+    table = write("l.tsv", "n1\tred\n")
+    with pytest.raises(InputError, match="labels go with one file"):
+        read(train=graph_file, valid=graph_file, test=graph_file, labels=table)
+    with pytest.raises(InputError, match="give labels= for training and test_labels="):
+        read(graph_file, test_labels=table)
+    with pytest.raises(InputError, match="has a split of its own"):
+        read(graph_file, labels=write("m.tsv", "n1\tred\ttrain\n"), test_labels=table)
+    with pytest.raises(InputError, match="label_columns must be"):
+        read(graph_file, labels=table, label_columns=("node",))
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=80), st.integers(0, 3), st.floats(0, 0.45), st.floats(0, 0.45))
+def test_a_draw_is_a_partition_stratified_by_class(classes: list[int], seed: int, valid: float, test: float) -> None:
+    rows = np.column_stack([np.arange(len(classes)), classes])
+    parts = deal(rows, np.random.default_rng(seed), valid, test)
+    assert sorted(row for part in parts for row in part[:, 0].tolist()) == list(range(len(classes)))
+    assert set(parts[0][:, 1].tolist()) == set(classes)
+    for part, share in zip(parts[1:], (valid, test), strict=True):
+        assert len(part) <= share * len(classes) + 1.5
+
+
+def test_a_draw_of_large_classes_keeps_their_shares() -> None:
+    classes = np.repeat([0, 1, 2], [600, 300, 100])
+    rows = np.column_stack([np.arange(1000), classes])
+    for part, size in zip(deal(rows, np.random.default_rng(0), 0.1, 0.2), (700, 100, 200), strict=True):
+        assert abs(len(part) - size) <= 1
+        np.testing.assert_allclose(np.bincount(part[:, 1]), np.array([0.6, 0.3, 0.1]) * size, atol=2.5)
+
+
+def test_the_fingerprint_changes_with_the_labels(graph_file: Path, write: Write) -> None:
+    tables = ("n1\tred\ttrain\n", "n1\tblue\ttrain\n", "n2\tred\ttrain\n", "n1\tred\ttrain\nn2\tred\ttest\n")
+    found = {read(graph_file, labels=write("l.tsv", table)).fingerprint() for table in tables}
+    assert len(found | {read(graph_file, valid_fraction=0, test_fraction=0).fingerprint()}) == 5
+
+
+@pytest.mark.parametrize("rows", [np.zeros((1, 3), int), np.zeros((1, 2)), np.array([[0, 2]]), np.array([[-1, 0]])])
+def test_rows_that_do_not_fit_the_classes_are_refused(rows: np.ndarray) -> None:
+    with pytest.raises(InputError, match="the train labels"):
+        Labels(("a", "b"), rows, NONE, NONE)

@@ -1,0 +1,224 @@
+"""RDF graphs: one graph in three syntaxes, literals treated as asked, and a bad line named."""
+
+from __future__ import annotations
+
+import gzip
+import sys
+import tempfile
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from compgcn.data import KnowledgeGraph, read
+from compgcn.errors import InputError
+
+pytest.importorskip("pyoxigraph", reason="pyoxigraph is not installed: RDF cannot be read")
+
+Write = Callable[[str, str | bytes], Path]
+
+NT = """# a comment
+<http://x/a> <http://x/knows> <http://x/b> .
+<http://x/b> <http://x/knows> _:someone .
+
+<http://x/a> <http://x/age> "7"^^<http://www.w3.org/2001/XMLSchema#integer> .
+<http://x/b> <http://x/age> "7"^^<http://www.w3.org/2001/XMLSchema#integer> .
+<http://x/b> <http://x/name> "B\\u00e9 \\"x\\" y"@EN .
+"""
+TTL = """@prefix : <http://x/> .
+:a :knows :b ; :age 7 .
+:b :knows [] ; :age 7 ; :name "Bé \\"x\\" y"@en .
+"""
+XML = """<?xml version="1.0" encoding="UTF-8"?>
+<!DOCTYPE rdf:RDF [ <!ENTITY x "http://x/"> ]>
+<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns="http://x/">
+<rdf:Description rdf:about="&x;a">
+<knows rdf:resource="&x;b"/>
+<age rdf:datatype="http://www.w3.org/2001/XMLSchema#integer">7</age>
+</rdf:Description>
+<rdf:Description rdf:about="&x;b"><knows><rdf:Description/></knows>
+<age rdf:datatype="http://www.w3.org/2001/XMLSchema#integer">7</age>
+<name xml:lang="en">Bé "x" y</name>
+</rdf:Description></rdf:RDF>
+"""
+SYNTAXES = {"g.nt": NT, "g.ttl": TTL, "g.rdf": XML, "g.owl": XML, "g.xml": XML}
+
+
+def facts(graph: KnowledgeGraph) -> set[tuple[str, str, str]]:
+    """All triples, blank nodes alike."""
+    e, r = ["_:" if text.startswith("_:") else text for text in graph.entities.ids], graph.relations.ids
+    return {(e[s], r[p], e[o]) for triples in graph.splits.values() for s, p, o in triples.tolist()}
+
+
+LINKS = {("http://x/a", "http://x/knows", "http://x/b"), ("http://x/b", "http://x/knows", "_:")}
+SEVEN = '"7"^^<http://www.w3.org/2001/XMLSchema#integer>'
+VALUES = {
+    ("http://x/a", "http://x/age", SEVEN),
+    ("http://x/b", "http://x/age", SEVEN),
+    ("http://x/b", "http://x/name", '"Bé \\"x\\" y"@en'),
+}
+
+
+@pytest.mark.parametrize("name", SYNTAXES)
+@pytest.mark.parametrize("packing", ["", ".gz", ".zst"])
+def test_every_syntax_packed_or_not_gives_the_same_graph(write: Write, name: str, packing: str) -> None:
+    content = b"\xef\xbb\xbf" + SYNTAXES[name].replace("\n", "\r\n").encode()
+    packed = {"": content, ".gz": gzip.compress(content), ".zst": pa.compress(content, "zstd", asbytes=True)}
+    path = write(name + packing, packed[packing])
+    assert facts(read(path)) == LINKS
+    assert facts(read(path, literals="nodes")) == LINKS | VALUES
+
+
+@pytest.mark.parametrize("name", SYNTAXES)
+def test_reading_twice_gives_one_fingerprint_though_the_parser_draws_labels_for_blank_nodes(
+    write: Write, name: str
+) -> None:
+    path = write(name, SYNTAXES[name])
+    assert read(path).fingerprint() == read(path).fingerprint()
+
+
+def test_dropped_literals_are_counted(write: Write) -> None:
+    graph = read(write("g.nt", NT))
+    assert "3 triples with a literal dropped" in graph.notes
+    assert graph.literals is None
+
+
+def test_kept_literals_are_attributes_and_no_part_of_the_graph(write: Write) -> None:
+    only = '<http://x/z> <http://x/age> "9" .\n'
+    graph = read(write("g.nt", NT + only), literals="keep")
+    assert facts(graph) == LINKS
+    assert graph.literals is not None
+    found = {
+        (graph.entities.ids[entity], relation, value) for entity, relation, value in zip(*graph.literals, strict=True)
+    }
+    assert found == {
+        ("http://x/a", "http://x/age", "7"),
+        ("http://x/b", "http://x/age", "7"),
+        ("http://x/b", "http://x/name", 'Bé "x" y'),
+    }
+    assert "1 literal of nodes without any other triple left out" in graph.notes
+
+
+def test_a_relation_can_be_left_out(write: Write) -> None:
+    graph = read(write("g.nt", NT), literals="nodes", exclude=["http://x/age"])
+    assert graph.relations.ids == ("http://x/knows", "http://x/name")
+    assert "2 triples of 1 excluded relation left out" in graph.notes
+    with pytest.raises(InputError, match="unknown relation to exclude"):
+        read(write("g.nt", NT), exclude=["age"])
+
+
+BAD = {
+    "no object": ("x.nt", NT.replace("knows> _:someone .", "knows> ."), 3),
+    "a literal as relation": ("x.nt", NT + '<http://x/a> "p" <http://x/b> .\n', 8),
+    "bad UTF-8": ("x.nt", NT.encode() + b"<http://x/a> <http://x/p> <http://x/\xff> .\n", 8),
+    "a relative IRI": ("x.ttl", TTL + "<c> :p :a .\n", 4),
+    "an unknown prefix": ("x.ttl", TTL + ":a no:p :a .\n", 4),
+    "a tag that is not closed": ("x.rdf", XML.replace("</rdf:Description></rdf:RDF>", "</rdf:RDF>"), 11),
+    "no XML": ("x.owl", "\n\nnothing <", 3),
+    "a triple about a triple": ("x.nt", NT + "<http://x/a> <http://x/p> <<( <http://x/a> <http://x/p> _:b )>> .\n", 8),
+    "an endless term": ("x.nt", NT + f'<http://x/a> <http://x/p> "{"x" * 17_000_000}" .\n', 8),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_the_first_bad_line_is_named(write: Write, case: str) -> None:
+    name, content, line = BAD[case]
+    with pytest.raises(InputError, match=rf"{name}', line {line}: "):
+        read(write(name, content), literals="nodes")
+
+
+def test_entities_that_grow_without_bound_are_refused(write: Write) -> None:
+    letters = "abcdefghij"
+    nested = "".join(f'<!ENTITY {b} "{f"&{a};" * 10}">\n' for a, b in pairwise(letters))
+    bomb = XML.replace('<!ENTITY x "http://x/">', f'<!ENTITY x "http://x/"> <!ENTITY a "aaaaaaaaaa">\n{nested}')
+    with pytest.raises(InputError, match=r"line 3: an entity .* made of other entities is refused"):
+        read(write("x.rdf", bomb.replace('Bé "x" y', "&j;")))
+    long = XML.replace('"http://x/">', f"'{'x' * 2000}'>")
+    with pytest.raises(InputError, match="longer than 1000 bytes"):
+        read(write("x.rdf", long))
+
+
+@pytest.mark.parametrize("content", [b"", b"# nothing\n", b"\xef\xbb\xbf"])
+def test_a_file_without_triples_is_said_to_be_empty(write: Write, content: bytes) -> None:
+    for name in ("x.nt", "x.ttl"):
+        with pytest.raises(InputError, match="is empty: no triple"):
+            read(write(name, content))
+
+
+def test_a_file_of_literals_alone_says_how_to_read_it(write: Write) -> None:
+    with pytest.raises(InputError, match="read them with literals='nodes'"):
+        read(write("x.nt", '<http://x/a> <http://x/p> "v" .\n'))
+
+
+def test_a_broken_archive_cannot_be_read(write: Write) -> None:
+    for name, content in (
+        ("x.nt.gz", gzip.compress(NT.encode() * 100)[:-9]),
+        ("x.rdf.gz", b"no gzip"),
+        ("x.ttl.zst", pa.compress(TTL.encode(), "zstd", asbytes=True)[:-4]),
+    ):
+        with pytest.raises(InputError, match="cannot be read"):
+            read(write(name, content))
+
+
+def test_an_unknown_treatment_of_literals_is_refused(write: Write) -> None:
+    with pytest.raises(InputError, match="unknown way to treat literals 'node'; did you mean 'nodes'"):
+        read(write("g.nt", NT), literals="node")
+
+
+def test_without_pyoxigraph_a_sentence_says_what_to_install(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyoxigraph", None)
+    with pytest.raises(InputError, match=r"pip install 'compgcn\[rdf\]'"):
+        read(write("g.nt", NT))
+
+
+def broken(content: str) -> st.SearchStrategy[bytes]:
+    """The content with a piece replaced by other bytes, or bytes of any kind."""
+    whole = content.encode()
+    place = st.integers(0, len(whole))
+    replaced = st.tuples(place, place, st.binary(max_size=8)).map(
+        lambda cut: whole[: min(cut[:2])] + cut[2] + whole[max(cut[:2]) :]
+    )
+    return st.one_of(replaced, st.binary(max_size=60))
+
+
+def outcome(path: Path) -> KnowledgeGraph | str:
+    try:
+        return read(path, literals="nodes")
+    except InputError as error:
+        return str(error)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.sampled_from(list(SYNTAXES)).flatmap(lambda name: st.tuples(st.just(name), broken(SYNTAXES[name]))))
+@example(("g.xml", b"<"))
+def test_any_bytes_give_a_graph_or_one_input_error_with_its_line(case: tuple[str, bytes]) -> None:
+    name, content = case
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / name
+        path.write_bytes(content)
+        answer = outcome(path)
+    assert isinstance(answer, KnowledgeGraph) or "line " in answer or "is empty" in answer
+
+
+def plain(graph: KnowledgeGraph) -> set[tuple[str, str, str | float]]:
+    """The facts with numbers as such: one file writes 0.007, the other 7.0e-3."""
+    ending = '"^^<http://www.w3.org/2001/XMLSchema#double>'
+    return {(s, p, float(o[1:].removesuffix(ending)) if o.endswith(ending) else o) for s, p, o in facts(graph)}
+
+
+def test_mutag_has_its_published_size_and_labels(benchmarks: Path) -> None:
+    folder = benchmarks / "MUTAG-node"
+    options = {"literals": "nodes", "label_columns": ("bond", "label_mutagenic"), "valid_fraction": 0.0}
+    tables = {"labels": folder / "trainingSet.tsv", "test_labels": folder / "testSet.tsv"}
+    stripped = read(folder / "mutag_stripped.nt.gz", **tables, **options)
+    label = "http://dl-learner.org/carcinogenesis#isMutagenic"
+    whole = read(folder / "mutag.owl.gz", **tables, **options, exclude=[label])
+    for graph in (stripped, whole):
+        sizes = graph.statistics()
+        assert (sizes["entities"], sizes["train"], sizes["relations"]) == (23_644, 74_227, 23)
+        assert (sizes["classes"], sizes["train_labels"], sizes["test_labels"]) == (2, 272, 68)
+    assert plain(stripped) == plain(whole)

@@ -1,0 +1,62 @@
+"""What a config's [data] says is what is read, so that a run can be resumed from its config alone."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compgcn.config import Config, Data, configure
+from compgcn.data import find, read
+from compgcn.errors import InputError
+
+Write = Callable[[str, str | bytes], Path]
+
+
+def test_every_setting_of_the_data_is_an_argument_of_read_with_the_same_default() -> None:
+    arguments = inspect.signature(read).parameters
+    for key, field in Data.model_fields.items():
+        if key not in ("source", "fingerprint"):
+            assert arguments[key].default == field.default, key
+    assert set(arguments) - set(Data.model_fields) == {"path", "train", "name"}
+
+
+def test_a_graph_is_found_again_by_its_origin(write: Write, tmp_path: Path) -> None:
+    table = "# x\nyear,who,how,whom\n" + "".join(f"1,n{i},r{i % 2},n{i + 1}\n" for i in range(20))
+    np.save(tmp_path / "n.npy", np.ones((21, 2)))
+    np.save(tmp_path / "r.npy", np.ones((1, 2)))
+    graph = read(
+        write("g.csv", table),
+        columns=["who", "how", "whom"],
+        comment="#",
+        exclude=["r1"],
+        names=write("names.tsv", "n0\tzero\n"),
+        labels=write("l.csv", "kind,of\nred,n0\nblue,n1\nblue,n2\n"),
+        test_labels=write("t.csv", "kind,of\nred,n3\n"),
+        label_columns=("of", "kind"),
+        relation_features=tmp_path / "r.npy",
+        split_seed=3,
+        valid_fraction=0.5,
+    )
+    config = configure(Config(), {f"data.{key}": value for key, value in graph.origin.items()})
+    again = find(config.data)
+    assert again.fingerprint() == graph.fingerprint()
+    assert again.notes == graph.notes
+    assert again.entities.names == graph.entities.names
+
+
+def test_three_files_are_found_again_by_their_origin(write: Write) -> None:
+    files = {part: write(f"{part}.tsv", f"#\na\tr\t{part}\n") for part in ("train", "valid", "test")}
+    graph = read(**files, comment="#")
+    config = configure(Config(), {f"data.{key}": value for key, value in graph.origin.items()})
+    assert find(config.data).fingerprint() == graph.fingerprint()
+
+
+@pytest.mark.parametrize("setting", [{"columns": (0, 1, 2)}, {"labels": "x.tsv"}, {"exclude": ("r",)}, {"names": "x"}])
+def test_a_data_set_known_by_name_takes_no_such_option(setting: dict[str, object]) -> None:
+    (key,) = setting
+    with pytest.raises(InputError, match=f"read in its own way.*; leave {key} out"):
+        find(Data(source="world", **setting))
