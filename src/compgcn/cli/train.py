@@ -64,7 +64,7 @@ def train(
 
     Example: compgcn train my-triples.tsv --decoder distmult --epochs 100 --set training.lr=0.01
     """
-    from compgcn.build import default_folder, recommended
+    from compgcn.build import default_folder, expand, recommended
     from compgcn.run import train as train_run
     from compgcn.train import Interrupted
 
@@ -92,17 +92,18 @@ def train(
     configure(Config(), base, f"{data}: " if data.endswith(".toml") else "")  # what is wrong in a file names the file
     if not base.get("data.source"):
         raise InputError(f"{data} does not say what to train on; set data.source to a data set's name or a file")
-    config = recommended(base | given)
-    graph = find(config.data)
+    asked = configure(Config(), base | given)
+    found = find(asked.data, asked.task)
+    config = expand(recommended(base | given, found), found)
     folder = run_dir or default_folder(config)
     if not as_json:
-        describe(graph)
+        describe(found)
     finished = (folder / "metrics.json").is_file()
     if (folder / "checkpoint" / "state.safetensors").is_file() and not as_json:
         out.print(f"resuming the run in {folder}")
     try:
         with _stop_requests() as stopped, _progress_line(quiet=as_json) as notify:
-            run = train_run(config, graph, folder, notify, stopped)
+            run = train_run(config, found, folder, notify, stopped)
     except Interrupted:
         err.print(f"stopped; the same command goes on from here ({folder})")
         raise SystemExit(130) from None

@@ -71,7 +71,7 @@ def read_graphs(
         node_labels=node_labels,
         node_classes=node_names,
         graph_ids=tuple(graph_ids[g] for g in present),
-        origin={key: str(file) for key, file in (("source", path), ("labels", labels), ("nodes", nodes)) if file},
+        origin={key: str(file) for key, file in (("source", path), ("labels", labels), ("node_labels", nodes)) if file},
     )
     collection = replace(collection, notes=(*notes, *observe(collection)))
     for note in collection.notes:
