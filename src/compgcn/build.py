@@ -161,7 +161,7 @@ def build_encoder(config: Config, data: Dataset) -> tuple[Encoder, Numbers | Non
     assert e.input is not None
     assert e.add_inverse is not None
     start = INPUTS[e.input].start(data)
-    given = getattr(data, "relation_features", None) if preset(e.name).relations == "vectors" else None
+    given = getattr(data, "relation_features", None)
     encoder = Encoder(
         start.size,
         data.num_relations,

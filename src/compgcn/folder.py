@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from compgcn import __version__
-from compgcn.config import Config, read_config, to_toml
+from compgcn.config import Config, read_config, read_settings, to_toml
 from compgcn.data import GraphCollection, KnowledgeGraph
 from compgcn.errors import InputError
 from compgcn.records import SCHEMAS, restored, tables
@@ -32,6 +32,7 @@ from compgcn.storage import Array, load_tensors, reason, replace, save_tensors
 
 MODEL = "model.safetensors"
 _SPLITS = ("train", "valid", "test")
+_LAST = "training.device"  # of the settings in a config
 _ALWAYS = ("vocabulary.parquet", "triples.parquet")  # what the data of every run have
 _FIRST = (*SCHEMAS, "checkpoint")  # what is there before the config makes it a run
 
@@ -78,7 +79,10 @@ class Folder:
             raise InputError(f"there is no run folder {self.path}")
         if not self.is_run:
             raise InputError(f"{self.path} is not a run folder: it has no config.toml")
-        return read_config(self.path / "config.toml")
+        path = self.path / "config.toml"
+        if _LAST not in read_settings(path):
+            raise self._damage("config.toml", f"it has no {_LAST}, with which the file of a run ends")
+        return read_config(path)
 
     def data(self, name: str) -> KnowledgeGraph | GraphCollection:
         """What the run was made from, without its features: those are among the weights."""

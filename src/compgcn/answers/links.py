@@ -118,7 +118,7 @@ class Links:
 
     def tables(self) -> list[Table]:
         """The vectors of all entities and of all relations, originals, then inverses."""
-        entities, relations = (vectors.float().cpu().numpy() for vectors in self.encoded)
+        entities, relations = (vectors.detach().float().cpu().numpy() for vectors in self.encoded)
         relation = self.data.relations
         ids, names = ([*texts, *(f"{text} (inverse)" for text in texts)] for texts in (relation.ids, relation.names))
         return [

@@ -46,8 +46,10 @@ NODE_RECIPE: dict[str, Any] = {
     "encoder.hidden_dropout": 0.0,
     "encoder.batch_norm": False,
     "classifier.folds": 5,
-    "training.epochs": 60,
+    "training.epochs": 120,
     "training.lr": 0.01,
+    "training.weight_decay": 0.01,
+    "training.evaluate_every": 2,
     "training.label_smoothing": 0.0,
 }
 MOLECULE_RECIPE: dict[str, Any] = {

@@ -89,8 +89,8 @@ class LinkPrediction:
         self.train = Answers.from_triples(splits["train"], self.num_relations)
         self.known = Answers.from_triples(torch.cat(list(splits.values())), self.num_relations)
         self.objective = OBJECTIVES[settings.loss]
-        number = len(self.train) if self.objective.by_query else len(self.train.answers)
-        self.batches = Batches(number, settings.batch_size, settings.seed, self.train.keys.device)
+        self.num_examples = len(self.train) if self.objective.by_query else len(self.train.answers)
+        self.batches = Batches(self.num_examples, settings.batch_size, settings.seed, self.train.keys.device)
         self.steps_per_epoch, self.batch_size = self.batches.per_epoch, self.batches.size
         # On a GPU the pairs of a batch are padded to this many: their number must not depend on the batch.
         on_gpu = self.objective.by_query and graph.src.device.type == "cuda"
