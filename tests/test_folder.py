@@ -24,7 +24,6 @@ from safetensors.torch import load_file, save_file
 import compgcn
 import toy
 from compgcn import config as configuration
-from compgcn import folder as folders
 from compgcn import storage
 from compgcn.data import Vocabulary
 from compgcn.errors import InputError

@@ -202,9 +202,14 @@ class Run:
 
         To a run that classifies graphs a collection of others can be given.
         """
+        return self.classes.classify(names)
+
+    @property
+    def classes(self) -> Classes:
+        """The answers of a run that classifies."""
         if not isinstance(self.answers, Classes):
             raise InputError(f"the run {self.path} predicts links and has no classes; ask it with predict")
-        return self.answers.classify(names)
+        return self.answers
 
     def _links(self) -> Links:
         if not isinstance(self.answers, Links):
