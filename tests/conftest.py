@@ -8,7 +8,6 @@ from pathlib import Path
 # Graphs of a few nodes gain nothing from threads, and lose much where several test processes share the cores; the
 # variables are for the commands that tests start.
 os.environ |= {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
-os.environ["COMPGCN_CACHE"] = "off"  # no test leaves anything with the user
 
 import numba
 import pytest

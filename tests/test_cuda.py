@@ -6,10 +6,13 @@ import pytest
 import torch
 
 import compgcn
-from compgcn.compose import COMPOSITIONS
+from compgcn.build import build_task, expand, recommended
+from compgcn.compose import COMPOSITIONS, Combine
 from compgcn.encoders import PRESETS, Encoder
 from compgcn.graph import RelationalGraph
+from compgcn.kernels import aggregate, make_plan
 from compgcn.nn import CompGCNConv
+from compgcn.step import Step
 from compgcn.train import Interrupted
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -106,6 +109,56 @@ def test_a_recorded_step_trains_like_the_eager_one(tmp_path, decoder, loss):
         for graph in (True, False)
     ]
     assert abs(runs[0] - runs[1]).max() < 2e-3 * abs(runs[1]).max()
+
+
+SMALL = {"dims": [20, 20], "kernel": 3, "filters": 8, "device": "cuda", "epochs": 1, "batch_size": 512, "loss": "bce"}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("precision", ["float32", "mixed", "bfloat16"])
+@pytest.mark.parametrize("settings", [{"decoder": "conve"}, {"decoder": "transe"}, {"encoder": "rgcn-basis"}], ids=str)
+def test_a_compiled_loss_has_the_gradients_of_the_plain_one(settings, precision):
+    data = compgcn.load("world")
+    config = expand(recommended({"data.source": "world", "precision": precision, **SMALL | STILL | settings}), data)
+    gradients = []
+    for compiled in (True, False):
+        torch.manual_seed(0)
+        task = build_task(config, data, torch.device("cuda"))
+        task.model.train()
+        step = Step(task.model, task.loss, config.training, compiled=compiled)
+        step.optimiser.step = lambda: None  # keeps the weights as they are
+        step(task.examples(0, 0), 0.0)
+        gradients.append([p.grad.float().clone() for p in task.model.parameters() if p.grad is not None])
+    tolerance = {"float32": 1e-4, "mixed": 0.1, "bfloat16": 0.1}[precision]
+    noise = 1e-5 * max(theirs.norm() for theirs in gradients[1])  # before a batch norm a gradient is 0 but for rounding
+    for ours, theirs in zip(*gradients, strict=True):
+        assert (ours - theirs).norm() <= tolerance * theirs.norm() + noise
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("compile", [True, False], ids=["compiled", "eager"])
+@pytest.mark.parametrize(
+    "settings",
+    [{"decoder": "conve"}, {"decoder": "transe"}, {"encoder": "rgcn-basis"}, {"loss": "self-adversarial"}],
+    ids=str,
+)
+def test_a_deterministic_run_repeats_to_the_bit(tmp_path, settings, compile):
+    data = compgcn.load("world")
+    one, other = (
+        compgcn.fit(data, run_dir=tmp_path / name, deterministic=True, compile=compile, **SMALL | settings)
+        for name in ("one", "other")
+    )
+    assert (one.entity_embeddings()[1] == other.entity_embeddings()[1]).all()
+    assert one.metrics == other.metrics
+
+
+@pytest.mark.parametrize("combine", list(Combine), ids=lambda combine: combine.name)
+def test_bfloat16_is_summed_in_single_and_rounded_once(combine):
+    x, rel, edge_index, edge_type = (t.cuda() for t in skewed(torch.bfloat16))
+    plan = make_plan(edge_index[1], edge_index[0], edge_type, rows=N, senders=N, relations=2 * R)
+    weight = torch.rand(E, device="cuda")
+    single = aggregate(x.float(), rel.float(), weight, plan, combine)
+    assert torch.equal(aggregate(x, rel, weight, plan, combine), single.bfloat16())
 
 
 def test_a_recorded_run_resumes(tmp_path):

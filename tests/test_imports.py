@@ -22,7 +22,7 @@ PACKAGE = Path(compgcn.__file__).parent
 LAYERS = (
     ("__main__",),
     ("cli", "serve"),
-    ("experiment", "tune"),
+    ("bench", "experiment", "tune"),
     ("plots",),
     ("run",),
     ("build",),

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import atheris
 
-os.environ["COMPGCN_CACHE"] = "off"
+os.environ["COMPGCN_PARSED"] = "off"
 
 with atheris.instrument_imports(include=["compgcn"]):
     from compgcn.data import read

@@ -26,6 +26,7 @@ from compgcn.graph import NORMS, RelationalGraph
 from compgcn.inputs import INPUTS, Dataset, num_nodes
 from compgcn.protocols import Metrics, Session, holdout, nested, paper, ranking, refit
 from compgcn.sampling import seeded
+from compgcn.step import chosen_precision
 from compgcn.tasks.classification import Classifier
 from compgcn.tasks.graph_classification import Graphs
 from compgcn.tasks.link_prediction import LinkPrediction, LinkPredictor
@@ -192,10 +193,12 @@ def build_links(config: Config, data: KnowledgeGraph, device: torch.device, whol
     splits = {name: torch.from_numpy(triples).to(device) for name, triples in data.splits.items()}
     graph = build_graph(config, data.train, data, device)
     margin = (config.decoder.margin_decay, config.decoder.margin_patience)
-    return LinkPrediction(build_model(config, data).to(device), graph, splits, config.training, margin)
+    mixed = chosen_precision(config.training.precision, device) == "mixed"
+    model = build_model(config, data, half_query=mixed).to(device)
+    return LinkPrediction(model, graph, splits, config.training, margin)
 
 
-def build_model(config: Config, data: KnowledgeGraph) -> LinkPredictor:
+def build_model(config: Config, data: KnowledgeGraph, *, half_query: bool = False) -> LinkPredictor:
     """The encoder and the decoder a config describes."""
     e, d = config.encoder, config.decoder
     encoder, _ = build_encoder(config, data)
@@ -207,7 +210,13 @@ def build_model(config: Config, data: KnowledgeGraph) -> LinkPredictor:
         height=d.height,
     )
     decoder = build_decoder(
-        d.name, data.num_entities, e.dims[-1], entity_bias=d.entity_bias, margin=d.margin, conve=conve
+        d.name,
+        data.num_entities,
+        e.dims[-1],
+        entity_bias=d.entity_bias,
+        margin=d.margin,
+        conve=conve,
+        half_query=half_query,
     )
     return LinkPredictor(encoder, decoder, tie_inverse=e.tie_inverse)
 

@@ -115,7 +115,7 @@ class Training(Section):
     schedule_start: float = Field(0.0, ge=0, le=1)  # share of the epochs before the rate begins to fall
     schedule_floor: float = Field(0.0, ge=0, le=1)  # what the rate falls to, as a share of lr
     grad_clip: float | None = Field(None, gt=0)  # bound on the norm of the gradient
-    precision: Literal["float32", "tf32", "bfloat16"] = "float32"
+    precision: Literal["auto", "float32", "tf32", "mixed", "bfloat16"] = "auto"  # auto: mixed on a GPU, else float32
     cuda_graph: bool = True  # on a GPU, record a step and replay it
     compile: bool | None = None  # fuse the step with torch.compile; None: on a GPU, if the run is long enough to gain
     deterministic: bool = False  # on a GPU, only what gives the same bits every time

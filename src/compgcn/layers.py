@@ -48,6 +48,7 @@ class Message(NamedTuple):
     z: Tensor | None  # [Z, in], [Z, 1], or None where phi ignores it
     messages: Messages
     norm: Norm
+    apart: bool  # whether the sums of the two directions are wanted each for itself
 
 
 def _halves(m: Message) -> Tensor:
@@ -63,8 +64,11 @@ def _shared(p: Mapping[str, Tensor], m: Message) -> list[Tensor]:
 
 def _direction(p: Mapping[str, Tensor], m: Message) -> list[Tensor]:
     names = ("weight_original", "weight_inverse")[: m.messages.num_directions]
-    sums = _halves(m)
-    return [half @ m.phi.fold(p[name], sums.shape[-1]) for half, name in zip(sums.unbind(1), names, strict=True)]
+    sums = _halves(m)  # [N, G, D]
+    filters = [m.phi.fold(p[name], sums.shape[-1]) for name in names]
+    if m.apart:
+        return [half @ filter for half, filter in zip(sums.unbind(1), filters, strict=True)]
+    return [sums.flatten(1) @ torch.cat(filters)]  # [N, G D] @ [G D, out]
 
 
 def _basis(p: Mapping[str, Tensor], m: Message) -> list[Tensor]:
@@ -282,16 +286,19 @@ class CompGCNConv(nn.Module):
         self._check(x, rel, graph)
         messages = graph.messages(self.flow, self.add_inverse)
         norm = Norm(self.norm, self.self_loop, torch.float64 if x.dtype == torch.float64 else torch.float32)
-        message = Message(self.composition, x, self._relation_vectors(rel), messages, norm)
+        apart = self.training and self.dropout > 0
+        message = Message(self.composition, x, self._relation_vectors(rel), messages, norm, apart)
         sums = self.tying.sums({name: getattr(self, name) for name in self._filters}, message)
         if self.relation_bias is not None:
             sums = _add_biases(sums, self.relation_bias, message)
-        out = sum((self._drop(half) for half in sums[1:]), self._drop(sums[0]))
+        out = self._drop(sums[0])
+        for half in sums[1:]:
+            out = out.add_(self._drop(half))
         if self.self_loop:
             loop = self._loop(x, messages.weights(*norm).loop)
-            out = out + (self._drop(loop) if self.loop_dropout else loop)
+            out = out.add_(self._drop(loop) if self.loop_dropout else loop)
         if self.bias is not None:
-            out = out + self.bias
+            out = out.add_(self.bias)
         if rel is not None and self.weight_relation is not None:
             rel = rel @ self.weight_relation
         return out, rel

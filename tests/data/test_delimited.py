@@ -165,6 +165,11 @@ def test_a_line_with_other_separators_than_the_rest_is_recognised(delimiter: str
         fast(in_memory(f"{good}\n{line}\n".encode(), delimiter))
 
 
+def test_a_gzip_file_of_several_members_is_read_whole(tmp_path: Path) -> None:
+    (tmp_path / "t.tsv.gz").write_bytes(gzip.compress(b"a\tr\tb\n") + gzip.compress(b"c\tr\td\n"))
+    assert fast(delimited.file(tmp_path / "t.tsv.gz")) == [("a", "r", "b"), ("c", "r", "d")]
+
+
 @pytest.mark.parametrize("name", ["t.tsv.zst", "t.csv.zst"])
 def test_files_may_be_compressed_with_zstandard(tmp_path: Path, name: str) -> None:
     content = b"a\tr\tb\n" if "tsv" in name else b"a,r,b\n"

@@ -140,7 +140,9 @@ def test_a_missing_file_a_folder_and_a_strange_ending_each_get_a_sentence(tmp_pa
         read(write("x.docx", b"a\tr\tb\n"))
 
 
-@pytest.mark.parametrize("content", [b"not gzip at all", gzip.compress(b"a\tr\tb\n" * 1000)[:-12]])
+@pytest.mark.parametrize(
+    "content", [b"not gzip at all", gzip.compress(b"a\tr\tb\n" * 1000)[:-12]], ids=["no gzip", "cut short"]
+)
 def test_a_broken_gzip_file_cannot_be_read(write: Write, content: bytes) -> None:
     with pytest.raises(InputError, match="cannot be read"):
         read(write("x.tsv.gz", content))

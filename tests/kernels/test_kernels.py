@@ -214,7 +214,9 @@ def busy_graph() -> Edges:
 
 @pytest.mark.parametrize("name", ["reference", "numba"])  # for Triton this is a matter of the GPU: test_cuda.py
 @EVERY_COMBINE
-def test_the_bits_are_the_same_on_every_call_and_for_any_number_of_threads(name, combine):
+@pytest.mark.parametrize("small", [0, 2**40], ids=["shared out", "at once"])
+def test_the_bits_are_the_same_on_every_call_and_for_any_number_of_threads(name, combine, small, monkeypatch):
+    monkeypatch.setattr("compgcn.kernels.numba._SMALL", small)
     edges = busy_graph()
     leaves, plan = operands(edges, 10, dtype=torch.float32), plan_of(edges)
     torch_threads, numba_threads = torch.get_num_threads(), numba.get_num_threads()
@@ -229,6 +231,10 @@ def test_the_bits_are_the_same_on_every_call_and_for_any_number_of_threads(name,
     finally:
         torch.set_num_threads(torch_threads)
         numba.set_num_threads(numba_threads)
+    monkeypatch.setattr("compgcn.kernels.numba._SMALL", 2**40 - small)
+    with backend(name):
+        out = aggregate(*leaves, plan, combine)
+        seen.append((out, *torch.autograd.grad(out.square().sum(), leaves)))
     for other in seen[1:]:
         assert all(torch.equal(a, b) for a, b in zip(seen[0], other, strict=True))
 

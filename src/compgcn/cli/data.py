@@ -40,7 +40,7 @@ def data_list(as_json: Json = False) -> None:
         n = row.statistics
         edges = n.get("edges") or n.get("triples") or sum(n[split.value] for split in Split)
         sizes = (f"{n.get('entities') or n['nodes']:,}", f"{n['relations']:,}", f"{edges:,}")
-        table.add_row(row.name, row.task, *sizes, where(row), row.description)
+        table.add_row(row.name, row.task.partition("-")[0], *sizes, where(row), row.description)
     out.print(table)
 
 

@@ -7,7 +7,6 @@ something is not right, so that the error can name the line.
 from __future__ import annotations
 
 import csv
-import io
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -36,6 +35,7 @@ class Text:
         columns: names or positions of subject, relation and object; by default it has these three columns.
         comment: lines that start with it are skipped.
         header: whether a first line that only names the columns is looked for.
+        path: the file it is, if it is one.
     """
 
     label: str
@@ -44,6 +44,7 @@ class Text:
     columns: Columns | None = None
     comment: str | None = None
     header: bool = False
+    path: Path | None = None
 
     @property
     def quoted(self) -> bool:
@@ -75,7 +76,7 @@ def file(path: str | Path, *, columns: Columns | None = None, comment: str | Non
         raise InputError(
             f"cannot tell the format of '{path}'; expected a name ending in .tsv, .txt or .csv (or .gz, .zst)"
         )
-    return Text(str(path), partial(unpacked, path), DELIMITERS[ending], columns, comment or None, header)
+    return Text(str(path), partial(unpacked, path), DELIMITERS[ending], columns, comment or None, header, path)
 
 
 def member(archive: str | Path, name: str) -> Text:
@@ -128,9 +129,9 @@ def _parse(text: Text, width: int, take: Sequence[int]) -> Any:
         raise pa.ArrowInvalid("a line inside quotes may look like a comment; only a reading in order can tell")
     names = [str(i) for i in range(width)]
     wanted = [names[i] for i in take]
-    with text.open() as stream:
+    with _source(text) as stream:
         return arrow.read_csv(
-            _WithoutComments(stream, text.comment) if text.comment else stream,
+            stream,
             read_options=arrow.ReadOptions(column_names=names, block_size=1 << 24),
             parse_options=arrow.ParseOptions(
                 delimiter=text.delimiter,
@@ -145,27 +146,20 @@ def _parse(text: Text, width: int, take: Sequence[int]) -> Any:
         )
 
 
-class _WithoutComments(io.RawIOBase):
-    """A stream whose comment lines are empty."""
+def _source(text: Text) -> Any:
+    """The text as a stream of pyarrow's own, whose threads must never wait for Python's."""
+    import pyarrow as pa
 
-    def __init__(self, stream: Any, comment: str) -> None:
-        self._stream, self._comment = stream, comment.encode()
-        self._ready = memoryview(b"")
-        self._started = False
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        if not self._ready:
-            block = b"".join(self._stream.readlines(1 << 22))
-            block = block if self._started else block.removeprefix(_BOM)
-            self._started = True
-            lines = block.splitlines(keepends=True)
-            self._ready = memoryview(b"".join(b"\n" if line.startswith(self._comment) else line for line in lines))
-        size = min(len(buffer), len(self._ready))
-        buffer[:size], self._ready = self._ready[:size], self._ready[size:]
-        return size
+    if text.path is not None and not text.comment:
+        packing = {".gz": "gzip", ".zst": "zstd"}.get(endings(text.path)[1])
+        return pa.input_stream(str(text.path), compression=packing)
+    with text.open() as stream:
+        content = stream.read()
+    if text.comment:
+        comment = text.comment.encode()
+        lines = content.removeprefix(_BOM).splitlines(keepends=True)
+        content = b"".join(b"\n" if line.startswith(comment) else line for line in lines)
+    return pa.BufferReader(content)
 
 
 def _has_blank(column: Any) -> bool:

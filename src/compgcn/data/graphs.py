@@ -82,7 +82,7 @@ def read_graphs(
 def _columns(path: str | Path, words: Sequence[set[str]], notes: list[str]) -> list[Any]:
     """The columns of a table, without a line that names them."""
     text = delimited.file(path)
-    columns = delimited.columns(text, len(words))
+    columns = [column.dictionary_encode() for column in delimited.columns(text, len(words))]
     first = [str(column[0].as_py()).strip().casefold() for column in columns]
     if all(field in known for field, known in zip(first, words, strict=True)):
         columns = [column.slice(1) for column in columns]

@@ -1,6 +1,6 @@
 """Large files that were read before: the graph as it was, found by what is in the files and how they were read.
 
-An entry is one Parquet file of a single row, with checksums, written under another name and renamed. Whatever is wrong
+An entry is a Parquet file of a single row and its sha256, written under another name and renamed. Whatever is wrong
 with an entry or its folder, the files are read again: a cache is never a reason to fail.
 """
 
@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from compgcn.data import cache
 from compgcn.data.triples import KnowledgeGraph, Literals
 from compgcn.data.vocabulary import Vocabulary
 
@@ -26,18 +27,8 @@ log = logging.getLogger(__name__)
 FORMAT = 1  # raised whenever a reader gives something else for the same file
 SMALLEST = 4 * 2**20  # bytes; what is smaller is read in a moment
 LARGEST = 8 * 2**30  # bytes of all entries together; those not used for longest go first
+_ENDING = ".graph"
 _SPLITS = ("train", "valid", "test")
-
-
-def cache_folder() -> Path | None:
-    """The folder COMPGCN_CACHE names, else that of the XDG convention; None where COMPGCN_CACHE is "off"."""
-    given = os.environ.get("COMPGCN_CACHE", "")
-    if given == "off":
-        return None
-    if given:
-        return Path(given)
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if base else Path.home() / ".cache") / "compgcn"
 
 
 def entry(files: Mapping[str, Path], options: Mapping[str, Any]) -> Path | None:
@@ -45,9 +36,8 @@ def entry(files: Mapping[str, Path], options: Mapping[str, Any]) -> Path | None:
 
     The name is a sha256 over the content of the files, their names (which the notes quote) and the options.
     """
-    folder = cache_folder()
     try:
-        if folder is None or sum(path.stat().st_size for path in files.values()) < SMALLEST:
+        if os.environ.get("COMPGCN_PARSED") == "off" or sum(path.stat().st_size for path in files.values()) < SMALLEST:
             return None
         digest = hashlib.sha256(json.dumps([FORMAT, options], sort_keys=True).encode())
         for part, path in files.items():
@@ -56,7 +46,7 @@ def entry(files: Mapping[str, Path], options: Mapping[str, Any]) -> Path | None:
             digest.update(f"\n{part} {path} {content}".encode("utf-8", "surrogatepass"))
     except OSError:
         return None  # the reader says what is wrong with the file
-    return folder / "parsed" / f"{digest.hexdigest()}.parquet"
+    return cache.root() / "parsed" / f"{digest.hexdigest()}{_ENDING}"
 
 
 def load(path: Path, name: str) -> KnowledgeGraph | None:
@@ -65,7 +55,7 @@ def load(path: Path, name: str) -> KnowledgeGraph | None:
     import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(path, page_checksum_verification=True)
+        table = pq.read_table(pa.BufferReader(_sound(path)))
         row = {column: table[column].chunk(0).flatten() for column in table.column_names}
         entities, relations = (Vocabulary(kind, row[kind].to_pylist()) for kind in ("entity", "relation"))
         train, valid, test = (row[part].to_numpy().reshape(-1, 3) for part in _SPLITS)
@@ -86,6 +76,19 @@ def load(path: Path, name: str) -> KnowledgeGraph | None:
         log.info("the entry %s of the cache cannot be used (%s); the files are read again", path, error)
         return None
     return graph
+
+
+def _sound(path: Path) -> Any:
+    """The content of an entry, compared with the sha256 at its end; not all of Parquet has checksums of its own."""
+    import pyarrow as pa
+
+    with pa.memory_map(str(path)) as file:
+        whole = file.read_buffer()
+    size = max(0, whole.size - hashlib.sha256().digest_size)
+    content = whole.slice(0, size)
+    if hashlib.sha256(content).digest() != whole.slice(size).to_pybytes():
+        raise ValueError("its sha256 is another")
+    return content
 
 
 def store(path: Path, graph: KnowledgeGraph) -> None:
@@ -112,7 +115,9 @@ def store(path: Path, graph: KnowledgeGraph) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".part")
         os.close(handle)
-        pq.write_table(pa.table(row), temporary, compression="none", use_dictionary=False, write_page_checksum=True)
+        pq.write_table(pa.table(row), temporary, compression="none", use_dictionary=False)
+        with open(temporary, "rb+") as file:
+            file.write(hashlib.file_digest(file, "sha256").digest())
         Path(temporary).replace(path)
         temporary = None
         _make_room(path.parent)
@@ -126,7 +131,7 @@ def store(path: Path, graph: KnowledgeGraph) -> None:
 
 def _make_room(folder: Path) -> None:
     """Remove the entries that were not used for longest, until the rest fits."""
-    used = sorted(((path.stat(), path) for path in folder.glob("*.parquet")), key=lambda item: -item[0].st_mtime)
+    used = sorted(((path.stat(), path) for path in folder.glob(f"*{_ENDING}")), key=lambda item: -item[0].st_mtime)
     total = 0
     for place, (status, path) in enumerate(used):
         total += status.st_size

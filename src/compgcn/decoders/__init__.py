@@ -37,6 +37,7 @@ class Decoder(nn.Module):
         similarity: (q [B, d], e [C, d] or [B, C, d]) -> [B, C].
         num_entities: N.
         entity_bias: whether each entity has a learned bias, zero at first.
+        half_query: in training, make the queries in bfloat16 where autocast finds it safe.
         margin: added to every score, or None. It is the buffer `margin`, saved with the weights; a schedule changes it
             in place, `decoder.margin.sub_(5)`.
     """
@@ -52,17 +53,21 @@ class Decoder(nn.Module):
         *,
         entity_bias: bool = False,
         margin: float | None = None,
+        half_query: bool = False,
     ) -> None:
         super().__init__()
         self.phi = phi
         self.similarity = similarity
-        self.num_entities = num_entities
+        self.num_entities, self.half_query = num_entities, half_query
         self.register_parameter("entity_bias", nn.Parameter(torch.zeros(num_entities)) if entity_bias else None)
         self.register_buffer("margin", None if margin is None else torch.tensor(float(margin)))
 
     def query(self, x_s: Tensor, z_r: Tensor) -> Tensor:
         """The point the answers should lie near: entities [B, d] and relations [B, d] -> [B, d]."""
-        return self.phi(x_s, z_r)
+        if not (self.half_query and self.training):
+            return self.phi(x_s, z_r)
+        with torch.autocast(x_s.device.type, torch.bfloat16, cache_enabled=False):
+            return self.phi(x_s, z_r).to(x_s.dtype)
 
     def forward(self, x_s: Tensor, z_r: Tensor, entities: Tensor, candidates: Tensor | slice | None = None) -> Tensor:
         """Score candidates for each query (x_s, z_r).
@@ -157,6 +162,7 @@ def build_decoder(
     entity_bias: bool | None = None,
     margin: float = 9.0,
     conve: ConvESettings | None = None,
+    half_query: bool = False,
 ) -> Decoder:
     """The decoder of that name for N entities of dimension d.
 
@@ -167,6 +173,7 @@ def build_decoder(
         entity_bias: whether entities have a bias; None leaves it to the row.
         margin: what a decoder with a margin starts from; the others have none.
         conve: the sizes of a convolutional query.
+        half_query: as in `Decoder`.
     """
     if name not in DECODERS:
         raise unknown("decoder", name, DECODERS)
@@ -177,4 +184,5 @@ def build_decoder(
         num_entities,
         entity_bias=row.entity_bias if entity_bias is None else entity_bias,
         margin=margin if row.margin else None,
+        half_query=half_query,
     )

@@ -98,9 +98,9 @@ def _backward(ctx, g: Tensor):  # type: ignore[no-untyped-def]
     g, op = g.contiguous(), Combine(ctx.op)
     dx = dz = dweight = None
     if ctx.needs_input_grad[0]:
-        dx = _gradient_by_x(g, z, by_sender.weigh(weight), by_sender, op)
+        dx = gradient_by_x(g, z, by_sender.weigh(weight), by_sender, op)
     if ctx.needs_input_grad[1]:
-        dz = _gradient_by_z(g, x, z, by_relation.weigh(weight), by_relation, op)
+        dz = gradient_by_z(g, x, z, by_relation.weigh(weight), by_relation, op)
     if ctx.needs_input_grad[2]:
         row = torch.empty_like(by_sender.left)
         row[by_sender.order] = by_sender.left
@@ -110,7 +110,7 @@ def _backward(ctx, g: Tensor):  # type: ignore[no-untyped-def]
     return dx, dz, dweight, [None] * len(plan), None
 
 
-def _gradient_by_x(g: Tensor, z: Tensor, weight: Tensor, s: Segments, op: Combine) -> Tensor:
+def gradient_by_x(g: Tensor, z: Tensor, weight: Tensor, s: Segments, op: Combine) -> Tensor:
     """With s.left the rows of g and s.right those of z."""
     match op:
         case Combine.MULT:
@@ -122,7 +122,7 @@ def _gradient_by_x(g: Tensor, z: Tensor, weight: Tensor, s: Segments, op: Combin
     return _reduce(g, z, weight, s, Combine.COPY)
 
 
-def _gradient_by_z(g: Tensor, x: Tensor, z: Tensor, weight: Tensor, s: Segments, op: Combine) -> Tensor:
+def gradient_by_z(g: Tensor, x: Tensor, z: Tensor, weight: Tensor, s: Segments, op: Combine) -> Tensor:
     """With s.left the rows of g and s.right those of x."""
     match op:
         case Combine.ADD:

@@ -19,64 +19,77 @@ from compgcn.kernels.reference import grouped_matmul, grouped_outer, l1_distance
 # Products of whole groups and the distance itself are as fast as they can be in torch.
 __all__ = ["edge_dot", "grouped_matmul", "grouped_outer", "l1_distance", "l1_gradient", "segment_reduce"]
 
+_SMALL = 2**17  # multiplications that are done before a second thread has woken up
 _TASKS = 64  # pieces of about equal numbers of edges; many more than cores, so that no thread waits long
 
 
-def _compiled(function: Callable[..., None]) -> Callable[..., None]:
-    """Compile for all cores, and keep the machine code on disk where there is a place to write it.
+def _compiled(parallel: bool) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Compile, for one core or for all, and keep the machine code on disk where there is a place to write it.
 
     No fast-math: code compiled now and code loaded from disk must round alike.
     """
-    try:
-        kernel: Callable[..., None] = njit(function, cache=True, parallel=True, nogil=True)
-    except RuntimeError:  # no such place: it is compiled again in every process
-        kernel = njit(function, parallel=True, nogil=True)
-    return kernel
+
+    def compile(function: Callable[..., None]) -> Callable[..., None]:
+        try:
+            kernel: Callable[..., None] = njit(function, cache=True, parallel=parallel, nogil=True)
+        except RuntimeError:  # no such place: it is compiled again in every process
+            kernel = njit(function, parallel=parallel, nogil=True)
+        return kernel
+
+    return compile
 
 
-@_compiled
-def _segment_reduce(a, b, weight, offsets, left, right, op, out):  # pragma: no cover
-    rows = offsets.shape[0] - 1
-    edges = left.shape[0]
+# Each kernel is a loop over a range of its rows, and a second one that shares the ranges out.
+
+
+@_compiled(parallel=False)
+def _reduce_rows(a, b, weight, offsets, left, right, op, out, first, last):  # pragma: no cover
     width = a.shape[1]
     half = width // 2
+    for v in range(first, last):
+        y = out[v]
+        for e in range(offsets[v], offsets[v + 1]):
+            w = weight[e]
+            x = a[left[e]]
+            if op == 0:
+                for j in range(width):
+                    y[j] += w * x[j]
+                continue
+            z = b[right[e]]
+            if op == 1:
+                for j in range(width):
+                    y[j] += w * (x[j] + z[j])
+            elif op == 2:
+                for j in range(width):
+                    y[j] += w * (x[j] - z[j])
+            elif op == 3:
+                for j in range(width):
+                    y[j] += w * x[j] * z[j]
+            elif op == 4:
+                for j in range(half):
+                    y[j] += w * (x[j] * z[j] - x[half + j] * z[half + j])
+                    y[half + j] += w * (x[j] * z[half + j] + x[half + j] * z[j])
+            else:
+                for j in range(half):
+                    y[j] += w * (x[j] * z[j] + x[half + j] * z[half + j])
+                    y[half + j] += w * (x[j] * z[half + j] - x[half + j] * z[j])
+
+
+@_compiled(parallel=True)
+def _reduce_shares(a, b, weight, offsets, left, right, op, out):  # pragma: no cover
+    rows = offsets.shape[0] - 1
+    edges = left.shape[0]
     for task in prange(_TASKS):
         first = np.searchsorted(offsets[:rows], edges * task // _TASKS)
         last = np.searchsorted(offsets[:rows], edges * (task + 1) // _TASKS)
-        for v in range(first, last):
-            y = out[v]
-            for e in range(offsets[v], offsets[v + 1]):
-                w = weight[e]
-                x = a[left[e]]
-                if op == 0:
-                    for j in range(width):
-                        y[j] += w * x[j]
-                    continue
-                z = b[right[e]]
-                if op == 1:
-                    for j in range(width):
-                        y[j] += w * (x[j] + z[j])
-                elif op == 2:
-                    for j in range(width):
-                        y[j] += w * (x[j] - z[j])
-                elif op == 3:
-                    for j in range(width):
-                        y[j] += w * x[j] * z[j]
-                elif op == 4:
-                    for j in range(half):
-                        y[j] += w * (x[j] * z[j] - x[half + j] * z[half + j])
-                        y[half + j] += w * (x[j] * z[half + j] + x[half + j] * z[j])
-                else:
-                    for j in range(half):
-                        y[j] += w * (x[j] * z[j] + x[half + j] * z[half + j])
-                        y[half + j] += w * (x[j] * z[half + j] - x[half + j] * z[j])
+        _reduce_rows(a, b, weight, offsets, left, right, op, out, first, last)
 
 
-@_compiled
-def _edge_dot(g, a, b, row, left, right, op, out):  # pragma: no cover
+@_compiled(parallel=False)
+def _dot_rows(g, a, b, row, left, right, op, out, first, last):  # pragma: no cover
     width = a.shape[1]
     half = width // 2
-    for e in prange(left.shape[0]):
+    for e in range(first, last):
         y, x = g[row[e]], a[left[e]]
         dot = out[e]
         if op == 0:  # `b` may be a placeholder without the row right[e]
@@ -102,9 +115,16 @@ def _edge_dot(g, a, b, row, left, right, op, out):  # pragma: no cover
         out[e] = dot
 
 
-@_compiled
-def _l1_gradient(g, q, e, out):  # pragma: no cover
-    for b in prange(q.shape[0]):
+@_compiled(parallel=True)
+def _dot_shares(g, a, b, row, left, right, op, out):  # pragma: no cover
+    edges = left.shape[0]
+    for task in prange(_TASKS):
+        _dot_rows(g, a, b, row, left, right, op, out, edges * task // _TASKS, edges * (task + 1) // _TASKS)
+
+
+@_compiled(parallel=False)
+def _sign_rows(g, q, e, out, first, last):  # pragma: no cover
+    for b in range(first, last):
         x, y = q[b], out[b]
         for c in range(e.shape[0]):
             slope, z = g[b, c], e[c]
@@ -113,6 +133,13 @@ def _l1_gradient(g, q, e, out):  # pragma: no cover
                     y[j] += slope
                 elif x[j] < z[j]:
                     y[j] -= slope
+
+
+@_compiled(parallel=True)
+def _sign_shares(g, q, e, out):  # pragma: no cover
+    rows = q.shape[0]
+    for task in prange(_TASKS):
+        _sign_rows(g, q, e, out, rows * task // _TASKS, rows * (task + 1) // _TASKS)
 
 
 def _array(tensor: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:
@@ -126,7 +153,10 @@ def segment_reduce(a: Tensor, b: Tensor, weight: Tensor, s: Segments, op: int) -
     out = torch.zeros(s.offsets.numel() - 1, a.shape[1], dtype=wide(a.dtype))
     if s.left.numel():
         operands = [_array(t) for t in (a, b, weight, s.offsets, s.left, s.right)]
-        _segment_reduce(*operands, op, out.numpy())
+        if s.left.numel() * a.shape[1] < _SMALL:
+            _reduce_rows(*operands, op, out.numpy(), 0, len(out))
+        else:
+            _reduce_shares(*operands, op, out.numpy())
     return out.to(a.dtype)
 
 
@@ -135,7 +165,10 @@ def edge_dot(g: Tensor, a: Tensor, b: Tensor, row: Tensor, left: Tensor, right: 
     out = torch.zeros(left.numel(), dtype=wide(g.dtype))
     if left.numel():
         operands = [_array(t) for t in (g, a, b, row, left, right)]
-        _edge_dot(*operands, op, out.numpy())
+        if left.numel() * a.shape[1] < _SMALL:
+            _dot_rows(*operands, op, out.numpy(), 0, len(out))
+        else:
+            _dot_shares(*operands, op, out.numpy())
     return out
 
 
@@ -143,5 +176,9 @@ def l1_gradient(g: Tensor, q: Tensor, e: Tensor) -> Tensor:
     """As `reference.l1_gradient`."""
     out = torch.zeros(q.shape, dtype=wide(q.dtype))
     if e.numel():
-        _l1_gradient(_array(g), _array(q), _array(e), out.numpy())
+        operands = [_array(t) for t in (g, q, e)]
+        if q.numel() * len(e) < _SMALL:
+            _sign_rows(*operands, out.numpy(), 0, len(out))
+        else:
+            _sign_shares(*operands, out.numpy())
     return out.to(q.dtype)

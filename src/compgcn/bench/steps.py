@@ -1,0 +1,103 @@
+"""A whole training step: ours, the same with the layer edge by edge, and a framework's."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import torch
+
+from compgcn.bench.measure import Cost, Report, Say, copy_bandwidth, cost, environment
+from compgcn.bench.peers import PHI, PerEdge, pykeen_step
+from compgcn.build import build_task, expand, recommended
+from compgcn.config import Config
+from compgcn.data import KnowledgeGraph
+from compgcn.layers import CompGCNConv
+from compgcn.tasks.link_prediction import LinkPrediction
+from compgcn.train import make_step
+
+_BATCHES = 10
+
+
+def bench_step(
+    data: KnowledgeGraph, device: torch.device, settings: dict[str, Any], *, say: Say = lambda _: None
+) -> Report:
+    """A training step of the recommended model: as `fit` makes it, eagerly, edge by edge, and PyKEEN's CompGCN."""
+    config = expand(recommended(settings, data), data)
+    report: Report = {"bench": "step", "data": data.name, "environment": environment(device)}
+    report["copy_gb_s"] = round(copy_bandwidth(device), 1)
+    report["config"] = config.model_dump()
+    say("what there is to do")
+    task = fresh_task(config, data, device)
+    report["batch"] = task.batch_size
+    report["parameters"] = sum(p.numel() for p in task.model.parameters())
+    report["floor_ms"] = round(_floor_bytes(task, config) / report["copy_gb_s"] / 1e6, 3)
+    del task
+    say("ours")
+    costs = {"ours": _step_cost(config, data, device)}
+    if device.type == "cuda":
+        say("ours, operation by operation")
+        costs["ours, eager"] = _step_cost(config, data, device, eager=True)
+    if config.encoder.composition in PHI and config.encoder.name == "compgcn":
+        say("the same with the layer edge by edge")
+        costs["per edge"] = _step_cost(config, data, device, eager=True, per_edge=True)
+    theirs = pykeen_step(data, report["batch"], device)
+    if theirs is not None:
+        say("PyKEEN's CompGCN")
+        costs["PyKEEN"] = cost(theirs, device, 5)
+    report["steps"] = {name: taken.as_dict() for name, taken in costs.items()}
+    return report
+
+
+def fresh_task(config: Config, data: KnowledgeGraph, device: torch.device) -> LinkPrediction:
+    """The task of a config, in training mode, always with the same weights."""
+    torch.manual_seed(config.training.seed)
+    task: LinkPrediction = build_task(config, data, device)
+    task.model.train()
+    return task
+
+
+def _step_cost(
+    config: Config, data: KnowledgeGraph, device: torch.device, *, eager: bool = False, per_edge: bool = False
+) -> Cost:
+    """The mean over a few batches; the memory is all of it on a GPU, model and data included, else what a step adds."""
+    on_gpu = device.type == "cuda"
+    gc.collect()
+    before = torch.cuda.memory_allocated(device) if on_gpu else 0
+    if on_gpu:
+        torch.cuda.reset_peak_memory_stats(device)
+    task = fresh_task(config, data, device)
+    if per_edge:
+        layers = task.model.encoder.layers
+        for index, layer in enumerate(layers):
+            assert isinstance(layer, CompGCNConv)
+            layers[index] = PerEdge(layer)
+    settings = config.training.model_copy(update={"cuda_graph": False, "compile": False} if eager else {})
+    update = make_step(task, settings, steps=10**9)
+    batches = [task.examples(0, step) for step in range(min(_BATCHES if on_gpu else 2, task.steps_per_epoch))]
+
+    def call() -> None:
+        for examples in batches:
+            update(examples, settings.lr)
+
+    call()  # compiled and recorded on the way
+    peak = torch.cuda.max_memory_allocated(device) - before if on_gpu else 0
+    taken = cost(call, device, repeats=20 if on_gpu else 3, warm_up=1)
+    return Cost(taken.ms / len(batches), peak / 2**20 if on_gpu else taken.mib)
+
+
+def _floor_bytes(task: LinkPrediction, config: Config) -> float:
+    """What a step cannot but move: every number written once and read once, forward and backward.
+
+    That is the weights with their gradients and two moments, 32 bytes a parameter, and the entity vectors, feature maps
+    and logits. What messages gather comes from a cache and does not count.
+    """
+    encoder, decoder = task.model.encoder, task.model.decoder
+    parameters = sum(p.numel() for p in task.model.parameters())
+    whole = 2 if config.training.precision == "bfloat16" else 4  # bytes of a number
+    half = 2 if decoder.half_query else whole
+    vectors = sum(encoder.dims[1:]) * encoder.num_nodes
+    logits = task.batch_size * encoder.num_nodes
+    projection = getattr(decoder.phi, "projection", None)
+    maps = 0 if projection is None else task.batch_size * projection.in_features
+    return 32 * parameters + 4 * whole * (vectors + logits) + 4 * half * maps

@@ -1,0 +1,144 @@
+"""The commands `bench kernels`, `bench step` and `bench evaluate`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+from compgcn.cli.console import Device, Json, err, out
+from compgcn.cli.tables import plain_table
+from compgcn.config import Config, configure, parse_setting
+from compgcn.data import KnowledgeGraph, find
+from compgcn.errors import InputError
+
+app = typer.Typer(no_args_is_help=True, help="Measure this implementation beside the per-edge definition.")
+
+Data = Annotated[str, typer.Option(help="A data set's name, or a file of triples.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="A setting such as precision=tf32; may be repeated."),
+]
+
+
+@contextmanager
+def _saying() -> Iterator[Callable[[str], None]]:
+    """What is being measured, on a line of its own that goes away."""
+    if not err.is_terminal:
+        yield lambda text: None
+        return
+    with err.status("starting") as status:
+        yield lambda text: status.update(text)
+
+
+def _graph(data: str) -> KnowledgeGraph:
+    found = find(configure(Config(), {"data.source": data}).data)
+    if not isinstance(found, KnowledgeGraph) or found.labels is not None:
+        raise InputError(f"'{data}' is for classification; bench trains and ranks links, as of fb15k-237 or world")
+    return found
+
+
+def _head(report: dict[str, Any]) -> None:
+    environment = report["environment"]
+    out.print(f"{report['data']} on {environment['device']}, torch {environment['torch']}, {environment['date']}")
+
+
+def _figure(value: float | None, digits: int = 2) -> str:
+    return "-" if value is None else f"{value:,.{digits}f}"
+
+
+@app.command("kernels")
+def bench_kernels(
+    data: Data = "fb15k-237",
+    scaling: Annotated[bool, typer.Option(help="Also graphs of 10,000 to 10,000,000 messages.")] = True,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """Time the sum over edges and a layer, and what edge by edge costs.
+
+    Example: compgcn bench kernels --data world --no-scaling
+    """
+    from compgcn import bench
+    from compgcn.build import find_device
+
+    with _saying() as say:
+        report = bench.bench_kernels(_graph(data), find_device(device), scaling=scaling, say=say)
+    if as_json:
+        out.print_json(json.dumps(report))
+        return
+    _head(report)
+    out.print(f"copying moves {report['copy_gb_s']:,} GB/s; the plan takes {report['plan_ms']:,} ms, once per graph\n")
+    table = plain_table("aggregate, d = 100", "", "ms>", "gathered GB/s>")
+    for row in report["aggregate"]:
+        table.add_row(row["composition"], row["what"], _figure(row["ms"], 3), _figure(row["gathered_gb_s"], 0))
+    out.print(table)
+    out.print()
+    _show_layers("layer, 100 to 200", [(row["composition"], row) for row in report["layer"]])
+    if scaling:
+        out.print()
+        _show_layers("messages (mult, 100 to 100)", [(f"{row['messages']:,}", row) for row in report["scaling"]])
+
+
+def _show_layers(title: str, rows: list[tuple[str, dict[str, Any]]]) -> None:
+    table = plain_table(title, "ms>", "MiB>", "per edge, ms>", "MiB>", "faster>")
+    for label, row in rows:
+        theirs = row["per_edge"] or {"ms": None, "mib": None}
+        faster = f"{row['times_faster']:.1f}x" if "times_faster" in row else "-"
+        figures = (row["ours"]["ms"], row["ours"]["mib"], theirs["ms"], theirs["mib"])
+        table.add_row(label, *(_figure(value, 1) for value in figures), faster)
+    out.print(table)
+
+
+@app.command("step")
+def bench_step(
+    data: Data = "fb15k-237", settings: Settings = None, device: Device = "auto", as_json: Json = False
+) -> None:
+    """Time a whole training step of the recommended model.
+
+    Example: compgcn bench step --data world --set batch_size=128
+    """
+    from compgcn import bench
+    from compgcn.build import find_device
+
+    given = dict(map(parse_setting, settings or []))
+    with _saying() as say:
+        report = bench.bench_step(_graph(data), find_device(device), {"data.source": data, **given}, say=say)
+    if as_json:
+        out.print_json(json.dumps(report))
+        return
+    _head(report)
+    out.print(f"{report['parameters']:,} parameters, batches of {report['batch']}")
+    out.print(f"moving what must move takes {report['floor_ms']} ms at {report['copy_gb_s']:,} GB/s\n")
+    table = plain_table("training step", "ms>", "MiB>", "times ours>")
+    for name, row in report["steps"].items():
+        ratio = row["ms"] / report["steps"]["ours"]["ms"]
+        table.add_row(name, _figure(row["ms"], 3), _figure(row["mib"], 0), f"{ratio:.1f}")
+    out.print(table)
+
+
+@app.command("evaluate")
+def bench_evaluate(
+    data: Data = "fb15k-237", settings: Settings = None, device: Device = "auto", as_json: Json = False
+) -> None:
+    """Time the filtered ranking of a whole test split.
+
+    Example: compgcn bench evaluate --data world
+    """
+    from compgcn import bench
+    from compgcn.build import find_device
+
+    given = dict(map(parse_setting, settings or []))
+    with _saying() as say:
+        report = bench.bench_evaluate(_graph(data), find_device(device), {"data.source": data, **given}, say=say)
+    if as_json:
+        out.print_json(json.dumps(report))
+        return
+    _head(report)
+    ours, theirs = report["ours"], report["definition"]
+    out.print(
+        f"{report['ranks']:,} filtered ranks ({report['queries']:,} distinct queries) in {ours['ms'] / 1000:.3f} s: "
+        f"{ours['us_per_rank']} us a rank, against {theirs['us_per_rank']:,} triple by triple"
+    )
