@@ -16,17 +16,15 @@ if TYPE_CHECKING:
     from compgcn.answers.classes import Classified
     from compgcn.run import Run
 
+_FIGURES = ("accuracy>", "macro F1>", "log likelihood>")
 _MATRIX = 12  # classes up to which the confusion matrix is printed
 
 
 def show_result(run: Run) -> None:
     """Accuracy and macro-F1 of what the protocol reports, named."""
-    metrics, table = run.metrics, plain_table("", "accuracy>", "macro F1>", "log likelihood>")
-    names = {
-        "valid": f"validation, protocol '{metrics['protocol']}'",
-        "test": f"test, protocol '{metrics['protocol']}'",
-    }
-    for split, name in names.items():
+    metrics = run.metrics
+    table = plain_table(f"protocol '{metrics['protocol']}'", *_FIGURES)
+    for split, name in (("valid", "validation"), ("test", "test")):
         if metrics[split]:
             _add(table, name, metrics[split])
     out.print(table)
@@ -36,17 +34,18 @@ def show_result(run: Run) -> None:
 
 
 def _add(table: Table, name: str, report: dict[str, Any]) -> None:
-    spread = f" ± {100 * report['accuracy_sd']:.1f}" if "accuracy_sd" in report else ""
-    folds = f", mean ± sd of {len(report['folds'])} folds" if "folds" in report else ""
-    accuracy = f"{100 * report['accuracy']:.1f}{spread}"
-    table.add_row(f"{name}{folds}", accuracy, f"{report['macro_f1']:.4f}", f"{report['log_likelihood']:.4f}")
+    accuracy = f"{100 * report['accuracy']:.1f}"
+    if "folds" in report:
+        name += f", mean ± sd of {len(report['folds'])} folds"
+        accuracy += f" ± {100 * report['accuracy_sd']:.1f}"
+    table.add_row(name, accuracy, f"{report['macro_f1']:.4f}", f"{report['log_likelihood']:.4f}")
 
 
 def show_report(report: dict[str, Any], split: str, by: str | None) -> None:
     """The report on a split: in all, by class, and which was taken for which."""
     classes = report if by is not None else report["by_class"]
     if by is None:
-        table = plain_table("", "accuracy>", "macro F1>", "log likelihood>")
+        table = plain_table("", *_FIGURES)
         _add(table, split, report)
         out.print(table)
     table = plain_table("class", "precision>", "recall>", "F1>", "items>")
