@@ -28,7 +28,13 @@ def data_list(as_json: Json = False) -> None:
     """
     if as_json:
         rows = [
-            {"name": row.name, "task": row.task, "where": where(row), "description": row.description, **row.statistics}
+            {
+                "name": row.name,
+                "task": row.task,
+                "where": where(row),
+                "description": row.description,
+                "sizes": row.statistics,
+            }
             for row in DATASETS.values()
         ]
         out.print_json(json.dumps(rows))

@@ -132,7 +132,7 @@ def _checked(source: Source, graph: KnowledgeGraph | GraphCollection) -> Knowled
         wrong = ["the sizes agree but what they say differs"]
     if wrong:
         raise InputError(f"the files of '{source.name}' are not the published data set: {', '.join(wrong)}")
-    return graph
+    return replace(graph, origin={})  # it goes by its name, wherever the files are
 
 
 def canonical(graph: KnowledgeGraph | GraphCollection) -> str:
@@ -192,7 +192,7 @@ def _labelled(name: str, node: str, label: str, paths: Paths, *, telltale: str =
         telltale: a relation that gives the labels away, and that only the RDF/XML of a mirror still holds.
     """
     exclude = (telltale,) if telltale and endings(paths["graph"])[0] == ".owl" else ()
-    graph = read(
+    return read(
         paths["graph"],
         literals="nodes",
         exclude=exclude,
@@ -202,7 +202,6 @@ def _labelled(name: str, node: str, label: str, paths: Paths, *, telltale: str =
         valid_fraction=0.0,  # which labels validate is for the protocol to say
         name=name,
     )
-    return replace(graph, origin={})  # it goes by its name, wherever the files are
 
 
 def _molecules(name: str, paths: Paths) -> GraphCollection:
