@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from compgcn.baselines.facts import fact_counts, logistic_regression
 from compgcn.baselines.popularity import Popularity
 from compgcn.config import Config, Training
 from compgcn.data.folds import folds as dealt
@@ -25,7 +26,7 @@ from compgcn.folder import Folder
 from compgcn.ranking import rank_triples, summary
 from compgcn.sampling import randomness
 from compgcn.storage import replace
-from compgcn.tasks.classification import Classification, Items, Tally, macro_f1, report
+from compgcn.tasks.classification import Classification, Items, Tally, macro_f1, report, tallied
 from compgcn.tasks.link_prediction import LinkPrediction
 from compgcn.train import Event, Interrupted, optimise
 
@@ -99,9 +100,8 @@ def holdout(session: Session) -> Metrics:
     session.seconds = progress.seconds
     session.folder.restore(items.model)
     chosen = {"valid": valid, "test": session.splits["test"]}
-    return _metrics(session, progress.best_epoch) | {
-        split: report(task.tally(rows), session.classes) if len(rows) else {} for split, rows in chosen.items()
-    }
+    found = {split: report(task.tally(rows), session.classes) if len(rows) else {} for split, rows in chosen.items()}
+    return _metrics(session, progress.best_epoch) | found | _counted(session, train)
 
 
 def _validation(session: Session) -> tuple[Tensor, Tensor]:
@@ -129,7 +129,20 @@ def refit(session: Session) -> Metrics:
     return _metrics(session, epoch) | {
         "valid": _over_folds([curve[best] for curve in curves], session.classes),
         "test": report(task.tally(test), session.classes) if len(test) else {},
+        **_counted(session, pool),
     }
+
+
+def _counted(session: Session, train: Tensor) -> Metrics:
+    """What counting facts would know of test, to stand beside."""
+    items, test = session.built, session.splits["test"]
+    if not len(test):
+        return {}
+    session.pause()
+    counts = fact_counts(items.graph, items.rows, items.places, min(len(items.model.encoder.layers), 2))
+    classes, targets = len(session.classes), session.targets.cpu()
+    found = logistic_regression(counts, targets, train.cpu(), classes, session.training.seed)
+    return {"facts": {"test": report(tallied(found[test.cpu()], targets[test.cpu()]), session.classes)}}
 
 
 def paper(session: Session) -> Metrics:

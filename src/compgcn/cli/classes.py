@@ -27,6 +27,8 @@ def show_result(run: Run) -> None:
     for split, name in (("valid", "validation"), ("test", "test")):
         if metrics[split]:
             _add(table, name, metrics[split])
+    if "facts" in metrics:
+        _add(table, "test, regression on counted facts", metrics["facts"]["test"])
     out.print(table)
     if metrics["protocol"] == "paper":
         out.print("the folds that chose the epoch are those reported: a validation figure, as in the paper")

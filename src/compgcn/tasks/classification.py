@@ -131,8 +131,12 @@ def pieces(items: Items, chosen: Tensor, batch_size: int) -> tuple[Tensor, ...]:
 
 def tally(items: Items, chosen: Tensor, batch_size: int) -> Tally:
     """How the model does on some items [n], at least one."""
-    found = log_probabilities(items, chosen, batch_size)
-    true, classes = items.targets[chosen], found.shape[1]
+    return tallied(log_probabilities(items, chosen, batch_size), items.targets[chosen])
+
+
+def tallied(found: Tensor, true: Tensor) -> Tally:
+    """Log probabilities [n, C] beside the true classes [n]."""
+    classes = found.shape[1]
     cells = torch.bincount(true * classes + found.argmax(1), minlength=classes**2)
     return Tally(found.gather(1, true.unsqueeze(1)).mean().item(), cells.view(classes, classes).cpu())
 
