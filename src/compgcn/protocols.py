@@ -266,11 +266,14 @@ class Parts:
     ) -> tuple[Classification, float]:
         session = self._session
         session.pause()
+        items: Items = session.build()
         settings = session.training.model_copy(
             update={"epochs": epochs, "evaluate_every": every, "patience": epochs + 1}  # all of them, come what may
         )
+        if not items.together:  # batches differ in shape, and nothing that is recorded could be replayed
+            settings = settings.model_copy(update={"cuda_graph": False, "compile": False})
         goal = session.config.classifier.choose_by or "log_likelihood"
-        task = Classification(session.build(), train, valid, settings, goal, session.config.classifier.class_weights)
+        task = Classification(items, train, valid, settings, goal, session.config.classifier.class_weights)
         store = _PartStore(session, task, name, keep)
         progress = optimise(
             task, settings, store, lambda event: session.record({**event, "part": name}), session.interrupted

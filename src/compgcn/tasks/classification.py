@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from compgcn import losses
 from compgcn.config import Training
 from compgcn.encoders import Encoder
+from compgcn.errors import InputError
 from compgcn.tasks.batches import Batches
 from compgcn.tasks.readout import Readout
 
@@ -76,8 +77,10 @@ class Classification:
         goal: str = "log_likelihood",
         class_weights: bool = False,
     ) -> None:
+        if not len(train):
+            raise InputError("there is no labelled item to train on; mark some with the split 'train'")
         self.items, self.train, self.valid, self.settings, self.goal = items, train, valid, settings, goal
-        size = max(len(train), 1) if items.together else settings.batch_size
+        size = len(train) if items.together else settings.batch_size
         self.batches = Batches(len(train), size, settings.seed, train.device)
         self.weights = balanced(items.targets[train], items.model.head.out_features) if class_weights else None
         self.tallies: list[Tally] = []  # of validation, one after another

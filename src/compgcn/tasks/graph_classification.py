@@ -13,7 +13,7 @@ from compgcn.data.collection import Numbers
 from compgcn.graph import RelationalGraph
 from compgcn.tasks.classification import Classifier
 
-_KEPT = 4  # batches remembered: those of full-batch training and of its validation come again in every epoch
+_KEPT = 4  # batches remembered: those of validation come again in every epoch
 
 
 class Graphs:
@@ -47,7 +47,8 @@ class Graphs:
         if key not in self._batches:
             while len(self._batches) >= _KEPT:
                 self._batches.pop(next(iter(self._batches)))
-            self._batches[key] = self._union(chosen)
+            with torch.inference_mode(False):  # what is kept may be trained with later
+                self._batches[key] = self._union(chosen)
         return self._batches[key]
 
     def _union(self, chosen: Numbers) -> tuple[RelationalGraph, Tensor]:
