@@ -81,7 +81,8 @@ def logistic_regression(x: Tensor, targets: Tensor, train: Tensor, num_classes: 
         seed: of the folds.
     """
     chosen = targets[train]
-    parts = [torch.from_numpy(part) for part in folds(chosen.numpy(), min(_FOLDS, len(train)), seed)]
+    number = min(_FOLDS, len(train))
+    parts = [torch.from_numpy(part) for part in folds(chosen.numpy(), number, seed)] if number > 1 else []
 
     def cost(strength: float) -> float:
         found = 0.0
