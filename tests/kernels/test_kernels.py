@@ -19,6 +19,7 @@ import compgcn.kernels.backend as backends
 from compgcn.compose import COMPOSITIONS, Combine
 from compgcn.errors import InputError
 from compgcn.kernels import Plan, aggregate, make_plan
+from compgcn.kernels.numba import counting_order
 from oracles import (
     COMPLEX,
     DEGENERATE,
@@ -252,6 +253,14 @@ def test_a_plan_holds_every_message_three_times(edges):
         left, right = operands_[which]
         assert segments.left.tolist() == [keys[left][m] for m in order]
         assert segments.right.tolist() == [keys[right][m] for m in order]
+
+
+@given(st.lists(st.integers(0, 20)))
+def test_counting_sorts_as_comparing_does(keys):
+    key = torch.tensor(keys, dtype=torch.long)
+    counts = torch.bincount(key, minlength=21)
+    offsets = torch.cat((torch.zeros(1, dtype=torch.long), counts.cumsum(0)))
+    assert torch.equal(counting_order(key, offsets), torch.argsort(key, stable=True))
 
 
 def _aggregate_sample(combine: Combine) -> tuple:

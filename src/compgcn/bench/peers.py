@@ -35,7 +35,7 @@ class PerEdge(nn.Module):
         """As the layer's."""
         layer = self.layer
         messages = graph.messages(layer.flow, layer.add_inverse)
-        weight = messages.weights(layer.norm, layer.self_loop).message
+        weight = messages.weights(layer.norm, layer.self_loop, x.dtype).message
         out = x.new_zeros(len(x), layer.out_channels)
         for direction, name in enumerate(("weight_original", "weight_inverse")):
             part = slice(direction * graph.num_edges, (direction + 1) * graph.num_edges)

@@ -17,7 +17,15 @@ from compgcn.kernels.plan import Segments
 from compgcn.kernels.reference import grouped_matmul, grouped_outer, l1_distance
 
 # Products of whole groups and the distance itself are as fast as they can be in torch.
-__all__ = ["edge_dot", "grouped_matmul", "grouped_outer", "l1_distance", "l1_gradient", "segment_reduce"]
+__all__ = [
+    "counting_order",
+    "edge_dot",
+    "grouped_matmul",
+    "grouped_outer",
+    "l1_distance",
+    "l1_gradient",
+    "segment_reduce",
+]
 
 _SMALL = 2**17  # multiplications that are done before a second thread has woken up
 _TASKS = 64  # pieces of about equal numbers of edges; many more than cores, so that no thread waits long
@@ -140,6 +148,21 @@ def _sign_shares(g, q, e, out):  # pragma: no cover
     rows = q.shape[0]
     for task in prange(_TASKS):
         _sign_rows(g, q, e, out, rows * task // _TASKS, rows * (task + 1) // _TASKS)
+
+
+@_compiled(parallel=False)
+def _place(key, next_place, order):  # pragma: no cover
+    for message in range(key.shape[0]):
+        place = next_place[key[message]]
+        order[place] = message
+        next_place[key[message]] = place + 1
+
+
+def counting_order(key: Tensor, offsets: Tensor) -> Tensor:
+    """`torch.argsort(key, stable=True)` for keys of which offsets[k] are smaller than k, in one pass."""
+    order = torch.empty_like(key)
+    _place(_array(key), _array(offsets).copy(), order.numpy())
+    return order
 
 
 def _array(tensor: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from compgcn.errors import InputError
-from compgcn.kernels.backend import runs
+from compgcn.kernels.backend import choose, runs
 
 CHUNK = 128  # messages a GPU program sums; a longer row is the work of several
 
@@ -46,12 +46,21 @@ class Plan(NamedTuple):
 
 
 def _segments(key: Tensor, rows: int, left: Tensor, right: Tensor) -> Segments:
-    order = torch.argsort(key, stable=True)
     counts = torch.zeros(rows + 1, dtype=torch.long, device=key.device)
     counts.scatter_add_(0, key + 1, torch.ones_like(key))
     offsets = counts.cumsum(0)
+    order = _order(key, offsets)
     left, right = left[order].int(), right[order].int()
     return Segments(order, offsets, left, right, *cut(offsets, key.numel()), torch.empty(0, device=key.device))
+
+
+def _order(key: Tensor, offsets: Tensor) -> Tensor:
+    """The stable order of keys whose counts are known already; on a CPU that needs no comparison."""
+    if torch.compiler.is_compiling() or not (key.is_cpu and choose("cpu") == "numba"):
+        return torch.argsort(key, stable=True)
+    from compgcn.kernels.numba import counting_order
+
+    return counting_order(key, offsets)
 
 
 def cut(offsets: Tensor, messages: int) -> tuple[Tensor, Tensor]:

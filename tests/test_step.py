@@ -1,0 +1,125 @@
+"""A step that is compiled trains like one that is not, and the other way round where the compiler cannot."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from compgcn.build import build_task, expand, recommended
+from compgcn.config import Training
+from compgcn.data import load
+from compgcn.decoders import ConvESettings, build_decoder
+from compgcn.step import Step, chosen_precision, deterministic
+
+STILL = {"encoder.dropout": 0.0, "encoder.hidden_dropout": 0.0, "decoder.hidden_dropout": 0.0, "feature_dropout": 0.0}
+SMALL = STILL | {"dims": [8, 8], "kernel": 2, "filters": 4, "batch_size": 64}
+SETTINGS: list[dict[str, Any]] = [
+    {"decoder": "conve"},
+    {"decoder": "transe", "loss": "bce"},
+    {"decoder": "distmult", "composition": "mult"},
+    {"encoder": "rgcn-basis", "decoder": "distmult"},
+]
+
+
+@pytest.fixture
+def traced(monkeypatch):
+    """torch.compile without code generation, which a test machine may not have the compiler for."""
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="aot_eager"))
+
+
+@pytest.mark.filterwarnings("ignore")  # what the compiler has to say of torch
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_a_compiled_step_trains_like_a_plain_one(settings, traced, caplog):
+    data = load("world")
+    config = expand(recommended({"data.source": "world", **SMALL | settings}), data)
+    weights = []
+    for compiled in (True, False):
+        torch.manual_seed(0)
+        task = build_task(config, data, torch.device("cpu"))
+        task.model.train()
+        step = Step(task.model, task.loss, config.training, compiled=compiled)
+        losses = [step(task.examples(0, index), 1e-3).item() for index in range(2)]
+        weights.append((losses, [p.detach().clone() for p in task.model.parameters()]))
+    assert "could not be compiled" not in caplog.text
+    assert weights[0][0] == pytest.approx(weights[1][0], rel=1e-5)
+    for ours, theirs in zip(weights[0][1], weights[1][1], strict=True):
+        assert (ours - theirs).abs().max() <= 4e-3  # two steps of Adam, of either sign where a gradient is but rounding
+
+
+class Weight(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.ones(3))
+
+
+def test_training_goes_on_where_the_compiler_fails(monkeypatch, caplog):
+    def fails(*arguments: object, **options: object) -> None:
+        raise RuntimeError("no compiler\nand more lines")
+
+    monkeypatch.setattr(torch, "compile", fails)
+    module = Weight()
+    step = Step(module, lambda examples: (module.w * examples).sum(), Training(), compiled=True)
+    with caplog.at_level(logging.WARNING, "compgcn.step"):
+        for _ in range(2):
+            step(torch.ones(3), 0.1)
+    assert caplog.text.count("could not be compiled") == 1
+    assert "no compiler" in caplog.text
+    assert "and more lines" not in caplog.text
+    assert module.w.max() < 1
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_compiling_draws_no_random_numbers_and_changes_no_statistics(traced):
+    norm = nn.BatchNorm1d(3)
+    seen = []
+
+    def loss(examples: torch.Tensor) -> torch.Tensor:
+        seen.append(norm.training)
+        return norm(examples + torch.rand_like(examples)).square().sum()
+
+    torch.manual_seed(0)
+    Step(norm, loss, Training(), compiled=True)(torch.randn(8, 3), 0.0)
+    state = torch.get_rng_state()
+    torch.manual_seed(0)
+    norm.reset_running_stats()
+    Step(norm, loss, Training())(torch.randn(8, 3), 0.0)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert norm.num_batches_tracked == 1
+    assert seen[0] is False, "what is kept is made in evaluation mode"
+
+
+@pytest.mark.parametrize(
+    ("name", "device", "chosen"), [("auto", "cpu", "float32"), ("auto", "cuda", "mixed"), ("tf32", "cuda", "tf32")]
+)
+def test_auto_is_the_fast_precision_of_a_gpu_and_the_exact_one_of_a_cpu(name, device, chosen):
+    assert chosen_precision(name, torch.device(device)) == chosen
+
+
+def test_half_queries_are_made_in_training_only():
+    torch.manual_seed(0)
+    small = ConvESettings(filters=3, kernel=2)
+    decoder = build_decoder("conve", 5, 18, conve=small, half_query=True)
+    x, z, entities = torch.randn(4, 18), torch.randn(4, 18), torch.randn(5, 18)
+    plain = build_decoder("conve", 5, 18, conve=small)
+    plain.load_state_dict(decoder.state_dict())
+    for module in (decoder, plain):
+        module.eval()
+    assert torch.equal(decoder(x, z, entities), plain(x, z, entities))
+    decoder.train()
+    scores = decoder(x, z, entities)
+    assert scores.dtype == torch.float32
+    assert torch.isfinite(scores).all()
+
+
+def test_determinism_lasts_as_long_as_it_is_asked_for(monkeypatch):
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    with deterministic(True):
+        assert torch.are_deterministic_algorithms_enabled()
+    assert not torch.are_deterministic_algorithms_enabled()
+    with deterministic(False):
+        assert not torch.are_deterministic_algorithms_enabled()
