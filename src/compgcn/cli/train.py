@@ -115,7 +115,7 @@ def train(
     if not as_json:
         describe(found)
     finished = (folder / "metrics.json").is_file()
-    if (folder / "checkpoint" / "state.safetensors").is_file() and not as_json:
+    if any((folder / "checkpoint").glob("[!.]*")) and not as_json:
         out.print(f"resuming the run in {folder}")
     try:
         with _stop_requests() as stopped, _progress_line(quiet=as_json) as notify:
