@@ -85,7 +85,6 @@ def test_there_is_help_for_groups_and_a_version(command: Command, words: list[st
         ["train"],
         ["train", "world", "--colour", "red"],
         ["train", "world", "--epochs", "many"],
-        ["predict", "run"],
         ["predict", "run", "--relation", "r", "--head", "h", "--top", "0"],
         ["evaluate", "run", "--split", "all"],
         ["evaluate", "run", "--by", "colour"],
