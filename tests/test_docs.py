@@ -361,8 +361,15 @@ def test_exit_codes_are_as_documented(arguments: str, expected: int, monkeypatch
     assert stopped.value.code == expected
 
 
-def test_the_results_in_the_readme_are_those_of_the_committed_files() -> None:
-    made = subprocess.run([sys.executable, ROOT / "tools" / "results.py"], capture_output=True, text=True, check=True)
+@pytest.mark.parametrize("tool", ["results.py", "benchmarks.py"])
+def test_the_tables_in_the_readme_are_those_of_the_committed_files(tool: str) -> None:
+    made = subprocess.run([sys.executable, ROOT / "tools" / tool], capture_output=True, text=True, check=True)
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    shown = readme.split("<!-- python tools/results.py -->\n")[1].split("\n<!-- end -->")[0]
+    shown = readme.split(f"<!-- python tools/{tool} -->\n")[1].split("\n<!-- end")[0]
     assert shown == made.stdout.strip()
+
+
+def test_the_chart_in_the_readme_is_drawn_from_the_committed_files(tmp_path: Path) -> None:
+    chart = tmp_path / "speed.svg"
+    subprocess.run([sys.executable, ROOT / "tools" / "benchmarks.py", chart], check=True)
+    assert chart.read_bytes() == (ROOT / "docs" / "speed.svg").read_bytes()

@@ -89,7 +89,7 @@ class ConvEQuery(nn.Module):
     def forward(self, x: Tensor, z: Tensor) -> Tensor:
         image = torch.stack((x, z), -1).view(-1, 1, 2 * self.height, self.width)  # [B, d, 2] -> [B, 1, 2h, w]
         maps = convolve(self.image_norm(image), self.convolution)  # [B, positions, filters]
-        maps = torch.relu(self.feature_norm(maps.flatten(0, 1)))  # [B positions, filters]
+        maps = torch.relu_(self.feature_norm(maps.flatten(0, 1)))  # [B positions, filters]
         features = dropout(maps.view(len(x), self.projection.in_features), self.settings.feature_dropout, self.training)
         hidden = dropout(self.projection(features), self.settings.hidden_dropout, self.training)  # [B, d]
         return torch.relu(self.query_norm(hidden))

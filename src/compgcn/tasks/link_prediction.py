@@ -19,6 +19,8 @@ from compgcn.ranking import SideRanks, rank_triples, summary
 from compgcn.sampling import uniform_negatives
 from compgcn.tasks.batches import Batches
 
+_CACHED, _QUERIES = 2**21, 128  # scores at a time on a CPU, and the queries there should be for its products
+
 
 class Encoded(NamedTuple):
     """A graph turned into vectors, once for many queries."""
@@ -134,6 +136,8 @@ class LinkPrediction:
         """Filtered ranks of a split's triples from both sides; the graph is encoded once."""
         self.model.eval()
         encoded = self.model.encode(self.graph)
+        if self.graph.src.device.type == "cpu":  # what a few queries need stays in the cache
+            max_elements = min(max_elements, max(_CACHED, _QUERIES * self.num_entities))
         return rank_triples(
             lambda s, r: self.model.score(encoded, s, r),
             self.splits[split],
