@@ -85,7 +85,6 @@ def test_there_is_help_for_groups_and_a_version(command: Command, words: list[st
         ["train"],
         ["train", "world", "--colour", "red"],
         ["train", "world", "--epochs", "many"],
-        ["predict", "run"],
         ["predict", "run", "--relation", "r", "--head", "h", "--top", "0"],
         ["evaluate", "run", "--split", "all"],
         ["evaluate", "run", "--by", "colour"],
@@ -317,7 +316,7 @@ def test_vectors_are_exported(command: Command, run: Path) -> None:
 
 def test_data_sets_are_listed_and_described(command: Command, data: Path) -> None:
     result = command("data", "list")
-    assert re.search(r"world +link-prediction +3,090 +10 +10,215", result.out)
+    assert re.search(r"world +link +3,090 +10 +10,215", result.out)
     rows = json.loads(command("data", "list", "--json").out)
     assert {row["name"] for row in rows} >= {"world", "fb15k-237", "wn18rr"}
     result = command("data", "info", data)

@@ -99,7 +99,10 @@ def test_a_key_of_two_sections_must_name_its_section(key: str) -> None:
         ({"loss": "bcee"}, "unknown value of training.loss 'bcee'; did you mean 'bce'"),
         ({"loss": 3}, "training.loss = 3"),
         ({"schedule": "cosin"}, "did you mean 'cosine'"),
-        ({"task": "node-classification"}, "unknown value of task"),
+        (
+            {"task": "node-clasification"},
+            "unknown value of task 'node-clasification'; did you mean 'node-classification'",
+        ),
         ({"dims": []}, "encoder.dims"),
         ({"dims": [8, 0]}, "encoder.dims.1 = 0: input should be greater than or equal to 1"),
         ({"dims": [-8]}, "encoder.dims.0 = -8"),

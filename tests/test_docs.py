@@ -9,27 +9,31 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 import typer
 
 from compgcn import config
+from compgcn.build import TASKS
 from compgcn.cli import app, main
 from compgcn.compose import COMPOSITIONS
-from compgcn.data import DATASETS, OWN_RECIPE
+from compgcn.data import DATASETS, OWN_RECIPES
 from compgcn.data.sources import FILES
 from compgcn.decoders import DECODERS
 from compgcn.encoders import PRESETS
 from compgcn.graph import NORMS
+from compgcn.inputs import INPUTS
 from compgcn.layers import TYINGS
 from compgcn.losses import SMOOTHING_FLOORS
 from compgcn.tasks.link_prediction import OBJECTIVES
+from compgcn.tasks.readout import NAMES as READOUTS
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 USE, MODEL, README = ROOT / "docs" / "use.md", ROOT / "docs" / "model.md", ROOT / "README.md"
+PROTOCOLS = {name: row for task in [*TASKS][1:] for name, row in TASKS[task].protocols.items()}
 REGISTRIES = (COMPOSITIONS, DECODERS, PRESETS, DATASETS, NORMS, TYINGS)
 
 # A line of a shell block that starts with one of these is not run: it installs, or starts the tests again.
@@ -140,12 +144,15 @@ def code(cell: str) -> list[str]:
 def test_the_readme_names_everything_there_is() -> None:
     named = {what: code(names) for what, names in table(README, "table: registries")}
     assert named == {
-        "task": list(get_args(config.Config.model_fields["task"].annotation)),
+        "tasks": list(TASKS),
         "compositions": list(COMPOSITIONS),
         "encoders": list(PRESETS),
         "decoders": list(DECODERS),
         "losses": list(OBJECTIVES),
         "norms": list(NORMS),
+        "inputs": list(INPUTS),
+        "protocols": list(PROTOCOLS),
+        "readouts": list(READOUTS),
         "data sets": list(DATASETS),
     }
 
@@ -158,6 +165,8 @@ def test_the_readme_names_everything_there_is() -> None:
         ("decoders", DECODERS),
         ("losses", OBJECTIVES),
         ("smoothing floors", SMOOTHING_FLOORS),
+        ("inputs", INPUTS),
+        ("protocols", PROTOCOLS),
     ],
 )
 def test_the_tables_of_the_model_equal_the_registries(mark: str, registry: dict[str, Any]) -> None:
@@ -197,12 +206,22 @@ def test_the_table_of_settings_is_complete_and_has_the_defaults() -> None:
         assert stated == ([] if value is None else [config._toml(value)]), name
 
 
+OWN = {
+    "your own files": "link-prediction",
+    "your own labelled nodes": "node-classification",
+    "your own graphs": "graph-classification",
+}
+
+
 def test_the_recipes_are_as_documented() -> None:
     found = {}
     for data, cell in table(USE, "recipes"):
         settings = sorted(code(cell))
-        found |= dict.fromkeys([*code(data), *(["own"] if data.startswith("your own") else [])], settings)
-    recipes = {"own": OWN_RECIPE} | {name: row.recipe for name, row in DATASETS.items()}
+        own = data.partition(",")[0]
+        found |= dict.fromkeys([*code(data), *([own] if own in OWN else [])], settings)
+    recipes = {own: OWN_RECIPES[task] for own, task in OWN.items()} | {
+        name: row.recipe for name, row in DATASETS.items()
+    }
     expected = {
         name: sorted(f"{key}={config._toml(value)}" for key, value in recipe.items())
         for name, recipe in recipes.items()
@@ -308,6 +327,8 @@ def test_the_json_and_the_events_are_as_documented(
         "evaluate --by relation": f"evaluate {run} --by relation --json",
         "evaluate --by side": f"evaluate {run} --by side --json",
         "predict": f"predict {run} --head Finn --relation lives_in --json",
+        "train, classes": "train family.tsv --labels generations.tsv --epochs 2 --set folds=2 --json",
+        "predict, classes": "predict runs/family-compgcn-refit-0 --item David --json",
         "data list": "data list --json",
         "data info": "data info family.tsv --json",
         "data fetch": "data fetch world --json",

@@ -24,8 +24,8 @@ from safetensors.torch import load_file, save_file
 import compgcn
 import toy
 from compgcn import config as configuration
-from compgcn import folder as folders
 from compgcn import storage
+from compgcn.data import Vocabulary
 from compgcn.errors import InputError
 from compgcn.folder import Folder
 from compgcn.run import open_run
@@ -101,10 +101,10 @@ def test_a_graph_comes_back_from_its_folder(
     parts = np.split(everything[: sum(sizes)], np.cumsum(sizes)[:2])
     names = ['quo"te', "back\\slash", "ta\tb", "new\nline", "emoji 🦊", "Å", "", "x", "y", "z", "\u2028", "end"]
     data = compgcn.KnowledgeGraph(
-        "g", folders.Vocabulary("entity", full.entities.ids, names), full.relations, parts[0], parts[1], parts[2]
+        "g", Vocabulary("entity", full.entities.ids, names), full.relations, parts[0], parts[1], parts[2]
     )
     folder.create(configuration.Config(), data)
-    back = folder.graph("g")
+    back = folder.data("g")
     assert back.fingerprint() == data.fingerprint()
     assert back.entities.names == data.entities.names
     for split in data.splits:

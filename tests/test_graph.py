@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compgcn.errors import InputError
-from compgcn.graph import FLOWS, NORMS, Norm, RelationalGraph
+from compgcn.graph import FLOWS, NORMS, Messages, Norm, RelationalGraph
 from compgcn.layers import CompGCNConv
 from oracles import AWKWARD, DEGENERATE, NORM_FORMULAS, Edges, edge_lists, normal, sent
 
@@ -234,3 +234,34 @@ def test_a_networkx_graph_numbers_its_nodes_and_relations_in_order():
     rows = list(zip(graph.src.tolist(), graph.rel.tolist(), graph.dst.tolist(), strict=True))
     assert sorted(rows) == [(0, 0, 1), (0, 0, 2), (1, 1, 2)]
     assert (graph.num_nodes, graph.num_relations) == (3, 2)
+
+
+def told(messages: Messages, weights: torch.Tensor, numbers: torch.Tensor, inner: set[int]) -> list[tuple[float, ...]]:
+    """The messages to inner nodes and their weights, by the numbers nodes have in the whole graph."""
+    parts = (numbers[messages.sender], numbers[messages.receiver], messages.relation, weights)
+    return sorted(row for row in zip(*(part.tolist() for part in parts), strict=True) if row[1] in inner)
+
+
+@EVERY_NORM
+@EVERY_FLOW
+@INVERSES
+@given(edges=edge_lists(), hops=st.integers(0, 3), seed=st.integers(0, 99))
+def test_a_part_of_a_graph_has_what_its_nodes_hear_and_weighs_it_as_the_whole_does(
+    norm, flow, add_inverse, edges, hops, seed
+):
+    whole = edges.graph()
+    nodes = torch.randperm(whole.num_nodes, generator=torch.Generator().manual_seed(seed))[:2]
+    part, kept = whole.around(nodes, hops)
+    near = [set(nodes.tolist())]
+    pairs = list(zip(whole.src.tolist(), whole.dst.tolist(), strict=True))
+    for _ in range(hops):
+        reached = near[-1]
+        near.append(reached | {v for u, v in pairs if u in reached} | {u for u, v in pairs if v in reached})
+    assert kept.tolist() == sorted(near[-1])
+    ours, theirs = (graph.messages(flow, add_inverse) for graph in (part, whole))
+    weights, known = ours.weights(norm), theirs.weights(norm)
+    inner = near[-2] if hops else set()
+    everything = torch.arange(whole.num_nodes)
+    assert told(ours, weights.message, kept, inner) == told(theirs, known.message, everything, inner)
+    if known.loop is not None:
+        torch.testing.assert_close(weights.loop, known.loop[kept])

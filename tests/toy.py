@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from compgcn.cli import main
-from compgcn.data import KnowledgeGraph, Vocabulary
+from compgcn.data import GraphCollection, KnowledgeGraph, Labels, Vocabulary
 from compgcn.run import Run, fit
 
 SMALL: dict[str, Any] = {
@@ -162,3 +162,84 @@ def refused(result: Result, *words: str) -> None:
     assert "Traceback" not in result.err, result
     for word in words:
         assert word in result.err, (word, result)
+
+
+# Classification
+
+CLASSES: dict[str, Any] = {
+    "encoder.dims": (8, 8),
+    "epochs": 25,
+    "lr": 0.1,
+    "weight_decay": 0.0,
+    "folds": 3,
+    "device": "cpu",
+}
+
+
+def labelled(people: int = 24, *, typed: bool = True, valid: int = 0) -> KnowledgeGraph:
+    """People who buy at one of two shops or sell at the other, which is their class; far behind, a chain of towns."""
+    shops, towns = people, people + 2
+    sides = np.arange(people) % 2
+    facts = [(i, int(side), shops + int(side)) for i, side in enumerate(sides)]
+    facts += [(towns + i, 2, towns + i + 1) for i in range(5)] + [(shops, 2, towns), (shops + 1, 2, towns)]
+    person = towns + 6
+    facts += [(i, 3, person) for i in range(people)] if typed else []
+    names = [f"p{i}" for i in range(people)] + ["a", "b"] + [f"t{i}" for i in range(6)] + ["Person"]
+    rows = np.column_stack([np.arange(people), sides])
+    third = people // 3
+    return KnowledgeGraph(
+        "shops",
+        Vocabulary("entity", names),
+        Vocabulary("relation", ["buys", "sells", "near", "rdf:type"]),
+        np.array(facts),
+        np.empty((0, 3), dtype=np.int64),
+        np.empty((0, 3), dtype=np.int64),
+        labels=Labels(("buyer", "seller"), rows[third + valid :], rows[third : third + valid], rows[:third]),
+    )
+
+
+def molecules(graphs: int = 18, seed: int = 0) -> GraphCollection:
+    """Rings of three to six nodes: those of one class are held together by one kind of edge, and mostly of one kind."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(3, 7, graphs)
+    starts = np.cumsum(sizes) - sizes
+    targets = np.arange(graphs) % 2
+    triples, labels = [], []
+    for start, size, target in zip(starts, sizes, targets, strict=True):
+        for i in range(size):
+            ends = (start + i, start + (i + 1) % size)
+            triples += [(ends[0], target, ends[1]), (ends[1], target, ends[0])]
+            labels.append(target if i else 2)
+    return GraphCollection(
+        "rings",
+        Vocabulary("relation", ["single", "double"]),
+        ("no", "yes"),
+        graph_of=np.repeat(np.arange(graphs), sizes),
+        triples=np.array(triples),
+        targets=targets,
+        node_labels=np.array(labels),
+        node_classes=("C", "N", "H"),
+        graph_ids=tuple(f"m{i}" for i in range(graphs)),
+    )
+
+
+def classify(folder: Path, data: KnowledgeGraph | GraphCollection, **settings: Any) -> Run:
+    """A classification with small settings, and these."""
+    notify = settings.pop("notify", None)
+    interrupted = settings.pop("interrupted", lambda: False)
+    return fit(data, run_dir=folder, notify=notify, interrupted=interrupted, **(CLASSES | settings))
+
+
+def write_tu(folder: Path, graphs: GraphCollection) -> Path:
+    """The graphs in the TU format."""
+    folder.mkdir()
+    files = {
+        "A": [f"{s + 1}, {o + 1}" for s, _, o in graphs.triples],
+        "edge_labels": graphs.triples[:, 1].tolist(),
+        "graph_indicator": (graphs.graph_of + 1).tolist(),
+        "graph_labels": graphs.targets.tolist(),
+        "node_labels": [] if graphs.node_labels is None else graphs.node_labels.tolist(),
+    }
+    for name, lines in files.items():
+        (folder / f"toy_{name}.txt").write_text("".join(f"{line}\n" for line in lines))
+    return folder

@@ -14,21 +14,25 @@ _HOME = {
     "load": "compgcn.data",
     "read": "compgcn.data",
     "KnowledgeGraph": "compgcn.data",
+    "GraphCollection": "compgcn.data",
     "RelationalGraph": "compgcn.graph",
     "InputError": "compgcn.errors",
     "fit": "compgcn.run",
     "open_run": "compgcn.run",
     "Run": "compgcn.run",
     "Prediction": "compgcn.run",
+    "Classified": "compgcn.run",
 }
 
 if TYPE_CHECKING:
-    from compgcn.data import KnowledgeGraph, load, read
+    from compgcn.data import GraphCollection, KnowledgeGraph, load, read
     from compgcn.errors import InputError
     from compgcn.graph import RelationalGraph
-    from compgcn.run import Prediction, Run, fit, open_run
+    from compgcn.run import Classified, Prediction, Run, fit, open_run
 
 __all__ = [
+    "Classified",
+    "GraphCollection",
     "InputError",
     "KnowledgeGraph",
     "Prediction",

@@ -3,42 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from compgcn.answers.classes import Classes
+from compgcn.answers.links import Links
 from compgcn.compose import resolve
 from compgcn.config import Config, configure
 from compgcn.config import Encoder as EncoderSettings
-from compgcn.data import DATASETS, OWN_RECIPE, KnowledgeGraph
+from compgcn.data import DATASETS, OWN_RECIPES, GraphCollection, KnowledgeGraph
+from compgcn.data.collection import Numbers
 from compgcn.decoders import DECODERS, ConvESettings, build_decoder
 from compgcn.encoders import Encoder, preset
 from compgcn.errors import InputError, unknown
 from compgcn.graph import NORMS, RelationalGraph
+from compgcn.inputs import INPUTS, Dataset, num_nodes
+from compgcn.protocols import Metrics, Session, holdout, nested, paper, ranking, refit
 from compgcn.sampling import seeded
 from compgcn.step import chosen_precision
+from compgcn.tasks.classification import Classifier
+from compgcn.tasks.graph_classification import Graphs
 from compgcn.tasks.link_prediction import LinkPrediction, LinkPredictor
+from compgcn.tasks.node_classification import Nodes
+from compgcn.tasks.readout import Readout
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu": F.relu, "none": lambda x: x}
 
 
-def recommended(settings: Mapping[str, Any]) -> Config:
+# From names to a whole config.
+
+
+def task_of(settings: Config, data: Dataset) -> str:
+    """The task that is asked for, or else the first that the data are made for."""
+    if settings.task is None:
+        return next(name for name, row in TASKS.items() if row.takes(data))
+    if not TASKS[settings.task].fits(data):
+        raise InputError(f"{settings.task} needs {TASKS[settings.task].needs}, which '{data.name}' is not")
+    return settings.task
+
+
+def recommended(settings: Mapping[str, Any], data: Dataset) -> Config:
     """The defaults, then what the data set's recipe (or that for one's own files) recommends, then the settings."""
     asked = configure(Config(), settings)
-    recipe = dict(DATASETS[asked.data.source].recipe if asked.data.source in DATASETS else OWN_RECIPE)
-    if preset(asked.encoder.name).composition is not None:  # an encoder that has its own
-        recipe.pop("encoder.composition", None)
+    task, known = task_of(asked, data), DATASETS.get(asked.data.source)
+    recipe = dict(known.recipe if known is not None and known.task == task else OWN_RECIPES[task])
+    if preset(asked.encoder.name).composition is not None:  # an encoder that has its own, and its usual norm
+        recipe = {key: recipe[key] for key in recipe if key not in ("encoder.composition", "encoder.norm")}
     return configure(configure(Config(), recipe), settings)
 
 
-def expand(config: Config, data: KnowledgeGraph) -> Config:
+def expand(config: Config, data: Dataset) -> Config:
     """Fill in what a preset, a decoder or the data decide, and refuse names that are none."""
-    row = preset(config.encoder.name)
-    if config.decoder.name not in DECODERS:
-        raise unknown("decoder", config.decoder.name, DECODERS)
+    task, row = task_of(config, data), preset(config.encoder.name)
     if config.encoder.norm is not None and config.encoder.norm not in NORMS:
         raise unknown("norm", config.encoder.norm, NORMS)
     composition = config.encoder.composition or row.composition or "corr"
@@ -47,7 +69,8 @@ def expand(config: Config, data: KnowledgeGraph) -> Config:
         raise InputError(f"encoder '{config.encoder.name}' has composition '{row.composition}'; leave composition out")
     if row.bases is None and config.encoder.bases:
         raise InputError(f"encoder '{config.encoder.name}' has no bases; leave encoder.bases out")
-    dims = _dims(config.encoder, data)
+    chosen = _input(config, data, TASKS[task])
+    dims = _dims(config.encoder, data, chosen)
     for dim in dims[:-1]:
         resolve(composition)(torch.zeros(1, dim), torch.zeros(1, dim))  # not every one takes every dimension
     fingerprint = data.fingerprint()
@@ -56,48 +79,92 @@ def expand(config: Config, data: KnowledgeGraph) -> Config:
             f"the data are not those the config was written for: data.fingerprint is {fingerprint}, not "
             f"{config.data.fingerprint}; leave it out to train on them anyway"
         )
-    bias = config.decoder.entity_bias
-    return configure(
-        config,
-        {
-            "data.fingerprint": fingerprint,
-            "encoder.composition": composition,
-            "encoder.norm": config.encoder.norm or row.norm,
-            "encoder.dims": dims,
-            "encoder.bases": config.encoder.bases or row.bases or 0,
-            "decoder.entity_bias": DECODERS[config.decoder.name].entity_bias if bias is None else bias,
-        },
-    )
+    found = {
+        "task": task,
+        "data.fingerprint": fingerprint,
+        "encoder.input": chosen,
+        "encoder.composition": composition,
+        "encoder.norm": config.encoder.norm or row.norm,
+        "encoder.dims": dims,
+        "encoder.bases": config.encoder.bases or row.bases or 0,
+    }
+    return configure(config, found | TASKS[task].complete(config, data))
 
 
-def _dims(encoder: EncoderSettings, data: KnowledgeGraph) -> tuple[int, ...]:
+def _input(config: Config, data: Dataset, row: TaskRow) -> str:
+    chosen = config.encoder.input
+    if chosen is None:
+        return next(name for name in row.inputs if INPUTS[name].there(data))
+    if chosen not in row.inputs:
+        raise unknown(f"encoder.input for {task_of(config, data)}", chosen, row.inputs)
+    return chosen
+
+
+def _dims(encoder: EncoderSettings, data: Dataset, chosen: str) -> tuple[int, ...]:
     """The dimensions in use: features that are given decide the first, and without layers there is only one."""
     dims = encoder.dims[-1:] if encoder.name == "none" else encoder.dims
-    tables = (data.node_features, data.relation_features if preset(encoder.name).relations == "vectors" else None)
-    given = [table for table in tables if table is not None]
+    relations = getattr(data, "relation_features", None) if preset(encoder.name).relations == "vectors" else None
+    nodes = INPUTS[chosen].start(data).features if chosen in ("features", "literals") else None
+    given = [table for table in (nodes, relations) if table is not None]
     return (given[0].shape[1], *dims[1:]) if given else dims
 
 
-def build_task(config: Config, data: KnowledgeGraph, device: torch.device) -> LinkPrediction:
-    """The model and the task a config describes, with fresh weights."""
-    splits = {name: torch.from_numpy(triples).to(device) for name, triples in data.splits.items()}
-    graph = RelationalGraph.from_triples(splits["train"], data.num_entities, data.num_relations)
+def _complete_links(config: Config, data: KnowledgeGraph) -> dict[str, Any]:
+    if config.decoder.name not in DECODERS:
+        raise unknown("decoder", config.decoder.name, DECODERS)
+    if config.encoder.add_inverse is False:
+        raise InputError("link prediction asks for heads through inverse relations; leave encoder.add_inverse out")
+    bias = config.decoder.entity_bias
+    own = DECODERS[config.decoder.name].entity_bias
+    return {"decoder.entity_bias": own if bias is None else bias, "encoder.add_inverse": True}
+
+
+def _complete_classes(config: Config, data: Dataset) -> dict[str, Any]:
+    both = isinstance(data, GraphCollection) and data.both_directions
+    inverse = config.encoder.add_inverse
+    protocols = TASKS[task_of(config, data)].protocols
+    default, *_ = protocols
+    protocol = config.classifier.protocol or default
+    if protocol not in protocols:
+        raise unknown(f"protocol for {task_of(config, data)}", protocol, protocols)
+    return {
+        "encoder.add_inverse": not both if inverse is None else inverse,
+        "classifier.protocol": protocol,
+        "training.loss": "cross-entropy",
+    }
+
+
+# From a whole config to what is trained.
+
+
+def build_task(config: Config, data: Dataset, device: torch.device, *, whole: bool = False) -> Any:
+    """What a config describes, with fresh weights: the task of link prediction, or the items of a classification.
+
+    With `whole`, the nodes of a graph are all of them, and not only those with a label.
+    """
+    assert config.task is not None
+    return TASKS[config.task].build(config, data, device, whole)
+
+
+def build_graph(config: Config, triples: Numbers, data: Dataset, device: torch.device) -> RelationalGraph:
+    """The graph of some triples, or what an ablation puts in its place."""
+    graph = RelationalGraph.from_triples(torch.from_numpy(triples).to(device), num_nodes(data), data.num_relations)
     if config.encoder.graph == "none":
-        graph = graph.without_edges()
-    elif config.encoder.graph == "random":
-        graph = graph.randomised(seeded(config.training.seed))
-    mixed = chosen_precision(config.training.precision, device) == "mixed"
-    model = build_model(config, data, half_query=mixed).to(device)
-    margin = (config.decoder.margin_decay, config.decoder.margin_patience)
-    return LinkPrediction(model, graph, splits, config.training, margin)
+        return graph.without_edges()
+    if config.encoder.graph == "random":
+        return graph.randomised(seeded(config.training.seed))
+    return graph
 
 
-def build_model(config: Config, data: KnowledgeGraph, *, half_query: bool = False) -> LinkPredictor:
-    """The encoder and the decoder a config describes."""
-    e, d = config.encoder, config.decoder
-    features = [None if f is None else torch.as_tensor(f) for f in (data.node_features, data.relation_features)]
+def build_encoder(config: Config, data: Dataset) -> tuple[Encoder, Numbers | None]:
+    """The encoder a config describes, and the row of its input table that each node starts from."""
+    e = config.encoder
+    assert e.input is not None
+    assert e.add_inverse is not None
+    start = INPUTS[e.input].start(data)
+    given = getattr(data, "relation_features", None)
     encoder = Encoder(
-        data.num_entities,
+        start.size,
         data.num_relations,
         e.dims,
         e.name,
@@ -112,10 +179,29 @@ def build_model(config: Config, data: KnowledgeGraph, *, half_query: bool = Fals
         batch_norm=e.batch_norm,
         activation=ACTIVATIONS[e.activation],
         self_loop=e.self_loop,
+        add_inverse=e.add_inverse,
         tie_inverse=e.tie_inverse,
-        node_features=features[0],
-        relation_features=features[1],
+        node_features=None if start.features is None else torch.as_tensor(start.features),
+        relation_features=None if given is None else torch.as_tensor(given),
     )
+    return encoder, start.rows
+
+
+def build_links(config: Config, data: KnowledgeGraph, device: torch.device, whole: bool) -> LinkPrediction:
+    """The task of link prediction."""
+    must_be_trainable(data)
+    splits = {name: torch.from_numpy(triples).to(device) for name, triples in data.splits.items()}
+    graph = build_graph(config, data.train, data, device)
+    margin = (config.decoder.margin_decay, config.decoder.margin_patience)
+    mixed = chosen_precision(config.training.precision, device) == "mixed"
+    model = build_model(config, data, half_query=mixed).to(device)
+    return LinkPrediction(model, graph, splits, config.training, margin)
+
+
+def build_model(config: Config, data: KnowledgeGraph, *, half_query: bool = False) -> LinkPredictor:
+    """The encoder and the decoder a config describes."""
+    e, d = config.encoder, config.decoder
+    encoder, _ = build_encoder(config, data)
     conve = ConvESettings(
         filters=d.filters,
         kernel=d.kernel,
@@ -135,10 +221,113 @@ def build_model(config: Config, data: KnowledgeGraph, *, half_query: bool = Fals
     return LinkPredictor(encoder, decoder, tie_inverse=e.tie_inverse)
 
 
+def build_nodes(config: Config, data: KnowledgeGraph, device: torch.device, whole: bool) -> Nodes:
+    """The labelled nodes of a graph, of train, then valid, then test; or, as a whole, all its nodes in order."""
+    assert data.labels is not None
+    encoder, rows = build_encoder(config, data)
+    model = Classifier(encoder, len(data.labels.classes)).to(device)
+    labelled = torch.from_numpy(np.concatenate(list(data.labels.splits.values()))).to(device)  # [n, 2]
+    nodes, targets = labelled.unbind(1)
+    if whole:
+        known, nodes = nodes, torch.arange(data.num_entities, device=device)
+        targets = torch.full_like(nodes, -1).scatter(0, known, targets)
+    graph = build_graph(config, data.train, data, device)
+    start = None if rows is None else torch.from_numpy(rows).to(device)
+    return Nodes(model, graph, start, nodes.contiguous(), targets.contiguous(), restrict=not whole)
+
+
+def build_graphs(config: Config, data: GraphCollection, device: torch.device, whole: bool) -> Graphs:
+    """The graphs of a collection."""
+    encoder, rows = build_encoder(config, data)
+    readout = Readout(config.classifier.readout, encoder.dims[-1])
+    model = Classifier(encoder, len(data.classes), readout).to(device)
+    if config.encoder.graph == "none":
+        data = replace(data, triples=data.triples[:0])
+    elif config.encoder.graph == "random":
+        raise InputError("encoder.graph = 'random' would mix the graphs; use 'none', or the graphs as they are")
+    return Graphs(model, data, np.arange(data.num_nodes) if rows is None else rows, device)
+
+
+def _labelled(data: KnowledgeGraph) -> tuple[dict[str, Numbers], Numbers, tuple[str, ...]]:
+    """Which items of `build_nodes` are for what, the class of each, and the names of the classes."""
+    assert data.labels is not None
+    ends = np.cumsum([len(rows) for rows in data.labels.splits.values()])
+    numbers = np.split(np.arange(ends[-1]), ends[:-1])
+    targets = np.concatenate([rows[:, 1] for rows in data.labels.splits.values()])
+    return dict(zip(data.labels.splits, numbers, strict=True)), targets, data.labels.classes
+
+
+# The tasks.
+
+
+class TaskRow(NamedTuple):
+    """All that tells one task from another.
+
+    Fields:
+        takes: whether data are made for it.
+        fits: whether they can be used for it.
+        needs: what they must be, in words.
+        inputs: what its nodes can start from, the first that the data have being the default.
+        protocols: by name, the first being the default.
+        complete: the settings it fills in.
+        build: makes what is trained, see `build_task`.
+        items: which items are for what, the class of each, and the names of the classes.
+        answers: what a trained model can be asked, from its config, data and what was built of them.
+    """
+
+    takes: Callable[[Any], bool]
+    fits: Callable[[Any], bool]
+    needs: str
+    inputs: tuple[str, ...]
+    protocols: Mapping[str, Callable[[Session], Metrics]]
+    complete: Callable[[Config, Any], dict[str, Any]]
+    build: Callable[[Config, Any, torch.device, bool], Any]
+    items: Callable[[Any], tuple[dict[str, Numbers], Numbers, tuple[str, ...]]]
+    answers: Callable[[Config, Any, Any, Mapping[str, Any]], Links | Classes]
+
+
+TASKS: dict[str, TaskRow] = {
+    "link-prediction": TaskRow(
+        takes=lambda data: isinstance(data, KnowledgeGraph) and data.labels is None,
+        fits=lambda data: isinstance(data, KnowledgeGraph),
+        needs="a knowledge graph",
+        inputs=("features", "learned", "literals"),
+        protocols={"ranking": ranking},
+        complete=_complete_links,
+        build=build_links,
+        items=lambda data: ({}, np.empty(0, dtype=np.int64), ()),
+        answers=Links,
+    ),
+    "node-classification": TaskRow(
+        takes=lambda data: isinstance(data, KnowledgeGraph) and data.labels is not None,
+        fits=lambda data: isinstance(data, KnowledgeGraph) and data.labels is not None,
+        needs="a knowledge graph with labels of some of its nodes",
+        inputs=("features", "types", "learned", "literals", "shared"),
+        protocols={"refit": refit, "holdout": holdout},
+        complete=_complete_classes,
+        build=build_nodes,
+        items=_labelled,
+        answers=Classes,
+    ),
+    "graph-classification": TaskRow(
+        takes=lambda data: isinstance(data, GraphCollection),
+        fits=lambda data: isinstance(data, GraphCollection),
+        needs="a collection of graphs",
+        inputs=("labels", "features", "shared"),
+        protocols={"paper": paper, "nested": nested},
+        complete=_complete_classes,
+        build=build_graphs,
+        items=lambda data: ({"train": np.arange(len(data))}, data.targets, data.classes),
+        answers=Classes,
+    ),
+}
+
+
 def default_folder(config: Config) -> Path:
-    """runs/<data>-<encoder>-<decoder>-<seed>"""
+    """runs/<data>-<encoder>-<decoder>-<seed>; in a classification the protocol stands for the decoder."""
     source = Path(config.data.source).name.split(".")[0] or "graph"
-    return Path("runs") / f"{source}-{config.encoder.name}-{config.decoder.name}-{config.training.seed}"
+    how = config.classifier.protocol or config.decoder.name
+    return Path("runs") / f"{source}-{config.encoder.name}-{how}-{config.training.seed}"
 
 
 def find_device(name: str) -> torch.device:
@@ -160,11 +349,12 @@ def must_be_trainable(data: KnowledgeGraph) -> None:
         raise InputError(f"the graph '{data.name}' has only one entity, so there is nothing to tell apart")
 
 
-def must_fill_batches(task: LinkPrediction) -> None:
-    """Refuse batches of one query where the decoder normalises over the batch."""
-    normalises = any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in task.model.decoder.modules())
-    if normalises and task.batch_size < 2:
+def must_fill_batches(config: Config, data: Dataset, built: Any) -> None:
+    """Refuse batches of one example where something normalises over the batch."""
+    part = built.model.decoder if isinstance(built, LinkPrediction) else None
+    normalises = part is not None and any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in part.modules())
+    if normalises and built.batch_size < 2:
         raise InputError(
-            f"with training.batch_size = {task.settings.batch_size} a batch can hold a single query, and this decoder "
-            "normalises over the batch; raise batch_size"
+            f"with training.batch_size = {config.training.batch_size} a batch can hold a single query, and this "
+            "decoder normalises over the batch; raise batch_size"
         )

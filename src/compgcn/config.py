@@ -37,10 +37,11 @@ class Data(Section):
     comment: str | None = None  # lines that start with it are skipped
     literals: Literal["drop", "keep", "nodes"] = "drop"  # what becomes of those of an RDF file
     exclude: tuple[str, ...] = ()  # relations left out
-    labels: str | None = None  # a table of nodes and their classes, and of those of the other splits
+    labels: str | None = None  # a table of nodes (or graphs) and their classes, and of those of the other splits
     valid_labels: str | None = None
     test_labels: str | None = None
     label_columns: tuple[str | int, ...] | None = None  # of node, label and perhaps split
+    node_labels: str | None = None  # a table of graph, node and label, for graph classification
     node_features: str | None = None  # files of vectors
     relation_features: str | None = None
     split_seed: int = Field(0, ge=0)  # of the split made for a single file
@@ -53,6 +54,7 @@ class Encoder(Section):
     """How entities and relations become vectors; what is None is filled in from the preset."""
 
     name: str = "compgcn"
+    input: Literal["learned", "types", "labels", "features", "literals", "shared"] | None = None  # None: by the data
     composition: str | None = None
     norm: str | None = None
     flow: Literal["source_to_target", "target_to_source"] = "target_to_source"
@@ -65,6 +67,7 @@ class Encoder(Section):
     batch_norm: bool = True
     activation: Literal["tanh", "relu", "none"] = "tanh"
     self_loop: bool = True
+    add_inverse: bool | None = None  # send along edges backwards too; None: unless every edge is there both ways
     tie_inverse: bool = False  # an inverse relation starts as the negative of its original
     graph: Literal["given", "none", "random"] = "given"  # ablations: no edges, or edges between random entities
 
@@ -82,6 +85,17 @@ class Decoder(Section):
     height: int | None = Field(None, ge=1)  # each vector is laid out height x width; None: as square as can be
     feature_dropout: float = Field(0.3, ge=0, lt=1)
     hidden_dropout: float = Field(0.3, ge=0, lt=1)
+
+
+class Classifier(Section):
+    """How nodes or graphs are classified, and how the number of epochs is found."""
+
+    protocol: Literal["holdout", "refit", "paper", "nested"] | None = None  # None: the first of the task
+    folds: int = Field(10, ge=2)  # of the cross-validation
+    inner_folds: int = Field(5, ge=2)  # within a training part, for nested
+    choose_by: Literal["accuracy", "log_likelihood"] | None = None  # None: accuracy for paper, else log_likelihood
+    readout: Literal["mean", "sum", "max", "attention"] = "mean"  # from the vectors of nodes to that of their graph
+    class_weights: bool = False  # every class counts the same in the loss, however rare
 
 
 class Training(Section):
@@ -117,10 +131,11 @@ class Config(Section):
     """All settings of a run."""
 
     format: int = Field(default_factory=lambda: FORMAT, ge=1)
-    task: Literal["link-prediction"] = "link-prediction"
+    task: Literal["link-prediction", "node-classification", "graph-classification"] | None = None  # None: by the data
     data: Data = Data()
     encoder: Encoder = Encoder()
     decoder: Decoder = Decoder()
+    classifier: Classifier = Classifier()
     training: Training = Training()
 
 

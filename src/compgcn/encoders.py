@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from compgcn.compose import Composition
 from compgcn.dropout import dropout as drop_out
@@ -113,7 +114,8 @@ class Encoder(nn.Module):
     """Vectors of all entities and relations of a graph: input tables, then K times layer, batch norm, activation.
 
     Args:
-        num_nodes, num_relations: N and R, inverses not counted.
+        num_nodes: rows of the input table: N, or fewer where nodes share their vectors (see `forward`).
+        num_relations: R, inverses not counted.
         dims: the input dimension, then one per layer; a single one is no layer at all.
         name: a row of `PRESETS`.
         composition, norm: where the preset leaves the choice, or None for the preset's.
@@ -207,10 +209,18 @@ class Encoder(nn.Module):
             raise InputError(f"node features must have shape [{self.num_nodes}, {dim}], not {list(features.shape)}")
         return None, features
 
-    def forward(self, graph: RelationalGraph) -> tuple[Tensor, Tensor | None]:
-        """(x [N, d], z [2R, d], or None where the encoder has no relation vectors)."""
+    def forward(self, graph: RelationalGraph, rows: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        """(x [N, d], z [2R, d], or None where the encoder has no relation vectors).
+
+        Args:
+            graph: of N nodes.
+            rows: the row of the input table, or of the features, that each node starts from [N]; several nodes may
+                share one. By default node i has row i.
+        """
         x = self.nodes if self.nodes is not None else self.node_features
         assert x is not None
+        if rows is not None:
+            x = F.embedding(rows, x)
         z = None if self.relations is None else self.relations()
         for layer, norm in zip(self.layers, self.norms, strict=True):
             x, z = layer(x, z, graph)

@@ -24,18 +24,17 @@ import torch
 from torch import Tensor, nn
 
 from compgcn import __version__
-from compgcn.config import Config, read_config, to_toml
-from compgcn.data import KnowledgeGraph, Vocabulary
+from compgcn.config import Config, read_config, read_settings, to_toml
+from compgcn.data import GraphCollection, KnowledgeGraph
 from compgcn.errors import InputError
+from compgcn.records import SCHEMAS, restored, tables
 from compgcn.storage import Array, load_tensors, reason, replace, save_tensors
 
 MODEL = "model.safetensors"
 _SPLITS = ("train", "valid", "test")
-_FIRST = ("vocabulary.parquet", "triples.parquet", "checkpoint")  # what is there before the config makes it a run
-_VOCABULARY = pa.schema({"kind": pa.dictionary(pa.int8(), pa.string()), "id": pa.string(), "name": pa.string()})
-_TRIPLES = pa.schema(
-    {"split": pa.dictionary(pa.int8(), pa.string()), "s": pa.int32(), "r": pa.int32(), "o": pa.int32()}
-)
+_LAST = "training.device"  # of the settings in a config
+_ALWAYS = ("vocabulary.parquet", "triples.parquet")  # what the data of every run have
+_FIRST = (*SCHEMAS, "checkpoint")  # what is there before the config makes it a run
 
 
 class Folder:
@@ -59,15 +58,15 @@ class Folder:
 
     # What never changes
 
-    def create(self, config: Config, graph: KnowledgeGraph) -> None:
+    def create(self, config: Config, data: KnowledgeGraph | GraphCollection) -> None:
         """Begin a run; if that fails, nothing is left behind."""
         try:
             (self.path / "checkpoint").mkdir(parents=True, exist_ok=True)
-            self._write_table("vocabulary.parquet", _vocabulary_table(graph))
-            self._write_table("triples.parquet", _triples_table(graph))
+            for name, table in tables(data).items():
+                self._write_table(name, table)
             self._text("config.toml", to_toml(config))
         except Exception:
-            for name in (*_FIRST[:2], ".lock"):
+            for name in (*SCHEMAS, ".lock"):
                 (self.path / name).unlink(missing_ok=True)
             for path in (self.path / "checkpoint", self.path):
                 with contextlib.suppress(OSError):  # it is not empty: someone else's
@@ -80,21 +79,15 @@ class Folder:
             raise InputError(f"there is no run folder {self.path}")
         if not self.is_run:
             raise InputError(f"{self.path} is not a run folder: it has no config.toml")
-        return read_config(self.path / "config.toml")
+        path = self.path / "config.toml"
+        if _LAST not in read_settings(path):
+            raise self._damage("config.toml", f"it has no {_LAST}, with which the file of a run ends")
+        return read_config(path)
 
-    def graph(self, name: str) -> KnowledgeGraph:
-        """The data the run was made from, without its features: those are among the weights."""
-        vocabulary = self._read_table("vocabulary.parquet", _VOCABULARY).to_pydict()
-        facts = self._read_table("triples.parquet", _TRIPLES)
-        rows = list(zip(vocabulary["kind"], vocabulary["id"], vocabulary["name"], strict=True))
-        entities, relations = (
-            Vocabulary(kind, [i for k, i, _ in rows if k == kind], [n for k, _, n in rows if k == kind])
-            for kind in ("entity", "relation")
-        )
-        split = facts["split"].combine_chunks().indices.to_numpy()
-        triples = np.stack([facts[name].to_numpy().astype(np.int64) for name in "sro"], 1)  # [n, 3]
-        train, valid, test = (triples[split == index] for index in range(3))
-        return KnowledgeGraph(name, entities, relations, train, valid, test)
+    def data(self, name: str) -> KnowledgeGraph | GraphCollection:
+        """What the run was made from, without its features: those are among the weights."""
+        wanted = [file for file in SCHEMAS if file in _ALWAYS or (self.path / file).is_file()]
+        return restored(name, {file: self._read_table(file, SCHEMAS[file]) for file in wanted})
 
     # The store of the training loop
 
@@ -242,23 +235,6 @@ class Folder:
 
     def _text(self, name: str, text: str) -> None:
         replace(self.path / name, lambda path: path.write_text(text, encoding="utf-8"))
-
-
-def _vocabulary_table(graph: KnowledgeGraph) -> pa.Table:
-    tables = (graph.entities, graph.relations)
-    kinds = np.repeat(np.arange(2, dtype=np.int8), [len(table) for table in tables])
-    columns = [
-        pa.DictionaryArray.from_arrays(kinds, ["entity", "relation"]),
-        [text for table in tables for text in table.ids],
-        [text for table in tables for text in table.names],
-    ]
-    return pa.table(columns, schema=_VOCABULARY)
-
-
-def _triples_table(graph: KnowledgeGraph) -> pa.Table:
-    triples = np.concatenate([graph.splits[split] for split in _SPLITS]).astype(np.int32)  # [n, 3]
-    splits = np.repeat(np.arange(3, dtype=np.int8), [len(graph.splits[split]) for split in _SPLITS])
-    return pa.table([pa.DictionaryArray.from_arrays(splits, list(_SPLITS)), *triples.T], schema=_TRIPLES)
 
 
 def commit() -> str | None:

@@ -44,7 +44,9 @@ class Norm(NamedTuple):
 class Messages:
     """The directed messages of a graph: originals (direction 0), then inverses (direction 1), each counted apart.
 
-    Their plans and weights are made when first asked for and kept, so sorting happens once per graph.
+    Their plans and weights are made when first asked for and kept, so sorting happens once per graph. Those of a part
+    of a graph count for what they do in the whole: `part_of` is the messages of that, which of them these are [M],
+    and which of its nodes there are here [N].
     """
 
     sender: Tensor  # [M]
@@ -54,6 +56,7 @@ class Messages:
     num_nodes: int
     num_relations: int  # rows of the relation table: 2R with inverses, R without
     num_directions: int
+    part_of: tuple[Messages, Tensor, Tensor] | None = field(default=None, repr=False)
     _kept: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def plan(self, norm: Norm) -> Plan:
@@ -81,7 +84,14 @@ class Messages:
 
     def weights(self, norm: str, self_loop: bool = True, dtype: torch.dtype = torch.float32) -> Weights:
         """The weights of `NORMS[norm]`, computed in `dtype`."""
-        return self._keep(f"{norm} {self_loop} {dtype}", lambda: NORMS[norm](self, self_loop, dtype))
+        return self._keep(f"{norm} {self_loop} {dtype}", lambda: self._weights(norm, self_loop, dtype))
+
+    def _weights(self, norm: str, self_loop: bool, dtype: torch.dtype) -> Weights:
+        if self.part_of is None:
+            return NORMS[norm](self, self_loop, dtype)
+        whole, messages, nodes = self.part_of
+        weights = whole.weights(norm, self_loop, dtype)
+        return Weights(weights.message[messages], None if weights.loop is None else weights.loop[nodes])
 
     def _keep(self, key: str, make: Callable[[], _T]) -> _T:
         if key not in self._kept:
@@ -191,6 +201,7 @@ class RelationalGraph:
         self.num_nodes, self.num_relations = num_nodes, num_relations
         self.graph_of_node = graph_of_node
         self._messages: dict[tuple[Flow, bool], Messages] = {}
+        self._part_of: tuple[RelationalGraph, Tensor, Tensor] | None = None  # a graph, its edges, its nodes
         if not torch.compiler.is_compiling():
             self._check()
 
@@ -314,6 +325,27 @@ class RelationalGraph:
         src, dst = torch.randint(self.num_nodes, (2, self.num_edges), generator=generator).to(self.src.device)
         return RelationalGraph(src, dst, self.rel, self.num_nodes, self.num_relations, self.graph_of_node)
 
+    def around(self, nodes: Tensor, hops: int) -> tuple[RelationalGraph, Tensor]:
+        """What some nodes [n] hear of in so many layers: a part of the graph, and which nodes [N'] of this one it has.
+
+        They stand in order. The messages count for what they do in the whole graph, so that the vectors of `nodes` come
+        out of `hops` layers as they would there.
+        """
+        reached = torch.zeros(self.num_nodes, dtype=torch.bool, device=self.src.device)
+        reached[nodes] = True
+        edges = torch.zeros_like(self.src, dtype=torch.bool)
+        for _ in range(hops):
+            edges = reached[self.src] | reached[self.dst]  # all that ends at what was reached a hop before
+            reached[self.src[edges]] = reached[self.dst[edges]] = True
+        kept, edge = reached.nonzero().squeeze(1), edges.nonzero().squeeze(1)
+        number = reached.cumsum(0) - 1
+        batch = None if self.graph_of_node is None else self.graph_of_node[kept]
+        part = RelationalGraph(
+            number[self.src[edge]], number[self.dst[edge]], self.rel[edge], len(kept), self.num_relations, batch
+        )
+        part._part_of = (self, edge, kept)
+        return part, kept
+
     def messages(self, flow: Flow = "source_to_target", add_inverse: bool = True) -> Messages:
         """The messages of one convention; made once and kept.
 
@@ -334,9 +366,13 @@ class RelationalGraph:
             relation = torch.cat((self.rel, self.rel + self.num_relations))
             direction = torch.cat((direction, torch.ones_like(direction)))
         directions = 2 if add_inverse else 1
-        return Messages(
-            sender, receiver, relation, direction, self.num_nodes, directions * self.num_relations, directions
-        )
+        origin = None
+        if self._part_of is not None:
+            whole, edges, nodes = self._part_of
+            both = torch.cat([edges + half * whole.num_edges for half in range(directions)])
+            origin = (whole.messages(flow, add_inverse), both, nodes)
+        rows = directions * self.num_relations
+        return Messages(sender, receiver, relation, direction, self.num_nodes, rows, directions, origin)
 
 
 def networkx_edges(graph: Any, relation: str = "relation") -> list[tuple[Any, str, Any]]:

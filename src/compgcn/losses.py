@@ -84,12 +84,13 @@ class _SparseBinaryCrossEntropy(torch.autograd.Function):
         return slope.t() if turned else slope, None, None, None, None
 
 
-def cross_entropy(logits: Tensor, target: Tensor, *, smoothing: float = 0.0) -> Tensor:
-    """One-to-all softmax cross-entropy of logits [B, N] with one true entity per query [B].
+def cross_entropy(logits: Tensor, target: Tensor, *, smoothing: float = 0.0, weights: Tensor | None = None) -> Tensor:
+    """One-to-all softmax cross-entropy of logits [B, N] with one true entity (or class) per query [B].
 
-    With smoothing ε the true entity has the label 1 − ε + ε/N and every other one ε/N.
+    With smoothing ε the true one has the label 1 − ε + ε/N and every other one ε/N. With weights [N] a query counts
+    for as much as its true one.
     """
-    return F.cross_entropy(_wide(logits), target, label_smoothing=smoothing)
+    return F.cross_entropy(_wide(logits), target, weights, label_smoothing=smoothing)
 
 
 def margin_ranking(positive: Tensor, negative: Tensor, *, margin: float) -> Tensor:

@@ -1,50 +1,43 @@
-"""A run: train a model on a graph, open it again, ask it."""
+"""A run: train a model on a graph or on many, open it again, ask it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
-import numpy as np
 import torch
-from torch import Tensor
 
-from compgcn.baselines.popularity import Popularity
+from compgcn.answers.classes import Classes, Classified
+from compgcn.answers.links import Links, Prediction
 from compgcn.build import (
+    TASKS,
     build_task,
     default_folder,
     expand,
     find_device,
-    must_be_trainable,
     must_fill_batches,
     recommended,
 )
 from compgcn.config import Config, differences
-from compgcn.data import KnowledgeGraph
-from compgcn.errors import InputError, unknown
+from compgcn.data import GraphCollection, KnowledgeGraph
+from compgcn.errors import InputError
 from compgcn.folder import Folder
-from compgcn.ranking import by_category, by_relation, rank_triples, summary
-from compgcn.storage import Array, write_embeddings
-from compgcn.tasks.link_prediction import Encoded, LinkPrediction
-from compgcn.train import Event, Interrupted, optimise
+from compgcn.inputs import Dataset
+from compgcn.protocols import Session
+from compgcn.sampling import randomness
+from compgcn.storage import Array, Table, write_embeddings
+from compgcn.tasks.link_prediction import Encoded
+from compgcn.train import Event
 
-
-class Prediction(NamedTuple):
-    """One answer to a query, best first in a list of them."""
-
-    entity: str  # its id
-    name: str
-    score: float  # a logit
-    probability: float  # the sigmoid of the score, or its softmax after training with cross-entropy
-    known: str | None  # the split the fact already stands in
+__all__ = ["Classified", "Prediction", "Run", "fit", "open_run", "train"]
 
 
 def fit(
-    data: KnowledgeGraph,
+    data: Dataset,
     *,
     run_dir: str | Path | None = None,
     notify: Callable[[Event], None] | None = None,
@@ -54,21 +47,22 @@ def fit(
     """Train a model on `data` in a run folder, resuming an unfinished run of the same settings.
 
     Args:
-        data: from `compgcn.load` or `compgcn.read`.
+        data: from `compgcn.load` or `compgcn.read`; a collection of graphs, to classify them.
         run_dir: the folder; `runs/<data>-<encoder>-<decoder>-<seed>` if not given.
         notify: called with every event, as `events.jsonl` gets them and one per step besides.
         interrupted: asked after every step; True stops cleanly with `compgcn.train.Interrupted`.
-        settings: any of `compgcn.config`, such as `encoder="compgcn"`, `composition="corr"`, `epochs=100`, `lr=1e-3`.
+        settings: any of `compgcn.config`, such as `encoder="compgcn"`, `composition="corr"`, `epochs=100`, `lr=1e-3`;
+            `task="node-classification"` and the like where the data leave a choice.
     """
-    if not isinstance(data, KnowledgeGraph):
+    if not isinstance(data, (KnowledgeGraph, GraphCollection)):
         raise InputError(f"fit takes a graph, such as compgcn.read('triples.tsv'), not {data!r}")
     origin = {f"data.{key}": value for key, value in (data.origin or {"source": data.name}).items()}
-    return train(recommended({**origin, **settings}), data, run_dir, notify, interrupted)
+    return train(recommended({**origin, **settings}, data), data, run_dir, notify, interrupted)
 
 
 def train(
     config: Config,
-    data: KnowledgeGraph,
+    data: Dataset,
     run_dir: str | Path | None = None,
     notify: Callable[[Event], None] | None = None,
     interrupted: Callable[[], bool] = lambda: False,
@@ -81,23 +75,23 @@ def train(
         _must_match(folder, config)
         if folder.is_finished:
             return Run(folder, device)
-    must_be_trainable(data)
-    with _seed(config.training.seed, device):
-        task = build_task(config, data, device)
-        must_fill_batches(task)
+    with randomness(config.training.seed, device):
+        built = build_task(config, data, device)  # what is wrong is said before there is a folder
+        must_fill_batches(config, data, built)
         with folder.lock():
             if folder.is_run:
                 _must_match(folder, config)
             else:
                 folder.create(config, data)
             if not folder.is_finished:  # another process may have been quicker
-                _train(task, config, folder, device, notify, interrupted)
+                _train(built, config, data, folder, device, notify, interrupted)
     return Run(folder, device)
 
 
 def _train(
-    task: LinkPrediction,
+    built: Any,
     config: Config,
+    data: Dataset,
     folder: Folder,
     device: torch.device,
     notify: Callable[[Event], None] | None,
@@ -109,22 +103,27 @@ def _train(
         if notify is not None:
             notify(event)
 
-    record({"event": "start", "time": time.time(), "steps": config.training.epochs * task.steps_per_epoch})
-    progress = optimise(task, config.training, folder, record, interrupted)
-    folder.restore(task.model)
-    record({"event": "evaluate", "seconds": round(progress.seconds, 3)})
-    popularity = Popularity(task.train, task.num_entities)
-    metrics: dict[str, Any] = {}
-    for split in ("valid", "test"):
-        if interrupted():
-            raise Interrupted
-        metrics[split] = summary(task.ranks(split))
-    metrics["best_epoch"], metrics["ties"] = progress.best_epoch, "realistic"
-    baseline = rank_triples(popularity.score, task.splits["test"], task.known, task.num_entities)
-    metrics["popularity"] = {"test": summary(baseline)}
-    folder.describe_environment(device, config.training.seed, progress.seconds)
+    assert config.task is not None
+    row = TASKS[config.task]
+    splits, targets, classes = row.items(data)
+    session = Session(
+        config,
+        built,
+        lambda: build_task(config, data, device),
+        {split: torch.from_numpy(items).to(device) for split, items in splits.items()},
+        torch.from_numpy(targets).to(device),
+        classes,
+        folder,
+        device,
+        record,
+        interrupted,
+    )
+    record({"event": "start", "time": time.time(), "task": config.task})
+    default, *_ = row.protocols
+    metrics = row.protocols[config.classifier.protocol or default](session)
+    folder.describe_environment(device, config.training.seed, session.seconds)
     folder.finish(metrics)
-    record({"event": "end", "best_epoch": progress.best_epoch, "seconds": round(progress.seconds, 3)})
+    record({"event": "end", "best_epoch": metrics["best_epoch"], "seconds": round(session.seconds, 3)})
 
 
 def _must_match(folder: Folder, config: Config) -> None:
@@ -136,54 +135,52 @@ def _must_match(folder: Folder, config: Config) -> None:
         )
 
 
-@contextmanager
-def _seed(seed: int, device: torch.device) -> Iterator[None]:
-    """Every random number inside comes from the seed, and none outside is touched."""
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        torch.default_generator.manual_seed(seed)  # not torch.manual_seed, which reaches every device
-        if device.type == "cuda":
-            with torch.cuda.device(device):
-                torch.cuda.manual_seed(seed)
-        yield
-
-
 def open_run(path: str | Path, device: str = "auto") -> Run:
     """The run in a folder, to evaluate, predict and export from."""
     return Run(Folder(path), find_device(device))
 
 
 class Run:
-    """A trained model with its vocabulary and facts: all of it comes from the folder."""
+    """A trained model with its vocabulary and data: all of it comes from the folder."""
 
     def __init__(self, folder: Folder, device: torch.device) -> None:
         self.folder, self.device = folder, device
         self.config = folder.config()
-        self.data = folder.graph(self.config.data.source)
+        self.data = folder.data(self.config.data.source)
         self.metrics = folder.metrics()
 
     def __repr__(self) -> str:
-        e, d = self.config.encoder.name, self.config.decoder.name
-        return f"Run('{self.path}': {e} + {d} on {self.data.name}{'' if self.metrics else ', unfinished'})"
+        return f"Run('{self.path}': {self.model_name} on {self.data.name}{'' if self.metrics else ', unfinished'})"
 
     @property
     def path(self) -> Path:
         return self.folder.path
 
+    @property
+    def model_name(self) -> str:
+        """What it is, in a few words."""
+        e, classifier = self.config.encoder.name, self.config.classifier
+        return f"{e} + {self.config.decoder.name}" if classifier.protocol is None else f"{e}, {classifier.protocol}"
+
     @cached_property
-    def task(self) -> LinkPrediction:
-        """The model with the best weights, ready to rank and to answer."""
-        data = self.data.with_features(*self.folder.features())
-        with _seed(self.config.training.seed, self.device):
-            task = build_task(self.config, data, self.device)
+    def task(self) -> Any:
+        """The model with the best weights, ready to answer: a task, or all the items of a classification."""
+        with randomness(self.config.training.seed, self.device):
+            task = build_task(self.config, _with_features(self.data, self.folder), self.device, whole=True)
         self.folder.restore(task.model)
         task.model.eval()
         return task
 
     @cached_property
+    def answers(self) -> Links | Classes:
+        """What the model can be asked."""
+        assert self.config.task is not None
+        return TASKS[self.config.task].answers(self.config, self.data, self.task, self.metrics)
+
+    @property
     def encoded(self) -> Encoded:
         """Vectors of the whole graph, made once."""
-        with torch.inference_mode():
-            return self.task.model.encode(self.task.graph)
+        return self._links().encoded
 
     def predict(
         self,
@@ -198,83 +195,59 @@ class Run:
 
         With `new`, facts that stand in the data already are left out.
         """
-        if relation is None or (head is None) == (tail is None):
-            raise InputError("a prediction needs a relation and either a head or a tail")
-        if not isinstance(top, int) or top < 1:
-            raise InputError(f"top must be a whole number from 1 on, not {top!r}")
-        r = self.data.relations.index(relation)
-        if head is not None:
-            s = self.data.entities.index(head)
-        else:
-            assert tail is not None
-            s, r = self.data.entities.index(tail), r + self.data.num_relations
-        with torch.inference_mode():
-            query = (torch.tensor([i], device=self.device) for i in (s, r))
-            scores = self.task.model.score(self.encoded, *query)[0]  # [N]
-        if not torch.isfinite(scores).all():
-            raise InputError("the model's scores are not finite; train again with a lower training.lr")
-        known = self._known(s, r)
-        best = scores.sort(descending=True, stable=True).indices.tolist()
-        best = [o for o in best if o not in known][:top] if new else best[:top]
-        probability = self._probabilities(scores)
-        ids, names = self.data.entities.ids, self.data.entities.names
-        values, chances = scores[best].tolist(), probability[best].tolist()
-        rows = zip(best, values, chances, strict=True)
-        return [Prediction(ids[o], names[o], score, chance, known.get(o)) for o, score, chance in rows]
+        return self._links().predict(head, relation, tail, top, new=new)
 
-    def _probabilities(self, scores: Tensor) -> Tensor:
-        """Of each entity [N]: among all where training weighed them against each other, else each for itself."""
-        together = self.config.training.loss == "cross-entropy"
-        return scores.double().softmax(0) if together else scores.double().sigmoid()
+    def classify(self, names: str | Sequence[str] | GraphCollection | None = None) -> list[Classified]:
+        """The class of each of these nodes or graphs; of all nodes without a label, if none are given.
 
-    def _known(self, s: int, r: int) -> dict[int, str]:
-        """Answers of a query that stand in the data -> their split."""
-        inverse = r >= self.data.num_relations
-        r, given, wanted = (r - self.data.num_relations, 2, 0) if inverse else (r, 0, 2)
-        found: dict[int, str] = {}
-        for split, triples in self.data.splits.items():
-            rows = triples[(triples[:, 1] == r) & (triples[:, given] == s)]
-            found = dict.fromkeys(rows[:, wanted].tolist(), split) | found
-        return found
+        To a run that classifies graphs a collection of others can be given.
+        """
+        return self.classes.classify(names)
+
+    @property
+    def classes(self) -> Classes:
+        """The answers of a run that classifies."""
+        if not isinstance(self.answers, Classes):
+            raise InputError(f"the run {self.path} predicts links and has no classes; ask it with predict")
+        return self.answers
+
+    def _links(self) -> Links:
+        if not isinstance(self.answers, Links):
+            raise InputError(f"the run {self.path} is one of {self.config.task}; ask it with classify")
+        return self.answers
 
     def evaluate(
-        self, split: str = "test", by: Literal["relation", "category", "side"] | None = None
+        self, split: str = "test", by: Literal["relation", "category", "side", "class"] | None = None
     ) -> dict[str, Any]:
-        """Filtered metrics of a split: of all of it, or by relation, category or side."""
-        if split not in self.data.splits:
-            raise unknown("split", split, self.data.splits)
-        triples = torch.from_numpy(self.data.splits[split])
-        sides = self.task.ranks(split)
-        if by is None or by == "side":
-            report = summary(sides)
-            return report if by is None else {side: report[side] for side in ("head", "tail") if report}
-        if by == "relation":
-            reports = by_relation(sides, triples[:, 1])
-            return {self.data.relations.ids[index]: report for index, report in reports.items()}
-        if by == "category":
-            train = torch.from_numpy(self.data.train)
-            return dict(by_category(sides, triples[:, 1].to(self.device), train, self.data.num_relations))
-        raise unknown("way to split metrics", by, ("relation", "category", "side"))
+        """Metrics of a split: of all of it, or in parts: by relation, category or side of links, or by class."""
+        return self.answers.evaluate(split, by)
 
     def entity_embeddings(self) -> tuple[list[str], Array]:
         """Names and vectors [N, d] of all entities, as the encoder makes them."""
-        return list(self.data.entities.names), self.encoded.entities.float().cpu().numpy()
+        return self._embeddings("entity")
 
     def relation_embeddings(self) -> tuple[list[str], Array]:
         """Names and vectors [2R, d] of all relations: originals, then inverses."""
-        names = list(self.data.relations.names)
-        return names + [f"{name} (inverse)" for name in names], self.encoded.relations.float().cpu().numpy()
+        return self._embeddings("relation")
+
+    def graph_embeddings(self) -> tuple[list[str], Array]:
+        """Ids and vectors [G, d] of all graphs, as the readout makes them."""
+        return self._embeddings("graph")
+
+    def _embeddings(self, kind: str) -> tuple[list[str], Array]:
+        tables: dict[str, Table] = {table.kind: table for table in self.answers.tables()}
+        if kind not in tables:
+            raise InputError(f"the run {self.path} has vectors of {' and '.join(tables)}, and none of {kind}")
+        return tables[kind].names, tables[kind].vectors
 
     def export(self, path: str | Path) -> int:
-        """Write both tables with ids and names to a .parquet or .tsv file; how many vectors that was."""
-        tables = [
-            (self.data.entities.ids, *self.entity_embeddings()),
-            (self._relation_ids(), *self.relation_embeddings()),
-        ]
-        kinds = [kind for kind, table in zip(("entity", "relation"), tables, strict=True) for _ in table[0]]
-        ids, names = ([text for table in tables for text in table[i]] for i in (0, 1))
-        return write_embeddings(Path(path), kinds, ids, names, np.concatenate([table[2] for table in tables]))
+        """Write all vectors with ids and names to a .parquet or .tsv file; how many vectors that was."""
+        return write_embeddings(Path(path), self.answers.tables())
 
-    def _relation_ids(self) -> list[str]:
-        ids = list(self.data.relations.ids)
-        return ids + [f"{text} (inverse)" for text in ids]
+
+def _with_features(data: Dataset, folder: Folder) -> Dataset:
+    """The data with the features that were given to the run."""
+    nodes, relations = folder.features()
+    if isinstance(data, GraphCollection):
+        return data if nodes is None else replace(data, node_features=nodes)
+    return data.with_features(nodes, relations)

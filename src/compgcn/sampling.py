@@ -1,6 +1,9 @@
-"""Negatives: entities put in the place of a triple's answer, most of them wrong."""
+"""Randomness: where a run's comes from, and negatives, entities put in the place of a triple's answer."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -36,3 +39,14 @@ def seeded(*numbers: int) -> torch.Generator:
     """A generator that depends on these numbers alone, such as seed, epoch and step."""
     state = np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0]
     return torch.Generator().manual_seed(int(state) >> 1)
+
+
+@contextmanager
+def randomness(seed: int, device: torch.device) -> Iterator[None]:
+    """Every random number inside comes from the seed, and none outside is touched."""
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        torch.default_generator.manual_seed(seed)  # not torch.manual_seed, which reaches every device
+        if device.type == "cuda":
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(seed)
+        yield

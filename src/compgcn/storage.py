@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -126,12 +127,24 @@ def load_tensors(path: Path, wanted: Sequence[str] | None = None) -> dict[str, T
     return {name: parts[0] if len(parts) == 1 else torch.cat(parts) for name, parts in ordered.items()}
 
 
-def write_embeddings(path: Path, kinds: list[str], ids: list[str], names: list[str], vectors: Array) -> int:
-    """Vectors [n, d] with what they stand for, to a .parquet file (a list column) or a .tsv (a column per number)."""
+class Table(NamedTuple):
+    """Vectors [n, d] with what they stand for."""
+
+    kind: str
+    ids: list[str]
+    names: list[str]
+    vectors: Array
+
+
+def write_embeddings(path: Path, tables: Sequence[Table]) -> int:
+    """Vectors of one width, to a .parquet file (a list column) or a .tsv (a column per number); how many they are."""
     if path.suffix not in (".parquet", ".tsv"):
         raise InputError(f"cannot export to '{path}': the name must end in .parquet or .tsv")
     if not path.parent.is_dir():
         raise InputError(f"cannot export to '{path}': there is no folder {path.parent}")
+    kinds = [table.kind for table in tables for _ in table.ids]
+    ids, names = ([text for table in tables for text in table[place]] for place in (1, 2))
+    vectors = np.concatenate([table.vectors for table in tables])
     if path.suffix == ".tsv":
         replace(path, lambda part: _write_tsv(part, kinds, ids, names, vectors))
     else:

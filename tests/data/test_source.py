@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from compgcn.config import Config, Data, configure
-from compgcn.data import find, read
+from compgcn.data import find, read, read_graphs
 from compgcn.errors import InputError
 
 Write = Callable[[str, str | bytes], Path]
@@ -19,9 +19,20 @@ Write = Callable[[str, str | bytes], Path]
 def test_every_setting_of_the_data_is_an_argument_of_read_with_the_same_default() -> None:
     arguments = inspect.signature(read).parameters
     for key, field in Data.model_fields.items():
-        if key not in ("source", "fingerprint"):
+        if key not in ("source", "fingerprint", "node_labels"):  # the last is of collections of graphs
             assert arguments[key].default == field.default, key
     assert set(arguments) - set(Data.model_fields) == {"path", "train", "name"}
+
+
+def test_graphs_are_found_again_by_their_origin(write: Write) -> None:
+    graphs = read_graphs(
+        write("g.tsv", "m1\ta\tr\tb\nm2\ta\tr\tb\n"),
+        labels=write("l.tsv", "m1\tyes\nm2\tno\n"),
+        nodes=write("n.tsv", "m1\ta\tC\nm1\tb\tN\nm2\ta\tC\nm2\tb\tC\n"),
+    )
+    settings = {f"data.{key}": value for key, value in graphs.origin.items()}
+    config = configure(Config(), {**settings, "task": "graph-classification"})
+    assert find(config.data, config.task).fingerprint() == graphs.fingerprint()
 
 
 def test_a_graph_is_found_again_by_its_origin(write: Write, tmp_path: Path) -> None:

@@ -83,9 +83,8 @@ def test_a_graph_without_held_out_facts_has_no_leakage() -> None:
 
 
 def test_labels_of_entities_are_counted_by_split() -> None:
-    g = graph()
     rows = {"train": np.array([[0, 1], [1, 1]]), "valid": np.empty((0, 2), int), "test": np.array([[2, 0]])}
-    found = summarise(replace(g, labels=Labels(("x", "y"), **rows))).as_dict()["distributions"]
+    found = summarise(replace(graph(), labels=Labels(("x", "y"), **rows))).as_dict()["distributions"]
     assert found == {"classes of entities": {"train": {"x": 0, "y": 2}, "test": {"x": 1, "y": 0}}}
 
 

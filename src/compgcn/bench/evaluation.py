@@ -24,7 +24,7 @@ def bench_evaluate(
     """All filtered ranks of the test split; and the definition, triple by triple, on some of them."""
     if not len(data.test):
         raise InputError(f"the data set '{data.name}' has no test triples to rank")
-    task = fresh_task(expand(recommended(settings), data), data, device)
+    task = fresh_task(expand(recommended(settings, data), data), data, device)
     test, R = task.splits["test"], data.num_relations
     say("all ranks of the test split")
     ours = cost(lambda: task.ranks("test").tail.realistic.sum().item(), device, 3 if device.type == "cuda" else 2, 1)

@@ -23,7 +23,7 @@ def bench_step(
     data: KnowledgeGraph, device: torch.device, settings: dict[str, Any], *, say: Say = lambda _: None
 ) -> Report:
     """A training step of the recommended model: as `fit` makes it, eagerly, edge by edge, and PyKEEN's CompGCN."""
-    config = expand(recommended(settings), data)
+    config = expand(recommended(settings, data), data)
     report: Report = {"bench": "step", "data": data.name, "environment": environment(device)}
     report["copy_gb_s"] = round(copy_bandwidth(device), 1)
     report["config"] = config.model_dump()
@@ -52,7 +52,7 @@ def bench_step(
 def fresh_task(config: Config, data: KnowledgeGraph, device: torch.device) -> LinkPrediction:
     """The task of a config, in training mode, always with the same weights."""
     torch.manual_seed(config.training.seed)
-    task = build_task(config, data, device)
+    task: LinkPrediction = build_task(config, data, device)
     task.model.train()
     return task
 

@@ -13,6 +13,7 @@ from compgcn.cli.console import Device, Json, err, out
 from compgcn.cli.tables import plain_table
 from compgcn.config import Config, configure, parse_setting
 from compgcn.data import KnowledgeGraph, find
+from compgcn.errors import InputError
 
 app = typer.Typer(no_args_is_help=True, help="Measure this implementation beside the per-edge definition.")
 
@@ -34,7 +35,10 @@ def _saying() -> Iterator[Callable[[str], None]]:
 
 
 def _graph(data: str) -> KnowledgeGraph:
-    return find(configure(Config(), {"data.source": data}).data)
+    found = find(configure(Config(), {"data.source": data}).data)
+    if not isinstance(found, KnowledgeGraph) or found.labels is not None:
+        raise InputError(f"'{data}' is for classification; bench trains and ranks links, as of fb15k-237 or world")
+    return found
 
 
 def _head(report: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -9,7 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 from rich.console import Console
 
-from compgcn.data import KnowledgeGraph
+from compgcn.data import GraphCollection, KnowledgeGraph
 
 # Text is shown as it is: [red] and :cat: are ids like any other.
 out = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
@@ -37,14 +38,26 @@ def fail(message: str) -> NoReturn:
     raise SystemExit(1)
 
 
-def describe(graph: KnowledgeGraph) -> None:
-    """The statistics of a graph, and what was noticed while reading it."""
-    n = graph.statistics()
-    out.print(
-        f"{graph.name}: {n['entities']:,} entities, {n['relations']:,} relations, {n['triples']:,} triples "
-        f"({n['train']:,} train, {n['valid']:,} valid, {n['test']:,} test)"
-    )
-    few = len(graph.valid) < _FEW
-    warning = f"only {len(graph.valid)} validation triples: which epoch is best is a matter of chance" if few else ""
-    for note in (*graph.notes, *filter(None, [warning])):
+def describe(data: KnowledgeGraph | GraphCollection) -> None:
+    """The statistics of a data set, and what was noticed while reading it."""
+    out.print(f"{data.name}: {headline(data.statistics())}")
+    for note in data.notes:
         out.print(f"  note: {note}")
+    if isinstance(data, KnowledgeGraph) and data.labels is None and len(data.valid) < _FEW:
+        what = f"only {len(data.valid)} validation triples"
+        out.print(f"  note: {what}: which epoch is best is a matter of chance")
+
+
+def headline(n: Mapping[str, int | float]) -> str:
+    """The sizes of a data set in one line."""
+    if "graphs" in n:
+        return (
+            f"{n['graphs']:,} graphs, {n['nodes']:,} nodes, {n['edges']:,} edges "
+            f"({n['mean_nodes']:,.1f} and {n['mean_edges']:,.1f} a graph), {n['relations']:,} relations, "
+            f"{n['node_labels']:,} node labels, {n['classes']:,} classes"
+        )
+    sizes = f"{n['entities']:,} entities, {n['relations']:,} relations, {n['triples']:,} triples"
+    if "classes" in n:
+        labelled = ", ".join(f"{n[f'{split}_labels']:,} {split}" for split in Split)
+        return f"{sizes}, {n['classes']:,} classes, labelled nodes: {labelled}"
+    return f"{sizes} ({n['train']:,} train, {n['valid']:,} valid, {n['test']:,} test)"

@@ -28,19 +28,25 @@ def data_list(as_json: Json = False) -> None:
     """
     if as_json:
         rows = [
-            {"name": row.name, "task": row.task, "where": where(row), "description": row.description, **row.statistics}
+            {
+                "name": row.name,
+                "task": row.task,
+                "where": where(row),
+                "description": row.description,
+                "sizes": row.statistics,
+            }
             for row in DATASETS.values()
         ]
         out.print_json(json.dumps(rows))
         return
-    table = plain_table("name", "task", "entities>", "relations>", "triples>", "where", "description")
+    table = plain_table("name", "task", "nodes>", "relations>", "edges>", "where", "description")
     for column in table.columns[:-1]:
         column.no_wrap = True
     for row in DATASETS.values():
         n = row.statistics
-        total = sum(n[split.value] for split in Split)
-        sizes = (f"{n['entities']:,}", f"{n['relations']:,}", f"{total:,}")
-        table.add_row(row.name, row.task, *sizes, where(row), row.description)
+        edges = n.get("edges") or n.get("triples") or sum(n[split.value] for split in Split)
+        sizes = (f"{n.get('entities') or n['nodes']:,}", f"{n['relations']:,}", f"{edges:,}")
+        table.add_row(row.name, row.task.partition("-")[0], *sizes, where(row), row.description)
     out.print(table)
 
 

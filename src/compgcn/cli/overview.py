@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from rich.table import Table
 
-from compgcn.cli.console import out
+from compgcn.cli.console import headline, out
 from compgcn.cli.tables import plain_table, printable
 from compgcn.data import Source
 from compgcn.data.leakage import Leakage, Overlap
@@ -61,7 +61,7 @@ def bar(value: float, largest: float, width: int = _WIDTH) -> str:
 
 def _sizes(summary: Summary, row: Source | None) -> None:
     """The sizes, beside those of the source and of the paper where these are known; what was noticed; where from."""
-    out.print(f"{printable(summary.name)}: {headline(summary)}")
+    out.print(f"{printable(summary.name)}: {headline(summary.statistics)}")
     for note in summary.notes:
         out.print(f"  note: {note}")
     if row is None:
@@ -73,21 +73,6 @@ def _sizes(summary: Summary, row: Source | None) -> None:
         cells = [_number(known.get(key)) for known in (summary.statistics, row.statistics, *([paper] if paper else []))]
         table.add_row(key.replace("_", " "), *cells)
     out.print(table)
-
-
-def headline(summary: Summary) -> str:
-    """The sizes in one line."""
-    n = summary.statistics
-    if summary.graph_sizes is not None:
-        return (
-            f"{n['graphs']:,} graphs, {n['nodes']:,} nodes, {n['edges']:,} edges "
-            f"({n['mean_nodes']:,.1f} and {n['mean_edges']:,.1f} a graph), {n['relations']:,} relations, "
-            f"{n['node_labels']:,} node labels, {n['classes']:,} classes"
-        )
-    return (
-        f"{n['entities']:,} entities, {n['relations']:,} relations, {n['triples']:,} triples "
-        f"({n['train']:,} train, {n['valid']:,} valid, {n['test']:,} test)"
-    )
 
 
 def _number(value: float | None) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from compgcn.cli.classes import show_result
 from compgcn.cli.console import Json, describe, err, out
 from compgcn.cli.tables import add_metrics, metrics_table
 from compgcn.config import PATHS, Config, configure, parse_setting, read_settings
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
 
 def train(
     data: Annotated[
-        str, typer.Argument(metavar="DATA", help="A data set's name, a file of triples, or a TOML of settings.")
+        str,
+        typer.Argument(
+            metavar="DATA", help="A data set's name, a file of triples, a folder of graphs, or a TOML of settings."
+        ),
     ],
     valid: Annotated[Path | None, typer.Option(help="Validation triples; DATA is then the training triples.")] = None,
     test: Annotated[Path | None, typer.Option(help="Test triples.")] = None,
@@ -35,13 +39,23 @@ def train(
         ),
     ] = None,
     labels: Annotated[
-        Path | None, typer.Option(help="A table of nodes and their classes (and split), for node classification.")
+        Path | None, typer.Option(help="A table of nodes (or graphs) and their classes, and perhaps their split.")
+    ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(
+            help="link-prediction, node-classification or graph-classification; by default what the data are for."
+        ),
     ] = None,
     encoder: Annotated[
         str | None, typer.Option(help="compgcn, gcn, dgcn, rgcn, rgcn-basis, rgcn-block, wgcn, released or none.")
     ] = None,
     composition: Annotated[str | None, typer.Option(help="sub, mult, corr, add, conv, rotate, cmul or copy.")] = None,
     decoder: Annotated[str | None, typer.Option(help="conve, distmult or transe.")] = None,
+    protocol: Annotated[
+        str | None,
+        typer.Option(help="refit or holdout for nodes, paper or nested for graphs: how to choose and report."),
+    ] = None,
     epochs: Annotated[int | None, typer.Option(help="At most so many passes over the training triples.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of every random number.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, or auto for the best there is.")] = None,
@@ -64,11 +78,13 @@ def train(
 
     Example: compgcn train my-triples.tsv --decoder distmult --epochs 100 --set training.lr=0.01
     """
-    from compgcn.build import default_folder, recommended
+    from compgcn.build import default_folder, expand, recommended
     from compgcn.run import train as train_run
     from compgcn.train import Interrupted
 
     chosen = {
+        "task": task,
+        "protocol": protocol,
         "encoder": encoder,
         "composition": composition,
         "decoder": decoder,
@@ -92,17 +108,18 @@ def train(
     configure(Config(), base, f"{data}: " if data.endswith(".toml") else "")  # what is wrong in a file names the file
     if not base.get("data.source"):
         raise InputError(f"{data} does not say what to train on; set data.source to a data set's name or a file")
-    config = recommended(base | given)
-    graph = find(config.data)
+    asked = configure(Config(), base | given)
+    found = find(asked.data, asked.task)
+    config = expand(recommended(base | given, found), found)
     folder = run_dir or default_folder(config)
     if not as_json:
-        describe(graph)
+        describe(found)
     finished = (folder / "metrics.json").is_file()
-    if (folder / "checkpoint" / "state.safetensors").is_file() and not as_json:
+    if any((folder / "checkpoint").glob("[!.]*")) and not as_json:
         out.print(f"resuming the run in {folder}")
     try:
         with _stop_requests() as stopped, _progress_line(quiet=as_json) as notify:
-            run = train_run(config, graph, folder, notify, stopped)
+            run = train_run(config, found, folder, notify, stopped)
     except Interrupted:
         err.print(f"stopped; the same command goes on from here ({folder})")
         raise SystemExit(130) from None
@@ -111,7 +128,7 @@ def train(
         return
     if finished:
         out.print(f"{run.path} is already finished; nothing to train")
-    show_result(run)
+    (_show_links if run.config.classifier.protocol is None else show_result)(run)
 
 
 @contextmanager
@@ -157,7 +174,8 @@ def _progress_line(quiet: bool) -> Iterator[Callable[[dict[str, Any]], None] | N
                 return
             latest.update(event.get("valid") or {})
             goal, best = event["goal"], event["best"]
-            text = f"loss {event['loss']:.4f}"
+            text = f"{event['part']}  " if "part" in event else ""
+            text += f"loss {event['loss']:.4f}"
             if goal in latest and best is not None:
                 text += f"  valid {goal} {latest[goal]:.4f}  best {best:.4f} (epoch {event['best_epoch']})"
             progress.update(
@@ -171,7 +189,7 @@ def _progress_line(quiet: bool) -> Iterator[Callable[[dict[str, Any]], None] | N
         yield notify
 
 
-def show_result(run: Run) -> None:
+def _show_links(run: Run) -> None:
     """The test metrics beside those of the popularity baseline."""
     if not run.metrics["test"]:
         out.print(f"the test split is empty; best epoch {run.metrics['best_epoch']}, run folder {run.path}")

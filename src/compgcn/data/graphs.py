@@ -71,7 +71,7 @@ def read_graphs(
         node_labels=node_labels,
         node_classes=node_names,
         graph_ids=tuple(graph_ids[g] for g in present),
-        origin={key: str(file) for key, file in (("source", path), ("labels", labels), ("nodes", nodes)) if file},
+        origin={key: str(file) for key, file in (("source", path), ("labels", labels), ("node_labels", nodes)) if file},
     )
     collection = replace(collection, notes=(*notes, *observe(collection)))
     for note in collection.notes:
@@ -98,7 +98,7 @@ def _encode(*columns: Any) -> tuple[list[Numbers], list[str]]:
     coded = []
     for column in columns:
         parts = [np.empty(0, dtype=np.int64)]
-        for chunk in getattr(column, "chunks", []):
+        for chunk in [] if column is None else _dictionary(column).chunks:
             used, where = np.unique(chunk.indices.to_numpy(), return_index=True)
             texts = chunk.dictionary.to_pylist()
             table = np.zeros(len(texts), dtype=np.int64)
@@ -107,6 +107,13 @@ def _encode(*columns: Any) -> tuple[list[Numbers], list[str]]:
             parts.append(table[chunk.indices.to_numpy()])
         coded.append(np.concatenate(parts))
     return coded, list(numbers)
+
+
+def _dictionary(column: Any) -> Any:
+    """A column of strings as numbers of distinct ones, if it is not so already."""
+    import pyarrow as pa
+
+    return column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
 
 
 def _some(graph_ids: Sequence[str], rows: Numbers) -> str:

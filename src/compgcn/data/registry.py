@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -12,13 +13,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from compgcn.data import delimited, fetch, world
+from compgcn.data import delimited, fetch, tu, world
+from compgcn.data.collection import GraphCollection
+from compgcn.data.facts import endings
+from compgcn.data.files import read
 from compgcn.data.sources import FILES, Files
 from compgcn.data.triples import KnowledgeGraph, assemble, read_names
 from compgcn.errors import InputError, unknown
 
 _SPLITS = ("train", "valid", "test")
 
+# A number as RDF writes it, which another mirror may write with more or fewer zeros.
+_NUMBER = re.compile(r'"([^"]*)"\^\^<http://www\.w3\.org/2001/XMLSchema#(double|float|decimal)>')
 
 # What small graphs learn well from in minutes on a CPU; the recipe for a file of one's own.
 OWN_RECIPE: dict[str, Any] = {
@@ -32,11 +38,47 @@ OWN_RECIPE: dict[str, Any] = {
 }
 
 
+# What does well on graphs with a few hundred labelled nodes, and on collections of a few hundred molecules.
+NODE_RECIPE: dict[str, Any] = {
+    "encoder.composition": "sub",
+    "encoder.dims": (32, 32),
+    "encoder.dropout": 0.0,
+    "encoder.hidden_dropout": 0.0,
+    "encoder.batch_norm": False,
+    "classifier.folds": 5,
+    "training.epochs": 120,
+    "training.lr": 0.01,
+    "training.weight_decay": 0.01,
+    "training.evaluate_every": 2,
+    "training.label_smoothing": 0.0,
+}
+MOLECULE_RECIPE: dict[str, Any] = {
+    "encoder.composition": "sub",
+    "encoder.norm": "none",
+    "encoder.dims": (32, 32, 32, 32),
+    "encoder.dropout": 0.0,
+    "encoder.hidden_dropout": 0.0,
+    "encoder.batch_norm": False,
+    "training.epochs": 200,
+    "training.lr": 0.01,
+    "training.batch_size": 512,
+    "training.label_smoothing": 0.0,
+}
+
+
+OWN_RECIPES = {
+    "link-prediction": OWN_RECIPE,
+    "node-classification": NODE_RECIPE,
+    "graph-classification": MOLECULE_RECIPE,
+}
+
+
 class Source(NamedTuple):
     """Where a data set comes from and what it must contain.
 
     Fields:
-        load: from the paths of its files, by role, to the graph.
+        task: what it is used for.
+        load: from the paths of its files, by role, to the graph or graphs.
         statistics: the sizes its source gives; what is loaded is held to them.
         recipe: settings recommended for training on it, by dotted key.
         files: where its files are had; None if it comes with the package.
@@ -47,7 +89,7 @@ class Source(NamedTuple):
     name: str
     task: str
     description: str
-    load: Callable[[Mapping[str, Path]], KnowledgeGraph]
+    load: Callable[[Mapping[str, Path]], KnowledgeGraph | GraphCollection]
     licence: str
     citation: str
     statistics: dict[str, int]
@@ -57,7 +99,7 @@ class Source(NamedTuple):
     paper: Mapping[str, float] = MappingProxyType({})
 
 
-def load(name: str) -> KnowledgeGraph:
+def load(name: str) -> KnowledgeGraph | GraphCollection:
     """The data set called `name`, fetched on first use and checked against what was published of it."""
     if name not in DATASETS:
         raise unknown("data set", name, DATASETS)
@@ -78,7 +120,7 @@ def where(source: Source) -> str:
     return "embedded" if source.files is None else fetch.place(source.name, source.files)
 
 
-def _checked(source: Source, graph: KnowledgeGraph) -> KnowledgeGraph:
+def _checked(source: Source, graph: KnowledgeGraph | GraphCollection) -> KnowledgeGraph | GraphCollection:
     """The graph, if it has the published sizes and, where that is known, the published content."""
     found = graph.statistics()
     wrong = [
@@ -87,21 +129,25 @@ def _checked(source: Source, graph: KnowledgeGraph) -> KnowledgeGraph:
         if found[what] != published
     ]
     if not wrong and source.canonical and canonical(graph) != source.canonical:
-        wrong = ["the sizes agree but the triples differ"]
+        wrong = ["the sizes agree but what they say differs"]
     if wrong:
         raise InputError(f"the files of '{source.name}' are not the published data set: {', '.join(wrong)}")
-    return graph
+    return replace(graph, origin={})  # it goes by its name, wherever the files are
 
 
-def canonical(graph: KnowledgeGraph) -> str:
+def canonical(graph: KnowledgeGraph | GraphCollection) -> str:
     """sha256 over the triples of each split as a set of strings: one for all mirrors, whatever their lines look like.
 
-    Ids are numbered in the order of their UTF-8 bytes, and the triples of a split sorted by these numbers.
+    Ids are numbered in the order of their UTF-8 bytes, and the triples of a split sorted by these numbers; a number
+    that is a node goes by its value. Labels of nodes count too. Of a collection, whose nodes have no ids, it is the
+    fingerprint.
     """
+    if isinstance(graph, GraphCollection):
+        return graph.fingerprint()
     digest = hashlib.sha256()
     number = []
     for vocabulary in (graph.entities, graph.relations):
-        ids = [text.encode("utf-8", "surrogatepass") for text in vocabulary.ids]
+        ids = [_NUMBER.sub(_by_value, text).encode("utf-8", "surrogatepass") for text in vocabulary.ids]
         order = sorted(range(len(ids)), key=ids.__getitem__)
         digest.update(b"".join(b"%d:%b" % (len(ids[row]), ids[row]) for row in order))
         number.append(np.argsort(np.array(order, dtype=np.int64)))  # row -> place in the order
@@ -112,7 +158,18 @@ def canonical(graph: KnowledgeGraph) -> str:
         rows = rows[np.lexsort(rows.T[::-1])]
         digest.update(f"\n{part} {len(rows)}\n".encode())
         digest.update(rows.astype("<i8").tobytes())
+    for part, labelled in graph.labels.splits.items() if graph.labels is not None else ():
+        rows = np.column_stack([entity[labelled[:, 0]], labelled[:, 1]])  # [n, 2]; classes are sorted by name
+        digest.update(f"\n{part} labels {len(rows)}\n".encode())
+        digest.update(rows[np.argsort(rows[:, 0])].astype("<i8").tobytes())
     return digest.hexdigest()
+
+
+def _by_value(number: re.Match[str]) -> str:
+    try:
+        return f"{float(number[1])!r} {number[2]}"
+    except ValueError:  # no number after all
+        return number[0]
 
 
 Paths = Mapping[str, Path]
@@ -125,6 +182,40 @@ def _triples(name: str, paths: Paths, *, name_columns: int = 2) -> KnowledgeGrap
         for role, width in (("entities", name_columns), ("relations", 2))
     )
     return assemble(name, {part: delimited.file(paths[part]) for part in _SPLITS}, entities, relations)
+
+
+def _labelled(name: str, node: str, label: str, paths: Paths, *, telltale: str = "") -> KnowledgeGraph:
+    """An RDF graph and two tables of labelled nodes; literals are nodes like any other.
+
+    Args:
+        node, label: the columns of the tables.
+        telltale: a relation that gives the labels away, and that only the RDF/XML of a mirror still holds.
+    """
+    exclude = (telltale,) if telltale and endings(paths["graph"])[0] == ".owl" else ()
+    return read(
+        paths["graph"],
+        literals="nodes",
+        exclude=exclude,
+        labels=paths["train"],
+        test_labels=paths["test"],
+        label_columns=(node, label),
+        valid_fraction=0.0,  # which labels validate is for the protocol to say
+        name=name,
+    )
+
+
+def _molecules(name: str, paths: Paths) -> GraphCollection:
+    return tu.read({path.name: partial(path.open, "rb") for path in paths.values()}, name=name)
+
+
+def _labelled_sizes(entities: int, relations: int, triples: int, classes: int, train: int, test: int) -> dict[str, int]:
+    sizes = {"entities": entities, "relations": relations, "triples": triples, "classes": classes}
+    return sizes | {"train_labels": train, "test_labels": test}
+
+
+def _collection_sizes(graphs: int, nodes: int, edges: int, relations: int, node_labels: int) -> dict[str, int]:
+    sizes = {"graphs": graphs, "nodes": nodes, "edges": edges, "relations": relations}
+    return sizes | {"node_labels": node_labels, "classes": 2}
 
 
 def _sizes(entities: int, relations: int, train: int, valid: int, test: int) -> dict[str, int]:
@@ -141,6 +232,29 @@ def _small(name: str, description: str, canonical: str, statistics: dict[str, in
         citation="Kemp et al., Learning systems of concepts with an infinite relational model, AAAI 2006",
         statistics=statistics,
         recipe=OWN_RECIPE,
+        files=FILES[name],
+        canonical=canonical,
+    )
+
+
+def _nodes(
+    name: str,
+    description: str,
+    columns: tuple[str, str],
+    statistics: dict[str, int],
+    canonical: str = "",
+    telltale: str = "",
+) -> Source:
+    return Source(
+        name=name,
+        task="node-classification",
+        description=description,
+        load=partial(_labelled, name, *columns, telltale=telltale),
+        licence="not stated",
+        citation="Ristoski et al., A collection of benchmark datasets for systematic evaluations of machine learning "
+        "on the Semantic Web, ISWC 2016",
+        statistics=statistics,
+        recipe=NODE_RECIPE,
         files=FILES[name],
         canonical=canonical,
     )
@@ -208,6 +322,63 @@ _ROWS = (
         "kinship terms of the Alyawarra",
         "1482529ce9c7fedd7a60946ef45586566ec10c420aaf6895c57b4e083f1406eb",
         _sizes(104, 25, 8_544, 1_068, 1_074),
+    ),
+    _nodes(
+        "mutag",
+        "molecules and whether they are carcinogenic, as RDF",
+        ("bond", "label_mutagenic"),
+        _labelled_sizes(23_644, 23, 74_227, 2, 272, 68),
+        "eb3af27bad81c8868a046ef80dbe5eafdcb176fd41d7617c692605601ccb6aab",
+        telltale="http://dl-learner.org/carcinogenesis#isMutagenic",
+    ),
+    _nodes(
+        "am",
+        "objects of the Amsterdam Museum and their categories",
+        ("proxy", "label_cateogory"),
+        _labelled_sizes(1_666_764, 133, 5_988_321, 11, 802, 198),
+    ),
+    _nodes(
+        "am-partial",
+        "a graph rebuilt from the Amsterdam Museum's own export, with 861 of the 1,000 labelled objects: not AM",
+        ("proxy", "label_cateogory"),
+        _labelled_sizes(1_037_147, 94, 3_725_585, 11, 691, 170),
+    ),
+    _nodes(
+        "aifb",
+        "people of an institute and their research groups",
+        ("person", "label_affiliation"),
+        _labelled_sizes(8_285, 45, 29_043, 4, 140, 36),
+    ),
+    _nodes(
+        "bgs",
+        "rocks of the British Geological Survey and how they came about",
+        ("rock", "label_lithogenesis"),
+        _labelled_sizes(333_845, 103, 916_199, 2, 117, 29),
+    ),
+    Source(
+        name="mutag-graph",
+        task="graph-classification",
+        description="188 nitro compounds and whether they are mutagenic, a graph each",
+        load=partial(_molecules, "mutag-graph"),
+        licence="not stated",
+        citation="Debnath et al., Structure-activity relationship of mutagenic compounds, J. Med. Chem. 1991",
+        statistics=_collection_sizes(188, 3_371, 7_442, 4, 7),
+        recipe=MOLECULE_RECIPE,
+        files=FILES["mutag-graph"],
+        canonical="17f231a91f988a74edefaa6a90f2307b70d192de41cef8e5a6ebe70f4b75c35b",
+    ),
+    Source(
+        name="ptc",
+        task="graph-classification",
+        description="344 compounds and whether they are carcinogenic to male rats (PTC_MR), a graph each",
+        load=partial(_molecules, "ptc"),
+        licence="not stated",
+        citation="Helma et al., The Predictive Toxicology Challenge 2000-2001, Bioinformatics 2001",
+        statistics=_collection_sizes(344, 4_915, 10_108, 4, 18),
+        recipe=MOLECULE_RECIPE,
+        files=FILES["ptc"],
+        canonical="264497f8484a0cf70262ca0b63e82e68a22337489f7a96dbaa36f57f841bc210",
+        paper=MappingProxyType({"mean_nodes": 25.5, "mean_edges": 29.5}),
     ),
 )
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from compgcn.config import Data
+from compgcn.data import tu
+from compgcn.data.collection import GraphCollection
 from compgcn.data.files import read
+from compgcn.data.graphs import read_graphs
 from compgcn.data.registry import DATASETS, load
 from compgcn.data.triples import KnowledgeGraph
 from compgcn.errors import InputError, unknown
@@ -14,8 +17,11 @@ _DRAWN = ("split_seed", "valid_fraction", "test_fraction")
 _OWN = tuple(key for key in Data.model_fields if key not in ("source", "fingerprint", *_DRAWN))
 
 
-def find(data: Data) -> KnowledgeGraph:
-    """The graph that a config's [data] names: a data set, or files of one's own."""
+def find(data: Data, task: str | None = None) -> KnowledgeGraph | GraphCollection:
+    """The data that a config's [data] names: a data set, or files of one's own.
+
+    A folder in the TU format holds graphs; a table of triples does if the task is to classify graphs.
+    """
     if data.source in DATASETS:
         chosen = [key for key in _OWN if getattr(data, key) != Data.model_fields[key].default]
         if chosen:
@@ -26,6 +32,12 @@ def find(data: Data) -> KnowledgeGraph:
         return load(data.source)
     if not Path(data.source).exists() and "." not in data.source and "/" not in data.source:
         raise unknown("data set", data.source, DATASETS)
-    settings = data.model_dump(exclude={"source", "fingerprint"})
+    if tu.found(data.source):
+        return tu.read(data.source)
+    if task == "graph-classification":
+        if data.labels is None:
+            raise InputError(f"'{data.source}' needs a table of graphs and their classes; name it with --labels")
+        return read_graphs(data.source, labels=data.labels, nodes=data.node_labels)
+    settings = data.model_dump(exclude={"source", "fingerprint", "node_labels"})
     alone = data.valid is None and data.test is None
     return read(data.source, **settings) if alone else read(train=data.source, **settings)

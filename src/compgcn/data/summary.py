@@ -98,11 +98,10 @@ def summarise(data: KnowledgeGraph | GraphCollection) -> Summary:
 
 def _of_graph(graph: KnowledgeGraph) -> Summary:
     triples = np.concatenate(list(graph.splits.values()))
-    labels = graph.labels
     distributions = []
-    if labels is not None:
-        rows = {part: getattr(labels, part)[:, 1] for part in ("train", "valid", "test")}
-        distributions.append(_distribution("classes of entities", labels.classes, rows))
+    if graph.labels is not None:
+        classes = {part: rows[:, 1] for part, rows in graph.labels.splits.items()}
+        distributions.append(_distribution("classes of entities", graph.labels.classes, classes))
     held_out = len(graph.valid) + len(graph.test)
     return Summary(
         graph.name,

@@ -16,7 +16,8 @@ from compgcn.encoders import Encoder, RelationTable
 from compgcn.graph import RelationalGraph
 from compgcn.queries import Answers
 from compgcn.ranking import SideRanks, rank_triples, summary
-from compgcn.sampling import seeded, uniform_negatives
+from compgcn.sampling import uniform_negatives
+from compgcn.tasks.batches import Batches
 
 _CACHED, _QUERIES = 2**21, 128  # scores at a time on a CPU, and the queries there should be for its products
 
@@ -91,12 +92,11 @@ class LinkPrediction:
         self.known = Answers.from_triples(torch.cat(list(splits.values())), self.num_relations)
         self.objective = OBJECTIVES[settings.loss]
         self.num_examples = len(self.train) if self.objective.by_query else len(self.train.answers)
-        self.steps_per_epoch = -(-self.num_examples // settings.batch_size)
-        self.batch_size = -(-self.num_examples // self.steps_per_epoch)  # all alike, so hardly any example twice
+        self.batches = Batches(self.num_examples, settings.batch_size, settings.seed, self.train.keys.device)
+        self.steps_per_epoch, self.batch_size = self.batches.per_epoch, self.batches.size
         # On a GPU the pairs of a batch are padded to this many: their number must not depend on the batch.
         on_gpu = self.objective.by_query and graph.src.device.type == "cuda"
         self._most = self.train.most(self.batch_size) if on_gpu else None
-        self._order: tuple[int, Tensor] = (-1, torch.empty(0))
 
     @property
     def module(self) -> nn.Module:
@@ -104,11 +104,7 @@ class LinkPrediction:
 
     def examples(self, epoch: int, step: int) -> Tensor:
         """Which examples make a batch, [B]: an epoch meets every one, and fewer than it has steps twice."""
-        if self._order[0] != epoch:
-            order = torch.randperm(self.num_examples, generator=seeded(self.settings.seed, epoch))
-            self._order = (epoch, order.to(self.train.keys.device))
-        first = min(step * self.batch_size, self.num_examples - self.batch_size)
-        return self._order[1][first : first + self.batch_size]
+        return self.batches(epoch, step)
 
     def batch(self, examples: Tensor) -> Batch:
         """The queries of examples and their answers."""

@@ -1,0 +1,1 @@
+"""What a trained model can be asked: facts that are missing, or classes."""

@@ -1,0 +1,152 @@
+"""What a classifier answers: the classes of nodes or graphs, how often it is right, vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from compgcn.config import Config
+from compgcn.data import GraphCollection, KnowledgeGraph, Vocabulary
+from compgcn.errors import InputError, unknown
+from compgcn.inputs import INPUTS
+from compgcn.storage import Table
+from compgcn.tasks.classification import Items, log_probabilities, pieces, report, tally
+from compgcn.tasks.graph_classification import Graphs
+
+
+class Classified(NamedTuple):
+    """The most probable class of a node or a graph."""
+
+    item: str  # its id
+    name: str
+    label: str
+    probability: float
+    known: str | None  # the class it has in the data
+
+
+class Classes:
+    """A trained classifier.
+
+    Args:
+        config: of the run.
+        data: its graph with labels, or its graphs.
+        items: all of them, with the weights of the run.
+        metrics: what the run reached.
+    """
+
+    def __init__(
+        self, config: Config, data: KnowledgeGraph | GraphCollection, items: Items, metrics: Mapping[str, Any]
+    ) -> None:
+        self.config, self.data, self.items, self.metrics = config, data, items, metrics
+        self._batch_size = config.training.batch_size
+        if isinstance(data, GraphCollection):
+            self.vocabulary, self.classes = Vocabulary("graph", data.graph_ids), data.classes
+            self.splits = {"train": np.arange(len(data))}
+        else:
+            assert data.labels is not None
+            self.vocabulary, self.classes = data.entities, data.labels.classes
+            self.splits = {split: rows[:, 0] for split, rows in data.labels.splits.items()}
+
+    @cached_property
+    def _log_probabilities(self) -> Tensor:
+        """Of the classes of all items, [n, C], made once."""
+        everything = torch.arange(len(self.vocabulary), device=self.items.targets.device)
+        return log_probabilities(self.items, everything, self._batch_size)
+
+    def classify(self, names: Sequence[str] | GraphCollection | None = None) -> list[Classified]:
+        """The class of each of these nodes or graphs, by id or name; of those without a label, if none are given.
+
+        A collection of other graphs can be given too; they must have the relations and the node labels of the run's.
+        """
+        if isinstance(names, GraphCollection):
+            return self._classify_others(names)
+        targets = self.items.targets.tolist()
+        if names is None:
+            rows = [row for row, target in enumerate(targets) if target < 0]
+        else:
+            rows = [self.vocabulary.index(name) for name in ([names] if isinstance(names, str) else names)]
+        known = [self.classes[targets[row]] if targets[row] >= 0 else None for row in rows]
+        ids, shown = ([texts[row] for row in rows] for texts in (self.vocabulary.ids, self.vocabulary.names))
+        return self._answers(ids, shown, self._log_probabilities[rows], known)
+
+    def _answers(
+        self, ids: Sequence[str], names: Sequence[str], found: Tensor, known: Sequence[str | None]
+    ) -> list[Classified]:
+        if not torch.isfinite(found).all():
+            raise InputError("the model's scores are not finite; train again with a lower training.lr")
+        best = found.exp().max(1) if len(found) else None
+        values, places = ([], []) if best is None else (best.values.tolist(), best.indices.tolist())
+        rows = zip(ids, names, places, values, known, strict=True)
+        return [Classified(item, name, self.classes[place], value, true) for item, name, place, value, true in rows]
+
+    def _classify_others(self, graphs: GraphCollection) -> list[Classified]:
+        if not isinstance(self.items, Graphs) or not isinstance(self.data, GraphCollection):
+            raise InputError("this run classifies the nodes of its own graph; give their names, not other graphs")
+        start = self.config.encoder.input
+        if start not in ("labels", "shared"):
+            raise InputError("this run learned from features of its own nodes; it cannot tell those of other graphs")
+        others = _translated(graphs, self.data, start)
+        rows = INPUTS[start].start(others).rows
+        assert rows is not None
+        items = self.items.of(others, rows)
+        found = log_probabilities(
+            items, torch.arange(len(graphs), device=items.device), self.config.training.batch_size
+        )
+        known = [graphs.classes[target] for target in graphs.targets]
+        return self._answers(graphs.graph_ids, graphs.graph_ids, found, known)
+
+    def evaluate(self, split: str = "test", by: str | None = None) -> dict[str, Any]:
+        """The report on a split, or its part by class.
+
+        What chose the number of epochs, and a k-fold protocol, are not done again: their report is that of the run.
+        """
+        if by not in (None, "class"):
+            raise unknown("way to split metrics", str(by), ("class",))
+        if split not in ("train", "valid", "test"):
+            raise unknown("split", split, ("train", "valid", "test"))
+        if split == "train" or (split == "test" and "test" in self.splits):
+            rows = torch.from_numpy(self.splits[split]).to(self.items.targets.device)
+            found = report(tally(self.items, rows, self._batch_size), self.classes) if len(rows) else {}
+        else:
+            found = dict(self.metrics.get(split, {}))
+        return found if by is None else dict(found.get("by_class", {}))
+
+    @torch.inference_mode()
+    def vectors(self) -> Tensor:
+        """What the classes are read off, for every node or graph, [n, d]."""
+        self.items.model.eval()
+        everything = torch.arange(len(self.vocabulary), device=self.items.targets.device)
+        return torch.cat([self.items.vectors(part) for part in pieces(self.items, everything, self._batch_size)])
+
+    def tables(self) -> list[Table]:
+        """The vectors of all nodes, or of all graphs."""
+        vectors = self.vectors().float().cpu().numpy()
+        return [Table(self.vocabulary.kind, list(self.vocabulary.ids), list(self.vocabulary.names), vectors)]
+
+
+def _translated(graphs: GraphCollection, known: GraphCollection, start: str) -> GraphCollection:
+    """Other graphs in terms of the relations and node labels of known ones."""
+    relations = _places("relation", graphs.relations.ids, known.relations.ids)
+    triples = graphs.triples.copy()
+    triples[:, 1] = relations[triples[:, 1]]
+    labels = graphs.node_labels
+    if start == "labels":
+        if labels is None:
+            raise InputError(f"the graphs of '{graphs.name}' have no node labels, and the model was trained with them")
+        labels = _places("node label", graphs.node_classes, known.node_classes)[labels]
+    return replace(
+        graphs, relations=known.relations, triples=triples, node_labels=labels, node_classes=known.node_classes
+    )
+
+
+def _places(kind: str, given: Sequence[str], known: Sequence[str]) -> Any:
+    for text in given:
+        if text not in known:
+            raise unknown(f"{kind} in the graphs", text, known)
+    return np.array([known.index(text) for text in given], dtype=np.int64)

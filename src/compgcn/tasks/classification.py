@@ -1,0 +1,179 @@
+"""Classification: what nodes and graphs share. A classifier, its loss, and the report on what it got right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from compgcn import losses
+from compgcn.config import Training
+from compgcn.encoders import Encoder
+from compgcn.errors import InputError
+from compgcn.tasks.batches import Batches
+from compgcn.tasks.readout import Readout
+
+
+class Classifier(nn.Module):
+    """An encoder and a linear map from its vectors to the logits of C classes; for graphs, a readout between them."""
+
+    def __init__(self, encoder: Encoder, num_classes: int, readout: Readout | None = None) -> None:
+        super().__init__()
+        self.encoder, self.readout = encoder, readout
+        self.head = nn.Linear(encoder.dims[-1], num_classes)
+        nn.init.xavier_normal_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
+
+
+class Items(Protocol):
+    """What is classified: n labelled nodes of a graph, or n graphs."""
+
+    @property
+    def model(self) -> Classifier:
+        """What classifies them."""
+
+    @property
+    def targets(self) -> Tensor:
+        """Their classes, int64 [n]."""
+
+    @property
+    def together(self) -> bool:
+        """Whether one pass over the graph serves all of them, so that there is nothing to gain from small batches."""
+
+    def vectors(self, items: Tensor) -> Tensor:
+        """Of some items [B], what the head gets, [B, d]."""
+
+
+class Tally(NamedTuple):
+    """What came of classifying some items: all that a report says follows from it."""
+
+    log_likelihood: float  # the mean log probability of the true class
+    confusion: Tensor  # int64 [C, C]: rows are true classes, columns predicted ones
+
+    @property
+    def accuracy(self) -> float:
+        return int(self.confusion.trace()) / max(int(self.confusion.sum()), 1)
+
+
+class Classification:
+    """The task: cross-entropy on some of the items, a tally of others after every epoch.
+
+    Args:
+        items: what is classified.
+        train, valid: which of the items, int64 [n]; validation may have none.
+        settings: of training.
+        goal: the figure of the report to raise.
+        class_weights: whether every class counts the same in the loss.
+    """
+
+    def __init__(
+        self,
+        items: Items,
+        train: Tensor,
+        valid: Tensor,
+        settings: Training,
+        goal: str = "log_likelihood",
+        class_weights: bool = False,
+    ) -> None:
+        if not len(train):
+            raise InputError("there is no labelled item to train on; mark some with the split 'train'")
+        self.items, self.train, self.valid, self.settings, self.goal = items, train, valid, settings, goal
+        size = len(train) if items.together else settings.batch_size
+        self.batches = Batches(len(train), size, settings.seed, train.device)
+        self.weights = balanced(items.targets[train], items.model.head.out_features) if class_weights else None
+        self.tallies: list[Tally] = []  # of validation, one after another
+
+    @property
+    def module(self) -> nn.Module:
+        return self.items.model
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return self.batches.per_epoch
+
+    def examples(self, epoch: int, step: int) -> Tensor:
+        """Which items make a batch, [B]."""
+        return self.train[self.batches(epoch, step)]
+
+    def loss(self, examples: Tensor) -> Tensor:
+        """Cross-entropy on a batch."""
+        logits = self.items.model.head(self.items.vectors(examples))
+        smoothing = self.settings.label_smoothing
+        return losses.cross_entropy(logits, self.items.targets[examples], smoothing=smoothing, weights=self.weights)
+
+    def validate(self) -> dict[str, Any]:
+        """The report on the validation items."""
+        if not len(self.valid):
+            return {}
+        tally = self.tally(self.valid)
+        self.tallies.append(tally)
+        return {"log_likelihood": tally.log_likelihood, "accuracy": tally.accuracy, "macro_f1": macro_f1(tally)}
+
+    def stale(self, evaluations: int) -> None:
+        """Nothing is lowered here."""
+
+    def tally(self, items: Tensor) -> Tally:
+        """How the model does on some items [n]."""
+        return tally(self.items, items, self.settings.batch_size)
+
+
+@torch.inference_mode()
+def log_probabilities(items: Items, chosen: Tensor, batch_size: int) -> Tensor:
+    """Of the classes of some items [n], in evaluation mode: [n, C]."""
+    items.model.eval()
+    logits = torch.cat([items.model.head(items.vectors(part)) for part in pieces(items, chosen, batch_size)])
+    return logits.double().log_softmax(1)
+
+
+def pieces(items: Items, chosen: Tensor, batch_size: int) -> tuple[Tensor, ...]:
+    """Some items [n] in batches, or all at once where one pass serves all of them."""
+    return (chosen,) if items.together else torch.split(chosen, batch_size)
+
+
+def tally(items: Items, chosen: Tensor, batch_size: int) -> Tally:
+    """How the model does on some items [n], at least one."""
+    return tallied(log_probabilities(items, chosen, batch_size), items.targets[chosen])
+
+
+def tallied(found: Tensor, true: Tensor) -> Tally:
+    """Log probabilities [n, C] beside the true classes [n]."""
+    classes = found.shape[1]
+    cells = torch.bincount(true * classes + found.argmax(1), minlength=classes**2)
+    return Tally(found.gather(1, true.unsqueeze(1)).mean().item(), cells.view(classes, classes).cpu())
+
+
+def balanced(targets: Tensor, num_classes: int) -> Tensor:
+    """A weight for each class [C], inverse to how often it occurs; 1 for one that does not."""
+    counts = torch.bincount(targets, minlength=num_classes)
+    return torch.where(counts > 0, len(targets) / (counts.clamp_min(1) * (counts > 0).sum()), 1.0).float()
+
+
+def by_class(confusion: Tensor) -> Tensor:
+    """Precision, recall and F1 of each class [C, 3]; 0 where nothing is there to divide by."""
+    right, true, given = confusion.diagonal().double(), confusion.sum(1), confusion.sum(0)
+    return torch.stack(
+        [right / given.clamp_min(1), right / true.clamp_min(1), 2 * right / (true + given).clamp_min(1)], 1
+    )
+
+
+def macro_f1(tally: Tally) -> float:
+    """The mean F1 over the classes that occur, truly or as predicted."""
+    occurs = tally.confusion.sum(0) + tally.confusion.sum(1) > 0
+    return by_class(tally.confusion)[occurs, 2].mean().item()
+
+
+def report(tally: Tally, classes: Sequence[str]) -> dict[str, Any]:
+    """All there is to say: accuracy, macro-F1, likelihood, a report for each class, and the confusion matrix."""
+    rows = zip(classes, by_class(tally.confusion).tolist(), tally.confusion.sum(1).tolist(), strict=True)
+    return {
+        "accuracy": tally.accuracy,
+        "macro_f1": macro_f1(tally),
+        "log_likelihood": tally.log_likelihood,
+        "by_class": {
+            name: {"precision": precision, "recall": recall, "f1": f1, "items": items}
+            for name, (precision, recall, f1), items in rows
+        },
+        "confusion": tally.confusion.tolist(),
+    }

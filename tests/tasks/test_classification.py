@@ -1,0 +1,318 @@
+"""Classification: toys are learned whole, reports are what they say, and no protocol sees what it must not see."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import toy
+from compgcn.build import TASKS, build_task, expand, recommended
+from compgcn.data import GraphCollection, KnowledgeGraph, Labels
+from compgcn.encoders import PRESETS
+from compgcn.errors import InputError
+from compgcn.run import open_run
+from compgcn.tasks import classification
+from compgcn.tasks.classification import Classification, Tally, balanced, macro_f1, report
+from compgcn.tasks.readout import NAMES, Readout
+from compgcn.train import Interrupted
+
+CPU = torch.device("cpu")
+KINDS = [
+    pytest.param(toy.labelled(), "refit", id="nodes, refit"),
+    pytest.param(toy.labelled(valid=6), "holdout", id="nodes, holdout"),
+    pytest.param(toy.molecules(), "paper", id="graphs, paper"),
+    pytest.param(toy.molecules(), "nested", id="graphs, nested"),
+]
+WITHOUT_GRAPH = {"none"}
+
+
+def small(preset: str) -> dict[str, Any]:
+    return {"encoder": preset, "bases": 2} if preset in ("rgcn-basis", "rgcn-block") else {"encoder": preset}
+
+
+@pytest.mark.parametrize("preset", [name for name in PRESETS if name not in WITHOUT_GRAPH])
+def test_every_encoder_learns_to_tell_nodes_apart(tmp_path: Path, preset: str) -> None:
+    run = toy.classify(tmp_path / "run", toy.labelled(), **small(preset))
+    assert run.metrics["test"]["accuracy"] == 1.0
+    assert run.metrics["test"]["confusion"] == [[4, 0], [0, 4]]
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("protocol", TASKS["graph-classification"].protocols)
+def test_every_encoder_learns_to_tell_graphs_apart(tmp_path: Path, preset: str, protocol: str) -> None:
+    run = toy.classify(tmp_path / "run", toy.molecules(), protocol=protocol, inner_folds=2, **small(preset))
+    found = run.metrics["valid" if protocol == "paper" else "test"]
+    assert found["accuracy"] == 1.0
+    assert found["accuracy_sd"] == 0.0
+    assert [fold["accuracy"] for fold in found["folds"]] == [1.0] * 3
+
+
+def test_without_its_edges_a_graph_gives_no_node_away(tmp_path: Path) -> None:
+    run = toy.classify(tmp_path / "run", toy.labelled(), **{"encoder.graph": "none"})
+    assert run.metrics["test"]["accuracy"] == 0.5  # all share one vector
+
+
+@pytest.mark.parametrize(("data", "protocol"), KINDS)
+def test_a_run_killed_anywhere_ends_with_the_same_bits(
+    tmp_path: Path, data: KnowledgeGraph | GraphCollection, protocol: str
+) -> None:
+    settings = {"protocol": protocol, "epochs": 4, "inner_folds": 2, "checkpoint_seconds": 0.0, "batch_size": 5}
+    settings |= {"encoder.dropout": 0.2, "encoder.hidden_dropout": 0.2}
+    events: list[Any] = []
+    whole = toy.classify(tmp_path / "whole", data, notify=events.append, **settings)
+    for k in {2, 5, len(events) // 3, len(events) // 2, len(events) - 2}:
+        path = tmp_path / f"killed at {k}"
+        with pytest.raises(toy.Killed):
+            toy.classify(path, data, notify=toy.killed_at_event(k), **settings)
+        again = toy.classify(path, data, **settings)
+        assert again.metrics == whole.metrics, k
+        assert (path / "model.safetensors").read_bytes() == (whole.path / "model.safetensors").read_bytes(), k
+
+
+@pytest.mark.parametrize(("data", "protocol"), KINDS)
+def test_a_run_asked_to_stop_goes_on_where_it_was(
+    tmp_path: Path, data: KnowledgeGraph | GraphCollection, protocol: str
+) -> None:
+    settings = {"protocol": protocol, "epochs": 5, "inner_folds": 2, "checkpoint_seconds": 1000.0}
+    whole = toy.classify(tmp_path / "whole", data, **settings)
+    path, stops = tmp_path / "stopped", 0
+    while True:
+        calls = iter(range(10**6))
+        try:
+            run = toy.classify(path, data, interrupted=lambda calls=calls: next(calls) >= 4, **settings)  # type: ignore[misc]
+        except Interrupted:
+            stops += 1
+            continue
+        break
+    assert stops >= 1
+    assert run.metrics == whole.metrics
+    assert (path / "model.safetensors").read_bytes() == (whole.path / "model.safetensors").read_bytes()
+
+
+# What may be seen
+
+
+def test_no_item_of_a_held_out_fold_is_ever_trained_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trained: list[tuple[set[int], set[int]]] = []
+    begin = Classification.__init__
+
+    def spy(self: Classification, items: Any, train: torch.Tensor, valid: torch.Tensor, *rest: Any) -> None:
+        trained.append((set(train.tolist()), set(valid.tolist())))
+        begin(self, items, train, valid, *rest)
+
+    monkeypatch.setattr(Classification, "__init__", spy)
+    toy.classify(tmp_path / "run", toy.molecules(), protocol="nested", epochs=2, inner_folds=2)
+    everything = set(range(18))
+    *parts, (final, nothing) = trained
+    assert (final, nothing) == (everything, set())
+    assert len(parts) == 3 * (2 + 1)
+    outer: list[int] = []
+    for k in range(3):
+        inner, (train, held_out) = parts[3 * k : 3 * k + 2], parts[3 * k + 2]
+        assert train | held_out == everything
+        assert all(not held_out & (seen | looked_at) for seen, looked_at in inner)
+        assert all(not seen & looked_at for seen, looked_at in [*inner, (train, held_out)])
+        outer += held_out
+    assert sorted(outer) == sorted(everything)
+
+
+@pytest.mark.parametrize("protocol", TASKS["node-classification"].protocols)
+def test_the_labels_of_test_change_nothing_but_the_report_on_test(tmp_path: Path, protocol: str) -> None:
+    data = toy.labelled(valid=4)
+    assert data.labels is not None
+    flipped = data.labels.test * [1, 0] + [0, 1] - data.labels.test * [0, 1]
+    other = replace(data, labels=Labels(data.labels.classes, data.labels.train, data.labels.valid, flipped))
+    runs = [toy.classify(tmp_path / name, d, protocol=protocol) for name, d in (("a", data), ("b", other))]
+    assert len({(run.path / "model.safetensors").read_bytes() for run in runs}) == 1
+    assert runs[0].metrics["valid"] == runs[1].metrics["valid"]
+    assert runs[0].metrics["best_epoch"] == runs[1].metrics["best_epoch"]
+    assert runs[0].metrics["test"]["accuracy"] == 1 - runs[1].metrics["test"]["accuracy"] == 1.0
+
+
+def test_of_the_epochs_the_one_with_the_best_mean_over_folds_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accuracies = {2: 6, 3: 5}  # of six, after so many epochs; others 3
+    seen = {"n": 0}
+
+    def scripted(self: Classification, items: torch.Tensor) -> Tally:
+        seen["n"] += 1
+        right = accuracies.get((seen["n"] - 1) % 4 + 1, 3)
+        return Tally(-float(seen["n"] % 4), torch.tensor([[right, 6 - right], [0, 0]]))
+
+    monkeypatch.setattr(Classification, "tally", scripted)
+    run = toy.classify(tmp_path / "run", toy.molecules(), epochs=4)
+    assert run.metrics["best_epoch"] == 2
+    assert run.metrics["valid"]["accuracy"] == 1.0
+    assert run.metrics["test"] == {}
+    assert run.metrics["protocol"] == "paper"
+
+
+# The parts
+
+
+def built(data: KnowledgeGraph | GraphCollection, *, whole: bool = False, **settings: Any) -> Any:
+    config = expand(recommended({"data.source": data.name, **toy.CLASSES, **settings}, data), data)
+    torch.manual_seed(0)
+    return build_task(config, data, CPU, whole=whole)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("layers", [1, 2])
+def test_what_no_labelled_node_hears_of_changes_nothing(preset: str, layers: int) -> None:
+    settings = small(preset) | {"encoder.dims": (8,) * (layers + 1)}
+    part, whole = (built(toy.labelled(), whole=whole, **settings) for whole in (False, True))
+    if preset != "none":
+        assert part.graph.num_nodes < whole.graph.num_nodes
+    nodes = torch.tensor([8, 12, 3])
+    places = torch.stack([(torch.cat([torch.arange(8, 24), torch.arange(8)]) == n).nonzero()[0, 0] for n in nodes])
+    for one, items in ((part, places), (whole, nodes)):
+        one.model.zero_grad()
+        one.vectors(items).square().sum().backward()
+    torch.testing.assert_close(part.vectors(places), whole.vectors(nodes), rtol=0, atol=0)
+    for (name, one), other in zip(part.model.named_parameters(), whole.model.parameters(), strict=True):
+        if one.grad is not None:
+            torch.testing.assert_close(one.grad, other.grad, msg=name)
+
+
+def test_with_batch_norm_the_whole_graph_is_encoded() -> None:
+    items = built(toy.labelled(), **{"encoder.batch_norm": True})
+    assert items.graph.num_nodes == toy.labelled().num_entities
+
+
+@pytest.mark.parametrize("readout", NAMES)
+@pytest.mark.parametrize("preset", PRESETS)
+def test_graphs_in_a_batch_come_out_as_they_do_one_by_one(preset: str, readout: str) -> None:
+    items = built(toy.molecules(), readout=readout, **small(preset))
+    items.model.eval()
+    chosen = torch.tensor([3, 0, 7, 17, 3])
+    with torch.no_grad():
+        together = items.vectors(chosen)
+        alone = torch.cat([items.vectors(one.unsqueeze(0)) for one in chosen])
+    torch.testing.assert_close(together, alone)
+
+
+@given(
+    sizes=st.lists(st.integers(1, 4), min_size=1, max_size=5),
+    readout=st.sampled_from(NAMES),
+    seed=st.integers(0, 99),
+)
+def test_a_readout_is_what_it_is_called_and_cares_for_no_order(sizes: list[int], readout: str, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(sum(sizes), 3, generator=generator, dtype=torch.float64)
+    graph_of = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
+    module = Readout(readout, 3).double()
+    found = module(x, graph_of, len(sizes))
+
+    def by_hand(rows: torch.Tensor) -> torch.Tensor:
+        if module.gate is not None:
+            return (rows * (rows @ module.gate).softmax(0)).sum(0)
+        return {"mean": rows.mean(0), "sum": rows.sum(0), "max": rows.amax(0)}[readout]
+
+    torch.testing.assert_close(found, torch.stack([by_hand(x[graph_of == g]) for g in range(len(sizes))]))
+    order = torch.randperm(len(x), generator=generator)
+    torch.testing.assert_close(module(x[order], graph_of[order], len(sizes)), found)
+
+
+def test_an_unknown_readout_is_answered_with_the_nearest() -> None:
+    with pytest.raises(InputError, match="did you mean 'mean'"):
+        Readout("men", 3)
+
+
+def test_the_report_counts_what_it_says() -> None:
+    confusion = torch.tensor([[3, 1, 0], [2, 2, 0], [0, 0, 0]])  # nothing is or was taken for the third
+    found = report(Tally(-0.5, confusion), ("a", "b", "c"))
+    assert found["accuracy"] == 5 / 8
+    assert found["by_class"]["a"] == pytest.approx({"precision": 3 / 5, "recall": 3 / 4, "f1": 2 / 3, "items": 4})
+    assert found["by_class"]["b"] == pytest.approx({"precision": 2 / 3, "recall": 1 / 2, "f1": 4 / 7, "items": 4})
+    assert found["by_class"]["c"] == {"precision": 0.0, "recall": 0.0, "f1": 0.0, "items": 0}
+    assert found["macro_f1"] == pytest.approx((2 / 3 + 4 / 7) / 2)
+    assert found["confusion"] == confusion.tolist()
+    assert macro_f1(Tally(0.0, torch.tensor([[0, 1], [0, 3]]))) == pytest.approx((0 + 6 / 7) / 2)
+
+
+def test_class_weights_make_every_class_count_the_same() -> None:
+    targets = torch.tensor([0, 0, 0, 2])
+    weights = balanced(targets, 4)
+    torch.testing.assert_close(weights, torch.tensor([4 / 6, 1.0, 2.0, 1.0]))
+    assert weights[targets].sum() == 4
+    assert (weights[targets][:3].sum() - weights[targets][3:].sum()).abs() < 1e-6
+
+
+def test_class_weights_reach_the_loss() -> None:
+    items = built(toy.molecules())
+    train, none = torch.arange(5), torch.arange(0)
+    settings = expand(recommended(toy.CLASSES, toy.molecules()), toy.molecules()).training
+    plain, weighed = (Classification(items, train, none, settings, class_weights=on) for on in (False, True))
+    logits = items.model.head(items.vectors(train))
+    each = torch.nn.functional.cross_entropy(logits, items.targets[train], reduction="none")
+    weights = torch.tensor([5 / 6, 5 / 4])[items.targets[train]]
+    torch.testing.assert_close(plain.loss(train), each.mean())
+    torch.testing.assert_close(weighed.loss(train), (weights * each).sum() / weights.sum())
+
+
+# What data decide
+
+
+def test_the_task_follows_from_the_data() -> None:
+    for data, task in ((toy.graph(), "link-prediction"), (toy.labelled(), "node-classification")):
+        assert expand(recommended({}, data), data).task == task
+    rings = toy.molecules()
+    config = expand(recommended({}, rings), rings)
+    assert (config.task, config.encoder.input, config.encoder.add_inverse) == ("graph-classification", "labels", False)
+    one_way = replace(rings, triples=rings.triples[::2])
+    assert expand(recommended({}, one_way), one_way).encoder.add_inverse is True
+
+
+def test_data_that_do_not_fit_the_task_are_refused() -> None:
+    for data, task in ((toy.graph(), "node-classification"), (toy.molecules(), "link-prediction")):
+        with pytest.raises(InputError, match=f"{task} needs a knowledge graph"):
+            recommended({"task": task}, data)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (toy.labelled(), "types"),
+        (toy.labelled(typed=False), "types"),
+        (toy.labelled().with_features(np.eye(33, 4)), "features"),
+        (toy.molecules(), "labels"),
+        (replace(toy.molecules(), node_labels=None, node_classes=()), "shared"),
+    ],
+)
+def test_what_nodes_start_from_follows_from_the_data(
+    data: KnowledgeGraph | GraphCollection, expected: str, tmp_path: Path
+) -> None:
+    run = toy.classify(tmp_path / "run", data, epochs=1)
+    assert run.config.encoder.input == expected
+    assert open_run(run.path).evaluate("train") == run.evaluate("train")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"protocol": "paper"}, "unknown protocol for node-classification 'paper'; known: refit, holdout"),
+        ({"encoder.input": "labels"}, "unknown encoder.input for node-classification 'labels'"),
+        ({"epochs": 0}, "training.epochs is 0"),
+        ({"folds": 17}, "16 examples cannot be dealt over 17 folds"),
+        ({"encoder.input": "literals"}, "no literals were kept"),
+    ],
+)
+def test_what_cannot_be_done_is_one_sentence(tmp_path: Path, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        toy.classify(tmp_path / "run", toy.labelled(), **settings)
+
+
+def test_the_module_has_no_second_way_to_evaluate() -> None:
+    items = built(toy.labelled())
+    found = classification.tally(items, torch.arange(24), 1)
+    assert found.confusion.sum() == 24
+    probabilities = classification.log_probabilities(items, torch.arange(24), 7).exp()
+    torch.testing.assert_close(probabilities.sum(1), torch.ones(24, dtype=torch.float64))

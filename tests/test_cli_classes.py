@@ -1,0 +1,195 @@
+"""The commands on graphs whose nodes, or which themselves, have classes: from files to answers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import toy
+from compgcn.data import GraphCollection, KnowledgeGraph
+from compgcn.run import Run, open_run
+from toy import Command, refused
+
+SETTINGS = toy.flags({"encoder.dims": (8, 8), "lr": 0.1, "folds": 3, "device": "cpu", "weight_decay": 0.0})
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
+    monkeypatch.chdir(tmp_path)
+    return toy.command(monkeypatch, capfd)
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return toy.classify(tmp_path_factory.mktemp("nodes") / "run", toy.labelled())
+
+
+@pytest.fixture(scope="module")
+def graphs(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return toy.classify(tmp_path_factory.mktemp("graphs") / "run", toy.molecules())
+
+
+def test_nodes_are_classified_from_a_table_of_triples_and_one_of_labels(command: Command, tmp_path: Path) -> None:
+    data = toy.labelled()
+    assert data.labels is not None
+    toy.write_tsv(tmp_path / "shops.tsv", data)
+    rows = [
+        f"{data.entities.ids[e]}\t{data.labels.classes[c]}\t{part}\n"
+        for part, found in data.labels.splits.items()
+        for e, c in found
+    ]
+    (tmp_path / "labels.tsv").write_text("node\tlabel\tsplit\n" + "".join(rows))
+    done = command("train", "shops.tsv", "--labels", "labels.tsv", "--epochs", 25, *SETTINGS)
+    assert done.code == 0, done
+    assert "labelled nodes: 14 train, 2 valid, 8 test" in done.out
+    assert "protocol 'refit'" in done.out
+    assert "100.0" in done.out
+    run = "runs/shops-compgcn-refit-0"
+    asked = command("predict", run, "--item", "p0", "--item", "P1", "--json")
+    found = [(row["item"], row["label"], row["known"]) for row in json.loads(asked.out)]
+    assert found == [("p0", "buyer", "buyer"), ("p1", "seller", "seller")]
+    assert "already finished" in command("train", "shops.tsv", "--labels", "labels.tsv", "--epochs", 25, *SETTINGS).out
+    other = command("train", "shops.tsv", "--labels", "labels.tsv", "--epochs", 26, *SETTINGS)
+    assert other.code == 1
+    assert "with other options (training.epochs: 25 -> 26)" in other.err
+
+
+@pytest.mark.parametrize("form", ["TU", "table"])
+def test_graphs_are_classified_from_a_folder_or_a_table(command: Command, tmp_path: Path, form: str) -> None:
+    data = toy.molecules()
+    if form == "TU":
+        toy.write_tu(tmp_path / "rings", data)
+        source: list[object] = ["rings"]
+    else:
+        node = [f"n{i}" for i in range(data.num_nodes)]
+        graph = [data.graph_ids[g] for g in data.graph_of]
+        lines = [f"{graph[s]}\t{node[s]}\t{data.relations.ids[r]}\t{node[o]}\n" for s, r, o in data.triples]
+        (tmp_path / "rings.tsv").write_text("".join(lines))
+        classes = [f"{name}\t{data.classes[c]}\n" for name, c in zip(data.graph_ids, data.targets, strict=True)]
+        (tmp_path / "classes.tsv").write_text("".join(classes))
+        source = ["rings.tsv", "--labels", "classes.tsv", "--task", "graph-classification"]
+    done = command("train", *source, "--epochs", 25, "--protocol", "nested", *SETTINGS, "--json")
+    assert done.code == 0, done
+    report = json.loads(done.out)
+    assert report["run"] == "runs/rings-compgcn-nested-0"
+    assert report["protocol"] == "nested"
+    assert report["test"]["accuracy"] == 1.0
+    assert len(report["test"]["folds"]) == 3
+    shown = command("train", *source, "--epochs", 25, "--protocol", "nested", *SETTINGS)
+    assert "protocol 'nested'" in shown.out
+    assert "test, mean ± sd of 3 folds" in shown.out
+    assert "100.0 ± 0.0" in shown.out
+
+
+def test_a_table_of_graphs_needs_their_classes(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "rings.tsv").write_text("m\ta\tr\tb\n")
+    refused(command("train", "rings.tsv", "--task", "graph-classification"), "needs a table of graphs", "--labels")
+
+
+def test_what_the_paper_reports_is_called_validation(graphs: Run, command: Command) -> None:
+    done = command("evaluate", graphs.path, "--split", "valid")
+    assert "valid, mean ± sd of 3 folds" in done.out
+    assert "true, predicted as" in done.out
+    assert command("evaluate", graphs.path).out == "the test split is empty\n"
+
+
+def test_evaluate_by_class_and_the_stored_metrics_agree(nodes: Run, command: Command) -> None:
+    assert json.loads(command("evaluate", nodes.path, "--json").out) == nodes.metrics["test"]
+    by_class = json.loads(command("evaluate", nodes.path, "--by", "class", "--json").out)
+    assert by_class == nodes.metrics["test"]["by_class"]
+    assert "precision" in command("evaluate", nodes.path, "--by", "class").out
+    refused(command("evaluate", nodes.path, "--by", "relation"), "unknown way to split metrics 'relation'")
+
+
+def test_a_classification_is_drawn(nodes: Run, graphs: Run, command: Command, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    for run, split in ((nodes, "test"), (graphs, "valid")):
+        done = command("evaluate", run.path, "--split", split, "--plot", tmp_path / f"{split}.png")
+        assert f"the figure is {tmp_path / split}.png" in done.out
+        assert (tmp_path / f"{split}.png").read_bytes()[:4] == b"\x89PNG"
+    refused(command("evaluate", graphs.path, "--plot", tmp_path / "x.png"), "no report on test to draw")
+
+
+def test_a_run_is_asked_what_it_can_answer(nodes: Run, graphs: Run, command: Command, tmp_path: Path) -> None:
+    refused(command("predict", nodes.path, "--head", "p0", "--relation", "buys"), "node-classification", "--item")
+    refused(command("predict", graphs.path, "--item", "m99"), "unknown graph 'm99'")
+    links = toy.train(tmp_path / "links").path
+    refused(command("predict", links), "a prediction needs a relation")
+    with pytest.raises(ValueError, match="predicts links and has no classes"):
+        open_run(links).classify(["p0"])
+    with pytest.raises(ValueError, match="one of graph-classification; ask it with classify"):
+        graphs.predict(head="a", relation="b")
+
+
+def test_nodes_without_a_label_are_classified_when_none_is_named(nodes: Run) -> None:
+    found = nodes.classify()
+    assert len(found) == nodes.classes.data.num_entities - 24  # type: ignore[union-attr]
+    assert all(answer.known is None for answer in found)
+    assert all(0.5 <= answer.probability <= 1 for answer in found)
+
+
+def test_graphs_of_another_collection_are_classified(graphs: Run, command: Command, tmp_path: Path) -> None:
+    others = toy.molecules(graphs=8, seed=5)
+    found = graphs.classify(others)
+    assert [answer.label for answer in found] == [others.classes[c] for c in others.targets]
+    # the same graphs, their relations and labels numbered in another order
+    turned = GraphCollection(
+        "turned",
+        type(others.relations)("relation", ["double", "single"]),
+        others.classes,
+        others.graph_of,
+        others.triples * [1, -1, 1] + [0, 1, 0],
+        others.targets,
+        node_labels=2 - np.asarray(others.node_labels),
+        node_classes=("H", "N", "C"),
+        graph_ids=others.graph_ids,
+    )
+    assert graphs.classify(turned) == found
+    toy.write_tu(tmp_path / "others", others)
+    refused(command("predict", graphs.path, "--graphs", tmp_path / "others"), "unknown relation in the graphs '0'")
+
+
+def test_the_data_of_a_run_come_back_from_its_folder(nodes: Run, graphs: Run) -> None:
+    for run, data in ((nodes, toy.labelled()), (graphs, toy.molecules())):
+        back = open_run(run.path).data
+        assert back.fingerprint() == data.fingerprint()
+        assert type(back) is type(data)
+    assert isinstance(open_run(nodes.path).data, KnowledgeGraph)
+
+
+def test_vectors_are_exported_with_what_they_stand_for(nodes: Run, graphs: Run, tmp_path: Path) -> None:
+    assert nodes.export(tmp_path / "nodes.tsv") == 33
+    assert graphs.export(tmp_path / "graphs.tsv") == 18
+    header, first, *_ = (tmp_path / "graphs.tsv").read_text().splitlines()
+    assert header.split("\t")[:3] == ["kind", "id", "name"]
+    assert first.split("\t")[:3] == ["graph", "m0", "m0"]
+    names, vectors = graphs.graph_embeddings()
+    assert (len(names), vectors.shape) == (18, (18, 8))
+    with pytest.raises(ValueError, match="has vectors of graph, and none of entity"):
+        graphs.entity_embeddings()
+
+
+def test_events_say_which_part_is_trained(nodes: Run) -> None:
+    lines = [json.loads(line) for line in (nodes.path / "events.jsonl").read_text().splitlines()]
+    assert lines[0]["task"] == "node-classification"
+    parts = list(dict.fromkeys(line["part"] for line in lines if line["event"] == "epoch"))
+    assert parts == ["fold 1 of 3", "fold 2 of 3", "fold 3 of 3", "final"]
+    assert not list((nodes.path / "checkpoint").iterdir())
+
+
+def test_a_list_of_pyg_graphs_is_classified(tmp_path: Path) -> None:
+    from types import SimpleNamespace
+
+    from compgcn.data import from_pyg
+
+    rings = toy.molecules()
+    items = []
+    for g in range(len(rings)):
+        one = rings.subset([g])
+        fields = {"edge_index": one.triples[:, [0, 2]].T, "edge_type": one.triples[:, 1], "y": one.targets}
+        items.append(SimpleNamespace(x=np.eye(3)[one.node_labels], num_nodes=one.num_nodes, **fields))
+    run = toy.classify(tmp_path / "run", from_pyg(items))
+    assert run.metrics["valid"]["accuracy"] == 1.0
