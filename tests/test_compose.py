@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from compgcn.compose import COMPOSITIONS, Combine, Composition, combined, resolve
 from compgcn.errors import InputError
+from compgcn.nn import CompGCNConv
 from oracles import COMPLEX, FORMULAS, normal, phi
 
 EVERY = pytest.mark.parametrize("name", COMPOSITIONS)
@@ -150,3 +151,23 @@ def test_a_misspelt_name_is_answered_with_the_nearest(given_, nearest):
 def test_a_name_like_no_other_is_answered_with_the_list():
     with pytest.raises(InputError, match="known: copy, sub"):
         resolve("zzzzzz")
+
+
+@pytest.mark.parametrize("name", COMPOSITIONS)
+def test_folded_products_are_those_of_the_composition(name):
+    phi, d = COMPOSITIONS[name], 6
+    generator = torch.Generator().manual_seed(0)
+    x, z, filters = (torch.randn(*shape, generator=generator).double() for shape in ((5, d), (1, d), (d, 4)))
+    assert phi.linear_lift
+    matrix, shift = phi.fold_fixed(z, filters)
+    torch.testing.assert_close(x @ matrix + shift, phi(x, z) @ filters)
+    sums = torch.randn(5, phi.lift(x).shape[-1], generator=generator).double()
+    torch.testing.assert_close(sums @ phi.fold(filters, sums.shape[-1]), phi.lower(sums, d) @ filters)
+
+
+def test_a_lift_that_is_not_linear_keeps_its_loop():
+    phi = COMPOSITIONS["mult"]._replace(name="squashed", lift=torch.tanh, linear_lift=False)
+    layer = CompGCNConv(4, 3, 2, composition=phi).double()
+    x, rel = torch.randn(5, 4).double(), torch.randn(4, 4).double()
+    empty = torch.zeros(2, 0, dtype=torch.long), torch.zeros(0, dtype=torch.long)
+    torch.testing.assert_close(layer(x, rel, *empty)[0], (torch.tanh(x) * layer.loop_relation) @ layer.weight_loop)

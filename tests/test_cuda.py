@@ -119,7 +119,9 @@ SMALL = {"dims": [20, 20], "kernel": 3, "filters": 8, "device": "cuda", "epochs"
 @pytest.mark.parametrize("settings", [{"decoder": "conve"}, {"decoder": "transe"}, {"encoder": "rgcn-basis"}], ids=str)
 def test_a_compiled_loss_has_the_gradients_of_the_plain_one(settings, precision):
     data = compgcn.load("world")
-    config = expand(recommended({"data.source": "world", "precision": precision, **SMALL | STILL | settings}), data)
+    config = expand(
+        recommended({"data.source": "world", "precision": precision, **SMALL | STILL | settings}, data), data
+    )
     gradients = []
     for compiled in (True, False):
         torch.manual_seed(0)

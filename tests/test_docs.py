@@ -250,7 +250,8 @@ def commands() -> dict[str, set[str]]:
     """Every command by its full name -> its long options."""
 
     def walk(command: Any, name: str) -> Iterator[tuple[str, set[str]]]:
-        options = {option for p in command.params if p.param_type_name == "option" for option in p.opts} - {"--help"}
+        options = {o for p in command.params if p.param_type_name == "option" for o in (*p.opts, *p.secondary_opts)}
+        options -= {"--help"}
         below = getattr(command, "commands", {})
         if options or not below:
             yield name, options

@@ -71,18 +71,20 @@ def _spectrum(x: Tensor) -> Tensor:
     runs. p is a multiple of 4, which lets memory be read and multiplied in whole vectors.
     """
     x = x if x.dtype == torch.float64 else x.float()
-    return torch.matmul(x, _fourier(x.shape[-1], False, x.dtype, x.device))
+    with torch.autocast(x.device.type, enabled=False):  # rounding a fixed matrix would spoil what is gained
+        return torch.matmul(x, _fourier(x.shape[-1], False, x.dtype, x.device))
 
 
 def _signal(y: Tensor, dim: int) -> Tensor:
     """The inverse of `_spectrum`; it needs `dim` because d and d + 1 can have as many frequencies."""
     y = y if y.dtype == torch.float64 else y.float()
-    return torch.matmul(y, _fourier(dim, True, y.dtype, y.device))
+    with torch.autocast(y.device.type, enabled=False):
+        return torch.matmul(y, _fourier(dim, True, y.dtype, y.device))
 
 
 def _fourier(d: int, inverse: bool, dtype: torch.dtype, device: torch.device) -> Tensor:
     """The matrix [d, D] with x F the planes of the transform of x; or, [D, d], the one that leads back."""
-    if torch.compiler.is_compiling():  # there it is a constant of the compiled graph
+    if torch.compiler.is_compiling():  # a compiled graph makes it anew, which takes two microseconds
         return _make_fourier(d, inverse, dtype, device)
     with torch.inference_mode(False):  # it is kept, and may be needed where gradients are
         return _kept_fourier(d, inverse, dtype, device)
@@ -121,16 +123,16 @@ def _rotation(z: Tensor) -> Tensor:
 class Composition(NamedTuple):
     """phi as a value: four pure functions and where it comes from. Calling it composes [.., d] with [.., d].
 
-    `lift` and `lower` are linear, and `combine` is affine in x: so is phi, and two more products of a layer fold into
-    its filters.
+    `lower` is linear. Where `lift` is linear too, phi is affine in x, and a layer folds its loop into a filter.
     """
 
     name: str
     combine: Combine
-    lift: Callable[[Tensor], Tensor] = _same  # entities [.., d] -> [.., D]; linear
+    lift: Callable[[Tensor], Tensor] = _same  # entities [.., d] -> [.., D]
     lift_relation: Callable[[Tensor], Tensor] = _same  # relations [.., d] -> [.., D]
     lower: Callable[[Tensor, int], Tensor] = _drop_width  # sums [.., D], d -> [.., d]; linear
     origin: str = ""
+    linear_lift: bool = True
 
     @property
     def uses_relations(self) -> bool:
@@ -147,7 +149,10 @@ class Composition(NamedTuple):
         return self.lower(eye, len(filters)).to(filters.dtype) @ filters
 
     def fold_fixed(self, z: Tensor, filters: Tensor) -> tuple[Tensor, Tensor]:
-        """phi with one relation z [1, d] before a filter: phi(x, z) W = x A + b, with A [d, out] and b [out]."""
+        """phi with one relation z [1, d] before a filter: phi(x, z) W = x A + b, with A [d, out] and b [out].
+
+        Only where `lift` is linear.
+        """
         d = z.shape[-1]
         points = torch.cat((torch.eye(d, dtype=z.dtype, device=z.device), z.new_zeros(1, d)))
         images = self(points, z).to(z.dtype) @ filters

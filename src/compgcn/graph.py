@@ -66,8 +66,11 @@ class Messages:
 
     def relation_plan(self, norm: Norm) -> Plan:
         """The same rows with a row of a relation table from every message: what D-GCN's biases are summed by."""
-        unused = torch.zeros_like(self.relation)
-        plan = self._keep("relation plan", lambda: self._plan(self.relation, self.num_relations, unused, 1))
+
+        def make() -> Plan:
+            return self._plan(self.relation, self.num_relations, torch.zeros_like(self.relation), 1)
+
+        plan = self._keep("relation plan", make)
         return self._keep(f"relation plan {norm}", lambda: plan.weighted(self.weights(*norm).message))
 
     def _plan(self, sender: Tensor, senders: int, relation: Tensor, relations: int) -> Plan:

@@ -307,13 +307,15 @@ class CompGCNConv(nn.Module):
         return self.relation_scale if self.relations == "scalars" else rel if self.relations == "vectors" else None
 
     def _loop(self, x: Tensor, weight: Tensor | None) -> Tensor:
-        """w_v W_loop^T phi(x_v, z_loop), [N, out]: phi with one relation is an affine map, so it folds into W_loop."""
+        """w_v W_loop^T phi(x_v, z_loop), [N, out]: phi with one relation is mostly affine, and folds into W_loop."""
         filters: Tensor = getattr(self, self.tying.loop)
         if self.loop_relation is None:
             loop = x @ filters
-        else:
+        elif self.composition.linear_lift:
             matrix, shift = self.composition.fold_fixed(self.loop_relation, filters)
             loop = torch.addmm(shift, x, matrix)
+        else:
+            loop = self.composition(x, self.loop_relation).to(x.dtype) @ filters
         return loop if weight is None else (weight.unsqueeze(1) * loop).to(loop.dtype)
 
     def _drop(self, values: Tensor) -> Tensor:

@@ -72,8 +72,8 @@ class _SparseBinaryCrossEntropy(torch.autograd.Function):
         logits, rows, cols = ctx.saved_tensors
         x = _wide(logits)
         grad = grad / max(x.numel(), 1)
-        turned = x.stride(0) == 1 and x.stride(1) == x.shape[0]  # the scores of an entity lie together
-        x = x.t() if turned else x
+        turned = x.stride(0) < x.stride(1)  # the scores of an entity lie together
+        x = (x.t() if turned else x).contiguous()
         major, minor = (cols, rows) if turned else (rows, cols)
         slope = torch.sigmoid(x).sub_(ctx.floor).mul_(grad)  # [B, N] or [N, B]
         # Padding adds 0, each to a cell of its own: many additions to one cell would wait for each other.

@@ -65,30 +65,40 @@ class _Compiled:
     """A loss fused by torch.compile; as it is where the compiler cannot."""
 
     def __init__(self, module: nn.Module, loss: Callable[[Tensor], Tensor]) -> None:
-        self._module, self._loss, self._plain = module, loss, loss
+        self._module, self._loss = module, loss
         self._tried = False
 
     def __call__(self, examples: Tensor) -> Tensor:
-        if self._tried:
-            return self._loss(examples)
-        self._tried = True
-        self._prepare(examples)
+        if not self._tried:
+            self._tried = True
+            self._try(examples)
+        return self._loss(examples)
+
+    def _try(self, examples: Tensor) -> None:
+        """A loss and its gradient that leave no trace but what is kept for good, such as the plans of a graph."""
+        module, training = self._module, self._module.training
+        buffers = {name: value.clone() for name, value in module.named_buffers()}
+        devices = [examples.device] if examples.is_cuda else []
         try:
-            self._loss = torch.compile(self._plain, fullgraph=True, dynamic=False)
-            return self._loss(examples)
+            with torch.random.fork_rng(devices):
+                module.eval()
+                with torch.no_grad():
+                    self._loss(examples)
+                module.train(training)
+                compiled = torch.compile(self._loss, fullgraph=True, dynamic=False)
+                compiled(examples).backward()  # type: ignore[no-untyped-call]
+            self._loss = compiled
+        except torch.OutOfMemoryError:
+            raise
         except Exception as error:  # whatever it is, training can do without
             reason = str(error).strip().partition("\n")[0]
             log.warning("the training step could not be compiled and runs as it is, more slowly: %s", reason)
-            self._loss = self._plain
-            return self._loss(examples)
-
-    def _prepare(self, examples: Tensor) -> None:
-        """One loss that leaves no trace but what is kept for good, such as the plans of a graph."""
-        training = self._module.training
-        self._module.eval()
-        with torch.no_grad(), torch.random.fork_rng():
-            self._plain(examples)
-        self._module.train(training)
+        finally:
+            module.train(training)
+            module.zero_grad()
+            with torch.no_grad():
+                for name, value in module.named_buffers():
+                    value.copy_(buffers[name])
 
 
 class RecordedStep(Step):
@@ -160,7 +170,8 @@ def _precision(name: str, device: str) -> Iterator[None]:
 @contextmanager
 def deterministic(wanted: bool) -> Iterator[None]:
     """While it lasts, torch takes the algorithms that give the same bits every time, and refuses where it has none."""
-    before = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    benchmark = torch.backends.cudnn.benchmark
     if wanted:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what cuBLAS asks for
         torch.use_deterministic_algorithms(True)
@@ -168,5 +179,5 @@ def deterministic(wanted: bool) -> Iterator[None]:
     try:
         yield
     finally:
-        torch.use_deterministic_algorithms(before[0])
-        torch.backends.cudnn.benchmark = before[1]
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+        torch.backends.cudnn.benchmark = benchmark

@@ -33,7 +33,7 @@ def test_the_layer_edge_by_edge_is_our_layer(composition, name):
 
 def test_ranks_triple_by_triple_are_ours():
     data = load("world")
-    task = fresh_task(expand(recommended(SETTINGS), data), data, CPU)
+    task = fresh_task(expand(recommended(SETTINGS, data), data), data, CPU)
     sample = task.splits["test"][:20]
     task.splits["test"] = sample
     ours = task.ranks("test")

@@ -48,7 +48,7 @@ def definition(query: ConvEQuery, x: np.ndarray, z: np.ndarray, training: bool) 
         if "convolution.bias" in weights:
             maps[b, f, i, j] += weights["convolution.bias"][f]
     maps = np.maximum(norm(maps, "feature_norm"), 0)
-    hidden = maps.transpose(0, 2, 3, 1).reshape(batch, -1) @ weights["projection.weight"].T + weights["projection.bias"]
+    hidden = maps.transpose(0, 2, 3, 1).reshape(batch, -1) @ weights["linear.weight"].T + weights["linear.bias"]
     return np.maximum(norm(hidden, "query_norm"), 0)
 
 
@@ -85,7 +85,7 @@ def test_the_papers_size_makes_a_square_image():
     assert (query.height, query.width) == (10, 20)
     assert query.convolution.weight.shape == (200, 1, 7, 7)
     assert query.convolution.bias is None
-    assert query.projection.weight.shape == (200, 200 * 14 * 14)
+    assert query.linear.weight.shape == (200, 200 * 14 * 14)
 
 
 @given(st.integers(1, 400))
@@ -126,3 +126,16 @@ def test_a_product_with_patches_is_the_convolution(size):
     flat = torch.nn.functional.pad(weight.flatten(1), (0, patches.shape[2] - k * k))
     ours = (patches @ flat.T).transpose(1, 2).unflatten(2, (height - k + 1, width - k + 1))
     assert_same_with_gradients(ours, torch.nn.functional.conv2d(image, weight), (image, weight))
+
+
+def test_weights_saved_filter_by_filter_give_the_same_query():
+    query = scrambled(ConvEQuery(18, SMALL).double()).eval()
+    state = query.state_dict()
+    positions = state["linear.weight"].shape[1] // SMALL.filters
+    weight = state.pop("linear.weight").unflatten(1, (positions, SMALL.filters)).transpose(1, 2).flatten(1)
+    old = state | {"projection.weight": weight, "projection.bias": state["linear.bias"]}
+    del old["linear.bias"]
+    other = ConvEQuery(18, SMALL).double().eval()
+    other.load_state_dict(old)
+    x, z = normal(4, 18), normal(4, 18, seed=1)
+    assert torch.equal(query(x, z), other(x, z))

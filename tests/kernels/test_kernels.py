@@ -358,3 +358,22 @@ def test_kernels_compiled_now_and_kernels_from_the_cache_give_the_same_bits(tmp_
     first, second = (subprocess.check_output(command, env=environment) for _ in range(2))
     assert list(tmp_path.rglob("*.nbi")), "nothing was kept"
     assert first == second
+
+
+def test_tables_and_weights_of_another_plan_are_refused():
+    edges = DEGENERATE["awkward"]
+    (x, z, weight), plan = operands(edges, 4), plan_of(edges)
+    for tables in ((x[1:], z), (x, z[1:])):
+        with pytest.raises(InputError, match="the plan is of"):
+            aggregate(*tables, weight, plan, Combine.MULT)
+    with pytest.raises(InputError, match="not of shape"):
+        aggregate(x, z, weight[1:], plan, Combine.MULT)
+    with pytest.raises(InputError, match="has its own"):
+        aggregate(x, z, weight, plan.weighted(weight.detach()), Combine.MULT)
+    with pytest.raises(InputError, match="a weight is missing"):
+        aggregate(x, z, None, plan, Combine.MULT)
+    assert_same_with_gradients(
+        aggregate(x, z, None, plan.weighted(weight.detach()), Combine.MULT),
+        aggregate(x, z, weight.detach(), plan, Combine.MULT),
+        (x, z),
+    )

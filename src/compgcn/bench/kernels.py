@@ -125,7 +125,7 @@ def _scaling(device: torch.device, say: Say) -> list[Report]:
         if fits:
             try:
                 theirs = layer_cost("mult", graph, _SCALED_DIM, _SCALED_DIM, device, per_edge=True)
-            except RuntimeError:  # out of memory
+            except torch.OutOfMemoryError:
                 theirs = None
             fits = theirs is not None and (device.type == "cuda" or _affordable(theirs))
         rows.append({"messages": messages, "nodes": nodes, "plan_ms": plan.as_dict()["ms"], **_beside(ours, theirs)})

@@ -98,6 +98,6 @@ def _floor_bytes(task: LinkPrediction, config: Config) -> float:
     half = 2 if decoder.half_query else whole
     vectors = sum(encoder.dims[1:]) * encoder.num_nodes
     logits = task.batch_size * encoder.num_nodes
-    projection = getattr(decoder.phi, "projection", None)
-    maps = 0 if projection is None else task.batch_size * projection.in_features
+    linear = getattr(decoder.phi, "linear", None)
+    maps = 0 if linear is None else task.batch_size * linear.in_features
     return 32 * parameters + 4 * whole * (vectors + logits) + 4 * half * maps

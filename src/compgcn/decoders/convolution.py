@@ -83,16 +83,27 @@ class ConvEQuery(nn.Module):
         self.image_norm = nn.BatchNorm2d(1)
         self.convolution = nn.Conv2d(1, settings.filters, settings.kernel, bias=settings.bias)
         self.feature_norm = nn.BatchNorm1d(settings.filters)
-        self.projection = nn.Linear(settings.filters * rows * columns, dim)
+        self.linear = nn.Linear(rows * columns * settings.filters, dim)
         self.query_norm = nn.BatchNorm1d(dim)
+        self.register_load_state_dict_pre_hook(_by_position)  # type: ignore[no-untyped-call]
 
     def forward(self, x: Tensor, z: Tensor) -> Tensor:
         image = torch.stack((x, z), -1).view(-1, 1, 2 * self.height, self.width)  # [B, d, 2] -> [B, 1, 2h, w]
         maps = convolve(self.image_norm(image), self.convolution)  # [B, positions, filters]
         maps = torch.relu_(self.feature_norm(maps.flatten(0, 1)))  # [B positions, filters]
-        features = dropout(maps.view(len(x), self.projection.in_features), self.settings.feature_dropout, self.training)
-        hidden = dropout(self.projection(features), self.settings.hidden_dropout, self.training)  # [B, d]
+        features = dropout(maps.view(len(x), self.linear.in_features), self.settings.feature_dropout, self.training)
+        hidden = dropout(self.linear(features), self.settings.hidden_dropout, self.training)  # [B, d]
         return torch.relu(self.query_norm(hidden))
+
+
+def _by_position(query: nn.Module, state: dict[str, Tensor], prefix: str, *_: object) -> None:
+    """Weights saved while feature maps were flattened filter by filter, under another name, are put in order."""
+    old = state.pop(f"{prefix}projection.weight", None)
+    if old is None:
+        return
+    filters = len(state[f"{prefix}feature_norm.weight"])
+    state[f"{prefix}linear.weight"] = old.view(len(old), filters, -1).transpose(1, 2).flatten(1)
+    state[f"{prefix}linear.bias"] = state.pop(f"{prefix}projection.bias")
 
 
 def convolve(image: Tensor, convolution: nn.Conv2d) -> Tensor:

@@ -36,10 +36,25 @@ def aggregate(x: Tensor, z: Tensor, weight: Tensor | None, plan: Plan, combine: 
     """
     if combine is not Combine.COPY and z.shape[1] != x.shape[1]:
         raise InputError(f"entities of width {x.shape[1]} cannot be combined with relations of width {z.shape[1]}")
+    if not torch.compiler.is_compiling():
+        _check(x, z, weight, plan, combine)
     tensors = [tensor for segments in plan for tensor in segments]
     weight = plan.by_row.weight[:0] if weight is None else weight
     out: Tensor = _aggregate(x, z.to(x.dtype), weight, tensors, combine)
     return out
+
+
+def _check(x: Tensor, z: Tensor, weight: Tensor | None, plan: Plan, combine: Combine) -> None:
+    """Refuse tables and weights that are not those the plan was made for: a kernel would read past their ends."""
+    wanted = plan.by_sender.offsets.numel() - 1, plan.by_relation.offsets.numel() - 1
+    if len(x) != wanted[0] or (combine is not Combine.COPY and len(z) != wanted[1]):
+        raise InputError(f"the plan is of {wanted[0]} senders and {wanted[1]} relations, not of {len(x)} and {len(z)}")
+    messages, own = plan.by_row.left.numel(), plan.by_row.weight.numel()
+    if weight is not None and (own or weight.shape != (messages,)):
+        given = "has its own" if own else f"is of {messages} messages, not of shape {list(weight.shape)}"
+        raise InputError(f"a weight does not fit the plan, which {given}")
+    if weight is None and messages and not own:
+        raise InputError("a weight is missing: give one per message, or a plan with weights of its own")
 
 
 @torch.library.custom_op("compgcn::segment_reduce", mutates_args=())

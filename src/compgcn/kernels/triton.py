@@ -247,8 +247,8 @@ def grouped_outer(rows: Tensor, g: Tensor, offsets: Tensor) -> Tensor:
 
 @triton.jit
 def _distance_kernel(Q, E, OUT, B, C, D, BB: tl.constexpr, BC: tl.constexpr, BD: tl.constexpr, ACC: tl.constexpr):
-    b = tl.program_id(0) * BB + tl.arange(0, BB)
-    c = tl.program_id(1).to(tl.int64) * BC + tl.arange(0, BC)
+    b = tl.program_id(1).to(tl.int64) * BB + tl.arange(0, BB)
+    c = tl.program_id(0).to(tl.int64) * BC + tl.arange(0, BC)  # candidates on the axis that may be long
     total = tl.zeros([BB, BC], ACC)
     for first in range(0, D, BD):
         d = first + tl.arange(0, BD)
@@ -286,7 +286,7 @@ def l1_distance(q: Tensor, e: Tensor) -> Tensor:
     q, e, (B, D), C = q.contiguous(), e.contiguous(), q.shape, len(e)
     out = q.new_empty(B, C)
     if out.numel():
-        _distance_kernel[(triton.cdiv(B, 16), triton.cdiv(C, 32))](q, e, out, B, C, D, 16, 32, 8, _sum_type(q.dtype))
+        _distance_kernel[(triton.cdiv(C, 32), triton.cdiv(B, 16))](q, e, out, B, C, D, 16, 32, 8, _sum_type(q.dtype))
     return out
 
 
