@@ -17,6 +17,7 @@ def unknown(kind: str, given: str, known: Iterable[str], *, listed: int = 12) ->
     folded = {name.casefold(): name for name in names}
     if not near:
         near = [folded[match] for match in get_close_matches(given.casefold(), list(folded), n=3, cutoff=0.5)]
+    names, near, given = [_short(name) for name in names], [_short(name) for name in near], _short(given)
     sentence = f"unknown {kind} '{given}'"
     if near:
         choices = [f"'{name}'" for name in near]
@@ -24,3 +25,8 @@ def unknown(kind: str, given: str, known: Iterable[str], *, listed: int = 12) ->
     if len(names) <= listed:
         return InputError(f"{sentence}; known: {', '.join(names)}")
     return InputError(sentence)
+
+
+def _short(name: str) -> str:
+    """A name as far as it is worth quoting."""
+    return name if len(name) <= 80 else f"{name[:79]}…"

@@ -255,6 +255,12 @@ class RelationalGraph:
         relation = {name: i for i, name in enumerate(dict.fromkeys(kind[1] for kind in data.edge_types))}
         if not relation:
             raise InputError("the PyG graph has no edges")
+        for kind in data.edge_types:  # within its own types, or an edge would end at another's node
+            for end, node_type in zip(data[kind].edge_index, (kind[0], kind[2]), strict=True):
+                if end.numel() and not 0 <= int(end.min()) <= int(end.max()) < sizes[node_type]:
+                    worst = int(end.min()) if int(end.min()) < 0 else int(end.max())
+                    what = f"is outside [0, {sizes[node_type]}), the nodes of type '{node_type}'"
+                    raise InputError(f"node index {worst} of the edges {kind} {what}")
         ends = [(data[kind].edge_index, start[kind[0]], start[kind[2]]) for kind in data.edge_types]
         return cls(
             torch.cat([edges[0] + offset for edges, offset, _ in ends]),

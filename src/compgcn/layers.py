@@ -355,6 +355,8 @@ class CompGCNConv(nn.Module):
         if rel is None or rel.shape != (rows, self.in_channels):
             given = None if rel is None else list(rel.shape)
             raise InputError(f"rel must have shape [{rows}, {self.in_channels}], not {given}")
+        if (rel.dtype, rel.device) != (x.dtype, x.device) and not torch.is_autocast_enabled(x.device.type):
+            raise InputError(f"rel is {rel.dtype} on {rel.device} and x {x.dtype} on {x.device}; convert one of them")
 
     def _dtype(self) -> torch.dtype:
         return next(self.parameters()).dtype

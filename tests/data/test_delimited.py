@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import compgcn
 from compgcn.data import delimited
 from compgcn.errors import InputError
 
@@ -200,3 +201,36 @@ def test_a_file_that_is_not_an_archive_is_an_input_error(tmp_path: Path) -> None
     (tmp_path / "x.zip").write_bytes(b"no archive")
     with pytest.raises(InputError, match="cannot be read"):
         fast(delimited.member(tmp_path / "x.zip", "x/train.txt"))
+
+
+@pytest.mark.parametrize("content", ['a,r,"b\nc,r,d\n', 'a,r,b\nc,r,"d\n' + "e,r,f\n" * 50])
+def test_a_quote_that_is_not_closed_swallows_nothing(tmp_path, content):
+    path = tmp_path / "open.csv"
+    path.write_text(content)
+    with pytest.raises(InputError, match=r"line [12]: not comma-separated values"):
+        compgcn.read(path)
+
+
+def test_an_id_over_several_lines_is_noted(tmp_path):
+    path = tmp_path / "several.csv"
+    path.write_text('a,r,"b\nc,r,d\ne,r,f"\ng,r,h\n')
+    graph = compgcn.read(path, valid_fraction=0.0, test_fraction=0.0)
+    assert len(graph.train) == 2
+    assert any("1 id over several lines" in note for note in graph.notes)
+
+
+def test_files_of_several_formats_make_one_graph(tmp_path):
+    pytest.importorskip("pyoxigraph")
+    (tmp_path / "train.tsv").write_text("http://a\thttp://r\thttp://b\n")
+    (tmp_path / "valid.nt").write_text("<http://b> <http://r> <http://a> .\n")
+    (tmp_path / "test.csv").write_text("http://a,http://r,http://c\n")
+    graph = compgcn.read(train=tmp_path / "train.tsv", valid=tmp_path / "valid.nt", test=tmp_path / "test.csv")
+    assert (graph.num_entities, graph.num_relations) == (3, 1)
+
+
+def test_an_error_quotes_no_more_than_a_line_of_a_name(tmp_path):
+    path = tmp_path / "long.tsv"
+    path.write_text("x" * 100_000 + "\tr\tb\n")
+    with pytest.raises(InputError) as raised:
+        compgcn.read(path, columns=("a", "b", "c"))
+    assert len(str(raised.value)) < 1000

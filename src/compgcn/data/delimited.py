@@ -113,7 +113,10 @@ def columns(text: Text, width: int, *, take: Sequence[int] | None = None, allow_
     take = range(width) if take is None else take
     try:
         table = _parse(text, width, take)
-        if len(table) and (allow_empty or not any(_has_blank(column) for column in table.columns)):
+        blank = not allow_empty and any(_has_blank(column) for column in table.columns)
+        # A quote that is never closed looks like one; only the reading below tells them apart.
+        several_lines = text.quoted and any(_has_line_end(column) for column in table.columns)
+        if len(table) and not blank and not several_lines:
             return list(table.columns)
     except (pa.ArrowException, UnicodeDecodeError, *BROKEN):
         pass  # the line by line reading below says what is wrong, and where
@@ -169,6 +172,13 @@ def _has_blank(column: Any) -> bool:
     spaced = column.filter(pc.starts_with(column, " "))
     empty = pc.min(pc.binary_length(column)).as_py() == 0
     return empty or bool(pc.any(pc.equal(pc.ascii_trim(spaced, " "), "")).as_py())
+
+
+def _has_line_end(column: Any) -> bool:
+    """Whether a field goes on over the end of a line."""
+    import pyarrow.compute as pc
+
+    return bool(pc.any(pc.match_substring_regex(column, "[\r\n]")).as_py())
 
 
 def scan(

@@ -70,8 +70,14 @@ def from_pyg(
         stores = [data]
         entities, relations = ([str(i) for i in range(size)] for size in (graph.num_nodes, graph.num_relations))
     triples = np.stack([_numpy(column) for column in (graph.src, graph.rel, graph.dst)], axis=1)  # [n, 3]
-    whole = tidied(name, entities, relations, {"": triples}).with_features(_features(stores))
+    features = _features(stores)
+    whole = tidied(name, entities, relations, {"": triples}).with_features(features)
+    if features is None and any(getattr(store, "x", None) is not None for store in stores):
+        note = "the features x are left out: not every type of node has them, in the same width"
+        whole = replace(whole, notes=(*whole.notes, note))
     labels = _labels(stores)
+    if labels is None and any(getattr(store, "y", None) is not None for store in stores):
+        whole = replace(whole, notes=(*whole.notes, "the labels y are left out: no mask says which are for training"))
     if labels is not None:
         return replace(whole, labels=labels)
     return divided(whole, split_seed, valid_fraction, test_fraction)
@@ -108,6 +114,8 @@ def _rows(store: Any, part: str, start: int) -> NDArray[np.int64] | None:
     """Rows (entity, class) of a split, from a mask over all nodes or from a list of some."""
     y, mask = getattr(store, "y", None), getattr(store, f"{part}_mask", None)
     if y is not None and mask is not None and y.dim() == mask.dim() == 1:
+        if y.is_floating_point():
+            raise InputError("the labels y must be the whole numbers of classes, not fractions")
         chosen = np.flatnonzero(_numpy(mask))
         return np.column_stack([chosen + start, _numpy(y)[chosen]]).astype(np.int64)
     nodes, classes = getattr(store, f"{part}_idx", None), getattr(store, f"{part}_y", None)

@@ -328,6 +328,8 @@ def _codes(columns: Sequence[Any], *, parts: int) -> tuple[list[Triples], list[s
     """One numbering over columns of strings that make up `parts` of equal length, read row by row across them."""
     import pyarrow as pa
 
+    if len({str(column.type) for column in columns}) > 1:  # files of several formats
+        columns = [column.cast(pa.string()) for column in columns]
     joined = pa.chunked_array([chunk for column in columns for chunk in column.chunks])
     joined = joined.unify_dictionaries() if pa.types.is_dictionary(joined.type) else joined.dictionary_encode()
     codes = np.concatenate([chunk.indices.to_numpy() for chunk in joined.chunks]).reshape(parts, -1)  # [parts, n]
@@ -389,6 +391,9 @@ def _observations(graph: KnowledgeGraph) -> list[str]:
     spaced = sum(text != text.strip() for text in vocabulary)
     if spaced:
         notes.append(f"{_count(spaced, 'id')} with a space at the start or the end, kept as written")
+    broken = sum("\n" in text or "\r" in text for text in vocabulary)
+    if broken:
+        notes.append(f"{_count(broken, 'id')} over several lines, kept as written; is a quote not closed?")
     return notes
 
 
