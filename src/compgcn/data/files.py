@@ -136,12 +136,14 @@ def _stem(files: Mapping[str, File]) -> str:
     return Path(next(iter(files.values()))).name.split(".")[0] or "graph"
 
 
-def source(path: File, columns: Columns | None = None, comment: str | None = None, literals: str = "drop") -> Source:
-    """A file of triples, its format told by its ending."""
+def source(
+    path: File, columns: Columns | None = None, comment: str | None = None, literals: str = "drop", part: str = ""
+) -> Source:
+    """A file of triples, its format told by its ending; `part` names the split that it is, if it is not all."""
     path = existing(path)
     ending, packed = endings(path)
     if ending in rdf.FORMATS:
-        return rdf.file(path, literals=literals)
+        return rdf.file(path, literals=literals, part=part)
     if ending == ".parquet" and not packed:
         return parquet.file(path, columns=columns)
     if ending in delimited.DELIMITERS:
@@ -155,7 +157,8 @@ def _triples(
 ) -> KnowledgeGraph:
     """The graph of the files, split if `drawn` says how; large ones are parsed once and kept."""
     sources = {
-        part: source(file, options["columns"], options["comment"], options["literals"]) for part, file in files.items()
+        part: source(file, options["columns"], options["comment"], options["literals"], part)
+        for part, file in files.items()
     }
     kept = parsed.entry({part: Path(file) for part, file in files.items()}, {**options, "split": drawn})
     graph = None if kept is None else parsed.load(kept, name)
