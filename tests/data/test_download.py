@@ -222,7 +222,7 @@ def test_a_page_that_drips_or_breaks_off_is_given_up(server: Server) -> None:
 
 
 def test_certificates_that_cannot_be_read_are_no_fault_of_the_server(server: Server, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="^the certificates in '.*none.pem' cannot be read") as failure:
+    with pytest.raises(InputError, match=r"^the certificates in '.*none.pem' cannot be read") as failure:
         page(server.url("/page"), "text/html", MIB, str(tmp_path / "none.pem"))
     assert not isinstance(failure.value, UnavailableError)
 

@@ -128,7 +128,9 @@ def _safe(name: str, label: str) -> str:
 
 def _check_regular(name: str, regular: bool, label: str) -> None:
     if not regular:
-        raise ArchiveError(f"the archive '{label}' is not to be trusted: its member '{name}' is a link or no plain file")
+        raise ArchiveError(
+            f"the archive '{label}' is not to be trusted: its member '{name}' is a link or no plain file"
+        )
 
 
 def _too_large(limit: int, label: str) -> ArchiveError:
