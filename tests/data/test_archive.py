@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compgcn.data import archive as module
 from compgcn.data.archive import ArchiveError, extract
 from server import tarred, zipped
 
@@ -62,7 +63,7 @@ def special(name: str, kind: bytes, target: str = "") -> tarfile.TarInfo:
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE])
 def test_a_member_that_is_no_file_is_not_followed(kind: bytes, tmp_path: Path) -> None:
     data = tarred({"set/test.txt": b"x"}, special("set/train.txt", kind, "/etc/hostname"))
-    with pytest.raises(ArchiveError, match=r"'set/train.txt' is a link or no file"):
+    with pytest.raises(ArchiveError, match=r"'set/train.txt' is a link or no plain file"):
         unpack(data, tmp_path)
 
 
@@ -72,7 +73,7 @@ def test_a_link_in_a_zip_is_not_followed(tmp_path: Path) -> None:
         link = zipfile.ZipInfo("set/train.txt")
         link.external_attr = 0o120777 << 16
         file.writestr(link, "/etc/hostname")
-    with pytest.raises(ArchiveError, match=r"'set/train.txt' is a link or no file"):
+    with pytest.raises(ArchiveError, match=r"'set/train.txt' is a link or no plain file"):
         unpack(buffer.getvalue(), tmp_path)
 
 
@@ -88,6 +89,25 @@ def test_a_decompression_bomb_is_refused_before_it_fills_the_disk(make: Make, me
         with pytest.raises(ArchiveError, match="unpacks to more than the 1 MiB"):
             unpack(data, tmp_path)
     assert sum(path.stat().st_size for path in (tmp_path / "out").iterdir()) <= 2 * MIB
+
+
+def test_the_holes_of_a_sparse_member_are_not_written(tmp_path: Path) -> None:
+    holes = special("set/train.txt", tarfile.REGTYPE)
+    holes.pax_headers = {"GNU.sparse.map": "0,0", "GNU.sparse.size": str(64 * MIB)}
+    with pytest.raises(ArchiveError, match=r"'set/train.txt' is a link or no plain file"):
+        unpack(tarred({"set/test.txt": b"x"}, holes), tmp_path)
+    assert not (tmp_path / "out" / "train.txt").exists()
+
+
+@KINDS
+def test_no_more_than_the_limit_is_written_whatever_a_reader_hands_over(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = [(name, io.BytesIO(bytes(600_000))) for name in WANTED]
+    monkeypatch.setattr(module, "_zip" if make is zipped else "_tar", lambda *_: iter(long))
+    with pytest.raises(ArchiveError, match="unpacks to more than the 1 MiB"):
+        unpack(make(MEMBERS), tmp_path)
+    assert sum(path.stat().st_size for path in (tmp_path / "out").iterdir()) <= MIB
 
 
 @KINDS

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -185,22 +184,6 @@ def test_files_may_be_compressed_with_zstandard(tmp_path: Path, name: str) -> No
 def test_text_that_looks_like_numbers_or_nothing_stays_text() -> None:
     rows = [("007", "1e5", "NA"), ("null", "NaN", "true"), ("7", "100000", "2020-01-01")]
     assert fast(in_memory("\n".join("\t".join(row) for row in rows).encode())) == rows
-
-
-def test_a_member_of_an_archive_is_read_in_place(tmp_path: Path) -> None:
-    archive = tmp_path / "x.zip"
-    with zipfile.ZipFile(archive, "w") as packed:
-        packed.writestr("x/train.txt", "a\tr\tb\r\n")
-    assert fast(delimited.member(archive, "x/train.txt")) == [("a", "r", "b")]
-    with pytest.raises(InputError, match=r"has no member 'x/test\.txt'"):
-        fast(delimited.member(archive, "x/test.txt"))
-    assert [path.name for path in tmp_path.iterdir()] == ["x.zip"]
-
-
-def test_a_file_that_is_not_an_archive_is_an_input_error(tmp_path: Path) -> None:
-    (tmp_path / "x.zip").write_bytes(b"no archive")
-    with pytest.raises(InputError, match="cannot be read"):
-        fast(delimited.member(tmp_path / "x.zip", "x/train.txt"))
 
 
 @pytest.mark.parametrize("content", ['a,r,"b\nc,r,d\n', 'a,r,b\nc,r,"d\n' + "e,r,f\n" * 50])

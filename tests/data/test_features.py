@@ -46,6 +46,16 @@ def test_a_table_is_matched_by_id(graph_file: Path, tmp_path: Path, columns: dic
     np.testing.assert_array_equal(graph.node_features, [[1, 2], [3, 4], [5, 6]])
 
 
+def test_what_is_left_out_of_a_table_is_counted(graph_file: Path, tmp_path: Path) -> None:
+    path = tmp_path / "n.parquet"
+    pq.write_table(pa.table({"id": ["a", "b", "c", "y", "z"], "name": list("ABCYZ"), "x": [1.0] * 5}), path)
+    notes = read(graph_file, node_features=path).notes
+    assert f"the features of 2 entity ids in '{path}' that the graph does not have left out" in notes
+    assert f"1 column of text in '{path}', such as 'name', left out of the features" in notes
+    pq.write_table(pa.table({"id": ["a", "b", "c"], "x": [1.0] * 3}), path)
+    assert not any("left out" in note for note in read(graph_file, node_features=path).notes)
+
+
 @pytest.mark.parametrize(
     ("columns", "expected"),
     [

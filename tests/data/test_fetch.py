@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -217,6 +217,25 @@ def test_a_file_nobody_hashed_is_pinned_when_it_first_comes_and_said_to_be_unver
     assert cache.verify("made-up", row)["train"][1] == "altered"
     server.answers["/set.zip"] = whole(zipped({f"set/{p}.txt": d + b"!" for p, d in PLAIN.items()}))
     caplog.clear()
+    fetch.fetch({"made-up": row})
+    assert "train.txt is not what was first downloaded" in caplog.text
+
+
+@pytest.mark.parametrize("alter", [bytes.upper, lambda data: data[:-1]])
+def test_a_pin_outlives_an_altered_file_and_a_fetch_that_fails(
+    server: Server, home: Path, alter: Callable[[bytes], bytes], caplog: pytest.LogCaptureFixture
+) -> None:
+    server.answers["/set.zip"] = whole(ZIP)
+    row = files(server, pin=False)
+    fetch.fetch({"made-up": row})
+    train = home / "made-up" / "train.txt"
+    train.write_bytes(alter(PLAIN["train"]))
+    server.answers.clear()
+    with pytest.raises(InputError, match="could not be fetched"):
+        fetch.fetch({"made-up": row})
+    assert train.read_bytes() == alter(PLAIN["train"])
+    assert cache.pins("made-up") == {part: sha(data) for part, data in PLAIN.items()}
+    server.answers["/set.zip"] = whole(zipped({f"set/{part}.txt": b"x\tr\ty\n" for part in PLAIN}))
     fetch.fetch({"made-up": row})
     assert "train.txt is not what was first downloaded" in caplog.text
 
@@ -439,6 +458,25 @@ def test_what_a_killed_process_was_assembling_is_removed_after_a_day(tmp_path: P
         os.utime(home / name, (time.time() - age, time.time() - age))
     fetch.fetch({"made-up": files()}, folder_of(tmp_path, "plain"))
     assert [path.name for path in home.glob(".staging-*")] == [".staging-made-up-new"]
+
+
+def test_a_folder_that_another_process_removes_meanwhile_is_no_matter(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = home / ".staging-made-up-gone"
+    found = Path.glob
+    monkeypatch.setattr(Path, "glob", lambda path, pattern: [gone] if path == home else found(path, pattern))
+    fetch.fetch({"made-up": files()}, folder_of(tmp_path, "plain"))
+    assert fetch.place("made-up", files()) == "cached"
+
+
+def test_the_folder_has_the_rights_of_any_other_and_the_mask_of_the_process_is_not_touched(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "other").mkdir()
+    monkeypatch.setattr(os, "umask", lambda _: pytest.fail("other threads share it"))
+    fetch.fetch({"made-up": files()}, folder_of(tmp_path, "plain"))
+    assert (home / "made-up").stat().st_mode == (tmp_path / "other").stat().st_mode
 
 
 # The cache

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -74,6 +76,33 @@ def test_kept_literals_are_found_again(cache: Path, write: Write, parses: list[s
     assert first.literals.entities.tolist() == second.literals.entities.tolist() == [1]
     assert first.literals[1:] == second.literals[1:] == (("http://q",), ("é",))
     assert parses == ["g"]
+
+
+def test_a_file_written_again_while_it_is_read_is_not_kept(
+    cache: Path, graph_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashed, other = parsed.entry, graph_file.read_bytes().replace(b"r1", b"other")
+
+    def overtaken(*given: Any) -> Path | None:
+        entry = hashed(*given)
+        graph_file.write_bytes(other)
+        return entry
+
+    before = graph_file.read_bytes()
+    with monkeypatch.context() as patched:
+        patched.setattr(parsed, "entry", overtaken)
+        assert "other" in read(graph_file).relations.ids
+    graph_file.write_bytes(before)
+    assert "other" not in read(graph_file).relations.ids
+
+
+def test_what_a_killed_process_was_writing_is_removed_after_a_day(cache: Path, graph_file: Path) -> None:
+    cache.mkdir(parents=True)
+    for age, name in ((0, "new.part"), (2 * 86400, "old.part")):
+        (cache / name).write_bytes(b"PAR1")
+        os.utime(cache / name, (time.time() - age, time.time() - age))
+    read(graph_file)
+    assert [path.name for path in cache.glob("*.part")] == ["new.part"]
 
 
 def test_a_damaged_entry_is_never_believed(cache: Path, graph_file: Path, parses: list[str]) -> None:

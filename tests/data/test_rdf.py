@@ -103,6 +103,35 @@ def test_kept_literals_are_attributes_and_no_part_of_the_graph(write: Write) -> 
     assert "1 literal of nodes without any other triple left out" in graph.notes
 
 
+def test_literals_of_blank_nodes_are_kept_with_the_right_node(write: Write) -> None:
+    lost = "_:b0 :age 9 .\n"  # of a node in no other triple, called as the first one is once it has a number
+    graph = read(write("g.ttl", "@prefix : <http://x/> .\n" + lost + ":a :knows [ :age 8 ] ."), literals="keep")
+    assert graph.literals is not None
+    assert [graph.entities.ids[row] for row in graph.literals.entities] == ["_:b0"]
+    assert graph.literals.values == ("8",)
+
+
+BLANK = {
+    "nt": "_:x <http://x/{0}> <http://x/{0}> .\n",
+    "ttl": "[] <http://x/{0}> <http://x/{0}> .\n",
+    "rdf": XML.replace("knows", "knows{0}"),
+}
+
+
+@pytest.mark.parametrize("ending", BLANK)
+def test_blank_nodes_of_different_files_are_different_nodes(write: Write, ending: str) -> None:
+    splits = {part: write(f"{part}.{ending}", BLANK[ending].format(part)) for part in ("train", "valid", "test")}
+    graph = read(**splits)  # type: ignore[arg-type]
+    label = "x" if ending == "nt" else "b0"
+    blank = [text for text in graph.entities.ids if text[0] == "_"]
+    assert blank == [f"_:{part}.{label}" for part in splits]
+    kept = "kept apart from those of the other files, as _:test.label"
+    assert f"1 blank node of '{splits['test']}' {kept}" in graph.notes
+    alone = read(splits["train"], valid_fraction=0, test_fraction=0)
+    assert f"_:{label}" in alone.entities.ids
+    assert not any("kept apart" in note for note in alone.notes)
+
+
 def test_a_relation_can_be_left_out(write: Write) -> None:
     graph = read(write("g.nt", NT), literals="nodes", exclude=["http://x/age"])
     assert graph.relations.ids == ("http://x/knows", "http://x/name")

@@ -260,6 +260,14 @@ def test_names_are_taken_from_a_file_and_may_be_missing_or_too_many(write: Write
     assert graph.entities.index("Paris") == 0
 
 
+def test_two_names_of_one_id_are_refused_and_one_name_twice_is_not(write: Write) -> None:
+    path = write("x.tsv", "Q1\tP1\tQ2\n")
+    graph = read(path, names=write("names.tsv", "Q1\tParis\nQ2\tRome\nQ1\tParis\n"))
+    assert graph.entities.names == ("Paris", "Rome")
+    with pytest.raises(InputError, match=r"names.tsv', line 4: 'Q1' is called 'Lutetia' here, and 'Paris' in line 1;"):
+        read(path, names=write("names.tsv", "Q1\tParis\n\nQ2\tRome\nQ1\tLutetia\n"))
+
+
 def test_the_fingerprint_changes_with_the_data_and_not_with_the_labels(write: Write) -> None:
     path = write("x.tsv", "a\tr\tb\nb\tr\tc\n")
     graph = read(path)

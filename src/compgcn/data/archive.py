@@ -43,6 +43,7 @@ def extract(archive: Path, members: Mapping[str, Path], limit: int, label: str =
     if read is None:
         raise ArchiveError(f"'{label}' is neither a zip nor a gzipped tar archive")
     found = set()
+    left = limit
     reader = read(archive, set(members), limit, label)
     while (member := _next(reader, label)) is not None:
         name, stream = member
@@ -51,6 +52,9 @@ def extract(archive: Path, members: Mapping[str, Path], limit: int, label: str =
         found.add(name)
         with members[name].open("xb") as target:
             while chunk := _chunk(stream, label):
+                left -= len(chunk)  # whatever the archive says of its sizes, no more than this is written
+                if left < 0:
+                    raise _too_large(limit, label)
                 target.write(chunk)
     for name in members:
         if name not in found:
@@ -104,7 +108,8 @@ def _tar(archive: Path, names: set[str], limit: int, label: str) -> Iterator[tup
                 name = _safe(info.name, label)
                 if name not in names:
                     continue
-                _check_regular(name, info.isreg(), label)
+                # A sparse file has holes: a few bytes of the archive could be any number of zeros on the disk.
+                _check_regular(name, info.isreg() and not info.issparse(), label)
                 stream = file.extractfile(info)
                 assert stream is not None  # it is for a regular file
                 yield name, stream
@@ -123,7 +128,9 @@ def _safe(name: str, label: str) -> str:
 
 def _check_regular(name: str, regular: bool, label: str) -> None:
     if not regular:
-        raise ArchiveError(f"the archive '{label}' is not to be trusted: its member '{name}' is a link or no file")
+        raise ArchiveError(
+            f"the archive '{label}' is not to be trusted: its member '{name}' is a link or no plain file"
+        )
 
 
 def _too_large(limit: int, label: str) -> ArchiveError:

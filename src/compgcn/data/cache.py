@@ -10,6 +10,7 @@ import contextlib
 import json
 import logging
 import os
+import secrets
 import shutil
 import tempfile
 import time
@@ -65,6 +66,18 @@ def entries(name: str, files: Files) -> dict[str, Entry] | None:
     return found if whole and all(_known(files, role, entry) for role, entry in found.items()) else None
 
 
+def sound(name: str, files: Files) -> dict[str, Entry] | None:
+    """The files of a data set by role, or None unless the cache has all of them, byte for byte."""
+    found = entries(name, files)
+    checked = verify(name, files) if found is not None else {}
+    return found if all(state in ("ok", "unverified") for _, state in checked.values()) else None
+
+
+def pins(name: str) -> dict[str, str]:
+    """Role -> sha256, as first downloaded, of the files nobody published one of, whatever became of them since."""
+    return {role: entry.sha256 for role, entry in (_manifest(name) or {}).items() if not entry.verified}
+
+
 def _manifest(name: str) -> dict[str, Entry] | None:
     folder = root() / name
     try:
@@ -114,9 +127,11 @@ def staging(name: str) -> Iterator[Path]:
     with writing():
         root().mkdir(parents=True, exist_ok=True)
         for old in root().glob(f"{_STAGING}*"):
-            if time.time() - old.stat().st_mtime > _ABANDONED:
-                shutil.rmtree(old, ignore_errors=True)
-        folder = Path(tempfile.mkdtemp(prefix=f"{_STAGING}{name}-", dir=root()))
+            with contextlib.suppress(FileNotFoundError):  # another process was done with its own
+                if time.time() - old.stat().st_mtime > _ABANDONED:
+                    shutil.rmtree(old, ignore_errors=True)
+        folder = root() / f"{_STAGING}{name}-{secrets.token_hex(8)}"
+        folder.mkdir()  # with the rights of any other folder; mkdtemp makes one for its owner only
     try:
         yield folder
     finally:
@@ -124,7 +139,7 @@ def staging(name: str) -> Iterator[Path]:
 
 
 def commit(folder: Path, name: str, files: Files, found: Mapping[str, Path], mirror: str) -> None:
-    """Put an assembled data set in place of what the cache has of it, unless that is whole by now.
+    """Put an assembled data set in place of what the cache has of it, unless that is sound by now.
 
     Args:
         folder: from `staging`.
@@ -141,8 +156,7 @@ def commit(folder: Path, name: str, files: Files, found: Mapping[str, Path], mir
         manifest = folder / MANIFEST
         manifest.write_text(json.dumps({"mirror": mirror, "files": rows}, indent=2) + "\n")
         _flush(manifest)
-        folder.chmod(0o777 & ~_umask())  # as any other folder; mkdtemp makes it for its owner only
-        if entries(name, files) is not None:
+        if sound(name, files) is not None:
             return  # another process was here first, and what it put there is as good
         remove(name)
         try:
@@ -166,12 +180,6 @@ def remove(name: str) -> None:
 def _flush(path: Path) -> None:
     with path.open("rb+") as file:
         os.fsync(file.fileno())
-
-
-def _umask() -> int:
-    mask = os.umask(0o022)  # it can only be read by setting it
-    os.umask(mask)
-    return mask
 
 
 @contextlib.contextmanager

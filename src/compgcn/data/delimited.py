@@ -7,19 +7,18 @@ something is not right, so that the error can name the line.
 from __future__ import annotations
 
 import csv
-import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from compgcn.data.facts import Columns, Facts, endings, existing, is_header, locate, unpacked
 from compgcn.errors import InputError
 
 DELIMITERS = {".tsv": "\t", ".txt": "\t", ".csv": ","}
-BROKEN = (OSError, EOFError, zlib.error, zipfile.BadZipFile)
+BROKEN = (OSError, EOFError, zlib.error)
 _BOM = b"\xef\xbb\xbf"
 _OTHERS = {"\t": "tabs", ",": "commas", ";": "semicolons", " ": "spaces"}
 
@@ -77,19 +76,6 @@ def file(path: str | Path, *, columns: Columns | None = None, comment: str | Non
             f"cannot tell the format of '{path}'; expected a name ending in .tsv, .txt or .csv (or .gz, .zst)"
         )
     return Text(str(path), partial(unpacked, path), DELIMITERS[ending], columns, comment or None, header, path)
-
-
-def member(archive: str | Path, name: str) -> Text:
-    """A tab-separated member of a zip archive, read in place."""
-    archive = Path(archive)
-
-    def opener() -> IO[bytes]:
-        try:
-            return zipfile.ZipFile(archive).open(name)
-        except KeyError:
-            raise InputError(f"the archive '{archive}' has no member '{name}'") from None
-
-    return Text(f"{archive}/{name}", opener)
 
 
 def first(text: Text) -> list[str]:

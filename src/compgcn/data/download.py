@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import http.client
+import io
 import shutil
 import ssl
 import time
@@ -62,13 +63,15 @@ def host(url: str) -> str:
 def page(url: str, accept: str, limit: int, certificates: str | None = None) -> Page:
     """A page of at most `limit` bytes."""
     with _open(url, {"Accept": accept}, certificates) as answer:
+        body = io.BytesIO()
+        total = _length(answer)
         try:
-            body = answer.read(limit + 1)
-        except (OSError, http.client.HTTPException) as error:
-            raise UnavailableError(f"{host(url)} broke off while answering ({reason(error)})") from None
-        if len(body) > limit:
-            raise UnavailableError(f"{host(url)} answered with more than {limit:,} bytes")
-        return Page(answer.url, answer.headers.get_content_type(), body)
+            end = _receive(answer, body, 0, limit, partial(_silent, ""), total)
+        except _DroppedError as error:
+            raise UnavailableError(f"{host(url)} broke off while answering ({error})") from None
+        if total is not None and end < total:
+            raise UnavailableError(f"{host(url)} broke off while answering (after {end:,} of {total:,} bytes)")
+        return Page(answer.url, answer.headers.get_content_type(), body.getvalue())
 
 
 def download(
@@ -80,6 +83,9 @@ def download(
     certificates: str | None = None,
 ) -> None:
     """Download to `path`, by way of `<path>.part`, which a later call takes up if this one is ended.
+
+    Without a checksum nothing tells whether a part and what follows it are of one file: then it begins anew, and is
+    whole if it has the length that was said or, where none was, if the connection did not break.
 
     Args:
         url: http, https, or a file on this machine.
@@ -94,7 +100,7 @@ def download(
     if on_disk:
         _copy(url, part, limit)
     else:
-        _transfer(url, part, path.name, limit, notify, certificates)
+        _transfer(url, part, path.name, limit, notify, certificates, resume=sha is not None)
     found = sha256(part) if sha else sha
     if found != sha and resumed:  # the part may be of another file than what followed it: once more from the start
         part.unlink()
@@ -119,9 +125,23 @@ def _copy(url: str, part: Path, limit: int) -> None:
         shutil.copyfileobj(file, target)
 
 
-def _transfer(url: str, part: Path, name: str, limit: int, notify: Notify | None, certificates: str | None) -> None:
-    """All attempts at one download: each goes on where the last was dropped, as long as something arrives."""
+def _transfer(
+    url: str,
+    part: Path,
+    name: str,
+    limit: int,
+    notify: Notify | None,
+    certificates: str | None,
+    resume: bool = True,
+) -> None:
+    """All attempts at one download: each goes on where the last was dropped, as long as something arrives.
+
+    Args:
+        resume: False: each begins at the start.
+    """
     for attempt in range(_ATTEMPTS):
+        if not resume:
+            part.unlink(missing_ok=True)
         before = part.stat().st_size if part.exists() else 0
         try:
             _attempt(url, part, name, limit, notify, certificates)
@@ -149,8 +169,8 @@ def _attempt(url: str, part: Path, name: str, limit: int, notify: Notify | None,
         if kind in ("text/html", "application/xhtml+xml"):
             raise UnavailableError(f"{host(url)} answered with a web page in place of {name}")
         start = _start(answer, have)
-        length = answer.headers.get("Content-Length", "")
-        total = start + int(length) if length.isdigit() else None
+        length = _length(answer)
+        total = None if length is None else start + length
         if (total or 0) > limit:
             raise UnavailableError(f"{name} at {host(url)} is larger than the {limit / 2**20:,.0f} MiB it may have")
         with part.open("r+b" if start else "wb") as file:
@@ -173,6 +193,12 @@ def _start(answer: Any, have: int) -> int:
     if answer.status == 206:
         raise UnavailableError(f"{host(answer.url)} answered with another part of the file than was asked for")
     return 0
+
+
+def _length(answer: Any) -> int | None:
+    """The bytes that the answer says it has, if it does."""
+    text = answer.headers.get("Content-Length", "")
+    return int(text) if text.isdigit() else None
 
 
 def _total(headers: Message) -> int | None:
@@ -198,7 +224,7 @@ def _receive(
             return done
         done += len(chunk)
         if done > limit:
-            raise UnavailableError(f"{host(answer.url)} sent more than the {limit / 2**20:,.0f} MiB it may send")
+            raise UnavailableError(f"{host(answer.url)} sent more than the {_size(limit)} it may send")
         file.write(chunk)
         notify(done, total)
         now = time.monotonic()
@@ -206,6 +232,10 @@ def _receive(
             if done - at_mark < _SLOWEST * STALL_SECONDS:
                 raise _stalled(answer, done - at_mark, now - mark)
             mark, at_mark = now, done
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**20:,.0f} MiB" if count >= 2**20 else f"{count:,} bytes"
 
 
 def _stalled(answer: Any, count: int, seconds: float) -> UnavailableError:
@@ -239,6 +269,8 @@ def _open(url: str, headers: dict[str, str], certificates: str | None) -> Any:
     except urllib.error.HTTPError as error:
         error.close()
         raise UnavailableError(f"{host(url)} answered {error.code} {error.reason}") from error
+    except InputError:  # a redirection that is not followed, or certificates: it says what is wrong by itself
+        raise
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise UnavailableError(f"{host(url)} could not be reached ({reason(error)})") from error
 

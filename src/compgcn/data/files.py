@@ -82,10 +82,7 @@ def read(
     if tables:
         found, notes = read_labels(tables, graph.entities, label_columns, split_seed, valid_fraction, test_fraction)
         graph = replace(graph, labels=found, notes=(*graph.notes, *notes))
-    graph = graph.with_features(
-        None if node_features is None else read_features(node_features, graph.entities),
-        None if relation_features is None else read_features(relation_features, graph.relations),
-    )
+    graph = _with_features(graph, node_features, relation_features)
     origin = {
         "source": files.get("", train),
         "valid": valid,
@@ -103,6 +100,14 @@ def read(
     for note in graph.notes:
         log.info("%s: %s", graph.name, note)
     return graph
+
+
+def _with_features(graph: KnowledgeGraph, nodes: File | None, relations: File | None) -> KnowledgeGraph:
+    """The graph with the features in these files; what was left out of them is noted."""
+    node_features, some = (None, ()) if nodes is None else read_features(nodes, graph.entities)
+    relation_features, others = (None, ()) if relations is None else read_features(relations, graph.relations)
+    graph = graph.with_features(node_features, relation_features)
+    return replace(graph, notes=(*graph.notes, *some, *others))
 
 
 def _present(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -136,12 +141,14 @@ def _stem(files: Mapping[str, File]) -> str:
     return Path(next(iter(files.values()))).name.split(".")[0] or "graph"
 
 
-def source(path: File, columns: Columns | None = None, comment: str | None = None, literals: str = "drop") -> Source:
-    """A file of triples, its format told by its ending."""
+def source(
+    path: File, columns: Columns | None = None, comment: str | None = None, literals: str = "drop", part: str = ""
+) -> Source:
+    """A file of triples, its format told by its ending; `part` names the split that it is, if it is not all."""
     path = existing(path)
     ending, packed = endings(path)
     if ending in rdf.FORMATS:
-        return rdf.file(path, literals=literals)
+        return rdf.file(path, literals=literals, part=part)
     if ending == ".parquet" and not packed:
         return parquet.file(path, columns=columns)
     if ending in delimited.DELIMITERS:
@@ -155,14 +162,17 @@ def _triples(
 ) -> KnowledgeGraph:
     """The graph of the files, split if `drawn` says how; large ones are parsed once and kept."""
     sources = {
-        part: source(file, options["columns"], options["comment"], options["literals"]) for part, file in files.items()
+        part: source(file, options["columns"], options["comment"], options["literals"], part)
+        for part, file in files.items()
     }
-    kept = parsed.entry({part: Path(file) for part, file in files.items()}, {**options, "split": drawn})
+    paths = {part: Path(file) for part, file in files.items()}
+    before = parsed.state(paths)
+    kept = parsed.entry(paths, {**options, "split": drawn})
     graph = None if kept is None else parsed.load(kept, name)
     if graph is None:
         graph = assemble(name, sources, exclude=options["exclude"])
         graph = graph if drawn is None else divided(graph, *drawn.values())
-        if kept is not None:
+        if kept is not None and parsed.state(paths) == before:  # else it may be the graph of another content
             parsed.store(kept, graph)
     return graph
 

@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,12 @@ from compgcn.data.vocabulary import Vocabulary
 
 log = logging.getLogger(__name__)
 
-FORMAT = 1  # raised whenever a reader gives something else for the same file
+FORMAT = 2  # raised whenever a reader gives something else for the same file
 SMALLEST = 4 * 2**20  # bytes; what is smaller is read in a moment
 LARGEST = 8 * 2**30  # bytes of all entries together; those not used for longest go first
 _ENDING = ".graph"
+_PART = ".part"  # of what is being written
+_ABANDONED = 24 * 3600.0  # seconds after which nobody is writing it any more
 _SPLITS = ("train", "valid", "test")
 
 
@@ -47,6 +50,15 @@ def entry(files: Mapping[str, Path], options: Mapping[str, Any]) -> Path | None:
     except OSError:
         return None  # the reader says what is wrong with the file
     return cache.root() / "parsed" / f"{digest.hexdigest()}{_ENDING}"
+
+
+def state(files: Mapping[str, Path]) -> list[tuple[int, int, int]] | None:
+    """What differs once one of the files is written again; None if one is not there."""
+    try:
+        found = [path.stat() for path in files.values()]
+    except OSError:
+        return None
+    return [(status.st_ino, status.st_size, status.st_mtime_ns) for status in found]
 
 
 def load(path: Path, name: str) -> KnowledgeGraph | None:
@@ -113,7 +125,7 @@ def store(path: Path, graph: KnowledgeGraph) -> None:
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".part")
+        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=_PART)
         os.close(handle)
         pq.write_table(pa.table(row), temporary, compression="none", use_dictionary=False)
         with open(temporary, "rb+") as file:
@@ -130,7 +142,11 @@ def store(path: Path, graph: KnowledgeGraph) -> None:
 
 
 def _make_room(folder: Path) -> None:
-    """Remove the entries that were not used for longest, until the rest fits."""
+    """Remove the entries that were not used for longest, until the rest fits, and what killed processes left."""
+    for part in folder.glob(f"*{_PART}"):
+        with contextlib.suppress(OSError):  # another process was faster
+            if time.time() - part.stat().st_mtime > _ABANDONED:
+                part.unlink()
     used = sorted(((path.stat(), path) for path in folder.glob(f"*{_ENDING}")), key=lambda item: -item[0].st_mtime)
     total = 0
     for place, (status, path) in enumerate(used):

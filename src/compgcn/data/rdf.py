@@ -1,7 +1,8 @@
 """RDF graphs: N-Triples, Turtle and RDF/XML, through pyoxigraph.
 
 The id of an IRI is the IRI, that of a blank node `_:label`, that of a literal its form in N-Triples, quotes and
-datatype included; so the three never meet.
+datatype included; so the three never meet. The label of a blank node means nothing outside of its document: where
+several make up one graph, the id is `_:part.label`.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 import io
 import re
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -39,12 +41,14 @@ class Document:
         format: one of pyoxigraph's, by name.
         literals: "drop" leaves triples with a literal as their object out, "keep" keeps them beside the graph as
             attributes of their subject, "nodes" makes a node of each distinct literal.
+        part: what sets its blank nodes apart from those of the other documents of the graph, if there are others.
     """
 
     label: str
     open: Callable[[], Any]
     format: str
     literals: str = "drop"
+    part: str = ""
 
     def facts(self) -> Facts:
         """The triples; what is done with the literals among them is counted."""
@@ -60,7 +64,7 @@ class Document:
             if o[0] == '"':
                 literals += 1
                 if self.literals == "keep":
-                    for values, value in zip(aside, (_id(s), _id(p), triple.object.value), strict=True):
+                    for values, value in zip(aside, (s, _id(p), triple.object.value), strict=True):
                         values.append(value)
                 if self.literals != "nodes":
                     continue
@@ -77,19 +81,38 @@ class Document:
         if any(text[:2] == "<<" for text in nodes):
             line = _line_of(self, b"<<")
             raise InputError(f"'{self.label}', line {line}: triples about triples cannot be nodes of the graph")
-        ids = pa.array(self._ids(nodes)), pa.array([_id(text) for text in relations])
+        named = self._ids(nodes, aside.nodes)
+        ids = pa.array([named[text] for text in nodes]), pa.array([_id(text) for text in relations])
         columns = [
             pa.chunked_array([pa.DictionaryArray.from_arrays(pa.array(codes), ids[kind])])
             for codes, kind in ((subjects, 0), (predicates, 1), (objects, 0))
         ]
-        return Facts(columns, self._notes(literals), aside if self.literals == "keep" else None)
+        aside = aside._replace(nodes=[named[text] for text in aside.nodes])
+        notes = (*self._notes(literals), *self._apart(sum(text[0] == "_" for text in nodes)))
+        return Facts(columns, notes, aside if self.literals == "keep" else None)
 
-    def _ids(self, nodes: dict[str, int]) -> list[str]:
-        if self.format == "N_TRIPLES":
-            return [_id(text) for text in nodes]
-        # Blank nodes without a label get a random one from the parser; numbers in order are the same every time.
-        blank = (f"_:b{number}" for number in range(len(nodes)))
-        return [next(blank) if text[0] == "_" else _id(text) for text in nodes]
+    def _ids(self, *terms: Iterable[str]) -> dict[str, str]:
+        """Term as the parser writes it -> id."""
+        ids: dict[str, str] = {}
+        before = f"_:{self.part}." if self.part else "_:"
+        blanks = 0
+        for text in chain(*terms):
+            if text in ids:
+                continue
+            if text[0] != "_":
+                ids[text] = _id(text)
+            elif self.format == "N_TRIPLES":
+                ids[text] = before + text[2:]
+            else:  # without a label it gets a random one from the parser; numbers in order are the same every time
+                ids[text] = f"{before}b{blanks}"
+                blanks += 1
+        return ids
+
+    def _apart(self, blanks: int) -> tuple[str, ...]:
+        if not self.part or not blanks:
+            return ()
+        count = f"{blanks:,} blank node{'s' if blanks > 1 else ''}"
+        return (f"{count} of '{self.label}' kept apart from those of the other files, as _:{self.part}.label",)
 
     def _notes(self, literals: int) -> tuple[str, ...]:
         if not literals:
@@ -98,12 +121,12 @@ class Document:
         return (f"{literals:,} triple{'s' if literals > 1 else ''} with a literal {what[self.literals]}",)
 
 
-def file(path: str | Path, *, literals: str = "drop") -> Document:
-    """A file on disk, its format told by its ending, possibly followed by .gz or .zst."""
+def file(path: str | Path, *, literals: str = "drop", part: str = "") -> Document:
+    """A file on disk, its format told by its ending, possibly followed by .gz or .zst; see `Document`."""
     path = existing(path)
     if literals not in LITERALS:
         raise unknown("way to treat literals", str(literals), LITERALS)
-    return Document(str(path), partial(unpacked, path), FORMATS[endings(path)[0]], literals)
+    return Document(str(path), partial(unpacked, path), FORMATS[endings(path)[0]], literals, part)
 
 
 def _id(text: str) -> str:

@@ -311,7 +311,19 @@ def _vocabulary(kind: str, ids: Sequence[str], names: Mapping[str, str]) -> Voca
 def read_names(text: delimited.Text, *, width: int = 2) -> dict[str, str]:
     """Id -> name from the first two columns of a table; it may mention ids the graph does not have."""
     ids, names = (column.to_pylist() for column in delimited.columns(text, width, allow_empty=True)[:2])
-    return dict(zip(ids, names, strict=True))
+    found = dict(zip(ids, names, strict=True))
+    if len(found) < len(ids):
+        _check_one_name_each(text, width)
+    return found
+
+
+def _check_one_name_each(text: delimited.Text, width: int) -> None:
+    seen: dict[str, tuple[int, str]] = {}
+    for number, (key, name) in delimited.scan(text, width, take=(0, 1), allow_empty=True):
+        line, before = seen.setdefault(key, (number, name))
+        if before != name:
+            what = f"'{key}' is called '{name}' here, and '{before}' in line {line}; keep one of them"
+            raise InputError(f"'{text.label}', line {number}: {what}")
 
 
 def _encode(tables: Sequence[Sequence[Any]]) -> tuple[list[Triples], list[str], list[str]]:
