@@ -75,7 +75,7 @@ def unverified(name: str, files: Files, paths: Mapping[str, Path]) -> list[str]:
 
 
 def fetch(wanted: Mapping[str, Files], source: Path | None = None, notify: Notify | None = None) -> list[Fetched]:
-    """Bring data sets into the cache; those that are there, and whole, are left alone.
+    """Bring data sets into the cache; those that are there, and whole, are left alone unless a folder is named.
 
     Args:
         wanted: the files of each, by its name.
@@ -94,9 +94,9 @@ def fetch(wanted: Mapping[str, Files], source: Path | None = None, notify: Notif
 def _fetch(name: str, files: Files, source: Path | None, notify: Notify | None, downloads: set[str]) -> Fetched:
     pinned = cache.pins(name)
     entries = cache.sound(name, files)
-    if entries is not None:
+    if entries is not None and source is None:
         return Fetched(name, entries, "the cache", already=True)
-    if cache.is_there(name):  # it stays, pins and all, until there is something to put in its place
+    if entries is None and cache.is_there(name):  # it stays, pins and all, until there is something to put in its place
         log.info("%s: its files in the cache were altered, and are fetched again", name)
     mirror = _from(source, name, files) if source is not None else _first(name, files, notify, downloads)
     entries = cache.entries(name, files)
