@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from compgcn.cli.console import Device, Json, err, out
+from compgcn.cli.console import Device, Json, Settings, err, out
 from compgcn.cli.tables import plain_table
 from compgcn.config import Config, configure, parse_setting
 from compgcn.data import KnowledgeGraph, find
@@ -18,10 +18,6 @@ from compgcn.errors import InputError
 app = typer.Typer(no_args_is_help=True, help="Measure this implementation beside the per-edge definition.")
 
 Data = Annotated[str, typer.Option(help="A data set's name, or a file of triples.")]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="A setting such as precision=tf32; may be repeated."),
-]
 
 
 @contextmanager
@@ -34,11 +30,13 @@ def _saying() -> Iterator[Callable[[str], None]]:
         yield lambda text: status.update(text)
 
 
-def _graph(data: str) -> KnowledgeGraph:
-    found = find(configure(Config(), {"data.source": data}).data)
-    if not isinstance(found, KnowledgeGraph) or found.labels is not None:
+def _graph(data: str, settings: list[str] | None) -> tuple[KnowledgeGraph, dict[str, Any]]:
+    """The graph, and all settings that were given."""
+    given = {"data.source": data, **dict(map(parse_setting, settings or []))}
+    graph = find(configure(Config(), given).data)
+    if not isinstance(graph, KnowledgeGraph) or graph.labels is not None:
         raise InputError(f"'{data}' is for classification; bench trains and ranks links, as of fb15k-237 or world")
-    return found
+    return graph, given
 
 
 def _head(report: dict[str, Any]) -> None:
@@ -53,6 +51,7 @@ def _figure(value: float | None, digits: int = 2) -> str:
 @app.command("kernels")
 def bench_kernels(
     data: Data = "fb15k-237",
+    settings: Settings = None,
     scaling: Annotated[bool, typer.Option(help="Also graphs of 10,000 to 10,000,000 messages.")] = True,
     device: Device = "auto",
     as_json: Json = False,
@@ -65,7 +64,7 @@ def bench_kernels(
     from compgcn.build import find_device
 
     with _saying() as say:
-        report = bench.bench_kernels(_graph(data), find_device(device), scaling=scaling, say=say)
+        report = bench.bench_kernels(_graph(data, settings)[0], find_device(device), scaling=scaling, say=say)
     if as_json:
         out.print_json(json.dumps(report))
         return
@@ -103,9 +102,9 @@ def bench_step(
     from compgcn import bench
     from compgcn.build import find_device
 
-    given = dict(map(parse_setting, settings or []))
+    graph, given = _graph(data, settings)
     with _saying() as say:
-        report = bench.bench_step(_graph(data), find_device(device), {"data.source": data, **given}, say=say)
+        report = bench.bench_step(graph, find_device(device), given, say=say)
     if as_json:
         out.print_json(json.dumps(report))
         return
@@ -130,9 +129,9 @@ def bench_evaluate(
     from compgcn import bench
     from compgcn.build import find_device
 
-    given = dict(map(parse_setting, settings or []))
+    graph, given = _graph(data, settings)
     with _saying() as say:
-        report = bench.bench_evaluate(_graph(data), find_device(device), {"data.source": data, **given}, say=say)
+        report = bench.bench_evaluate(graph, find_device(device), given, say=say)
     if as_json:
         out.print_json(json.dumps(report))
         return

@@ -32,6 +32,12 @@ RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.", 
 Device = Annotated[str, typer.Option(help="cpu, cuda, or auto for the best there is.")]
 
 
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="A setting, such as columns=[0,2,3]; may be repeated."),
+]
+
+
 def fail(message: str) -> NoReturn:
     """One sentence on stderr, exit code 1."""
     err.print(f"error: {message}")

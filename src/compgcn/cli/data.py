@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from compgcn import plots
 from compgcn.cli import fetch, overview
-from compgcn.cli.console import Json, Split, out
+from compgcn.cli.console import Json, Settings, Split, out
 from compgcn.cli.tables import plain_table
-from compgcn.config import Config, configure
+from compgcn.config import Config, configure, parse_setting
 from compgcn.data import DATASETS, GraphCollection, KnowledgeGraph, find, read, tu, where
 from compgcn.data.summary import summarise
 from compgcn.errors import InputError
@@ -59,6 +59,7 @@ def data_info(
     plot: Annotated[
         Path | None, typer.Option(help="Draw it: a .png, .pdf or .svg file.", metavar="FILE", show_default=False)
     ] = None,
+    settings: Settings = None,
     as_json: Json = False,
 ) -> None:
     """Show what a data set, a file of triples or a folder holds, and what it gives away.
@@ -67,7 +68,7 @@ def data_info(
     """
     if plot is not None:
         plots.check(plot)
-    summary = summarise(_open(name))
+    summary = summarise(_open(name, dict(map(parse_setting, settings or []))))
     row = DATASETS.get(name)
     if plot is not None:
         plots.draw_summary(summary, plot)
@@ -81,11 +82,13 @@ def data_info(
         out.print(f"\nthe figure is {plot}")
 
 
-def _open(name: str) -> KnowledgeGraph | GraphCollection:
+def _open(name: str, settings: dict[str, Any]) -> KnowledgeGraph | GraphCollection:
     """A data set by name, a file, a folder in the TU format, or one with the files of three splits."""
     folder = Path(name)
     if name in DATASETS or not folder.is_dir():
-        return find(configure(Config(), {"data.source": name}).data)
+        return find(configure(Config(), {"data.source": name, **settings}).data)
+    if settings:
+        raise InputError("settings go with a file; a folder is read as it is")
     if tu.found(folder):
         return tu.read(folder)
     train, valid, test = (sorted(folder.glob(f"{split.value}.*")) for split in Split)
