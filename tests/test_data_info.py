@@ -101,12 +101,9 @@ def test_a_terminal_without_blocks_gets_plain_letters(tmp_path: Path) -> None:
     assert "?" not in shown
 
 
-def test_a_table_with_other_columns_and_labels_is_looked_at_before_training(tmp_path, capsys):
+def test_a_table_with_other_columns_and_labels_is_looked_at_before_training(command: Command, tmp_path: Path) -> None:
     (tmp_path / "four.tsv").write_text("1\ta\tr\tb\n2\tb\tr\tc\n3\tc\tq\ta\n")
     (tmp_path / "labels.tsv").write_text("a\tX\nb\tY\nc\tX\n")
-    settings = ["--set", "columns=[1,2,3]", "--set", f"labels={tmp_path / 'labels.tsv'}"]
-    code, out, _ = command(["data", "info", str(tmp_path / "four.tsv"), "--json", *settings], capsys)
-    assert code == 0
-    report = json.loads(out)
-    assert report["entities"] == 3
-    assert report["classes"] == 2
+    done = command("data", "info", "four.tsv", "--json", "--set", "columns=[1,2,3]", "--set", "labels=labels.tsv")
+    report = json.loads(done.out)
+    assert (report["entities"], report["classes"]) == (3, 2)
