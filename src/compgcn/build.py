@@ -18,7 +18,7 @@ from compgcn.compose import resolve
 from compgcn.config import Config, configure
 from compgcn.config import Encoder as EncoderSettings
 from compgcn.data import DATASETS, OWN_RECIPES, GraphCollection, KnowledgeGraph
-from compgcn.data.collection import Numbers
+from compgcn.data.arrays import Numbers
 from compgcn.decoders import DECODERS, ConvESettings, build_decoder
 from compgcn.encoders import Encoder, preset
 from compgcn.errors import InputError, unknown

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from compgcn.data import GraphCollection, KnowledgeGraph
-from compgcn.data.collection import Numbers
+from compgcn.data.arrays import Features, Numbers
 from compgcn.data.literals import literal_features
-from compgcn.data.triples import Features
 from compgcn.data.types import rows_by_type, typed
 
 Dataset = KnowledgeGraph | GraphCollection

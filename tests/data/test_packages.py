@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from pypi_simple import PYPI_SIMPLE_ENDPOINT
 
 from compgcn.data import packages
 from compgcn.data.download import UnavailableError
@@ -35,7 +36,7 @@ def _no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_settings_it_is_the_public_index() -> None:
-    assert configured() == Pip(("https://pypi.org/simple",), None)
+    assert configured() == Pip((PYPI_SIMPLE_ENDPOINT,), None)
 
 
 @pytest.mark.parametrize("with_pip", [True, False])

@@ -9,13 +9,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from compgcn.data.arrays import Features, Numbers, checked_features, counted, keys
 from compgcn.data.vocabulary import Vocabulary
 from compgcn.errors import InputError
-
-Numbers = NDArray[np.int64]
-Features = NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +65,7 @@ class GraphCollection:
         if self.node_labels is not None:
             kept["node_labels"] = _rows("node labels", self.node_labels, len(self.node_classes), "node classes", N)
         if self.node_features is not None:
-            kept["node_features"] = _features(self.node_features, N)
+            kept["node_features"] = checked_features("node", self.node_features, {N: "N"})
         for key, value in kept.items():
             object.__setattr__(self, key, value)
 
@@ -166,7 +163,7 @@ class GraphCollection:
 def observe(collection: GraphCollection) -> list[str]:
     """What someone who trains on the graphs should know; none of it changes them."""
     triples, N, R = collection.triples, collection.num_nodes, collection.num_relations
-    repeated = len(triples) - len(np.unique(_keys(triples, N, R)))
+    repeated = len(triples) - len(np.unique(keys(triples, N, R)))
     loops = int((triples[:, 0] == triples[:, 2]).sum())
     lonely = int((np.diff(collection.edge_starts) == 0).sum())
     one_way = _one_way(triples, N, R)
@@ -184,23 +181,10 @@ def observe(collection: GraphCollection) -> list[str]:
     return notes
 
 
-def counted(number: int, noun: str) -> str:
-    """A number with its noun, in the plural where it must be."""
-    return f"{number:,} {noun if number == 1 else noun + 's'}"
-
-
-def _keys(triples: Numbers, num_nodes: int, num_relations: int) -> Numbers:
-    """One number per triple, equal where the triples are. [E]"""
-    if num_nodes**2 * num_relations >= 2**63:
-        raise InputError(f"{num_nodes} nodes and {num_relations} relations are more than can be numbered")
-    keys: Numbers = (triples[:, 0] * num_nodes + triples[:, 2]) * num_relations + triples[:, 1]
-    return keys
-
-
 def _one_way(triples: Numbers, num_nodes: int, num_relations: int) -> int:
     """The number of edges whose mirror image (target, relation, source) is not there."""
-    mirrored = _keys(triples[:, ::-1], num_nodes, num_relations)
-    return int((~np.isin(_keys(triples, num_nodes, num_relations), mirrored)).sum())
+    mirrored = keys(triples[:, ::-1], num_nodes, num_relations)
+    return int((~np.isin(keys(triples, num_nodes, num_relations), mirrored)).sum())
 
 
 def _rows(what: str, given: Any, size: int, of: str, length: int | None = None) -> Numbers:
@@ -233,19 +217,6 @@ def _edges(given: Any, graph_of: Numbers, num_relations: int) -> Numbers:
         row = int(across[0])
         raise InputError(f"edge {row} goes from graph {home[row]} to graph {other[row]}; edges must stay in one graph")
     return triples[np.argsort(home, kind="stable")]
-
-
-def _features(given: Any, num_nodes: int) -> Features:
-    try:
-        features = np.array(given, dtype=np.float32, order="C")
-    except (TypeError, ValueError):
-        raise InputError("the node features are not an array of numbers") from None
-    if features.ndim != 2 or features.shape[0] != num_nodes or not features.shape[1]:
-        raise InputError(f"the node features have shape {list(features.shape)}; expected [{num_nodes}, f]")
-    wrong = np.flatnonzero(~np.isfinite(features).all(axis=1))
-    if len(wrong):
-        raise InputError(f"the node features are not all finite: row {wrong[0]} holds a NaN or an infinity")
-    return features
 
 
 def _starts(sorted_groups: Numbers, size: int) -> Numbers:

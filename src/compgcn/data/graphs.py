@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compgcn.data import delimited
-from compgcn.data.collection import GraphCollection, Numbers, counted, observe
+from compgcn.data.arrays import Numbers, counted
+from compgcn.data.collection import GraphCollection, observe
 from compgcn.data.vocabulary import Vocabulary
 from compgcn.errors import InputError
 

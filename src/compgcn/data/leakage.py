@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from compgcn.data.triples import KnowledgeGraph, keys
+from compgcn.data.arrays import keys
+from compgcn.data.triples import KnowledgeGraph
 from compgcn.errors import InputError
 
 Numbers = NDArray[np.int64]

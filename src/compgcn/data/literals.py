@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from compgcn.data.triples import Features, KnowledgeGraph
+from compgcn.data.arrays import Features
+from compgcn.data.triples import KnowledgeGraph
 from compgcn.data.types import rows_by_type, typed
 from compgcn.errors import InputError
 

@@ -14,12 +14,11 @@ import sys
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
 from compgcn.data.download import Page, UnavailableError, host, page, reason
 
-_DEFAULT = "https://pypi.org/simple"
 _LIMIT = 64 << 20  # bytes of a project's page
 _SECTIONS = ("global", "install", "download", ":env:")  # of pip's settings, the later over the earlier
 _JSON = "application/vnd.pypi.simple.v1+json"
@@ -43,7 +42,8 @@ def configured() -> Pip:
         merged |= {key[len(section) + 1 :]: value for key, value in settings.items() if key.startswith(f"{section}.")}
     if merged.get("no-index", "0").lower() in ("1", "true", "yes", "on"):
         return Pip((), None)
-    words = [*merged.get("index-url", _DEFAULT).split(), *merged.get("extra-index-url", "").split()]
+    index = merged["index-url"] if "index-url" in merged else _library().PYPI_SIMPLE_ENDPOINT
+    words = [*index.split(), *merged.get("extra-index-url", "").split()]
     return Pip(tuple(dict.fromkeys(words)), merged.get("cert") or None)
 
 
@@ -77,20 +77,26 @@ def locate(project: str, file: str, pip: Pip) -> str:
     raise UnavailableError(", ".join(failures))
 
 
-def _on(index: str, project: str, file: str, certificates: str | None) -> str:
+def _library() -> Any:
+    """pypi-simple: it knows the public index, and reads the pages of any."""
     try:
-        from pypi_simple import ProjectPage, UnsupportedRepoVersionError
+        import pypi_simple
     except ImportError:
         what = "the library pypi-simple, which is not installed (pip install 'compgcn[fetch]')"
         raise UnavailableError(f"reading a package index needs {what}") from None
+    return pypi_simple
+
+
+def _on(index: str, project: str, file: str, certificates: str | None) -> str:
+    library = _library()
     normal = re.sub(r"[-_.]+", "-", project).lower()
     found = _page(f"{index.rstrip('/')}/{normal}/", certificates)
     try:
         if found.kind == _JSON:
-            listing = ProjectPage.from_json_data(json.loads(found.body), found.url)
+            listing = library.ProjectPage.from_json_data(json.loads(found.body), found.url)
         else:
-            listing = ProjectPage.from_html(normal, found.body, found.url)
-    except (UnsupportedRepoVersionError, ValueError, KeyError, TypeError) as error:
+            listing = library.ProjectPage.from_html(normal, found.body, found.url)
+    except (library.UnsupportedRepoVersionError, ValueError, KeyError, TypeError) as error:
         raise UnavailableError(f"the page of {project} on {host(index)} cannot be read ({reason(error)})") from None
     for package in listing.packages:
         if package.filename == file:

@@ -8,16 +8,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from compgcn.data import delimited
+from compgcn.data.arrays import Features, checked_features, counted, keys
 from compgcn.data.facts import Attributes, Source
 from compgcn.data.labels import Labels
 from compgcn.data.split import Triples, first
 from compgcn.data.vocabulary import Vocabulary
 from compgcn.errors import InputError, unknown
-
-Features = NDArray[np.float32]
 
 
 class Literals(NamedTuple):
@@ -163,27 +161,10 @@ class KnowledgeGraph:
         N, R = self.num_entities, self.num_relations
         graph = self
         if nodes is not None:
-            graph = replace(graph, node_features=_features("node", nodes, {N: "N"}))
+            graph = replace(graph, node_features=checked_features("node", nodes, {N: "N"}))
         if relations is not None:
-            graph = replace(graph, relation_features=_features("relation", relations, {R: "R", 2 * R: "2R"}))
+            graph = replace(graph, relation_features=checked_features("relation", relations, {R: "R", 2 * R: "2R"}))
         return graph
-
-
-def _features(kind: str, given: Any, rows: Mapping[int, str]) -> Features:
-    try:
-        with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused below
-            features = np.array(given, dtype=np.float32, order="C")
-    except (TypeError, ValueError):
-        raise InputError(f"the {kind} features are not an array of numbers") from None
-    if features.ndim != 2 or features.shape[0] not in rows or not features.shape[1]:
-        expected = " or ".join(f"[{count}, f]" for count in rows)
-        letters = " or ".join(f"[{letter}, f]" for letter in rows.values())
-        shape = list(features.shape)
-        raise InputError(f"the {kind} features have shape {shape}; expected {expected}, that is {letters}")
-    if not np.isfinite(features).all():
-        row = int(np.flatnonzero(~np.isfinite(features).all(axis=1))[0])
-        raise InputError(f"the {kind} features are not all finite: row {row} holds a NaN or an infinity")
-    return features
 
 
 def assemble(
@@ -259,7 +240,7 @@ def _without(columns: Sequence[Sequence[Any]], exclude: Sequence[str], notes: li
     before, after = (sum(len(one[0]) for one in tables) for tables in (columns, kept))
     if not all(len(one[0]) for one in kept):
         raise InputError(f"without {' and '.join(exclude)} no triple is left")
-    notes.append(f"{_count(before - after, 'triple')} of {_count(len(exclude), 'excluded relation')} left out")
+    notes.append(f"{counted(before - after, 'triple')} of {counted(len(exclude), 'excluded relation')} left out")
     return kept
 
 
@@ -288,7 +269,7 @@ def _literals(given: Sequence[Attributes | None], ids: Sequence[str], notes: lis
     ]
     lost = sum(len(one.nodes) for one in sets) - len(rows)
     if lost:
-        notes.append(f"{_count(lost, 'literal')} of nodes without any other triple left out")
+        notes.append(f"{counted(lost, 'literal')} of nodes without any other triple left out")
     entities, relations, values = zip(*rows, strict=True) if rows else ((), (), ())
     return Literals(np.array(entities, dtype=np.int64), relations, values)
 
@@ -355,15 +336,6 @@ def _codes(columns: Sequence[Any], *, parts: int) -> tuple[list[Triples], list[s
     return [number[part] for part in codes], strings.take(pa.array(order)).to_pylist()
 
 
-def keys(triples: Triples, num_entities: int, num_relations: int) -> Triples:
-    """One number per triple, equal where the triples are. [n]"""
-    s, r, o = triples.T
-    if num_entities**2 * num_relations >= 2**63:
-        raise InputError(f"{num_entities} entities and {num_relations} relations are more than can be numbered")
-    numbers: Triples = (s * num_entities + o) * num_relations + r
-    return numbers
-
-
 def _distinct(part: str, triples: Triples, num_entities: int, num_relations: int, notes: list[str]) -> Triples:
     """The triples without repetitions, in their order; what was dropped is noted."""
     number = keys(triples, num_entities, num_relations)
@@ -374,7 +346,7 @@ def _distinct(part: str, triples: Triples, num_entities: int, num_relations: int
     dropped = len(triples) - len(kept)
     if not dropped:
         return triples
-    notes.append(f"{_count(dropped, 'repeated triple')} dropped{f' from {part}' if part else ''}")
+    notes.append(f"{counted(dropped, 'repeated triple')} dropped{f' from {part}' if part else ''}")
     distinct: Triples = triples[np.sort(kept)]
     return distinct
 
@@ -387,28 +359,23 @@ def _observations(graph: KnowledgeGraph) -> list[str]:
     for one, other in (("train", "valid"), ("train", "test"), ("valid", "test")):
         shared = len(np.intersect1d(number[one], number[other], assume_unique=True)) if len(number[other]) else 0
         if shared:
-            notes.append(f"leakage: {_count(shared, 'triple')} of {other} also in {one}")
+            notes.append(f"leakage: {counted(shared, 'triple')} of {other} also in {one}")
     loops = sum(int((triples[:, 0] == triples[:, 2]).sum()) for triples in graph.splits.values())
     if loops:
-        notes.append(f"{_count(loops, 'self-loop')} (subject and object are the same entity) kept")
+        notes.append(f"{counted(loops, 'self-loop')} (subject and object are the same entity) kept")
     for kind, size, places in (("entity", N, [0, 2]), ("relation", R, [1])):
         seen = {part: np.bincount(rows[:, places].ravel(), minlength=size) > 0 for part, rows in graph.splits.items()}
         later = int((~seen["train"] & (seen["valid"] | seen["test"])).sum())
         if later:
-            notes.append(f"{_count(later, kind)} only in valid or test, never in train; kept")
+            notes.append(f"{counted(later, kind)} only in valid or test, never in train; kept")
         never = size - int((seen["train"] | seen["valid"] | seen["test"]).sum())
         if never:
-            notes.append(f"{_count(never, kind)} without any triple; kept")
+            notes.append(f"{counted(never, kind)} without any triple; kept")
     vocabulary = (*graph.entities.ids, *graph.relations.ids)
     spaced = sum(text != text.strip() for text in vocabulary)
     if spaced:
-        notes.append(f"{_count(spaced, 'id')} with a space at the start or the end, kept as written")
+        notes.append(f"{counted(spaced, 'id')} with a space at the start or the end, kept as written")
     broken = sum("\n" in text or "\r" in text for text in vocabulary)
     if broken:
-        notes.append(f"{_count(broken, 'id')} over several lines, kept as written; is a quote not closed?")
+        notes.append(f"{counted(broken, 'id')} over several lines, kept as written; is a quote not closed?")
     return notes
-
-
-def _count(number: int, noun: str) -> str:
-    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
-    return f"{number:,} {noun if number == 1 else plural}"

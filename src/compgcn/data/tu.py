@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from compgcn.data.collection import Features, GraphCollection, Numbers, observe
+from compgcn.data.arrays import Features, Numbers
+from compgcn.data.collection import GraphCollection, observe
 from compgcn.data.vocabulary import Vocabulary
 from compgcn.errors import InputError
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from compgcn.data import GraphCollection
-from compgcn.data.collection import Numbers
+from compgcn.data.arrays import Numbers
 from compgcn.graph import RelationalGraph
 from compgcn.tasks.classification import Classifier
 
