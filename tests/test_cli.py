@@ -107,7 +107,7 @@ def test_a_usage_error_is_exit_code_2(command: Command, words: list[str]) -> Non
 
 def test_a_stopped_run_says_that_it_is_resumed(command: Command, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("compgcn.cli.train._stop_requests", lambda: contextlib.nullcontext(lambda: True))
+        patch.setattr("compgcn.cli.train.stop_requests", lambda: contextlib.nullcontext(lambda: True))
         stopped = command("train", data, *flags(SMALL))
     assert (stopped.code, "stopped; the same command goes on" in stopped.err) == (130, True)
     assert "resuming the run in runs/family-compgcn-conve-0" in command("train", data, *flags(SMALL)).out

@@ -292,6 +292,7 @@ TYPES: dict[str, tuple[type, ...]] = {
     "number": (int, float),
     "string or null": (str, type(None)),
     "boolean": (bool,),
+    "any": (object,),
 }
 
 
@@ -324,6 +325,7 @@ def test_the_json_and_the_events_are_as_documented(
     run = "runs/family-compgcn-distmult-0"
     given = {
         "train": "train family.tsv --decoder distmult --epochs 1 --json",
+        "tune": "tune family.tsv --decoder distmult --trials 1 --epochs 1 --json",
         "evaluate": f"evaluate {run} --json",
         "evaluate --by relation": f"evaluate {run} --by relation --json",
         "evaluate --by side": f"evaluate {run} --by side --json",

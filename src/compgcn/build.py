@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from compgcn.answers.classes import Classes
 from compgcn.answers.links import Links
 from compgcn.compose import resolve
-from compgcn.config import Config, configure
+from compgcn.config import Config, configure, parse_settings, searchable
 from compgcn.config import Encoder as EncoderSettings
 from compgcn.data import DATASETS, OWN_RECIPES, GraphCollection, KnowledgeGraph
 from compgcn.data.arrays import Numbers
@@ -91,6 +91,16 @@ def expand(config: Config, data: Dataset) -> Config:
     return configure(config, found | TASKS[task].complete(config, data))
 
 
+def candidates(config: Config, data: Dataset) -> list[Config]:
+    """The configs that a nested run chooses among, filled in: its own with each of `classifier.candidates`."""
+    found = []
+    for text in config.classifier.candidates:
+        where = f"classifier.candidates: '{text}': "
+        settings = {searchable(name, where): value for name, value in parse_settings(text).items()}
+        found.append(expand(configure(config, settings, where), data))
+    return found or [config]
+
+
 def _input(config: Config, data: Dataset, row: TaskRow) -> str:
     chosen = config.encoder.input
     if chosen is None:
@@ -114,6 +124,8 @@ def _complete_links(config: Config, data: KnowledgeGraph) -> dict[str, Any]:
         raise unknown("decoder", config.decoder.name, DECODERS)
     if config.encoder.add_inverse is False:
         raise InputError("link prediction asks for heads through inverse relations; leave encoder.add_inverse out")
+    if config.classifier.candidates:
+        raise InputError("link prediction chooses among no candidates; search for settings with compgcn tune")
     bias = config.decoder.entity_bias
     own = DECODERS[config.decoder.name].entity_bias
     return {"decoder.entity_bias": own if bias is None else bias, "encoder.add_inverse": True}
@@ -127,6 +139,10 @@ def _complete_classes(config: Config, data: Dataset) -> dict[str, Any]:
     protocol = config.classifier.protocol or default
     if protocol not in protocols:
         raise unknown(f"protocol for {task_of(config, data)}", protocol, protocols)
+    if config.classifier.candidates and protocol != "nested":
+        raise InputError(
+            f"the protocol '{protocol}' chooses among no candidates; take --protocol nested, or compgcn tune before"
+        )
     return {
         "encoder.add_inverse": not both if inverse is None else inverse,
         "classifier.protocol": protocol,

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from compgcn.errors import InputError, unknown
 
 FORMAT = 1  # of a run folder; a newer one is refused
+SEARCH = "search"  # the table of a TOML that says which values of which settings to try
 
 Size = Annotated[int, Field(ge=1)]
 
@@ -96,6 +97,7 @@ class Classifier(Section):
     choose_by: Literal["accuracy", "log_likelihood"] | None = None  # None: accuracy for paper, else log_likelihood
     readout: Literal["mean", "sum", "max", "attention"] = "mean"  # from the vectors of nodes to that of their graph
     class_weights: bool = False  # every class counts the same in the loss, however rare
+    candidates: tuple[str, ...] = ()  # for nested: settings to choose among, 'training.lr = 0.01, encoder.bias = true'
 
 
 class Training(Section):
@@ -195,6 +197,29 @@ def parse_setting(text: str) -> tuple[str, Any]:
     return name.strip(), tree["value"] if len(tree) == 1 else value.strip()
 
 
+def parse_settings(text: str) -> dict[str, Any]:
+    """Several settings in one text, as in an inline table of TOML: `training.lr = 0.01, encoder.dims = [32, 32]`."""
+    try:
+        tree = tomllib.loads(f"settings = {{{text}}}")
+    except tomllib.TOMLDecodeError:
+        tree = {}
+    if len(tree) != 1:
+        raise InputError(f"'{text}' are not settings; write them as 'training.lr = 0.01, encoder.dims = [32, 32]'")
+    return _names(tree["settings"])
+
+
+def _names(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by name, those in tables by dotted name."""
+    tables = {name: value for name, value in tree.items() if isinstance(value, dict)}
+    plain = {name: value for name, value in tree.items() if name not in tables}
+    return plain | {f"{name}.{key}": value for name, table in tables.items() for key, value in table.items()}
+
+
+def write_setting(path: str, value: Any) -> str:
+    """One setting as TOML, `training.lr = 0.01`."""
+    return f"{path} = {_toml(value)}"
+
+
 def read_config(path: Path) -> Config:
     """The config in a TOML file, as of today's format; keys it leaves out take their defaults."""
     return configure(Config(), read_settings(path), f"{path}: ")
@@ -202,6 +227,23 @@ def read_config(path: Path) -> Config:
 
 def read_settings(path: Path) -> dict[str, Any]:
     """The settings in a TOML file, by name; a file of a newer format is refused."""
+    tree = read_tree(path)
+    if SEARCH in tree:
+        raise InputError(f"{path} has a table [{SEARCH}]: give the file to compgcn tune, or with --search")
+    return flat(tree, path)
+
+
+def read_search(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The settings in a TOML file, by name, and its table of what to search; either may be empty."""
+    tree = read_tree(path)
+    search = tree.pop(SEARCH, {})
+    if not isinstance(search, dict):
+        raise InputError(f"{path}: {SEARCH} = {search!r}: this should be a table [{SEARCH}]")
+    return flat(tree, path), search
+
+
+def read_tree(path: Path) -> dict[str, Any]:
+    """What is in a TOML file; one of a newer format is refused."""
     try:
         tree = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -215,13 +257,16 @@ def read_settings(path: Path) -> dict[str, Any]:
         raise InputError(
             f"{path} is of format {version}, newer than the {FORMAT} this version of compgcn reads; update compgcn"
         )
+    return tree
+
+
+def flat(tree: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """The settings in a tree of tables, by name."""
     for name in tree.keys() - Config.model_fields.keys():
         if "." in PATHS.get(name, ""):
             raise InputError(f"{path}: '{name}' belongs into the table [{PATHS[name].partition('.')[0]}]")
         raise InputError(f"{path}: {unknown('option', name, [*Config.model_fields, *PATHS])}")
-    tables = {name: value for name, value in tree.items() if isinstance(value, dict)}
-    plain = {name: value for name, value in tree.items() if name not in tables}
-    return plain | {f"{name}.{key}": value for name, table in tables.items() for key, value in table.items()}
+    return _names(tree)
 
 
 def _validate(tree: Mapping[str, Any], where: str) -> Config:
@@ -244,6 +289,32 @@ _READING = Data.model_fields.keys() - {"split_seed", "valid_fraction", "test_fra
 _FREE = {"training.device", "training.checkpoint_seconds", *(f"data.{key}" for key in _READING)}
 
 
+# What may be searched: what the model is and how it is trained; nothing that makes its figures those of another task.
+_FIXED = {"seed", "device", "deterministic", "checkpoint_seconds", "max_shard_mib", "evaluate_every"}
+SEARCHABLE = {
+    *(f"encoder.{key}" for key in Encoder.model_fields if key not in ("graph", "input")),
+    *(f"decoder.{key}" for key in Decoder.model_fields),
+    *("classifier.readout", "classifier.class_weights"),
+    *(f"training.{key}" for key in Training.model_fields.keys() - _FIXED),
+}
+
+
+def searchable(name: str, where: str = "") -> str:
+    """The path of a setting that may be searched; one sentence for any other name."""
+    path = PATHS.get(name)
+    if path is None:
+        configure(Config(), {name: None}, where)
+    if path not in SEARCHABLE:
+        raise InputError(f"{where}{path or name} is not searched: what is tried must answer the same question")
+    return path
+
+
+def changes(old: Config, new: Config) -> dict[str, Any]:
+    """The settings of `new` that differ from those of `old`, by path."""
+    before = dict(_leaves(old))
+    return {path: value for path, value in _leaves(new) if value != before[path]}
+
+
 def differences(old: Config, new: Config) -> list[str]:
     """`section.key: old -> new` for every setting that makes another run."""
     a, b = (dict(_leaves(config)) for config in (old, new))
@@ -253,10 +324,7 @@ def differences(old: Config, new: Config) -> list[str]:
 
 
 def _leaves(config: Config) -> list[tuple[str, Any]]:
-    tree = config.model_dump()
-    tables = {name: value for name, value in tree.items() if isinstance(value, dict)}
-    plain = [(name, value) for name, value in tree.items() if name not in tables]
-    return plain + [(f"{name}.{key}", value) for name, table in tables.items() for key, value in table.items()]
+    return list(_names(config.model_dump()).items())
 
 
 def to_toml(config: Config) -> str:

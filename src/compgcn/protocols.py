@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from compgcn.baselines.facts import fact_counts, logistic_regression
 from compgcn.baselines.popularity import Popularity
-from compgcn.config import Config, Training
+from compgcn.config import Config, Training, changes
 from compgcn.data.folds import folds as dealt
 from compgcn.data.labels import deal
 from compgcn.errors import InputError
@@ -40,7 +40,7 @@ class Session:
     Args:
         config: its settings, filled in.
         built: what is trained: a task, or the items of a classification.
-        build: makes another, with fresh weights.
+        build: makes another from a config, with fresh weights.
         splits: which items are for what, by split; nothing for link prediction.
         targets: the class of each item [n].
         classes: their names.
@@ -48,11 +48,12 @@ class Session:
         device: where it runs.
         record: takes every event.
         interrupted: whether to stop.
+        candidates: the configs to choose among; the one of the run where there is nothing to choose.
     """
 
     config: Config
     built: Any
-    build: Callable[[], Any]
+    build: Callable[[Config], Any]
     splits: Mapping[str, Tensor]
     targets: Tensor
     classes: Sequence[str]
@@ -60,6 +61,7 @@ class Session:
     device: torch.device
     record: Callable[[Event], None]
     interrupted: Callable[[], bool]
+    candidates: Sequence[Config] = ()
     seconds: float = field(default=0.0)  # of training, over all parts
 
     @property
@@ -162,21 +164,44 @@ def paper(session: Session) -> Metrics:
 def nested(session: Session) -> Metrics:
     """k-fold cross-validation in which a fold is looked at once, after everything was chosen without it.
 
-    Within the other folds the number of epochs is found by a cross-validation of their own; then a model is trained on
-    all of them. The model that is kept is trained on everything, for the median of these numbers.
+    Within the other folds the number of epochs, and among candidates the settings, are found by a cross-validation of
+    their own; then a model is trained on all of them. The model that is kept is trained on everything, with the
+    candidate that was chosen most often, for the median of its numbers of epochs.
     """
     parts, settings = Parts(session), session.config.classifier
     pool = torch.cat(list(session.splits.values())).sort().values
-    found, epochs = [], []
+    found, chosen = [], []
     for number, fold in enumerate(parts.folds(pool, settings.folds), 1):
         rest, name = _without(pool, fold), f"fold {number} of {settings.folds}"
-        curves = parts.cross_validation(f"{name}, inner", rest, settings.inner_folds)
-        _, epoch = _best(curves, settings.choose_by or "log_likelihood", session.training)
-        found.append(parts.train(name, rest, fold, epoch, every=epoch)[-1])
-        epochs.append(epoch)
-    middle = int(np.median(epochs))
-    parts.final(pool, middle)
-    return _metrics(session, middle) | {"valid": {}, "test": _over_folds(found, session.classes, epochs)}
+        candidate, epoch = _choose(parts, session, name, rest)
+        found.append(parts.train(name, rest, fold, epoch, epoch, session.candidates[candidate])[-1])
+        chosen.append((candidate, epoch))
+    candidates = [candidate for candidate, _ in chosen]
+    kept = max(sorted(set(candidates)), key=candidates.count)
+    middle = int(np.median([epoch for candidate, epoch in chosen if candidate == kept]))
+    parts.final(pool, middle, session.candidates[kept])
+    report = _over_folds(found, session.classes, [epoch for _, epoch in chosen])
+    metrics = _metrics(session, middle) | {"valid": {}, "test": report}
+    if settings.candidates:
+        for row, candidate in zip(report["folds"], candidates, strict=True):
+            row["candidate"] = settings.candidates[candidate]
+        metrics |= {"candidate": settings.candidates[kept]}
+        metrics |= {"settings": changes(session.config, session.candidates[kept])}
+    return metrics
+
+
+def _choose(parts: Parts, session: Session, name: str, rest: Tensor) -> tuple[int, int]:
+    """Which candidate, after how many epochs, has the best mean over the inner folds; the first of equals."""
+    settings = session.config.classifier
+    goal = settings.choose_by or "log_likelihood"
+    found = []
+    for number, config in enumerate(session.candidates):
+        label = f"{name}, candidate {number + 1}, inner" if len(session.candidates) > 1 else f"{name}, inner"
+        curves = parts.cross_validation(label, rest, settings.inner_folds, config)
+        best, epoch = _best(curves, goal, config.training)
+        found.append((np.mean([getattr(curve[best], goal) for curve in curves]), number, epoch))
+    _, number, epoch = max(found, key=lambda one: one[0])
+    return number, epoch
 
 
 def _metrics(session: Session, epoch: int) -> Metrics:
@@ -233,47 +258,49 @@ class Parts:
         places = dealt(targets, number, self._session.training.seed)
         return [pool[torch.from_numpy(place).to(pool.device)] for place in places]
 
-    def cross_validation(self, name: str, pool: Tensor, number: int) -> list[list[Tally]]:
+    def cross_validation(self, name: str, pool: Tensor, number: int, config: Config | None = None) -> list[list[Tally]]:
         """For each fold, how a model trained on the others does on it after every evaluation."""
-        settings = self._session.training
+        config = config or self._session.config
+        epochs, every = config.training.epochs, config.training.evaluate_every
         return [
-            self.train(f"{name} {i} of {number}", _without(pool, fold), fold, settings.epochs, settings.evaluate_every)
+            self.train(f"{name} {i} of {number}", _without(pool, fold), fold, epochs, every, config)
             for i, fold in enumerate(self.folds(pool, number), 1)
         ]
 
-    def train(self, name: str, train: Tensor, valid: Tensor, epochs: int, every: int) -> list[Tally]:
+    def train(self, name: str, train: Tensor, valid: Tensor, epochs: int, every: int, config: Config) -> list[Tally]:
         """Train on some items for so many epochs, and look at others every so many."""
         if name not in self._finished:
             with randomness(self._session.training.seed, self._session.device):
-                task, seconds = self._train(name, train, valid, epochs, every, keep=False)
+                task, seconds = self._train(name, train, valid, epochs, every, config, keep=False)
             self._session.seconds += seconds
             self._finished[name] = [_flat(one) for one in task.tallies]
             kept = json.dumps({"parts": self._finished, "seconds": self._session.seconds})
             replace(self._path, lambda part: part.write_text(kept, encoding="utf-8"))
         return [_tally(row) for row in self._finished[name]]
 
-    def final(self, train: Tensor, epochs: int) -> Classification:
+    def final(self, train: Tensor, epochs: int, config: Config | None = None) -> Classification:
         """The model that is kept, trained on all these items."""
+        config = config or self._session.config
         with randomness(self._session.training.seed, self._session.device):
-            task, seconds = self._train("final", train, train[:0], epochs, epochs, keep=True)
+            task, seconds = self._train("final", train, train[:0], epochs, epochs, config, keep=True)
         self._session.seconds += seconds
         self._session.folder.restore(task.items.model)
         self._session.record({"event": "evaluate", "seconds": round(self._session.seconds, 3)})
         return task
 
     def _train(
-        self, name: str, train: Tensor, valid: Tensor, epochs: int, every: int, *, keep: bool
+        self, name: str, train: Tensor, valid: Tensor, epochs: int, every: int, config: Config, *, keep: bool
     ) -> tuple[Classification, float]:
         session = self._session
         session.pause()
-        items: Items = session.build()
-        settings = session.training.model_copy(
+        items: Items = session.build(config)
+        settings = config.training.model_copy(
             update={"epochs": epochs, "evaluate_every": every, "patience": epochs + 1}  # all of them, come what may
         )
         if not items.together:  # batches differ in shape, and nothing that is recorded could be replayed
             settings = settings.model_copy(update={"cuda_graph": False, "compile": False})
-        goal = session.config.classifier.choose_by or "log_likelihood"
-        task = Classification(items, train, valid, settings, goal, session.config.classifier.class_weights)
+        goal = config.classifier.choose_by or "log_likelihood"
+        task = Classification(items, train, valid, settings, goal, config.classifier.class_weights)
         store = _PartStore(session, task, name, keep)
         progress = optimise(
             task, settings, store, lambda event: session.record({**event, "part": name}), session.interrupted

@@ -16,13 +16,14 @@ from compgcn.answers.links import Links, Prediction
 from compgcn.build import (
     TASKS,
     build_task,
+    candidates,
     default_folder,
     expand,
     find_device,
     must_fill_batches,
     recommended,
 )
-from compgcn.config import Config, differences
+from compgcn.config import Config, configure, differences
 from compgcn.data import GraphCollection, KnowledgeGraph
 from compgcn.errors import InputError
 from compgcn.folder import Folder
@@ -69,6 +70,7 @@ def train(
 ) -> Run:
     """Begin, resume or simply open the run of this config in its folder."""
     config = expand(config, data)
+    candidates(config, data)  # what is wrong with one is said before anything is trained
     folder = Folder(run_dir or default_folder(config), config.training.max_shard_mib)
     device = find_device(config.training.device)
     if folder.is_run:
@@ -109,7 +111,7 @@ def _train(
     session = Session(
         config,
         built,
-        lambda: build_task(config, data, device),
+        lambda config: build_task(config, data, device),
         {split: torch.from_numpy(items).to(device) for split, items in splits.items()},
         torch.from_numpy(targets).to(device),
         classes,
@@ -117,6 +119,7 @@ def _train(
         device,
         record,
         interrupted,
+        candidates(config, data),
     )
     record({"event": "start", "time": time.time(), "task": config.task})
     default, *_ = row.protocols
@@ -145,9 +148,9 @@ class Run:
 
     def __init__(self, folder: Folder, device: torch.device) -> None:
         self.folder, self.device = folder, device
-        self.config = folder.config()
-        self.data = folder.data(self.config.data.source)
         self.metrics = folder.metrics()
+        self.config = configure(folder.config(), self.metrics.get("settings", {}))  # those of the candidate chosen
+        self.data = folder.data(self.config.data.source)
 
     def __repr__(self) -> str:
         return f"Run('{self.path}': {self.model_name} on {self.data.name}{'' if self.metrics else ', unfinished'})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,12 +14,15 @@ import typer
 from compgcn.cli.classes import show_result
 from compgcn.cli.console import Json, describe, err, out
 from compgcn.cli.tables import add_metrics, metrics_table
-from compgcn.config import PATHS, Config, configure, parse_setting, read_settings
-from compgcn.data import find
+from compgcn.config import PATHS, Config, configure, parse_setting, read_search
+from compgcn.data import GraphCollection, KnowledgeGraph, find
 from compgcn.errors import InputError
+from compgcn.space import Space, candidates, parse_space
 
 if TYPE_CHECKING:
     from compgcn.run import Run
+
+_FILES = ("valid", "test", "names", "columns", "labels")  # options that are settings of [data]
 
 
 def train(
@@ -65,6 +68,12 @@ def train(
             "--set", metavar="KEY=VALUE", help="Any other setting, such as training.lr=0.001; may be repeated."
         ),
     ] = None,
+    search: Annotated[
+        Path | None,
+        typer.Option(
+            help="A TOML with a table [search]: what a nested run chooses among in each fold.", metavar="FILE"
+        ),
+    ] = None,
     max_shard_mib: Annotated[
         float | None, typer.Option(help="Cut the weights into files of at most this size.", show_default=False)
     ] = None,
@@ -82,7 +91,12 @@ def train(
     from compgcn.run import train as train_run
     from compgcn.train import Interrupted
 
-    chosen = {
+    options = {
+        "valid": valid,
+        "test": test,
+        "names": names,
+        "columns": columns,
+        "labels": labels,
         "task": task,
         "protocol": protocol,
         "encoder": encoder,
@@ -93,24 +107,11 @@ def train(
         "device": device,
         "max_shard_mib": max_shard_mib,
     }
-    given: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
-    files = {"data.valid": valid, "data.test": test, "data.names": names, "data.labels": labels}
-    given |= {name: str(path) for name, path in files.items() if path is not None}
-    if columns is not None:
-        places = columns.split(",")
-        given["data.columns"] = [int(place) for place in places] if columns.replace(",", "").isdecimal() else places
-    options = {PATHS[name] for name in given}
-    for name, value in map(parse_setting, settings or []):
-        if PATHS.get(name) in options:
-            raise InputError(f"'{name}' is given twice; give it as an option or with --set, not both")
-        given[name] = value
-    base = read_settings(Path(data)) if data.endswith(".toml") else {"data.source": data}
-    configure(Config(), base, f"{data}: " if data.endswith(".toml") else "")  # what is wrong in a file names the file
-    if not base.get("data.source"):
-        raise InputError(f"{data} does not say what to train on; set data.source to a data set's name or a file")
-    asked = configure(Config(), base | given)
-    found = find(asked.data, asked.task)
-    config = expand(recommended(base | given, found), found)
+    asked, space = asked_for(data, options, settings, search)
+    if space is not None:
+        asked["classifier.candidates"] = candidates(space)
+    found = read_data(asked)
+    config = expand(recommended(asked, found), found)
     folder = run_dir or default_folder(config)
     if not as_json:
         describe(found)
@@ -118,7 +119,7 @@ def train(
     if any((folder / "checkpoint").glob("[!.]*")) and not as_json:
         out.print(f"resuming the run in {folder}")
     try:
-        with _stop_requests() as stopped, _progress_line(quiet=as_json) as notify:
+        with stop_requests() as stopped, _progress_line(quiet=as_json) as notify:
             run = train_run(config, found, folder, notify, stopped)
     except Interrupted:
         err.print(f"stopped; the same command goes on from here ({folder})")
@@ -131,8 +132,50 @@ def train(
     (_show_links if run.config.classifier.protocol is None else show_result)(run)
 
 
+def asked_for(
+    data: str, options: Mapping[str, Any], settings: Sequence[str] | None, search: Path | None
+) -> tuple[dict[str, Any], Space | None]:
+    """Every setting that a command line asks for, by name, and what it asks to search, if anything.
+
+    Args:
+        data: the argument DATA.
+        options: by the name of their setting; None where it is not given.
+        settings: those of --set.
+        search: a TOML with a table [search]; DATA may have one too where that is asked for.
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    given = {f"data.{name}" if name in _FILES else name: value for name, value in given.items()}
+    given = {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}
+    if "data.columns" in given:
+        places = given["data.columns"].split(",")
+        given["data.columns"] = [int(place) for place in places] if "".join(places).isdecimal() else places
+    taken = {PATHS[name] for name in given}
+    for name, value in map(parse_setting, settings or []):
+        if PATHS.get(name) in taken:
+            raise InputError(f"'{name}' is given twice; give it as an option or with --set, not both")
+        given[name] = value
+    is_file = data.endswith(".toml")
+    base, table = read_search(Path(data)) if is_file else ({"data.source": data}, {})
+    if search is not None:
+        more, table = read_search(search)
+        if more:
+            raise InputError(f"{search}: only a table [search] is read from this file, not '{next(iter(more))}'")
+    configure(Config(), base, f"{data}: " if is_file else "")  # what is wrong in a file names the file
+    if not base.get("data.source"):
+        raise InputError(f"{data} does not say what to train on; set data.source to a data set's name or a file")
+    if not table and search is None:
+        return base | given, None
+    return base | given, parse_space(table, f"{search or data}: ")
+
+
+def read_data(asked: Mapping[str, Any]) -> KnowledgeGraph | GraphCollection:
+    """The data that some settings name."""
+    config = configure(Config(), asked)
+    return find(config.data, config.task)
+
+
 @contextmanager
-def _stop_requests() -> Iterator[Callable[[], bool]]:
+def stop_requests() -> Iterator[Callable[[], bool]]:
     """Let Ctrl-C and SIGTERM end the step under way first; a second Ctrl-C ends at once."""
     asked = False
 

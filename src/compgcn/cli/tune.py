@@ -1,0 +1,170 @@
+"""The command `tune`."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from compgcn import plots
+from compgcn.cli.console import Json, describe, err, out
+from compgcn.cli.options import options_of
+from compgcn.cli.tables import plain_table
+from compgcn.cli.train import asked_for, read_data, stop_requests, train
+from compgcn.config import write_setting
+from compgcn.space import Space
+
+if TYPE_CHECKING:
+    from compgcn.tune import Plan
+
+_SHOWN = 10  # trials in a table
+
+
+@options_of(train, without=("run_dir", "max_shard_mib"))
+def tune(
+    data: Annotated[
+        str,
+        typer.Argument(
+            metavar="DATA", help="As for train; a TOML may have a table [search] with the values of settings to try."
+        ),
+    ],
+    search: Annotated[
+        Path | None,
+        typer.Option(help="A TOML with the table [search]; the paper's grid if there is none.", metavar="FILE"),
+    ] = None,
+    trials: Annotated[int, typer.Option(help="How many the study is to have, over all workers.", min=1)] = 50,
+    timeout: Annotated[float | None, typer.Option(help="Seconds after which no new trial is begun.", min=0)] = None,
+    jobs: Annotated[int, typer.Option(help="Processes at work side by side.", min=1)] = 1,
+    pruner: Annotated[
+        str, typer.Option(help="median, hyperband or none: what stops a trial that falls behind.")
+    ] = "median",
+    storage: Annotated[
+        str | None,
+        typer.Option(help="URL of a database that several machines share; a file in the folder if not given."),
+    ] = None,
+    study_dir: Annotated[
+        Path | None,
+        typer.Option(help="The study's folder; runs/<data>-<encoder>-<decoder>-tune if not given.", show_default=False),
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            help="Draw history and importance: a .png, .pdf or .svg file.", metavar="FILE", show_default=False
+        ),
+    ] = None,
+    as_json: Json = False,
+    **options: Any,
+) -> None:
+    """Search for settings, judged on validation alone. The same command again goes on with the study.
+
+    The best are written as best.toml, for train. Started several times, the commands share the work.
+
+    Example: compgcn tune world --trials 20 --epochs 10
+    """
+    if plot is not None:
+        plots.check(plot)
+    settings = options.pop("settings")
+    asked, space = asked_for(data, options, settings, search)
+    from compgcn import tune as tuning
+    from compgcn.train import Interrupted
+
+    found = read_data(asked)
+    plan = tuning.plan(asked, found, space, study_dir)
+    study = tuning.open_study(plan, storage, trials, pruner)
+    if not as_json:
+        describe(found)
+        out.print(f"{plan.folder}: {len(tuning.finished(study))} trials so far")
+    common = (asked, space, study_dir, storage, trials, pruner, timeout)
+    try:
+        with _workers(jobs - 1, common), stop_requests() as stopped, _live(plan, study, as_json) as notify:
+            tuning.work(plan, study, trials, timeout, notify, stopped)
+    except Interrupted:
+        err.print(f"stopped; the same command goes on from here ({plan.folder})")
+        raise SystemExit(130) from None
+    result = tuning.result(plan, study)
+    best = tuning.write_best(plan, study)
+    if plot is not None:
+        plots.draw_study(result, tuning.history(study), plot)
+    if as_json:
+        out.print_json(json.dumps(result | {"best_toml": str(best)}))
+        return
+    out.print(_table(plan, study))
+    counts = ", ".join(f"{result[key]} {key}" for key in ("complete", "pruned", "refused"))
+    out.print(f"{result['trials']} trials: {counts}; best validation {plan.goal} {result['best']['value']:.4f}")
+    for path, share in result["importance"].items():
+        out.print(f"  {100 * share:3.0f} % of the difference is {path}")
+    out.print(f"train with the best: compgcn train {best}")
+
+
+def _work(asked: Mapping[str, Any], space: Space | None, study_dir: Path | None, *shared: Any) -> None:
+    """What another process does: the same, in silence."""
+    from compgcn import tune as tuning
+    from compgcn.train import Interrupted
+
+    storage, trials, pruner, timeout = shared
+    plan = tuning.plan(asked, read_data(asked), space, study_dir)
+    study = tuning.open_study(plan, storage, trials, pruner)
+    with stop_requests() as stopped:
+        try:
+            tuning.work(plan, study, trials, timeout, interrupted=stopped)
+        except Interrupted:
+            raise SystemExit(130) from None
+
+
+@contextmanager
+def _workers(number: int, arguments: tuple[Any, ...]) -> Iterator[None]:
+    """So many other processes at work; what ends this one early asks them to stop."""
+    context = multiprocessing.get_context("spawn")  # a fork would share what torch and CUDA hold
+    started = [context.Process(target=_work, args=arguments) for _ in range(number)]
+    for process in started:
+        process.start()
+    try:
+        yield
+    except BaseException:
+        for process in started:
+            process.terminate()
+        raise
+    finally:
+        for process in started:
+            process.join()
+
+
+@contextmanager
+def _live(plan: Plan, study: Any, quiet: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """The best trials and where the present one stands, as they change; nothing where no one is looking."""
+    if quiet or not err.is_terminal:
+        yield lambda event: None
+        return
+    from rich.console import Group
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(console=err, transient=True, auto_refresh=False) as live:
+
+        def notify(event: dict[str, Any]) -> None:
+            if event["event"] != "epoch":
+                return
+            part = f"{event['part']}, " if "part" in event else ""
+            where = f"trial {event['trial']}: {part}epoch {event['epoch']}/{event['epochs']}, loss {event['loss']:.4f}"
+            live.update(Group(_table(plan, study), Text(where)), refresh=True)
+
+        yield notify
+
+
+def _table(plan: Plan, study: Any) -> Table:
+    """The best trials, one a line."""
+    from compgcn import tune as tuning
+
+    table = plain_table("trial>", f"valid {plan.goal}>", "settings")
+    values = [trial for trial in tuning.finished(study) if trial.state.name == "COMPLETE"]
+    for trial in sorted(values, key=lambda trial: -(trial.value or 0.0))[:_SHOWN]:
+        chosen = tuning.settings_of(trial, plan.space)
+        text = "  ".join(write_setting(path, value).replace(" = ", "=") for path, value in chosen.items())
+        table.add_row(str(trial.number), f"{trial.value:.4f}", text)
+    return table
