@@ -38,6 +38,7 @@ class Data(Section):
     comment: str | None = None  # lines that start with it are skipped
     literals: Literal["drop", "keep", "nodes"] = "drop"  # what becomes of those of an RDF file
     exclude: tuple[str, ...] = ()  # relations left out
+    top_relations: int | None = Field(None, ge=1)  # only so many relations, those train has most of
     labels: str | None = None  # a table of nodes (or graphs) and their classes, and of those of the other splits
     valid_labels: str | None = None
     test_labels: str | None = None

@@ -9,12 +9,13 @@ from compgcn.data import tu
 from compgcn.data.collection import GraphCollection
 from compgcn.data.files import read
 from compgcn.data.graphs import read_graphs
+from compgcn.data.prune import top_relations
 from compgcn.data.registry import DATASETS, load
 from compgcn.data.triples import KnowledgeGraph
 from compgcn.errors import InputError, unknown
 
 _DRAWN = ("split_seed", "valid_fraction", "test_fraction")
-_OWN = tuple(key for key in Data.model_fields if key not in ("source", "fingerprint", *_DRAWN))
+_OWN = tuple(key for key in Data.model_fields if key not in ("source", "fingerprint", "top_relations", *_DRAWN))
 
 
 def find(data: Data, task: str | None = None) -> KnowledgeGraph | GraphCollection:
@@ -22,6 +23,15 @@ def find(data: Data, task: str | None = None) -> KnowledgeGraph | GraphCollectio
 
     A folder in the TU format holds graphs; a table of triples does if the task is to classify graphs.
     """
+    found = _find(data, task)
+    if data.top_relations is None:
+        return found
+    if isinstance(found, GraphCollection):
+        raise InputError("data.top_relations cuts down one graph, not a collection of them; leave it out")
+    return top_relations(found, data.top_relations)
+
+
+def _find(data: Data, task: str | None) -> KnowledgeGraph | GraphCollection:
     if data.source in DATASETS:
         chosen = [key for key in _OWN if getattr(data, key) != Data.model_fields[key].default]
         if chosen:
@@ -38,6 +48,6 @@ def find(data: Data, task: str | None = None) -> KnowledgeGraph | GraphCollectio
         if data.labels is None:
             raise InputError(f"'{data.source}' needs a table of graphs and their classes; name it with --labels")
         return read_graphs(data.source, labels=data.labels, nodes=data.node_labels)
-    settings = data.model_dump(exclude={"source", "fingerprint", "node_labels"})
+    settings = data.model_dump(exclude={"source", "fingerprint", "node_labels", "top_relations"})
     alone = data.valid is None and data.test is None
     return read(data.source, **settings) if alone else read(train=data.source, **settings)
