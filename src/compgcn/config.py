@@ -206,10 +206,10 @@ def parse_settings(text: str) -> dict[str, Any]:
         tree = {}
     if len(tree) != 1:
         raise InputError(f"'{text}' are not settings; write them as 'training.lr = 0.01, encoder.dims = [32, 32]'")
-    return _names(tree["settings"])
+    return names(tree["settings"])
 
 
-def _names(tree: Mapping[str, Any]) -> dict[str, Any]:
+def names(tree: Mapping[str, Any]) -> dict[str, Any]:
     """Settings by name, those in tables by dotted name."""
     tables = {name: value for name, value in tree.items() if isinstance(value, dict)}
     plain = {name: value for name, value in tree.items() if name not in tables}
@@ -267,7 +267,7 @@ def flat(tree: Mapping[str, Any], path: Path) -> dict[str, Any]:
         if "." in PATHS.get(name, ""):
             raise InputError(f"{path}: '{name}' belongs into the table [{PATHS[name].partition('.')[0]}]")
         raise InputError(f"{path}: {unknown('option', name, [*Config.model_fields, *PATHS])}")
-    return _names(tree)
+    return names(tree)
 
 
 def _validate(tree: Mapping[str, Any], where: str) -> Config:
@@ -325,7 +325,7 @@ def differences(old: Config, new: Config) -> list[str]:
 
 
 def _leaves(config: Config) -> list[tuple[str, Any]]:
-    return list(_names(config.model_dump()).items())
+    return list(names(config.model_dump()).items())
 
 
 def to_toml(config: Config) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from compgcn.answers.calibration import Bin, bins
 from compgcn.config import Config
 from compgcn.data import GraphCollection, KnowledgeGraph, Vocabulary
 from compgcn.errors import InputError, unknown
@@ -100,6 +101,14 @@ class Classes:
         )
         known = [graphs.classes[target] for target in graphs.targets]
         return self._answers(graphs.graph_ids, graphs.graph_ids, found, known)
+
+    def calibration(self, split: str = "test") -> list[Bin]:
+        """The most probable class of every item of a split, and how often it is right."""
+        rows = torch.from_numpy(self.splits[split]).to(self.items.targets.device)
+        if not len(rows):
+            return []
+        best = self._log_probabilities[rows].exp().max(1)
+        return bins(best.values, best.indices == self.items.targets[rows])
 
     def evaluate(self, split: str = "test", by: str | None = None) -> dict[str, Any]:
         """The report on a split, or its part by class.

@@ -9,9 +9,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from compgcn.answers.calibration import Bin, bins
 from compgcn.config import Config
 from compgcn.data import KnowledgeGraph
 from compgcn.errors import InputError, unknown
+from compgcn.queries import Answers
 from compgcn.ranking import by_category, by_relation, summary
 from compgcn.storage import Table
 from compgcn.tasks.link_prediction import Encoded, LinkPrediction
@@ -85,9 +87,9 @@ class Links:
         return [Prediction(ids[o], names[o], score, chance, known.get(o)) for o, score, chance in rows]
 
     def _probabilities(self, scores: Tensor) -> Tensor:
-        """Of each entity [N]: among all where training weighed them against each other, else each for itself."""
+        """Of entities [.., N]: among all where training weighed them against each other, else each for itself."""
         together = self.config.training.loss == "cross-entropy"
-        return scores.double().softmax(0) if together else scores.double().sigmoid()
+        return scores.double().softmax(-1) if together else scores.double().sigmoid()
 
     def _known(self, s: int, r: int) -> dict[int, str]:
         """Answers of a query that stand in the data -> their split."""
@@ -115,6 +117,26 @@ class Links:
             train = torch.from_numpy(self.data.train)
             return dict(by_category(sides, triples[:, 1].to(self.device), train, self.data.num_relations))
         raise unknown("way to split metrics", by, ("relation", "category", "side"))
+
+    @torch.inference_mode()
+    def calibration(self, split: str = "test", batch: int = 512) -> list[Bin]:
+        """The best answer to every query of a split that is no fact of the other splits, and how often it is right."""
+        task = self.task
+        others = [triples for part, triples in task.splits.items() if part != split]
+        known, wanted = (
+            Answers.from_triples(triples, self.data.num_relations)
+            for triples in (torch.cat(others), task.splits[split])
+        )
+        chances, right = [], []
+        for s, r in (queries.unbind(1) for queries in torch.split(wanted.queries, batch)):
+            scores = task.model.score(self.encoded, s, r)  # [B, N]
+            best = scores.index_put(known.lookup(s, r), scores.new_tensor(-torch.inf)).argmax(1)
+            places = torch.arange(len(s), device=s.device)
+            chances.append(self._probabilities(scores)[places, best])
+            true = torch.zeros_like(scores, dtype=torch.bool)
+            true[wanted.lookup(s, r)] = True
+            right.append(true[places, best])
+        return bins(torch.cat(chances), torch.cat(right)) if chances else []
 
     def tables(self) -> list[Table]:
         """The vectors of all entities and of all relations, originals, then inverses."""

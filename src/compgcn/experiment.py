@@ -1,0 +1,299 @@
+"""Reproduce a table or a figure: a TOML says what the paper has and how each row is trained; a result is a small JSON.
+
+A result holds all that any report needs, so that reports are made without training and without the data. Results of
+several machines are merged by copying files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from pydantic import Field, ValidationError
+
+from compgcn.build import expand, recommended
+from compgcn.config import Config, Section, configure, names, read_tree
+from compgcn.data import find
+from compgcn.errors import InputError, unknown
+from compgcn.run import Run, train
+from compgcn.smoke import smoke_data, smoke_settings
+from compgcn.storage import replace
+from compgcn.train import Event
+
+FOLDER = "experiments"
+_HERE = Path(__file__).parents[2] / FOLDER  # of a checkout
+_FOLD = re.compile(r"fold \d+ of \d+")
+_DIGITS = 6
+_EMPTY: Any = Field(default_factory=dict)
+
+
+class Row(Section):
+    """A row of a table, or a point of a figure."""
+
+    name: str = Field(pattern=r"^[a-z0-9.-]+$")  # also that of its files
+    label: str
+    source: str  # the label of the paper's table, or the work a figure is quoted from
+    group: str = ""  # rows of one group stand together, and only they are compared
+    paper: dict[str, float] = _EMPTY  # what the paper has, by figure: "mrr", "category/1-1/head/mrr", "accuracy" in %
+    also: dict[str, float] = _EMPTY  # what it has in another place, where it contradicts itself
+    spread: dict[str, float] = _EMPTY  # its ±
+    settings: dict[str, Any] | None = None  # of training; None: quoted, and not run here
+    same_as: str | None = None  # "experiment/row", whose results these are
+    control: str | None = None  # the row of the same decoder without an encoder
+    x: float | None = None  # of a point
+    series: str = ""
+    note: str = ""
+
+
+class Experiment(Section):
+    """A table or a figure of the paper."""
+
+    title: str
+    source: str  # its label in the paper
+    kind: Literal["table", "figure", "generated"] = "table"
+    ranks: str = ""  # how the paper takes ranks, as far as it says
+    metrics: tuple[str, ...] = ()  # the figures, the first being the one that verdicts go by
+    split: Literal["valid", "test"] = "test"  # what the paper's figures are of
+    seeds: int = Field(1, ge=1)
+    folds: int = Field(1, ge=1)  # what the paper's ± is over, if not over seeds
+    settings: dict[str, Any] = _EMPTY  # common to all rows
+    rows: tuple[Row, ...] = ()
+    note: str = ""
+    name: str = ""  # that of its file
+
+    def row(self, name: str) -> Row:
+        """The row of that name."""
+        found = {row.name: row for row in self.rows}
+        if name not in found:
+            raise unknown(f"row of {self.name}", name, found)
+        return found[name]
+
+
+def read_experiment(path: Path) -> Experiment:
+    """The experiment in a TOML file."""
+    tree = read_tree(path)
+    try:
+        made = Experiment.model_validate_json(json.dumps({**tree, "name": path.stem}))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise InputError(f"{path}: {where}: {first['msg'][0].lower()}{first['msg'][1:]}") from None
+    for row in made.rows:
+        if row.settings is not None:
+            configure(Config(), chosen(made, row), f"{path}, row '{row.name}': ")
+    return made
+
+
+def find_folder() -> Path:
+    """Where the experiments are: in the current folder, or in the checkout the package runs from."""
+    for folder in (Path(FOLDER), _HERE):
+        if folder.is_dir():
+            return folder
+    raise InputError(f"there is no folder '{FOLDER}' here; run this in a checkout of the project, or name a .toml file")
+
+
+def experiments(names: Sequence[str] = ()) -> dict[str, Experiment]:
+    """Those of the given names or files, or all."""
+    if any(name.endswith(".toml") for name in names):
+        return {path.stem: read_experiment(path) for path in map(Path, names)}
+    paths = {path.stem: path for path in sorted(find_folder().glob("*.toml")) if path.stem != "claims"}
+    for name in names:
+        if name not in paths:
+            raise unknown("experiment", name, paths)
+    return {name: read_experiment(paths[name]) for name in names or paths}
+
+
+def chosen(experiment: Experiment, row: Row) -> dict[str, Any]:
+    """The settings a row asks for, by dotted name."""
+    return {**names(experiment.settings), **names(row.settings or {})}
+
+
+# From a row to its result
+
+
+class Job(NamedTuple):
+    """A row to be trained with a seed."""
+
+    experiment: Experiment
+    row: Row
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.row.name}-{self.seed}"
+
+    def file(self, results: Path) -> Path:
+        """Where its result is."""
+        return results / self.experiment.name / f"{self.name}.json"
+
+
+def jobs(found: Iterable[Experiment], rows: Sequence[str] = (), seeds: int | None = None) -> list[Job]:
+    """What there is to train for some experiments: of the named rows, or all that are not quoted; every one once."""
+    made: dict[tuple[str, str, int], Job] = {}
+    for experiment in found:
+        for row in [experiment.row(name) for name in rows] or experiment.rows:
+            home, own = at_home(experiment, row)
+            if own.settings is None:
+                if rows:
+                    raise InputError(f"row '{row.name}' is quoted from {row.source}; there is nothing to train")
+                continue
+            for seed in range(seeds or experiment.seeds):
+                made.setdefault((home.name, own.name, seed), Job(home, own, seed))
+    return list(made.values())
+
+
+def at_home(experiment: Experiment, row: Row) -> tuple[Experiment, Row]:
+    """The experiment and the row whose results a row has."""
+    if row.same_as is None:
+        return experiment, row
+    home, _, name = row.same_as.partition("/")
+    other = experiments([home])[home]
+    return other, other.row(name)
+
+
+def results(folder: Path, experiment: Experiment, row: Row) -> list[dict[str, Any]]:
+    """The results of a row, one for each seed, that were made with the settings it has now."""
+    home, own = at_home(experiment, row)
+    files = sorted((folder / home.name).glob(f"{own.name}-*.json"))
+    pattern = re.compile(re.escape(own.name) + r"-\d+\.json")
+    found = [_load(path) for path in files if pattern.fullmatch(path.name)]
+    return sorted((one for one in found if _matches(home, own, one)), key=lambda one: int(one["seed"]))
+
+
+def is_done(job: Job, folder: Path) -> bool:
+    """Whether there is a result of the settings the row has now."""
+    path = job.file(folder)
+    return path.is_file() and _matches(job.experiment, job.row, _load(path))
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if not {"config", "metrics", "seed", "environment"} <= found.keys():
+            raise ValueError("it is no result of a row")
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} is damaged ({error}); remove it and run the row again") from None
+    return found
+
+
+def _matches(experiment: Experiment, row: Row, result: Mapping[str, Any]) -> bool:
+    """Whether a result has the settings a row asks for; of a trial run the data are others, and the sizes."""
+    if result.get("smoke"):
+        return True
+    kept = _config(result)
+    return configure(kept, chosen(experiment, row)) == kept
+
+
+def _config(result: Mapping[str, Any]) -> Config:
+    """The config of a result; settings that have come since take their defaults."""
+    return Config.model_validate_json(json.dumps(result["config"]))
+
+
+def reproduce(
+    job: Job,
+    folder: Path,
+    runs: Path,
+    *,
+    smoke: bool = False,
+    device: str = "auto",
+    notify: Callable[[Event], None] | None = None,
+    interrupted: Callable[[], bool] = lambda: False,
+) -> Path:
+    """Train a row, or go on where it was stopped, and write its result; nothing if it is there already.
+
+    Args:
+        job: which row, with which seed.
+        folder: of results.
+        runs: where the run folders are; they can be removed when the results are written.
+        smoke: on a small graph that comes with the package and with small models, to see that everything works.
+        device: where to train.
+        notify, interrupted: see `compgcn.run.train`.
+    """
+    path = job.file(folder)
+    if is_done(job, folder):
+        return path
+    settings = {**chosen(job.experiment, job.row), "training.seed": job.seed, "training.device": device}
+    asked = configure(Config(), settings)
+    data = smoke_data(asked) if smoke else find(asked.data, asked.task)
+    config = expand(recommended(settings, data), data)
+    if smoke:
+        config = expand(configure(config, smoke_settings(config)), data)
+    run = train(config, data, runs / job.experiment.name / job.name, notify, interrupted)
+    text = json.dumps(result_of(job, run) | ({"smoke": True} if smoke else {}), indent=1)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace(path, lambda part: part.write_text(_compact(text) + "\n", encoding="utf-8"))
+    return path
+
+
+def result_of(job: Job, run: Run) -> dict[str, Any]:
+    """All that any report needs of a run."""
+    config = json.loads(run.config.model_dump_json())
+    environment = json.loads((run.path / "environment.json").read_text(encoding="utf-8"))
+    text = json.dumps({**config, "training": {**config["training"], "seed": None, "device": None}}, sort_keys=True)
+    found: dict[str, Any] = {
+        "experiment": job.experiment.name,
+        "row": job.row.name,
+        "seed": job.seed,
+        "hash": hashlib.sha256(text.encode()).hexdigest()[:16],
+        "config": config,
+        "parameters": sum(weights.numel() for weights in run.task.model.parameters()),
+        "environment": environment,
+        "metrics": run.metrics,
+        "curve": curve(run.path / "events.jsonl"),
+    }
+    if run.config.task == "link-prediction" and run.metrics["test"]:
+        found["by_category"] = run.evaluate("test", "category")
+        found["by_relation"] = {name: _short(report) for name, report in run.evaluate("test", "relation").items()}
+    if run.config.classifier.protocol in (None, "refit", "holdout") and run.metrics["test"]:
+        found["calibration"] = [one._asdict() for one in run.answers.calibration("test")]
+    rounded: dict[str, Any] = _rounded(found)
+    return rounded
+
+
+def _short(report: Mapping[str, Any]) -> dict[str, Any]:
+    """What is kept of each of hundreds of relations."""
+    sides = {side: report[side]["mrr"] for side in ("head", "tail")}
+    return {"triples": report["triples"], "mrr": report["mrr"], "hits@10": report["hits@10"], **sides}
+
+
+def curve(path: Path) -> dict[str, list[float]]:
+    """Loss and validation figures against the epoch; of a cross-validation their means over the folds."""
+    rows: dict[int, list[dict[str, float]]] = {}
+    for event in _events(path):
+        if event.get("event") == "epoch" and _FOLD.fullmatch(event.get("part", "fold 1 of 1")):
+            rows.setdefault(event["epoch"], []).append({"loss": event["loss"], **event["valid"]})
+    columns: dict[str, list[float]] = {"epoch": []}
+    keys = [key for key in ("loss", "mrr", "accuracy", "log_likelihood") if any(key in r for r in rows.get(1, []))]
+    keys = keys or ["loss", *sorted({key for many in rows.values() for one in many for key in one} - {"loss"})]
+    for epoch in sorted(rows):
+        if all(key in one for one in rows[epoch] for key in keys):
+            columns["epoch"].append(epoch)
+            for key in keys:
+                values = [one[key] for one in rows[epoch]]
+                columns.setdefault(key, []).append(sum(values) / len(values))
+    return columns
+
+
+def _events(path: Path) -> Iterator[dict[str, Any]]:
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            yield json.loads(line)
+        except ValueError:  # cut short by a kill
+            continue
+
+
+def _rounded(tree: Any) -> Any:
+    if isinstance(tree, dict):
+        return {key: _rounded(value) for key, value in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        return [_rounded(value) for value in tree]
+    return float(f"{tree:.{_DIGITS}g}") if isinstance(tree, float) else tree
+
+
+def _compact(text: str) -> str:
+    """JSON with a list of numbers, or an object of them, on one line."""
+    return re.sub(r"[\[{]\n[^\[\]{}]*[\]}]", lambda match: re.sub(r"\n\s*", " ", match[0]), text)
