@@ -22,8 +22,10 @@ PACKAGE = Path(compgcn.__file__).parent
 LAYERS = (
     ("__main__",),
     ("cli", "serve"),
+    ("pages",),
+    ("report",),
     ("bench", "experiment", "tune"),
-    ("plots",),
+    ("plots", "smoke", "claims"),
     ("run",),
     ("build",),
     ("answers", "protocols"),

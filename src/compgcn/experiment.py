@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import torch
 from pydantic import Field, ValidationError
 
 from compgcn.build import expand, recommended
@@ -62,6 +63,8 @@ class Experiment(Section):
     folds: int = Field(1, ge=1)  # what the paper's ± is over, if not over seeds
     settings: dict[str, Any] = _EMPTY  # common to all rows
     rows: tuple[Row, ...] = ()
+    reference: str = ""  # of a figure: the row, or the series, that its points are relative to
+    axis: str = ""  # of a figure: what x is
     note: str = ""
     name: str = ""  # that of its file
 
@@ -222,6 +225,8 @@ def reproduce(
     config = expand(recommended(settings, data), data)
     if smoke:
         config = expand(configure(config, smoke_settings(config)), data)
+    if torch.cuda.is_available():  # the peak of this row, and not of those before
+        torch.cuda.reset_peak_memory_stats()
     run = train(config, data, runs / job.experiment.name / job.name, notify, interrupted)
     text = json.dumps(result_of(job, run) | ({"smoke": True} if smoke else {}), indent=1)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -137,7 +137,47 @@ def _importance(axes: Any, shares: Mapping[str, float]) -> None:
     _heading(axes, "Importance", "what a setting explains of the figures reached")
 
 
-def _save(panels: Sequence[Callable[[Any], None]], title: str, path: Path) -> None:
+Compared = tuple[str, float | None, tuple[float, float] | None]  # label, paper, and ours: mean and deviation
+
+
+def draw_rows(title: str, rows: Sequence[Compared], metric: str, path: str | Path) -> None:
+    """The rows of a table, one below the other: what the paper has, and what was reached here."""
+    panels: list[Callable[[Any], None]] = [lambda axes: _rows(axes, rows, metric)]
+    _save(panels, title, check(path), height=max(_PANEL[1], 0.3 * len(rows)))
+
+
+def _rows(axes: Any, rows: Sequence[Compared], metric: str) -> None:
+    quoted = [(paper, k) for k, (_, paper, _) in enumerate(rows) if paper is not None]
+    reached = [(*ours, k) for k, (_, _, ours) in enumerate(rows) if ours is not None]
+    if quoted:
+        axes.plot(*zip(*quoted, strict=True), "o", color="none", markeredgecolor=_INK, label="paper")
+    means, deviations, places = zip(*reached, strict=True)
+    axes.errorbar(means, places, xerr=deviations, fmt="D", color=COLOURS[0], markersize=5, capsize=3, label="ours")
+    axes.set_yticks(range(len(rows)), [_short(label) for label, _, _ in rows])
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.grid()
+    axes.set_xlabel(metric)
+    axes.legend(frameon=False)
+
+
+def draw_lines(
+    title: str, lines: Mapping[str, Sequence[tuple[float, float]]], labels: tuple[str, str], path: str | Path
+) -> None:
+    """The lines of a figure, each a series of points; what x and y are."""
+
+    def panel(axes: Any) -> None:
+        for k, (name, points) in enumerate(lines.items()):
+            axes.plot(*zip(*sorted(points), strict=True), "o-", color=COLOURS[k % len(COLOURS)], label=name or None)
+        axes.set_xlabel(labels[0])
+        axes.set_ylabel(labels[1])
+        axes.grid()
+        if any(lines):
+            axes.legend(frameon=False)
+
+    _save([panel], title, check(path))
+
+
+def _save(panels: Sequence[Callable[[Any], None]], title: str, path: Path, height: float = _PANEL[1]) -> None:
     """Panels two or three abreast under a title; nothing is written before all is drawn."""
     import matplotlib
     from matplotlib.figure import Figure
@@ -147,7 +187,7 @@ def _save(panels: Sequence[Callable[[Any], None]], title: str, path: Path) -> No
     rows = -(-len(panels) // columns)
     with matplotlib.rc_context(_STYLE):
         spaces = ConstrainedLayoutEngine(w_pad=0.15, h_pad=0.15, hspace=0.04, wspace=0.04)
-        figure = Figure(figsize=(_PANEL[0] * columns, _PANEL[1] * rows + 0.5), layout=spaces)
+        figure = Figure(figsize=(_PANEL[0] * columns, height * rows + 0.5), layout=spaces)
         grid = figure.subplots(rows, columns, squeeze=False).ravel()
         for axes, panel in zip(grid, panels, strict=False):
             panel(axes)

@@ -1,0 +1,203 @@
+"""The commands `reproduce` and `report`."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from compgcn.cli.console import Device, Json, err, out
+from compgcn.cli.tables import plain_table
+from compgcn.cli.train import stop_requests
+from compgcn.errors import InputError
+
+if TYPE_CHECKING:
+    from compgcn.experiment import Job
+
+RESULTS = Path("results")
+_SMOKE = Path("runs") / "smoke"
+
+Results = Annotated[Path, typer.Option(help="The folder of results.", metavar="FOLDER")]
+
+
+def reproduce(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME", help="Experiments, by name or .toml file; all if none.")
+    ] = None,
+    row: Annotated[list[str] | None, typer.Option(help="Only this row; may be repeated.")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="So many seeds, from 0 on; those of the experiment if not given.", min=1)
+    ] = None,
+    jobs: Annotated[int, typer.Option(help="Rows trained side by side, a process each.", min=1)] = 1,
+    smoke: Annotated[
+        bool, typer.Option("--smoke", help="Small models on a small graph that comes with the package.")
+    ] = False,
+    to: Annotated[
+        Path | None, typer.Option(help="Where results are written.", metavar="FOLDER", show_default="results")
+    ] = None,
+    run_dir: Annotated[Path, typer.Option(help="Where rows are trained.", metavar="FOLDER")] = Path("runs"),
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """Train the rows of the paper's tables and figures. What has a result is left alone, what was stopped goes on.
+
+    Example: compgcn reproduce node-classification --row mutag-compgcn --seeds 1 --smoke
+    """
+    from compgcn import experiment as lab
+    from compgcn.train import Interrupted
+
+    found = lab.experiments(names or [])
+    wanted = lab.jobs(found.values(), row or [], seeds)
+    folder, runs = to or (_SMOKE / "results" if smoke else RESULTS), _SMOKE if smoke else run_dir
+    waiting = [job for job in wanted if not lab.is_done(job, folder)]
+    if not as_json:
+        out.print(f"{len(wanted)} rows and seeds, {len(wanted) - len(waiting)} of them done already")
+    try:
+        with stop_requests() as stopped, _live(wanted, folder, as_json) as notify:
+            if jobs == 1:
+                for job in waiting:
+                    listen = notify(job)
+                    lab.reproduce(job, folder, runs, smoke=smoke, device=device, notify=listen, interrupted=stopped)
+                    notify(job)({"event": "done"})
+            else:
+                _side_by_side(jobs, waiting, (folder, runs, smoke, device), stopped, notify)
+    except Interrupted:
+        err.print(f"stopped; the same command goes on from here ({runs})")
+        raise SystemExit(130) from None
+    if as_json:
+        out.print_json(json.dumps([str(job.file(folder)) for job in wanted]))
+        return
+    out.print(_table(wanted, folder))
+    out.print(f"results in {folder}; compgcn report shows them beside the paper's")
+
+
+def _one(job: Job, folder: Path, runs: Path, smoke: bool, device: str) -> bool:
+    """What a process does for a row; whether it came to its end."""
+    from compgcn import experiment as lab
+    from compgcn.train import Interrupted
+
+    with stop_requests() as stopped:
+        try:
+            lab.reproduce(job, folder, runs, smoke=smoke, device=device, interrupted=stopped)
+        except Interrupted:
+            return False
+    return True
+
+
+def _side_by_side(
+    number: int, waiting: Sequence[Job], shared: tuple[Any, ...], stopped: Callable[[], bool], notify: Any
+) -> None:
+    """So many processes, a row at a time each."""
+    from compgcn.train import Interrupted
+
+    context = multiprocessing.get_context("spawn")  # a fork would share what torch and CUDA hold
+    with ProcessPoolExecutor(number, mp_context=context, max_tasks_per_child=1) as pool:
+        futures = {pool.submit(_one, job, *shared): job for job in waiting}
+        left = set(futures)
+        while left:
+            over, left = wait(left, timeout=1.0, return_when=FIRST_COMPLETED)
+            for future in over:
+                if not future.result():
+                    raise Interrupted
+                notify(futures[future])({"event": "done"})
+            if stopped():
+                pool.shutdown(wait=False, cancel_futures=True)
+                for process in list((pool._processes or {}).values()):
+                    process.terminate()  # SIGTERM: it writes a checkpoint and stops
+                raise Interrupted
+
+
+def _table(wanted: Sequence[Job], folder: Path, now: tuple[str, str] = ("", "")) -> Table:
+    """Every row, and what it reached."""
+    from compgcn import experiment as lab
+    from compgcn.report import number, read, title
+
+    table = plain_table("experiment", "row", "seed>", "figure>", "seconds>", "")
+    for job in wanted:
+        cells = [job.experiment.name, job.row.name, str(job.seed)]
+        metric = job.experiment.metrics[0]
+        found = json.loads(job.file(folder).read_text(encoding="utf-8")) if lab.is_done(job, folder) else None
+        value = None if found is None else read(found, job.experiment.split, metric)
+        cells.append("-" if value is None else f"{title(metric)} {number(value, metric)}")
+        cells.append("-" if found is None else f"{found['environment']['seconds']:.0f}")
+        state = now[1] if now[0] == f"{job.experiment.name}/{job.name}" else "waiting"
+        table.add_row(*cells, "done" if found is not None else state)
+    return table
+
+
+Listener = Callable[[dict[str, Any]], None]
+
+
+@contextmanager
+def _live(wanted: Sequence[Job], folder: Path, quiet: bool) -> Iterator[Callable[[Job], Listener]]:
+    """The table as it fills, where someone is looking; a line for each row that is done, where no one is."""
+    if quiet or not err.is_terminal:
+
+        def told(job: Job) -> Listener:
+            def listen(event: dict[str, Any]) -> None:
+                if event["event"] == "done" and not quiet:
+                    err.print(f"done: {job.experiment.name}/{job.name}")
+
+            return listen
+
+        yield told
+        return
+    from rich.live import Live
+
+    with Live(console=err, transient=True, auto_refresh=False) as live:
+
+        def watch(job: Job) -> Listener:
+            def listen(event: dict[str, Any]) -> None:
+                if event["event"] in ("epoch", "done"):
+                    part = f"{event['part']}, " if "part" in event else ""
+                    text = f"{part}epoch {event['epoch']}/{event['epochs']}" if "epoch" in event else "done"
+                    live.update(_table(wanted, folder, (f"{job.experiment.name}/{job.name}", text)), refresh=True)
+
+            return listen
+
+        yield watch
+
+
+def report(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="An experiment.", show_default=False)] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Every experiment, and one page of all of them with the paper's claims.")
+    ] = False,
+    results: Results = RESULTS,
+    page: Annotated[
+        Path | None, typer.Option(help="Where --all puts that page.", metavar="FILE", show_default="docs/results.md")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Set the paper's figures beside ours, from the results alone: nothing is trained.
+
+    Written to the folder of results: report.md, report.html and, if matplotlib is there, figure.svg.
+
+    Example: compgcn report node-classification
+    """
+    from compgcn import experiment as lab
+    from compgcn.pages import write_all, write_one
+    from compgcn.report import Board
+
+    if (name is None) != everything:
+        raise InputError("name an experiment, or say --all")
+    board = Board(results, lab.experiments())
+    if name is not None:
+        chosen = lab.experiments([name])[name if not name.endswith(".toml") else Path(name).stem]
+        written = write_one(board, chosen)
+    else:
+        written = write_all(board, page or Path("docs") / "results.md")
+    if as_json:
+        out.print_json(json.dumps([str(path) for path in written]))
+        return
+    if name is not None:
+        out.print(written[0].read_text(encoding="utf-8"))
+    for path in written:
+        out.print(f"written: {path}")

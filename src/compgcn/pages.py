@@ -1,0 +1,83 @@
+"""The files of reports: a page for each experiment, and one of all of them."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+
+from compgcn import plots
+from compgcn.claims import read_claims
+from compgcn.experiment import Experiment, find_folder
+from compgcn.report import Board, Table, claims_table, markdown, page, page_html, relative
+from compgcn.storage import replace
+
+_INTRO = (
+    "What the paper reports and what this package reaches, row by row. This page is made from the committed "
+    "results by `compgcn report --all`; `compgcn reproduce NAME` trains what has not been run yet."
+)
+
+
+def write_one(board: Board, experiment: Experiment) -> list[Path]:
+    """report.md, report.html and, where there is something to draw, figure.svg, in the folder of its results."""
+    folder = board.folder / experiment.name
+    folder.mkdir(parents=True, exist_ok=True)
+    drawn = [folder / "figure.svg"] if draw(board, experiment, folder / "figure.svg") else []
+    parts = page(board, experiment, figure="figure.svg" if drawn else None)
+    texts = {"report.md": markdown(parts), "report.html": page_html(parts, experiment.title)}
+    for name, text in texts.items():
+        _write(folder / name, text)
+    return [*(folder / name for name in texts), *drawn]
+
+
+def write_all(board: Board, path: Path) -> list[Path]:
+    """Every report, and a page with the claims and all tables."""
+    written = [file for experiment in board.experiments.values() for file in write_one(board, experiment)]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _write(path, whole(board, path.parent))
+    return [path, *written]
+
+
+def whole(board: Board, beside: Path) -> str:
+    """The page of all experiments; links to figures lead there from the folder `beside`."""
+    claims = find_folder() / "claims.toml"
+    parts: list[str | Table] = ["# Results", _INTRO]
+    if claims.is_file():
+        table = claims_table(board, read_claims(claims))
+        parts += ["## Claims", "Gains are relative; of a mean rank, lower is better.", table]
+    for experiment in board.experiments.values():
+        figure = board.folder / experiment.name / "figure.svg"
+        link = Path(os.path.relpath(figure, beside)).as_posix() if figure.is_file() else None
+        parts += page(board, experiment, 2, link)
+    return markdown(parts)
+
+
+def _write(path: Path, text: str) -> None:
+    replace(path, lambda part: part.write_text(text, encoding="utf-8"))
+
+
+def draw(board: Board, experiment: Experiment, path: Path) -> bool:
+    """Draw an experiment that has results: paper and ours of each row, or the lines of a figure; whether it was."""
+    if experiment.kind == "generated" or importlib.util.find_spec("matplotlib") is None:
+        return False
+    metric = experiment.metrics[0]
+    if experiment.kind == "figure":
+        lines: dict[str, list[tuple[float, float]]] = {}
+        for row in experiment.rows:
+            change = relative(board, experiment, row)
+            if change is not None and row.x is not None:
+                lines.setdefault(row.series, []).append((row.x, 100 * change))
+        if sum(map(len, lines.values())) < 2:
+            return False
+        labels = (experiment.axis, f"{metric} relative to {experiment.reference}, %")
+        plots.draw_lines(experiment.title, lines, labels, path)
+        return True
+    rows = []
+    for row in experiment.rows:
+        ours = board.ours(experiment, row, metric)
+        label = f"{row.label}, {row.group}" if row.group and row.group not in row.label else row.label
+        rows.append((label, row.paper.get(metric), None if ours is None else (ours.mean, ours.sd)))
+    if all(ours is None for _, _, ours in rows):
+        return False
+    plots.draw_rows(experiment.title, rows, metric, path)
+    return True

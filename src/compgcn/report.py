@@ -1,0 +1,385 @@
+"""Reports: the paper against ours, as Markdown and HTML, from the experiments and the results alone."""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from compgcn.claims import Claim, judge
+from compgcn.data import DATASETS
+from compgcn.encoders import PRESETS
+from compgcn.experiment import Experiment, Row, at_home, results
+
+LOWER = ("mr",)  # figures that are better when lower
+TOLERANCE = 0.01  # of the paper's figure, within which ours counts as the same
+MISSING = "–"
+NOT_RUN = "not run yet"
+_COSTS = ("parameters", "seconds", "peak MiB", "seeds")
+
+RULE = (
+    f"*Reproduced* means within {100 * TOLERANCE:.0f} % of the paper's figure, twice the standard deviation over our "
+    "seeds, or the paper's own ±, whichever is widest; *above* and *below* are outside of that. Ranks of ours are "
+    "realistic: a tie counts as its mean."
+)
+
+
+class Table(NamedTuple):
+    """Rows of cells under a header; cells are text with * for emphasis and ` for code."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: list[list[str]]
+
+
+class Figure(NamedTuple):
+    """What a row reached: the mean over seeds, the standard deviation, and how many seeds there are."""
+
+    mean: float
+    sd: float
+    seeds: int
+
+
+class Board:
+    """All results of a folder, read once."""
+
+    def __init__(self, folder: Path, experiments: Mapping[str, Experiment]) -> None:
+        self.folder, self.experiments = folder, experiments
+        self._kept: dict[tuple[str, str], list[dict[str, Any]]] = {}
+
+    def results(self, experiment: Experiment, row: Row) -> list[dict[str, Any]]:
+        """Those of a row, by seed."""
+        key = (experiment.name, row.name)
+        if key not in self._kept:
+            self._kept[key] = results(self.folder, experiment, row)
+        return self._kept[key]
+
+    def ours(self, experiment: Experiment, row: Row, metric: str) -> Figure | None:
+        """What the row reached here, if it was run."""
+        values = [read(result, experiment.split, metric) for result in self.results(experiment, row)]
+        found = [value for value in values if value is not None]
+        if not found:
+            return None
+        return Figure(statistics.fmean(found), statistics.stdev(found) if len(found) > 1 else 0.0, len(found))
+
+
+def read(result: Mapping[str, Any], split: str, metric: str) -> float | None:
+    """A figure of a result by its name, such as "mrr" or "category/1-1/head/mrr"; an accuracy in %."""
+    *parts, last = metric.split("/")
+    tree = result["metrics"].get(split, {})
+    if parts:
+        tree = result.get(f"by_{parts[0]}", {})
+        for part in parts[1:]:
+            tree = tree.get(part, {})
+    value = tree.get(last)
+    return None if value is None else 100 * value if last == "accuracy" else float(value)
+
+
+def number(value: float, metric: str) -> str:
+    """A figure as the paper writes it."""
+    last = metric.rpartition("/")[2]
+    if last == "mr":
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if last == "accuracy" else f"{value:.3f}".replace("0.", ".", 1)
+
+
+def shown(figure: Figure | None, metric: str) -> str:
+    """Mean ± standard deviation."""
+    if figure is None:
+        return MISSING
+    spread = f" ± {number(figure.sd, metric)}" if figure.seeds > 1 else ""
+    return number(figure.mean, metric) + spread
+
+
+def verdict(experiment: Experiment, row: Row, metric: str, ours: Figure | None) -> str:
+    """How ours stands to the paper's figure."""
+    home = at_home(experiment, row)[1]
+    if ours is None:
+        return NOT_RUN if home.settings is not None else "quoted"
+    if metric not in row.paper:
+        return ""
+    paper = row.paper[metric]
+    own = row.spread.get(metric, 0.0) / math.sqrt(experiment.folds)
+    room = max(TOLERANCE * abs(paper), 2 * ours.sd, own)
+    above = (paper - ours.mean if metric.rpartition("/")[2] in LOWER else ours.mean - paper) / (room or 1.0)
+    return "reproduced" if abs(above) <= 1 else "above" if above > 0 else "below"
+
+
+# Tables
+
+
+def tables(board: Board, experiment: Experiment) -> list[Table]:
+    """The tables of an experiment."""
+    if experiment.kind == "generated":
+        return GENERATED[experiment.name](experiment)
+    if experiment.kind == "figure":
+        return [_points(board, experiment)]
+    if "/" in experiment.metrics[0]:
+        return [_transposed(board, experiment)]
+    groups = list(dict.fromkeys(row.group for row in experiment.rows))
+    parts = [(group, [row for row in experiment.rows if row.group == group]) for group in groups]
+    made = [_compared(board, experiment, group, rows) for group, rows in parts]
+    if len(experiment.metrics) > 1:
+        made += [_all_figures(board, experiment, group, rows) for group, rows in parts]
+    return made
+
+
+def _compared(board: Board, experiment: Experiment, group: str, rows: Sequence[Row]) -> Table:
+    """The figure that verdicts go by, with what it took; beside an encoder the same decoder without one."""
+    metric = experiment.metrics[0]
+    controls = any(row.control for row in rows)
+    beside = ("without encoder",) if controls else ()
+    header = ("model", f"paper, {title(metric)}", "ours", "difference", "verdict", *beside, *_COSTS)
+    lines = []
+    for row in rows:
+        ours, paper = board.ours(experiment, row, metric), row.paper.get(metric)
+        spread = f" ± {number(row.spread[metric], metric)}" if metric in row.spread else ""
+        difference = MISSING if ours is None or paper is None else signed(ours.mean - paper, metric)
+        cells = [row.label, MISSING if paper is None else number(paper, metric) + spread, shown(ours, metric)]
+        cells += [difference, verdict(experiment, row, metric, ours)]
+        if controls:
+            control = board.ours(experiment, experiment.row(row.control), metric) if row.control else None
+            cells.append(shown(control, metric))
+        lines.append([*cells, *_costs(board.results(experiment, row))])
+    return Table(group, header, lines)
+
+
+def _costs(found: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Parameters, seconds and peak memory, of the mean seed, and which seeds."""
+    if not found:
+        return [MISSING] * 4
+    environments = [result["environment"] for result in found]
+    size = found[0].get("parameters")
+    seconds = statistics.fmean(one["seconds"] for one in environments)
+    memory = max(one["peak_memory_mib"] for one in environments)
+    devices = " / ".join(dict.fromkeys(one["device"] for one in environments))
+    seeds = ", ".join(str(result["seed"]) for result in found)
+    return [MISSING if size is None else f"{size:,}", f"{seconds:,.0f} ({devices})", f"{memory:,}", seeds]
+
+
+def _all_figures(board: Board, experiment: Experiment, group: str, rows: Sequence[Row]) -> Table:
+    """Every figure, paper / ours."""
+    lines = []
+    for row in rows:
+        cells = [row.label]
+        for metric in experiment.metrics:
+            paper = number(row.paper[metric], metric) if metric in row.paper else MISSING
+            paper += f" or {number(row.also[metric], metric)}" if metric in row.also else ""
+            cells.append(f"{paper} / {shown(board.ours(experiment, row, metric), metric)}")
+        lines.append(cells)
+    header = ("model", *(f"{title(metric)}, paper / ours" for metric in experiment.metrics))
+    return Table(f"{group}, every figure" if group else "Every figure", header, lines)
+
+
+def _transposed(board: Board, experiment: Experiment) -> Table:
+    """A line for each figure, paper / ours of each model."""
+    lines = []
+    for metric in experiment.metrics:
+        cells = [title(metric)]
+        for row in experiment.rows:
+            paper = number(row.paper[metric], metric) if metric in row.paper else MISSING
+            cells.append(f"{paper} / {shown(board.ours(experiment, row, metric), metric)}")
+        lines.append(cells)
+    return Table("", ("figure, paper / ours", *(row.label for row in experiment.rows)), lines)
+
+
+def _points(board: Board, experiment: Experiment) -> Table:
+    """A line for each point of a figure, and its change relative to what the figure compares with."""
+    metric, lines = experiment.metrics[0], []
+    for row in experiment.rows:
+        ours = board.ours(experiment, row, metric)
+        change = relative(board, experiment, row)
+        cells = [row.label, shown(ours, metric), MISSING if change is None else f"{100 * change:+.1f} %"]
+        lines.append([*cells, NOT_RUN if ours is None else "", *_costs(board.results(experiment, row))])
+    header = ("model", f"ours, {title(metric)}", f"relative to {experiment.reference}", "")
+    return Table("", (*header, *_COSTS), lines)
+
+
+def relative(board: Board, experiment: Experiment, row: Row) -> float | None:
+    """How far a point lies from the reference of its figure: a row, or the series of that name at the same place."""
+    metric, reference = experiment.metrics[0], experiment.reference
+    others = [one for one in experiment.rows if one.name == reference or (one.series, one.x) == (reference, row.x)]
+    ours, base = (board.ours(experiment, one, metric) for one in (row, others[0]))
+    return None if ours is None or base is None else ours.mean / base.mean - 1
+
+
+def title(metric: str) -> str:
+    """The name of a figure, for a header."""
+    *parts, last = metric.split("/")
+    short = last.upper().replace("HITS@", "H@") if last != "accuracy" else "accuracy, %"
+    return " ".join([*parts[1:], short])
+
+
+def signed(value: float, metric: str) -> str:
+    return ("+" if value >= 0 else "−") + number(abs(value), metric)
+
+
+# Tables made from the package itself
+
+
+def _methods(experiment: Experiment) -> list[Table]:
+    """What every encoder sees and how many parameters its layers have: the paper's two tables, from the presets."""
+    order = {
+        "shared": "K d²",
+        "direction": "K d²",
+        "relation": "K |R| d²",
+        "basis": "B K d² + B K |R|",
+        "block": "K |R| d² / B",
+    }
+    weights = {"shared": "W", "direction": "W_dir(r)", "relation": "W_r", "basis": "W_r = Σ_b a_rb V_b"}
+    weights["block"] = "W_r of B blocks"
+    seen, reductions = [], []
+    for name, row in PRESETS.items():
+        if name == "none":
+            continue
+        directed = row.tying != "shared"
+        related = row.tying not in ("shared", "direction") or row.relations != "none"
+        size = order[row.tying] + {"scalars": " + K |R|", "vectors": " + B d + B |R|"}.get(row.relations, "")
+        marks = ["yes", *("yes" if mark else "" for mark in (directed, related, row.relations == "vectors"))]
+        seen.append([f"`{name}`", row.origin, *marks, f"O({size})"])
+        phi = {None: "φ(h_u, h_r)", "copy": "h_u", "mult": "a_r h_u"}[row.composition]
+        reductions.append([f"`{name}`", row.origin, weights[row.tying], phi])
+    header = ("encoder", "method", "node embeddings", "directions", "relations", "relation embeddings", "parameters")
+    return [
+        Table("What they see", header, seen),
+        Table("As cases of one update", ("encoder", "method", "weights", "message"), reductions),
+    ]
+
+
+def _datasets(experiment: Experiment) -> list[Table]:
+    """The sizes of the data sets, the paper's beside those the package loads and checks."""
+    lines = []
+    for row in experiment.rows:
+        known = DATASETS[row.name].statistics
+        graphs = known.get("graphs", 1)
+        entities, edges = known.get("entities", known.get("nodes", 0)), known.get("triples", known.get("edges"))
+        edges = sum(known.get(part, 0) for part in ("train", "valid", "test")) if edges is None else edges
+        found = {"graphs": graphs, "entities": entities / graphs, "edges": edges / graphs}
+        found |= {key: known[key] for key in ("relations", "classes") if key in known}
+        cells = [row.label]
+        for metric in experiment.metrics:
+            pair = (row.paper.get(metric), found.get(metric))
+            cells.append(" / ".join(MISSING if x is None else f"{x:,.1f}".removesuffix(".0") for x in pair))
+        lines.append([*cells, row.note])
+    return [Table("", ("data set", *(f"{metric}, paper / ours" for metric in experiment.metrics), ""), lines)]
+
+
+GENERATED: dict[str, Callable[[Experiment], list[Table]]] = {"methods": _methods, "datasets": _datasets}
+
+
+# Claims
+
+
+def claims_table(board: Board, claims: Sequence[Claim]) -> Table:
+    """What the paper claims, whether its own figures say so, and whether ours do."""
+
+    def paper(experiment: str, row: str, metric: str) -> float | None:
+        return board.experiments[experiment].row(row).paper.get(metric)
+
+    def ours(experiment: str, row: str, metric: str) -> float | None:
+        made = board.experiments[experiment]
+        line = made.row(row)
+        found = board.ours(made, line, metric)
+        quoted = at_home(made, line)[1].settings is None
+        return line.paper.get(metric) if quoted else None if found is None else found.mean
+
+    lines = [
+        [claim.text, f"`{claim.source}`", judge(claim, paper, "no figures given"), judge(claim, ours, NOT_RUN)]
+        for claim in claims
+    ]
+    return Table("Claims", ("the paper says", "where", "its own figures", "ours"), lines)
+
+
+def summary(board: Board) -> Table:
+    """Every row of a table that was run, in one: what the README shows."""
+    lines = []
+    for experiment in board.experiments.values():
+        for row in experiment.rows if experiment.kind == "table" and "/" not in experiment.metrics[0] else ():
+            metric = experiment.metrics[0]
+            ours, paper = board.ours(experiment, row, metric), row.paper.get(metric)
+            if ours is None or row.same_as is not None:
+                continue
+            spread = f" ± {number(row.spread[metric], metric)}" if metric in row.spread else ""
+            said = MISSING if paper is None else number(paper, metric) + spread
+            data = DATASETS[board.results(experiment, row)[0]["config"]["data"]["source"]].name
+            cells = [experiment.title, f"`{data}`", row.label, title(metric), said, shown(ours, metric)]
+            lines.append([*cells, verdict(experiment, row, metric, ours), *_costs(board.results(experiment, row))[1:]])
+    return Table("", ("table", "data", "model", "figure", "paper", "ours", "verdict", *_COSTS[1:]), lines)
+
+
+# Pages
+
+
+def page(board: Board, experiment: Experiment, level: int = 1, figure: str | None = None) -> list[str | Table]:
+    """An experiment as headings, paragraphs and tables."""
+    parts: list[str | Table] = [f"{'#' * level} {experiment.title}"]
+    about = [f"Source: `{experiment.source}`."]
+    about += [f"Ranks of the paper: {experiment.ranks}."] if experiment.ranks else []
+    about += [experiment.note] if experiment.note else []
+    parts.append(" ".join(about))
+    if any(result.get("smoke") for row in experiment.rows for result in board.results(experiment, row)):
+        parts.append("These are trial runs of small models on a small graph, and no results.")
+    if figure is not None:
+        parts.append(f"![{experiment.title}]({figure})")
+    for table in tables(board, experiment):
+        parts += [f"{'#' * (level + 1)} {table.title}"] if table.title else []
+        parts.append(table)
+    notes = [f"{row.label}: {row.note}" for row in experiment.rows if row.note and experiment.kind == "table"]
+    parts += [f"- {note}." for note in dict.fromkeys(notes)]
+    if experiment.kind == "table":
+        parts.append(RULE)
+    return parts
+
+
+def markdown(parts: Sequence[str | Table]) -> str:
+    """A page as Markdown."""
+    texts = []
+    for part in parts:
+        if isinstance(part, str):
+            texts.append(part)
+            continue
+        cells = [[cell.replace("|", "\\|") for cell in line] for line in (part.header, *part.rows)]
+        lines = ["| " + " | ".join(line) + " |" for line in cells]
+        texts.append("\n".join([lines[0], "|" + "---|" * len(part.header), *lines[1:]]))
+    return "\n\n".join(texts) + "\n"
+
+
+_STYLE = (
+    "body{font:15px/1.5 system-ui,sans-serif;max-width:75rem;margin:2rem auto;padding:0 1rem;color:#222}"
+    "table{border-collapse:collapse;margin:1rem 0;font-size:14px}td,th{padding:.3rem .7rem;text-align:left;"
+    "border-bottom:1px solid #ddd}td:not(:first-child){font-variant-numeric:tabular-nums}"
+    "tr:hover{background:#f5f7fa}img{max-width:100%}code{background:#f2f2f2;padding:0 .2em}"
+)
+
+
+def page_html(parts: Sequence[str | Table], name: str) -> str:
+    """A page as one HTML file that needs nothing else but its figure."""
+    body = []
+    for part in parts:
+        if isinstance(part, Table):
+            head = "".join(f"<th>{_inline(cell)}</th>" for cell in part.header)
+            rows = "".join(
+                "<tr>" + "".join(f"<td>{_inline(cell)}</td>" for cell in cells) + "</tr>" for cells in part.rows
+            )
+            body.append(f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>")
+        elif part.startswith("#"):
+            marks, _, text = part.partition(" ")
+            body.append(f"<h{len(marks)}>{_inline(text)}</h{len(marks)}>")
+        elif part.startswith("!["):
+            text, _, target = part[2:-1].partition("](")
+            body.append(f'<p><img src="{html.escape(target)}" alt="{html.escape(text)}"></p>')
+        else:
+            body.append(f"<p>{_inline(part)}</p>")
+    head = f'<meta charset="utf-8"><title>{html.escape(name)}</title><style>{_STYLE}</style>'
+    return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>\n' + "\n".join(body) + "\n</body></html>\n"
+
+
+def _inline(text: str) -> str:
+    """`code` and *emphasis*."""
+    pieces = html.escape(text).split("`")
+    made = [f"<code>{piece}</code>" if k % 2 else piece for k, piece in enumerate(pieces)]
+    return re.sub(r"\*([^*]+)\*", r"<em>\1</em>", "".join(made))
