@@ -5,12 +5,15 @@ from __future__ import annotations
 import importlib.util
 import os
 from pathlib import Path
+from typing import Any
 
 from compgcn import plots
 from compgcn.claims import read_claims
-from compgcn.experiment import Experiment, find_folder
+from compgcn.experiment import Experiment, Row, find_folder
 from compgcn.report import Board, Table, claims_table, markdown, page, page_html, relative
 from compgcn.storage import replace
+
+_LINES = 6  # at most so many in one panel
 
 _INTRO = (
     "What the paper reports and what this package reaches, row by row. This page is made from the committed "
@@ -75,9 +78,30 @@ def draw(board: Board, experiment: Experiment, path: Path) -> bool:
     rows = []
     for row in experiment.rows:
         ours = board.ours(experiment, row, metric)
-        label = f"{row.label}, {row.group}" if row.group and row.group not in row.label else row.label
-        rows.append((label, row.paper.get(metric), None if ours is None else (ours.mean, ours.sd)))
+        rows.append((_label(row), row.paper.get(metric), None if ours is None else (ours.mean, ours.sd)))
     if all(ours is None for _, _, ours in rows):
         return False
-    plots.draw_rows(experiment.title, rows, metric, path)
+    plots.draw_rows(experiment.title, rows, metric, *_best(board, experiment), path)
     return True
+
+
+def _best(board: Board, experiment: Experiment) -> tuple[plots.Curves, plots.Curves]:
+    """Validation curves and calibration of the rows with the highest figures, of their first seed."""
+    metric = experiment.metrics[0].rpartition("/")[2]
+    run = [(board.ours(experiment, row, experiment.metrics[0]), row) for row in experiment.rows]
+    ranked = sorted(((ours.mean, row) for ours, row in run if ours is not None), key=lambda pair: -pair[0])
+    curves: dict[str, Any] = {}
+    calibration: dict[str, Any] = {}
+    for _, row in ranked[:_LINES]:
+        result = board.results(experiment, row)[0]
+        label = _label(row)
+        if len(result["curve"].get(metric, ())) > 1:
+            curves[label] = (result["curve"]["epoch"], result["curve"][metric])
+        if result.get("calibration"):
+            bins = result["calibration"]
+            calibration[label] = ([one["probability"] for one in bins], [one["right"] for one in bins])
+    return curves, calibration
+
+
+def _label(row: Row) -> str:
+    return f"{row.label}, {row.group}" if row.group and row.group not in row.label else row.label

@@ -140,9 +140,27 @@ def _importance(axes: Any, shares: Mapping[str, float]) -> None:
 Compared = tuple[str, float | None, tuple[float, float] | None]  # label, paper, and ours: mean and deviation
 
 
-def draw_rows(title: str, rows: Sequence[Compared], metric: str, path: str | Path) -> None:
-    """The rows of a table, one below the other: what the paper has, and what was reached here."""
+Curves = Mapping[str, tuple[Sequence[float], Sequence[float]]]  # label -> x and y
+
+
+def draw_rows(
+    title: str, rows: Sequence[Compared], metric: str, curves: Curves, calibration: Curves, path: str | Path
+) -> None:
+    """The rows of a table, one below the other: what the paper has, and what was reached here.
+
+    Args:
+        title: what it is of.
+        rows: of the table.
+        metric: what is shown.
+        curves: validation figures against the epoch, of the best rows.
+        calibration: how often an answer is right against how probable it is said to be, of the same.
+        path: the file.
+    """
     panels: list[Callable[[Any], None]] = [lambda axes: _rows(axes, rows, metric)]
+    if curves:
+        panels.append(lambda axes: _curves(axes, curves, metric))
+    if calibration:
+        panels.append(lambda axes: _calibration(axes, calibration))
     _save(panels, title, check(path), height=max(_PANEL[1], 0.3 * len(rows)))
 
 
@@ -158,6 +176,27 @@ def _rows(axes: Any, rows: Sequence[Compared], metric: str) -> None:
     axes.grid()
     axes.set_xlabel(metric)
     axes.legend(frameon=False)
+
+
+def _curves(axes: Any, curves: Curves, metric: str) -> None:
+    for k, (name, (epochs, values)) in enumerate(curves.items()):
+        axes.plot(epochs, values, color=COLOURS[k % len(COLOURS)], linewidth=1.5, label=_short(name))
+    axes.grid()
+    axes.set_xlabel("epoch")
+    axes.set_ylabel(f"validation {metric}")
+    axes.legend(frameon=False, fontsize=8)
+    _heading(axes, "Training", "the best rows, their first seed")
+
+
+def _calibration(axes: Any, calibration: Curves) -> None:
+    axes.plot([0, 1], [0, 1], color=_FAINT, linewidth=1.5)
+    for k, (name, (chances, right)) in enumerate(calibration.items()):
+        axes.plot(chances, right, "o-", color=COLOURS[k % len(COLOURS)], markersize=4, label=_short(name))
+    axes.grid()
+    axes.set_xlabel("probability of the best answer")
+    axes.set_ylabel("share of answers that are right")
+    axes.legend(frameon=False, fontsize=8)
+    _heading(axes, "Calibration", "on the line, a probability means what it says")
 
 
 def draw_lines(

@@ -12,13 +12,15 @@ from typing import Any, NamedTuple
 
 from compgcn.claims import Claim, judge
 from compgcn.data import DATASETS
-from compgcn.encoders import PRESETS
+from compgcn.encoders import PRESETS, Encoder
 from compgcn.experiment import Experiment, Row, at_home, results
 
 LOWER = ("mr",)  # figures that are better when lower
 TOLERANCE = 0.01  # of the paper's figure, within which ours counts as the same
 MISSING = "–"
 NOT_RUN = "not run yet"
+_FB15K237 = (237, (100, 200))  # relations, and the dimensions of one layer
+_SEEN = ("node embeddings", "directions", "relations", "relation embeddings")
 _COSTS = ("parameters", "seconds", "peak MiB", "seeds")
 
 RULE = (
@@ -170,9 +172,17 @@ def _all_figures(board: Board, experiment: Experiment, group: str, rows: Sequenc
             paper = number(row.paper[metric], metric) if metric in row.paper else MISSING
             paper += f" or {number(row.also[metric], metric)}" if metric in row.also else ""
             cells.append(f"{paper} / {shown(board.ours(experiment, row, metric), metric)}")
-        lines.append(cells)
-    header = ("model", *(f"{title(metric)}, paper / ours" for metric in experiment.metrics))
+        lines.append([*cells, _ties(board.results(experiment, row), experiment.split)])
+    header = ("model", *(f"{title(metric)}, paper / ours" for metric in experiment.metrics), "MRR by ties")
     return Table(f"{group}, every figure" if group else "Every figure", header, lines)
+
+
+def _ties(found: Sequence[Mapping[str, Any]], split: str) -> str:
+    """The MRR if every tie is taken for the worse, and for the better; that of the first seed."""
+    if not found:
+        return MISSING
+    report = found[0]["metrics"][split]
+    return " to ".join(f"{report[ties]['mrr']:.5f}".lstrip("0") for ties in ("pessimistic", "optimistic"))
 
 
 def _transposed(board: Board, experiment: Experiment) -> Table:
@@ -239,11 +249,13 @@ def _methods(experiment: Experiment) -> list[Table]:
         directed = row.tying != "shared"
         related = row.tying not in ("shared", "direction") or row.relations != "none"
         size = order[row.tying] + {"scalars": " + K |R|", "vectors": " + B d + B |R|"}.get(row.relations, "")
+        encoder = Encoder(1, _FB15K237[0], _FB15K237[1], name, composition=None if row.composition else "corr")
+        count = sum(weights.numel() for weights in encoder.parameters()) - _FB15K237[1][0]  # the one node's vector
         marks = ["yes", *("yes" if mark else "" for mark in (directed, related, row.relations == "vectors"))]
-        seen.append([f"`{name}`", row.origin, *marks, f"O({size})"])
+        seen.append([f"`{name}`", row.origin, *marks, f"O({size})", f"{count:,}"])
         phi = {None: "φ(h_u, h_r)", "copy": "h_u", "mult": "a_r h_u"}[row.composition]
         reductions.append([f"`{name}`", row.origin, weights[row.tying], phi])
-    header = ("encoder", "method", "node embeddings", "directions", "relations", "relation embeddings", "parameters")
+    header = ("encoder", "method", *_SEEN, "parameters", "in one layer, 100 → 200, of FB15k-237")
     return [
         Table("What they see", header, seen),
         Table("As cases of one update", ("encoder", "method", "weights", "message"), reductions),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from contextlib import contextmanager
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 RESULTS = Path("results")
 _SMOKE = Path("runs") / "smoke"
+
+Show = Callable[["Job | None"], None]  # told of a row that is done, or that time has passed
 
 Results = Annotated[Path, typer.Option(help="The folder of results.", metavar="FOLDER")]
 
@@ -60,21 +63,22 @@ def reproduce(
     if not as_json:
         out.print(f"{len(wanted)} rows and seeds, {len(wanted) - len(waiting)} of them done already")
     try:
-        with stop_requests() as stopped, _live(wanted, folder, as_json) as notify:
+        with stop_requests() as stopped, _live(wanted, folder, runs, as_json) as show:
             if jobs == 1:
                 for job in waiting:
-                    listen = notify(job)
-                    lab.reproduce(job, folder, runs, smoke=smoke, device=device, notify=listen, interrupted=stopped)
-                    notify(job)({"event": "done"})
+                    lab.reproduce(
+                        job, folder, runs, smoke=smoke, device=device, notify=_now_and_then(show), interrupted=stopped
+                    )
+                    show(job)
             else:
-                _side_by_side(jobs, waiting, (folder, runs, smoke, device), stopped, notify)
+                _side_by_side(jobs, waiting, (folder, runs, smoke, device), stopped, show)
     except Interrupted:
         err.print(f"stopped; the same command goes on from here ({runs})")
         raise SystemExit(130) from None
     if as_json:
         out.print_json(json.dumps([str(job.file(folder)) for job in wanted]))
         return
-    out.print(_table(wanted, folder))
+    out.print(_table(wanted, folder, runs))
     out.print(f"results in {folder}; compgcn report shows them beside the paper's")
 
 
@@ -92,7 +96,7 @@ def _one(job: Job, folder: Path, runs: Path, smoke: bool, device: str) -> bool:
 
 
 def _side_by_side(
-    number: int, waiting: Sequence[Job], shared: tuple[Any, ...], stopped: Callable[[], bool], notify: Any
+    number: int, waiting: Sequence[Job], shared: tuple[Any, ...], stopped: Callable[[], bool], show: Show
 ) -> None:
     """So many processes, a row at a time each."""
     from compgcn.train import Interrupted
@@ -106,7 +110,8 @@ def _side_by_side(
             for future in over:
                 if not future.result():
                     raise Interrupted
-                notify(futures[future])({"event": "done"})
+                show(futures[future])
+            show(None)
             if stopped():
                 pool.shutdown(wait=False, cancel_futures=True)
                 for process in list((pool._processes or {}).values()):
@@ -114,55 +119,64 @@ def _side_by_side(
                 raise Interrupted
 
 
-def _table(wanted: Sequence[Job], folder: Path, now: tuple[str, str] = ("", "")) -> Table:
-    """Every row, and what it reached."""
+def _table(wanted: Sequence[Job], folder: Path, runs: Path) -> Table:
+    """Every row, and what it reached or where it stands."""
     from compgcn import experiment as lab
     from compgcn.report import number, read, title
 
     table = plain_table("experiment", "row", "seed>", "figure>", "seconds>", "")
     for job in wanted:
-        cells = [job.experiment.name, job.row.name, str(job.seed)]
         metric = job.experiment.metrics[0]
         found = json.loads(job.file(folder).read_text(encoding="utf-8")) if lab.is_done(job, folder) else None
         value = None if found is None else read(found, job.experiment.split, metric)
+        cells = [job.experiment.name, job.row.name, str(job.seed)]
         cells.append("-" if value is None else f"{title(metric)} {number(value, metric)}")
         cells.append("-" if found is None else f"{found['environment']['seconds']:.0f}")
-        state = now[1] if now[0] == f"{job.experiment.name}/{job.name}" else "waiting"
-        table.add_row(*cells, "done" if found is not None else state)
+        table.add_row(*cells, "done" if found is not None else _state(runs / job.experiment.name / job.name))
     return table
 
 
-Listener = Callable[[dict[str, Any]], None]
+def _state(run: Path) -> str:
+    """Where the training in a run folder stands, by the last of its events."""
+    try:
+        with (run / "events.jsonl").open("rb") as file:
+            file.seek(0, 2)
+            file.seek(max(0, file.tell() - 4096))
+            event = json.loads(file.read().decode(errors="replace").rstrip().rpartition("\n")[2])
+    except (OSError, ValueError):  # not begun, or in the middle of a line
+        return "waiting"
+    part = f"{event['part']}, " if "part" in event else ""
+    return f"{part}epoch {event['epoch']}/{event['epochs']}" if "epoch" in event else str(event["event"])
+
+
+def _now_and_then(show: Show) -> Callable[[dict[str, Any]], None]:
+    """Show the table anew at the end of an epoch, and not more than once in a second."""
+    last = 0.0
+
+    def notify(event: dict[str, Any]) -> None:
+        nonlocal last
+        if event["event"] == "epoch" and time.monotonic() - last > 1.0:
+            last = time.monotonic()
+            show(None)
+
+    return notify
 
 
 @contextmanager
-def _live(wanted: Sequence[Job], folder: Path, quiet: bool) -> Iterator[Callable[[Job], Listener]]:
+def _live(wanted: Sequence[Job], folder: Path, runs: Path, quiet: bool) -> Iterator[Show]:
     """The table as it fills, where someone is looking; a line for each row that is done, where no one is."""
     if quiet or not err.is_terminal:
 
-        def told(job: Job) -> Listener:
-            def listen(event: dict[str, Any]) -> None:
-                if event["event"] == "done" and not quiet:
-                    err.print(f"done: {job.experiment.name}/{job.name}")
+        def tell(job: Job | None) -> None:
+            if job is not None and not quiet:
+                err.print(f"done: {job.experiment.name}/{job.name}")
 
-            return listen
-
-        yield told
+        yield tell
         return
     from rich.live import Live
 
     with Live(console=err, transient=True, auto_refresh=False) as live:
-
-        def watch(job: Job) -> Listener:
-            def listen(event: dict[str, Any]) -> None:
-                if event["event"] in ("epoch", "done"):
-                    part = f"{event['part']}, " if "part" in event else ""
-                    text = f"{part}epoch {event['epoch']}/{event['epochs']}" if "epoch" in event else "done"
-                    live.update(_table(wanted, folder, (f"{job.experiment.name}/{job.name}", text)), refresh=True)
-
-            return listen
-
-        yield watch
+        yield lambda job: live.update(_table(wanted, folder, runs), refresh=True)
 
 
 def report(
