@@ -166,6 +166,12 @@ def test_a_study_of_something_else_is_refused(tmp_path: Path) -> None:
             tune.open_study(other, None, 1)
 
 
+def test_a_run_folder_is_no_study(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").touch()
+    with pytest.raises(InputError, match="is a run folder"):
+        tune.open_study(plan(tmp_path), None, 1)
+
+
 def test_a_database_is_a_storage_too(tmp_path: Path) -> None:
     made = plan(tmp_path)
     url = f"sqlite:///{tmp_path / 'study.db'}"
@@ -304,6 +310,8 @@ def test_a_nested_run_takes_its_candidates_from_a_file(command: Command, tmp_pat
     assert found.code == 0, found
     folds = json.loads(found.out)["test"]["folds"]
     assert {row["candidate"] for row in folds} <= {"training.lr = 0.1", "training.lr = 0.01"}
+    shown = command("train", "rings", *words, "--search", "grid.toml", "--set", "encoder.dims=[4,4]")
+    assert "of 2 folds, and kept: training.lr = 0." in shown.out
     refused(command("tune", "rings", *words, "--search", "grid.toml"), "--search")
     (tmp_path / "empty.toml").write_text("[search]\n")
     refused(command("tune", "rings", "--search", "empty.toml"), "nothing to search")

@@ -135,6 +135,8 @@ def open_study(plan: Plan, storage: str | None, trials: int, pruner: str = "medi
     if pruner not in PRUNERS:
         raise unknown("pruner", pruner, PRUNERS)
     plan.folder.mkdir(parents=True, exist_ok=True)
+    if (plan.folder / "config.toml").is_file():
+        raise InputError(f"{plan.folder} is a run folder, not one of a study; choose another --study-dir")
     if storage is None:
         backend = library.storages.journal.JournalFileBackend(str(plan.folder / "study.jsonl"))
         kept: Any = library.storages.JournalStorage(backend)

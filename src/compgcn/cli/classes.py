@@ -32,6 +32,9 @@ def show_result(run: Run) -> None:
     out.print(table)
     if metrics["protocol"] == "paper":
         out.print("the folds that chose the epoch are those reported: a validation figure, as in the paper")
+    if "candidate" in metrics:
+        chosen = sum(fold["candidate"] == metrics["candidate"] for fold in metrics["test"]["folds"])
+        out.print(f"chosen in {chosen} of {len(metrics['test']['folds'])} folds, and kept: {metrics['candidate']}")
     out.print(f"epochs {metrics['best_epoch']}, run folder {run.path}")
 
 
