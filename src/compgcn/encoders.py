@@ -209,11 +209,13 @@ class Encoder(nn.Module):
             raise InputError(f"node features must have shape [{self.num_nodes}, {dim}], not {list(features.shape)}")
         return None, features
 
-    def forward(self, graph: RelationalGraph, rows: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+    def forward(
+        self, graph: RelationalGraph | Sequence[RelationalGraph], rows: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
         """(x [N, d], z [2R, d], or None where the encoder has no relation vectors).
 
         Args:
-            graph: of N nodes.
+            graph: of N nodes; or one for each layer, every one of the nodes that receive in the one before it.
             rows: the row of the input table, or of the features, that each node starts from [N]; several nodes may
                 share one. By default node i has row i.
         """
@@ -222,7 +224,8 @@ class Encoder(nn.Module):
         if rows is not None:
             x = F.embedding(rows, x)
         z = None if self.relations is None else self.relations()
-        for layer, norm in zip(self.layers, self.norms, strict=True):
-            x, z = layer(x, z, graph)
+        graphs = [graph] * len(self.layers) if isinstance(graph, RelationalGraph) else graph
+        for layer, norm, part in zip(self.layers, self.norms, graphs, strict=True):
+            x, z = layer(x, z, part)
             x = drop_out(self.activation(norm(x)), self.hidden_dropout, self.training)
         return x, z

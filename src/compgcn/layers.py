@@ -54,7 +54,7 @@ class Message(NamedTuple):
 def _halves(m: Message) -> Tensor:
     """Sums by direction, not lowered: [N, G, D]."""
     rows = neighbourhood(m.phi, m.x, m.z, m.messages.plan(m.norm))
-    return rows.view(m.messages.num_nodes, m.messages.num_directions, rows.shape[-1])
+    return rows.view(m.messages.num_receivers, m.messages.num_directions, rows.shape[-1])
 
 
 def _shared(p: Mapping[str, Tensor], m: Message) -> list[Tensor]:
@@ -141,7 +141,7 @@ TYINGS: dict[str, Tying] = {
 def _add_biases(sums: list[Tensor], bias: Tensor, m: Message) -> list[Tensor]:
     """To each sum, the biases [Z, out] of the relations of its messages, weighted like them."""
     rows = aggregate(bias, bias.new_zeros(1, 1), None, m.messages.relation_plan(m.norm), Combine.COPY)  # [N G, out]
-    halves = rows.view(m.messages.num_nodes, m.messages.num_directions, -1)
+    halves = rows.view(m.messages.num_receivers, m.messages.num_directions, -1)
     biases = halves.unbind(1) if len(sums) > 1 else [halves.sum(1)]
     return [half + bias for half, bias in zip(sums, biases, strict=True)]
 
@@ -201,7 +201,8 @@ class CompGCNConv(nn.Module):
         bases: number of basis matrices or of diagonal blocks for those tyings.
 
     Shapes: x [N, in], rel [2R, in] (originals, then inverses; [R, in] with add_inverse=False), edge_index [2, E],
-    edge_type [E] -> (x' [N, out], rel' [2R, out]). A RelationalGraph may stand in place of the two tensors.
+    edge_type [E] -> (x' [N, out], rel' [2R, out]). A RelationalGraph may stand in place of the two tensors; of one
+    that is a part (`RelationalGraph.around`), x' has the rows that receive.
     """
 
     bias: nn.Parameter | None
@@ -295,7 +296,7 @@ class CompGCNConv(nn.Module):
         for half in sums[1:]:
             out = out.add_(self._drop(half))
         if self.self_loop:
-            loop = self._loop(x, messages.weights(*norm).loop)
+            loop = self._loop(x[: messages.num_receivers], messages.weights(*norm).loop)
             out = out.add_(self._drop(loop) if self.loop_dropout else loop)
         if self.bias is not None:
             out = out.add_(self.bias)
