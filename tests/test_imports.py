@@ -34,6 +34,7 @@ LAYERS = (
     ("encoders", "decoders", "data", "ranking", "losses", "sampling"),
     ("queries",),
     ("layers",),
+    ("tying",),
     ("graph",),
     ("kernels",),
     ("compose", "dropout"),

@@ -14,12 +14,14 @@ from torch.nn import functional as F
 
 from compgcn.answers.classes import Classes
 from compgcn.answers.links import Links
-from compgcn.compose import resolve
+from compgcn.compose import COMPOSITIONS, Composition, Learned
+from compgcn.compose import LEARNED as FACTORED
 from compgcn.config import Config, configure
 from compgcn.config import Encoder as EncoderSettings
 from compgcn.data import DATASETS, OWN_RECIPES, GraphCollection, KnowledgeGraph
 from compgcn.data.arrays import Numbers
 from compgcn.decoders import DECODERS, ConvESettings, build_decoder
+from compgcn.decoders.convolution import ConvEQuery, image_shape
 from compgcn.encoders import Encoder, preset
 from compgcn.errors import InputError, unknown
 from compgcn.graph import NORMS, RelationalGraph
@@ -34,6 +36,43 @@ from compgcn.tasks.node_classification import Nodes
 from compgcn.tasks.readout import Readout
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu": F.relu, "none": lambda x: x}
+
+
+# Compositions with parameters: those of `compgcn.compose`, and the query of a decoder.
+
+_FILTERS, _KERNEL = 16, 3  # of ConvE as a composition, where every message makes its image
+
+
+class _Same(nn.Module):
+    """The numbers as they are, laid out in order, as a norm would leave them."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.contiguous()
+
+
+def _conve(dim: int) -> nn.Module:
+    """The query of ConvE without dropout and batch norms: a message depends on its entity and relation alone."""
+    height, width = image_shape(dim)
+    sizes = ConvESettings(_FILTERS, min(_KERNEL, 2 * height, width), feature_dropout=0.0, hidden_dropout=0.0)
+    query = ConvEQuery(dim, sizes)
+    for name, part in list(query.named_children()):
+        if isinstance(part, nn.modules.batchnorm._BatchNorm):
+            setattr(query, name, _Same())
+    return query
+
+
+LEARNED: dict[str, Learned] = {
+    **FACTORED,
+    "conve": Learned("conve", _conve, origin="ConvE: a convolution over the entity and the relation as an image"),
+}
+
+
+def find_composition(name: str | None) -> Composition | Learned:
+    """The composition of that name, with or without parameters."""
+    table: dict[str, Composition | Learned] = {**COMPOSITIONS, **FACTORED, **LEARNED}
+    if name not in table:
+        raise unknown("composition", str(name), table)
+    return table[name]
 
 
 # From names to a whole config.
@@ -64,15 +103,18 @@ def expand(config: Config, data: Dataset) -> Config:
     if config.encoder.norm is not None and config.encoder.norm not in NORMS:
         raise unknown("norm", config.encoder.norm, NORMS)
     composition = config.encoder.composition or row.composition or "corr"
-    resolve(composition)
+    phi = find_composition(composition)
     if row.composition not in (None, composition):
         raise InputError(f"encoder '{config.encoder.name}' has composition '{row.composition}'; leave composition out")
     if row.bases is None and config.encoder.bases:
         raise InputError(f"encoder '{config.encoder.name}' has no bases; leave encoder.bases out")
     chosen = _input(config, data, TASKS[task])
     dims = _dims(config.encoder, data, chosen)
-    for dim in dims[:-1]:
-        resolve(composition)(torch.zeros(1, dim), torch.zeros(1, dim))  # not every one takes every dimension
+    if isinstance(phi, Composition):
+        for dim in dims[:-1]:
+            phi(torch.zeros(1, dim), torch.zeros(1, dim))  # not every one takes every dimension
+    if config.encoder.residual and len(dims) == 1:
+        raise InputError("encoder.residual needs a layer whose vectors it adds; leave it out, or name two encoder.dims")
     fingerprint = data.fingerprint()
     if config.data.fingerprint not in (None, fingerprint):
         raise InputError(
@@ -168,7 +210,7 @@ def build_encoder(config: Config, data: Dataset) -> tuple[Encoder, Numbers | Non
         data.num_relations,
         e.dims,
         e.name,
-        composition=e.composition,
+        composition=find_composition(e.composition),
         norm=e.norm,
         flow=e.flow,
         bases=e.bases,
@@ -183,6 +225,8 @@ def build_encoder(config: Config, data: Dataset) -> tuple[Encoder, Numbers | Non
         tie_inverse=e.tie_inverse,
         node_features=None if start.features is None else torch.as_tensor(start.features),
         relation_features=None if given is None else torch.as_tensor(given),
+        residual=e.residual,
+        edge_dropout=e.edge_dropout,
     )
     return encoder, start.rows
 
@@ -212,7 +256,7 @@ def build_model(config: Config, data: KnowledgeGraph, *, half_query: bool = Fals
     decoder = build_decoder(
         d.name,
         data.num_entities,
-        e.dims[-1],
+        encoder.dim,
         entity_bias=d.entity_bias,
         margin=d.margin,
         conve=conve,
@@ -239,7 +283,7 @@ def build_nodes(config: Config, data: KnowledgeGraph, device: torch.device, whol
 def build_graphs(config: Config, data: GraphCollection, device: torch.device, whole: bool) -> Graphs:
     """The graphs of a collection."""
     encoder, rows = build_encoder(config, data)
-    readout = Readout(config.classifier.readout, encoder.dims[-1])
+    readout = Readout(config.classifier.readout, encoder.dim)
     model = Classifier(encoder, len(data.classes), readout).to(device)
     if config.encoder.graph == "none":
         data = replace(data, triples=data.triples[:0])

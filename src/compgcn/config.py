@@ -70,6 +70,8 @@ class Encoder(Section):
     add_inverse: bool | None = None  # send along edges backwards too; None: unless every edge is there both ways
     tie_inverse: bool = False  # an inverse relation starts as the negative of its original
     graph: Literal["given", "none", "random"] = "given"  # ablations: no edges, or edges between random entities
+    residual: int = Field(0, ge=0)  # dimension of raw vectors that the encoder's are added to; 0: none
+    edge_dropout: float = Field(0.0, ge=0, lt=1)  # share of the edges left out of a step
 
 
 class Decoder(Section):
@@ -111,6 +113,7 @@ class Training(Section):
     negatives: int = Field(64, ge=1)  # per triple, for the two losses that sample
     loss_margin: float = Field(1.0, ge=0)
     temperature: float = Field(1.0, ge=0)  # of the self-adversarial weights
+    remove_batch_edges: bool = False  # in link prediction, encode a batch without the edges of its own triples
     schedule: Literal["constant", "linear", "cosine"] = "constant"
     schedule_start: float = Field(0.0, ge=0, le=1)  # share of the epochs before the rate begins to fall
     schedule_floor: float = Field(0.0, ge=0, le=1)  # what the rate falls to, as a share of lr

@@ -48,9 +48,12 @@ def train(
         ),
     ] = None,
     encoder: Annotated[
-        str | None, typer.Option(help="compgcn, gcn, dgcn, rgcn, rgcn-basis, rgcn-block, wgcn, released or none.")
+        str | None,
+        typer.Option(help="compgcn, gcn, dgcn, rgcn, rgcn-basis, rgcn-block, wgcn, vrgcn, released or none."),
     ] = None,
-    composition: Annotated[str | None, typer.Option(help="sub, mult, corr, add, conv, rotate, cmul or copy.")] = None,
+    composition: Annotated[
+        str | None, typer.Option(help="sub, mult, corr, add, conv, rotate, cmul, copy, ntn or conve.")
+    ] = None,
     decoder: Annotated[str | None, typer.Option(help="conve, distmult or transe.")] = None,
     protocol: Annotated[
         str | None,
