@@ -51,18 +51,36 @@ def grouped_outer(rows: Tensor, g: Tensor, offsets: Tensor) -> Tensor:
 _BLOCK = 2**22
 
 
-def l1_distance(q: Tensor, e: Tensor) -> Tensor:
-    """‖q_b − e_c‖₁, [B, C]."""
-    if q.is_cpu and q.dtype in (torch.float32, torch.float64):
+def _planes(difference: Tensor) -> tuple[Tensor, Tensor]:
+    """Complex differences [.., 2, d/2], and their moduli [.., 1, d/2]."""
+    planes = difference.unflatten(-1, (2, -1))
+    return planes, torch.linalg.vector_norm(planes, dim=-2, keepdim=True)
+
+
+def _slope(difference: Tensor, planar: bool) -> Tensor:
+    """The gradient of the absolute values, or moduli, of differences [.., d]; where there is no difference, 0."""
+    if not planar:
+        return difference.sign()
+    planes, modulus = _planes(difference)
+    return torch.where(modulus > 0, planes / modulus, 0.0).flatten(-2)
+
+
+def l1_distance(q: Tensor, e: Tensor, planar: bool) -> Tensor:
+    """‖q_b − e_c‖₁, [B, C]; with `planar`, of vectors of d/2 complex numbers, all real parts first."""
+    if q.is_cpu and q.dtype in (torch.float32, torch.float64) and not planar:
         return torch.cdist(q, e, p=1.0)
-    parts = torch.split(e, max(1, _BLOCK // max(1, q.numel())))
-    return torch.cat([(q.unsqueeze(1) - part).abs().sum(-1) for part in parts], 1)
+    out = []
+    for part in torch.split(e, max(1, _BLOCK // max(1, q.numel()))):
+        difference = q.unsqueeze(1) - part
+        out.append((_planes(difference)[1] if planar else difference.abs()).flatten(2).sum(-1))
+    return torch.cat(out, 1)
 
 
-def l1_gradient(g: Tensor, q: Tensor, e: Tensor) -> Tensor:
-    """The sum over c of g[b, c] · sign(q_b − e_c), [B, d]."""
+def l1_gradient(g: Tensor, q: Tensor, e: Tensor, planar: bool) -> Tensor:
+    """The sum over c of g[b, c] · the slope of ‖q_b − e_c‖₁ by q_b, [B, d]."""
     step = max(1, _BLOCK // max(1, q.numel()))
     out = torch.zeros_like(q, dtype=wide(q.dtype))
-    for part, slope in zip(torch.split(e, step), torch.split(g, step, 1), strict=True):
-        out += torch.einsum("bc,bcd->bd", slope.to(out.dtype), (q.unsqueeze(1) - part).sign().to(out.dtype))
+    for part, weight in zip(torch.split(e, step), torch.split(g, step, 1), strict=True):
+        slope = _slope(q.unsqueeze(1) - part, planar)
+        out += torch.einsum("bc,bcd->bd", weight.to(out.dtype), slope.to(out.dtype))
     return out.to(q.dtype)
