@@ -19,7 +19,7 @@ from compgcn.config import Config, configure
 from compgcn.config import Encoder as EncoderSettings
 from compgcn.data import DATASETS, OWN_RECIPES, GraphCollection, KnowledgeGraph
 from compgcn.data.arrays import Numbers
-from compgcn.decoders import DECODERS, ConvESettings, build_decoder
+from compgcn.decoders import DECODERS, ConvolutionSettings, build_decoder
 from compgcn.encoders import Encoder, preset
 from compgcn.errors import InputError, unknown
 from compgcn.graph import NORMS, RelationalGraph
@@ -114,9 +114,13 @@ def _complete_links(config: Config, data: KnowledgeGraph) -> dict[str, Any]:
         raise unknown("decoder", config.decoder.name, DECODERS)
     if config.encoder.add_inverse is False:
         raise InputError("link prediction asks for heads through inverse relations; leave encoder.add_inverse out")
-    bias = config.decoder.entity_bias
-    own = DECODERS[config.decoder.name].entity_bias
-    return {"decoder.entity_bias": own if bias is None else bias, "encoder.add_inverse": True}
+    d, row = config.decoder, DECODERS[config.decoder.name]
+    return {
+        "decoder.entity_bias": row.entity_bias if d.entity_bias is None else d.entity_bias,
+        "decoder.filters": d.filters or row.settings.filters,
+        "decoder.kernel": d.kernel or row.settings.kernel,
+        "encoder.add_inverse": True,
+    }
 
 
 def _complete_classes(config: Config, data: Dataset) -> dict[str, Any]:
@@ -202,9 +206,12 @@ def build_model(config: Config, data: KnowledgeGraph, *, half_query: bool = Fals
     """The encoder and the decoder a config describes."""
     e, d = config.encoder, config.decoder
     encoder, _ = build_encoder(config, data)
-    conve = ConvESettings(
+    assert d.filters is not None
+    assert d.kernel is not None
+    settings = ConvolutionSettings(
         filters=d.filters,
         kernel=d.kernel,
+        input_dropout=d.input_dropout,
         feature_dropout=d.feature_dropout,
         hidden_dropout=d.hidden_dropout,
         height=d.height,
@@ -215,7 +222,7 @@ def build_model(config: Config, data: KnowledgeGraph, *, half_query: bool = Fals
         e.dims[-1],
         entity_bias=d.entity_bias,
         margin=d.margin,
-        conve=conve,
+        settings=settings,
         half_query=half_query,
     )
     return LinkPredictor(encoder, decoder, tie_inverse=e.tie_inverse)

@@ -15,9 +15,9 @@ from torch import Tensor
 from compgcn.kernels import reference
 from compgcn.kernels.backend import wide
 from compgcn.kernels.plan import Segments
-from compgcn.kernels.reference import grouped_matmul, grouped_outer
+from compgcn.kernels.reference import grouped_matmul, grouped_outer, rectified_gradient, rectified_sum
 
-# Products of whole groups, and distances of real vectors, are as fast as they can be in torch.
+# Products of whole groups, layers of units and distances of real vectors are as fast as they can be in torch.
 __all__ = [
     "counting_order",
     "edge_dot",
@@ -25,6 +25,8 @@ __all__ = [
     "grouped_outer",
     "l1_distance",
     "l1_gradient",
+    "rectified_gradient",
+    "rectified_sum",
     "segment_reduce",
 ]
 
@@ -228,7 +230,7 @@ def edge_dot(g: Tensor, a: Tensor, b: Tensor, row: Tensor, left: Tensor, right: 
 
 
 def l1_distance(q: Tensor, e: Tensor, planar: bool) -> Tensor:
-    """As `reference.l1_distance`; complex candidates are read dimension by dimension, so that roots are drawn in rows."""
+    """As `reference.l1_distance`; complex candidates are read dimension by dimension, to take many roots at once."""
     if not planar:
         return reference.l1_distance(q, e, planar)
     out = torch.zeros(len(q), len(e), dtype=wide(q.dtype))

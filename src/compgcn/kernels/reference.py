@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
@@ -53,7 +55,7 @@ _BLOCK = 2**22
 
 def _planes(difference: Tensor) -> tuple[Tensor, Tensor]:
     """Complex differences [.., 2, d/2], and their moduli [.., 1, d/2]."""
-    planes = difference.unflatten(-1, (2, -1))
+    planes = torch.stack(difference.chunk(2, -1), -2)
     return planes, torch.linalg.vector_norm(planes, dim=-2, keepdim=True)
 
 
@@ -84,3 +86,40 @@ def l1_gradient(g: Tensor, q: Tensor, e: Tensor, planar: bool) -> Tensor:
         slope = _slope(q.unsqueeze(1) - part, planar)
         out += torch.einsum("bc,bcd->bd", weight.to(out.dtype), slope.to(out.dtype))
     return out.to(q.dtype)
+
+
+def _units(q: Tensor, e: Tensor, slope: Tensor) -> Iterator[tuple[slice, slice, Tensor, Tensor]]:
+    """The units before they are rectified: queries, candidates, their vectors [1 or b, c, 1, d], units [b, c, F, d]."""
+    width = max(1, q[0].numel() if len(q) else 1)
+    queries = max(1, min(len(q), _BLOCK // width))
+    candidates = max(1, _BLOCK // (queries * width))
+    lists = e if e.ndim == 3 else e.unsqueeze(0)
+    for first in range(0, len(q), queries):
+        rows = slice(first, first + queries)
+        for begin in range(0, e.shape[-2], candidates):
+            part = slice(begin, begin + candidates)
+            vectors = (lists[rows] if e.ndim == 3 else lists)[:, part].unsqueeze(2)
+            yield rows, part, vectors, torch.addcmul(q[rows].unsqueeze(1), slope.unsqueeze(1), vectors)
+
+
+def rectified_sum(q: Tensor, e: Tensor, slope: Tensor, weight: Tensor) -> Tensor:
+    """out[b, c] = sum over f, j of weight[f, j] · relu(q[b, f, j] + slope[f] · e[c, j]); e may be a list per query."""
+    out = q.new_empty(len(q), e.shape[-2])
+    for rows, part, _, units in _units(q, e, slope):
+        out[rows, part] = units.relu_().flatten(2) @ weight.flatten()
+    return out
+
+
+def rectified_gradient(g: Tensor, q: Tensor, e: Tensor, slope: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Sums over the candidates of g · on and of g · on · e, [B, F, d], and the gradient by e."""
+    on, on_e, de = (torch.zeros_like(t, dtype=wide(t.dtype)) for t in (q, q, e))
+    slopes = (weight * slope.unsqueeze(1)).to(on.dtype)
+    for rows, part, vectors, units in _units(q, e, slope):
+        share = (units > 0).to(on.dtype) * g[rows, part, None, None]  # [b, c, F, d]
+        on[rows] += share.sum(1)
+        on_e[rows] += (share * vectors).sum(1)
+        if e.ndim == 3:
+            de[rows, part] = torch.einsum("bcfd,fd->bcd", share, slopes)
+        else:
+            de[part] += torch.einsum("bcfd,fd->cd", share, slopes)
+    return on.to(q.dtype), on_e.to(q.dtype), de.to(e.dtype)
