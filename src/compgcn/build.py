@@ -55,7 +55,10 @@ def recommended(settings: Mapping[str, Any], data: Dataset) -> Config:
     recipe = dict(known.recipe if known is not None and known.task == task else OWN_RECIPES[task])
     if preset(asked.encoder.name).composition is not None:  # an encoder that has its own, and its usual norm
         recipe = {key: recipe[key] for key in recipe if key not in ("encoder.composition", "encoder.norm")}
-    return configure(configure(Config(), recipe), settings)
+    usual = configure(Config(), recipe)
+    if configure(usual, settings).decoder.name != usual.decoder.name:  # the recipe's sizes are those of another one
+        usual = configure(usual, {"decoder.filters": None, "decoder.kernel": None})
+    return configure(usual, settings)
 
 
 def expand(config: Config, data: Dataset) -> Config:

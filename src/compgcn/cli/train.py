@@ -51,7 +51,10 @@ def train(
         str | None, typer.Option(help="compgcn, gcn, dgcn, rgcn, rgcn-basis, rgcn-block, wgcn, released or none.")
     ] = None,
     composition: Annotated[str | None, typer.Option(help="sub, mult, corr, add, conv, rotate, cmul or copy.")] = None,
-    decoder: Annotated[str | None, typer.Option(help="conve, distmult or transe.")] = None,
+    decoder: Annotated[
+        str | None,
+        typer.Option(help="transe, distmult, complex, hole, rotate, conve, convkb, conv-transe, hyper or convr."),
+    ] = None,
     protocol: Annotated[
         str | None,
         typer.Option(help="refit or holdout for nodes, paper or nested for graphs: how to choose and report."),
