@@ -20,7 +20,7 @@ from compgcn.config import Config, configure
 from compgcn.config import Encoder as EncoderSettings
 from compgcn.data import DATASETS, OWN_RECIPES, GraphCollection, KnowledgeGraph
 from compgcn.data.arrays import Numbers
-from compgcn.decoders import DECODERS, ConvESettings, build_decoder
+from compgcn.decoders import DECODERS, ConvolutionSettings, build_decoder
 from compgcn.decoders.convolution import ConvEQuery, image_shape
 from compgcn.encoders import Encoder, preset
 from compgcn.errors import InputError, unknown
@@ -53,7 +53,7 @@ class _Same(nn.Module):
 def _conve(dim: int) -> nn.Module:
     """The query of ConvE without dropout and batch norms: a message depends on its entity and relation alone."""
     height, width = image_shape(dim)
-    sizes = ConvESettings(_FILTERS, min(_KERNEL, 2 * height, width), feature_dropout=0.0, hidden_dropout=0.0)
+    sizes = ConvolutionSettings(_FILTERS, min(_KERNEL, 2 * height, width), feature_dropout=0.0, hidden_dropout=0.0)
     query = ConvEQuery(dim, sizes)
     for name, part in list(query.named_children()):
         if isinstance(part, nn.modules.batchnorm._BatchNorm):
@@ -94,7 +94,10 @@ def recommended(settings: Mapping[str, Any], data: Dataset) -> Config:
     recipe = dict(known.recipe if known is not None and known.task == task else OWN_RECIPES[task])
     if preset(asked.encoder.name).composition is not None:  # an encoder that has its own, and its usual norm
         recipe = {key: recipe[key] for key in recipe if key not in ("encoder.composition", "encoder.norm")}
-    return configure(configure(Config(), recipe), settings)
+    usual = configure(Config(), recipe)
+    if configure(usual, settings).decoder.name != usual.decoder.name:  # the recipe's sizes are those of another one
+        usual = configure(usual, {"decoder.filters": None, "decoder.kernel": None})
+    return configure(usual, settings)
 
 
 def expand(config: Config, data: Dataset) -> Config:
@@ -156,9 +159,13 @@ def _complete_links(config: Config, data: KnowledgeGraph) -> dict[str, Any]:
         raise unknown("decoder", config.decoder.name, DECODERS)
     if config.encoder.add_inverse is False:
         raise InputError("link prediction asks for heads through inverse relations; leave encoder.add_inverse out")
-    bias = config.decoder.entity_bias
-    own = DECODERS[config.decoder.name].entity_bias
-    return {"decoder.entity_bias": own if bias is None else bias, "encoder.add_inverse": True}
+    d, row = config.decoder, DECODERS[config.decoder.name]
+    return {
+        "decoder.entity_bias": row.entity_bias if d.entity_bias is None else d.entity_bias,
+        "decoder.filters": d.filters or row.settings.filters,
+        "decoder.kernel": d.kernel or row.settings.kernel,
+        "encoder.add_inverse": True,
+    }
 
 
 def _complete_classes(config: Config, data: Dataset) -> dict[str, Any]:
@@ -246,9 +253,12 @@ def build_model(config: Config, data: KnowledgeGraph, *, half_query: bool = Fals
     """The encoder and the decoder a config describes."""
     e, d = config.encoder, config.decoder
     encoder, _ = build_encoder(config, data)
-    conve = ConvESettings(
+    assert d.filters is not None
+    assert d.kernel is not None
+    settings = ConvolutionSettings(
         filters=d.filters,
         kernel=d.kernel,
+        input_dropout=d.input_dropout,
         feature_dropout=d.feature_dropout,
         hidden_dropout=d.hidden_dropout,
         height=d.height,
@@ -259,7 +269,7 @@ def build_model(config: Config, data: KnowledgeGraph, *, half_query: bool = Fals
         encoder.dim,
         entity_bias=d.entity_bias,
         margin=d.margin,
-        conve=conve,
+        settings=settings,
         half_query=half_query,
     )
     return LinkPredictor(encoder, decoder, tie_inverse=e.tie_inverse)

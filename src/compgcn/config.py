@@ -79,12 +79,13 @@ class Decoder(Section):
 
     name: str = "conve"
     entity_bias: bool | None = None
-    margin: float = 9.0  # TransE: score = margin - distance
+    margin: float = 9.0  # TransE, RotatE: score = margin - distance
     margin_decay: float = Field(0.0, ge=0)  # subtracted from the margin ..
     margin_patience: int = Field(10, ge=1)  # .. every so many evaluations without gain
-    filters: int = Field(200, ge=1)
-    kernel: int = Field(7, ge=1)
+    filters: int | None = Field(None, ge=1)  # of a convolution; None: as many, and of the size, usual for the decoder
+    kernel: int | None = Field(None, ge=1)
     height: int | None = Field(None, ge=1)  # each vector is laid out height x width; None: as square as can be
+    input_dropout: float = Field(0.0, ge=0, lt=1)  # on what is convolved, on its feature maps, and on the query
     feature_dropout: float = Field(0.3, ge=0, lt=1)
     hidden_dropout: float = Field(0.3, ge=0, lt=1)
 

@@ -40,8 +40,12 @@ def _task(**settings: Any) -> LinkPrediction:
     return build_task(expand(configure(Config(), BY_HEART | settings), data), data, torch.device("cpu"))
 
 
-@pytest.mark.parametrize("decoder", DECODERS)
-@pytest.mark.parametrize("encoder", PRESETS)
+# An encoder and a decoder meet in nothing but the vectors of entities and relations, so not every pair is trained.
+ENCODERS, KINDS = ("compgcn", "none"), ("transe", "distmult", "conve")
+PAIRS = [(e, d) for e in PRESETS for d in DECODERS if e in ENCODERS or d in KINDS]
+
+
+@pytest.mark.parametrize(("encoder", "decoder"), PAIRS)
 def test_every_encoder_learns_with_every_decoder_and_comes_back(tmp_path: Path, encoder: str, decoder: str) -> None:
     bases = {} if PRESETS[encoder].bases is None else {"bases": 2}
     settings = BY_HEART | {"encoder": encoder, "decoder": decoder} | bases

@@ -54,7 +54,10 @@ def train(
     composition: Annotated[
         str | None, typer.Option(help="sub, mult, corr, add, conv, rotate, cmul, copy, ntn or conve.")
     ] = None,
-    decoder: Annotated[str | None, typer.Option(help="conve, distmult or transe.")] = None,
+    decoder: Annotated[
+        str | None,
+        typer.Option(help="transe, distmult, complex, hole, rotate, conve, convkb, conv-transe, hyper or convr."),
+    ] = None,
     protocol: Annotated[
         str | None,
         typer.Option(help="refit or holdout for nodes, paper or nested for graphs: how to choose and report."),
