@@ -29,6 +29,6 @@ def negative_complex_l1(q: Tensor, e: Tensor) -> Tensor:
     """−‖q − e‖₁ of complex vectors, the sum of the moduli; real parts first, then imaginary parts."""
     if e.ndim == 2:
         return -l1_distance(q, e, planar=True)
-    planes = torch.stack((q.unsqueeze(1) - e).chunk(2, -1))
-    moduli: Tensor = torch.linalg.vector_norm(planes, dim=0)  # its gradient at 0 is 0, which that of hypot is not
-    return -moduli.sum(-1)
+    real, imaginary = (q.unsqueeze(1) - e).chunk(2, -1)
+    squares = real * real + imaginary * imaginary
+    return -squares.clamp_min(torch.finfo(e.dtype).tiny).sqrt().sum(-1)  # so that the gradient at 0 is 0, not nan

@@ -53,18 +53,18 @@ def grouped_outer(rows: Tensor, g: Tensor, offsets: Tensor) -> Tensor:
 _BLOCK = 2**22
 
 
-def _planes(difference: Tensor) -> tuple[Tensor, Tensor]:
-    """Complex differences [.., 2, d/2], and their moduli [.., 1, d/2]."""
-    planes = torch.stack(difference.chunk(2, -1), -2)
-    return planes, torch.linalg.vector_norm(planes, dim=-2, keepdim=True)
+def _moduli(difference: Tensor) -> Tensor:
+    """Of complex numbers, [.., d] -> [.., d/2]."""
+    real, imaginary = difference.chunk(2, -1)
+    return (real * real).addcmul_(imaginary, imaginary).sqrt_()
 
 
 def _slope(difference: Tensor, planar: bool) -> Tensor:
     """The gradient of the absolute values, or moduli, of differences [.., d]; where there is no difference, 0."""
     if not planar:
         return difference.sign()
-    planes, modulus = _planes(difference)
-    return torch.where(modulus > 0, planes / modulus, 0.0).flatten(-2)
+    modulus = _moduli(difference).repeat(*(1,) * (difference.ndim - 1), 2)
+    return torch.where(modulus > 0, difference / modulus, 0.0)
 
 
 def l1_distance(q: Tensor, e: Tensor, planar: bool) -> Tensor:
@@ -74,7 +74,7 @@ def l1_distance(q: Tensor, e: Tensor, planar: bool) -> Tensor:
     out = []
     for part in torch.split(e, max(1, _BLOCK // max(1, q.numel()))):
         difference = q.unsqueeze(1) - part
-        out.append((_planes(difference)[1] if planar else difference.abs()).flatten(2).sum(-1))
+        out.append((_moduli(difference) if planar else difference.abs()).sum(-1))
     return torch.cat(out, 1)
 
 
