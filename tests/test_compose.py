@@ -29,6 +29,7 @@ def test_every_composition_has_a_formula_to_be_tested_against():
 def test_a_row_stands_under_its_own_name_and_says_where_it_comes_from(name):
     assert COMPOSITIONS[name].name == name
     assert COMPOSITIONS[name].origin
+    assert COMPOSITIONS[name].reference
 
 
 @EVERY
@@ -207,7 +208,7 @@ def test_a_name_is_found_with_and_without_parameters():
     assert all(find(name) is row for table in (COMPOSITIONS, LEARNED) for name, row in table.items())
     own = Learned("own", NTN)
     assert find(own) is own
-    assert all(row.name == name and row.origin for name, row in LEARNED.items())
+    assert all(row.name == name and row.origin and row.reference for name, row in LEARNED.items())
     with pytest.raises(InputError, match="unknown composition 'nnt'; did you mean 'ntn'"):
         find("nnt")
 

@@ -378,6 +378,7 @@ def test_a_wrong_option_is_answered_with_a_sentence(options, sentence):
 def test_a_preset_is_found_by_name_and_says_where_it_comes_from(name):
     assert preset(name) is PRESETS[name]
     assert PRESETS[name].origin
+    assert PRESETS[name].reference
 
 
 # ---------------------------------------------------------------------------------------------------------------------

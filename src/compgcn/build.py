@@ -63,7 +63,12 @@ def _conve(dim: int) -> nn.Module:
 
 LEARNED: dict[str, Learned] = {
     **FACTORED,
-    "conve": Learned("conve", _conve, origin="ConvE: a convolution over the entity and the relation as an image"),
+    "conve": Learned(
+        "conve",
+        _conve,
+        origin="a convolution over the entity and the relation as an image",
+        reference="Dettmers et al., AAAI 2018",
+    ),
 }
 
 

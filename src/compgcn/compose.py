@@ -133,6 +133,7 @@ class Composition(NamedTuple):
     lift_relation: Callable[[Tensor], Tensor] = _same  # relations [.., d] -> [.., D]
     lower: Callable[[Tensor, int], Tensor] = _drop_width  # sums [.., D], d -> [.., d]; linear
     origin: str = ""
+    reference: str = ""
     linear_lift: bool = True
 
     @property
@@ -163,14 +164,59 @@ class Composition(NamedTuple):
 COMPOSITIONS: dict[str, Composition] = {
     row.name: row
     for row in (
-        Composition("copy", Combine.COPY, origin="Kipf-GCN, D-GCN and R-GCN send the entity as it is"),
-        Composition("sub", Combine.SUB, origin="CompGCN (Sub), after TransE: x - z"),
-        Composition("add", Combine.ADD, origin="TransE's query: x + z"),
-        Composition("mult", Combine.MULT, origin="CompGCN (Mult), after DistMult: x * z; W-GCN with one column"),
-        Composition("corr", Combine.CONJUGATE, _spectrum, _spectrum, _signal, "CompGCN (Corr): circular correlation"),
-        Composition("conv", Combine.COMPLEX, _spectrum, _spectrum, _signal, "HolE's query: circular convolution"),
-        Composition("rotate", Combine.COMPLEX, _planes, _rotation, origin="RotatE: complex rotation"),
-        Composition("cmul", Combine.COMPLEX, _planes, _planes, origin="ComplEx: complex product"),
+        Composition(
+            "copy",
+            Combine.COPY,
+            origin="x: Kipf-GCN, D-GCN and R-GCN send the entity as it is",
+            reference="Kipf & Welling, ICLR 2017",
+        ),
+        Composition(
+            "sub",
+            Combine.SUB,
+            origin="x − z: CompGCN (Sub), after TransE",
+            reference="Vashishth et al., ICLR 2020",
+        ),
+        Composition("add", Combine.ADD, origin="x + z: the query of TransE", reference="Bordes et al., NeurIPS 2013"),
+        Composition(
+            "mult",
+            Combine.MULT,
+            origin="x · z: CompGCN (Mult), after DistMult; W-GCN with one column",
+            reference="Vashishth et al., ICLR 2020",
+        ),
+        Composition(
+            "corr",
+            Combine.CONJUGATE,
+            _spectrum,
+            _spectrum,
+            _signal,
+            "x ⋆ z: CompGCN (Corr), circular correlation as in HolE",
+            "Vashishth et al., ICLR 2020",
+        ),
+        Composition(
+            "conv",
+            Combine.COMPLEX,
+            _spectrum,
+            _spectrum,
+            _signal,
+            "x ∗ z: circular convolution, the query of HolE",
+            "Nickel et al., AAAI 2016",
+        ),
+        Composition(
+            "rotate",
+            Combine.COMPLEX,
+            _planes,
+            _rotation,
+            origin="x ∘ z/|z|: complex rotation, the query of RotatE",
+            reference="Sun et al., ICLR 2019",
+        ),
+        Composition(
+            "cmul",
+            Combine.COMPLEX,
+            _planes,
+            _planes,
+            origin="x ∘ z: complex product, the query of ComplEx",
+            reference="Trouillon et al., ICML 2016",
+        ),
     )
 }
 
@@ -186,6 +232,7 @@ class Learned(NamedTuple):
     build: Callable[[int], nn.Module]
     factors: Callable[[Any], Composition] | None = None
     origin: str = ""
+    reference: str = ""
 
 
 class NTN(nn.Module):
@@ -234,7 +281,12 @@ class NTN(nn.Module):
 
 
 LEARNED: dict[str, Learned] = {
-    row.name: row for row in (Learned("ntn", NTN, NTN.factors, "NTN: a tensor of low rank, and a linear map of both"),)
+    row.name: row
+    for row in (
+        Learned(
+            "ntn", NTN, NTN.factors, "a tensor of low rank, and a linear map of both", "Socher et al., NeurIPS 2013"
+        ),
+    )
 }
 
 

@@ -27,20 +27,76 @@ class Preset(NamedTuple):
     relation_bias: bool = False
     bases: int | None = 0  # how many unless told otherwise; None where the encoder has none
     origin: str = ""
+    reference: str = ""
     roles: bool = False  # a message from the object of a fact gets -z_r, one from its subject z_r
     relation_activation: bool = False  # a relation's update is f(z_r W_rel), not z_r W_rel alone
 
 
 PRESETS: dict[str, Preset] = {
-    "none": Preset("copy", "shared", "none", "none", bases=None, origin="no encoder: the learned table itself"),
-    "gcn": Preset("copy", "shared", "none", "kipf", bases=None, origin="Kipf-GCN"),
-    "dgcn": Preset("copy", "direction", "none", "symmetric", True, bases=None, origin="Directed GCN (SynGCN)"),
-    "rgcn": Preset(
-        "copy", "relation", "none", "relation-mean", bases=None, origin="Relational GCN, a filter per relation"
+    "none": Preset(
+        "copy",
+        "shared",
+        "none",
+        "none",
+        bases=None,
+        origin="no encoder: the learned table itself",
+        reference="a control",
     ),
-    "rgcn-basis": Preset("copy", "basis", "none", "relation-mean", bases=30, origin="Relational GCN, basis matrices"),
-    "rgcn-block": Preset("copy", "block", "none", "relation-mean", bases=4, origin="Relational GCN, diagonal blocks"),
-    "wgcn": Preset("mult", "shared", "scalars", "symmetric", bases=None, origin="Weighted GCN"),
+    "gcn": Preset(
+        "copy",
+        "shared",
+        "none",
+        "kipf",
+        bases=None,
+        origin="Kipf-GCN: one filter for every message",
+        reference="Kipf & Welling, ICLR 2017",
+    ),
+    "dgcn": Preset(
+        "copy",
+        "direction",
+        "none",
+        "symmetric",
+        True,
+        bases=None,
+        origin="Directed GCN (SynGCN): a filter per direction, a bias per relation",
+        reference="Marcheggiani & Titov, EMNLP 2017",
+    ),
+    "rgcn": Preset(
+        "copy",
+        "relation",
+        "none",
+        "relation-mean",
+        bases=None,
+        origin="Relational GCN, a filter per relation",
+        reference="Schlichtkrull et al., ESWC 2018",
+    ),
+    "rgcn-basis": Preset(
+        "copy",
+        "basis",
+        "none",
+        "relation-mean",
+        bases=30,
+        origin="Relational GCN, basis matrices",
+        reference="Schlichtkrull et al., ESWC 2018",
+    ),
+    "rgcn-block": Preset(
+        "copy",
+        "block",
+        "none",
+        "relation-mean",
+        bases=4,
+        origin="Relational GCN, diagonal blocks",
+        reference="Schlichtkrull et al., ESWC 2018",
+    ),
+    "wgcn": Preset(
+        "mult",
+        "shared",
+        "scalars",
+        "symmetric",
+        bases=None,
+        origin="Weighted GCN: one learned number per relation and layer",
+        reference="Shang et al., AAAI 2019",
+    ),
     # VR-GCN (Ye et al., IJCAI 2019), f the activation:
     #   h_v' = f((mean of s + r over facts (s, r, v)  +  mean of o - r over facts (v, r, o)  +  h_v) W),
     #   h_r' = f(h_r W_rel).
@@ -53,11 +109,26 @@ PRESETS: dict[str, Preset] = {
         "mean",
         bases=None,
         origin="VR-GCN: subject + relation to the object, object - relation to the subject",
+        reference="Ye et al., IJCAI 2019",
         roles=True,
         relation_activation=True,
     ),
-    "compgcn": Preset(None, "direction", "vectors", "symmetric", origin="CompGCN, the paper"),
-    "released": Preset(None, "direction", "vectors", "released", origin="CompGCN as its released code computes it"),
+    "compgcn": Preset(
+        None,
+        "direction",
+        "vectors",
+        "symmetric",
+        origin="CompGCN, the paper: a filter per direction, relations composed into messages",
+        reference="Vashishth et al., ICLR 2020",
+    ),
+    "released": Preset(
+        None,
+        "direction",
+        "vectors",
+        "released",
+        origin="CompGCN as its released code computes it",
+        reference="Vashishth et al., ICLR 2020",
+    ),
 }
 
 
