@@ -36,7 +36,7 @@ LAYERS = (
     ("layers",),
     ("graph",),
     ("kernels",),
-    ("compose", "dropout"),
+    ("compose", "dropout", "adagrad"),
     ("config",),
     ("errors",),
 )
