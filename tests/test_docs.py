@@ -27,8 +27,9 @@ from compgcn.graph import NORMS
 from compgcn.inputs import INPUTS
 from compgcn.layers import TYINGS
 from compgcn.losses import SMOOTHING_FLOORS
-from compgcn.tasks.link_prediction import OBJECTIVES
+from compgcn.tasks.objectives import OBJECTIVES, REGULARISERS
 from compgcn.tasks.readout import NAMES as READOUTS
+from compgcn.tasks.samplers import SAMPLERS
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -165,6 +166,8 @@ def test_the_readme_names_everything_there_is() -> None:
         ("decoders", DECODERS),
         ("losses", OBJECTIVES),
         ("smoothing floors", SMOOTHING_FLOORS),
+        ("samplers", SAMPLERS),
+        ("regularisers", REGULARISERS),
         ("inputs", INPUTS),
         ("protocols", PROTOCOLS),
     ],

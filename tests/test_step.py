@@ -23,6 +23,14 @@ SETTINGS: list[dict[str, Any]] = [
     {"decoder": "transe", "loss": "bce"},
     {"decoder": "distmult", "composition": "mult"},
     {"encoder": "rgcn-basis", "decoder": "distmult"},
+    {
+        "encoder": "none",
+        "decoder": "distmult",
+        "regulariser": "dura",
+        "relation_prediction": 0.5,
+        "optimiser": "adagrad",
+    },
+    {"encoder": "none", "decoder": "transe", "regulariser": "n3", "relation_prediction": 0.5, "batch_size": 16},
 ]
 
 

@@ -32,6 +32,7 @@ from compgcn.tasks.graph_classification import Graphs
 from compgcn.tasks.link_prediction import LinkPrediction, LinkPredictor
 from compgcn.tasks.node_classification import Nodes
 from compgcn.tasks.readout import Readout
+from compgcn.tasks.samplers import SAMPLERS, Adversary
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu": F.relu, "none": lambda x: x}
 
@@ -112,6 +113,8 @@ def _dims(encoder: EncoderSettings, data: Dataset, chosen: str) -> tuple[int, ..
 def _complete_links(config: Config, data: KnowledgeGraph) -> dict[str, Any]:
     if config.decoder.name not in DECODERS:
         raise unknown("decoder", config.decoder.name, DECODERS)
+    if config.decoder.generator not in DECODERS:
+        raise unknown("decoder.generator", config.decoder.generator, DECODERS)
     if config.encoder.add_inverse is False:
         raise InputError("link prediction asks for heads through inverse relations; leave encoder.add_inverse out")
     bias = config.decoder.entity_bias
@@ -183,6 +186,7 @@ def build_encoder(config: Config, data: Dataset) -> tuple[Encoder, Numbers | Non
         tie_inverse=e.tie_inverse,
         node_features=None if start.features is None else torch.as_tensor(start.features),
         relation_features=None if given is None else torch.as_tensor(given),
+        init_scale=e.init_scale,
     )
     return encoder, start.rows
 
@@ -218,7 +222,21 @@ def build_model(config: Config, data: KnowledgeGraph, *, half_query: bool = Fals
         conve=conve,
         half_query=half_query,
     )
-    return LinkPredictor(encoder, decoder, tie_inverse=e.tie_inverse)
+    return LinkPredictor(
+        encoder,
+        decoder,
+        tie_inverse=e.tie_inverse,
+        init_scale=e.init_scale,
+        adversary=_adversary(config, data) if SAMPLERS[config.training.sampler].adversary else None,
+    )
+
+
+def _adversary(config: Config, data: KnowledgeGraph) -> Adversary:
+    """The generator of KBGAN: a decoder with tables of its own, of the model's dimension."""
+    dim = config.encoder.dims[-1]
+    encoder = Encoder(data.num_entities, data.num_relations, [dim], "none")
+    decoder = build_decoder(config.decoder.generator, data.num_entities, dim)
+    return Adversary(LinkPredictor(encoder, decoder))
 
 
 def build_nodes(config: Config, data: KnowledgeGraph, device: torch.device, whole: bool) -> Nodes:

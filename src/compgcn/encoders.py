@@ -56,6 +56,11 @@ def xavier(*shape: int) -> nn.Parameter:
     return nn.Parameter(nn.init.xavier_normal_(torch.empty(*shape)))
 
 
+def learned(rows: int, dim: int, scale: float | None = None) -> nn.Parameter:
+    """A learned table of vectors: normal with standard deviation `scale`, or Xavier's."""
+    return xavier(rows, dim) if scale is None else nn.Parameter(torch.randn(rows, dim) * scale)
+
+
 class RelationTable(nn.Module):
     """Initial relation vectors z, [2R, d]: originals, then inverses.
 
@@ -65,6 +70,7 @@ class RelationTable(nn.Module):
         tie_inverse: learn R rows only; an inverse is the negative of its original, as TransE has it.
         features: given vectors [R, d] or [2R, d] in place of learned ones; for R of them, the inverses are a learned
             linear image of the originals.
+        init_scale: standard deviation that vectors begin with; None for Xavier's. Basis vectors keep Xavier's.
     """
 
     def __init__(
@@ -76,6 +82,7 @@ class RelationTable(nn.Module):
         bases: int = 0,
         tie_inverse: bool = False,
         features: Tensor | None = None,
+        init_scale: float | None = None,
     ) -> None:
         super().__init__()
         self.tie_inverse = tie_inverse and inverses
@@ -92,7 +99,7 @@ class RelationTable(nn.Module):
         elif bases > 0:
             self.alpha, self.weight = xavier(rows, bases), xavier(bases, dim)
         else:
-            self.weight = xavier(rows, dim)
+            self.weight = learned(rows, dim, init_scale)
 
     features: Tensor | None
     weight: nn.Parameter | None
@@ -128,6 +135,7 @@ class Encoder(nn.Module):
         add_inverse: False sends along edges in one direction only, and gives R relation vectors in place of 2R.
         tie_inverse: an inverse relation starts as the negative of its original.
         node_features, relation_features: given input in place of learned tables.
+        init_scale: standard deviation of the learned tables at the beginning; None for Xavier's.
     """
 
     def __init__(
@@ -152,6 +160,7 @@ class Encoder(nn.Module):
         tie_inverse: bool = False,
         node_features: Tensor | None = None,
         relation_features: Tensor | None = None,
+        init_scale: float | None = None,
     ) -> None:
         super().__init__()
         row = preset(name)
@@ -165,7 +174,7 @@ class Encoder(nn.Module):
         bases = bases or row.bases or 0
         self.num_nodes, self.num_relations, self.dims = num_nodes, num_relations, dims
         self.hidden_dropout, self.activation = hidden_dropout, activation
-        self.nodes, self.node_features = self._node_input(dims[0], node_features)
+        self.nodes, self.node_features = self._node_input(dims[0], node_features, init_scale)
         self.relations = None
         if row.relations == "vectors":
             self.relations = RelationTable(
@@ -175,6 +184,7 @@ class Encoder(nn.Module):
                 bases=0 if row.tying in ("basis", "block") else bases,
                 tie_inverse=tie_inverse,
                 features=relation_features,
+                init_scale=init_scale,
             )
         self.layers = nn.ModuleList(
             CompGCNConv(
@@ -201,10 +211,12 @@ class Encoder(nn.Module):
     nodes: nn.Parameter | None
     node_features: Tensor | None
 
-    def _node_input(self, dim: int, features: Tensor | None) -> tuple[nn.Parameter | None, Tensor | None]:
+    def _node_input(
+        self, dim: int, features: Tensor | None, scale: float | None
+    ) -> tuple[nn.Parameter | None, Tensor | None]:
         self.register_buffer("node_features", features)
         if features is None:
-            return xavier(self.num_nodes, dim), None
+            return learned(self.num_nodes, dim, scale), None
         if features.shape != (self.num_nodes, dim):
             raise InputError(f"node features must have shape [{self.num_nodes}, {dim}], not {list(features.shape)}")
         return None, features
