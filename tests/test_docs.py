@@ -27,6 +27,7 @@ from compgcn.graph import NORMS
 from compgcn.inputs import INPUTS
 from compgcn.layers import TYINGS
 from compgcn.losses import SMOOTHING_FLOORS
+from compgcn.models import MODELS
 from compgcn.tasks.objectives import OBJECTIVES, REGULARISERS
 from compgcn.tasks.readout import NAMES as READOUTS
 from compgcn.tasks.samplers import SAMPLERS
@@ -230,6 +231,17 @@ def test_the_recipes_are_as_documented() -> None:
         for name, recipe in recipes.items()
     }
     assert found == expected
+
+
+def test_the_models_are_as_documented() -> None:
+    found = {code(name)[0]: (what, sorted(code(settings))) for name, what, settings in table(USE, "models")}
+    assert found == {
+        name: (
+            f"{row.description} ({row.reference})",
+            sorted(f"{key}={config._toml(value)}" for key, value in row.settings.items()),
+        )
+        for name, row in MODELS.items()
+    }
 
 
 def test_the_mirrors_are_as_documented() -> None:

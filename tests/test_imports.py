@@ -36,12 +36,12 @@ LAYERS = (
     ("layers",),
     ("graph",),
     ("kernels",),
-    ("compose", "dropout", "adagrad"),
+    ("compose", "dropout", "adagrad", "models"),
     ("config",),
     ("errors",),
 )
 HEIGHT = {name: -level for level, names in enumerate(LAYERS) for name in names}
-LIGHT = ("compgcn", "compgcn.errors", "compgcn.config")  # these import no torch
+LIGHT = ("compgcn", "compgcn.errors", "compgcn.config", "compgcn.models")  # these import no torch
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 

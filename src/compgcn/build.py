@@ -24,6 +24,8 @@ from compgcn.encoders import Encoder, preset
 from compgcn.errors import InputError, unknown
 from compgcn.graph import NORMS, RelationalGraph
 from compgcn.inputs import INPUTS, Dataset, num_nodes
+from compgcn.models import beneath
+from compgcn.models import model as find_model
 from compgcn.protocols import Metrics, Session, holdout, nested, paper, ranking, refit
 from compgcn.sampling import seeded
 from compgcn.step import chosen_precision
@@ -49,14 +51,23 @@ def task_of(settings: Config, data: Dataset) -> str:
     return settings.task
 
 
-def recommended(settings: Mapping[str, Any], data: Dataset) -> Config:
-    """The defaults, then what the data set's recipe (or that for one's own files) recommends, then the settings."""
-    asked = configure(Config(), settings)
+def recommended(settings: Mapping[str, Any], data: Dataset, model: str | None = None) -> Config:
+    """The defaults, then what the data set's recipe (or that for one's own files) recommends, then the settings.
+
+    With a model, a row of `MODELS`, its settings come before one's own, and what the recipe says of others is left out.
+    """
+    system = None if model is None else find_model(model)
+    own: Mapping[str, Any] = {} if system is None else system.settings
+    asked = configure(configure(Config(), own), settings)
     task, known = task_of(asked, data), DATASETS.get(asked.data.source)
     recipe = dict(known.recipe if known is not None and known.task == task else OWN_RECIPES[task])
+    if system is not None:
+        if task != "link-prediction":
+            raise InputError(f"the model '{model}' is one of link prediction, not of {task}; choose an encoder instead")
+        recipe = beneath(system, recipe)
     if preset(asked.encoder.name).composition is not None:  # an encoder that has its own, and its usual norm
         recipe = {key: recipe[key] for key in recipe if key not in ("encoder.composition", "encoder.norm")}
-    return configure(configure(Config(), recipe), settings)
+    return configure(configure(configure(Config(), recipe), own), settings)
 
 
 def expand(config: Config, data: Dataset) -> Config:

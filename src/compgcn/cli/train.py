@@ -47,11 +47,16 @@ def train(
             help="link-prediction, node-classification or graph-classification; by default what the data are for."
         ),
     ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="A whole system, such as compgcn, sacn, complex-n3-rp or kbgan; options go over it."),
+    ] = None,
     encoder: Annotated[
         str | None, typer.Option(help="compgcn, gcn, dgcn, rgcn, rgcn-basis, rgcn-block, wgcn, released or none.")
     ] = None,
     composition: Annotated[str | None, typer.Option(help="sub, mult, corr, add, conv, rotate, cmul or copy.")] = None,
     decoder: Annotated[str | None, typer.Option(help="conve, distmult or transe.")] = None,
+    sampler: Annotated[str | None, typer.Option(help="uniform or kbgan: where negatives come from.")] = None,
     protocol: Annotated[
         str | None,
         typer.Option(help="refit or holdout for nodes, paper or nested for graphs: how to choose and report."),
@@ -88,6 +93,7 @@ def train(
         "encoder": encoder,
         "composition": composition,
         "decoder": decoder,
+        "sampler": sampler,
         "epochs": epochs,
         "seed": seed,
         "device": device,
@@ -110,7 +116,7 @@ def train(
         raise InputError(f"{data} does not say what to train on; set data.source to a data set's name or a file")
     asked = configure(Config(), base | given)
     found = find(asked.data, asked.task)
-    config = expand(recommended(base | given, found), found)
+    config = expand(recommended(base | given, found, model), found)
     folder = run_dir or default_folder(config)
     if not as_json:
         describe(found)
