@@ -12,7 +12,7 @@ from compgcn.errors import unknown
 _BUDGET = {"training.epochs", "training.patience", "training.evaluate_every"}
 
 # Cross-entropy over all entities, on triples from both sides, at a rate that falls: what has been found to bring old
-# models to new figures (Lacroix et al., 2018; Ruffini et al., 2020), in tens of epochs.
+# models to new figures (Lacroix et al., 2018; Ruffinelli et al., 2020), in tens of epochs.
 _SHORT: dict[str, Any] = {
     "training.loss": "cross-entropy",
     "training.batch_size": 512,
@@ -35,7 +35,6 @@ _FACTORS: dict[str, Any] = {  # of a tensor: as ComplEx-N3
     "training.schedule_start": 0.6,
     "training.schedule_floor": 0.03,
 }
-_CONVOLUTION: dict[str, Any] = {**_ALONE, "training.label_smoothing": 0.1}
 _GRAPH: dict[str, Any] = {**_SHORT, "encoder.dims": (100, 200)}
 
 
@@ -78,7 +77,7 @@ MODELS: dict[str, Model] = {
         "HolE with N3",
         "Nickel et al., AAAI 2016",
     ),
-    "conve": Model({**_CONVOLUTION, "decoder.name": "conve"}, "ConvE", "Dettmers et al., AAAI 2018"),
+    "conve": Model({**_ALONE, "decoder.name": "conve"}, "ConvE", "Dettmers et al., AAAI 2018"),
     "convkb": Model(
         {
             **_ALONE,
@@ -90,9 +89,9 @@ MODELS: dict[str, Model] = {
         "ConvKB, with sampled negatives",
         "Nguyen et al., NAACL 2018",
     ),
-    "convr": Model({**_CONVOLUTION, "decoder.name": "convr"}, "ConvR", "Jiang et al., NAACL 2019"),
-    "hyper": Model({**_CONVOLUTION, "decoder.name": "hyper"}, "HypER", "Balažević et al., ICANN 2019"),
-    "conv-transe": Model({**_CONVOLUTION, "decoder.name": "conv-transe"}, "Conv-TransE", "Shang et al., AAAI 2019"),
+    "convr": Model({**_ALONE, "decoder.name": "convr"}, "ConvR", "Jiang et al., NAACL 2019"),
+    "hyper": Model({**_ALONE, "decoder.name": "hyper"}, "HypER", "Balažević et al., ICANN 2019"),
+    "conv-transe": Model({**_ALONE, "decoder.name": "conv-transe"}, "Conv-TransE", "Shang et al., AAAI 2019"),
     "sacn": Model(
         {**_GRAPH, "encoder.name": "wgcn", "decoder.name": "conv-transe"},
         "SACN: Conv-TransE on W-GCN",

@@ -49,7 +49,7 @@ def train(
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(help="A whole system, such as compgcn, sacn, complex-n3-rp or kbgan; options go over it."),
+        typer.Option(help="A whole system, such as compgcn, sacn or complex-n3-rp; options go over it."),
     ] = None,
     encoder: Annotated[
         str | None, typer.Option(help="compgcn, gcn, dgcn, rgcn, rgcn-basis, rgcn-block, wgcn, released or none.")
