@@ -45,6 +45,22 @@ def test_the_adversary_draws_by_the_softmax_of_its_own_scores() -> None:
         torch.testing.assert_close(chosen.log_probability[hit].exp(), p[k].expand(int(hit.sum())))
 
 
+def test_an_adversary_draws_no_answer_of_the_training_triples() -> None:
+    task = build(negatives=12)
+    batch = task.batch(torch.arange(task.num_examples))
+    everyone = torch.arange(12).expand(task.num_examples, 12)
+    true = task.is_true(batch.s, batch.r, everyone)
+    facts = set(zip(batch.s.tolist(), batch.r.tolist(), batch.answer.tolist(), strict=True))
+    for i, (s, r) in enumerate(zip(batch.s.tolist(), batch.r.tolist(), strict=True)):
+        assert true[i].tolist() == [(s, r, o) in facts for o in range(12)]
+    assert task.model.adversary is not None
+    for _ in range(5):
+        chosen = task.model.adversary(task.graph, batch.s, batch.r, everyone, true).entities
+        assert not true.gather(1, chosen).any()
+    nothing = task.model.adversary(task.graph, batch.s, batch.r, everyone, torch.ones_like(true))
+    assert torch.isfinite(nothing.log_probability).all(), "where all are true, one of them is drawn"
+
+
 def test_the_reward_trains_the_adversary_and_not_the_model() -> None:
     task = build(loss_margin=0.0)
     adversary = task.model.adversary

@@ -110,6 +110,7 @@ class LinkPrediction:
         self.num_examples = len(self.train) if self.objective.by_query else len(self.train.answers)
         self.batches = Batches(self.num_examples, settings.batch_size, settings.seed, self.train.keys.device)
         self.steps_per_epoch, self.batch_size = self.batches.per_epoch, self.batches.size
+        self._facts = self.train.facts(self.num_entities) if self.sampler.adversary else None
         # On a GPU the pairs of a batch are padded to this many: their number must not depend on the batch.
         on_gpu = self.objective.by_query and graph.src.device.type == "cuda"
         self._most = self.train.most(self.batch_size) if on_gpu else None
@@ -131,6 +132,12 @@ class LinkPrediction:
         query = torch.searchsorted(self.train.offsets, examples, right=True) - 1
         s, r = self.train.queries[query].unbind(1)
         return Batch(s, r, torch.arange(len(examples), device=examples.device), self.train.answers[examples])
+
+    def is_true(self, s: Tensor, r: Tensor, entities: Tensor) -> Tensor:
+        """Which entities [B, K] answer queries (s, r) [B] of the training triples."""
+        assert self._facts is not None
+        index = torch.searchsorted(self.train.keys, s * (2 * self.num_relations) + r)
+        return self.train.contains(self._facts, index, entities, self.num_entities)
 
     def loss(self, examples: Tensor) -> Tensor:
         """The loss of one batch."""

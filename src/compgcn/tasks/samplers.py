@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from compgcn.tasks.link_prediction import Batch, LinkPrediction, LinkPredictor
 
 _PACE = 0.1  # how far the mean reward moves towards that of a batch
+_NEVER = -1e9  # the score of what is not to be drawn; finite, so that there are probabilities where nothing else is
 
 
 class Negatives(NamedTuple):
@@ -43,10 +44,13 @@ class Adversary(nn.Module):
         self.generator = generator
         self.register_buffer("baseline", torch.zeros(()))
 
-    def forward(self, graph: RelationalGraph, s: Tensor, r: Tensor, candidates: Tensor) -> Negatives:
-        """One of the candidates [B, K] for each query (s, r) [B]."""
-        scores = self.generator.score(self.generator.encode(graph), s, r, candidates)
-        log_probability = torch.log_softmax(scores.float(), 1)  # [B, K]
+    def forward(
+        self, graph: RelationalGraph, s: Tensor, r: Tensor, candidates: Tensor, true: Tensor | None = None
+    ) -> Negatives:
+        """One of the candidates [B, K] for each query (s, r) [B]; those that are true [B, K] only where all are."""
+        scores = self.generator.score(self.generator.encode(graph), s, r, candidates).float()
+        scores = scores if true is None else scores.masked_fill(true, _NEVER)
+        log_probability = torch.log_softmax(scores, 1)  # [B, K]
         choice = drawn(log_probability)  # [B, 1]
         return Negatives(candidates.gather(1, choice), log_probability.gather(1, choice).squeeze(1))
 
@@ -75,7 +79,10 @@ def _uniform(task: LinkPrediction, batch: Batch) -> Negatives:
 
 def _kbgan(task: LinkPrediction, batch: Batch) -> Negatives:
     assert task.model.adversary is not None
-    chosen: Negatives = task.model.adversary(task.graph, batch.s, batch.r, _uniform(task, batch).entities)
+    candidates = _uniform(task, batch).entities
+    # What scores highest of all is what is true: an adversary would soon choose nothing else.
+    true = task.is_true(batch.s, batch.r, candidates)
+    chosen: Negatives = task.model.adversary(task.graph, batch.s, batch.r, candidates, true)
     return chosen
 
 
