@@ -219,3 +219,29 @@ def test_a_lift_that_is_not_linear_keeps_its_loop():
     x, rel = torch.randn(5, 4).double(), torch.randn(4, 4).double()
     empty = torch.zeros(2, 0, dtype=torch.long), torch.zeros(0, dtype=torch.long)
     torch.testing.assert_close(layer(x, rel, *empty)[0], (torch.tanh(x) * layer.loop_relation) @ layer.weight_loop)
+
+
+LINEAR = {"mult", "corr", "conv", "cmul"}  # in the relation
+
+
+@EVERY
+def test_a_transposed_composition_moves_the_relation_out_of_the_product_with_a_third_vector(name):
+    psi = COMPOSITIONS[name].transposed
+    assert (psi is not None) == (name in LINEAR)
+    for d in dimensions(name) if psi is not None else []:
+        x, z, e = normal(3, d, grad=False), normal(3, d, seed=1, grad=False), normal(3, d, seed=2, grad=False)
+        expected = (COMPOSITIONS[name](x, z) * e).sum(-1)
+        torch.testing.assert_close((z * psi(x, e)).sum(-1), expected, rtol=1e-11, atol=1e-12)
+
+
+def test_a_relation_that_is_lifted_in_a_way_of_its_own_has_no_transposed_composition():
+    assert Composition("gate", Combine.MULT, lift_relation=torch.tanh).transposed is None
+    assert Composition("bent", Combine.MULT, torch.tanh, torch.tanh, linear_lift=False).transposed is None
+
+
+@EVERY
+def test_moving_by_a_product_and_by_its_dual_makes_vectors_of_one_length(name):
+    for d in dimensions(name) if name in LINEAR else []:
+        x, z, e = normal(3, d), normal(3, d, seed=1), normal(3, d, seed=2)
+        (moved_back,) = torch.autograd.grad(COMPOSITIONS[name](x, z), x, e)  # phiᵀ(e, z)
+        torch.testing.assert_close(moved_back.norm(dim=-1), COMPOSITIONS[name](e, z).norm(dim=-1))

@@ -198,6 +198,39 @@ def test_a_recorded_step_drops_other_edges_every_time():
     assert len(set(losses)) == len(losses)
 
 
+OTHERS = [
+    {"optimiser": "adagrad", "lr": 0.1},
+    {"optimiser": "sgd", "lr": 0.1},
+    {"regulariser": "n3", "relation_prediction": 0.5},
+    {"decoder": "transe", "regulariser": "n3", "relation_prediction": 0.5, "batch_size": 64, "epochs": 1},
+    {"regulariser": "dura", "init_scale": 0.1},
+]
+
+
+@pytest.mark.parametrize("others", OTHERS, ids=str)
+def test_every_optimiser_and_term_is_recorded_as_it_is(tmp_path, others):
+    settings = STILL | {"encoder": "none", "decoder": "distmult", "loss": "cross-entropy", "dims": [20]} | others
+    data = compgcn.load("world")
+    runs = [
+        compgcn.fit(
+            data, **{"epochs": 2, **settings}, run_dir=tmp_path / str(graph), device="cuda", cuda_graph=graph
+        ).entity_embeddings()[1]
+        for graph in (True, False)
+    ]
+    assert abs(runs[0] - runs[1]).max() < 5e-3 * abs(runs[1]).max()
+
+
+def test_an_adversary_learns_in_a_recorded_step(tmp_path):
+    settings = {"decoder": "transe", "encoder": "none", "dims": [50], "loss": "margin", "sampler": "kbgan", "lr": 0.01}
+    data = compgcn.load("world")
+    trained, fresh = (
+        compgcn.fit(data, run_dir=tmp_path / str(epochs), epochs=epochs, device="cuda", **settings)
+        for epochs in (10, 0)
+    )
+    assert trained.metrics["test"]["mrr"] > 2 * fresh.metrics["test"]["mrr"]
+    assert trained.task.model.adversary.baseline.item() != 0
+
+
 SMALL = {"dims": [20, 20], "kernel": 3, "filters": 8, "device": "cuda", "epochs": 1, "batch_size": 512, "loss": "bce"}
 
 

@@ -27,15 +27,17 @@ from compgcn.encoders import PRESETS
 from compgcn.graph import NORMS
 from compgcn.inputs import INPUTS
 from compgcn.losses import SMOOTHING_FLOORS
-from compgcn.tasks.link_prediction import OBJECTIVES
+from compgcn.models import MODELS
+from compgcn.tasks.objectives import OBJECTIVES, REGULARISERS
 from compgcn.tasks.readout import NAMES as READOUTS
+from compgcn.tasks.samplers import SAMPLERS
 from compgcn.tying import TYINGS
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 USE, MODEL, README = ROOT / "docs" / "use.md", ROOT / "docs" / "model.md", ROOT / "README.md"
 PROTOCOLS = {name: row for task in [*TASKS][1:] for name, row in TASKS[task].protocols.items()}
-REGISTRIES = (COMPOSITIONS, FACTORED, DECODERS, PRESETS, DATASETS, NORMS, TYINGS)
+REGISTRIES = (COMPOSITIONS, FACTORED, DECODERS, PRESETS, DATASETS, NORMS, TYINGS, MODELS)
 
 # A line of a shell block that starts with one of these is not run: it installs, or starts the tests again.
 EXEMPT = ("make", "pip", "git", "cd")
@@ -167,6 +169,8 @@ def test_the_readme_names_everything_there_is() -> None:
         ("decoders", DECODERS),
         ("losses", OBJECTIVES),
         ("smoothing floors", SMOOTHING_FLOORS),
+        ("samplers", SAMPLERS),
+        ("regularisers", REGULARISERS),
         ("inputs", INPUTS),
         ("protocols", PROTOCOLS),
     ],
@@ -229,6 +233,16 @@ def test_the_recipes_are_as_documented() -> None:
         for name, recipe in recipes.items()
     }
     assert found == expected
+
+
+def test_the_models_are_as_documented() -> None:
+    found = {
+        code(name)[0]: (*code(encoder), *code(decoder), what) for name, encoder, decoder, what in table(USE, "models")
+    }
+    assert found == {
+        name: (row.settings["encoder.name"], row.settings["decoder.name"], f"{row.description} ({row.reference})")
+        for name, row in MODELS.items()
+    }
 
 
 def test_the_mirrors_are_as_documented() -> None:

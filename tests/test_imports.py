@@ -37,12 +37,12 @@ LAYERS = (
     ("tying",),
     ("graph",),
     ("kernels",),
-    ("compose", "dropout"),
+    ("compose", "dropout", "adagrad", "models"),
     ("config",),
     ("errors",),
 )
 HEIGHT = {name: -level for level, names in enumerate(LAYERS) for name in names}
-LIGHT = ("compgcn", "compgcn.errors", "compgcn.config")  # these import no torch
+LIGHT = ("compgcn", "compgcn.errors", "compgcn.config", "compgcn.models")  # these import no torch
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 

@@ -26,6 +26,8 @@ from compgcn.encoders import Encoder, preset
 from compgcn.errors import InputError, unknown
 from compgcn.graph import NORMS, RelationalGraph
 from compgcn.inputs import INPUTS, Dataset, num_nodes
+from compgcn.models import beneath
+from compgcn.models import model as find_model
 from compgcn.protocols import Metrics, Session, holdout, nested, paper, ranking, refit
 from compgcn.sampling import seeded
 from compgcn.step import chosen_precision
@@ -34,6 +36,7 @@ from compgcn.tasks.graph_classification import Graphs
 from compgcn.tasks.link_prediction import LinkPrediction, LinkPredictor
 from compgcn.tasks.node_classification import Nodes
 from compgcn.tasks.readout import Readout
+from compgcn.tasks.samplers import SAMPLERS, Adversary
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu": F.relu, "none": lambda x: x}
 
@@ -92,14 +95,23 @@ def task_of(settings: Config, data: Dataset) -> str:
     return settings.task
 
 
-def recommended(settings: Mapping[str, Any], data: Dataset) -> Config:
-    """The defaults, then what the data set's recipe (or that for one's own files) recommends, then the settings."""
-    asked = configure(Config(), settings)
+def recommended(settings: Mapping[str, Any], data: Dataset, model: str | None = None) -> Config:
+    """The defaults, then what the data set's recipe (or that for one's own files) recommends, then the settings.
+
+    With a model, a row of `MODELS`, its settings come before one's own, and what the recipe says of others is left out.
+    """
+    system = None if model is None else find_model(model)
+    own: Mapping[str, Any] = {} if system is None else system.settings
+    asked = configure(configure(Config(), own), settings)
     task, known = task_of(asked, data), DATASETS.get(asked.data.source)
     recipe = dict(known.recipe if known is not None and known.task == task else OWN_RECIPES[task])
+    if system is not None:
+        if task != "link-prediction":
+            raise InputError(f"the model '{model}' is one of link prediction, not of {task}; choose an encoder instead")
+        recipe = beneath(system, recipe)
     if preset(asked.encoder.name).composition is not None:  # an encoder that has its own, and its usual norm
         recipe = {key: recipe[key] for key in recipe if key not in ("encoder.composition", "encoder.norm")}
-    usual = configure(Config(), recipe)
+    usual = configure(configure(Config(), recipe), own)
     if configure(usual, settings).decoder.name != usual.decoder.name:  # the recipe's sizes are those of another one
         usual = configure(usual, {"decoder.filters": None, "decoder.kernel": None})
     return configure(usual, settings)
@@ -162,6 +174,8 @@ def _dims(encoder: EncoderSettings, data: Dataset, chosen: str) -> tuple[int, ..
 def _complete_links(config: Config, data: KnowledgeGraph) -> dict[str, Any]:
     if config.decoder.name not in DECODERS:
         raise unknown("decoder", config.decoder.name, DECODERS)
+    if config.decoder.generator not in DECODERS:
+        raise unknown("decoder.generator", config.decoder.generator, DECODERS)
     if config.encoder.add_inverse is False:
         raise InputError("link prediction asks for heads through inverse relations; leave encoder.add_inverse out")
     d, row = config.decoder, DECODERS[config.decoder.name]
@@ -239,6 +253,7 @@ def build_encoder(config: Config, data: Dataset) -> tuple[Encoder, Numbers | Non
         relation_features=None if given is None else torch.as_tensor(given),
         residual=e.residual,
         edge_dropout=e.edge_dropout,
+        init_scale=e.init_scale,
     )
     return encoder, start.rows
 
@@ -277,7 +292,21 @@ def build_model(config: Config, data: KnowledgeGraph, *, half_query: bool = Fals
         settings=settings,
         half_query=half_query,
     )
-    return LinkPredictor(encoder, decoder, tie_inverse=e.tie_inverse)
+    return LinkPredictor(
+        encoder,
+        decoder,
+        tie_inverse=e.tie_inverse,
+        init_scale=e.init_scale,
+        adversary=_adversary(config, data) if SAMPLERS[config.training.sampler].adversary else None,
+    )
+
+
+def _adversary(config: Config, data: KnowledgeGraph) -> Adversary:
+    """The generator of KBGAN: a decoder with tables of its own, of the model's dimension."""
+    dim = config.encoder.dims[-1]
+    encoder = Encoder(data.num_entities, data.num_relations, [dim], "none")
+    decoder = build_decoder(config.decoder.generator, data.num_entities, dim)
+    return Adversary(LinkPredictor(encoder, decoder))
 
 
 def build_nodes(config: Config, data: KnowledgeGraph, device: torch.device, whole: bool) -> Nodes:

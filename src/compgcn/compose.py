@@ -34,6 +34,13 @@ class Combine(IntEnum):
     CONJUGATE = 5  # conj(x) * z on complex planes
 
 
+_TRANSPOSED = {  # what gives Σ combine(x, z)·e = Σ z·transposed(x, e)
+    Combine.MULT: Combine.MULT,
+    Combine.COMPLEX: Combine.CONJUGATE,
+    Combine.CONJUGATE: Combine.COMPLEX,
+}
+
+
 def combined(op: Combine, x: Tensor, z: Tensor) -> Tensor:
     """The definition of a combination, on tensors [.., D] that broadcast."""
     if op == Combine.COPY:
@@ -139,6 +146,21 @@ class Composition(NamedTuple):
     @property
     def uses_relations(self) -> bool:
         return self.combine is not Combine.COPY
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether vectors are read as d/2 complex numbers."""
+        return self.lift is _planes
+
+    @property
+    def transposed(self) -> Composition | None:
+        """psi with ⟨phi(x, z), e⟩ = ⟨z, psi(x, e)⟩ for all x, z, e; None where phi is not linear in z.
+
+        Two factors multiplied: it is the same lifting and lowering around the product that is conjugate in the other.
+        """
+        if self.combine not in _TRANSPOSED or self.lift_relation is not self.lift or not self.linear_lift:
+            return None
+        return self._replace(name=f"{self.name}, transposed", combine=_TRANSPOSED[self.combine])
 
     def __call__(self, x: Tensor, z: Tensor) -> Tensor:
         return self.lower(combined(self.combine, self.lift(x), self.lift_relation(z)), x.shape[-1])

@@ -144,6 +144,11 @@ def xavier(*shape: int) -> nn.Parameter:
     return nn.Parameter(nn.init.xavier_normal_(torch.empty(*shape)))
 
 
+def learned(rows: int, dim: int, scale: float | None = None) -> nn.Parameter:
+    """A learned table of vectors: normal with standard deviation `scale`, or Xavier's."""
+    return xavier(rows, dim) if scale is None else nn.Parameter(torch.randn(rows, dim) * scale)
+
+
 class RelationTable(nn.Module):
     """Initial relation vectors z, [2R, d]: originals, then inverses.
 
@@ -153,6 +158,7 @@ class RelationTable(nn.Module):
         tie_inverse: learn R rows only; an inverse is the negative of its original, as TransE has it.
         features: given vectors [R, d] or [2R, d] in place of learned ones; for R of them, the inverses are a learned
             linear image of the originals.
+        init_scale: standard deviation that vectors begin with; None for Xavier's. Basis vectors keep Xavier's.
     """
 
     def __init__(
@@ -164,6 +170,7 @@ class RelationTable(nn.Module):
         bases: int = 0,
         tie_inverse: bool = False,
         features: Tensor | None = None,
+        init_scale: float | None = None,
     ) -> None:
         super().__init__()
         self.tie_inverse = tie_inverse and inverses
@@ -180,7 +187,7 @@ class RelationTable(nn.Module):
         elif bases > 0:
             self.alpha, self.weight = xavier(rows, bases), xavier(bases, dim)
         else:
-            self.weight = xavier(rows, dim)
+            self.weight = learned(rows, dim, init_scale)
 
     features: Tensor | None
     weight: nn.Parameter | None
@@ -206,11 +213,14 @@ class Residual(nn.Module):
         inputs: the dimension of what the encoder gives.
         dim: D, that of the raw vectors.
         relations: the raw vectors of relations, or None.
+        init_scale: standard deviation that those of nodes begin with; None for Xavier's.
     """
 
-    def __init__(self, num_nodes: int, inputs: int, dim: int, relations: RelationTable | None) -> None:
+    def __init__(
+        self, num_nodes: int, inputs: int, dim: int, relations: RelationTable | None, init_scale: float | None = None
+    ) -> None:
         super().__init__()
-        self.nodes, self.relations = xavier(num_nodes, dim), relations
+        self.nodes, self.relations = learned(num_nodes, dim, init_scale), relations
         self.weight = nn.Parameter(torch.empty(inputs, dim))
         self.register_parameter(
             "weight_relation", None if relations is None else nn.Parameter(torch.empty(inputs, dim))
@@ -227,10 +237,8 @@ class Residual(nn.Module):
 
     def forward(self, x: Tensor, z: Tensor | None, rows: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """x [N, D] and z [2R, D] from the encoder's x [N, d] and z [2R, d]; `rows` as in `Encoder.forward`."""
-        raw = (
-            self.nodes if rows is None else F.embedding(rows[: len(x)], self.nodes)
-        )  # the first are those that receive
-        x = raw + x @ self.weight
+        chosen = None if rows is None else rows[: len(x)]  # the first are those that receive
+        x = (self.nodes if chosen is None else F.embedding(chosen, self.nodes)) + x @ self.weight
         if z is None or self.relations is None or self.weight_relation is None:
             return x, z
         return x, self.relations() + z @ self.weight_relation
@@ -260,6 +268,8 @@ class Encoder(nn.Module):
         residual: D, the dimension of the raw vectors and of what comes out; 0 for none.
         edge_dropout: in training, the share of edges left out of a call, the same in all layers and in both
             directions. Those that stay count 1/(1 - share) times what the norm of the whole graph gives them.
+        init_scale: standard deviation of the learned tables at the beginning, with a residual of its raw vectors alone;
+            None for Xavier's.
     """
 
     def __init__(
@@ -286,6 +296,7 @@ class Encoder(nn.Module):
         relation_features: Tensor | None = None,
         residual: int = 0,
         edge_dropout: float = 0.0,
+        init_scale: float | None = None,
     ) -> None:
         super().__init__()
         row = preset(name)
@@ -305,7 +316,7 @@ class Encoder(nn.Module):
         self.num_nodes, self.num_relations, self.dims = num_nodes, num_relations, dims
         self.hidden_dropout, self.edge_dropout, self.activation = hidden_dropout, edge_dropout, activation
         self.relation_activation = row.relation_activation
-        self.nodes, self.node_features = self._node_input(dims[0], node_features)
+        self.nodes, self.node_features = self._node_input(dims[0], node_features, None if residual else init_scale)
         self.relations = None
         if row.relations == "vectors":
             self.relations = RelationTable(
@@ -315,6 +326,7 @@ class Encoder(nn.Module):
                 bases=0 if row.bases is None or row.tying in ("basis", "block") else bases,
                 tie_inverse=tie_inverse,
                 features=relation_features,
+                init_scale=None if residual else init_scale,
             )
         self.layers = nn.ModuleList(
             CompGCNConv(
@@ -342,16 +354,20 @@ class Encoder(nn.Module):
         self.residual = None
         if residual:
             relations = row.relations == "vectors"
-            table = RelationTable(num_relations, residual, inverses=add_inverse, tie_inverse=tie_inverse)
-            self.residual = Residual(num_nodes, dims[-1], residual, table if relations else None)
+            table = RelationTable(
+                num_relations, residual, inverses=add_inverse, tie_inverse=tie_inverse, init_scale=init_scale
+            )
+            self.residual = Residual(num_nodes, dims[-1], residual, table if relations else None, init_scale)
 
     nodes: nn.Parameter | None
     node_features: Tensor | None
 
-    def _node_input(self, dim: int, features: Tensor | None) -> tuple[nn.Parameter | None, Tensor | None]:
+    def _node_input(
+        self, dim: int, features: Tensor | None, scale: float | None
+    ) -> tuple[nn.Parameter | None, Tensor | None]:
         self.register_buffer("node_features", features)
         if features is None:
-            return xavier(self.num_nodes, dim), None
+            return learned(self.num_nodes, dim, scale), None
         if features.shape != (self.num_nodes, dim):
             raise InputError(f"node features must have shape [{self.num_nodes}, {dim}], not {list(features.shape)}")
         return None, features

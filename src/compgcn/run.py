@@ -39,6 +39,7 @@ __all__ = ["Classified", "Prediction", "Run", "fit", "open_run", "train"]
 def fit(
     data: Dataset,
     *,
+    model: str | None = None,
     run_dir: str | Path | None = None,
     notify: Callable[[Event], None] | None = None,
     interrupted: Callable[[], bool] = lambda: False,
@@ -48,6 +49,7 @@ def fit(
 
     Args:
         data: from `compgcn.load` or `compgcn.read`; a collection of graphs, to classify them.
+        model: a whole system by its name in `compgcn.models`, such as "sacn"; the settings go over it.
         run_dir: the folder; `runs/<data>-<encoder>-<decoder>-<seed>` if not given.
         notify: called with every event, as `events.jsonl` gets them and one per step besides.
         interrupted: asked after every step; True stops cleanly with `compgcn.train.Interrupted`.
@@ -57,7 +59,7 @@ def fit(
     if not isinstance(data, (KnowledgeGraph, GraphCollection)):
         raise InputError(f"fit takes a graph, such as compgcn.read('triples.tsv'), not {data!r}")
     origin = {f"data.{key}": value for key, value in (data.origin or {"source": data.name}).items()}
-    return train(recommended({**origin, **settings}, data), data, run_dir, notify, interrupted)
+    return train(recommended({**origin, **settings}, data, model), data, run_dir, notify, interrupted)
 
 
 def train(

@@ -12,7 +12,8 @@ from compgcn.config import Config, Training, configure
 from compgcn.decoders import DECODERS
 from compgcn.encoders import PRESETS
 from compgcn.run import build_task, expand, open_run
-from compgcn.tasks.link_prediction import OBJECTIVES, LinkPrediction
+from compgcn.tasks.link_prediction import LinkPrediction
+from compgcn.tasks.objectives import OBJECTIVES
 from compgcn.train import Interrupted
 from toy import graph, train
 

@@ -47,6 +47,10 @@ def train(
             help="link-prediction, node-classification or graph-classification; by default what the data are for."
         ),
     ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="A whole system, such as compgcn, sacn or complex-n3-rp; options go over it."),
+    ] = None,
     encoder: Annotated[
         str | None,
         typer.Option(help="compgcn, gcn, dgcn, rgcn, rgcn-basis, rgcn-block, wgcn, vrgcn, released or none."),
@@ -58,6 +62,7 @@ def train(
         str | None,
         typer.Option(help="transe, distmult, complex, hole, rotate, conve, convkb, conv-transe, hyper or convr."),
     ] = None,
+    sampler: Annotated[str | None, typer.Option(help="uniform or kbgan: where negatives come from.")] = None,
     protocol: Annotated[
         str | None,
         typer.Option(help="refit or holdout for nodes, paper or nested for graphs: how to choose and report."),
@@ -94,6 +99,7 @@ def train(
         "encoder": encoder,
         "composition": composition,
         "decoder": decoder,
+        "sampler": sampler,
         "epochs": epochs,
         "seed": seed,
         "device": device,
@@ -116,7 +122,7 @@ def train(
         raise InputError(f"{data} does not say what to train on; set data.source to a data set's name or a file")
     asked = configure(Config(), base | given)
     found = find(asked.data, asked.task)
-    config = expand(recommended(base | given, found), found)
+    config = expand(recommended(base | given, found, model), found)
     folder = run_dir or default_folder(config)
     if not as_json:
         describe(found)
