@@ -49,7 +49,7 @@ class DGCNN(GraphNetwork):
         self.propagate = pyg.SimpleConv(aggr="mean", combine_root="self_loop")  # D^-1 (A + I)
         self.layers = nn.ModuleList(nn.Linear(*sizes, bias=False) for sizes in pairwise([self.inputs, *channels]))
         self.sort = pyg.SortAggregation(kept)
-        self.first = nn.Conv1d(1, filters[0], total, total)
+        self.first = nn.Linear(total, filters[0])  # a convolution over one node at a time
         self.pool = nn.MaxPool1d(2)
         self.second = nn.Conv1d(*filters, 5)
         self.dense = nn.Linear(filters[1] * (kept // 2 - 4), hidden)
@@ -62,8 +62,9 @@ class DGCNN(GraphNetwork):
         for layer in self.layers:
             x = self.propagate(layer(x), edges).tanh()
             depths.append(x)
-        line = self.sort(torch.cat(depths, 1), graph.graph_of_node, dim_size=graphs).unsqueeze(1)  # [G, 1, k * total]
-        places = self.pool(self.first(line).relu())  # [G, filters, k / 2]
+        line = self.sort(torch.cat(depths, 1), graph.graph_of_node, dim_size=graphs)  # [G, k * total]
+        nodes = self.first(line.view(graphs, self.sort.k, -1)).relu()  # [G, k, filters]
+        places = self.pool(nodes.transpose(1, 2))  # [G, filters, k / 2]
         found = self.dense(self.second(places).relu().flatten(1)).relu()  # [G, hidden]
         return drop_out(found, self.dropout, self.training)
 

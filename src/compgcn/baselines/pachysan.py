@@ -7,6 +7,7 @@ from functools import lru_cache
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from compgcn.baselines.networks import GraphNetwork, extra, neighbours
 from compgcn.data.arrays import Numbers
@@ -52,7 +53,7 @@ class PachySAN(GraphNetwork):
         self._kinds = (
             None if node_features is None else torch.unique(node_features, dim=0, return_inverse=True)[1].cpu()
         )
-        self.first = nn.Conv1d(self.inputs, filters[0], field, field)
+        self.first = nn.Linear(field * self.inputs, filters[0])  # a convolution over one field at a time
         self.second = nn.Conv1d(*filters, _FIELD)
         self.dense = nn.Linear(filters[1] * (self.width - _FIELD + 1), hidden)
 
@@ -60,8 +61,9 @@ class PachySAN(GraphNetwork):
         places = self._places(graph, rows, graphs).to(rows.device)  # [G, w * k], N where there is no node
         x = self.start(rows)
         x = torch.cat((x, x.new_zeros(1, x.shape[1])))  # [N + 1, f]
-        line = nn.functional.embedding(places, x).transpose(1, 2)  # [G, f, w * k]
-        found = self.second(self.first(line).relu()).relu().flatten(1)
+        fields = F.embedding(places, x).view(graphs, self.width, -1)  # [G, w, k * f]
+        line = self.first(fields).relu().transpose(1, 2)  # [G, filters, w]
+        found = self.second(line).relu().flatten(1)
         return drop_out(self.dense(found).relu(), self.dropout, self.training)
 
     def _places(self, graph: RelationalGraph, rows: Tensor, graphs: int) -> Tensor:
