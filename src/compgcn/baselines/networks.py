@@ -40,7 +40,7 @@ class GraphNetwork(nn.Module):
         """The vectors of nodes with these rows [N], [N, f]."""
         if self.node_features is not None:
             return F.embedding(rows, self.node_features)
-        return F.one_hot(rows, self.num_rows).to(torch.get_default_dtype())
+        return F.one_hot(rows, self.num_rows).to(next(self.parameters()).dtype)
 
     def forward(self, graph: RelationalGraph, rows: Tensor, graphs: int) -> Tensor:
         """The vectors of a disjoint union of graphs, [graphs, d].
