@@ -14,6 +14,8 @@ from torch.nn import functional as F
 
 from compgcn.answers.classes import Classes
 from compgcn.answers.links import Links
+from compgcn.baselines import FitOnce, Trained, find_baseline, must_be_installed
+from compgcn.baselines.fitted import Fitted, Fitting, must_not_train
 from compgcn.compose import resolve
 from compgcn.config import Config, configure
 from compgcn.config import Encoder as EncoderSettings
@@ -24,7 +26,7 @@ from compgcn.encoders import Encoder, preset
 from compgcn.errors import InputError, unknown
 from compgcn.graph import NORMS, RelationalGraph
 from compgcn.inputs import INPUTS, Dataset, num_nodes
-from compgcn.protocols import Metrics, Session, holdout, nested, paper, ranking, refit
+from compgcn.protocols import Metrics, Session, fitted, holdout, nested, paper, ranking, refit
 from compgcn.sampling import seeded
 from compgcn.step import chosen_precision
 from compgcn.tasks.classification import Classifier
@@ -49,18 +51,37 @@ def task_of(settings: Config, data: Dataset) -> str:
 
 
 def recommended(settings: Mapping[str, Any], data: Dataset) -> Config:
-    """The defaults, then what the data set's recipe (or that for one's own files) recommends, then the settings."""
+    """The defaults, then what the data set's recipe (or that for one's own files) recommends, then the settings.
+
+    A baseline's own recipe comes before the data set's, of which one that is fitted once takes only how it classifies.
+    """
     asked = configure(Config(), settings)
     task, known = task_of(asked, data), DATASETS.get(asked.data.source)
     recipe = dict(known.recipe if known is not None and known.task == task else OWN_RECIPES[task])
     if preset(asked.encoder.name).composition is not None:  # an encoder that has its own, and its usual norm
         recipe = {key: recipe[key] for key in recipe if key not in ("encoder.composition", "encoder.norm")}
+    baseline = find_baseline(asked.classifier.baseline, task)
+    if baseline is not None:
+        if isinstance(baseline.how, FitOnce):
+            recipe = {key: value for key, value in recipe.items() if key.startswith("classifier.")}
+        recipe |= baseline.recipe
     return configure(configure(Config(), recipe), settings)
 
 
 def expand(config: Config, data: Dataset) -> Config:
     """Fill in what a preset, a decoder or the data decide, and refuse names that are none."""
     task, row = task_of(config, data), preset(config.encoder.name)
+    baseline = find_baseline(config.classifier.baseline, task)
+    same = {"task": task, "data.fingerprint": _fingerprint(config, data)}
+    if config.classifier.baseline is not None:
+        must_be_installed(config.classifier.baseline)
+        if config.encoder.name != EncoderSettings().name:
+            raise InputError(
+                f"the baseline '{config.classifier.baseline}' takes the place of an encoder; name only one"
+            )
+    if baseline is not None and isinstance(baseline.how, FitOnce):
+        must_not_train(config)
+        return configure(config, {**same, "classifier.protocol": _protocol(config, task)})
     if config.encoder.norm is not None and config.encoder.norm not in NORMS:
         raise unknown("norm", config.encoder.norm, NORMS)
     composition = config.encoder.composition or row.composition or "corr"
@@ -73,15 +94,8 @@ def expand(config: Config, data: Dataset) -> Config:
     dims = _dims(config.encoder, data, chosen)
     for dim in dims[:-1]:
         resolve(composition)(torch.zeros(1, dim), torch.zeros(1, dim))  # not every one takes every dimension
-    fingerprint = data.fingerprint()
-    if config.data.fingerprint not in (None, fingerprint):
-        raise InputError(
-            f"the data are not those the config was written for: data.fingerprint is {fingerprint}, not "
-            f"{config.data.fingerprint}; leave it out to train on them anyway"
-        )
     found = {
-        "task": task,
-        "data.fingerprint": fingerprint,
+        **same,
         "encoder.input": chosen,
         "encoder.composition": composition,
         "encoder.norm": config.encoder.norm or row.norm,
@@ -89,6 +103,16 @@ def expand(config: Config, data: Dataset) -> Config:
         "encoder.bases": config.encoder.bases or row.bases or 0,
     }
     return configure(config, found | TASKS[task].complete(config, data))
+
+
+def _fingerprint(config: Config, data: Dataset) -> str:
+    fingerprint = data.fingerprint()
+    if config.data.fingerprint not in (None, fingerprint):
+        raise InputError(
+            f"the data are not those the config was written for: data.fingerprint is {fingerprint}, not "
+            f"{config.data.fingerprint}; leave it out to train on them anyway"
+        )
+    return fingerprint
 
 
 def _input(config: Config, data: Dataset, row: TaskRow) -> str:
@@ -122,16 +146,20 @@ def _complete_links(config: Config, data: KnowledgeGraph) -> dict[str, Any]:
 def _complete_classes(config: Config, data: Dataset) -> dict[str, Any]:
     both = isinstance(data, GraphCollection) and data.both_directions
     inverse = config.encoder.add_inverse
-    protocols = TASKS[task_of(config, data)].protocols
+    return {
+        "encoder.add_inverse": not both if inverse is None else inverse,
+        "classifier.protocol": _protocol(config, task_of(config, data)),
+        "training.loss": "cross-entropy",
+    }
+
+
+def _protocol(config: Config, task: str) -> str:
+    protocols = TASKS[task].protocols
     default, *_ = protocols
     protocol = config.classifier.protocol or default
     if protocol not in protocols:
-        raise unknown(f"protocol for {task_of(config, data)}", protocol, protocols)
-    return {
-        "encoder.add_inverse": not both if inverse is None else inverse,
-        "classifier.protocol": protocol,
-        "training.loss": "cross-entropy",
-    }
+        raise unknown(f"protocol for {task}", protocol, protocols)
+    return protocol
 
 
 # From a whole config to what is trained.
@@ -221,16 +249,21 @@ def build_model(config: Config, data: KnowledgeGraph, *, half_query: bool = Fals
     return LinkPredictor(encoder, decoder, tie_inverse=e.tie_inverse)
 
 
-def build_nodes(config: Config, data: KnowledgeGraph, device: torch.device, whole: bool) -> Nodes:
+def build_nodes(config: Config, data: KnowledgeGraph, device: torch.device, whole: bool) -> Nodes | Fitted:
     """The labelled nodes of a graph, of train, then valid, then test; or, as a whole, all its nodes in order."""
     assert data.labels is not None
-    encoder, rows = build_encoder(config, data)
-    model = Classifier(encoder, len(data.labels.classes)).to(device)
     labelled = torch.from_numpy(np.concatenate(list(data.labels.splits.values()))).to(device)  # [n, 2]
     nodes, targets = labelled.unbind(1)
     if whole:
         known, nodes = nodes, torch.arange(data.num_entities, device=device)
         targets = torch.full_like(nodes, -1).scatter(0, known, targets)
+    baseline = find_baseline(config.classifier.baseline, "node-classification")
+    if baseline is not None and isinstance(baseline.how, FitOnce):
+        c = config.classifier
+        fitting = Fitting(len(data.labels.classes), c.inner_folds, c.class_weights, config.training.seed)
+        return Fitted(baseline.how, data, nodes, targets, fitting, device)
+    encoder, rows = build_encoder(config, data)
+    model = Classifier(encoder, len(data.labels.classes)).to(device)
     graph = build_graph(config, data.train, data, device)
     start = None if rows is None else torch.from_numpy(rows).to(device)
     return Nodes(model, graph, start, nodes.contiguous(), targets.contiguous(), restrict=not whole)
@@ -238,14 +271,20 @@ def build_nodes(config: Config, data: KnowledgeGraph, device: torch.device, whol
 
 def build_graphs(config: Config, data: GraphCollection, device: torch.device, whole: bool) -> Graphs:
     """The graphs of a collection."""
-    encoder, rows = build_encoder(config, data)
-    readout = Readout(config.classifier.readout, encoder.dims[-1])
-    model = Classifier(encoder, len(data.classes), readout).to(device)
+    baseline = find_baseline(config.classifier.baseline, "graph-classification")
+    if baseline is None:
+        encoder, rows = build_encoder(config, data)
+        model = Classifier(encoder, len(data.classes), Readout(config.classifier.readout, encoder.dims[-1]))
+    else:
+        assert isinstance(baseline.how, Trained)
+        assert config.encoder.input is not None
+        start = INPUTS[config.encoder.input].start(data)
+        model, rows = baseline.how.build(config, data, start), start.rows
     if config.encoder.graph == "none":
         data = replace(data, triples=data.triples[:0])
     elif config.encoder.graph == "random":
         raise InputError("encoder.graph = 'random' would mix the graphs; use 'none', or the graphs as they are")
-    return Graphs(model, data, np.arange(data.num_nodes) if rows is None else rows, device)
+    return Graphs(model.to(device), data, np.arange(data.num_nodes) if rows is None else rows, device)
 
 
 def _labelled(data: KnowledgeGraph) -> tuple[dict[str, Numbers], Numbers, tuple[str, ...]]:
@@ -323,11 +362,25 @@ TASKS: dict[str, TaskRow] = {
 }
 
 
+def chosen_protocol(config: Config) -> Callable[[Session], Metrics]:
+    """How a whole config is trained and reported."""
+    assert config.task is not None
+    baseline = find_baseline(config.classifier.baseline, config.task)
+    if baseline is not None and isinstance(baseline.how, FitOnce):
+        return fitted
+    default, *_ = TASKS[config.task].protocols
+    return TASKS[config.task].protocols[config.classifier.protocol or default]
+
+
 def default_folder(config: Config) -> Path:
-    """runs/<data>-<encoder>-<decoder>-<seed>; in a classification the protocol stands for the decoder."""
+    """runs/<data>-<encoder>-<decoder>-<seed>; in a classification the protocol stands for the decoder.
+
+    A baseline stands in its encoder's place.
+    """
     source = Path(config.data.source).name.split(".")[0] or "graph"
     how = config.classifier.protocol or config.decoder.name
-    return Path("runs") / f"{source}-{config.encoder.name}-{how}-{config.training.seed}"
+    what = config.classifier.baseline or config.encoder.name
+    return Path("runs") / f"{source}-{what}-{how}-{config.training.seed}"
 
 
 def find_device(name: str) -> torch.device:

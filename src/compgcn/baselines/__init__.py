@@ -1,1 +1,88 @@
-"""Baselines that do not fit the table of encoders and decoders."""
+"""What models are held against: the baselines, by name.
+
+A baseline is trained in place of an encoder, in a run folder like any other. There are two kinds: what is fitted once,
+features of the nodes and a classifier on them; and a module that is trained epoch by epoch, as an encoder's is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from compgcn.baselines.facts import fact_features, fit_regression
+from compgcn.baselines.fitted import FitOnce
+from compgcn.config import Config
+from compgcn.data import GraphCollection
+from compgcn.errors import InputError, unknown
+from compgcn.inputs import Start
+
+__all__ = ["BASELINES", "Baseline", "FitOnce", "Trained", "find_baseline", "must_be_installed"]
+
+_PROJECTS = {"sklearn": "scikit-learn", "torch_geometric": "torch-geometric"}  # named otherwise than their module
+
+
+class Trained(NamedTuple):
+    """A module that takes the place of `compgcn.tasks.classification.Classifier` in the usual protocols.
+
+    Fields:
+        build: from the settings, the graphs and what their nodes start from, a module with fresh weights:
+            `encoder(graph, rows)` gives the vectors of the nodes of a disjoint union [N, d] and something that is not
+            looked at, `readout(x, graph_of, number)` those of its graphs [G, d], and `head`, an `nn.Linear`, the
+            logits [G, C].
+    """
+
+    build: Callable[[Config, GraphCollection, Start], Any]
+
+
+class Baseline(NamedTuple):
+    """One baseline.
+
+    Fields:
+        task: what it is for.
+        how: the kind, with what makes it.
+        description, reference: what it does, and whose it is.
+        needs: the modules of the extra `baselines` that it imports.
+        recipe: settings it takes unless told otherwise, before those of the data.
+    """
+
+    task: str
+    how: FitOnce | Trained
+    description: str
+    reference: str
+    needs: tuple[str, ...] = ()
+    recipe: Mapping[str, Any] = MappingProxyType({})
+
+
+BASELINES: dict[str, Baseline] = {
+    "facts": Baseline(
+        "node-classification",
+        FitOnce(fact_features, fit_regression),
+        "logistic regression on how often a node has each path of up to two relations to each kind of node",
+        "a control of this package",
+    ),
+}
+
+
+def find_baseline(name: str | None, task: str) -> Baseline | None:
+    """The baseline of this name, if one is named; one for another task is refused."""
+    if name is None:
+        return None
+    fitting = [known for known, row in BASELINES.items() if row.task == task]
+    if name not in BASELINES:
+        raise unknown("baseline", name, fitting or BASELINES)
+    row = BASELINES[name]
+    if row.task != task:
+        others = f"; those for it are {', '.join(fitting)}" if fitting else ", which has none"
+        raise InputError(f"the baseline '{name}' is for {row.task}, not for {task}{others}")
+    return row
+
+
+def must_be_installed(name: str) -> None:
+    """Refuse to train a baseline without its libraries."""
+    missing = [_PROJECTS.get(module, module) for module in BASELINES[name].needs if find_spec(module) is None]
+    if missing:
+        raise InputError(
+            f"the baseline '{name}' needs {' and '.join(missing)}, not installed here: pip install 'compgcn[baselines]'"
+        )

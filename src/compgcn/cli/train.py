@@ -52,6 +52,9 @@ def train(
     ] = None,
     composition: Annotated[str | None, typer.Option(help="sub, mult, corr, add, conv, rotate, cmul or copy.")] = None,
     decoder: Annotated[str | None, typer.Option(help="conve, distmult or transe.")] = None,
+    baseline: Annotated[
+        str | None, typer.Option(help="Train a baseline in place of an encoder: facts for nodes.")
+    ] = None,
     protocol: Annotated[
         str | None,
         typer.Option(help="refit or holdout for nodes, paper or nested for graphs: how to choose and report."),
@@ -84,6 +87,7 @@ def train(
 
     chosen = {
         "task": task,
+        "baseline": baseline,
         "protocol": protocol,
         "encoder": encoder,
         "composition": composition,
