@@ -16,6 +16,7 @@ from compgcn.answers.classes import Classes
 from compgcn.answers.links import Links
 from compgcn.baselines import FitOnce, Trained, find_baseline, must_be_installed
 from compgcn.baselines.fitted import Fitted, Fitting, must_not_train
+from compgcn.baselines.networks import must_be_used
 from compgcn.compose import resolve
 from compgcn.config import Config, configure
 from compgcn.config import Encoder as EncoderSettings
@@ -29,7 +30,7 @@ from compgcn.inputs import INPUTS, Dataset, num_nodes
 from compgcn.protocols import Metrics, Session, fitted, holdout, nested, paper, ranking, refit
 from compgcn.sampling import seeded
 from compgcn.step import chosen_precision
-from compgcn.tasks.classification import Classifier
+from compgcn.tasks.classification import Classifier, GraphClassifier
 from compgcn.tasks.graph_classification import Graphs
 from compgcn.tasks.link_prediction import LinkPrediction, LinkPredictor
 from compgcn.tasks.node_classification import Nodes
@@ -53,7 +54,8 @@ def task_of(settings: Config, data: Dataset) -> str:
 def recommended(settings: Mapping[str, Any], data: Dataset) -> Config:
     """The defaults, then what the data set's recipe (or that for one's own files) recommends, then the settings.
 
-    A baseline's own recipe comes before the data set's, of which one that is fitted once takes only how it classifies.
+    A baseline's own recipe comes before the data set's, of which it takes how to classify and, unless it is fitted
+    once, how to train.
     """
     asked = configure(Config(), settings)
     task, known = task_of(asked, data), DATASETS.get(asked.data.source)
@@ -62,8 +64,8 @@ def recommended(settings: Mapping[str, Any], data: Dataset) -> Config:
         recipe = {key: recipe[key] for key in recipe if key not in ("encoder.composition", "encoder.norm")}
     baseline = find_baseline(asked.classifier.baseline, task)
     if baseline is not None:
-        if isinstance(baseline.how, FitOnce):
-            recipe = {key: value for key, value in recipe.items() if key.startswith("classifier.")}
+        kept = ("classifier.",) if isinstance(baseline.how, FitOnce) else ("classifier.", "training.")
+        recipe = {key: value for key, value in recipe.items() if key.startswith(kept)}
         recipe |= baseline.recipe
     return configure(configure(Config(), recipe), settings)
 
@@ -82,6 +84,13 @@ def expand(config: Config, data: Dataset) -> Config:
     if baseline is not None and isinstance(baseline.how, FitOnce):
         must_not_train(config)
         return configure(config, {**same, "classifier.protocol": _protocol(config, task)})
+    if baseline is not None:
+        must_be_used(config)
+        chosen = _input(config, data, TASKS[task])
+        start = INPUTS[chosen].start(data)
+        inputs = start.size if start.features is None else start.features.shape[1]
+        own = {"encoder.input": chosen, "encoder.dims": (inputs, *config.encoder.dims[1:])}
+        return configure(config, same | own | TASKS[task].complete(config, data) | {"encoder.add_inverse": None})
     if config.encoder.norm is not None and config.encoder.norm not in NORMS:
         raise unknown("norm", config.encoder.norm, NORMS)
     composition = config.encoder.composition or row.composition or "corr"
@@ -209,7 +218,7 @@ def build_encoder(config: Config, data: Dataset) -> tuple[Encoder, Numbers | Non
         self_loop=e.self_loop,
         add_inverse=e.add_inverse,
         tie_inverse=e.tie_inverse,
-        node_features=None if start.features is None else torch.as_tensor(start.features),
+        node_features=start.vectors,
         relation_features=None if given is None else torch.as_tensor(given),
     )
     return encoder, start.rows
@@ -272,6 +281,7 @@ def build_nodes(config: Config, data: KnowledgeGraph, device: torch.device, whol
 def build_graphs(config: Config, data: GraphCollection, device: torch.device, whole: bool) -> Graphs:
     """The graphs of a collection."""
     baseline = find_baseline(config.classifier.baseline, "graph-classification")
+    model: Classifier | GraphClassifier
     if baseline is None:
         encoder, rows = build_encoder(config, data)
         model = Classifier(encoder, len(data.classes), Readout(config.classifier.readout, encoder.dims[-1]))

@@ -14,7 +14,7 @@ from compgcn.tasks.graph_classification import Graphs
 def test_gin_sums_over_neighbours_and_over_the_nodes_of_every_depth() -> None:
     rings = toy.molecules()
     torch.manual_seed(0)
-    net = GIN(3, hidden=5, layers=2).double().eval()
+    net = GIN(3, dims=(5, 5)).double().eval()
     items = Graphs(GraphClassifier(net, net.dim, 2), rings, rings.node_labels, torch.device("cpu"))  # type: ignore[arg-type]
     graph, rows = items.batch(torch.tensor([4]))
     adjacency = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=torch.float64)
@@ -29,7 +29,7 @@ def test_gin_sums_over_neighbours_and_over_the_nodes_of_every_depth() -> None:
 
 def test_gin_does_not_care_for_kind_direction_or_number_of_edges() -> None:
     torch.manual_seed(0)
-    net = GIN(2, hidden=4, layers=3).eval()
+    net = GIN(2, dims=(4, 4, 4)).eval()
     rows, graph_of = torch.tensor([0, 1, 0]), torch.zeros(3, dtype=torch.long)
 
     def vector(src: list[int], dst: list[int], rel: list[int]) -> torch.Tensor:
@@ -46,6 +46,6 @@ def test_gin_does_not_care_for_kind_direction_or_number_of_edges() -> None:
 def test_given_features_take_the_place_of_kinds() -> None:
     torch.manual_seed(0)
     features = torch.randn(3, 6)
-    net = GIN(3, features, hidden=4, layers=1)
+    net = GIN(3, features, dims=(4,))
     assert net.dim == 6 + 4
     torch.testing.assert_close(net.start(torch.tensor([2, 2, 0])), features[[2, 2, 0]])

@@ -11,16 +11,24 @@ from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from compgcn.baselines.dgcnn import build_dgcnn
 from compgcn.baselines.facts import fact_features, fit_regression
 from compgcn.baselines.fitted import FitOnce
+from compgcn.baselines.gin import build_gin
+from compgcn.baselines.pachysan import build_pachysan
 from compgcn.config import Config
 from compgcn.data import GraphCollection
 from compgcn.errors import InputError, unknown
 from compgcn.inputs import Start
+from compgcn.tasks.classification import GraphClassifier
 
 __all__ = ["BASELINES", "Baseline", "FitOnce", "Trained", "find_baseline", "must_be_installed"]
 
 _PROJECTS = {"sklearn": "scikit-learn", "torch_geometric": "torch-geometric"}  # named otherwise than their module
+
+# How networks of whole graphs are trained; the input's dimension, 1 in their recipes, is for the data to say.
+_STEPS = {"training.batch_size": 32, "training.lr": 0.001}
+_FALLING = {"training.batch_size": 32, "training.lr": 0.01, "training.schedule": "linear"}
 
 
 class Trained(NamedTuple):
@@ -28,12 +36,11 @@ class Trained(NamedTuple):
 
     Fields:
         build: from the settings, the graphs and what their nodes start from, a module with fresh weights:
-            `encoder(graph, rows)` gives the vectors of the nodes of a disjoint union [N, d] and something that is not
-            looked at, `readout(x, graph_of, number)` those of its graphs [G, d], and `head`, an `nn.Linear`, the
-            logits [G, C].
+            `vectors(graph, rows, number)` gives those of the graphs of a disjoint union [G, d], and `head`, an
+            `nn.Linear`, the logits [G, C].
     """
 
-    build: Callable[[Config, GraphCollection, Start], Any]
+    build: Callable[[Config, GraphCollection, Start], GraphClassifier]
 
 
 class Baseline(NamedTuple):
@@ -61,6 +68,30 @@ BASELINES: dict[str, Baseline] = {
         FitOnce(fact_features, fit_regression),
         "logistic regression on how often a node has each path of up to two relations to each kind of node",
         "a control of this package",
+    ),
+    "pachysan": Baseline(
+        "graph-classification",
+        Trained(build_pachysan),
+        "convolutions over a sequence of nodes, each with the ten around it in a canonical order",
+        "Niepert et al. 2016",
+        ("pynauty",),
+        {"encoder.dims": (1, 16, 8, 128), "encoder.hidden_dropout": 0.5, "training.epochs": 50, **_STEPS},
+    ),
+    "dgcnn": Baseline(
+        "graph-classification",
+        Trained(build_dgcnn),
+        "graph convolutions, then convolutions over the nodes sorted by what came of them",
+        "Zhang et al. 2018",
+        ("torch_geometric",),
+        {"encoder.dims": (1, 32, 32, 32, 1), "encoder.hidden_dropout": 0.5, "training.epochs": 100, **_STEPS},
+    ),
+    "gin": Baseline(
+        "graph-classification",
+        Trained(build_gin),
+        "sums over neighbours, each through two dense layers, and the sums over the nodes at every depth",
+        "Xu et al. 2019",
+        ("torch_geometric",),
+        {"encoder.dims": (1, 32, 32, 32, 32), "encoder.hidden_dropout": 0.5, "training.epochs": 150, **_FALLING},
     ),
 }
 

@@ -9,10 +9,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from compgcn.baselines.networks import GraphNetwork, extra, neighbours
+from compgcn.baselines.networks import GraphNetwork, classifier, extra, neighbours
+from compgcn.config import Config
+from compgcn.data import GraphCollection
 from compgcn.data.arrays import Numbers
 from compgcn.dropout import dropout as drop_out
+from compgcn.errors import InputError
 from compgcn.graph import RelationalGraph
+from compgcn.inputs import Start
+from compgcn.tasks.classification import GraphClassifier
 
 _SMALLEST = 10  # nodes to keep: the second convolution takes five places after every other one is dropped
 
@@ -72,3 +77,12 @@ class DGCNN(GraphNetwork):
 def usual_size(sizes: Numbers, share: float = 0.6) -> int:
     """The number of nodes that this share of the graphs, whose sizes these are [G], have at least."""
     return int(np.quantile(sizes, 1 - share, method="lower"))
+
+
+def build_dgcnn(config: Config, data: GraphCollection, start: Start) -> GraphClassifier:
+    """The classifier of a config; `encoder.dims` are those of propagation, after that of the input."""
+    e, kept = config.encoder, usual_size(np.diff(data.node_starts))
+    if len(e.dims) < 2:
+        raise InputError(f"encoder.dims = {list(e.dims)}: dgcnn needs a dimension for each of its layers, at least one")
+    network = DGCNN(start.size, start.vectors, kept=kept, channels=e.dims[1:], dropout=e.hidden_dropout)
+    return classifier(network, data)

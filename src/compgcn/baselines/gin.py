@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
+
 import torch
 from torch import Tensor, nn
 
-from compgcn.baselines.networks import GraphNetwork, extra, neighbours
+from compgcn.baselines.networks import GraphNetwork, classifier, extra, neighbours
+from compgcn.config import Config
+from compgcn.data import GraphCollection
 from compgcn.dropout import dropout as drop_out
 from compgcn.graph import RelationalGraph
+from compgcn.inputs import Start
+from compgcn.tasks.classification import GraphClassifier
 
 
 class GIN(GraphNetwork):
@@ -18,8 +25,7 @@ class GIN(GraphNetwork):
 
     Args:
         num_rows, node_features: what nodes start from.
-        hidden: the dimension of h.
-        layers: K.
+        dims: of h, for each of the K layers.
         dropout: on the vector of a graph.
     """
 
@@ -28,24 +34,22 @@ class GIN(GraphNetwork):
         num_rows: int,
         node_features: Tensor | None = None,
         *,
-        hidden: int = 32,
-        layers: int = 4,
+        dims: Sequence[int] = (32, 32, 32, 32),
         dropout: float = 0.5,
     ) -> None:
         inputs = num_rows if node_features is None else node_features.shape[1]
-        super().__init__(num_rows, node_features, inputs + layers * hidden)
+        super().__init__(num_rows, node_features, inputs + sum(dims))
         self.dropout = dropout
         self._sum = extra("torch_geometric.nn").global_add_pool
         conv = extra("torch_geometric.nn").GINConv
-        sizes = [inputs] + [hidden] * layers
-        self.layers = nn.ModuleList(conv(_perceptron(size, hidden)) for size in sizes[:-1])
-        self.norms = nn.ModuleList(nn.BatchNorm1d(hidden) for _ in self.layers)
+        self.layers = nn.ModuleList(conv(_perceptron(*sizes)) for sizes in pairwise([inputs, *dims]))
+        self.norms = nn.ModuleList(nn.BatchNorm1d(dim) for dim in dims)
 
     def forward(self, graph: RelationalGraph, rows: Tensor, graphs: int) -> Tensor:
         x, edges = self.start(rows), neighbours(graph)
         depths = [x]
         for layer, norm in zip(self.layers, self.norms, strict=True):
-            x = norm(layer(x, edges)).relu()  # [N, hidden]
+            x = norm(layer(x, edges)).relu()  # [N, dim]
             depths.append(x)
         sums = self._sum(torch.cat(depths, 1), graph.graph_of_node, graphs)  # [G, d]
         return drop_out(sums, self.dropout, self.training)
@@ -54,3 +58,9 @@ class GIN(GraphNetwork):
 def _perceptron(inputs: int, outputs: int) -> nn.Module:
     """Two layers, as the paper has it."""
     return nn.Sequential(nn.Linear(inputs, outputs), nn.BatchNorm1d(outputs), nn.ReLU(), nn.Linear(outputs, outputs))
+
+
+def build_gin(config: Config, data: GraphCollection, start: Start) -> GraphClassifier:
+    """The classifier of a config; `encoder.dims` are those of the layers, after that of the input."""
+    e = config.encoder
+    return classifier(GIN(start.size, start.vectors, dims=e.dims[1:], dropout=e.hidden_dropout), data)

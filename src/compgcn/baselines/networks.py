@@ -11,8 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from compgcn.config import Classifier, Config, Encoder, differences
+from compgcn.data import GraphCollection
 from compgcn.errors import InputError
 from compgcn.graph import RelationalGraph
+from compgcn.tasks.classification import GraphClassifier
 
 
 class GraphNetwork(nn.Module):
@@ -53,6 +56,11 @@ class GraphNetwork(nn.Module):
         raise NotImplementedError
 
 
+def classifier(network: GraphNetwork, data: GraphCollection) -> GraphClassifier:
+    """The network and a linear map to the classes of the data."""
+    return GraphClassifier(network, network.dim, len(data.classes))
+
+
 def neighbours(graph: RelationalGraph) -> Tensor:
     """The pairs of nodes with an edge between them, in both directions and once each, [2, E], sorted."""
     N = graph.num_nodes
@@ -71,3 +79,17 @@ def extra(name: str) -> Any:
         raise InputError(
             f"this baseline needs {name.partition('.')[0]}: install it with pip install 'compgcn[baselines]'"
         ) from None
+
+
+def must_be_used(config: Config) -> None:
+    """Refuse settings of an encoder that mean nothing to these networks."""
+    e, c = config.encoder, config.classifier
+    plain = config.model_copy(
+        update={
+            "encoder": Encoder(input=e.input, dims=e.dims, hidden_dropout=e.hidden_dropout, graph=e.graph),
+            "classifier": c.model_copy(update={"readout": Classifier().readout}),
+        }
+    )
+    for change in differences(plain, config):
+        setting = change.partition(":")[0]
+        raise InputError(f"the baseline '{c.baseline}' is a network of its own and has no {setting}; leave it out")

@@ -9,10 +9,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from compgcn.baselines.networks import GraphNetwork, extra, neighbours
+from compgcn.baselines.networks import GraphNetwork, classifier, extra, neighbours
+from compgcn.config import Config
+from compgcn.data import GraphCollection
 from compgcn.data.arrays import Numbers
 from compgcn.dropout import dropout as drop_out
+from compgcn.errors import InputError
 from compgcn.graph import RelationalGraph
+from compgcn.inputs import Start
+from compgcn.tasks.classification import GraphClassifier
 
 _FIELD = 10  # places the second convolution sees
 _KEPT = 2**14  # graphs whose fields are remembered: they come again in every epoch
@@ -155,3 +160,26 @@ def canonical(around: Neighbours, keys: list[tuple[int, ...]]) -> list[int]:
         nauty.Graph(len(keys), adjacency_dict=dict(enumerate(around)), vertex_coloring=cells)
     )
     return order
+
+
+def build_pachysan(config: Config, data: GraphCollection, start: Start) -> GraphClassifier:
+    """The classifier of a config; `encoder.dims` are those of the input, the convolutions and the dense layer.
+
+    The sequence is as long as the graphs have nodes on average.
+    """
+    e, width = config.encoder, -(-data.num_nodes // len(data))
+    if len(e.dims) != 4:
+        raise InputError(
+            f"encoder.dims = {list(e.dims)}: pachysan takes four, of the input (any number: the data decide), its two "
+            "convolutions and its dense layer, such as [1, 16, 8, 128]"
+        )
+    _, *filters, hidden = e.dims
+    network = PachySAN(
+        start.size,
+        start.vectors,
+        width=width,
+        filters=(filters[0], filters[1]),
+        hidden=hidden,
+        dropout=e.hidden_dropout,
+    )
+    return classifier(network, data)
