@@ -414,10 +414,15 @@ def must_be_trainable(data: KnowledgeGraph) -> None:
 
 def must_fill_batches(config: Config, data: Dataset, built: Any) -> None:
     """Refuse batches of one example where something normalises over the batch."""
-    part = built.model.decoder if isinstance(built, LinkPrediction) else None
-    normalises = part is not None and any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in part.modules())
-    if normalises and built.batch_size < 2:
+    part: nn.Module
+    if isinstance(built, LinkPrediction):
+        alone, part, what = built.batch_size < 2, built.model.decoder, ("query", "decoder")
+    elif isinstance(built, Graphs):
+        alone, part, what = config.training.batch_size < 2 and built.smallest < 2, built.model, ("node", "model")
+    else:
+        return
+    if alone and any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in part.modules()):
         raise InputError(
-            f"with training.batch_size = {config.training.batch_size} a batch can hold a single query, and this "
-            "decoder normalises over the batch; raise batch_size"
+            f"with training.batch_size = {config.training.batch_size} a batch can hold a single {what[0]}, and this "
+            f"{what[1]} normalises over the batch; raise batch_size"
         )

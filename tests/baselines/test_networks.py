@@ -174,6 +174,12 @@ def test_what_means_nothing_to_a_network_is_refused(tmp_path: Path, settings: di
         trained(tmp_path / "run", **({"baseline": "gin"} | settings))
 
 
+def test_a_batch_of_one_node_is_refused_where_something_normalises_over_it(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"batch_size = 1 a batch can hold a single node, and this model normalises"):
+        trained(tmp_path / "run", "gin", shapes(), batch_size=1)
+    assert trained(tmp_path / "other", "dgcnn", shapes(), batch_size=1, epochs=1, folds=2).metrics
+
+
 def test_a_missing_library_is_one_sentence() -> None:
     with pytest.raises(InputError, match=r"needs nowhere: install it with pip install 'compgcn\[baselines\]'"):
         extra("nowhere.at_all")

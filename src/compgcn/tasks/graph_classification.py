@@ -42,6 +42,11 @@ class Graphs:
         self._collection = replace(collection, node_labels=rows, node_classes=names, node_features=None)
         self._batches: dict[bytes, tuple[RelationalGraph, Tensor]] = {}
 
+    @property
+    def smallest(self) -> int:
+        """The number of nodes of the smallest graph."""
+        return int(np.diff(self._collection.node_starts).min())
+
     def of(self, collection: GraphCollection, rows: Numbers) -> Graphs:
         """Other graphs for the same model."""
         return Graphs(self.model, collection, rows, self.device)
