@@ -12,7 +12,11 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from compgcn.baselines.facts import fact_features, fit_regression
+from compgcn.baselines.feat import feat_features
 from compgcn.baselines.fitted import FitOnce
+from compgcn.baselines.rdf2vec import rdf2vec_features
+from compgcn.baselines.svm import fit_svm
+from compgcn.baselines.wl import wl_features
 from compgcn.config import Config
 from compgcn.data import GraphCollection
 from compgcn.errors import InputError, unknown
@@ -56,6 +60,27 @@ class Baseline(NamedTuple):
 
 
 BASELINES: dict[str, Baseline] = {
+    "feat": Baseline(
+        "node-classification",
+        FitOnce(feat_features, fit_svm),
+        "a node's relations, in and out: alone, with the kind of their other end, with that end itself; a linear SVM",
+        "Paulheim and Fürnkranz 2012",
+        needs=("sklearn",),
+    ),
+    "wl": Baseline(
+        "node-classification",
+        FitOnce(wl_features, fit_svm),
+        "the Weisfeiler-Lehman kernel for RDF: the subtrees in a node's neighbourhood, two steps out; a linear SVM",
+        "de Vries 2013, de Vries and de Rooij 2015",
+        needs=("sklearn",),
+    ),
+    "rdf2vec": Baseline(
+        "node-classification",
+        FitOnce(rdf2vec_features, fit_svm),
+        "random walks of four steps as sentences, word2vec on them; a linear SVM",
+        "Ristoski and Paulheim 2016",
+        needs=("sklearn", "gensim"),
+    ),
     "facts": Baseline(
         "node-classification",
         FitOnce(fact_features, fit_regression),

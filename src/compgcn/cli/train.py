@@ -53,7 +53,7 @@ def train(
     composition: Annotated[str | None, typer.Option(help="sub, mult, corr, add, conv, rotate, cmul or copy.")] = None,
     decoder: Annotated[str | None, typer.Option(help="conve, distmult or transe.")] = None,
     baseline: Annotated[
-        str | None, typer.Option(help="Train a baseline in place of an encoder: facts for nodes.")
+        str | None, typer.Option(help="Train a baseline in place of an encoder: feat, wl, rdf2vec or facts for nodes.")
     ] = None,
     protocol: Annotated[
         str | None,
