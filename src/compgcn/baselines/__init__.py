@@ -13,9 +13,13 @@ from typing import Any, NamedTuple
 
 from compgcn.baselines.dgcnn import build_dgcnn
 from compgcn.baselines.facts import fact_features, fit_regression
+from compgcn.baselines.feat import feat_features
 from compgcn.baselines.fitted import FitOnce
 from compgcn.baselines.gin import build_gin
 from compgcn.baselines.pachysan import build_pachysan
+from compgcn.baselines.rdf2vec import rdf2vec_features
+from compgcn.baselines.svm import fit_svm
+from compgcn.baselines.wl import wl_features
 from compgcn.config import Config
 from compgcn.data import GraphCollection
 from compgcn.errors import InputError, unknown
@@ -63,6 +67,27 @@ class Baseline(NamedTuple):
 
 
 BASELINES: dict[str, Baseline] = {
+    "feat": Baseline(
+        "node-classification",
+        FitOnce(feat_features, fit_svm),
+        "a node's relations, in and out: alone, with the kind of their other end, with that end itself; a linear SVM",
+        "Paulheim and Fürnkranz 2012",
+        needs=("sklearn",),
+    ),
+    "wl": Baseline(
+        "node-classification",
+        FitOnce(wl_features, fit_svm),
+        "the Weisfeiler-Lehman kernel for RDF: the subtrees in a node's neighbourhood, two steps out; a linear SVM",
+        "de Vries 2013, de Vries and de Rooij 2015",
+        needs=("sklearn",),
+    ),
+    "rdf2vec": Baseline(
+        "node-classification",
+        FitOnce(rdf2vec_features, fit_svm),
+        "random walks of four steps as sentences, word2vec on them; a linear SVM",
+        "Ristoski and Paulheim 2016",
+        needs=("sklearn", "gensim"),
+    ),
     "facts": Baseline(
         "node-classification",
         FitOnce(fact_features, fit_regression),
@@ -74,24 +99,24 @@ BASELINES: dict[str, Baseline] = {
         Trained(build_pachysan),
         "convolutions over a sequence of nodes, each with the ten around it in a canonical order",
         "Niepert et al. 2016",
-        ("pynauty",),
-        {"encoder.dims": (1, 16, 8, 128), "encoder.hidden_dropout": 0.5, "training.epochs": 50, **_STEPS},
+        needs=("pynauty",),
+        recipe={"encoder.dims": (1, 16, 8, 128), "encoder.hidden_dropout": 0.5, "training.epochs": 50, **_STEPS},
     ),
     "dgcnn": Baseline(
         "graph-classification",
         Trained(build_dgcnn),
         "graph convolutions, then convolutions over the nodes sorted by what came of them",
         "Zhang et al. 2018",
-        ("torch_geometric",),
-        {"encoder.dims": (1, 32, 32, 32, 1), "encoder.hidden_dropout": 0.5, "training.epochs": 100, **_STEPS},
+        needs=("torch_geometric",),
+        recipe={"encoder.dims": (1, 32, 32, 32, 1), "encoder.hidden_dropout": 0.5, "training.epochs": 100, **_STEPS},
     ),
     "gin": Baseline(
         "graph-classification",
         Trained(build_gin),
         "sums over neighbours, each through two dense layers, and the sums over the nodes at every depth",
         "Xu et al. 2019",
-        ("torch_geometric",),
-        {"encoder.dims": (1, 32, 32, 32, 32), "encoder.hidden_dropout": 0.5, "training.epochs": 150, **_FALLING},
+        needs=("torch_geometric",),
+        recipe={"encoder.dims": (1, 32, 32, 32, 32), "encoder.hidden_dropout": 0.5, "training.epochs": 150, **_FALLING},
     ),
 }
 

@@ -5,14 +5,13 @@ A control for node classification, learned without any vectors: a graph encoder 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from compgcn.baselines.counts import Adjacency, Describe, both_ways, counter
 from compgcn.baselines.fitted import Decide, Features, Fitting, Matrix, Scores
 from compgcn.data import KnowledgeGraph
 from compgcn.data.arrays import Numbers
@@ -20,8 +19,6 @@ from compgcn.data.folds import folds
 from compgcn.data.types import rows_by_type, typed
 from compgcn.graph import RelationalGraph
 from compgcn.tasks.classification import balanced
-
-Paths = Callable[[Numbers], tuple[Numbers, Numbers]]
 
 _STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1)  # of the penalty, chosen among by cross-validation
 _FOLDS = 5
@@ -41,69 +38,47 @@ def fact_counts(graph: RelationalGraph, kinds: Tensor | None, nodes: Tensor, hop
     A path that only one of the nodes has is left out: nothing can be learned from it.
     """
     kind = np.arange(graph.num_nodes) if kinds is None else kinds.cpu().numpy()
-    chosen = nodes.cpu().numpy()
-    return torch.from_numpy(_counter(_paths(graph, kind, hops), chosen)(chosen))
+    triples = torch.stack((graph.src, graph.rel, graph.dst), 1).cpu().numpy()
+    edges, chosen = both_ways(triples, graph.num_nodes, graph.num_relations), nodes.cpu().numpy()
+    return torch.from_numpy(_table(_paths(edges, kind, 2 * graph.num_relations, hops), chosen)(chosen))
 
 
 def fact_features(graph: KnowledgeGraph, nodes: Numbers, seed: int) -> Features:
     """The counts of any nodes, of the paths that more than one of these has: one hop and two, to each RDF type."""
     kind = rows_by_type(graph) if typed(graph) else np.arange(graph.num_entities)
-    links = RelationalGraph.from_triples(torch.from_numpy(graph.train), graph.num_entities, graph.num_relations)
-    return _counter(_paths(links, kind, 2), nodes)
+    edges = both_ways(graph.train, graph.num_entities, graph.num_relations)
+    return _table(_paths(edges, kind, 2 * graph.num_relations, 2), nodes)
 
 
-def _paths(graph: RelationalGraph, kind: Numbers, hops: int) -> Paths:
-    """A function from nodes [n] to all their paths: of which of them each is, and a number for what it is."""
-    src, dst, rel = (part.cpu().numpy() for part in (graph.src, graph.dst, graph.rel))
-    start, end = np.concatenate([src, dst]), np.concatenate([dst, src])
-    step = np.concatenate([rel, rel + graph.num_relations])  # inverses after originals
-    order = np.argsort(start, kind="stable")
-    end, step = end[order], step[order]
-    first = np.searchsorted(start[order], np.arange(graph.num_nodes + 1))
-    steps, kinds_there = 2 * graph.num_relations, int(kind.max(initial=0)) + 1
-
-    def follow(at: Numbers) -> tuple[Numbers, Numbers]:
-        """For each place, its edges: which place they are of, and which edges they are."""
-        sizes = first[at + 1] - first[at]
-        before = np.cumsum(sizes) - sizes
-        return np.repeat(np.arange(len(at)), sizes), np.arange(sizes.sum()) + np.repeat(first[at] - before, sizes)
+def _paths(edges: Adjacency, kind: Numbers, steps: int, hops: int) -> Describe:
+    """The paths of one hop of any nodes, and of two, by their relations and the kind of their end."""
+    kinds = int(kind.max(initial=0)) + 1
 
     def paths(nodes: Numbers) -> tuple[Numbers, Numbers]:
-        owner, edge = follow(nodes)
-        one = step[edge] * kinds_there + kind[end[edge]]
+        owner, edge = edges.follow(nodes)
+        one, near = edges.step[edge] * kinds + kind[edges.end[edge]], edges.end[edge]
         if hops == 1:
             return owner, one
-        near = end[edge]
-        calm = (first[near + 1] - first[near]) <= _BUSY
-        owner_of, step_one, near = owner[calm], step[edge][calm], near[calm]
-        place, edge = follow(near)
-        two = (steps + step_one[place] * steps + step[edge]) * kinds_there + kind[end[edge]]  # after those of one
-        return np.concatenate([owner, owner_of[place]]), np.concatenate([one, two])
+        calm = (edges.first[near + 1] - edges.first[near]) <= _BUSY
+        place, further = edges.follow(near[calm])
+        both = steps + edges.step[edge][calm][place] * steps + edges.step[further]  # after those of one
+        two = both * kinds + kind[edges.end[further]]
+        return np.concatenate([owner, owner[calm][place]]), np.concatenate([one, two])
 
     return paths
 
 
-def _counter(paths: Paths, known: Numbers) -> Features:
-    """log(1 + count) of the paths that more than one of the known nodes has, over the most that one of these has."""
-
-    def counted(nodes: Numbers) -> tuple[Numbers, Numbers, NDArray[np.float64]]:
-        owner, path = paths(nodes)
-        pairs, counts = np.unique(path * len(nodes) + owner, return_counts=True)
-        return pairs % len(nodes), pairs // len(nodes), np.log1p(counts)
-
-    _, path, values = counted(known)
-    columns, column, shared = np.unique(path, return_inverse=True, return_counts=True)
-    most = np.zeros(len(columns))
-    np.maximum.at(most, column, values)
-    columns, most = columns[shared > 1], most[shared > 1]
+def _table(describe: Describe, known: Numbers) -> Features:
+    """log(1 + count) of what more than one of the known nodes has, over the most that one of these has, [n, F]."""
+    counts, width = counter(describe, known)
+    _, column, count = counts(known)
+    most = np.zeros(width)
+    np.maximum.at(most, column, np.log1p(count))
 
     def features(nodes: Numbers) -> NDArray[np.float64]:
-        table = np.zeros((len(nodes), len(columns)))
-        if len(columns) and len(nodes):
-            owner, path, values = counted(nodes)
-            column = np.searchsorted(columns, path).clip(max=len(columns) - 1)
-            there = columns[column] == path
-            table[owner[there], column[there]] = values[there] / most[column[there]]
+        row, column, count = counts(nodes)
+        table = np.zeros((len(nodes), width))
+        table[row, column] = np.log1p(count) / most[column]
         return table
 
     return features

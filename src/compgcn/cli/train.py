@@ -55,7 +55,8 @@ def train(
     baseline: Annotated[
         str | None,
         typer.Option(
-            help="Train a baseline in place of an encoder: facts for nodes; pachysan, dgcnn or gin for graphs."
+            help="Train a baseline in place of an encoder: "
+            "feat, wl, rdf2vec or facts for nodes; pachysan, dgcnn or gin for graphs."
         ),
     ] = None,
     protocol: Annotated[
