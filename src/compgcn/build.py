@@ -14,6 +14,9 @@ from torch.nn import functional as F
 
 from compgcn.answers.classes import Classes
 from compgcn.answers.links import Links
+from compgcn.baselines import FitOnce, Trained, find_baseline, must_be_installed
+from compgcn.baselines.fitted import Fitted, Fitting, must_not_train
+from compgcn.baselines.networks import must_be_used
 from compgcn.compose import COMPOSITIONS, Composition, Learned
 from compgcn.compose import LEARNED as FACTORED
 from compgcn.config import Config, configure
@@ -28,10 +31,10 @@ from compgcn.graph import NORMS, RelationalGraph
 from compgcn.inputs import INPUTS, Dataset, num_nodes
 from compgcn.models import beneath
 from compgcn.models import model as find_model
-from compgcn.protocols import Metrics, Session, holdout, nested, paper, ranking, refit
+from compgcn.protocols import Metrics, Session, fitted, holdout, nested, paper, ranking, refit
 from compgcn.sampling import seeded
 from compgcn.step import chosen_precision
-from compgcn.tasks.classification import Classifier
+from compgcn.tasks.classification import Classifier, GraphClassifier
 from compgcn.tasks.graph_classification import Graphs
 from compgcn.tasks.link_prediction import LinkPrediction, LinkPredictor
 from compgcn.tasks.node_classification import Nodes
@@ -99,6 +102,8 @@ def recommended(settings: Mapping[str, Any], data: Dataset, model: str | None = 
     """The defaults, then what the data set's recipe (or that for one's own files) recommends, then the settings.
 
     With a model, a row of `MODELS`, its settings come before one's own, and what the recipe says of others is left out.
+    A baseline's own recipe comes before the data set's, of which it takes how to classify and, unless it is fitted
+    once, how to train.
     """
     system = None if model is None else find_model(model)
     own: Mapping[str, Any] = {} if system is None else system.settings
@@ -111,6 +116,11 @@ def recommended(settings: Mapping[str, Any], data: Dataset, model: str | None = 
         recipe = beneath(system, recipe)
     if preset(asked.encoder.name).composition is not None:  # an encoder that has its own, and its usual norm
         recipe = {key: recipe[key] for key in recipe if key not in ("encoder.composition", "encoder.norm")}
+    baseline = find_baseline(asked.classifier.baseline, task)
+    if baseline is not None:
+        kept = ("classifier.",) if isinstance(baseline.how, FitOnce) else ("classifier.", "training.")
+        recipe = {key: value for key, value in recipe.items() if key.startswith(kept)}
+        recipe |= baseline.recipe
     usual = configure(configure(Config(), recipe), own)
     if configure(usual, settings).decoder.name != usual.decoder.name:  # the recipe's sizes are those of another one
         usual = configure(usual, {"decoder.filters": None, "decoder.kernel": None})
@@ -120,6 +130,24 @@ def recommended(settings: Mapping[str, Any], data: Dataset, model: str | None = 
 def expand(config: Config, data: Dataset) -> Config:
     """Fill in what a preset, a decoder or the data decide, and refuse names that are none."""
     task, row = task_of(config, data), preset(config.encoder.name)
+    baseline = find_baseline(config.classifier.baseline, task)
+    same = {"task": task, "data.fingerprint": _fingerprint(config, data)}
+    if config.classifier.baseline is not None:
+        must_be_installed(config.classifier.baseline)
+        if config.encoder.name != EncoderSettings().name:
+            raise InputError(
+                f"the baseline '{config.classifier.baseline}' takes the place of an encoder; name only one"
+            )
+    if baseline is not None and isinstance(baseline.how, FitOnce):
+        must_not_train(config)
+        return configure(config, {**same, "classifier.protocol": _protocol(config, task)})
+    if baseline is not None:
+        must_be_used(config)
+        chosen = _input(config, data, TASKS[task])
+        start = INPUTS[chosen].start(data)
+        inputs = start.size if start.features is None else start.features.shape[1]
+        own = {"encoder.input": chosen, "encoder.dims": (inputs, *config.encoder.dims[1:])}
+        return configure(config, same | own | TASKS[task].complete(config, data) | {"encoder.add_inverse": None})
     if config.encoder.norm is not None and config.encoder.norm not in NORMS:
         raise unknown("norm", config.encoder.norm, NORMS)
     composition = config.encoder.composition or row.composition or "corr"
@@ -135,15 +163,8 @@ def expand(config: Config, data: Dataset) -> Config:
             phi(torch.zeros(1, dim), torch.zeros(1, dim))  # not every one takes every dimension
     if config.encoder.residual and len(dims) == 1:
         raise InputError("encoder.residual needs a layer whose vectors it adds; leave it out, or name two encoder.dims")
-    fingerprint = data.fingerprint()
-    if config.data.fingerprint not in (None, fingerprint):
-        raise InputError(
-            f"the data are not those the config was written for: data.fingerprint is {fingerprint}, not "
-            f"{config.data.fingerprint}; leave it out to train on them anyway"
-        )
     found = {
-        "task": task,
-        "data.fingerprint": fingerprint,
+        **same,
         "encoder.input": chosen,
         "encoder.composition": composition,
         "encoder.norm": config.encoder.norm or row.norm,
@@ -151,6 +172,16 @@ def expand(config: Config, data: Dataset) -> Config:
         "encoder.bases": config.encoder.bases or row.bases or 0,
     }
     return configure(config, found | TASKS[task].complete(config, data))
+
+
+def _fingerprint(config: Config, data: Dataset) -> str:
+    fingerprint = data.fingerprint()
+    if config.data.fingerprint not in (None, fingerprint):
+        raise InputError(
+            f"the data are not those the config was written for: data.fingerprint is {fingerprint}, not "
+            f"{config.data.fingerprint}; leave it out to train on them anyway"
+        )
+    return fingerprint
 
 
 def _input(config: Config, data: Dataset, row: TaskRow) -> str:
@@ -190,16 +221,20 @@ def _complete_links(config: Config, data: KnowledgeGraph) -> dict[str, Any]:
 def _complete_classes(config: Config, data: Dataset) -> dict[str, Any]:
     both = isinstance(data, GraphCollection) and data.both_directions
     inverse = config.encoder.add_inverse
-    protocols = TASKS[task_of(config, data)].protocols
+    return {
+        "encoder.add_inverse": not both if inverse is None else inverse,
+        "classifier.protocol": _protocol(config, task_of(config, data)),
+        "training.loss": "cross-entropy",
+    }
+
+
+def _protocol(config: Config, task: str) -> str:
+    protocols = TASKS[task].protocols
     default, *_ = protocols
     protocol = config.classifier.protocol or default
     if protocol not in protocols:
-        raise unknown(f"protocol for {task_of(config, data)}", protocol, protocols)
-    return {
-        "encoder.add_inverse": not both if inverse is None else inverse,
-        "classifier.protocol": protocol,
-        "training.loss": "cross-entropy",
-    }
+        raise unknown(f"protocol for {task}", protocol, protocols)
+    return protocol
 
 
 # From a whole config to what is trained.
@@ -249,7 +284,7 @@ def build_encoder(config: Config, data: Dataset) -> tuple[Encoder, Numbers | Non
         self_loop=e.self_loop,
         add_inverse=e.add_inverse,
         tie_inverse=e.tie_inverse,
-        node_features=None if start.features is None else torch.as_tensor(start.features),
+        node_features=start.vectors,
         relation_features=None if given is None else torch.as_tensor(given),
         residual=e.residual,
         edge_dropout=e.edge_dropout,
@@ -309,16 +344,21 @@ def _adversary(config: Config, data: KnowledgeGraph) -> Adversary:
     return Adversary(LinkPredictor(encoder, decoder))
 
 
-def build_nodes(config: Config, data: KnowledgeGraph, device: torch.device, whole: bool) -> Nodes:
+def build_nodes(config: Config, data: KnowledgeGraph, device: torch.device, whole: bool) -> Nodes | Fitted:
     """The labelled nodes of a graph, of train, then valid, then test; or, as a whole, all its nodes in order."""
     assert data.labels is not None
-    encoder, rows = build_encoder(config, data)
-    model = Classifier(encoder, len(data.labels.classes)).to(device)
     labelled = torch.from_numpy(np.concatenate(list(data.labels.splits.values()))).to(device)  # [n, 2]
     nodes, targets = labelled.unbind(1)
     if whole:
         known, nodes = nodes, torch.arange(data.num_entities, device=device)
         targets = torch.full_like(nodes, -1).scatter(0, known, targets)
+    baseline = find_baseline(config.classifier.baseline, "node-classification")
+    if baseline is not None and isinstance(baseline.how, FitOnce):
+        c = config.classifier
+        fitting = Fitting(len(data.labels.classes), c.inner_folds, c.class_weights, config.training.seed)
+        return Fitted(baseline.how, data, nodes, targets, fitting, device)
+    encoder, rows = build_encoder(config, data)
+    model = Classifier(encoder, len(data.labels.classes)).to(device)
     graph = build_graph(config, data.train, data, device)
     start = None if rows is None else torch.from_numpy(rows).to(device)
     return Nodes(model, graph, start, nodes.contiguous(), targets.contiguous(), restrict=not whole)
@@ -326,14 +366,21 @@ def build_nodes(config: Config, data: KnowledgeGraph, device: torch.device, whol
 
 def build_graphs(config: Config, data: GraphCollection, device: torch.device, whole: bool) -> Graphs:
     """The graphs of a collection."""
-    encoder, rows = build_encoder(config, data)
-    readout = Readout(config.classifier.readout, encoder.dim)
-    model = Classifier(encoder, len(data.classes), readout).to(device)
+    baseline = find_baseline(config.classifier.baseline, "graph-classification")
+    model: Classifier | GraphClassifier
+    if baseline is None:
+        encoder, rows = build_encoder(config, data)
+        model = Classifier(encoder, len(data.classes), Readout(config.classifier.readout, encoder.dim))
+    else:
+        assert isinstance(baseline.how, Trained)
+        assert config.encoder.input is not None
+        start = INPUTS[config.encoder.input].start(data)
+        model, rows = baseline.how.build(config, data, start), start.rows
     if config.encoder.graph == "none":
         data = replace(data, triples=data.triples[:0])
     elif config.encoder.graph == "random":
         raise InputError("encoder.graph = 'random' would mix the graphs; use 'none', or the graphs as they are")
-    return Graphs(model, data, np.arange(data.num_nodes) if rows is None else rows, device)
+    return Graphs(model.to(device), data, np.arange(data.num_nodes) if rows is None else rows, device)
 
 
 def _labelled(data: KnowledgeGraph) -> tuple[dict[str, Numbers], Numbers, tuple[str, ...]]:
@@ -411,11 +458,25 @@ TASKS: dict[str, TaskRow] = {
 }
 
 
+def chosen_protocol(config: Config) -> Callable[[Session], Metrics]:
+    """How a whole config is trained and reported."""
+    assert config.task is not None
+    baseline = find_baseline(config.classifier.baseline, config.task)
+    if baseline is not None and isinstance(baseline.how, FitOnce):
+        return fitted
+    default, *_ = TASKS[config.task].protocols
+    return TASKS[config.task].protocols[config.classifier.protocol or default]
+
+
 def default_folder(config: Config) -> Path:
-    """runs/<data>-<encoder>-<decoder>-<seed>; in a classification the protocol stands for the decoder."""
+    """runs/<data>-<encoder>-<decoder>-<seed>; in a classification the protocol stands for the decoder.
+
+    A baseline stands in its encoder's place.
+    """
     source = Path(config.data.source).name.split(".")[0] or "graph"
     how = config.classifier.protocol or config.decoder.name
-    return Path("runs") / f"{source}-{config.encoder.name}-{how}-{config.training.seed}"
+    what = config.classifier.baseline or config.encoder.name
+    return Path("runs") / f"{source}-{what}-{how}-{config.training.seed}"
 
 
 def find_device(name: str) -> torch.device:
@@ -439,10 +500,15 @@ def must_be_trainable(data: KnowledgeGraph) -> None:
 
 def must_fill_batches(config: Config, data: Dataset, built: Any) -> None:
     """Refuse batches of one example where something normalises over the batch."""
-    part = built.model.decoder if isinstance(built, LinkPrediction) else None
-    normalises = part is not None and any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in part.modules())
-    if normalises and built.batch_size < 2:
+    part: nn.Module
+    if isinstance(built, LinkPrediction):
+        alone, part, what = built.batch_size < 2, built.model.decoder, ("query", "decoder")
+    elif isinstance(built, Graphs):
+        alone, part, what = config.training.batch_size < 2 and built.smallest < 2, built.model, ("node", "model")
+    else:
+        return
+    if alone and any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in part.modules()):
         raise InputError(
-            f"with training.batch_size = {config.training.batch_size} a batch can hold a single query, and this "
-            "decoder normalises over the batch; raise batch_size"
+            f"with training.batch_size = {config.training.batch_size} a batch can hold a single {what[0]}, and this "
+            f"{what[1]} normalises over the batch; raise batch_size"
         )

@@ -95,6 +95,7 @@ class Decoder(Section):
 class Classifier(Section):
     """How nodes or graphs are classified, and how the number of epochs is found."""
 
+    baseline: str | None = None  # trained in place of the encoder
     protocol: Literal["holdout", "refit", "paper", "nested"] | None = None  # None: the first of the task
     folds: int = Field(10, ge=2)  # of the cross-validation
     inner_folds: int = Field(5, ge=2)  # within a training part, for nested

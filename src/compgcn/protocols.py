@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from compgcn.baselines.facts import fact_counts, logistic_regression
+from compgcn.baselines.fitted import Fitted
 from compgcn.baselines.popularity import Popularity
 from compgcn.config import Config, Training
 from compgcn.data.folds import folds as dealt
@@ -121,7 +122,7 @@ def refit(session: Session) -> Metrics:
     For few labels: a validation split of a few dozen items is too small to choose by.
     """
     parts = Parts(session)
-    pool = torch.cat((session.splits["train"], session.splits["valid"])).sort().values
+    pool = _chosen_from(session)
     curves = parts.cross_validation("fold", pool, session.config.classifier.folds)
     best, epoch = _best(curves, session.config.classifier.choose_by or "log_likelihood", session.training)
     task = parts.final(pool, epoch)
@@ -131,6 +132,11 @@ def refit(session: Session) -> Metrics:
         "test": report(task.tally(test), session.classes) if len(test) else {},
         **_counted(session, pool),
     }
+
+
+def _chosen_from(session: Session) -> Tensor:
+    """All that may be trained on and chosen by: train and valid."""
+    return torch.cat((session.splits["train"], session.splits["valid"])).sort().values
 
 
 def _counted(session: Session, train: Tensor) -> Metrics:
@@ -169,7 +175,7 @@ def nested(session: Session) -> Metrics:
     parts, settings = Parts(session), session.config.classifier
     pool = torch.cat(list(session.splits.values())).sort().values
     found, epochs = [], []
-    for number, fold in enumerate(parts.folds(pool, settings.folds), 1):
+    for number, fold in enumerate(_folds(session, pool, settings.folds), 1):
         rest, name = _without(pool, fold), f"fold {number} of {settings.folds}"
         curves = parts.cross_validation(f"{name}, inner", rest, settings.inner_folds)
         _, epoch = _best(curves, settings.choose_by or "log_likelihood", session.training)
@@ -178,6 +184,36 @@ def nested(session: Session) -> Metrics:
     middle = int(np.median(epochs))
     parts.final(pool, middle)
     return _metrics(session, middle) | {"valid": {}, "test": _over_folds(found, session.classes, epochs)}
+
+
+def fitted(session: Session) -> Metrics:
+    """A baseline that is fitted once and chooses its own settings within what it is fitted to; there are no epochs.
+
+    As in `holdout` it is fitted to train, and valid is looked at besides test; as in `refit` it is fitted to train and
+    valid, and a cross-validation within these says what to expect.
+    """
+    items: Fitted = session.built
+    begun = time.monotonic()
+
+    def tally(train: Tensor, others: Tensor) -> Tally:
+        session.pause()
+        return tallied(items.fitted_to(train, others), session.targets[others])
+
+    if session.config.classifier.protocol == "holdout":
+        pool, valid = _validation(session)
+        found = report(tally(pool, valid), session.classes) if len(valid) else {}
+    else:
+        pool = _chosen_from(session)
+        folds = _folds(session, pool, session.config.classifier.folds)
+        found = _over_folds([tally(_without(pool, fold), fold) for fold in folds], session.classes)
+    session.pause()
+    items.keep(pool)
+    session.folder.keep_best(items.model)
+    session.seconds = time.monotonic() - begun
+    session.record({"event": "evaluate", "seconds": round(session.seconds, 3)})
+    test = session.splits["test"]
+    known = tallied(items.vectors(test), session.targets[test]) if len(test) else None
+    return _metrics(session, 0) | {"valid": found, "test": {} if known is None else report(known, session.classes)}
 
 
 def _metrics(session: Session, epoch: int) -> Metrics:
@@ -208,6 +244,12 @@ def _over_folds(found: Sequence[Tally], classes: Sequence[str], epochs: Sequence
     return report(together, classes) | {"accuracy": mean, "accuracy_sd": deviation, "folds": rows}
 
 
+def _folds(session: Session, pool: Tensor, number: int) -> list[Tensor]:
+    """The items dealt over folds, stratified by class."""
+    places = dealt(session.targets[pool].cpu().numpy(), number, session.training.seed)
+    return [pool[torch.from_numpy(place).to(pool.device)] for place in places]
+
+
 def _without(pool: Tensor, part: Tensor) -> Tensor:
     return pool[~torch.isin(pool, part)]
 
@@ -228,18 +270,12 @@ class Parts:
             except (OSError, ValueError, LookupError, TypeError) as error:
                 raise session.folder.damaged(error) from None
 
-    def folds(self, pool: Tensor, number: int) -> list[Tensor]:
-        """The items dealt over folds, stratified by class."""
-        targets = self._session.targets[pool].cpu().numpy()
-        places = dealt(targets, number, self._session.training.seed)
-        return [pool[torch.from_numpy(place).to(pool.device)] for place in places]
-
     def cross_validation(self, name: str, pool: Tensor, number: int) -> list[list[Tally]]:
         """For each fold, how a model trained on the others does on it after every evaluation."""
         settings = self._session.training
         return [
             self.train(f"{name} {i} of {number}", _without(pool, fold), fold, settings.epochs, settings.evaluate_every)
-            for i, fold in enumerate(self.folds(pool, number), 1)
+            for i, fold in enumerate(_folds(self._session, pool, number), 1)
         ]
 
     def train(self, name: str, train: Tensor, valid: Tensor, epochs: int, every: int) -> list[Tally]:

@@ -16,6 +16,7 @@ from compgcn.answers.links import Links, Prediction
 from compgcn.build import (
     TASKS,
     build_task,
+    chosen_protocol,
     default_folder,
     expand,
     find_device,
@@ -121,8 +122,7 @@ def _train(
         interrupted,
     )
     record({"event": "start", "time": time.time(), "task": config.task})
-    default, *_ = row.protocols
-    metrics = row.protocols[config.classifier.protocol or default](session)
+    metrics = chosen_protocol(config)(session)
     folder.describe_environment(device, config.training.seed, session.seconds)
     folder.finish(metrics)
     record({"event": "end", "best_epoch": metrics["best_epoch"], "seconds": round(session.seconds, 3)})
@@ -162,7 +162,9 @@ class Run:
     def model_name(self) -> str:
         """What it is, in a few words."""
         e, classifier = self.config.encoder.name, self.config.classifier
-        return f"{e} + {self.config.decoder.name}" if classifier.protocol is None else f"{e}, {classifier.protocol}"
+        if classifier.protocol is None:
+            return f"{e} + {self.config.decoder.name}"
+        return f"{classifier.baseline or e}, {classifier.protocol}"
 
     @cached_property
     def task(self) -> Any:

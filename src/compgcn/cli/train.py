@@ -63,6 +63,13 @@ def train(
         typer.Option(help="transe, distmult, complex, hole, rotate, conve, convkb, conv-transe, hyper or convr."),
     ] = None,
     sampler: Annotated[str | None, typer.Option(help="uniform or kbgan: where negatives come from.")] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            help="Train a baseline in place of an encoder: "
+            "feat, wl, rdf2vec or facts for nodes; pachysan, dgcnn or gin for graphs."
+        ),
+    ] = None,
     protocol: Annotated[
         str | None,
         typer.Option(help="refit or holdout for nodes, paper or nested for graphs: how to choose and report."),
@@ -95,6 +102,7 @@ def train(
 
     chosen = {
         "task": task,
+        "baseline": baseline,
         "protocol": protocol,
         "encoder": encoder,
         "composition": composition,
