@@ -45,10 +45,11 @@ def record(folders: list[str]) -> Path:
     split = "test" if "test" in found[0] else "valid"
     accuracy = [one[split]["accuracy"] for one in found]
     config, environment = first.config, json.loads((first.path / "environment.json").read_text(encoding="utf-8"))
+    baseline = config.classifier.baseline
+    what = f"--encoder {config.encoder.name}" if baseline is None else f"--baseline {baseline}"
     result = {
         "data": config.data.source,
-        "command": f"compgcn train {config.data.source} --encoder {config.encoder.name} "
-        f"--protocol {config.classifier.protocol} --seed SEED",
+        "command": f"compgcn train {config.data.source} {what} --protocol {config.classifier.protocol} --seed SEED",
         "protocol": config.classifier.protocol,
         "split": split,
         "seeds": [one["seed"] for one in found],
@@ -62,8 +63,8 @@ def record(folders: list[str]) -> Path:
         "runs": found,
         "environment": environment,
     }
-    name = f"{config.encoder.name}-{config.encoder.composition}-{config.classifier.protocol}.json"
-    path = RESULTS / config.data.source / name
+    model = f"{config.encoder.name}-{config.encoder.composition}" if baseline is None else baseline
+    path = RESULTS / config.data.source / f"{model}-{config.classifier.protocol}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     return path
