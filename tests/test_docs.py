@@ -16,6 +16,7 @@ import torch
 import typer
 
 from compgcn import config
+from compgcn.baselines import BASELINES
 from compgcn.build import TASKS
 from compgcn.cli import app, main
 from compgcn.compose import COMPOSITIONS
@@ -184,6 +185,14 @@ def test_the_table_of_encoders_is_that_of_the_presets() -> None:
 def test_the_table_of_decoders_has_their_biases() -> None:
     found = {code(row[0])[0]: row[3] for row in table(MODEL, "table: decoders")}
     assert found == {name: "yes" if row.entity_bias else "no" for name, row in DECODERS.items()}
+
+
+def test_the_table_of_baselines_is_the_registry() -> None:
+    found = {code(name)[0]: cells for name, *cells in table(USE, "table: baselines")}
+    kinds = {"nodes": "node-classification", "graphs": "graph-classification"}
+    assert {name: (kinds[kind], *texts) for name, (kind, *texts) in found.items()} == {
+        name: (row.task, row.description, row.reference) for name, row in BASELINES.items()
+    }
 
 
 def test_every_setting_a_document_names_is_one() -> None:
