@@ -35,7 +35,7 @@ ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 USE, MODEL, README = ROOT / "docs" / "use.md", ROOT / "docs" / "model.md", ROOT / "README.md"
 PROTOCOLS = {name: row for task in [*TASKS][1:] for name, row in TASKS[task].protocols.items()}
-REGISTRIES = (COMPOSITIONS, DECODERS, PRESETS, DATASETS, NORMS, TYINGS)
+REGISTRIES = (COMPOSITIONS, DECODERS, PRESETS, DATASETS, NORMS, TYINGS, BASELINES)
 
 # A line of a shell block that starts with one of these is not run: it installs, or starts the tests again.
 EXEMPT = ("make", "pip", "git", "cd")

@@ -89,6 +89,14 @@ def test_classes_that_are_rare_or_missing_in_a_part_are_no_trouble(tmp_path: Pat
     assert len(run.classify()) == data.num_entities - 6
 
 
+def test_without_a_label_to_train_on_there_is_one_sentence(tmp_path: Path) -> None:
+    data = toy.labelled()
+    assert data.labels is not None
+    nothing = Labels(data.labels.classes, data.labels.train[:0], data.labels.valid, data.labels.test)
+    with pytest.raises(InputError, match="no labelled item to train on"):
+        trained(tmp_path / "run", "facts", replace(data, labels=nothing), protocol="holdout")
+
+
 def test_a_finished_baseline_is_opened_and_another_is_refused_its_folder(tmp_path: Path) -> None:
     run = trained(tmp_path / "run", "facts")
     before = toy.contents(run.path)

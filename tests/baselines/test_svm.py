@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from compgcn.baselines import svm
 from compgcn.baselines.fitted import Fitting
 from compgcn.baselines.svm import fit_svm
+from compgcn.errors import InputError
 
 pytest.importorskip("sklearn")
 
@@ -41,6 +43,12 @@ def test_a_class_that_was_never_seen_is_never_chosen(present: int) -> None:
 def test_one_example_is_enough_to_say_something() -> None:
     found = fit_svm(np.ones((1, 2)), np.array([1]), Fitting(2, 5, False, 0))(np.zeros((3, 2)))
     assert (found.argmax(1) == 1).all()
+
+
+def test_more_nodes_than_can_be_compared_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(svm, "_MOST", 5)
+    with pytest.raises(InputError, match="at most 5, and here are 6"):
+        fit_svm(np.ones((6, 1)), np.arange(6) % 2, Fitting(2, 2, False, 0))
 
 
 def test_with_balanced_classes_a_rare_one_counts_as_much() -> None:
