@@ -145,7 +145,8 @@ def _counted(session: Session, train: Tensor) -> Metrics:
     if not len(test):
         return {}
     session.pause()
-    counts = fact_counts(items.graph, items.rows, items.places, min(len(items.model.encoder.layers), 2))
+    hops = min(max(len(items.model.encoder.layers), 1), 2)
+    counts = fact_counts(items.graph, items.rows, items.nodes, hops)
     classes, targets = len(session.classes), session.targets.cpu()
     found = logistic_regression(counts, targets, train.cpu(), classes, session.training.seed)
     return {"facts": {"test": report(tallied(found[test.cpu()], targets[test.cpu()]), session.classes)}}

@@ -22,7 +22,7 @@ class Classifier(nn.Module):
     def __init__(self, encoder: Encoder, num_classes: int, readout: Readout | None = None) -> None:
         super().__init__()
         self.encoder, self.readout = encoder, readout
-        self.head = nn.Linear(encoder.dims[-1], num_classes)
+        self.head = nn.Linear(encoder.dim, num_classes)
         nn.init.xavier_normal_(self.head.weight)
         nn.init.zeros_(self.head.bias)
 
