@@ -120,8 +120,12 @@ def _some(x: Tensor) -> Tensor:
 
 def _regression(x: Tensor, targets: Tensor, fitting: Fitting) -> torch.nn.Linear:
     """Fitted to features [m, F] and classes [m]; of the penalties the one that does best over folds of these."""
-    table, number = _some(x), min(fitting.folds, len(x))
-    x, back = _rotated(table)
+    x, number, basis = _some(x), min(fitting.folds, len(x)), None
+    if x.shape[1] > len(x) and x.any():  # a penalty on squares sees no rotation, and one puts m rows into m columns
+        values, vectors = torch.linalg.eigh(x @ x.T)
+        kept = values > 1e-12 * values[-1]
+        basis = x.T @ (vectors[:, kept] / values[kept].sqrt())  # [F, at most m], orthonormal columns
+        x = x @ basis
     weights = balanced(targets, fitting.num_classes).double() if fitting.balanced else None
     parts = [torch.from_numpy(part) for part in folds(targets.numpy(), number, fitting.seed)] if number > 1 else []
 
@@ -138,25 +142,10 @@ def _regression(x: Tensor, targets: Tensor, fitting: Fitting) -> torch.nn.Linear
 
     best = min(_STRENGTHS, key=cost)
     with torch.enable_grad():
-        found = _fit(x, targets, weights, fitting.num_classes, best)
-    model = torch.nn.Linear(table.shape[1], fitting.num_classes, dtype=torch.float64)
-    with torch.no_grad():
-        model.weight.copy_(found.weight @ back)
-        model.bias.copy_(found.bias)
+        model = _fit(x, targets, weights, fitting.num_classes, best)
+    if basis is not None:
+        model.weight = torch.nn.Parameter(model.weight.detach() @ basis.T)
     return model
-
-
-def _rotated(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows [m, F] in at most m columns, and what turns weights of these back, [at most m, F].
-
-    A penalty on the squares of the weights sees no rotation, and one puts m rows into m columns.
-    """
-    if x.shape[1] <= len(x):
-        return x, torch.eye(x.shape[1], dtype=x.dtype)
-    values, vectors = torch.linalg.eigh(x @ x.T)
-    there = values > values[-1] * 1e-12
-    roots, vectors = values[there].sqrt(), vectors[:, there]
-    return vectors * roots, (vectors / roots).T @ x
 
 
 def _fit(x: Tensor, targets: Tensor, weights: Tensor | None, num_classes: int, strength: float) -> torch.nn.Linear:
