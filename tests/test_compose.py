@@ -7,10 +7,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compgcn.compose import COMPOSITIONS, Combine, Composition, combined, resolve
+from compgcn.compose import COMPOSITIONS, LEARNED, NTN, Combine, Composition, Learned, combined, find, resolve
 from compgcn.errors import InputError
 from compgcn.nn import CompGCNConv
-from oracles import COMPLEX, FORMULAS, normal, phi
+from oracles import COMPLEX, FORMULAS, assert_same_with_gradients, normal, phi
 
 EVERY = pytest.mark.parametrize("name", COMPOSITIONS)
 EVERY_COMBINE = pytest.mark.parametrize("combine", Combine, ids=lambda combine: combine.name)
@@ -29,6 +29,7 @@ def test_every_composition_has_a_formula_to_be_tested_against():
 def test_a_row_stands_under_its_own_name_and_says_where_it_comes_from(name):
     assert COMPOSITIONS[name].name == name
     assert COMPOSITIONS[name].origin
+    assert COMPOSITIONS[name].reference
 
 
 @EVERY
@@ -165,9 +166,82 @@ def test_folded_products_are_those_of_the_composition(name):
     torch.testing.assert_close(sums @ phi.fold(filters, sums.shape[-1]), phi.lower(sums, d) @ filters)
 
 
+# ---------------------------------------------------------------------------------------------------------------------
+# compositions with parameters
+
+
+def tensor_network(d: int) -> NTN:
+    module = NTN(d).double()
+    for i, parameter in enumerate(module.parameters()):
+        parameter.data = normal(*parameter.shape, seed=i + 7, grad=False)
+    return module
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_ntn_is_a_bilinear_form_per_coordinate_and_a_linear_map_of_both(d):
+    module, x, z = tensor_network(d), normal(4, d), normal(4, d, seed=1)
+    slices = [sum(module.C[j, k] * torch.outer(module.A[:, j], module.B[:, j]) for j in range(d)) for k in range(d)]
+    both = torch.cat((module.V, module.U))  # V of Socher et al., which acts on [x; z]
+    rows = [
+        torch.stack([a @ T @ b for T in slices]) + torch.cat((a, b)) @ both + module.bias
+        for a, b in zip(x, z, strict=True)
+    ]
+    assert_same_with_gradients(module(x, z), torch.stack(rows), (x, z, *module.parameters()))
+
+
+@pytest.mark.parametrize("name", [name for name, row in LEARNED.items() if row.factors])
+@given(st.integers(1, 6), st.integers(0, 2**31))
+def test_factors_are_the_composition_itself(name, d, seed):
+    row = LEARNED[name]
+    module = row.build(d).double()
+    x, z, w = normal(3, d, seed=seed), normal(3, d, seed=seed + 1), normal(3, 1, seed=seed + 2, grad=False)
+    factors = row.factors(module)
+    assert_same_with_gradients(factors(x, z), module(x, z), (x, z, *module.parameters()))
+    lifted = combined(factors.combine, factors.lift(x), factors.lift_relation(z))
+    torch.testing.assert_close(factors.lower((w * lifted).sum(0), d), (w * module(x, z)).sum(0))
+    filters = normal(d, 2, seed=seed, grad=False)
+    matrix, shift = factors.fold_fixed(z[:1], filters)
+    torch.testing.assert_close(x @ matrix + shift, module(x, z[:1].expand(3, d)) @ filters)
+
+
+def test_a_name_is_found_with_and_without_parameters():
+    assert all(find(name) is row for table in (COMPOSITIONS, LEARNED) for name, row in table.items())
+    own = Learned("own", NTN)
+    assert find(own) is own
+    assert all(row.name == name and row.origin and row.reference for name, row in LEARNED.items())
+    with pytest.raises(InputError, match="unknown composition 'nnt'; did you mean 'ntn'"):
+        find("nnt")
+
+
 def test_a_lift_that_is_not_linear_keeps_its_loop():
     phi = COMPOSITIONS["mult"]._replace(name="squashed", lift=torch.tanh, linear_lift=False)
     layer = CompGCNConv(4, 3, 2, composition=phi).double()
     x, rel = torch.randn(5, 4).double(), torch.randn(4, 4).double()
     empty = torch.zeros(2, 0, dtype=torch.long), torch.zeros(0, dtype=torch.long)
     torch.testing.assert_close(layer(x, rel, *empty)[0], (torch.tanh(x) * layer.loop_relation) @ layer.weight_loop)
+
+
+LINEAR = {"mult", "corr", "conv", "cmul"}  # in the relation
+
+
+@EVERY
+def test_a_transposed_composition_moves_the_relation_out_of_the_product_with_a_third_vector(name):
+    psi = COMPOSITIONS[name].transposed
+    assert (psi is not None) == (name in LINEAR)
+    for d in dimensions(name) if psi is not None else []:
+        x, z, e = normal(3, d, grad=False), normal(3, d, seed=1, grad=False), normal(3, d, seed=2, grad=False)
+        expected = (COMPOSITIONS[name](x, z) * e).sum(-1)
+        torch.testing.assert_close((z * psi(x, e)).sum(-1), expected, rtol=1e-11, atol=1e-12)
+
+
+def test_a_relation_that_is_lifted_in_a_way_of_its_own_has_no_transposed_composition():
+    assert Composition("gate", Combine.MULT, lift_relation=torch.tanh).transposed is None
+    assert Composition("bent", Combine.MULT, torch.tanh, torch.tanh, linear_lift=False).transposed is None
+
+
+@EVERY
+def test_moving_by_a_product_and_by_its_dual_makes_vectors_of_one_length(name):
+    for d in dimensions(name) if name in LINEAR else []:
+        x, z, e = normal(3, d), normal(3, d, seed=1), normal(3, d, seed=2)
+        (moved_back,) = torch.autograd.grad(COMPOSITIONS[name](x, z), x, e)  # phiᵀ(e, z)
+        torch.testing.assert_close(moved_back.norm(dim=-1), COMPOSITIONS[name](e, z).norm(dim=-1))

@@ -174,8 +174,17 @@ def test_killed_again_and_again_a_run_still_ends_with_the_same_bits(tmp_path: Pa
     assert lasting(tmp_path / "run") == undisturbed
 
 
-def test_stopped_after_every_step_a_run_ends_with_the_same_bits(tmp_path: Path) -> None:
-    settings = TROUBLED["conve, bce"] | {"checkpoint_seconds": 1e9}
+OTHERWISE: list[dict[str, Any]] = [
+    {},
+    {"optimiser": "adagrad"},
+    {"optimiser": "sgd"},
+    {"decoder": "transe", "loss": "margin", "sampler": "kbgan", "negatives": 4},
+]
+
+
+@pytest.mark.parametrize("otherwise", OTHERWISE, ids=str)
+def test_stopped_after_every_step_a_run_ends_with_the_same_bits(tmp_path: Path, otherwise: dict[str, Any]) -> None:
+    settings = TROUBLED["conve, bce"] | {"checkpoint_seconds": 1e9} | otherwise
     undisturbed = lasting(train(tmp_path / "undisturbed", **settings).path)
     stops = 0
     for _ in range(100):

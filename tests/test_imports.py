@@ -31,19 +31,21 @@ LAYERS = (
     ("answers", "protocols"),
     ("folder", "train"),
     ("records", "storage", "step"),
-    ("tasks", "baselines", "inputs"),
+    ("baselines",),
+    ("tasks", "inputs"),
     ("nn",),
     ("encoders", "decoders", "data", "ranking", "losses", "sampling"),
     ("queries",),
     ("layers",),
+    ("tying",),
     ("graph",),
     ("kernels",),
-    ("compose", "dropout", "space"),
+    ("compose", "dropout", "adagrad", "models", "space"),
     ("config",),
     ("errors",),
 )
 HEIGHT = {name: -level for level, names in enumerate(LAYERS) for name in names}
-LIGHT = ("compgcn", "compgcn.errors", "compgcn.config", "compgcn.space")  # these import no torch
+LIGHT = ("compgcn", "compgcn.errors", "compgcn.config", "compgcn.models", "compgcn.space")  # these import no torch
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 

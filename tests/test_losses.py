@@ -15,7 +15,10 @@ from compgcn.losses import (
     SMOOTHING_FLOORS,
     binary_cross_entropy,
     cross_entropy,
+    dura,
     margin_ranking,
+    n3,
+    reinforce,
     self_adversarial,
     smoothing_floor,
 )
@@ -115,11 +118,48 @@ def test_self_adversarial_weights_are_constants_to_the_gradient():
     torch.testing.assert_close(negative.grad, weights * torch.sigmoid(negative.detach()) / (2 * B))
 
 
+def test_n3_is_the_mean_sum_of_cubes_and_of_cubed_moduli_on_planes():
+    vectors = [normal(B, 6, seed=seed) for seed in range(3)]
+    cubes = sum(abs(value) ** 3 for factor in vectors for row in factor.tolist() for value in row)
+    assert n3(*vectors).item() == pytest.approx(cubes / B)
+    moduli = sum(
+        abs(complex(row[i], row[i + 3])) ** 3 for factor in vectors for row in factor.tolist() for i in range(3)
+    )
+    assert n3(*vectors, planes=True).item() == pytest.approx(moduli / B)
+
+
+@pytest.mark.parametrize("planes", [True, False])
+def test_n3_has_a_gradient_at_zero(planes):
+    zero = torch.zeros(B, 4, requires_grad=True)
+    n3(zero, planes=planes).backward()
+    assert torch.equal(zero.grad, torch.zeros(B, 4))
+
+
+def test_dura_is_what_two_squared_distances_have_beside_the_score():
+    x, z, e = (normal(B, 6, seed=seed) for seed in range(3))
+    score = (x * z * e).sum(1)
+    there, back = (x * z - e).square().sum(1), (e * z - x).square().sum(1)
+    torch.testing.assert_close(dura(x, e, x * z, e * z), (there + back + 4 * score).mean())
+
+
+@given(st.integers(0, 2**31), st.sampled_from([0.0, -1.0, 5.0]))
+def test_the_expected_gradient_of_reinforce_is_that_of_the_expected_reward(seed, baseline):
+    logits, reward = normal(1, K, seed=seed), normal(1, K, seed=seed + 1).detach()
+    p = torch.softmax(logits, 1)
+    (expected,) = torch.autograd.grad((p * reward).sum(), logits)
+    found = torch.zeros_like(logits)
+    for choice in range(K):
+        loss = reinforce(torch.log_softmax(logits, 1)[:, choice], reward[:, choice], baseline)
+        found += p[0, choice].detach() * torch.autograd.grad(loss, logits)[0]
+    torch.testing.assert_close(-found, expected)
+
+
 LOSSES = {
     "binary_cross_entropy": lambda x: binary_cross_entropy(x, *true_pairs(0)[1:]),
     "cross_entropy": lambda x: cross_entropy(x, torch.tensor([3, 0, 8, 3]), smoothing=0.1),
     "margin_ranking": lambda x: margin_ranking(x[:, 0], x[:, 1:], margin=1.0),
     "self_adversarial": lambda x: self_adversarial(x[:, 0], x[:, 1:]),
+    "reinforce": lambda x: reinforce(x[:, 0], x[:, 1]),
 }
 
 

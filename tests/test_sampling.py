@@ -1,10 +1,10 @@
-"""Negatives are uniform, and the generator decides them."""
+"""Negatives are uniform, and the generator decides them; choices follow their logits."""
 
 from __future__ import annotations
 
 import torch
 
-from compgcn.sampling import uniform_negatives
+from compgcn.sampling import drawn, uniform_negatives
 
 
 def draw(seed: int, batch: int = 50, num_negatives: int = 40, num_entities: int = 10, **where: str) -> torch.Tensor:
@@ -37,3 +37,11 @@ def test_the_result_lies_on_the_device_asked_for():
 
 def test_no_queries_have_no_negatives():
     assert draw(0, batch=0).shape == (0, 40)
+
+
+def test_choices_are_made_with_the_probabilities_of_the_softmax():
+    torch.manual_seed(0)
+    p = torch.tensor([0.5, 0.3, 0.2, 0.0])
+    counts = torch.bincount(drawn((p.log() + 7).expand(20_000, 4)).flatten(), minlength=4)
+    assert counts[3] == 0
+    assert (counts - 20_000 * p).abs().max() < 6 * (20_000 * 0.25) ** 0.5

@@ -13,8 +13,8 @@ from torch import nn
 from compgcn.build import build_task, expand, recommended
 from compgcn.config import Training
 from compgcn.data import load
-from compgcn.decoders import ConvESettings, build_decoder
-from compgcn.step import Step, chosen_precision, deterministic
+from compgcn.decoders import ConvolutionSettings, build_decoder
+from compgcn.step import OPTIMISERS, Step, chosen_precision, deterministic
 
 STILL = {"encoder.dropout": 0.0, "encoder.hidden_dropout": 0.0, "decoder.hidden_dropout": 0.0, "feature_dropout": 0.0}
 SMALL = STILL | {"dims": [8, 8], "kernel": 2, "filters": 4, "batch_size": 64}
@@ -23,6 +23,14 @@ SETTINGS: list[dict[str, Any]] = [
     {"decoder": "transe", "loss": "bce"},
     {"decoder": "distmult", "composition": "mult"},
     {"encoder": "rgcn-basis", "decoder": "distmult"},
+    {
+        "encoder": "none",
+        "decoder": "distmult",
+        "regulariser": "dura",
+        "relation_prediction": 0.5,
+        "optimiser": "adagrad",
+    },
+    {"encoder": "none", "decoder": "transe", "regulariser": "n3", "relation_prediction": 0.5, "batch_size": 16},
 ]
 
 
@@ -49,6 +57,21 @@ def test_a_compiled_step_has_the_loss_and_the_gradients_of_a_plain_one(settings,
     scale = max(gradient.norm() for gradient in found[1])
     for ours, theirs in zip(*found, strict=True):
         assert (ours - theirs).norm() <= 1e-4 * theirs.norm() + 1e-6 * scale
+
+
+def test_every_optimiser_of_the_settings_is_there():
+    assert set(OPTIMISERS) == set(Training.model_fields["optimiser"].annotation.__args__)
+
+
+@pytest.mark.parametrize("name", OPTIMISERS)
+def test_every_optimiser_follows_the_gradient_at_the_rate_of_the_step(name):
+    module = Weight()
+    step = Step(module, lambda examples: (module.w * examples).sum(), Training(optimiser=name, lr=0.5))
+    step(torch.ones(3), 0.0)
+    assert torch.equal(module.w, torch.ones(3))
+    step(torch.tensor([1.0, -1.0, 0.0]), 0.1)
+    assert module.w[0] < 1 < module.w[1]
+    assert name == "adam" or module.w[2] == 1  # Adam goes on where it was going
 
 
 class Weight(nn.Module):
@@ -121,10 +144,10 @@ def test_auto_is_the_fast_precision_of_a_gpu_and_the_exact_one_of_a_cpu(name, de
 
 def test_half_queries_are_made_in_training_only():
     torch.manual_seed(0)
-    small = ConvESettings(filters=3, kernel=2)
-    decoder = build_decoder("conve", 5, 18, conve=small, half_query=True)
+    small = ConvolutionSettings(filters=3, kernel=2)
+    decoder = build_decoder("conve", 5, 18, settings=small, half_query=True)
     x, z, entities = torch.randn(4, 18), torch.randn(4, 18), torch.randn(5, 18)
-    plain = build_decoder("conve", 5, 18, conve=small)
+    plain = build_decoder("conve", 5, 18, settings=small)
     plain.load_state_dict(decoder.state_dict())
     for module in (decoder, plain):
         module.eval()

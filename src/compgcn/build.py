@@ -14,26 +14,76 @@ from torch.nn import functional as F
 
 from compgcn.answers.classes import Classes
 from compgcn.answers.links import Links
-from compgcn.compose import resolve
+from compgcn.baselines import FitOnce, Trained, find_baseline, must_be_installed
+from compgcn.baselines.fitted import Fitted, Fitting, must_not_train
+from compgcn.baselines.networks import must_be_used
+from compgcn.compose import COMPOSITIONS, Composition, Learned
+from compgcn.compose import LEARNED as FACTORED
 from compgcn.config import Config, configure, parse_settings, searchable
 from compgcn.config import Encoder as EncoderSettings
 from compgcn.data import DATASETS, OWN_RECIPES, GraphCollection, KnowledgeGraph
 from compgcn.data.arrays import Numbers
-from compgcn.decoders import DECODERS, ConvESettings, build_decoder
+from compgcn.decoders import DECODERS, ConvolutionSettings, build_decoder
+from compgcn.decoders.convolution import ConvEQuery, image_shape
 from compgcn.encoders import Encoder, preset
 from compgcn.errors import InputError, unknown
 from compgcn.graph import NORMS, RelationalGraph
 from compgcn.inputs import INPUTS, Dataset, num_nodes
-from compgcn.protocols import Metrics, Session, holdout, nested, paper, ranking, refit
+from compgcn.models import beneath
+from compgcn.models import model as find_model
+from compgcn.protocols import Metrics, Session, fitted, holdout, nested, paper, ranking, refit
 from compgcn.sampling import seeded
 from compgcn.step import chosen_precision
-from compgcn.tasks.classification import Classifier
+from compgcn.tasks.classification import Classifier, GraphClassifier
 from compgcn.tasks.graph_classification import Graphs
 from compgcn.tasks.link_prediction import LinkPrediction, LinkPredictor
 from compgcn.tasks.node_classification import Nodes
 from compgcn.tasks.readout import Readout
+from compgcn.tasks.samplers import SAMPLERS, Adversary
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu": F.relu, "none": lambda x: x}
+
+
+# Compositions with parameters: those of `compgcn.compose`, and the query of a decoder.
+
+_FILTERS, _KERNEL = 16, 3  # of ConvE as a composition, where every message makes its image
+
+
+class _Same(nn.Module):
+    """The numbers as they are, laid out in order, as a norm would leave them."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.contiguous()
+
+
+def _conve(dim: int) -> nn.Module:
+    """The query of ConvE without dropout and batch norms: a message depends on its entity and relation alone."""
+    height, width = image_shape(dim)
+    sizes = ConvolutionSettings(_FILTERS, min(_KERNEL, 2 * height, width), feature_dropout=0.0, hidden_dropout=0.0)
+    query = ConvEQuery(dim, sizes)
+    for name, part in list(query.named_children()):
+        if isinstance(part, nn.modules.batchnorm._BatchNorm):
+            setattr(query, name, _Same())
+    return query
+
+
+LEARNED: dict[str, Learned] = {
+    **FACTORED,
+    "conve": Learned(
+        "conve",
+        _conve,
+        origin="a convolution over the entity and the relation as an image",
+        reference="Dettmers et al., AAAI 2018",
+    ),
+}
+
+
+def find_composition(name: str | None) -> Composition | Learned:
+    """The composition of that name, with or without parameters."""
+    table: dict[str, Composition | Learned] = {**COMPOSITIONS, **FACTORED, **LEARNED}
+    if name not in table:
+        raise unknown("composition", str(name), table)
+    return table[name]
 
 
 # From names to a whole config.
@@ -48,40 +98,73 @@ def task_of(settings: Config, data: Dataset) -> str:
     return settings.task
 
 
-def recommended(settings: Mapping[str, Any], data: Dataset) -> Config:
-    """The defaults, then what the data set's recipe (or that for one's own files) recommends, then the settings."""
-    asked = configure(Config(), settings)
+def recommended(settings: Mapping[str, Any], data: Dataset, model: str | None = None) -> Config:
+    """The defaults, then what the data set's recipe (or that for one's own files) recommends, then the settings.
+
+    With a model, a row of `MODELS`, its settings come before one's own, and what the recipe says of others is left out.
+    A baseline's own recipe comes before the data set's, of which it takes how to classify and, unless it is fitted
+    once, how to train.
+    """
+    system = None if model is None else find_model(model)
+    own: Mapping[str, Any] = {} if system is None else system.settings
+    asked = configure(configure(Config(), own), settings)
     task, known = task_of(asked, data), DATASETS.get(asked.data.source)
     recipe = dict(known.recipe if known is not None and known.task == task else OWN_RECIPES[task])
+    if system is not None:
+        if task != "link-prediction":
+            raise InputError(f"the model '{model}' is one of link prediction, not of {task}; choose an encoder instead")
+        recipe = beneath(system, recipe)
     if preset(asked.encoder.name).composition is not None:  # an encoder that has its own, and its usual norm
         recipe = {key: recipe[key] for key in recipe if key not in ("encoder.composition", "encoder.norm")}
-    return configure(configure(Config(), recipe), settings)
+    baseline = find_baseline(asked.classifier.baseline, task)
+    if baseline is not None:
+        kept = ("classifier.",) if isinstance(baseline.how, FitOnce) else ("classifier.", "training.")
+        recipe = {key: value for key, value in recipe.items() if key.startswith(kept)}
+        recipe |= baseline.recipe
+    usual = configure(configure(Config(), recipe), own)
+    if configure(usual, settings).decoder.name != usual.decoder.name:  # the recipe's sizes are those of another one
+        usual = configure(usual, {"decoder.filters": None, "decoder.kernel": None})
+    return configure(usual, settings)
 
 
 def expand(config: Config, data: Dataset) -> Config:
     """Fill in what a preset, a decoder or the data decide, and refuse names that are none."""
     task, row = task_of(config, data), preset(config.encoder.name)
+    baseline = find_baseline(config.classifier.baseline, task)
+    same = {"task": task, "data.fingerprint": _fingerprint(config, data)}
+    if config.classifier.baseline is not None:
+        must_be_installed(config.classifier.baseline)
+        if config.encoder.name != EncoderSettings().name:
+            raise InputError(
+                f"the baseline '{config.classifier.baseline}' takes the place of an encoder; name only one"
+            )
+    if baseline is not None and isinstance(baseline.how, FitOnce):
+        must_not_train(config)
+        return configure(config, {**same, "classifier.protocol": _protocol(config, task)})
+    if baseline is not None:
+        must_be_used(config)
+        chosen = _input(config, data, TASKS[task])
+        start = INPUTS[chosen].start(data)
+        inputs = start.size if start.features is None else start.features.shape[1]
+        own = {"encoder.input": chosen, "encoder.dims": (inputs, *config.encoder.dims[1:])}
+        return configure(config, same | own | TASKS[task].complete(config, data) | {"encoder.add_inverse": None})
     if config.encoder.norm is not None and config.encoder.norm not in NORMS:
         raise unknown("norm", config.encoder.norm, NORMS)
     composition = config.encoder.composition or row.composition or "corr"
-    resolve(composition)
+    phi = find_composition(composition)
     if row.composition not in (None, composition):
         raise InputError(f"encoder '{config.encoder.name}' has composition '{row.composition}'; leave composition out")
     if row.bases is None and config.encoder.bases:
         raise InputError(f"encoder '{config.encoder.name}' has no bases; leave encoder.bases out")
     chosen = _input(config, data, TASKS[task])
     dims = _dims(config.encoder, data, chosen)
-    for dim in dims[:-1]:
-        resolve(composition)(torch.zeros(1, dim), torch.zeros(1, dim))  # not every one takes every dimension
-    fingerprint = data.fingerprint()
-    if config.data.fingerprint not in (None, fingerprint):
-        raise InputError(
-            f"the data are not those the config was written for: data.fingerprint is {fingerprint}, not "
-            f"{config.data.fingerprint}; leave it out to train on them anyway"
-        )
+    if isinstance(phi, Composition):
+        for dim in dims[:-1]:
+            phi(torch.zeros(1, dim), torch.zeros(1, dim))  # not every one takes every dimension
+    if config.encoder.residual and len(dims) == 1:
+        raise InputError("encoder.residual needs a layer whose vectors it adds; leave it out, or name two encoder.dims")
     found = {
-        "task": task,
-        "data.fingerprint": fingerprint,
+        **same,
         "encoder.input": chosen,
         "encoder.composition": composition,
         "encoder.norm": config.encoder.norm or row.norm,
@@ -89,6 +172,16 @@ def expand(config: Config, data: Dataset) -> Config:
         "encoder.bases": config.encoder.bases or row.bases or 0,
     }
     return configure(config, found | TASKS[task].complete(config, data))
+
+
+def _fingerprint(config: Config, data: Dataset) -> str:
+    fingerprint = data.fingerprint()
+    if config.data.fingerprint not in (None, fingerprint):
+        raise InputError(
+            f"the data are not those the config was written for: data.fingerprint is {fingerprint}, not "
+            f"{config.data.fingerprint}; leave it out to train on them anyway"
+        )
+    return fingerprint
 
 
 def candidates(config: Config, data: Dataset) -> list[Config]:
@@ -122,32 +215,42 @@ def _dims(encoder: EncoderSettings, data: Dataset, chosen: str) -> tuple[int, ..
 def _complete_links(config: Config, data: KnowledgeGraph) -> dict[str, Any]:
     if config.decoder.name not in DECODERS:
         raise unknown("decoder", config.decoder.name, DECODERS)
+    if config.decoder.generator not in DECODERS:
+        raise unknown("decoder.generator", config.decoder.generator, DECODERS)
     if config.encoder.add_inverse is False:
         raise InputError("link prediction asks for heads through inverse relations; leave encoder.add_inverse out")
     if config.classifier.candidates:
         raise InputError("link prediction chooses among no candidates; search for settings with compgcn tune")
-    bias = config.decoder.entity_bias
-    own = DECODERS[config.decoder.name].entity_bias
-    return {"decoder.entity_bias": own if bias is None else bias, "encoder.add_inverse": True}
+    d, row = config.decoder, DECODERS[config.decoder.name]
+    return {
+        "decoder.entity_bias": row.entity_bias if d.entity_bias is None else d.entity_bias,
+        "decoder.filters": d.filters or row.settings.filters,
+        "decoder.kernel": d.kernel or row.settings.kernel,
+        "encoder.add_inverse": True,
+    }
 
 
 def _complete_classes(config: Config, data: Dataset) -> dict[str, Any]:
     both = isinstance(data, GraphCollection) and data.both_directions
     inverse = config.encoder.add_inverse
-    protocols = TASKS[task_of(config, data)].protocols
+    return {
+        "encoder.add_inverse": not both if inverse is None else inverse,
+        "classifier.protocol": _protocol(config, task_of(config, data)),
+        "training.loss": "cross-entropy",
+    }
+
+
+def _protocol(config: Config, task: str) -> str:
+    protocols = TASKS[task].protocols
     default, *_ = protocols
     protocol = config.classifier.protocol or default
     if protocol not in protocols:
-        raise unknown(f"protocol for {task_of(config, data)}", protocol, protocols)
+        raise unknown(f"protocol for {task}", protocol, protocols)
     if config.classifier.candidates and protocol != "nested":
         raise InputError(
             f"the protocol '{protocol}' chooses among no candidates; take --protocol nested, or compgcn tune before"
         )
-    return {
-        "encoder.add_inverse": not both if inverse is None else inverse,
-        "classifier.protocol": protocol,
-        "training.loss": "cross-entropy",
-    }
+    return protocol
 
 
 # From a whole config to what is trained.
@@ -184,7 +287,7 @@ def build_encoder(config: Config, data: Dataset) -> tuple[Encoder, Numbers | Non
         data.num_relations,
         e.dims,
         e.name,
-        composition=e.composition,
+        composition=find_composition(e.composition),
         norm=e.norm,
         flow=e.flow,
         bases=e.bases,
@@ -197,8 +300,11 @@ def build_encoder(config: Config, data: Dataset) -> tuple[Encoder, Numbers | Non
         self_loop=e.self_loop,
         add_inverse=e.add_inverse,
         tie_inverse=e.tie_inverse,
-        node_features=None if start.features is None else torch.as_tensor(start.features),
+        node_features=start.vectors,
         relation_features=None if given is None else torch.as_tensor(given),
+        residual=e.residual,
+        edge_dropout=e.edge_dropout,
+        init_scale=e.init_scale,
     )
     return encoder, start.rows
 
@@ -218,9 +324,12 @@ def build_model(config: Config, data: KnowledgeGraph, *, half_query: bool = Fals
     """The encoder and the decoder a config describes."""
     e, d = config.encoder, config.decoder
     encoder, _ = build_encoder(config, data)
-    conve = ConvESettings(
+    assert d.filters is not None
+    assert d.kernel is not None
+    settings = ConvolutionSettings(
         filters=d.filters,
         kernel=d.kernel,
+        input_dropout=d.input_dropout,
         feature_dropout=d.feature_dropout,
         hidden_dropout=d.hidden_dropout,
         height=d.height,
@@ -228,25 +337,44 @@ def build_model(config: Config, data: KnowledgeGraph, *, half_query: bool = Fals
     decoder = build_decoder(
         d.name,
         data.num_entities,
-        e.dims[-1],
+        encoder.dim,
         entity_bias=d.entity_bias,
         margin=d.margin,
-        conve=conve,
+        settings=settings,
         half_query=half_query,
     )
-    return LinkPredictor(encoder, decoder, tie_inverse=e.tie_inverse)
+    return LinkPredictor(
+        encoder,
+        decoder,
+        tie_inverse=e.tie_inverse,
+        init_scale=e.init_scale,
+        adversary=_adversary(config, data) if SAMPLERS[config.training.sampler].adversary else None,
+    )
 
 
-def build_nodes(config: Config, data: KnowledgeGraph, device: torch.device, whole: bool) -> Nodes:
+def _adversary(config: Config, data: KnowledgeGraph) -> Adversary:
+    """The generator of KBGAN: a decoder with tables of its own, of the model's dimension."""
+    dim = config.encoder.dims[-1]
+    encoder = Encoder(data.num_entities, data.num_relations, [dim], "none")
+    decoder = build_decoder(config.decoder.generator, data.num_entities, dim)
+    return Adversary(LinkPredictor(encoder, decoder))
+
+
+def build_nodes(config: Config, data: KnowledgeGraph, device: torch.device, whole: bool) -> Nodes | Fitted:
     """The labelled nodes of a graph, of train, then valid, then test; or, as a whole, all its nodes in order."""
     assert data.labels is not None
-    encoder, rows = build_encoder(config, data)
-    model = Classifier(encoder, len(data.labels.classes)).to(device)
     labelled = torch.from_numpy(np.concatenate(list(data.labels.splits.values()))).to(device)  # [n, 2]
     nodes, targets = labelled.unbind(1)
     if whole:
         known, nodes = nodes, torch.arange(data.num_entities, device=device)
         targets = torch.full_like(nodes, -1).scatter(0, known, targets)
+    baseline = find_baseline(config.classifier.baseline, "node-classification")
+    if baseline is not None and isinstance(baseline.how, FitOnce):
+        c = config.classifier
+        fitting = Fitting(len(data.labels.classes), c.inner_folds, c.class_weights, config.training.seed)
+        return Fitted(baseline.how, data, nodes, targets, fitting, device)
+    encoder, rows = build_encoder(config, data)
+    model = Classifier(encoder, len(data.labels.classes)).to(device)
     graph = build_graph(config, data.train, data, device)
     start = None if rows is None else torch.from_numpy(rows).to(device)
     return Nodes(model, graph, start, nodes.contiguous(), targets.contiguous(), restrict=not whole)
@@ -254,14 +382,21 @@ def build_nodes(config: Config, data: KnowledgeGraph, device: torch.device, whol
 
 def build_graphs(config: Config, data: GraphCollection, device: torch.device, whole: bool) -> Graphs:
     """The graphs of a collection."""
-    encoder, rows = build_encoder(config, data)
-    readout = Readout(config.classifier.readout, encoder.dims[-1])
-    model = Classifier(encoder, len(data.classes), readout).to(device)
+    baseline = find_baseline(config.classifier.baseline, "graph-classification")
+    model: Classifier | GraphClassifier
+    if baseline is None:
+        encoder, rows = build_encoder(config, data)
+        model = Classifier(encoder, len(data.classes), Readout(config.classifier.readout, encoder.dim))
+    else:
+        assert isinstance(baseline.how, Trained)
+        assert config.encoder.input is not None
+        start = INPUTS[config.encoder.input].start(data)
+        model, rows = baseline.how.build(config, data, start), start.rows
     if config.encoder.graph == "none":
         data = replace(data, triples=data.triples[:0])
     elif config.encoder.graph == "random":
         raise InputError("encoder.graph = 'random' would mix the graphs; use 'none', or the graphs as they are")
-    return Graphs(model, data, np.arange(data.num_nodes) if rows is None else rows, device)
+    return Graphs(model.to(device), data, np.arange(data.num_nodes) if rows is None else rows, device)
 
 
 def _labelled(data: KnowledgeGraph) -> tuple[dict[str, Numbers], Numbers, tuple[str, ...]]:
@@ -339,11 +474,25 @@ TASKS: dict[str, TaskRow] = {
 }
 
 
+def chosen_protocol(config: Config) -> Callable[[Session], Metrics]:
+    """How a whole config is trained and reported."""
+    assert config.task is not None
+    baseline = find_baseline(config.classifier.baseline, config.task)
+    if baseline is not None and isinstance(baseline.how, FitOnce):
+        return fitted
+    default, *_ = TASKS[config.task].protocols
+    return TASKS[config.task].protocols[config.classifier.protocol or default]
+
+
 def default_folder(config: Config) -> Path:
-    """runs/<data>-<encoder>-<decoder>-<seed>; in a classification the protocol stands for the decoder."""
+    """runs/<data>-<encoder>-<decoder>-<seed>; in a classification the protocol stands for the decoder.
+
+    A baseline stands in its encoder's place.
+    """
     source = Path(config.data.source).name.split(".")[0] or "graph"
     how = config.classifier.protocol or config.decoder.name
-    return Path("runs") / f"{source}-{config.encoder.name}-{how}-{config.training.seed}"
+    what = config.classifier.baseline or config.encoder.name
+    return Path("runs") / f"{source}-{what}-{how}-{config.training.seed}"
 
 
 def find_device(name: str) -> torch.device:
@@ -367,10 +516,15 @@ def must_be_trainable(data: KnowledgeGraph) -> None:
 
 def must_fill_batches(config: Config, data: Dataset, built: Any) -> None:
     """Refuse batches of one example where something normalises over the batch."""
-    part = built.model.decoder if isinstance(built, LinkPrediction) else None
-    normalises = part is not None and any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in part.modules())
-    if normalises and built.batch_size < 2:
+    part: nn.Module
+    if isinstance(built, LinkPrediction):
+        alone, part, what = built.batch_size < 2, built.model.decoder, ("query", "decoder")
+    elif isinstance(built, Graphs):
+        alone, part, what = config.training.batch_size < 2 and built.smallest < 2, built.model, ("node", "model")
+    else:
+        return
+    if alone and any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in part.modules()):
         raise InputError(
-            f"with training.batch_size = {config.training.batch_size} a batch can hold a single query, and this "
-            "decoder normalises over the batch; raise batch_size"
+            f"with training.batch_size = {config.training.batch_size} a batch can hold a single {what[0]}, and this "
+            f"{what[1]} normalises over the batch; raise batch_size"
         )

@@ -71,7 +71,10 @@ class Encoder(Section):
     self_loop: bool = True
     add_inverse: bool | None = None  # send along edges backwards too; None: unless every edge is there both ways
     tie_inverse: bool = False  # an inverse relation starts as the negative of its original
+    init_scale: float | None = Field(None, gt=0)  # standard deviation of the initial tables; None: Xavier's
     graph: Literal["given", "none", "random"] = "given"  # ablations: no edges, or edges between random entities
+    residual: int = Field(0, ge=0)  # dimension of raw vectors that the encoder's are added to; 0: none
+    edge_dropout: float = Field(0.0, ge=0, lt=1)  # share of the edges left out of a step
 
 
 class Decoder(Section):
@@ -79,19 +82,22 @@ class Decoder(Section):
 
     name: str = "conve"
     entity_bias: bool | None = None
-    margin: float = 9.0  # TransE: score = margin - distance
+    margin: float = 9.0  # TransE, RotatE: score = margin - distance
     margin_decay: float = Field(0.0, ge=0)  # subtracted from the margin ..
     margin_patience: int = Field(10, ge=1)  # .. every so many evaluations without gain
-    filters: int = Field(200, ge=1)
-    kernel: int = Field(7, ge=1)
+    filters: int | None = Field(None, ge=1)  # of a convolution; None: as many, and of the size, usual for the decoder
+    kernel: int | None = Field(None, ge=1)
     height: int | None = Field(None, ge=1)  # each vector is laid out height x width; None: as square as can be
+    input_dropout: float = Field(0.0, ge=0, lt=1)  # on what is convolved, on its feature maps, and on the query
     feature_dropout: float = Field(0.3, ge=0, lt=1)
     hidden_dropout: float = Field(0.3, ge=0, lt=1)
+    generator: str = "distmult"  # of the sampler kbgan: a decoder, with tables of its own
 
 
 class Classifier(Section):
     """How nodes or graphs are classified, and how the number of epochs is found."""
 
+    baseline: str | None = None  # trained in place of the encoder
     protocol: Literal["holdout", "refit", "paper", "nested"] | None = None  # None: the first of the task
     folds: int = Field(10, ge=2)  # of the cross-validation
     inner_folds: int = Field(5, ge=2)  # within a training part, for nested
@@ -106,14 +112,20 @@ class Training(Section):
 
     epochs: int = Field(500, ge=0)
     batch_size: int = Field(128, ge=1)
+    optimiser: Literal["adam", "adagrad", "sgd"] = "adam"
     lr: float = Field(1e-3, gt=0)
     weight_decay: float = Field(0.0, ge=0)
     loss: Literal["bce", "cross-entropy", "margin", "self-adversarial"] = "bce"
     label_smoothing: float = Field(0.1, ge=0, lt=1)
     smoothing_floor: Literal["eps/N", "1/N"] = "eps/N"
-    negatives: int = Field(64, ge=1)  # per triple, for the two losses that sample
+    sampler: Literal["uniform", "kbgan"] = "uniform"  # of negatives, for the two losses that sample
+    negatives: int = Field(64, ge=1)  # per triple, for the two losses that sample; for kbgan, those it chooses from
     loss_margin: float = Field(1.0, ge=0)
     temperature: float = Field(1.0, ge=0)  # of the self-adversarial weights
+    regulariser: Literal["none", "n3", "dura"] = "none"  # of the vectors of a batch's triples ..
+    regularisation: float = Field(0.05, ge=0)  # .. and its weight
+    relation_prediction: float = Field(0.0, ge=0)  # weight of a second loss, over the relations of (s, ?, o)
+    remove_batch_edges: bool = False  # in link prediction, encode a batch without the edges of its own triples
     schedule: Literal["constant", "linear", "cosine"] = "constant"
     schedule_start: float = Field(0.0, ge=0, le=1)  # share of the epochs before the rate begins to fall
     schedule_floor: float = Field(0.0, ge=0, le=1)  # what the rate falls to, as a share of lr

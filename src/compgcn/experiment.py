@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -20,6 +21,7 @@ from compgcn.build import expand, recommended
 from compgcn.config import Config, Section, configure, names, read_tree
 from compgcn.data import find
 from compgcn.errors import InputError, unknown
+from compgcn.models import model as find_model
 from compgcn.run import Run, train
 from compgcn.smoke import smoke_data, smoke_settings
 from compgcn.storage import replace
@@ -42,6 +44,7 @@ class Row(Section):
     paper: dict[str, float] = _EMPTY  # what the paper has, by figure: "mrr", "category/1-1/head/mrr", "accuracy" in %
     also: dict[str, float] = _EMPTY  # what it has in another place, where it contradicts itself
     spread: dict[str, float] = _EMPTY  # its ±
+    model: str | None = None  # a whole system, see `compgcn.models`; settings come on top
     settings: dict[str, Any] | None = None  # of training; None: quoted, and not run here
     same_as: str | None = None  # "experiment/row", whose results these are
     control: str | None = None  # the row of the same decoder without an encoder
@@ -112,7 +115,8 @@ def experiments(names: Sequence[str] = ()) -> dict[str, Experiment]:
 
 def chosen(experiment: Experiment, row: Row) -> dict[str, Any]:
     """The settings a row asks for, by dotted name."""
-    return {**names(experiment.settings), **names(row.settings or {})}
+    system = {} if row.model is None else find_model(row.model).settings
+    return {**system, **names(experiment.settings), **names(row.settings or {})}
 
 
 # From a row to its result
@@ -222,7 +226,7 @@ def reproduce(
     settings = {**chosen(job.experiment, job.row), "training.seed": job.seed, "training.device": device}
     asked = configure(Config(), settings)
     data = smoke_data(asked) if smoke else find(asked.data, asked.task)
-    config = expand(recommended(settings, data), data)
+    config = expand(recommended(settings, data, job.row.model), data)
     if smoke:
         config = expand(configure(config, smoke_settings(config)), data)
     if torch.cuda.is_available():  # the peak of this row, and not of those before
@@ -231,6 +235,8 @@ def reproduce(
     text = json.dumps(result_of(job, run) | ({"smoke": True} if smoke else {}), indent=1)
     path.parent.mkdir(parents=True, exist_ok=True)
     replace(path, lambda part: part.write_text(_compact(text) + "\n", encoding="utf-8"))
+    if smoke:  # the next trial run may be one of other code
+        shutil.rmtree(run.path, ignore_errors=True)
     return path
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from compgcn.data import GraphCollection, KnowledgeGraph
 from compgcn.data.arrays import Features, Numbers
@@ -24,6 +26,11 @@ class Start(NamedTuple):
     size: int
     rows: Numbers | None = None
     features: Features | None = None
+
+    @property
+    def vectors(self) -> Tensor | None:
+        """Those that are given, as a tensor."""
+        return None if self.features is None else torch.as_tensor(self.features)
 
 
 class Input(NamedTuple):

@@ -113,5 +113,51 @@ def self_adversarial(positive: Tensor, negative: Tensor, *, temperature: float =
     return -(F.logsigmoid(positive) + (weight * F.logsigmoid(-negative)).sum(1)).mean() / 2
 
 
+def reinforce(log_probability: Tensor, reward: Tensor, baseline: Tensor | float = 0.0) -> Tensor:
+    """−(reward − baseline) · log p: its expected gradient is that of minus the expected reward (Williams, 1992).
+
+    Args:
+        log_probability: with which each choice was made [B].
+        reward: what it brought [B]; a constant to the gradient.
+        baseline: what choices bring on average; it changes the variance of the gradient, not its expectation.
+    """
+    return -((_wide(reward).detach() - baseline) * _wide(log_probability)).mean()
+
+
+# Regularisers: of the vectors [B, d] of a batch's triples, each a mean over the batch.
+
+
+def n3(*factors: Tensor, planes: bool = False) -> Tensor:
+    """The nuclear 3-norm (Lacroix et al., 2018): Σ_i |x_i|³ + |z_i|³ + |e_i|³ of subject, relation and object.
+
+    Args:
+        factors: vectors of the triples [B, d] each.
+        planes: they hold d/2 complex numbers, real parts first; |·| is then the modulus.
+    """
+    cubes = [_squares(_wide(factor), planes).pow(1.5).sum(-1) for factor in factors]  # 0 has the gradient 0
+    return torch.stack(cubes).sum(0).mean()
+
+
+def _squares(x: Tensor, planes: bool) -> Tensor:
+    if not planes:
+        return x.square()
+    real, imaginary = x.chunk(2, -1)
+    return real.square() + imaginary.square()
+
+
+def dura(x: Tensor, e: Tensor, x_moved: Tensor, e_moved: Tensor) -> Tensor:
+    """The duality-induced regulariser (Zhang et al., 2020): ‖x‖² + ‖e‖² + ‖phi(x, z)‖² + ‖phi(e, z)‖².
+
+    Half of it is what −‖phi(x, z) − e‖² has beside the score ⟨phi(x, z), e⟩, the other half that of its dual
+    −‖phiᵀ(e, z) − x‖²; phi moves by a product, so that phiᵀ(e, z) is as long as phi(e, z).
+
+    Args:
+        x, e: subjects and objects [B, d].
+        x_moved, e_moved: phi of each with the relation [B, d].
+    """
+    lengths = [_wide(vectors).square().sum(-1) for vectors in (x, e, x_moved, e_moved)]
+    return torch.stack(lengths).sum(0).mean()
+
+
 def _wide(x: Tensor) -> Tensor:
     return x if x.dtype == torch.float64 else x.float()

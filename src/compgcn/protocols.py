@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from compgcn.baselines.facts import fact_counts, logistic_regression
+from compgcn.baselines.fitted import Fitted
 from compgcn.baselines.popularity import Popularity
 from compgcn.config import Config, Training, changes
 from compgcn.data.folds import folds as dealt
@@ -26,7 +27,7 @@ from compgcn.folder import Folder
 from compgcn.ranking import rank_triples, summary
 from compgcn.sampling import randomness
 from compgcn.storage import replace
-from compgcn.tasks.classification import Classification, Items, Tally, macro_f1, report, tallied
+from compgcn.tasks.classification import Classification, Items, Tally, macro_f1, report, tallied, tally
 from compgcn.tasks.link_prediction import LinkPrediction
 from compgcn.train import Event, Interrupted, optimise
 
@@ -123,7 +124,7 @@ def refit(session: Session) -> Metrics:
     For few labels: a validation split of a few dozen items is too small to choose by.
     """
     parts = Parts(session)
-    pool = torch.cat((session.splits["train"], session.splits["valid"])).sort().values
+    pool = _chosen_from(session)
     curves = parts.cross_validation("fold", pool, session.config.classifier.folds)
     best, epoch = _best(curves, session.config.classifier.choose_by or "log_likelihood", session.training)
     task = parts.final(pool, epoch)
@@ -135,13 +136,19 @@ def refit(session: Session) -> Metrics:
     }
 
 
+def _chosen_from(session: Session) -> Tensor:
+    """All that may be trained on and chosen by: train and valid."""
+    return torch.cat((session.splits["train"], session.splits["valid"])).sort().values
+
+
 def _counted(session: Session, train: Tensor) -> Metrics:
     """What counting facts would know of test, to stand beside."""
     items, test = session.built, session.splits["test"]
     if not len(test):
         return {}
     session.pause()
-    counts = fact_counts(items.graph, items.rows, items.places, min(len(items.model.encoder.layers), 2))
+    hops = min(max(len(items.model.encoder.layers), 1), 2)
+    counts = fact_counts(items.graph, items.rows, items.nodes, hops)
     classes, targets = len(session.classes), session.targets.cpu()
     found = logistic_regression(counts, targets, train.cpu(), classes, session.training.seed)
     return {"facts": {"test": report(tallied(found[test.cpu()], targets[test.cpu()]), session.classes)}}
@@ -171,7 +178,7 @@ def nested(session: Session) -> Metrics:
     parts, settings = Parts(session), session.config.classifier
     pool = torch.cat(list(session.splits.values())).sort().values
     found, chosen = [], []
-    for number, fold in enumerate(parts.folds(pool, settings.folds), 1):
+    for number, fold in enumerate(_folds(session, pool, settings.folds), 1):
         rest, name = _without(pool, fold), f"fold {number} of {settings.folds}"
         candidate, epoch = _choose(parts, session, name, rest)
         found.append(parts.train(name, rest, fold, epoch, epoch, session.candidates[candidate])[-1])
@@ -204,6 +211,36 @@ def _choose(parts: Parts, session: Session, name: str, rest: Tensor) -> tuple[in
     return number, epoch
 
 
+def fitted(session: Session) -> Metrics:
+    """A baseline that is fitted once and chooses its own settings within what it is fitted to; there are no epochs.
+
+    As in `holdout` it is fitted to train, and valid is looked at besides test; as in `refit` it is fitted to train and
+    valid, and a cross-validation within these says what to expect.
+    """
+    items: Fitted = session.built
+    begun = time.monotonic()
+
+    def held_out(train: Tensor, others: Tensor) -> Tally:
+        session.pause()
+        return tallied(items.fitted_to(train, others), session.targets[others])
+
+    if session.config.classifier.protocol == "holdout":
+        pool, valid = _validation(session)
+        found = report(held_out(pool, valid), session.classes) if len(valid) else {}
+    else:
+        pool = _chosen_from(session)
+        folds = _folds(session, pool, session.config.classifier.folds)
+        found = _over_folds([held_out(_without(pool, fold), fold) for fold in folds], session.classes)
+    session.pause()
+    items.keep(pool)
+    session.folder.keep_best(items.model)
+    session.seconds = time.monotonic() - begun
+    session.record({"event": "evaluate", "seconds": round(session.seconds, 3)})
+    test = session.splits["test"]
+    known = report(tally(session.built, test, session.training.batch_size), session.classes) if len(test) else {}
+    return _metrics(session, 0) | {"valid": found, "test": known}
+
+
 def _metrics(session: Session, epoch: int) -> Metrics:
     """What the metrics of a classification begin with."""
     protocol = session.config.classifier.protocol
@@ -232,6 +269,12 @@ def _over_folds(found: Sequence[Tally], classes: Sequence[str], epochs: Sequence
     return report(together, classes) | {"accuracy": mean, "accuracy_sd": deviation, "folds": rows}
 
 
+def _folds(session: Session, pool: Tensor, number: int) -> list[Tensor]:
+    """The items dealt over folds, stratified by class."""
+    places = dealt(session.targets[pool].cpu().numpy(), number, session.training.seed)
+    return [pool[torch.from_numpy(place).to(pool.device)] for place in places]
+
+
 def _without(pool: Tensor, part: Tensor) -> Tensor:
     return pool[~torch.isin(pool, part)]
 
@@ -252,19 +295,13 @@ class Parts:
             except (OSError, ValueError, LookupError, TypeError) as error:
                 raise session.folder.damaged(error) from None
 
-    def folds(self, pool: Tensor, number: int) -> list[Tensor]:
-        """The items dealt over folds, stratified by class."""
-        targets = self._session.targets[pool].cpu().numpy()
-        places = dealt(targets, number, self._session.training.seed)
-        return [pool[torch.from_numpy(place).to(pool.device)] for place in places]
-
     def cross_validation(self, name: str, pool: Tensor, number: int, config: Config | None = None) -> list[list[Tally]]:
         """For each fold, how a model trained on the others does on it after every evaluation."""
         config = config or self._session.config
         epochs, every = config.training.epochs, config.training.evaluate_every
         return [
             self.train(f"{name} {i} of {number}", _without(pool, fold), fold, epochs, every, config)
-            for i, fold in enumerate(self.folds(pool, number), 1)
+            for i, fold in enumerate(_folds(self._session, pool, number), 1)
         ]
 
     def train(self, name: str, train: Tensor, valid: Tensor, epochs: int, every: int, config: Config) -> list[Tally]:

@@ -101,6 +101,16 @@ class Answers:
         place = (begin[row] + k - before).clamp_max(len(self.answers) - 1)
         return row, torch.where(k < after[-1], self.answers[place], -1)
 
+    def facts(self, num_entities: int) -> Tensor:
+        """Every (query, answer) as one number, ascending [A], for `contains`."""
+        query = torch.repeat_interleave(self.offsets.diff())  # [A]
+        return query * num_entities + self.answers
+
+    def contains(self, facts: Tensor, index: Tensor, entities: Tensor, num_entities: int) -> Tensor:
+        """Which entities [B, K] answer the queries at these positions [B]; nothing waits for the device."""
+        wanted = index.unsqueeze(1) * num_entities + entities  # [B, K]
+        return facts[torch.searchsorted(facts, wanted).clamp_max(len(facts) - 1)] == wanted
+
     def most(self, batch: int) -> int:
         """How many answers so many distinct queries can have together."""
         return int(self.offsets.diff().topk(min(batch, len(self))).values.sum())

@@ -24,9 +24,9 @@ _SEEN = ("node embeddings", "directions", "relations", "relation embeddings")
 _COSTS = ("parameters", "seconds", "peak MiB", "seeds")
 
 RULE = (
-    f"*Reproduced* means within {100 * TOLERANCE:.0f} % of the paper's figure, twice the standard deviation over our "
-    "seeds, or the paper's own ±, whichever is widest; *above* and *below* are outside of that. Ranks of ours are "
-    "realistic: a tie counts as its mean."
+    f"*Reproduced* means within {100 * TOLERANCE:.0f} % of the paper's figure, twice the standard error of our "
+    "mean over seeds, or the paper's own ±, whichever is widest; *above* and *below* are outside of that. Ranks of "
+    "ours are realistic: a tie counts as its mean."
 )
 
 
@@ -106,7 +106,7 @@ def verdict(experiment: Experiment, row: Row, metric: str, ours: Figure | None) 
         return ""
     paper = row.paper[metric]
     own = row.spread.get(metric, 0.0) / math.sqrt(experiment.folds)
-    room = max(TOLERANCE * abs(paper), 2 * ours.sd, own)
+    room = max(TOLERANCE * abs(paper), 2 * ours.sd / math.sqrt(ours.seeds), own)
     above = (paper - ours.mean if metric.rpartition("/")[2] in LOWER else ours.mean - paper) / (room or 1.0)
     return "reproduced" if abs(above) <= 1 else "above" if above > 0 else "below"
 
@@ -253,7 +253,8 @@ def _methods(experiment: Experiment) -> list[Table]:
         count = sum(weights.numel() for weights in encoder.parameters()) - _FB15K237[1][0]  # the one node's vector
         marks = ["yes", *("yes" if mark else "" for mark in (directed, related, row.relations == "vectors"))]
         seen.append([f"`{name}`", row.origin, *marks, f"O({size})", f"{count:,}"])
-        phi = {None: "φ(h_u, h_r)", "copy": "h_u", "mult": "a_r h_u"}[row.composition]
+        own = {None: "φ(h_u, h_r)", "copy": "h_u", "mult": "a_r h_u", "add": "h_u + h_r"}
+        phi = own.get(row.composition, f"{row.composition}(h_u, h_r)")
         reductions.append([f"`{name}`", row.origin, weights[row.tying], phi])
     header = ("encoder", "method", *_SEEN, "parameters", "in one layer, 100 → 200, of FB15k-237")
     return [

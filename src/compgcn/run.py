@@ -17,6 +17,7 @@ from compgcn.build import (
     TASKS,
     build_task,
     candidates,
+    chosen_protocol,
     default_folder,
     expand,
     find_device,
@@ -40,6 +41,7 @@ __all__ = ["Classified", "Prediction", "Run", "fit", "open_run", "train"]
 def fit(
     data: Dataset,
     *,
+    model: str | None = None,
     run_dir: str | Path | None = None,
     notify: Callable[[Event], None] | None = None,
     interrupted: Callable[[], bool] = lambda: False,
@@ -49,6 +51,7 @@ def fit(
 
     Args:
         data: from `compgcn.load` or `compgcn.read`; a collection of graphs, to classify them.
+        model: a whole system by its name in `compgcn.models`, such as "sacn"; the settings go over it.
         run_dir: the folder; `runs/<data>-<encoder>-<decoder>-<seed>` if not given.
         notify: called with every event, as `events.jsonl` gets them and one per step besides.
         interrupted: asked after every step; True stops cleanly with `compgcn.train.Interrupted`.
@@ -58,7 +61,7 @@ def fit(
     if not isinstance(data, (KnowledgeGraph, GraphCollection)):
         raise InputError(f"fit takes a graph, such as compgcn.read('triples.tsv'), not {data!r}")
     origin = {f"data.{key}": value for key, value in (data.origin or {"source": data.name}).items()}
-    return train(recommended({**origin, **settings}, data), data, run_dir, notify, interrupted)
+    return train(recommended({**origin, **settings}, data, model), data, run_dir, notify, interrupted)
 
 
 def train(
@@ -122,8 +125,7 @@ def _train(
         candidates(config, data),
     )
     record({"event": "start", "time": time.time(), "task": config.task})
-    default, *_ = row.protocols
-    metrics = row.protocols[config.classifier.protocol or default](session)
+    metrics = chosen_protocol(config)(session)
     folder.describe_environment(device, config.training.seed, session.seconds)
     folder.finish(metrics)
     record({"event": "end", "best_epoch": metrics["best_epoch"], "seconds": round(session.seconds, 3)})
@@ -163,7 +165,9 @@ class Run:
     def model_name(self) -> str:
         """What it is, in a few words."""
         e, classifier = self.config.encoder.name, self.config.classifier
-        return f"{e} + {self.config.decoder.name}" if classifier.protocol is None else f"{e}, {classifier.protocol}"
+        if classifier.protocol is None:
+            return f"{e} + {self.config.decoder.name}"
+        return f"{classifier.baseline or e}, {classifier.protocol}"
 
     @cached_property
     def task(self) -> Any:

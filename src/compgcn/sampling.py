@@ -35,6 +35,15 @@ def uniform_negatives(
     return drawn if device is None else drawn.to(device)
 
 
+def drawn(logits: Tensor) -> Tensor:
+    """One of K for each of B rows, with probabilities softmax(logits): [B, K] -> [B, 1].
+
+    The largest of logits − log(exponential numbers): unlike torch.multinomial it never waits for the device.
+    """
+    noise = torch.empty_like(logits).exponential_().log()
+    return (logits.detach() - noise).argmax(1, keepdim=True)
+
+
 def seeded(*numbers: int) -> torch.Generator:
     """A generator that depends on these numbers alone, such as seed, epoch and step."""
     state = np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0]

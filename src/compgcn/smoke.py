@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from compgcn.baselines import BASELINES, FitOnce
 from compgcn.config import Config
 from compgcn.data import DATASETS, GraphCollection, KnowledgeGraph, Labels, Vocabulary, world
 from compgcn.data.prune import restricted, top_relations
 from compgcn.inputs import Dataset
 
 _COUNTRIES = 40
+_DIMENSION = 16
 _ABOUT = ("borders", "speaks", "uses_currency", "capital", "on_continent")
 
 
@@ -84,17 +86,19 @@ def _graphs() -> GraphCollection:
 
 def smoke_settings(config: Config) -> dict[str, Any]:
     """What makes a model of the same kind small and its training short."""
-    encoder = config.encoder
-    dims = (16,) if len(encoder.dims) == 1 else (8, *(16 for _ in encoder.dims[1:]))
-    return {
-        "encoder.dims": dims,
-        "encoder.bases": min(encoder.bases, 2),
-        "decoder.filters": 4,
-        "decoder.kernel": 3,
-        "decoder.height": None,
-        "classifier.folds": 2,
-        "classifier.inner_folds": 2,
+    few: dict[str, Any] = {}
+    if config.task != "link-prediction":
+        few |= {"classifier.folds": 2, "classifier.inner_folds": 2}
+    baseline = BASELINES.get(config.classifier.baseline or "")
+    if baseline is not None and isinstance(baseline.how, FitOnce):
+        return few
+    few |= {
+        "encoder.dims": tuple(min(dim, _DIMENSION) for dim in config.encoder.dims),
+        "encoder.bases": min(config.encoder.bases, 2),
         "training.epochs": 1 if config.task == "link-prediction" else 2,
         "training.evaluate_every": 1,
         "training.batch_size": 64,
     }
+    if config.decoder.name == "conve":
+        few |= {"decoder.filters": 4, "decoder.kernel": 3, "decoder.height": None}
+    return few

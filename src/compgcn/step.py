@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 
+from compgcn.adagrad import Adagrad
 from compgcn.config import Training
 
 log = logging.getLogger(__name__)
@@ -17,8 +18,30 @@ log = logging.getLogger(__name__)
 _WARM_UP = 3  # updates made eagerly, in earnest, before one is recorded: kernels compile and buffers settle
 
 
+def _adam(weights: Iterable[nn.Parameter], rate: float | Tensor, decay: float) -> torch.optim.Optimizer:
+    recordable = isinstance(rate, Tensor)
+    return torch.optim.Adam(weights, lr=rate, weight_decay=decay, fused=True, capturable=recordable)
+
+
+def _adagrad(weights: Iterable[nn.Parameter], rate: float | Tensor, decay: float) -> torch.optim.Optimizer:
+    return Adagrad(weights, rate, decay)
+
+
+def _sgd(weights: Iterable[nn.Parameter], rate: float | Tensor, decay: float) -> torch.optim.Optimizer:
+    return torch.optim.SGD(weights, lr=rate, weight_decay=decay, fused=True)
+
+
+# From parameters, learning rate and weight decay. A rate that is a tensor lies on a GPU: the step may be recorded, so
+# that it must read the rate, and keep whatever it counts, there.
+OPTIMISERS: dict[str, Callable[[Iterable[nn.Parameter], float | Tensor, float], torch.optim.Optimizer]] = {
+    "adam": _adam,
+    "adagrad": _adagrad,
+    "sgd": _sgd,
+}
+
+
 class Step:
-    """loss, gradients, clipping, Adam; called with the examples of a batch and the learning rate, gives the loss.
+    """loss, gradients, clipping, optimiser; called with the examples of a batch and the learning rate, gives the loss.
 
     Args:
         module: what is trained.
@@ -33,11 +56,9 @@ class Step:
         self.module, self.settings = module, settings
         self.loss = _Compiled(module, loss) if compiled else loss
         self.device = next(module.parameters()).device
-        recordable = self.device.type == "cuda"
-        rate = torch.tensor(settings.lr, device=self.device) if recordable else settings.lr
-        self.optimiser = torch.optim.Adam(
-            module.parameters(), lr=rate, weight_decay=settings.weight_decay, fused=True, capturable=recordable
-        )
+        on_gpu = self.device.type == "cuda"
+        rate = torch.tensor(settings.lr, device=self.device) if on_gpu else settings.lr
+        self.optimiser = OPTIMISERS[settings.optimiser](module.parameters(), rate, settings.weight_decay)
 
     def __call__(self, examples: Tensor, rate: float) -> Tensor:
         self._set(rate)

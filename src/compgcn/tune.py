@@ -74,18 +74,20 @@ class Plan:
         settings: those given, by name; what is searched comes on top.
         data: what to train on, see `without_test`.
         space: what to search.
-        folder: of the study; None for `runs/<data>-<encoder>-<decoder>-tune`.
+        folder: of the study.
+        model: a whole system that the settings go over, see `compgcn.models`.
     """
 
     settings: Mapping[str, Any]
     data: Dataset
     space: Space
     folder: Path
+    model: str | None = None
 
     def config(self, chosen: Mapping[str, Any] | None = None) -> Config:
         """The settings of a trial, filled in."""
         named = {PATHS.get(name, name): value for name, value in self.settings.items()}
-        return expand(recommended({**named, **(chosen or {})}, self.data), self.data)
+        return expand(recommended({**named, **(chosen or {})}, self.data, self.model), self.data)
 
     @property
     def goal(self) -> str:
@@ -97,10 +99,19 @@ class Plan:
         return config.classifier.choose_by or own
 
 
-def plan(settings: Mapping[str, Any], data: Dataset, space: Space | None, folder: Path | None) -> Plan:
-    """A search that can begin: its settings fit the data, there is something to search and something to judge by."""
+def plan(
+    settings: Mapping[str, Any],
+    data: Dataset,
+    space: Space | None,
+    folder: Path | None = None,
+    model: str | None = None,
+) -> Plan:
+    """A search that can begin: its settings fit the data, there is something to search and something to judge by.
+
+    Without a space it is the paper's grid, without a folder `runs/<data>-<encoder>-<decoder>-tune`.
+    """
     data = without_test(data)
-    made = Plan(settings, data, {}, Path())
+    made = Plan(settings, data, {}, Path(), model)
     config = made.config()
     if config.classifier.protocol == "nested":
         raise InputError(
@@ -110,6 +121,8 @@ def plan(settings: Mapping[str, Any], data: Dataset, space: Space | None, folder
         raise InputError(f"'{data.name}' has no validation triples to judge by; split it, or give --valid")
     if config.classifier.protocol == "holdout" and not config.data.valid_fraction and not _validation(data):
         raise InputError(f"'{data.name}' has no validation labels to judge by; raise data.valid_fraction")
+    if space is None and config.classifier.baseline is not None:
+        raise InputError(f"the paper has no grid for '{config.classifier.baseline}': list values in a table [search]")
     space = paper_grid(config) if space is None else space
     if not space:
         raise InputError("there is nothing to search: list the values of some setting in a table [search]")

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from compgcn.answers.calibration import Bin, bins
+from compgcn.baselines.fitted import Fitted
 from compgcn.config import Config
 from compgcn.data import GraphCollection, KnowledgeGraph, Vocabulary
 from compgcn.errors import InputError, unknown
@@ -135,6 +136,10 @@ class Classes:
 
     def tables(self) -> list[Table]:
         """The vectors of all nodes, or of all graphs."""
+        if isinstance(self.items, Fitted):
+            raise InputError(
+                f"the baseline '{self.config.classifier.baseline}' keeps no vectors, only the classes it predicts"
+            )
         vectors = self.vectors().float().cpu().numpy()
         return [Table(self.vocabulary.kind, list(self.vocabulary.ids), list(self.vocabulary.names), vectors)]
 

@@ -11,10 +11,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from compgcn.baselines.counts import Adjacency, Describe, both_ways, counter
+from compgcn.baselines.fitted import Decide, Features, Fitting, Matrix, Scores
+from compgcn.data import KnowledgeGraph
+from compgcn.data.arrays import Numbers
 from compgcn.data.folds import folds
+from compgcn.data.types import rows_by_type, typed
 from compgcn.graph import RelationalGraph
-
-Numbers = NDArray[np.int64]
+from compgcn.tasks.classification import balanced
 
 _STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1)  # of the penalty, chosen among by cross-validation
 _FOLDS = 5
@@ -33,41 +37,64 @@ def fact_counts(graph: RelationalGraph, kinds: Tensor | None, nodes: Tensor, hop
 
     A path that only one of the nodes has is left out: nothing can be learned from it.
     """
-    src, dst, rel = (part.cpu().numpy() for part in (graph.src, graph.dst, graph.rel))
     kind = np.arange(graph.num_nodes) if kinds is None else kinds.cpu().numpy()
-    start, end = np.concatenate([src, dst]), np.concatenate([dst, src])
-    step = np.concatenate([rel, rel + graph.num_relations])  # inverses after originals
-    order = np.argsort(start, kind="stable")
-    end, step = end[order], step[order]
-    first = np.searchsorted(start[order], np.arange(graph.num_nodes + 1))
-    steps, kinds_there = 2 * graph.num_relations, int(kind.max(initial=0)) + 1
-
-    def follow(at: Numbers) -> tuple[Numbers, Numbers]:
-        """For each place, its edges: which place they are of, and which edges they are."""
-        sizes = first[at + 1] - first[at]
-        before = np.cumsum(sizes) - sizes
-        return np.repeat(np.arange(len(at)), sizes), np.arange(sizes.sum()) + np.repeat(first[at] - before, sizes)
-
-    owner, edge = follow(nodes.cpu().numpy())
-    tables = [_table(owner, step[edge] * kinds_there + kind[end[edge]], len(nodes))]
-    if hops == 2:
-        near = end[edge]
-        calm = (first[near + 1] - first[near]) <= _BUSY
-        owner, step_one, near = owner[calm], step[edge][calm], near[calm]
-        place, edge = follow(near)
-        path = (step_one[place] * steps + step[edge]) * kinds_there + kind[end[edge]]
-        tables.append(_table(owner[place], path, len(nodes)))
-    return torch.cat(tables, 1)
+    triples = torch.stack((graph.src, graph.rel, graph.dst), 1).cpu().numpy()
+    edges, chosen = both_ways(triples, graph.num_nodes, graph.num_relations), nodes.cpu().numpy()
+    return torch.from_numpy(_table(_paths(edges, kind, 2 * graph.num_relations, hops), chosen)(chosen))
 
 
-def _table(owner: Numbers, path: Numbers, size: int) -> Tensor:
-    pairs, counts = np.unique(path * size + owner, return_counts=True)
-    _, column, shared = np.unique(pairs // size, return_inverse=True, return_counts=True)
-    kept = shared[column] > 1
-    column = np.unique(column[kept], return_inverse=True)[1]
-    table = torch.zeros(size, int(column.max(initial=-1)) + 1, dtype=torch.float64)
-    table[pairs[kept] % size, column] = torch.from_numpy(np.log1p(counts[kept]))
-    return table / table.amax(0).clamp_min(1e-12) if table.shape[1] else table
+def fact_features(graph: KnowledgeGraph, nodes: Numbers, seed: int) -> Features:
+    """The counts of any nodes, of the paths that more than one of these has: one hop and two, to each RDF type."""
+    kind = rows_by_type(graph) if typed(graph) else np.arange(graph.num_entities)
+    edges = both_ways(graph.train, graph.num_entities, graph.num_relations)
+    return _table(_paths(edges, kind, 2 * graph.num_relations, 2), nodes)
+
+
+def _paths(edges: Adjacency, kind: Numbers, steps: int, hops: int) -> Describe:
+    """The paths of one hop of any nodes, and of two, by their relations and the kind of their end."""
+    kinds = int(kind.max(initial=0)) + 1
+
+    def paths(nodes: Numbers) -> tuple[Numbers, Numbers]:
+        owner, edge = edges.follow(nodes)
+        one, near = edges.step[edge] * kinds + kind[edges.end[edge]], edges.end[edge]
+        if hops == 1:
+            return owner, one
+        calm = (edges.first[near + 1] - edges.first[near]) <= _BUSY
+        place, further = edges.follow(near[calm])
+        both = steps + edges.step[edge][calm][place] * steps + edges.step[further]  # after those of one
+        two = both * kinds + kind[edges.end[further]]
+        return np.concatenate([owner, owner[calm][place]]), np.concatenate([one, two])
+
+    return paths
+
+
+def _table(describe: Describe, known: Numbers) -> Features:
+    """log(1 + count) of what more than one of the known nodes has, over the most that one of these has, [n, F]."""
+    counts, width = counter(describe, known)
+    _, column, count = counts(known)
+    most = np.zeros(width)
+    np.maximum.at(most, column, np.log1p(count))
+
+    def features(nodes: Numbers) -> NDArray[np.float64]:
+        row, column, count = counts(nodes)
+        table = np.zeros((len(nodes), width))
+        table[row, column] = np.log1p(count) / most[column]
+        return table
+
+    return features
+
+
+def fit_regression(x: Matrix, targets: Numbers, fitting: Fitting) -> Decide:
+    """Logistic regression on features [m, F]; the penalty is chosen within them."""
+    known = torch.from_numpy(x)
+    model = _regression(known, torch.from_numpy(targets), fitting)
+
+    def decide(others: Matrix) -> Scores:
+        with torch.no_grad():
+            logits: Tensor = model(_some(torch.from_numpy(others)))
+        return logits.log_softmax(1).numpy()
+
+    return decide
 
 
 def logistic_regression(x: Tensor, targets: Tensor, train: Tensor, num_classes: int, seed: int = 0) -> Tensor:
@@ -80,28 +107,48 @@ def logistic_regression(x: Tensor, targets: Tensor, train: Tensor, num_classes: 
         num_classes: C.
         seed: of the folds.
     """
-    if not x.shape[1]:
-        x = x.new_zeros(len(x), 1)  # nothing was counted: only how frequent the classes are is left
-    chosen = targets[train]
-    number = min(_FOLDS, len(train))
-    parts = [torch.from_numpy(part) for part in folds(chosen.numpy(), number, seed)] if number > 1 else []
+    fitting = Fitting(num_classes, _FOLDS, balanced=False, seed=seed)
+    with torch.no_grad():
+        logits: Tensor = _regression(x[train], targets[train], fitting)(_some(x))
+        return logits.log_softmax(1)
+
+
+def _some(x: Tensor) -> Tensor:
+    """Where nothing was counted, only how frequent the classes are is left."""
+    return x if x.shape[1] else x.new_zeros(len(x), 1)
+
+
+def _regression(x: Tensor, targets: Tensor, fitting: Fitting) -> torch.nn.Linear:
+    """Fitted to features [m, F] and classes [m]; of the penalties the one that does best over folds of these."""
+    x, number, basis = _some(x), min(fitting.folds, len(x)), None
+    if x.shape[1] > len(x) and x.any():  # a penalty on squares sees no rotation, and one puts m rows into m columns
+        values, vectors = torch.linalg.eigh(x @ x.T)
+        kept = values > 1e-12 * values[-1]
+        basis = x.T @ (vectors[:, kept] / values[kept].sqrt())  # [F, at most m], orthonormal columns
+        x = x @ basis
+    weights = balanced(targets, fitting.num_classes).double() if fitting.balanced else None
+    parts = [torch.from_numpy(part) for part in folds(targets.numpy(), number, fitting.seed)] if number > 1 else []
 
     def cost(strength: float) -> float:
         found = 0.0
         for part in parts:
-            rest = torch.ones(len(train), dtype=torch.bool)
+            rest = torch.ones(len(x), dtype=torch.bool)
             rest[part] = False
-            logits = _fit(x[train][rest], chosen[rest], num_classes, strength)(x[train][part])
-            found += F.cross_entropy(logits, chosen[part], reduction="sum").item()
+            with torch.enable_grad():
+                model = _fit(x[rest], targets[rest], weights, fitting.num_classes, strength)
+            with torch.no_grad():
+                found += F.cross_entropy(model(x[part]), targets[part], weights, reduction="sum").item()
         return found
 
     best = min(_STRENGTHS, key=cost)
-    with torch.no_grad():
-        logits: Tensor = _fit(x[train], chosen, num_classes, best)(x)
-        return logits.log_softmax(1)
+    with torch.enable_grad():
+        model = _fit(x, targets, weights, fitting.num_classes, best)
+    if basis is not None:
+        model.weight = torch.nn.Parameter(model.weight.detach() @ basis.T)
+    return model
 
 
-def _fit(x: Tensor, targets: Tensor, num_classes: int, strength: float) -> torch.nn.Linear:
+def _fit(x: Tensor, targets: Tensor, weights: Tensor | None, num_classes: int, strength: float) -> torch.nn.Linear:
     model = torch.nn.Linear(x.shape[1], num_classes, dtype=torch.float64)
     for parameter in model.parameters():
         torch.nn.init.zeros_(parameter)
@@ -109,7 +156,7 @@ def _fit(x: Tensor, targets: Tensor, num_classes: int, strength: float) -> torch
 
     def closure() -> Tensor:
         optimiser.zero_grad()
-        loss = F.cross_entropy(model(x), targets) + strength * model.weight.square().sum()
+        loss = F.cross_entropy(model(x), targets, weights) + strength * model.weight.square().sum()
         loss.backward()  # type: ignore[no-untyped-call]
         return loss
 

@@ -31,11 +31,14 @@ class PerEdge(nn.Module):
         self.layer = layer
         self.phi = PHI[layer.composition.name]
 
-    def forward(self, x: Tensor, rel: Tensor, graph: RelationalGraph) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, x: Tensor, rel: Tensor, graph: RelationalGraph, *, keep: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """As the layer's."""
         layer = self.layer
         messages = graph.messages(layer.flow, layer.add_inverse)
         weight = messages.weights(layer.norm, layer.self_loop, x.dtype).message
+        weight = weight if keep is None else weight * messages.of_edges(keep)
         out = x.new_zeros(len(x), layer.out_channels)
         for direction, name in enumerate(("weight_original", "weight_inverse")):
             part = slice(direction * graph.num_edges, (direction + 1) * graph.num_edges)

@@ -23,7 +23,9 @@ _MATRIX = 12  # classes up to which the confusion matrix is printed
 def show_result(run: Run) -> None:
     """Accuracy and macro-F1 of what the protocol reports, named."""
     metrics = run.metrics
-    table = plain_table(f"protocol '{metrics['protocol']}'", *_FIGURES)
+    baseline = run.config.classifier.baseline
+    what = f"protocol '{metrics['protocol']}'"
+    table = plain_table(what if baseline is None else f"baseline '{baseline}', {what}", *_FIGURES)
     for split, name in (("valid", "validation"), ("test", "test")):
         if metrics[split]:
             _add(table, name, metrics[split])
@@ -35,7 +37,8 @@ def show_result(run: Run) -> None:
     if "candidate" in metrics:
         chosen = sum(fold["candidate"] == metrics["candidate"] for fold in metrics["test"]["folds"])
         out.print(f"chosen in {chosen} of {len(metrics['test']['folds'])} folds, and kept: {metrics['candidate']}")
-    out.print(f"epochs {metrics['best_epoch']}, run folder {run.path}")
+    epochs = f"epochs {metrics['best_epoch']}, " if metrics["best_epoch"] else ""  # what is fitted once has none
+    out.print(f"{epochs}run folder {run.path}")
 
 
 def _add(table: Table, name: str, report: dict[str, Any]) -> None:

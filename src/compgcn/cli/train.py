@@ -50,11 +50,29 @@ def train(
             help="link-prediction, node-classification or graph-classification; by default what the data are for."
         ),
     ] = None,
-    encoder: Annotated[
-        str | None, typer.Option(help="compgcn, gcn, dgcn, rgcn, rgcn-basis, rgcn-block, wgcn, released or none.")
+    model: Annotated[
+        str | None,
+        typer.Option(help="A whole system, such as compgcn, sacn or complex-n3-rp; options go over it."),
     ] = None,
-    composition: Annotated[str | None, typer.Option(help="sub, mult, corr, add, conv, rotate, cmul or copy.")] = None,
-    decoder: Annotated[str | None, typer.Option(help="conve, distmult or transe.")] = None,
+    encoder: Annotated[
+        str | None,
+        typer.Option(help="compgcn, gcn, dgcn, rgcn, rgcn-basis, rgcn-block, wgcn, vrgcn, released or none."),
+    ] = None,
+    composition: Annotated[
+        str | None, typer.Option(help="sub, mult, corr, add, conv, rotate, cmul, copy, ntn or conve.")
+    ] = None,
+    decoder: Annotated[
+        str | None,
+        typer.Option(help="transe, distmult, complex, hole, rotate, conve, convkb, conv-transe, hyper or convr."),
+    ] = None,
+    sampler: Annotated[str | None, typer.Option(help="uniform or kbgan: where negatives come from.")] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            help="Train a baseline in place of an encoder: "
+            "feat, wl, rdf2vec or facts for nodes; pachysan, dgcnn or gin for graphs."
+        ),
+    ] = None,
     protocol: Annotated[
         str | None,
         typer.Option(help="refit or holdout for nodes, paper or nested for graphs: how to choose and report."),
@@ -98,10 +116,12 @@ def train(
         "columns": columns,
         "labels": labels,
         "task": task,
+        "baseline": baseline,
         "protocol": protocol,
         "encoder": encoder,
         "composition": composition,
         "decoder": decoder,
+        "sampler": sampler,
         "epochs": epochs,
         "seed": seed,
         "device": device,
@@ -111,7 +131,7 @@ def train(
     if space is not None:
         asked["classifier.candidates"] = candidates(space)
     found = read_data(asked)
-    config = expand(recommended(asked, found), found)
+    config = expand(recommended(asked, found, model), found)
     folder = run_dir or default_folder(config)
     if not as_json:
         describe(found)

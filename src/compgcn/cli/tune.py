@@ -69,18 +69,18 @@ def tune(
     """
     if plot is not None:
         plots.check(plot)
-    settings = options.pop("settings")
+    settings, model = options.pop("settings"), options.pop("model")
     asked, space = asked_for(data, options, settings, search)
     from compgcn import tune as tuning
     from compgcn.train import Interrupted
 
     found = read_data(asked)
-    plan = tuning.plan(asked, found, space, study_dir)
+    plan = tuning.plan(asked, found, space, study_dir, model)
     study = tuning.open_study(plan, storage, trials, pruner)
     if not as_json:
         describe(found)
         out.print(f"{plan.folder}: {len(tuning.finished(study))} trials so far")
-    common = (asked, space, study_dir, storage, trials, pruner, timeout)
+    common = (asked, space, study_dir, model, storage, trials, pruner, timeout)
     try:
         with _workers(jobs - 1, common), stop_requests() as stopped, _live(plan, study, as_json) as notify:
             tuning.work(plan, study, trials, timeout, notify, stopped)
@@ -102,13 +102,15 @@ def tune(
     out.print(f"train with the best: compgcn train {best}")
 
 
-def _work(asked: Mapping[str, Any], space: Space | None, study_dir: Path | None, *shared: Any) -> None:
+def _work(
+    asked: Mapping[str, Any], space: Space | None, study_dir: Path | None, model: str | None, *shared: Any
+) -> None:
     """What another process does: the same, in silence."""
     from compgcn import tune as tuning
     from compgcn.train import Interrupted
 
     storage, trials, pruner, timeout = shared
-    plan = tuning.plan(asked, read_data(asked), space, study_dir)
+    plan = tuning.plan(asked, read_data(asked), space, study_dir, model)
     study = tuning.open_study(plan, storage, trials, pruner)
     with stop_requests() as stopped:
         try:

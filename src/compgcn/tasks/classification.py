@@ -12,6 +12,7 @@ from compgcn import losses
 from compgcn.config import Training
 from compgcn.encoders import Encoder
 from compgcn.errors import InputError
+from compgcn.graph import RelationalGraph
 from compgcn.tasks.batches import Batches
 from compgcn.tasks.readout import Readout
 
@@ -22,16 +23,50 @@ class Classifier(nn.Module):
     def __init__(self, encoder: Encoder, num_classes: int, readout: Readout | None = None) -> None:
         super().__init__()
         self.encoder, self.readout = encoder, readout
-        self.head = nn.Linear(encoder.dims[-1], num_classes)
-        nn.init.xavier_normal_(self.head.weight)
-        nn.init.zeros_(self.head.bias)
+        self.head = _head(encoder.dim, num_classes)
+
+    def vectors(self, graph: RelationalGraph, rows: Tensor, graphs: int) -> Tensor:
+        """Of a disjoint union of graphs whose nodes start from these rows [N], as the readout has them, [graphs, d]."""
+        x, _ = self.encoder(graph, rows)
+        assert self.readout is not None
+        assert graph.graph_of_node is not None
+        vectors: Tensor = self.readout(x, graph.graph_of_node, graphs)
+        return vectors
+
+
+class GraphClassifier(nn.Module):
+    """A network from graphs to vectors, without vectors of nodes in between, and a linear map to the logits.
+
+    Args:
+        encoder: called with a disjoint union, the rows its nodes start from [N] and how many graphs there are; gives
+            their vectors [graphs, d].
+        dim: d.
+        num_classes: C.
+    """
+
+    def __init__(self, encoder: nn.Module, dim: int, num_classes: int) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.head = _head(dim, num_classes)
+
+    def vectors(self, graph: RelationalGraph, rows: Tensor, graphs: int) -> Tensor:
+        """Of a disjoint union of graphs whose nodes start from these rows [N], [graphs, d]."""
+        vectors: Tensor = self.encoder(graph, rows, graphs)
+        return vectors
+
+
+def _head(dim: int, num_classes: int) -> nn.Linear:
+    head = nn.Linear(dim, num_classes)
+    nn.init.xavier_normal_(head.weight)
+    nn.init.zeros_(head.bias)
+    return head
 
 
 class Items(Protocol):
     """What is classified: n labelled nodes of a graph, or n graphs."""
 
     @property
-    def model(self) -> Classifier:
+    def model(self) -> Classifier | GraphClassifier:
         """What classifies them."""
 
     @property

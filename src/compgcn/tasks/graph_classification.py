@@ -11,7 +11,7 @@ from torch import Tensor
 from compgcn.data import GraphCollection
 from compgcn.data.arrays import Numbers
 from compgcn.graph import RelationalGraph
-from compgcn.tasks.classification import Classifier
+from compgcn.tasks.classification import Classifier, GraphClassifier
 
 _KEPT = 4  # batches remembered: those of validation come again in every epoch
 
@@ -20,7 +20,7 @@ class Graphs:
     """The graphs of a collection.
 
     Args:
-        model: what classifies them, with a readout.
+        model: what classifies them, with a readout or a network of its own.
         collection: G graphs.
         rows: the row of the encoder's input table each node of the collection starts from, int64 [N].
         device: where the model is.
@@ -28,13 +28,24 @@ class Graphs:
 
     together = False
 
-    def __init__(self, model: Classifier, collection: GraphCollection, rows: Numbers, device: torch.device) -> None:
+    def __init__(
+        self,
+        model: Classifier | GraphClassifier,
+        collection: GraphCollection,
+        rows: Numbers,
+        device: torch.device,
+    ) -> None:
         self.model, self.device = model, device
         self.targets = torch.from_numpy(collection.targets).to(device)
         names = tuple(str(row) for row in range(int(rows.max(initial=-1)) + 1))
         # The rows travel with the nodes as if they were their labels.
         self._collection = replace(collection, node_labels=rows, node_classes=names, node_features=None)
         self._batches: dict[bytes, tuple[RelationalGraph, Tensor]] = {}
+
+    @property
+    def smallest(self) -> int:
+        """The number of nodes of the smallest graph."""
+        return int(np.diff(self._collection.node_starts).min())
 
     def of(self, collection: GraphCollection, rows: Numbers) -> Graphs:
         """Other graphs for the same model."""
@@ -59,10 +70,5 @@ class Graphs:
         return RelationalGraph(src, dst, rel, part.num_nodes, part.num_relations, graph_of), rows
 
     def vectors(self, items: Tensor) -> Tensor:
-        """Of some of the graphs [B], as the readout makes them, [B, d]."""
-        graph, rows = self.batch(items)
-        x, _ = self.model.encoder(graph, rows)
-        assert self.model.readout is not None
-        assert graph.graph_of_node is not None
-        vectors: Tensor = self.model.readout(x, graph.graph_of_node, len(items))
-        return vectors
+        """Of some of the graphs [B], as the model makes them, [B, d]."""
+        return self.model.vectors(*self.batch(items), len(items))

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from compgcn import losses
 from compgcn.config import Training
 from compgcn.decoders import Decoder
 from compgcn.encoders import Encoder, RelationTable
 from compgcn.graph import RelationalGraph
 from compgcn.queries import Answers
 from compgcn.ranking import SideRanks, rank_triples, summary
-from compgcn.sampling import uniform_negatives
 from compgcn.tasks.batches import Batches
+from compgcn.tasks.objectives import OBJECTIVES, must_agree, with_terms
+from compgcn.tasks.removal import BatchEdges
+from compgcn.tasks.samplers import SAMPLERS, Adversary
 
 _CACHED, _QUERIES = 2**21, 128  # scores at a time on a CPU, and the queries there should be for its products
 
@@ -33,18 +33,34 @@ class LinkPredictor(nn.Module):
     """An encoder and a decoder; where the encoder has no relation vectors, the decoder's own table [2R, d].
 
     Shapes: s, r int64 [B]; candidates as in `Decoder.forward`; scores are logits [B, C].
+
+    Args:
+        encoder, decoder: its parts.
+        tie_inverse: in the decoder's own table an inverse is the negative of its original.
+        init_scale: standard deviation that this table begins with; None for Xavier's.
+        adversary: what chooses the negatives it is trained with; it has no part in any score.
     """
 
-    def __init__(self, encoder: Encoder, decoder: Decoder, *, tie_inverse: bool = False) -> None:
+    def __init__(
+        self,
+        encoder: Encoder,
+        decoder: Decoder,
+        *,
+        tie_inverse: bool = False,
+        init_scale: float | None = None,
+        adversary: Adversary | None = None,
+    ) -> None:
         super().__init__()
-        self.encoder, self.decoder = encoder, decoder
+        self.encoder, self.decoder, self.adversary = encoder, decoder, adversary
         self.relations = None
         if encoder.relations is None:
-            self.relations = RelationTable(encoder.num_relations, encoder.dims[-1], tie_inverse=tie_inverse)
+            self.relations = RelationTable(
+                encoder.num_relations, encoder.dim, tie_inverse=tie_inverse, init_scale=init_scale
+            )
 
-    def encode(self, graph: RelationalGraph) -> Encoded:
-        """Vectors of all entities and relations."""
-        x, z = self.encoder(graph)
+    def encode(self, graph: RelationalGraph, keep: Tensor | None = None) -> Encoded:
+        """Vectors of all entities and relations; `keep` as in `Encoder.forward`."""
+        x, z = self.encoder(graph, keep=keep)
         return Encoded(x, z if self.relations is None else self.relations())
 
     def score(self, encoded: Encoded, s: Tensor, r: Tensor, candidates: Tensor | slice | None = None) -> Tensor:
@@ -90,10 +106,15 @@ class LinkPrediction:
         self.num_entities, self.num_relations = graph.num_nodes, graph.num_relations
         self.train = Answers.from_triples(splits["train"], self.num_relations)
         self.known = Answers.from_triples(torch.cat(list(splits.values())), self.num_relations)
-        self.objective = OBJECTIVES[settings.loss]
+        must_agree(settings, model.decoder)
+        self.objective, self.sampler = OBJECTIVES[settings.loss], SAMPLERS[settings.sampler]
         self.num_examples = len(self.train) if self.objective.by_query else len(self.train.answers)
         self.batches = Batches(self.num_examples, settings.batch_size, settings.seed, self.train.keys.device)
         self.steps_per_epoch, self.batch_size = self.batches.per_epoch, self.batches.size
+        self.removal = None
+        if settings.remove_batch_edges:
+            self.removal = BatchEdges(graph, self.train, by_query=self.objective.by_query)
+        self._facts = self.train.facts(self.num_entities) if self.sampler.adversary else None
         # On a GPU the pairs of a batch are padded to this many: their number must not depend on the batch.
         on_gpu = self.objective.by_query and graph.src.device.type == "cuda"
         self._most = self.train.most(self.batch_size) if on_gpu else None
@@ -116,9 +137,17 @@ class LinkPrediction:
         s, r = self.train.queries[query].unbind(1)
         return Batch(s, r, torch.arange(len(examples), device=examples.device), self.train.answers[examples])
 
+    def is_true(self, s: Tensor, r: Tensor, entities: Tensor) -> Tensor:
+        """Which entities [B, K] answer queries (s, r) [B] of the training triples."""
+        assert self._facts is not None
+        index = torch.searchsorted(self.train.keys, s * (2 * self.num_relations) + r)
+        return self.train.contains(self._facts, index, entities, self.num_entities)
+
     def loss(self, examples: Tensor) -> Tensor:
         """The loss of one batch."""
-        return self.objective.loss(self, self.model.encode(self.graph), self.batch(examples))
+        keep = None if self.removal is None else self.removal.keep(examples)
+        encoded, batch = self.model.encode(self.graph, keep), self.batch(examples)
+        return with_terms(self.objective.loss(self, encoded, batch), self, encoded, batch)
 
     def validate(self) -> dict[str, Any]:
         """Filtered metrics on the validation split."""
@@ -145,49 +174,3 @@ class LinkPrediction:
             self.num_entities,
             max_elements=max_elements,
         )
-
-
-Loss = Callable[[LinkPrediction, Encoded, Batch], Tensor]
-
-
-class Objective(NamedTuple):
-    """A loss, and what its examples are: distinct queries with all their answers, or single triples."""
-
-    by_query: bool
-    loss: Loss
-
-
-def _bce(task: LinkPrediction, encoded: Encoded, batch: Batch) -> Tensor:
-    settings = task.settings
-    floor = losses.smoothing_floor(settings.smoothing_floor, settings.label_smoothing, task.num_entities)
-    logits = task.model.score(encoded, batch.s, batch.r)
-    return losses.binary_cross_entropy(logits, batch.row, batch.answer, smoothing=settings.label_smoothing, floor=floor)
-
-
-def _cross_entropy(task: LinkPrediction, encoded: Encoded, batch: Batch) -> Tensor:
-    logits = task.model.score(encoded, batch.s, batch.r)
-    return losses.cross_entropy(logits, batch.answer, smoothing=task.settings.label_smoothing)
-
-
-def _sampled(task: LinkPrediction, encoded: Encoded, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Scores of the true answers [B] and of uniform negatives [B, K]."""
-    negatives = uniform_negatives(len(batch.s), task.settings.negatives, task.num_entities, device=batch.s.device)
-    candidates = torch.cat((batch.answer.unsqueeze(1), negatives), 1)  # [B, 1 + K]
-    scores = task.model.score(encoded, batch.s, batch.r, candidates)
-    return scores[:, 0], scores[:, 1:]
-
-
-def _margin(task: LinkPrediction, encoded: Encoded, batch: Batch) -> Tensor:
-    return losses.margin_ranking(*_sampled(task, encoded, batch), margin=task.settings.loss_margin)
-
-
-def _self_adversarial(task: LinkPrediction, encoded: Encoded, batch: Batch) -> Tensor:
-    return losses.self_adversarial(*_sampled(task, encoded, batch), temperature=task.settings.temperature)
-
-
-OBJECTIVES: dict[str, Objective] = {
-    "bce": Objective(True, _bce),
-    "cross-entropy": Objective(False, _cross_entropy),
-    "margin": Objective(False, _margin),
-    "self-adversarial": Objective(False, _self_adversarial),
-}

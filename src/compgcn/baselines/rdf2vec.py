@@ -1,0 +1,76 @@
+"""RDF2Vec: random walks over the graph are sentences, and word2vec makes vectors of their words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from compgcn.baselines.counts import Adjacency, outgoing
+from compgcn.baselines.fitted import Features
+from compgcn.data import KnowledgeGraph
+from compgcn.data.arrays import Numbers
+
+DEPTH = 4  # steps of a walk, along outgoing edges
+WALKS, FEWER = 200, 4  # that start at a labelled node, and at any other
+DIM, WINDOW, NEGATIVES, EPOCHS = 100, 5, 5, 5  # of word2vec, as a skip-gram
+_CHUNK = 65_536  # walks made at a time
+
+
+def rdf2vec_features(graph: KnowledgeGraph, nodes: Numbers, seed: int) -> Features:
+    """The vectors of any nodes, each number centred on its mean over these and over its deviation there."""
+    vectors = embed(outgoing(graph.train, graph.num_entities), nodes, seed)
+    known = vectors[nodes]
+    centre, spread = known.mean(0), known.std(0) + 1e-12
+    return lambda chosen: (vectors[chosen] - centre) / spread / np.sqrt(vectors.shape[1])
+
+
+def embed(edges: Adjacency, nodes: Numbers, seed: int) -> NDArray[np.float64]:
+    """A vector for every node [N, d], of walks most of which start at these [n]."""
+    from gensim.models import Word2Vec
+
+    number = len(edges.first) - 1
+    often = np.full(number, FEWER)
+    often[nodes] = WALKS
+    rng = np.random.default_rng(seed)
+    starts = rng.permutation(np.repeat(np.arange(number), often))
+    chunks = (starts[i : i + _CHUNK] for i in range(0, len(starts), _CHUNK))
+    corpus = [sentence for chunk in chunks for sentence in sentences(walks(edges, chunk, DEPTH, rng), number)]
+    model = Word2Vec(  # one worker, so that the same seed gives the same bits
+        corpus,
+        sg=1,
+        vector_size=DIM,
+        window=WINDOW,
+        negative=NEGATIVES,
+        epochs=EPOCHS,
+        min_count=1,
+        seed=seed,
+        workers=1,
+    )
+    places = [model.wv.key_to_index[str(node)] for node in range(number)]
+    vectors: NDArray[np.float64] = model.wv.vectors[places].astype(np.float64)
+    return vectors
+
+
+def walks(edges: Adjacency, starts: Numbers, depth: int, rng: np.random.Generator) -> Numbers:
+    """A walk from each start [n]: node, relation, node, .. [n, 2 depth + 1], and -1 from where it can go no further."""
+    found = np.full((len(starts), 2 * depth + 1), -1, dtype=np.int64)
+    found[:, 0] = starts
+    alive = np.arange(len(starts))
+    for step in range(depth):
+        at = found[alive, 2 * step]
+        ways = edges.first[at + 1] - edges.first[at]
+        alive, at, ways = alive[ways > 0], at[ways > 0], ways[ways > 0]
+        edge = edges.first[at] + rng.integers(0, ways)
+        found[alive, 2 * step + 1], found[alive, 2 * step + 2] = edges.step[edge], edges.end[edge]
+    return found
+
+
+def sentences(found: Numbers, num_nodes: int) -> Iterator[list[str]]:
+    """Walks as words: a node by its number, a relation by its own after those of the nodes."""
+    words = found.copy()
+    words[:, 1::2] += np.where(words[:, 1::2] < 0, 0, num_nodes)
+    lengths = (found >= 0).sum(1).tolist()
+    for row, length in zip(words.tolist(), lengths, strict=True):
+        yield [str(word) for word in row[:length]]

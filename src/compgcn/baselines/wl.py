@@ -1,0 +1,73 @@
+"""The Weisfeiler-Lehman kernel for RDF: nodes are alike whose neighbourhoods hold the same subtrees."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compgcn.baselines.counts import Adjacency, Describe, outgoing, sparse
+from compgcn.baselines.fitted import Features
+from compgcn.data import KnowledgeGraph
+from compgcn.data.arrays import Numbers
+from compgcn.data.types import rows_by_type, typed
+
+DEPTH = 2  # steps along outgoing edges that a neighbourhood goes
+
+
+def wl_features(graph: KnowledgeGraph, nodes: Numbers, seed: int) -> Features:
+    """How often each subtree occurs in the neighbourhood of any nodes, if it does in that of more than one of these."""
+    kinds = rows_by_type(graph) if typed(graph) else np.arange(graph.num_entities)
+    describe = subtrees(outgoing(graph.train, graph.num_entities), kinds, DEPTH)
+    return sparse(describe, nodes)
+
+
+def subtrees(edges: Adjacency, kinds: Numbers, depth: int) -> Describe:
+    """What hangs from the nodes and the edges of a neighbourhood, down to a depth in all.
+
+    The subtree of a node down to 0 is its kind [N], and down to i + 1 the same with its edges, that of an edge being
+    its relation and the subtree of its end down to i. A node counts once, however many ways lead to it; at a
+    distance of k from the root its subtrees down to depth - k are looked at, and those of its edges a step less.
+    """
+    relations = int(edges.step.max(initial=0)) + 1
+    labels = [kinds]
+    for _ in range(depth):
+        labels.append(_relabelled(edges, labels[-1], relations))
+    sizes = np.array([int(label.max(initial=0)) + 1 for label in labels])
+    starts = np.concatenate([[0], np.cumsum(sizes * (1 + relations))])  # nodes, then edges, of each depth
+
+    def describe(nodes: Numbers) -> tuple[Numbers, Numbers]:
+        root, at = np.arange(len(nodes)), nodes
+        seen = _pairs(root, at, len(edges.first))
+        rows, things = [], []
+        for distance in range(depth + 1):
+            for down in range(depth - distance + 1):
+                rows.append(root)
+                things.append(starts[down] + labels[down][at])
+            if distance == depth:
+                break
+            place, edge = edges.follow(at)
+            for down in range(depth - distance):
+                rows.append(root[place])
+                code = edges.step[edge] * sizes[down] + labels[down][edges.end[edge]]
+                things.append(starts[down] + sizes[down] + code)
+            new = np.setdiff1d(_pairs(root[place], edges.end[edge], len(edges.first)), seen)
+            seen = np.union1d(seen, new)
+            root, at = new // len(edges.first), new % len(edges.first)
+        return np.concatenate(rows), np.concatenate(things)
+
+    return describe
+
+
+def _pairs(root: Numbers, at: Numbers, size: int) -> Numbers:
+    return root * size + at
+
+
+def _relabelled(edges: Adjacency, label: Numbers, relations: int) -> Numbers:
+    """A new label for each node [N]: one for each pair of a label and a multiset of (relation, label of the end)."""
+    nodes = len(edges.first) - 1
+    owner, edge = edges.follow(np.arange(nodes))
+    code = label[edges.end[edge]] * relations + edges.step[edge]
+    code = code[np.lexsort((code, owner))]
+    number: dict[tuple[int, bytes], int] = {}
+    sets = [part.tobytes() for part in np.split(code, edges.first[1:-1])]
+    keys = zip(label.tolist(), sets, strict=True)
+    return np.array([number.setdefault(key, len(number)) for key in keys], dtype=np.int64)

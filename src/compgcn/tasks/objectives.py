@@ -1,0 +1,158 @@
+"""What link prediction minimises: a loss of the batch, and the terms that are added to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from compgcn import losses
+from compgcn.compose import Composition
+from compgcn.config import Training
+from compgcn.decoders import Decoder
+from compgcn.decoders.similarity import dot
+from compgcn.errors import InputError
+from compgcn.tasks.samplers import SAMPLERS
+
+if TYPE_CHECKING:
+    from compgcn.tasks.link_prediction import Batch, Encoded, LinkPrediction
+
+Loss = Callable[["LinkPrediction", "Encoded", "Batch"], Tensor]
+
+
+class Objective(NamedTuple):
+    """A loss; whether its examples are distinct queries with all their answers, or single triples; whether it samples.
+
+    Every triple is an example from both sides, as (s, r, o) and as (o, r + R, s).
+    """
+
+    by_query: bool
+    samples: bool
+    loss: Loss
+
+
+def _bce(task: LinkPrediction, encoded: Encoded, batch: Batch) -> Tensor:
+    settings = task.settings
+    floor = losses.smoothing_floor(settings.smoothing_floor, settings.label_smoothing, task.num_entities)
+    logits = task.model.score(encoded, batch.s, batch.r)
+    return losses.binary_cross_entropy(logits, batch.row, batch.answer, smoothing=settings.label_smoothing, floor=floor)
+
+
+def _cross_entropy(task: LinkPrediction, encoded: Encoded, batch: Batch) -> Tensor:
+    logits = task.model.score(encoded, batch.s, batch.r)
+    return losses.cross_entropy(logits, batch.answer, smoothing=task.settings.label_smoothing)
+
+
+def _sampled(task: LinkPrediction, encoded: Encoded, batch: Batch) -> tuple[Tensor, Tensor, Tensor | float]:
+    """Scores of the true answers [B] and of negatives [B, K], and what whoever chose these has to learn from them."""
+    negatives = task.sampler.draw(task, batch)
+    candidates = torch.cat((batch.answer.unsqueeze(1), negatives.entities), 1)  # [B, 1 + K]
+    scores = task.model.score(encoded, batch.s, batch.r, candidates)
+    lesson: Tensor | float = 0.0
+    if negatives.log_probability is not None:
+        assert task.model.adversary is not None
+        lesson = task.model.adversary.lesson(negatives.log_probability, scores[:, 1])
+    return scores[:, 0], scores[:, 1:], lesson
+
+
+def _margin(task: LinkPrediction, encoded: Encoded, batch: Batch) -> Tensor:
+    positive, negative, lesson = _sampled(task, encoded, batch)
+    return losses.margin_ranking(positive, negative, margin=task.settings.loss_margin) + lesson
+
+
+def _self_adversarial(task: LinkPrediction, encoded: Encoded, batch: Batch) -> Tensor:
+    positive, negative, lesson = _sampled(task, encoded, batch)
+    return losses.self_adversarial(positive, negative, temperature=task.settings.temperature) + lesson
+
+
+OBJECTIVES: dict[str, Objective] = {
+    "bce": Objective(True, False, _bce),
+    "cross-entropy": Objective(False, False, _cross_entropy),
+    "margin": Objective(False, True, _margin),
+    "self-adversarial": Objective(False, True, _self_adversarial),
+}
+
+
+# Terms that are added to a loss over triples.
+
+Regulariser = Callable[[Decoder, Tensor, Tensor, Tensor], Tensor]
+
+
+def _n3(decoder: Decoder, x: Tensor, z: Tensor, e: Tensor) -> Tensor:
+    phi = decoder.phi
+    if isinstance(phi, Composition) and phi.is_complex:
+        return losses.n3(x, phi.lift_relation(z), e, planes=True)
+    return losses.n3(x, z, e)
+
+
+def _dura(decoder: Decoder, x: Tensor, z: Tensor, e: Tensor) -> Tensor:
+    return losses.dura(x, e, decoder.query(x, z), decoder.query(e, z))
+
+
+# Of subjects, relations and objects [B, d].
+REGULARISERS: dict[str, Regulariser] = {"n3": _n3, "dura": _dura}
+
+
+def dual(decoder: Decoder) -> Composition | None:
+    """psi with score(s, r, o) = z_r · psi(x_s, e_o) + what does not depend on r; None where there is none."""
+    if isinstance(decoder.phi, Composition) and decoder.similarity is dot:
+        return decoder.phi.transposed
+    return None
+
+
+def relation_scores(decoder: Decoder, encoded: Encoded, s: Tensor, o: Tensor) -> Tensor:
+    """Scores of (s, r, o) for every relation r, inverses too: s, o [B] -> [B, 2R].
+
+    As one product where the decoder is linear in the relation, but for what is the same for all relations; else by the
+    definition, a query for each.
+    """
+    x, (B, C) = F.embedding(s, encoded.entities), (len(s), len(encoded.relations))
+    psi = dual(decoder)
+    if psi is not None:
+        return dot(psi(x, F.embedding(o, encoded.entities)), encoded.relations)
+    subjects = x.unsqueeze(1).expand(B, C, -1).flatten(0, 1)  # [B 2R, d]
+    relations = encoded.relations.unsqueeze(0).expand(B, C, -1).flatten(0, 1)  # [B 2R, d]
+    objects = o.unsqueeze(1).expand(B, C).reshape(B * C, 1)
+    scores: Tensor = decoder(subjects, relations, encoded.entities, objects)  # [B 2R, 1]
+    return scores.view(B, C)
+
+
+def with_terms(loss: Tensor, task: LinkPrediction, encoded: Encoded, batch: Batch) -> Tensor:
+    """The loss of a batch, the regulariser and the loss over relations, each of the two with its weight."""
+    settings, decoder = task.settings, task.model.decoder
+    if settings.regulariser != "none":
+        x, e = F.embedding(batch.s, encoded.entities), F.embedding(batch.answer, encoded.entities)
+        z = F.embedding(batch.r, encoded.relations)
+        loss = loss + settings.regularisation * REGULARISERS[settings.regulariser](decoder, x, z, e)
+    if settings.relation_prediction:
+        scores = relation_scores(decoder, encoded, batch.s, batch.answer)
+        loss = loss + settings.relation_prediction * losses.cross_entropy(scores, batch.r)
+    return loss
+
+
+def must_agree(settings: Training, decoder: Decoder) -> None:
+    """Refuse settings of training that make no loss together."""
+    objective = OBJECTIVES[settings.loss]
+    composed = isinstance(decoder.phi, Composition)
+    if objective.by_query and (settings.regulariser != "none" or settings.relation_prediction):
+        raise InputError(
+            f"training.regulariser and training.relation_prediction are of triples, and the loss '{settings.loss}' is "
+            "of queries with all their answers; use cross-entropy, margin or self-adversarial"
+        )
+    if settings.regulariser == "dura" and dual(decoder) is None:
+        raise InputError(
+            "the regulariser 'dura' needs a decoder that is a product, such as complex or distmult; use n3, or none"
+        )
+    if settings.relation_prediction and not composed:
+        raise InputError(
+            "training.relation_prediction would take a convolution for every relation of every triple with this "
+            "decoder; use one that is a composition, such as complex, distmult or transe, or leave it out"
+        )
+    if SAMPLERS[settings.sampler].adversary and not objective.samples:
+        raise InputError(
+            f"the loss '{settings.loss}' takes no negatives, so that the sampler '{settings.sampler}' has nothing to "
+            "do; use margin or self-adversarial"
+        )

@@ -1,0 +1,94 @@
+"""The receptive fields of PATCHY-SAN depend on a graph, and on nothing else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compgcn.baselines.pachysan import PachySAN, nearest, receptive_fields, refine
+from compgcn.data.arrays import Numbers
+
+
+def directed(pairs: list[tuple[int, int]]) -> Numbers:
+    """Pairs in both directions, sorted and once each, [2, E]."""
+    both = sorted({(a, b) for a, b in pairs} | {(b, a) for a, b in pairs})
+    return np.array(both, dtype=np.int64).reshape(-1, 2).T
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> tuple[list[tuple[int, int]], list[int]]:
+    nodes = draw(st.integers(1, 9))
+    ends = st.integers(0, nodes - 1)
+    pairs = draw(st.lists(st.tuples(ends, ends).filter(lambda pair: pair[0] != pair[1]), max_size=14))
+    return pairs, draw(st.lists(st.integers(0, 1), min_size=nodes, max_size=nodes))
+
+
+@given(graph=graphs(), seed=st.integers(0, 99), width=st.integers(1, 10), field=st.integers(1, 6))
+def test_renumbered_nodes_give_the_same_fields(
+    graph: tuple[list[tuple[int, int]], list[int]], seed: int, width: int, field: int
+) -> None:
+    pairs, kinds = graph
+    new = np.random.default_rng(seed).permutation(len(kinds))
+    renumbered = directed([(int(new[a]), int(new[b])) for a, b in pairs])
+    moved = np.empty(len(kinds), dtype=np.int64)
+    moved[new] = kinds
+
+    def seen(edges: Numbers, kinds: Numbers) -> list[list[int]]:
+        fields = receptive_fields(*edges, kinds, width, field)
+        return np.where(fields < 0, -1, kinds[fields]).tolist()  # type: ignore[no-any-return]
+
+    assert seen(directed(pairs), np.array(kinds)) == seen(renumbered, moved)
+
+
+@given(graph=graphs(), width=st.integers(1, 10), field=st.integers(1, 6))
+def test_a_field_holds_its_root_and_the_nodes_nearest_to_it(
+    graph: tuple[list[tuple[int, int]], list[int]], width: int, field: int
+) -> None:
+    pairs, kinds = graph
+    edges = directed(pairs)
+    around = [edges[1][edges[0] == v].tolist() for v in range(len(kinds))]
+    fields = receptive_fields(*edges, np.array(kinds), width, field)
+    assert fields.shape == (min(width, len(kinds)), field)
+    assert len({row[0] for row in fields.tolist()}) == len(fields)
+    for row in fields.tolist():
+        distance = nearest(around, row[0], len(kinds) + 1)
+        found = [distance[v] for v in row if v >= 0]
+        assert found == sorted(distance.values())[:field]
+        assert len(set(row) - {-1}) == len(found)
+
+
+def test_nodes_come_by_degree_and_then_by_that_of_their_neighbours() -> None:
+    around = [[1], [0, 2, 3], [1], [1, 4], [3]]  # a star whose one arm is longer
+    assert refine(around) == [3, 0, 3, 1, 2] or refine(around) == [2, 0, 2, 1, 3]
+    assert receptive_fields(*directed([(0, 1), (1, 2), (1, 3), (3, 4)]), np.zeros(5, dtype=np.int64), 5, 1)[
+        :2
+    ].tolist() == [[1], [3]]
+
+
+def test_kinds_break_ties_between_like_places() -> None:
+    edges = directed([(0, 1), (0, 2)])
+    for kinds in ([0, 0, 1], [0, 1, 0]):
+        fields = receptive_fields(*edges, np.array(kinds), 1, 3)
+        assert [kinds[v] for v in fields[0]] == [0, 0, 1]
+
+
+def test_nodes_with_the_same_features_are_of_one_kind() -> None:
+    features = torch.tensor([[2.0], [1.0], [2.0]])
+    net = PachySAN(3, features, width=10)
+    assert net._kinds is not None
+    assert net._kinds.tolist() == [1, 0, 1]
+
+
+@pytest.mark.parametrize("width", [1, 10, 14])
+def test_graphs_of_any_size_fit(width: int) -> None:
+    from compgcn.graph import RelationalGraph
+
+    torch.manual_seed(0)
+    net = PachySAN(1, width=width, field=4, hidden=6).eval()
+    for nodes in (1, 3, 20):
+        line = torch.arange(nodes - 1)
+        graph = RelationalGraph(line, line + 1, torch.zeros_like(line), nodes, 1, torch.zeros(nodes, dtype=torch.long))
+        assert net(graph, torch.zeros(nodes, dtype=torch.long), 1).shape == (1, 6)

@@ -1,0 +1,129 @@
+"""Terms beside the loss equal their definitions, and settings that make no loss together are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from compgcn.compose import COMPOSITIONS
+from compgcn.config import Config, Training, configure
+from compgcn.decoders import DECODERS, Decoder, Row
+from compgcn.decoders.similarity import dot
+from compgcn.errors import InputError
+from compgcn.run import build_task, expand
+from compgcn.tasks.link_prediction import LinkPrediction
+from compgcn.tasks.objectives import REGULARISERS, relation_scores
+from toy import SMALL, graph
+
+COMPOSED = [name for name, row in DECODERS.items() if isinstance(row.query, str)]
+
+
+@pytest.fixture(autouse=True)
+def products(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every composition that is linear in the relation as a decoder."""
+    for name in ("cmul", "conv", "corr"):
+        monkeypatch.setitem(DECODERS, f"dot-{name}", Row(name, dot, False, False, "a product", "made up"))
+
+
+PRODUCTS = ["distmult", "dot-cmul", "dot-conv", "dot-corr"]
+
+
+def build(**settings: Any) -> LinkPrediction:
+    data = graph()
+    torch.manual_seed(0)
+    config = expand(configure(Config(), {**SMALL, "loss": "cross-entropy", **settings}), data)
+    task = build_task(config, data, torch.device("cpu"))
+    task.model.eval()
+    return task
+
+
+def test_every_regulariser_of_the_settings_is_there() -> None:
+    assert {"none", *REGULARISERS} == set(Training.model_fields["regulariser"].annotation.__args__)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("decoder", dict.fromkeys([*COMPOSED, *PRODUCTS]))
+def test_scores_of_all_relations_are_those_of_the_queries_but_for_a_constant(decoder: str) -> None:
+    task = build(decoder=decoder, entity_bias=True)
+    with torch.no_grad():
+        task.model.decoder.entity_bias.normal_()  # type: ignore[union-attr]
+        encoded = task.model.encode(task.graph)
+        s, o = torch.tensor([0, 3, 5]), torch.tensor([9, 3, 1])
+        found = relation_scores(task.model.decoder, encoded, s, o)
+        columns = [
+            task.model.score(encoded, s, torch.full_like(s, r), o.unsqueeze(1)) for r in range(2 * task.num_relations)
+        ]
+    torch.testing.assert_close(found.log_softmax(1), torch.cat(columns, 1).log_softmax(1))
+
+
+@pytest.mark.parametrize("decoder", PRODUCTS)
+def test_relation_prediction_adds_the_weighted_cross_entropy_of_the_relations(decoder: str) -> None:
+    plain, task = build(decoder=decoder), build(decoder=decoder, relation_prediction=3.0)
+    examples = torch.arange(6)
+    encoded, batch = task.model.encode(task.graph), task.batch(examples)
+    scores = relation_scores(task.model.decoder, encoded, batch.s, batch.answer)
+    expected = -scores.log_softmax(1)[torch.arange(6), batch.r].mean()
+    torch.testing.assert_close(task.loss(examples), plain.loss(examples) + 3 * expected)
+
+
+@pytest.mark.parametrize("decoder", ["distmult", "dot-cmul"])
+@pytest.mark.parametrize("regulariser", REGULARISERS)
+def test_a_regulariser_is_the_weighted_mean_over_the_triples_of_the_batch(decoder: str, regulariser: str) -> None:
+    plain = build(decoder=decoder)
+    task = build(decoder=decoder, regulariser=regulariser, regularisation=0.5)
+    examples = torch.arange(6)
+    encoded, batch = task.model.encode(task.graph), task.batch(examples)
+    x, z, e = encoded.entities[batch.s], encoded.relations[batch.r], encoded.entities[batch.answer]
+    if decoder == "dot-cmul":
+        x, z, e = (torch.complex(*part.chunk(2, 1)) for part in (x, z, e))
+    if regulariser == "n3":
+        expected = sum(part.abs() ** 3 for part in (x, z, e)).sum(1).mean()
+    else:
+        expected = sum(part.abs() ** 2 for part in (x, e, x * z, e * z.conj())).sum(1).mean()
+    torch.testing.assert_close(task.loss(examples), plain.loss(examples) + 0.5 * expected)
+
+
+def test_the_relations_of_a_rotation_cost_nothing_under_n3() -> None:
+    decoder = Decoder(COMPOSITIONS["rotate"], dot, 5)
+    x, z, e = (torch.randn(4, 6, requires_grad=True) for _ in range(3))
+    (gradient,) = torch.autograd.grad(REGULARISERS["n3"](decoder, x, z, e), z)
+    torch.testing.assert_close(gradient, torch.zeros_like(z), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"loss": "bce", "regulariser": "n3"}, "are of triples, and the loss 'bce' is of queries"),
+        ({"loss": "bce", "relation_prediction": 1.0}, "use cross-entropy, margin or self-adversarial"),
+        ({"regulariser": "dura", "decoder": "transe"}, "'dura' needs a decoder that is a product"),
+        ({"regulariser": "dura", "decoder": "conve"}, "'dura' needs a decoder that is a product"),
+        ({"relation_prediction": 1.0, "decoder": "conve"}, "a convolution for every relation"),
+        ({"sampler": "kbgan"}, "the loss 'cross-entropy' takes no negatives"),
+        (
+            {"sampler": "kbgan", "loss": "margin", "generator": "distmul"},
+            "unknown decoder.generator 'distmul'; did you mean",
+        ),
+    ],
+    ids=str,
+)
+def test_settings_that_make_no_loss_together_are_refused(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError) as refusal:
+        build(**settings)
+    assert words in str(refusal.value)
+
+
+def test_tables_begin_with_the_scale_asked_for() -> None:
+    task = build(encoder="none", decoder="distmult", dims=[512], init_scale=1e-3)
+    for table in task.model.parameters():
+        assert table.std().item() == pytest.approx(1e-3, rel=0.1)
+        assert abs(table.mean().item()) < 1e-4
+
+
+def test_the_vectors_of_a_batch_are_those_of_both_directions() -> None:
+    task = build()
+    batch = task.batch(torch.arange(task.num_examples))
+    R = task.num_relations
+    facts = {tuple(fact) for fact in graph().splits["train"].tolist()}
+    found = set(zip(batch.s.tolist(), batch.r.tolist(), batch.answer.tolist(), strict=True))
+    assert found == facts | {(o, r + R, s) for s, r, o in facts}

@@ -1,0 +1,119 @@
+"""The adversary draws what it likes best, and learns to like what the model scores high."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from compgcn.config import Config, Training, configure
+from compgcn.run import build_task, expand, open_run
+from compgcn.tasks.link_prediction import LinkPrediction
+from compgcn.tasks.samplers import SAMPLERS
+from toy import SMALL, graph, train
+
+KBGAN: dict[str, Any] = {"loss": "margin", "sampler": "kbgan", "decoder": "transe", "encoder": "none", "negatives": 5}
+
+
+def build(**settings: Any) -> LinkPrediction:
+    data = graph()
+    torch.manual_seed(0)
+    return build_task(expand(configure(Config(), SMALL | KBGAN | settings), data), data, torch.device("cpu"))
+
+
+def test_every_sampler_of_the_settings_is_there() -> None:
+    assert set(SAMPLERS) == set(Training.model_fields["sampler"].annotation.__args__)  # type: ignore[union-attr]
+
+
+def test_the_adversary_draws_by_the_softmax_of_its_own_scores() -> None:
+    task = build()
+    adversary = task.model.adversary
+    assert adversary is not None
+    for table in adversary.parameters():
+        table.data.mul_(3)
+    n = 20_000
+    s, r = torch.full((n,), 2), torch.full((n,), 4)
+    candidates = torch.tensor([1, 7, 3]).expand(n, 3)
+    chosen = adversary(task.graph, s, r, candidates)
+    scores = adversary.generator.score(adversary.generator.encode(task.graph), s[:1], r[:1], candidates[0])
+    p = scores.softmax(1)[0]
+    for k, entity in enumerate((1, 7, 3)):
+        hit = chosen.entities[:, 0] == entity
+        assert hit.float().mean().item() == pytest.approx(p[k].item(), abs=0.02)
+        torch.testing.assert_close(chosen.log_probability[hit].exp(), p[k].expand(int(hit.sum())))
+
+
+def test_an_adversary_draws_no_answer_of_the_training_triples() -> None:
+    task = build(negatives=12)
+    batch = task.batch(torch.arange(task.num_examples))
+    everyone = torch.arange(12).expand(task.num_examples, 12)
+    true = task.is_true(batch.s, batch.r, everyone)
+    facts = set(zip(batch.s.tolist(), batch.r.tolist(), batch.answer.tolist(), strict=True))
+    for i, (s, r) in enumerate(zip(batch.s.tolist(), batch.r.tolist(), strict=True)):
+        assert true[i].tolist() == [(s, r, o) in facts for o in range(12)]
+    assert task.model.adversary is not None
+    for _ in range(5):
+        chosen = task.model.adversary(task.graph, batch.s, batch.r, everyone, true).entities
+        assert not true.gather(1, chosen).any()
+    nothing = task.model.adversary(task.graph, batch.s, batch.r, everyone, torch.ones_like(true))
+    assert torch.isfinite(nothing.log_probability).all(), "where all are true, one of them is drawn"
+
+
+def test_the_reward_trains_the_adversary_and_not_the_model() -> None:
+    task = build(loss_margin=0.0)
+    adversary = task.model.adversary
+    assert adversary is not None
+    with torch.no_grad():  # all scores are equal, so that the loss of the model has no gradient
+        for name, table in task.model.named_parameters():
+            if not name.startswith("adversary."):
+                table.zero_()
+        adversary.baseline.fill_(task.model.decoder.margin.item() - 1.0)  # type: ignore[union-attr]
+    task.model.train()
+    task.loss(torch.arange(8)).backward()  # type: ignore[no-untyped-call]
+    for name, table in task.model.named_parameters():
+        trained = table.grad is not None and bool(table.grad.any())
+        assert trained == name.startswith("adversary."), name
+
+
+def test_the_baseline_moves_towards_the_mean_reward_and_only_in_training() -> None:
+    adversary = build().model.adversary
+    assert adversary is not None
+    log_probability, reward = torch.tensor([-1.0, -2.0], requires_grad=True), torch.tensor([4.0, 8.0])
+    first = adversary.lesson(log_probability, reward)
+    assert first.item() == pytest.approx((4 * 1 + 8 * 2) / 2)  # before there is a baseline
+    assert adversary.baseline.item() == pytest.approx(0.6)
+    second = adversary.lesson(log_probability, reward)
+    assert second.item() == pytest.approx((3.4 * 1 + 7.4 * 2) / 2)
+    adversary.eval()
+    adversary.lesson(log_probability, reward)
+    assert adversary.baseline.item() == pytest.approx(0.6 + 0.1 * 5.4)
+
+
+def test_an_adversary_learns_which_negative_a_model_that_stands_still_scores_highest() -> None:
+    task = build(negatives=64, lr=0.1)
+    adversary = task.model.adversary
+    assert adversary is not None
+    optimiser = torch.optim.Adam(adversary.parameters(), lr=0.05)
+    s, r = torch.arange(8), torch.zeros(8, dtype=torch.long)
+    everyone = torch.arange(12).expand(8, 12)
+    with torch.no_grad():
+        rewards = 3 * task.model.score(task.model.encode(task.graph), s, r)  # [8, 12]
+    for _ in range(400):
+        chosen = adversary(task.graph, s, r, everyone)
+        loss = adversary.lesson(chosen.log_probability, rewards.gather(1, chosen.entities).squeeze(1))
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    scores = adversary.generator.score(adversary.generator.encode(task.graph), s, r)
+    expected = (scores.softmax(1) * rewards).sum(1)
+    assert (expected - rewards.mean(1)).mean() > 0.5 * (rewards.amax(1) - rewards.mean(1)).mean()
+
+
+def test_a_run_with_an_adversary_learns_and_opens_again(tmp_path: Path) -> None:
+    settings = KBGAN | {"dims": [16], "epochs": 60, "evaluate_every": 60, "lr": 0.03, "margin": 4.0, "batch_size": 16}
+    run = train(tmp_path / "run", graph(empty=("valid",)), **settings)
+    untrained = train(tmp_path / "untrained", graph(empty=("valid",)), **(settings | {"epochs": 0}))
+    assert run.evaluate("train")["mrr"] > 0.8 > untrained.evaluate("train")["mrr"]
+    assert open_run(run.path).predict("p2", "knows", top=99) == run.predict("p2", "knows", top=99)
