@@ -306,6 +306,20 @@ def test_rows_are_trained_side_by_side_into_any_folder(command: Command, tmp_pat
     }
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_row_that_fails_does_not_keep_the_others_from_being_trained(command: Command, jobs: int) -> None:
+    rows = [
+        f"[[rows]]\nname = '{name}'\nlabel = ''\nsource = ''\nnote = 'x'\n"
+        f"settings = {{data.source = 'world', decoder.name = '{decoder}', encoder.name = 'none'}}\n"
+        for name, decoder in (("bad", "nonsense"), ("good", "distmult"))
+    ]
+    Path("mine.toml").write_text("title = 'x'\nsource = 'y'\nmetrics = ['mrr']\n" + "".join(rows))
+    found = command("reproduce", "mine.toml", "--smoke", "--device", "cpu", "--to", "out", "--jobs", jobs)
+    assert found.code == 1, found
+    assert "1 of 2 rows could not be trained; the first is mine/bad-0: unknown decoder 'nonsense'" in found.err
+    assert [path.name for path in Path("out/mine").iterdir()] == ["good-0.json"]
+
+
 def test_what_cannot_be_reproduced_is_one_sentence(command: Command) -> None:
     refused(command("reproduce", "encoder"), "did you mean 'encoders'?")
     refused(command("reproduce", "encoders", "--row", "distmult-nnone"), "distmult-none")

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,6 +27,8 @@ RESULTS = Path("results")
 _SMOKE = Path("runs") / "smoke"
 
 Show = Callable[["Job | None"], None]  # told of a row that is done, or that time has passed
+
+Trained = tuple["Job", Callable[[], object]]  # a row, and what trains it or raises what came of that
 
 Results = Annotated[Path, typer.Option(help="The folder of results.", metavar="FOLDER")]
 
@@ -62,43 +65,45 @@ def reproduce(
     waiting = [job for job in wanted if not lab.is_done(job, folder)]
     if not as_json:
         out.print(f"{len(wanted)} rows and seeds, {len(wanted) - len(waiting)} of them done already")
+    failed: list[str] = []
     try:
         with stop_requests() as stopped, _live(wanted, folder, runs, as_json) as show:
             if jobs == 1:
-                for job in waiting:
-                    lab.reproduce(
-                        job, folder, runs, smoke=smoke, device=device, notify=_now_and_then(show), interrupted=stopped
-                    )
-                    show(job)
+                watch: dict[str, Any] = {"notify": _now_and_then(show), "interrupted": stopped}
+                one = partial(lab.reproduce, folder=folder, runs=runs, smoke=smoke, device=device, **watch)
+                made: Iterator[Trained] = ((job, partial(one, job)) for job in waiting)
             else:
-                _side_by_side(jobs, waiting, (folder, runs, smoke, device), stopped, show)
+                made = _side_by_side(jobs, waiting, (folder, runs, smoke, device), stopped, show)
+            for job, finish in made:
+                try:
+                    finish()
+                    show(job)
+                except InputError as error:  # the other rows are trained all the same
+                    failed.append(f"{job.experiment.name}/{job.name}: {error}")
     except Interrupted:
         err.print(f"stopped; the same command goes on from here ({runs})")
         raise SystemExit(130) from None
     if as_json:
-        out.print_json(json.dumps([str(job.file(folder)) for job in wanted]))
-        return
-    out.print(_table(wanted, folder, runs))
-    out.print(f"results in {folder}; compgcn report shows them beside the paper's")
+        out.print_json(json.dumps([str(job.file(folder)) for job in wanted if lab.is_done(job, folder)]))
+    else:
+        out.print(_table(wanted, folder, runs))
+        out.print(f"results in {folder}; compgcn report shows them beside the paper's")
+    if failed:
+        raise InputError(f"{len(failed)} of {len(wanted)} rows could not be trained; the first is {failed[0]}")
 
 
-def _one(job: Job, folder: Path, runs: Path, smoke: bool, device: str) -> bool:
-    """What a process does for a row; whether it came to its end."""
+def _one(job: Job, folder: Path, runs: Path, smoke: bool, device: str) -> None:
+    """What a process does for a row."""
     from compgcn import experiment as lab
-    from compgcn.train import Interrupted
 
     with stop_requests() as stopped:
-        try:
-            lab.reproduce(job, folder, runs, smoke=smoke, device=device, interrupted=stopped)
-        except Interrupted:
-            return False
-    return True
+        lab.reproduce(job, folder, runs, smoke=smoke, device=device, interrupted=stopped)
 
 
 def _side_by_side(
     number: int, waiting: Sequence[Job], shared: tuple[Any, ...], stopped: Callable[[], bool], show: Show
-) -> None:
-    """So many processes, a row at a time each."""
+) -> Iterator[Trained]:
+    """So many processes, a row at a time each: every row as it ends, with what tells whether it failed."""
     from compgcn.train import Interrupted
 
     context = multiprocessing.get_context("spawn")  # a fork would share what torch and CUDA hold
@@ -108,9 +113,7 @@ def _side_by_side(
         while left:
             over, left = wait(left, timeout=1.0, return_when=FIRST_COMPLETED)
             for future in over:
-                if not future.result():
-                    raise Interrupted
-                show(futures[future])
+                yield futures[future], future.result
             show(None)
             if stopped():
                 pool.shutdown(wait=False, cancel_futures=True)
