@@ -176,6 +176,19 @@ def test_a_result_holds_what_reports_need(tmp_path: Path, name: str, row: str, k
         assert read(result, "test", "category/N-N/head/mrr") == result["by_category"]["N-N"]["head"]["mrr"]
 
 
+def test_a_curve_has_the_epochs_that_were_evaluated_and_the_mean_over_folds(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    events = [
+        {"event": "epoch", "epoch": epoch, "loss": 1.0 * fold, "part": f"fold {fold} of 2", "valid": valid}
+        for fold in (1, 2)
+        for epoch, valid in ((1, {}), (2, {"accuracy": fold / 4, "macro_f1": 0.0}))
+    ]
+    inner = {"event": "epoch", "epoch": 2, "loss": 9.0, "part": "fold 1 of 2, inner 1 of 2", "valid": {"accuracy": 0.0}}
+    lines = [json.dumps(event) for event in ({"event": "start"}, *events, inner)]
+    path.write_text("\n".join([*lines, '{"event": "ep']))
+    assert lab.curve(path) == {"epoch": [2], "loss": [1.5], "accuracy": [0.375]}
+
+
 @given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), max_size=40))
 def test_calibration_bins_hold_every_answer_once(answers: list[tuple[float, bool]]) -> None:
     chances, right = (torch.tensor([one[k] for one in answers], dtype=torch.float64) for k in (0, 1))

@@ -272,14 +272,14 @@ def _short(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def curve(path: Path) -> dict[str, list[float]]:
-    """Loss and validation figures against the epoch; of a cross-validation their means over the folds."""
+    """Loss and validation figures of the epochs that were evaluated; of a cross-validation their means over folds."""
     rows: dict[int, list[dict[str, float]]] = {}
     for event in _events(path):
         if event.get("event") == "epoch" and _FOLD.fullmatch(event.get("part", "fold 1 of 1")):
             rows.setdefault(event["epoch"], []).append({"loss": event["loss"], **event["valid"]})
     columns: dict[str, list[float]] = {"epoch": []}
-    keys = [key for key in ("loss", "mrr", "accuracy", "log_likelihood") if any(key in r for r in rows.get(1, []))]
-    keys = keys or ["loss", *sorted({key for many in rows.values() for one in many for key in one} - {"loss"})]
+    seen = {key for many in rows.values() for one in many for key in one}
+    keys = [key for key in ("loss", "mrr", "accuracy", "log_likelihood") if key in seen]
     for epoch in sorted(rows):
         if all(key in one for one in rows[epoch] for key in keys):
             columns["epoch"].append(epoch)

@@ -16,6 +16,7 @@ import random
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -89,7 +90,7 @@ class Plan:
         named = {PATHS.get(name, name): value for name, value in self.settings.items()}
         return expand(recommended({**named, **(chosen or {})}, self.data, self.model), self.data)
 
-    @property
+    @cached_property
     def goal(self) -> str:
         """The figure of validation that is to rise."""
         config = self.config()
