@@ -15,7 +15,7 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
 	touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install -q -c constraints.txt -e ".[all,dev]"
+	$(BIN)/python -m pip install -q -c constraints.txt -e ".[all,dev,peers]"
 	touch $@ $(VENV)/.core
 
 demo: $(VENV)/.core

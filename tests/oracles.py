@@ -57,8 +57,10 @@ FORMULAS: dict[str, Callable[[Sequence, Sequence], list]] = {
 COMPLEX = {"rotate", "cmul"}  # these need an even dimension
 
 
-def phi(name: str, a: Tensor, b: Tensor) -> Tensor:
-    """The formula on tensors [.., d] of one shape; differentiable."""
+def phi(name: str | Callable[[Tensor, Tensor], Tensor], a: Tensor, b: Tensor) -> Tensor:
+    """The formula on tensors [.., d] of one shape; differentiable. What is no name is a function of one pair."""
+    if callable(name):
+        return torch.cat([name(p, q) for p, q in zip(a.split(1), b.split(1), strict=True)]) if len(a) else a
     return torch.stack(FORMULAS[name](a.unbind(-1), b.unbind(-1)), -1)
 
 
@@ -196,21 +198,34 @@ def weighted_sum(nodes: int, terms: Sequence[tuple[int, Tensor]], like: Tensor) 
     return torch.stack([torch.stack(row).sum(0) for row in rows]) + 0 * like.sum()
 
 
+def vrgcn_layer(edges: Edges, x: Tensor, z: Tensor, W: Tensor, W_relation: Tensor) -> tuple[Tensor, Tensor]:
+    """VR-GCN before its activation: what an entity hears as an object, what it hears as a subject, and itself."""
+    rows = []
+    for v in range(edges.num_nodes):
+        as_object = [x[s] + z[r] for s, r, o in edges.triples if o == v]
+        as_subject = [x[o] - z[r] for s, r, o in edges.triples if s == v]
+        rows.append(x[v] + sum(sum(heard) / len(heard) for heard in (as_object, as_subject) if heard))
+    return torch.stack(rows) @ W, z @ W_relation
+
+
 def compgcn_layer(
     edges: Edges,
     x: Tensor,
     z: Tensor,
     parameters: dict[str, Tensor],
     *,
-    composition: str = "corr",
+    composition: str | Callable[[Tensor, Tensor], Tensor] = "corr",
     norm: str = "symmetric",
     flow: str = "source_to_target",
     add_inverse: bool = True,
     self_loop: bool = True,
+    counts: Sequence[float] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The update of entities and relations, one message after the other."""
+    """The update of entities and relations, one message after the other, each edge counting so many times."""
     messages = sent(edges, flow, add_inverse)
     weights, loops = NORM_FORMULAS[norm](messages, edges.num_nodes, self_loop)
+    if counts is not None:
+        weights = [w * counts[i % len(edges.triples)] for i, w in enumerate(weights)]
     filters = [parameters["weight_original"], parameters.get("weight_inverse")]
     composed = phi(composition, x[[m.sender for m in messages]], z[[m.relation for m in messages]])
     terms = [(m.receiver, w * y @ filters[m.direction]) for m, w, y in zip(messages, weights, composed, strict=True)]

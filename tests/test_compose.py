@@ -7,10 +7,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compgcn.compose import COMPOSITIONS, Combine, Composition, combined, resolve
+from compgcn.compose import COMPOSITIONS, LEARNED, NTN, Combine, Composition, Learned, combined, find, resolve
 from compgcn.errors import InputError
 from compgcn.nn import CompGCNConv
-from oracles import COMPLEX, FORMULAS, normal, phi
+from oracles import COMPLEX, FORMULAS, assert_same_with_gradients, normal, phi
 
 EVERY = pytest.mark.parametrize("name", COMPOSITIONS)
 EVERY_COMBINE = pytest.mark.parametrize("combine", Combine, ids=lambda combine: combine.name)
@@ -163,6 +163,53 @@ def test_folded_products_are_those_of_the_composition(name):
     torch.testing.assert_close(x @ matrix + shift, phi(x, z) @ filters)
     sums = torch.randn(5, phi.lift(x).shape[-1], generator=generator).double()
     torch.testing.assert_close(sums @ phi.fold(filters, sums.shape[-1]), phi.lower(sums, d) @ filters)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# compositions with parameters
+
+
+def tensor_network(d: int) -> NTN:
+    module = NTN(d).double()
+    for i, parameter in enumerate(module.parameters()):
+        parameter.data = normal(*parameter.shape, seed=i + 7, grad=False)
+    return module
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_ntn_is_a_bilinear_form_per_coordinate_and_a_linear_map_of_both(d):
+    module, x, z = tensor_network(d), normal(4, d), normal(4, d, seed=1)
+    slices = [sum(module.C[j, k] * torch.outer(module.A[:, j], module.B[:, j]) for j in range(d)) for k in range(d)]
+    both = torch.cat((module.V, module.U))  # V of Socher et al., which acts on [x; z]
+    rows = [
+        torch.stack([a @ T @ b for T in slices]) + torch.cat((a, b)) @ both + module.bias
+        for a, b in zip(x, z, strict=True)
+    ]
+    assert_same_with_gradients(module(x, z), torch.stack(rows), (x, z, *module.parameters()))
+
+
+@pytest.mark.parametrize("name", [name for name, row in LEARNED.items() if row.factors])
+@given(st.integers(1, 6), st.integers(0, 2**31))
+def test_factors_are_the_composition_itself(name, d, seed):
+    row = LEARNED[name]
+    module = row.build(d).double()
+    x, z, w = normal(3, d, seed=seed), normal(3, d, seed=seed + 1), normal(3, 1, seed=seed + 2, grad=False)
+    factors = row.factors(module)
+    assert_same_with_gradients(factors(x, z), module(x, z), (x, z, *module.parameters()))
+    lifted = combined(factors.combine, factors.lift(x), factors.lift_relation(z))
+    torch.testing.assert_close(factors.lower((w * lifted).sum(0), d), (w * module(x, z)).sum(0))
+    filters = normal(d, 2, seed=seed, grad=False)
+    matrix, shift = factors.fold_fixed(z[:1], filters)
+    torch.testing.assert_close(x @ matrix + shift, module(x, z[:1].expand(3, d)) @ filters)
+
+
+def test_a_name_is_found_with_and_without_parameters():
+    assert all(find(name) is row for table in (COMPOSITIONS, LEARNED) for name, row in table.items())
+    own = Learned("own", NTN)
+    assert find(own) is own
+    assert all(row.name == name and row.origin for name, row in LEARNED.items())
+    with pytest.raises(InputError, match="unknown composition 'nnt'; did you mean 'ntn'"):
+        find("nnt")
 
 
 def test_a_lift_that_is_not_linear_keeps_its_loop():

@@ -6,13 +6,14 @@ import pytest
 import torch
 
 import compgcn
-from compgcn.build import build_task, expand, recommended
+import compgcn.tying
+from compgcn.build import LEARNED, build_task, expand, recommended
 from compgcn.compose import COMPOSITIONS, Combine
 from compgcn.encoders import PRESETS, Encoder
 from compgcn.graph import RelationalGraph
 from compgcn.kernels import aggregate, make_plan
 from compgcn.nn import CompGCNConv
-from compgcn.step import Step
+from compgcn.step import RecordedStep, Step
 from compgcn.train import Interrupted
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -29,9 +30,9 @@ def skewed(dtype: torch.dtype = torch.float32) -> tuple[torch.Tensor, ...]:
     return x.to(dtype), rel.to(dtype), edge_index, edge_type
 
 
-def outputs_and_gradients(conv: CompGCNConv, tensors: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
+def outputs_and_gradients(conv: CompGCNConv, tensors: tuple[torch.Tensor, ...], **options) -> list[torch.Tensor]:
     x, rel = (t.clone().requires_grad_() for t in tensors[:2])
-    out = conv(x, rel, *tensors[2:])
+    out = conv(x, rel, *tensors[2:], **options)
     loss = (out[0].square().sum() + out[1].square().sum()) / N
     return [*out, *torch.autograd.grad(loss, [x, rel, *conv.parameters()], allow_unused=True)]
 
@@ -46,6 +47,39 @@ def test_the_layer_gives_the_same_on_both_devices(composition, dtype):
     for a, b in zip(ours, expected, strict=True):
         if b is not None:
             torch.testing.assert_close(a.cpu(), b, rtol=1e-4, atol=2e-4)
+
+
+EVERY_LEARNED = pytest.mark.parametrize("learned", LEARNED.values(), ids=list(LEARNED))
+
+
+@EVERY_LEARNED
+@pytest.mark.parametrize("rows", [500, 2**14], ids=["parts", "whole"])
+def test_a_learned_composition_gives_the_same_on_both_devices(monkeypatch, learned, rows):
+    monkeypatch.setattr(compgcn.tying, "_ROWS", rows)
+    conv, tensors = CompGCNConv(50, 30, R, composition=learned).double(), skewed(torch.float64)
+    expected = outputs_and_gradients(conv, tensors)
+    ours = outputs_and_gradients(conv.cuda(), tuple(t.cuda() for t in tensors))
+    for a, b in zip(ours, expected, strict=True):
+        torch.testing.assert_close(a.cpu(), b, rtol=1e-8, atol=1e-8)
+
+
+@EVERY_LEARNED
+def test_a_learned_composition_repeats_to_the_bit(learned):
+    conv, tensors = CompGCNConv(50, 30, R, composition=learned).cuda(), tuple(t.cuda() for t in skewed())
+    first, second = (outputs_and_gradients(conv, tensors) for _ in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+@pytest.mark.parametrize("composition", [*COMPOSITIONS, "ntn"])
+@pytest.mark.parametrize("tying", ["direction", "relation"])
+def test_edges_are_left_out_alike_on_both_devices(composition, tying):
+    conv, tensors = CompGCNConv(50, 30, R, composition=composition, tying=tying).double(), skewed(torch.float64)
+    keep = torch.rand(E, generator=torch.Generator().manual_seed(1)).round().mul(2).double()
+    expected = outputs_and_gradients(conv, tensors, keep=keep)
+    ours = outputs_and_gradients(conv.cuda(), tuple(t.cuda() for t in tensors), keep=keep.cuda())
+    for a, b in zip(ours, expected, strict=True):
+        if b is not None:
+            torch.testing.assert_close(a.cpu(), b, rtol=1e-8, atol=1e-8)
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -111,12 +145,47 @@ def test_a_recorded_step_trains_like_the_eager_one(tmp_path, decoder, loss):
     assert abs(runs[0] - runs[1]).max() < 2e-3 * abs(runs[1]).max()
 
 
+AROUND = {
+    "vrgcn": {"encoder": "vrgcn"},
+    "ntn": {"composition": "ntn"},
+    "conve": {"composition": "conve"},
+    "removed": {"remove_batch_edges": True, "encoder.residual": 24},
+}
+
+
+@pytest.mark.parametrize("loss", ["bce", "cross-entropy"])
+@pytest.mark.parametrize("what", AROUND)
+def test_what_stands_around_an_encoder_is_recorded_too(monkeypatch, tmp_path, what, loss):
+    monkeypatch.setattr(compgcn.tying, "_ROWS", 100)
+    settings = STILL | {"decoder": "distmult", "loss": loss, "dims": [20, 20], "device": "cuda", "epochs": 1}
+    settings |= {"batch_size": 512, **AROUND[what]}
+    data = compgcn.load("world")
+    runs = [
+        compgcn.fit(data, run_dir=tmp_path / str(graph), cuda_graph=graph, **settings).entity_embeddings()[1]
+        for graph in (True, False)
+    ]
+    assert abs(runs[0] - runs[1]).max() < 2e-3 * abs(runs[1]).max()
+
+
+def test_a_recorded_step_drops_other_edges_every_time():
+    data = compgcn.load("world")
+    settings = STILL | SMALL | {"decoder": "distmult", "edge_dropout": 0.5, "lr": 1e-12, "data.source": "world"}
+    config = expand(recommended(settings, data), data)
+    task = build_task(config, data, torch.device("cuda"))
+    task.model.train()
+    step = RecordedStep(task.model, task.loss, config.training)
+    losses = [step(task.examples(0, 0), 1e-12).item() for _ in range(8)]
+    assert len(set(losses)) == len(losses)
+
+
 SMALL = {"dims": [20, 20], "kernel": 3, "filters": 8, "device": "cuda", "epochs": 1, "batch_size": 512, "loss": "bce"}
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("precision", ["float32", "mixed", "bfloat16"])
-@pytest.mark.parametrize("settings", [{"decoder": "conve"}, {"decoder": "transe"}, {"encoder": "rgcn-basis"}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{"decoder": "conve"}, {"decoder": "transe"}, {"encoder": "rgcn-basis"}, *AROUND.values()], ids=str
+)
 def test_a_compiled_loss_has_the_gradients_of_the_plain_one(settings, precision):
     data = compgcn.load("world")
     config = expand(
@@ -143,7 +212,14 @@ def test_a_compiled_loss_has_the_gradients_of_the_plain_one(settings, precision)
 @pytest.mark.parametrize("compile", [True, False], ids=["compiled", "eager"])
 @pytest.mark.parametrize(
     "settings",
-    [{"decoder": "conve"}, {"decoder": "transe"}, {"encoder": "rgcn-basis"}, {"loss": "self-adversarial"}],
+    [
+        {"decoder": "conve"},
+        {"decoder": "transe"},
+        {"encoder": "rgcn-basis"},
+        {"loss": "self-adversarial"},
+        {"edge_dropout": 0.5, "remove_batch_edges": True, "encoder.residual": 25},
+        {"composition": "conve", "decoder": "distmult"},
+    ],
     ids=str,
 )
 def test_a_deterministic_run_repeats_to_the_bit(tmp_path, settings, compile):

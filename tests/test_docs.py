@@ -16,25 +16,27 @@ import torch
 import typer
 
 from compgcn import config
-from compgcn.build import TASKS
+from compgcn.baselines import BASELINES
+from compgcn.build import LEARNED, TASKS
 from compgcn.cli import app, main
 from compgcn.compose import COMPOSITIONS
+from compgcn.compose import LEARNED as FACTORED
 from compgcn.data import DATASETS, OWN_RECIPES
 from compgcn.data.sources import FILES
 from compgcn.decoders import DECODERS
 from compgcn.encoders import PRESETS
 from compgcn.graph import NORMS
 from compgcn.inputs import INPUTS
-from compgcn.layers import TYINGS
 from compgcn.losses import SMOOTHING_FLOORS
 from compgcn.tasks.link_prediction import OBJECTIVES
 from compgcn.tasks.readout import NAMES as READOUTS
+from compgcn.tying import TYINGS
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 USE, MODEL, README = ROOT / "docs" / "use.md", ROOT / "docs" / "model.md", ROOT / "README.md"
 PROTOCOLS = {name: row for task in [*TASKS][1:] for name, row in TASKS[task].protocols.items()}
-REGISTRIES = (COMPOSITIONS, DECODERS, PRESETS, DATASETS, NORMS, TYINGS)
+REGISTRIES = (COMPOSITIONS, FACTORED, DECODERS, PRESETS, DATASETS, NORMS, TYINGS, BASELINES)
 
 # A line of a shell block that starts with one of these is not run: it installs, or starts the tests again.
 EXEMPT = ("make", "pip", "git", "cd")
@@ -161,6 +163,7 @@ def test_the_readme_names_everything_there_is() -> None:
     ("mark", "registry"),
     [
         ("compositions", COMPOSITIONS),
+        ("learned compositions", LEARNED),
         ("norms", NORMS),
         ("decoders", DECODERS),
         ("losses", OBJECTIVES),
@@ -184,6 +187,14 @@ def test_the_table_of_encoders_is_that_of_the_presets() -> None:
 def test_the_table_of_decoders_has_their_biases() -> None:
     found = {code(row[0])[0]: row[3] for row in table(MODEL, "table: decoders")}
     assert found == {name: "yes" if row.entity_bias else "no" for name, row in DECODERS.items()}
+
+
+def test_the_table_of_baselines_is_the_registry() -> None:
+    found = {code(name)[0]: cells for name, *cells in table(USE, "table: baselines")}
+    kinds = {"nodes": "node-classification", "graphs": "graph-classification"}
+    assert {name: (kinds[kind], *texts) for name, (kind, *texts) in found.items()} == {
+        name: (row.task, row.description, row.reference) for name, row in BASELINES.items()
+    }
 
 
 def test_every_setting_a_document_names_is_one() -> None:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from compgcn.build import LEARNED
 from compgcn.compose import COMPOSITIONS
 from compgcn.encoders import PRESETS, Encoder, RelationTable, preset
 from compgcn.errors import InputError
@@ -25,12 +26,14 @@ from oracles import (
     normal,
     phi,
     sent,
+    vrgcn_layer,
     weighted_sum,
 )
 
 EVERY = pytest.mark.parametrize("name", PRESETS)
 DEPTHS = pytest.mark.parametrize("dims", [(4, 6), (4, 6, 2)], ids=["one layer", "two layers"])
 WITH_VECTORS = [name for name, row in PRESETS.items() if row.relations == "vectors"]
+COMPOSING = [name for name, row in PRESETS.items() if row.composition is None]
 BASES = {"rgcn-basis": 3, "rgcn-block": 2}
 
 
@@ -119,7 +122,7 @@ REDUCTIONS: dict[str, Callable[[Edges, Tensor, CompGCNConv, str], Tensor]] = {
 
 
 def test_every_preset_has_a_formula_to_be_tested_against():
-    assert set(PRESETS) == {*REDUCTIONS, *WITH_VECTORS, "none"}
+    assert set(PRESETS) == {*REDUCTIONS, *COMPOSING, "vrgcn", "none"}
 
 
 @pytest.mark.parametrize("name", REDUCTIONS)
@@ -143,7 +146,26 @@ def test_a_preset_is_the_model_of_its_paper_on_any_graph(name, edges, flow):
     assert_same_with_gradients(encoder(edges.graph())[0], expected, list(encoder.parameters()))
 
 
-@pytest.mark.parametrize("name", WITH_VECTORS)
+@pytest.mark.parametrize("flow", FLOWS)
+@DEPTHS
+def test_vrgcn_moves_by_the_relation_towards_the_object_and_back_towards_the_subject(flow, dims):
+    encoder = encoder_of(AWKWARD, dims, "vrgcn", flow=flow)
+    h, z = encoder.nodes, encoder.relations.weight
+    for layer in encoder.layers:
+        h, z = map(torch.tanh, vrgcn_layer(AWKWARD, h, z, layer.weight, layer.weight_relation))
+    assert_same_with_gradients(encoder(AWKWARD.graph()), (h, z), list(encoder.parameters()))
+
+
+@given(edge_lists(), st.sampled_from(FLOWS))
+def test_vrgcn_is_its_update_equation_on_any_graph(edges, flow):
+    encoder = encoder_of(edges, (4, 6), "vrgcn", flow=flow)
+    (layer,) = encoder.layers
+    expected = vrgcn_layer(edges, encoder.nodes, encoder.relations.weight, layer.weight, layer.weight_relation)
+    expected = [torch.tanh(part) for part in expected]
+    assert_same_with_gradients(encoder(edges.graph()), expected, list(encoder.parameters()))
+
+
+@pytest.mark.parametrize("name", COMPOSING)
 @pytest.mark.parametrize("composition", COMPOSITIONS)
 @DEPTHS
 def test_compgcn_is_its_update_equation_layer_by_layer(name, composition, dims):
@@ -236,7 +258,8 @@ def layer_parameters(name: str, K: int, d: int, R: int, B: int) -> int:
         "rgcn": K * (R + 1) * d * d,
         "rgcn-basis": K * (B + 1) * d * d + K * R * B,
         "rgcn-block": K * (R * d * d // max(B, 1) + d * d),
-        **dict.fromkeys(WITH_VECTORS, 4 * K * d * d + K * d + (B * d + R * B if B else R * d)),
+        "vrgcn": 2 * K * d * d + R * d,
+        **dict.fromkeys(COMPOSING, 4 * K * d * d + K * d + (B * d + R * B if B else R * d)),
     }[name]
 
 
@@ -340,6 +363,8 @@ def test_features_of_the_originals_alone_give_inverses_by_a_learned_map():
         ({"relation_features": torch.zeros(6, 4), "add_inverse": False}, r"shape \[3, 4\], not \[6, 4\]"),
         ({"name": "gcn", "composition": "corr"}, "encoder 'gcn' has composition 'copy'"),
         ({"name": "compgnc"}, "unknown encoder 'compgnc'; did you mean .*'compgcn'"),
+        ({"residual": 8, "dims": (4,)}, "without a layer there is nothing to add to a residual"),
+        ({"edge_dropout": 1.0}, "edge_dropout must be at least 0 and less than 1, not 1.0"),
         ({"dims": ()}, r"at least one positive dimension, not \[\]"),
         ({"dims": (4, 0)}, r"at least one positive dimension, not \[4, 0\]"),
     ],
@@ -353,6 +378,114 @@ def test_a_wrong_option_is_answered_with_a_sentence(options, sentence):
 def test_a_preset_is_found_by_name_and_says_where_it_comes_from(name):
     assert preset(name) is PRESETS[name]
     assert PRESETS[name].origin
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# raw vectors beside the encoder, and edges left out
+
+
+@EVERY
+def test_a_residual_starts_from_its_raw_vectors_alone(name):
+    if name == "none":
+        return
+    encoder = encoder_of(AWKWARD, (4, 6), name, residual=8)
+    encoder.residual.reset_parameters()
+    x, z = encoder(AWKWARD.graph())
+    assert encoder.dim == 8
+    assert torch.equal(x, encoder.residual.nodes)
+    assert z is None or torch.equal(z, encoder.residual.relations())
+    (x.sum() if z is None else x.sum() + z.sum()).backward()
+    assert encoder.residual.weight.grad.any()  # so it does not stay there
+
+
+@EVERY
+def test_a_residual_adds_an_image_of_what_the_encoder_gives(name):
+    if name == "none":
+        return
+    encoder = encoder_of(AWKWARD, (4, 6), name, residual=8)
+    ours = [part for part in encoder(AWKWARD.graph()) if part is not None]
+    residual, encoder.residual = encoder.residual, None
+    h, z = encoder(AWKWARD.graph())
+    theirs = [residual.nodes + h @ residual.weight]
+    if z is not None:
+        theirs.append(residual.relations.weight + z @ residual.weight_relation)
+    assert_same_with_gradients(ours, theirs, [*encoder.parameters(), *residual.parameters()])
+
+
+def test_nodes_that_share_an_input_share_a_raw_vector():
+    encoder, rows = encoder_of(AWKWARD, (4, 6), "compgcn", residual=8), torch.tensor([0, 0, 1, 1, 2, 2])
+    encoder.residual.reset_parameters()
+    assert torch.equal(encoder(AWKWARD.graph(), rows)[0], encoder.residual.nodes[rows])
+
+
+@EVERY
+def test_the_same_edges_are_left_out_of_every_layer(name):
+    encoder = encoder_of(AWKWARD, (4, 6, 2), name)
+    keep = normal(len(AWKWARD.triples), grad=False)
+    x = encoder.nodes
+    z = None if encoder.relations is None else encoder.relations()
+    for layer in encoder.layers:
+        x, z = layer(x, z, AWKWARD.graph(), keep=keep)
+        x, z = torch.tanh(x), torch.tanh(z) if name == "vrgcn" else z
+    torch.testing.assert_close(encoder(AWKWARD.graph(), keep=keep), (x, z))
+
+
+@pytest.mark.parametrize("name", [name for name in PRESETS if name != "none"])
+@pytest.mark.parametrize("dims", [(4, 6), (4, 6, 2)], ids=["one layer", "two layers"])
+@pytest.mark.parametrize("flow", FLOWS)
+def test_what_some_nodes_hear_of_is_left_out_as_in_the_whole_graph(name, dims, flow):
+    encoder, graph = encoder_of(AWKWARD, dims, name, flow=flow, residual=5), AWKWARD.graph()
+    keep = normal(graph.num_edges, grad=False)
+    nodes = torch.tensor([4, 2])
+    parts, rows, places = graph.around(nodes, len(dims) - 1)
+    ours, theirs = encoder(parts, rows, keep)[0][places], encoder(graph, keep=keep)[0][nodes]
+    assert_same_with_gradients(ours, theirs, [encoder.nodes, *encoder.residual.parameters()])
+
+
+@pytest.mark.parametrize("learned", LEARNED.values(), ids=list(LEARNED))
+def test_what_some_nodes_hear_of_is_composed_as_in_the_whole_graph(learned):
+    encoder, graph = encoder_of(AWKWARD, (4, 6, 4), "compgcn", composition=learned), AWKWARD.graph()
+    nodes, keep = torch.tensor([4, 2]), normal(graph.num_edges, grad=False)
+    parts, rows, places = graph.around(nodes, 2)
+    for kept in (None, keep):
+        ours, theirs = encoder(parts, rows, kept)[0][places], encoder(graph, keep=kept)[0][nodes]
+        assert_same_with_gradients(ours, theirs, list(encoder.parameters()))
+
+
+def test_edge_dropout_draws_for_the_whole_graph_of_parts():
+    encoder, graph = encoder_of(AWKWARD, (4, 6, 2), "compgcn", edge_dropout=0.5), AWKWARD.graph()
+    nodes = torch.tensor([4, 2])
+    parts, rows, places = graph.around(nodes, 2)
+    for seed in range(5):
+        torch.manual_seed(seed)
+        theirs = encoder(graph)[0][nodes]
+        torch.manual_seed(seed)
+        torch.testing.assert_close(encoder(parts, rows)[0][places], theirs)
+
+
+def test_dropped_edges_are_dropped_both_ways_and_the_others_count_more():
+    edges = Edges([(i, 0, i + 1) for i in range(0, 400, 2)], 400, 1)
+    encoder = encoder_of(edges, (2, 2), edge_dropout=0.75, name="gcn", self_loop=False, activation=lambda x: x)
+    torch.manual_seed(0)
+    ours = encoder(edges.graph())[0].view(200, 2, 2)  # both ends of every edge
+    whole = encoder.eval()(edges.graph())[0].view(200, 2, 2)
+    kept = ours.abs().sum((1, 2)) > 0
+    assert 25 < kept.sum() < 75
+    torch.testing.assert_close(ours[kept], 4 * whole[kept])
+    assert not ours[~kept].any()
+
+
+@EVERY
+def test_no_edge_dropout_keeps_the_bits(name):
+    one, other = (encoder_of(AWKWARD, (4, 6), name, **options) for options in ({}, {"edge_dropout": 0.0}))
+    for ours, theirs in zip(one(AWKWARD.graph()), other(AWKWARD.graph()), strict=True):
+        assert ours is theirs is None or torch.equal(ours, theirs)
+
+
+@EVERY
+def test_evaluation_keeps_every_edge(name):
+    one, other = (encoder_of(AWKWARD, (4, 6), name, edge_dropout=p).eval() for p in (0.0, 0.9))
+    assert torch.equal(one(AWKWARD.graph())[0], other(AWKWARD.graph())[0])
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -246,22 +246,26 @@ def told(messages: Messages, weights: torch.Tensor, numbers: torch.Tensor, inner
 @EVERY_FLOW
 @INVERSES
 @given(edges=edge_lists(), hops=st.integers(0, 3), seed=st.integers(0, 99))
-def test_a_part_of_a_graph_has_what_its_nodes_hear_and_weighs_it_as_the_whole_does(
+def test_the_layers_around_some_nodes_have_what_is_heard_in_each_and_weigh_it_as_the_whole_does(
     norm, flow, add_inverse, edges, hops, seed
 ):
     whole = edges.graph()
     nodes = torch.randperm(whole.num_nodes, generator=torch.Generator().manual_seed(seed))[:2]
-    part, kept = whole.around(nodes, hops)
+    layers, kept, places = whole.around(nodes, hops)
     near = [set(nodes.tolist())]
     pairs = list(zip(whole.src.tolist(), whole.dst.tolist(), strict=True))
     for _ in range(hops):
         reached = near[-1]
         near.append(reached | {v for u, v in pairs if u in reached} | {u for u, v in pairs if v in reached})
-    assert kept.tolist() == sorted(near[-1])
-    ours, theirs = (graph.messages(flow, add_inverse) for graph in (part, whole))
-    weights, known = ours.weights(norm), theirs.weights(norm)
-    inner = near[-2] if hops else set()
-    everything = torch.arange(whole.num_nodes)
-    assert told(ours, weights.message, kept, inner) == told(theirs, known.message, everything, inner)
-    if known.loop is not None:
-        torch.testing.assert_close(weights.loop, known.loop[kept])
+    assert kept[places].tolist() == nodes.tolist()
+    assert [set(kept[: part.num_nodes].tolist()) for part in layers] == near[:0:-1]
+    theirs = whole.messages(flow, add_inverse)
+    known, everything = theirs.weights(norm), torch.arange(whole.num_nodes)
+    for part, receivers in zip(layers, near[-2::-1], strict=True):
+        assert set(kept[: part.num_receivers].tolist()) == receivers
+        ours = part.messages(flow, add_inverse)
+        weights, numbers = ours.weights(norm), kept[: part.num_nodes]
+        heard = told(theirs, known.message, everything, receivers)
+        assert told(ours, weights.message, numbers, set(numbers.tolist())) == heard
+        if known.loop is not None:
+            torch.testing.assert_close(weights.loop, known.loop[numbers[: part.num_receivers]])

@@ -35,6 +35,7 @@ LAYERS = (
     ("encoders", "decoders", "data", "ranking", "losses", "sampling"),
     ("queries",),
     ("layers",),
+    ("tying",),
     ("graph",),
     ("kernels",),
     ("compose", "dropout"),

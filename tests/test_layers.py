@@ -14,11 +14,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import compgcn.graph
-from compgcn.compose import COMPOSITIONS, Combine, Composition
+import compgcn.tying
+from compgcn.build import LEARNED
+from compgcn.compose import COMPOSITIONS, Combine, Composition, Learned
 from compgcn.errors import InputError
 from compgcn.graph import FLOWS, NORMS, RelationalGraph
-from compgcn.layers import TYINGS, CompGCNConv
+from compgcn.layers import CompGCNConv
 from compgcn.nn import CompGCNConv as CompGCNConvOfNN
+from compgcn.tying import TYINGS
 from oracles import (
     AWKWARD,
     COMPLEX,
@@ -35,6 +38,7 @@ IN, OUT = 4, 3
 EVERY_PHI = pytest.mark.parametrize("composition", COMPOSITIONS)
 SHUFFLES = st.integers(0, 2**31).map(Random)
 EVERY_TYING = pytest.mark.parametrize("tying", TYINGS)
+EVERY_LEARNED = pytest.mark.parametrize("learned", LEARNED.values(), ids=list(LEARNED))
 
 
 def inputs(edges: Edges, add_inverse: bool = True, seed: int = 0, width: int = IN, dtype: torch.dtype = torch.float64):
@@ -42,7 +46,7 @@ def inputs(edges: Edges, add_inverse: bool = True, seed: int = 0, width: int = I
     return normal(edges.num_nodes, width, seed=seed, dtype=dtype), normal(rows, width, seed=seed + 1, dtype=dtype)
 
 
-def layer_of(edges: Edges, composition: str | Composition = "corr", seed: int = 5, **options) -> CompGCNConv:
+def layer_of(edges: Edges, composition: str | Composition | Learned = "corr", seed: int = 5, **options) -> CompGCNConv:
     """A float64 layer whose every parameter is random, biases included."""
     layer = CompGCNConv(IN, OUT, edges.num_relations, composition, **options).double()
     for i, parameter in enumerate(layer.parameters()):
@@ -131,6 +135,151 @@ def test_a_composition_of_ones_own_works_like_a_row_of_the_table():
     layer = layer_of(AWKWARD, own)
     theirs = compgcn_layer(AWKWARD, 2 * x, rel, dict(layer.named_parameters()), composition="mult")
     assert_same_with_gradients(layer(x, rel, *AWKWARD.tensors()), theirs, (x, rel, *layer.parameters()))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# compositions with parameters
+
+
+@EVERY_LEARNED
+@pytest.mark.parametrize("edges", DEGENERATE.values(), ids=list(DEGENERATE))
+@pytest.mark.parametrize("flow", FLOWS)
+def test_a_learned_composition_is_that_of_every_edge(learned, edges, flow):
+    layer, (x, rel) = layer_of(edges, learned, flow=flow, bias=True), inputs(edges)
+    theirs = compgcn_layer(edges, x, rel, dict(layer.named_parameters()), composition=layer.phi, flow=flow)
+    assert_same_with_gradients(layer(x, rel, *edges.tensors()), theirs, (x, rel, *layer.parameters()))
+
+
+@EVERY_LEARNED
+@given(edges=edge_lists(), norm=st.sampled_from(sorted(NORMS)), self_loop=st.booleans(), add_inverse=st.booleans())
+def test_a_learned_composition_is_right_on_any_graph(learned, edges, norm, self_loop, add_inverse):
+    options = {"norm": norm, "self_loop": self_loop, "add_inverse": add_inverse}
+    layer, (x, rel) = layer_of(edges, learned, **options), inputs(edges, add_inverse)
+    parameters = dict(layer.named_parameters())
+    theirs = compgcn_layer(edges, x, rel, parameters, composition=layer.phi, **options)
+    assert_same_with_gradients(layer(x, rel, edges.graph()), theirs, (x, rel, *parameters.values()))
+
+
+@EVERY_TYING
+@EVERY_LEARNED
+def test_a_learned_composition_made_in_parts_is_the_same(monkeypatch, learned, tying):
+    layer, (x, rel) = layer_of(AWKWARD, learned, tying=tying, bases=1), inputs(AWKWARD)
+    whole = layer(x, rel, AWKWARD.graph())
+    monkeypatch.setattr(compgcn.tying, "_ROWS", 3)
+    assert_same_with_gradients(layer(x, rel, AWKWARD.graph()), whole, (x, rel, *layer.parameters()))
+
+
+def test_a_message_that_many_send_is_made_once(monkeypatch):
+    layer, (x, rel) = layer_of(DEGENERATE["duplicate edges"], LEARNED["conve"]), inputs(DEGENERATE["duplicate edges"])
+    made = []
+    monkeypatch.setattr(layer.phi, "forward", lambda x, z: made.append(len(x)) or x * z)
+    layer(x, rel, *DEGENERATE["duplicate edges"].tensors())
+    assert sorted(made) == [2, 2]  # one edge five times: there and back, and two loops
+
+
+def test_what_is_stored_for_the_gradient_is_bounded(monkeypatch):
+    layer = CompGCNConv(16, 4, 1, LEARNED["conve"], self_loop=False)
+    edges = Edges([(i, 0, (i + 1) % 256) for i in range(256)], 256, 1)
+    x, rel = inputs(edges, width=16, dtype=torch.float32)
+
+    def stored(rows: int) -> int:
+        sizes = []
+        monkeypatch.setattr(compgcn.tying, "_ROWS", rows)
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: sizes.append(t.numel()) or t, lambda t: t):
+            layer(x, rel, edges.graph())
+        return sum(sizes)
+
+    assert stored(64) < stored(512) / 3
+
+
+@EVERY_LEARNED
+def test_a_learned_composition_has_parameters_that_are_kept_and_drawn_anew(learned):
+    layer, (x, rel) = layer_of(AWKWARD, learned), inputs(AWKWARD)
+    expected = layer(x, rel, AWKWARD.graph())
+    fresh = CompGCNConv(IN, OUT, AWKWARD.num_relations, learned).double()
+    fresh.load_state_dict(layer.state_dict())
+    for other in (copy.deepcopy(layer), fresh):
+        torch.testing.assert_close(other(x, rel, AWKWARD.graph()), expected, rtol=0, atol=0)
+    fresh.reset_parameters()
+    changed = [not torch.equal(a, b) for a, b in zip(fresh.phi.parameters(), layer.phi.parameters(), strict=True)]
+    assert all(changed)
+
+
+@EVERY_LEARNED
+@pytest.mark.parametrize("relations", ["scalars", "none"])
+def test_a_learned_composition_needs_vectors(learned, relations):
+    with pytest.raises(InputError, match=f"composition '{learned.name}' does not work with relations='{relations}'"):
+        CompGCNConv(4, 3, 2, learned, relations=relations)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3, 7, 12, 100])
+def test_conve_composes_vectors_of_any_dimension_row_by_row(dim):
+    phi, x, z = LEARNED["conve"].build(dim).double(), normal(5, dim), normal(5, dim, seed=1)
+    rows = torch.cat([phi(a, b) for a, b in zip(x.split(1), z.split(1), strict=True)])
+    torch.testing.assert_close(phi.train()(x, z), rows)
+    torch.testing.assert_close(phi.eval()(x, z), rows)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# edges left out
+
+
+@EVERY_TYING
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("flow", FLOWS)
+def test_an_edge_left_out_is_missing_and_the_others_count_what_they_did(tying, norm, flow):
+    layer = layer_of(AWKWARD, tying=tying, bases=1, norm=norm, flow=flow, relation_bias=True)
+    (x, rel), graph = inputs(AWKWARD), AWKWARD.graph()
+    gone = [0, 3, 6]
+    stay = torch.tensor([i for i in range(graph.num_edges) if i not in gone])
+    part = RelationalGraph(graph.src[stay], graph.dst[stay], graph.rel[stay], graph.num_nodes, graph.num_relations)
+    part._part_of = (graph, stay, torch.arange(graph.num_nodes))  # weighted as in the whole graph
+    keep = torch.ones(graph.num_edges).index_fill(0, torch.tensor(gone), 0.0)
+    leaves = [x, rel, *layer.parameters()]
+    assert_same_with_gradients(layer(x, rel, graph, keep=keep), layer(x, rel, part), leaves)
+    assert_same_with_gradients(layer(x, rel, graph, keep=keep > 0), layer(x, rel, part), leaves)
+
+
+@given(edge_lists(), st.sampled_from(sorted(COMPOSITIONS)), st.sampled_from(sorted(NORMS)), st.data())
+def test_edges_count_what_the_norm_says_so_many_times(edges, composition, norm, data):
+    size = len(edges.triples)
+    counts = data.draw(st.lists(st.sampled_from([0.0, 0.5, 1.0, 2.0]), min_size=size, max_size=size))
+    layer, (x, rel) = layer_of(edges, composition, norm=norm), inputs(edges)
+    parameters = dict(layer.named_parameters())
+    theirs = compgcn_layer(edges, x, rel, parameters, composition=composition, norm=norm, counts=counts)
+    ours = layer(x, rel, *edges.tensors(), keep=torch.tensor(counts))
+    assert_same_with_gradients(ours, theirs, (x, rel, *parameters.values()))
+
+
+@EVERY_LEARNED
+def test_edges_can_be_left_out_of_a_learned_composition(learned):
+    layer, (x, rel) = layer_of(AWKWARD, learned), inputs(AWKWARD)
+    counts = [float(i % 3) for i in range(len(AWKWARD.triples))]
+    theirs = compgcn_layer(AWKWARD, x, rel, dict(layer.named_parameters()), composition=layer.phi, counts=counts)
+    ours = layer(x, rel, *AWKWARD.tensors(), keep=torch.tensor(counts))
+    assert_same_with_gradients(ours, theirs, (x, rel, *layer.parameters()))
+
+
+@EVERY_TYING
+def test_leaving_nothing_out_keeps_the_bits(tying):
+    layer, (x, rel), graph = layer_of(AWKWARD, tying=tying, bases=1), inputs(AWKWARD), AWKWARD.graph()
+    expected = layer(x, rel, graph)[0]
+    assert torch.equal(layer(x, rel, graph, keep=torch.ones(graph.num_edges))[0], expected)
+    assert torch.equal(layer(x, rel, graph)[0], expected)
+
+
+def test_another_choice_of_edges_sorts_nothing_again(plans):
+    layer, (x, rel), graph = layer_of(AWKWARD), inputs(AWKWARD), AWKWARD.graph()
+    for i in range(4):
+        layer(x, rel, graph, keep=torch.arange(graph.num_edges) != i)
+    assert len(plans) == 1
+
+
+@pytest.mark.parametrize("size", [9, 20])
+def test_a_choice_of_other_edges_is_refused(size):
+    layer, (x, rel) = layer_of(AWKWARD), inputs(AWKWARD)
+    with pytest.raises(InputError, match=rf"keep must have shape \[10\], one number per edge, not \[{size}\]"):
+        layer(x, rel, AWKWARD.graph(), keep=torch.ones(size))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -347,7 +496,7 @@ def test_evaluation_drops_nothing():
 # a good citizen of torch
 
 
-@EVERY_PHI
+@pytest.mark.parametrize("composition", [*COMPOSITIONS, *LEARNED.values()], ids=lambda row: getattr(row, "name", row))
 def test_autocast_to_bfloat16_stays_close_to_single(composition):
     first, second = (CompGCNConv(8, 8, AWKWARD.num_relations, composition) for _ in range(2))
     x, rel = inputs(AWKWARD, width=8, dtype=torch.float32)
@@ -368,7 +517,7 @@ def test_autocast_to_bfloat16_stays_close_to_single(composition):
     assert all(g.isfinite().all() and g.dtype == torch.float32 for g in gradients)
 
 
-@EVERY_PHI
+@pytest.mark.parametrize("composition", [*COMPOSITIONS, *LEARNED.values()], ids=lambda row: getattr(row, "name", row))
 def test_a_layer_in_bfloat16_stays_close_to_single(composition):
     layer = CompGCNConv(8, 8, AWKWARD.num_relations, composition)
     x, rel = inputs(AWKWARD, width=8, dtype=torch.bfloat16)
@@ -384,6 +533,7 @@ COMPILED = [
     ("corr", False, "aot_eager"),
     ("rotate", True, "aot_eager"),
     ("mult", True, "inductor"),
+    ("ntn", True, "aot_eager"),
 ]
 
 
@@ -396,6 +546,20 @@ def test_the_layer_compiles_as_one_graph(composition, as_graph, compiler):
     compiled = torch.compile(layer, fullgraph=True, backend=compiler)
     for _ in range(2):
         assert_same_with_gradients(compiled(x, rel, *args), layer(x, rel, *args), (x, rel, *layer.parameters()))
+    keep = torch.arange(len(AWKWARD.triples)) % 2
+    expected = layer(x, rel, *args, keep=keep)
+    assert_same_with_gradients(compiled(x, rel, *args, keep=keep), expected, (x, rel, *layer.parameters()))
+    torch.compiler.reset()
+
+
+@pytest.mark.parametrize("rows", [4, 1000], ids=["parts", "whole"])
+def test_a_composition_that_does_not_factor_compiles_on_a_graph_that_was_seen(monkeypatch, rows):
+    torch.compiler.reset()
+    monkeypatch.setattr(compgcn.tying, "_ROWS", rows)
+    layer, (x, rel), graph = layer_of(AWKWARD, LEARNED["conve"]), inputs(AWKWARD), AWKWARD.graph()
+    expected = layer(x, rel, graph)
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    assert_same_with_gradients(compiled(x, rel, graph), expected, (x, rel, *layer.parameters()))
     torch.compiler.reset()
 
 
@@ -478,6 +642,12 @@ def test_a_graph_may_have_any_number_of_nodes_and_no_edge():
     graph = RelationalGraph(*torch.zeros(3, 0, dtype=torch.long), 5, 2)
     out, _ = layer(torch.ones(5, IN), torch.ones(4, IN), graph)
     torch.testing.assert_close(out, out[:1].expand(5, OUT))
+
+
+@pytest.mark.parametrize("relations", ["scalars", "none"])
+def test_roles_need_vectors_to_turn(relations):
+    with pytest.raises(InputError, match=f"'add' by roles does not work with relations='{relations}'"):
+        CompGCNConv(4, 3, 2, composition="add", relations=relations, roles=True)
 
 
 @pytest.mark.parametrize("relations", ["scalars", "none", "vector"])

@@ -377,7 +377,7 @@ def test_settings_train_to_finite_metrics_and_come_back(tmp_path: Path, settings
     ("settings", "sentence"),
     [
         ({"encoder": "compgc"}, "unknown encoder 'compgc'; did you mean 'compgcn'"),
-        ({"decoder": "conv"}, "unknown decoder 'conv'; did you mean 'conve'"),
+        ({"decoder": "distmul"}, "unknown decoder 'distmul'; did you mean 'distmult'"),
         ({"composition": "cor"}, "unknown composition 'cor'; did you mean 'corr'"),
         ({"norm": "symetric"}, "unknown norm 'symetric'; did you mean 'symmetric'"),
         ({"kernel": 9}, "kernel does not fit"),

@@ -13,7 +13,7 @@ from torch import nn
 from compgcn.build import build_task, expand, recommended
 from compgcn.config import Training
 from compgcn.data import load
-from compgcn.decoders import ConvESettings, build_decoder
+from compgcn.decoders import ConvolutionSettings, build_decoder
 from compgcn.step import Step, chosen_precision, deterministic
 
 STILL = {"encoder.dropout": 0.0, "encoder.hidden_dropout": 0.0, "decoder.hidden_dropout": 0.0, "feature_dropout": 0.0}
@@ -121,10 +121,10 @@ def test_auto_is_the_fast_precision_of_a_gpu_and_the_exact_one_of_a_cpu(name, de
 
 def test_half_queries_are_made_in_training_only():
     torch.manual_seed(0)
-    small = ConvESettings(filters=3, kernel=2)
-    decoder = build_decoder("conve", 5, 18, conve=small, half_query=True)
+    small = ConvolutionSettings(filters=3, kernel=2)
+    decoder = build_decoder("conve", 5, 18, settings=small, half_query=True)
     x, z, entities = torch.randn(4, 18), torch.randn(4, 18), torch.randn(5, 18)
-    plain = build_decoder("conve", 5, 18, conve=small)
+    plain = build_decoder("conve", 5, 18, settings=small)
     plain.load_state_dict(decoder.state_dict())
     for module in (decoder, plain):
         module.eval()

@@ -46,10 +46,10 @@ def record(folders: list[str]) -> Path:
     accuracy = [one[split]["accuracy"] for one in found]
     config, environment = first.config, json.loads((first.path / "environment.json").read_text(encoding="utf-8"))
     baseline = config.classifier.baseline
-    chosen = f"--encoder {config.encoder.name}" if baseline is None else f"--baseline {baseline}"
+    what = f"--encoder {config.encoder.name}" if baseline is None else f"--baseline {baseline}"
     result = {
         "data": config.data.source,
-        "command": f"compgcn train {config.data.source} {chosen} --protocol {config.classifier.protocol} --seed SEED",
+        "command": f"compgcn train {config.data.source} {what} --protocol {config.classifier.protocol} --seed SEED",
         "protocol": config.classifier.protocol,
         "split": split,
         "seeds": [one["seed"] for one in found],

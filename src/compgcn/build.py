@@ -17,12 +17,14 @@ from compgcn.answers.links import Links
 from compgcn.baselines import FitOnce, Trained, find_baseline, must_be_installed
 from compgcn.baselines.fitted import Fitted, Fitting, must_not_train
 from compgcn.baselines.networks import must_be_used
-from compgcn.compose import resolve
+from compgcn.compose import COMPOSITIONS, Composition, Learned
+from compgcn.compose import LEARNED as FACTORED
 from compgcn.config import Config, configure
 from compgcn.config import Encoder as EncoderSettings
 from compgcn.data import DATASETS, OWN_RECIPES, GraphCollection, KnowledgeGraph
 from compgcn.data.arrays import Numbers
-from compgcn.decoders import DECODERS, ConvESettings, build_decoder
+from compgcn.decoders import DECODERS, ConvolutionSettings, build_decoder
+from compgcn.decoders.convolution import ConvEQuery, image_shape
 from compgcn.encoders import Encoder, preset
 from compgcn.errors import InputError, unknown
 from compgcn.graph import NORMS, RelationalGraph
@@ -37,6 +39,43 @@ from compgcn.tasks.node_classification import Nodes
 from compgcn.tasks.readout import Readout
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu": F.relu, "none": lambda x: x}
+
+
+# Compositions with parameters: those of `compgcn.compose`, and the query of a decoder.
+
+_FILTERS, _KERNEL = 16, 3  # of ConvE as a composition, where every message makes its image
+
+
+class _Same(nn.Module):
+    """The numbers as they are, laid out in order, as a norm would leave them."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.contiguous()
+
+
+def _conve(dim: int) -> nn.Module:
+    """The query of ConvE without dropout and batch norms: a message depends on its entity and relation alone."""
+    height, width = image_shape(dim)
+    sizes = ConvolutionSettings(_FILTERS, min(_KERNEL, 2 * height, width), feature_dropout=0.0, hidden_dropout=0.0)
+    query = ConvEQuery(dim, sizes)
+    for name, part in list(query.named_children()):
+        if isinstance(part, nn.modules.batchnorm._BatchNorm):
+            setattr(query, name, _Same())
+    return query
+
+
+LEARNED: dict[str, Learned] = {
+    **FACTORED,
+    "conve": Learned("conve", _conve, origin="ConvE: a convolution over the entity and the relation as an image"),
+}
+
+
+def find_composition(name: str | None) -> Composition | Learned:
+    """The composition of that name, with or without parameters."""
+    table: dict[str, Composition | Learned] = {**COMPOSITIONS, **FACTORED, **LEARNED}
+    if name not in table:
+        raise unknown("composition", str(name), table)
+    return table[name]
 
 
 # From names to a whole config.
@@ -67,7 +106,10 @@ def recommended(settings: Mapping[str, Any], data: Dataset) -> Config:
         kept = ("classifier.",) if isinstance(baseline.how, FitOnce) else ("classifier.", "training.")
         recipe = {key: value for key, value in recipe.items() if key.startswith(kept)}
         recipe |= baseline.recipe
-    return configure(configure(Config(), recipe), settings)
+    usual = configure(Config(), recipe)
+    if configure(usual, settings).decoder.name != usual.decoder.name:  # the recipe's sizes are those of another one
+        usual = configure(usual, {"decoder.filters": None, "decoder.kernel": None})
+    return configure(usual, settings)
 
 
 def expand(config: Config, data: Dataset) -> Config:
@@ -94,15 +136,18 @@ def expand(config: Config, data: Dataset) -> Config:
     if config.encoder.norm is not None and config.encoder.norm not in NORMS:
         raise unknown("norm", config.encoder.norm, NORMS)
     composition = config.encoder.composition or row.composition or "corr"
-    resolve(composition)
+    phi = find_composition(composition)
     if row.composition not in (None, composition):
         raise InputError(f"encoder '{config.encoder.name}' has composition '{row.composition}'; leave composition out")
     if row.bases is None and config.encoder.bases:
         raise InputError(f"encoder '{config.encoder.name}' has no bases; leave encoder.bases out")
     chosen = _input(config, data, TASKS[task])
     dims = _dims(config.encoder, data, chosen)
-    for dim in dims[:-1]:
-        resolve(composition)(torch.zeros(1, dim), torch.zeros(1, dim))  # not every one takes every dimension
+    if isinstance(phi, Composition):
+        for dim in dims[:-1]:
+            phi(torch.zeros(1, dim), torch.zeros(1, dim))  # not every one takes every dimension
+    if config.encoder.residual and len(dims) == 1:
+        raise InputError("encoder.residual needs a layer whose vectors it adds; leave it out, or name two encoder.dims")
     found = {
         **same,
         "encoder.input": chosen,
@@ -147,9 +192,13 @@ def _complete_links(config: Config, data: KnowledgeGraph) -> dict[str, Any]:
         raise unknown("decoder", config.decoder.name, DECODERS)
     if config.encoder.add_inverse is False:
         raise InputError("link prediction asks for heads through inverse relations; leave encoder.add_inverse out")
-    bias = config.decoder.entity_bias
-    own = DECODERS[config.decoder.name].entity_bias
-    return {"decoder.entity_bias": own if bias is None else bias, "encoder.add_inverse": True}
+    d, row = config.decoder, DECODERS[config.decoder.name]
+    return {
+        "decoder.entity_bias": row.entity_bias if d.entity_bias is None else d.entity_bias,
+        "decoder.filters": d.filters or row.settings.filters,
+        "decoder.kernel": d.kernel or row.settings.kernel,
+        "encoder.add_inverse": True,
+    }
 
 
 def _complete_classes(config: Config, data: Dataset) -> dict[str, Any]:
@@ -205,7 +254,7 @@ def build_encoder(config: Config, data: Dataset) -> tuple[Encoder, Numbers | Non
         data.num_relations,
         e.dims,
         e.name,
-        composition=e.composition,
+        composition=find_composition(e.composition),
         norm=e.norm,
         flow=e.flow,
         bases=e.bases,
@@ -220,6 +269,8 @@ def build_encoder(config: Config, data: Dataset) -> tuple[Encoder, Numbers | Non
         tie_inverse=e.tie_inverse,
         node_features=start.vectors,
         relation_features=None if given is None else torch.as_tensor(given),
+        residual=e.residual,
+        edge_dropout=e.edge_dropout,
     )
     return encoder, start.rows
 
@@ -239,9 +290,12 @@ def build_model(config: Config, data: KnowledgeGraph, *, half_query: bool = Fals
     """The encoder and the decoder a config describes."""
     e, d = config.encoder, config.decoder
     encoder, _ = build_encoder(config, data)
-    conve = ConvESettings(
+    assert d.filters is not None
+    assert d.kernel is not None
+    settings = ConvolutionSettings(
         filters=d.filters,
         kernel=d.kernel,
+        input_dropout=d.input_dropout,
         feature_dropout=d.feature_dropout,
         hidden_dropout=d.hidden_dropout,
         height=d.height,
@@ -249,10 +303,10 @@ def build_model(config: Config, data: KnowledgeGraph, *, half_query: bool = Fals
     decoder = build_decoder(
         d.name,
         data.num_entities,
-        e.dims[-1],
+        encoder.dim,
         entity_bias=d.entity_bias,
         margin=d.margin,
-        conve=conve,
+        settings=settings,
         half_query=half_query,
     )
     return LinkPredictor(encoder, decoder, tie_inverse=e.tie_inverse)
@@ -284,7 +338,7 @@ def build_graphs(config: Config, data: GraphCollection, device: torch.device, wh
     model: Classifier | GraphClassifier
     if baseline is None:
         encoder, rows = build_encoder(config, data)
-        model = Classifier(encoder, len(data.classes), Readout(config.classifier.readout, encoder.dims[-1]))
+        model = Classifier(encoder, len(data.classes), Readout(config.classifier.readout, encoder.dim))
     else:
         assert isinstance(baseline.how, Trained)
         assert config.encoder.input is not None

@@ -3,7 +3,8 @@
 Every composition of the paper factors as `phi(x, z) = lower(combine(lift(x), lift_relation(z)))` with `lower` linear.
 A linear map commutes with a weighted sum over edges, so a layer lifts its two small tables once, sums
 `combine(lifted x[u], lifted z[r])` over the edges in one fused pass (`compgcn.kernels`), and lowers the sums: no
-message per edge is ever stored. A composition is a value; adding one is one row of `COMPOSITIONS`.
+message per edge is ever stored. A composition is a value; adding one is one row of `COMPOSITIONS`. Those with
+parameters of their own are rows of `LEARNED`, and a layer keeps the parameters.
 
 Complex numbers are kept as two real planes in the last dimension, all real parts first, then all imaginary parts.
 """
@@ -14,10 +15,10 @@ import math
 from collections.abc import Callable
 from enum import IntEnum
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from compgcn.errors import InputError, unknown
 
@@ -174,6 +175,69 @@ COMPOSITIONS: dict[str, Composition] = {
 }
 
 
+class Learned(NamedTuple):
+    """A phi with parameters: `build` makes, for vectors of dimension d, a module (x [n, d], z [n, d]) -> [n, d].
+
+    `factors` reads such a module as a Composition, which a layer sums in one pass like any other. Without them the
+    module is called, once for each distinct (sender, relation); it must work on every row by itself, and draw nothing.
+    """
+
+    name: str
+    build: Callable[[int], nn.Module]
+    factors: Callable[[Any], Composition] | None = None
+    origin: str = ""
+
+
+class NTN(nn.Module):
+    r"""The layer of a neural tensor network (Socher et al., 2013) between an entity and a relation.
+
+    .. math:: \phi(x, z)_k = x^T T_k z + (x V + z U + b)_k, \qquad T_k = \sum_{j=1}^d C_{jk} a_j b_j^T
+
+    The tensor is a sum of d rank-one terms, with a_j and b_j the columns of A and B: 3 d^2 numbers in place of d^3, and
+    phi factors, x^T T_k z = ((x A) * (z B)) C_k. There is no tanh: the activation follows the sum of the layer.
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        for name in ("A", "B", "C", "V", "U"):
+            self.register_parameter(name, nn.Parameter(torch.empty(dim, dim)))
+        self.bias = nn.Parameter(torch.empty(dim))
+        self.reset_parameters()
+
+    A: nn.Parameter
+    B: nn.Parameter
+    C: nn.Parameter
+    V: nn.Parameter
+    U: nn.Parameter
+
+    def reset_parameters(self) -> None:
+        for matrix in (self.A, self.B, self.C, self.V, self.U):
+            nn.init.xavier_normal_(matrix)
+        nn.init.zeros_(self.bias)
+
+    def forward(self, x: Tensor, z: Tensor) -> Tensor:
+        return ((x @ self.A) * (z @ self.B)) @ self.C + x @ self.V + z @ self.U + self.bias
+
+    def factors(self) -> Composition:
+        """[x A, x, 1] * [z B, 1, z U + b], lowered by [C; V; 1]."""
+        return Composition("ntn", Combine.MULT, self._lift, self._lift_relation, self._lower)
+
+    def _lift(self, x: Tensor) -> Tensor:
+        return torch.cat((x @ self.A, x, torch.ones_like(x)), -1)
+
+    def _lift_relation(self, z: Tensor) -> Tensor:
+        return torch.cat((z @ self.B, torch.ones_like(z), z @ self.U + self.bias), -1)
+
+    def _lower(self, y: Tensor, dim: int) -> Tensor:
+        product, entity, relation = y.chunk(3, -1)
+        return product @ self.C + entity @ self.V + relation
+
+
+LEARNED: dict[str, Learned] = {
+    row.name: row for row in (Learned("ntn", NTN, NTN.factors, "NTN: a tensor of low rank, and a linear map of both"),)
+}
+
+
 def resolve(name: str | Composition) -> Composition:
     """The row of that name; a Composition passes through."""
     if isinstance(name, Composition):
@@ -181,3 +245,13 @@ def resolve(name: str | Composition) -> Composition:
     if name not in COMPOSITIONS:
         raise unknown("composition", name, COMPOSITIONS)
     return COMPOSITIONS[name]
+
+
+def find(name: str | Composition | Learned) -> Composition | Learned:
+    """The row of that name, with or without parameters; a row passes through."""
+    if isinstance(name, (Composition, Learned)):
+        return name
+    table: dict[str, Composition | Learned] = {**COMPOSITIONS, **LEARNED}
+    if name not in table:
+        raise unknown("composition", name, table)
+    return table[name]

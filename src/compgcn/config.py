@@ -70,6 +70,8 @@ class Encoder(Section):
     add_inverse: bool | None = None  # send along edges backwards too; None: unless every edge is there both ways
     tie_inverse: bool = False  # an inverse relation starts as the negative of its original
     graph: Literal["given", "none", "random"] = "given"  # ablations: no edges, or edges between random entities
+    residual: int = Field(0, ge=0)  # dimension of raw vectors that the encoder's are added to; 0: none
+    edge_dropout: float = Field(0.0, ge=0, lt=1)  # share of the edges left out of a step
 
 
 class Decoder(Section):
@@ -77,12 +79,13 @@ class Decoder(Section):
 
     name: str = "conve"
     entity_bias: bool | None = None
-    margin: float = 9.0  # TransE: score = margin - distance
+    margin: float = 9.0  # TransE, RotatE: score = margin - distance
     margin_decay: float = Field(0.0, ge=0)  # subtracted from the margin ..
     margin_patience: int = Field(10, ge=1)  # .. every so many evaluations without gain
-    filters: int = Field(200, ge=1)
-    kernel: int = Field(7, ge=1)
+    filters: int | None = Field(None, ge=1)  # of a convolution; None: as many, and of the size, usual for the decoder
+    kernel: int | None = Field(None, ge=1)
     height: int | None = Field(None, ge=1)  # each vector is laid out height x width; None: as square as can be
+    input_dropout: float = Field(0.0, ge=0, lt=1)  # on what is convolved, on its feature maps, and on the query
     feature_dropout: float = Field(0.3, ge=0, lt=1)
     hidden_dropout: float = Field(0.3, ge=0, lt=1)
 
@@ -112,6 +115,7 @@ class Training(Section):
     negatives: int = Field(64, ge=1)  # per triple, for the two losses that sample
     loss_margin: float = Field(1.0, ge=0)
     temperature: float = Field(1.0, ge=0)  # of the self-adversarial weights
+    remove_batch_edges: bool = False  # in link prediction, encode a batch without the edges of its own triples
     schedule: Literal["constant", "linear", "cosine"] = "constant"
     schedule_start: float = Field(0.0, ge=0, le=1)  # share of the epochs before the rate begins to fall
     schedule_floor: float = Field(0.0, ge=0, le=1)  # what the rate falls to, as a share of lr

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from compgcn.compose import Composition
+from compgcn.compose import Composition, Learned
 from compgcn.dropout import dropout as drop_out
 from compgcn.errors import InputError, unknown
 from compgcn.graph import Flow, RelationalGraph
@@ -27,6 +27,8 @@ class Preset(NamedTuple):
     relation_bias: bool = False
     bases: int | None = 0  # how many unless told otherwise; None where the encoder has none
     origin: str = ""
+    roles: bool = False  # a message from the object of a fact gets -z_r, one from its subject z_r
+    relation_activation: bool = False  # a relation's update is f(z_r W_rel), not z_r W_rel alone
 
 
 PRESETS: dict[str, Preset] = {
@@ -39,6 +41,21 @@ PRESETS: dict[str, Preset] = {
     "rgcn-basis": Preset("copy", "basis", "none", "relation-mean", bases=30, origin="Relational GCN, basis matrices"),
     "rgcn-block": Preset("copy", "block", "none", "relation-mean", bases=4, origin="Relational GCN, diagonal blocks"),
     "wgcn": Preset("mult", "shared", "scalars", "symmetric", bases=None, origin="Weighted GCN"),
+    # VR-GCN (Ye et al., IJCAI 2019), f the activation:
+    #   h_v' = f((mean of s + r over facts (s, r, v)  +  mean of o - r over facts (v, r, o)  +  h_v) W),
+    #   h_r' = f(h_r W_rel).
+    # The messages by role and that relations are updated are the paper's. One W, a mean for each role, and no more
+    # than a map and f for relations are our reading of it.
+    "vrgcn": Preset(
+        "add",
+        "shared",
+        "vectors",
+        "mean",
+        bases=None,
+        origin="VR-GCN: subject + relation to the object, object - relation to the subject",
+        roles=True,
+        relation_activation=True,
+    ),
     "compgcn": Preset(None, "direction", "vectors", "symmetric", origin="CompGCN, the paper"),
     "released": Preset(None, "direction", "vectors", "released", origin="CompGCN as its released code computes it"),
 }
@@ -110,8 +127,49 @@ class RelationTable(nn.Module):
         return table if self.inverse is None else torch.cat((table, table @ self.inverse))
 
 
+class Residual(nn.Module):
+    """raw + h P for nodes and, where they have vectors, for relations; P starts at zero.
+
+    Args:
+        num_nodes: rows of the raw table, as many as the input of the encoder has.
+        inputs: the dimension of what the encoder gives.
+        dim: D, that of the raw vectors.
+        relations: the raw vectors of relations, or None.
+    """
+
+    def __init__(self, num_nodes: int, inputs: int, dim: int, relations: RelationTable | None) -> None:
+        super().__init__()
+        self.nodes, self.relations = xavier(num_nodes, dim), relations
+        self.weight = nn.Parameter(torch.empty(inputs, dim))
+        self.register_parameter(
+            "weight_relation", None if relations is None else nn.Parameter(torch.empty(inputs, dim))
+        )
+        self.reset_parameters()
+
+    weight_relation: nn.Parameter | None
+
+    def reset_parameters(self) -> None:
+        """Zero for both P; the tables are as they were made."""
+        nn.init.zeros_(self.weight)
+        if self.weight_relation is not None:
+            nn.init.zeros_(self.weight_relation)
+
+    def forward(self, x: Tensor, z: Tensor | None, rows: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """x [N, D] and z [2R, D] from the encoder's x [N, d] and z [2R, d]; `rows` as in `Encoder.forward`."""
+        raw = (
+            self.nodes if rows is None else F.embedding(rows[: len(x)], self.nodes)
+        )  # the first are those that receive
+        x = raw + x @ self.weight
+        if z is None or self.relations is None or self.weight_relation is None:
+            return x, z
+        return x, self.relations() + z @ self.weight_relation
+
+
 class Encoder(nn.Module):
     """Vectors of all entities and relations of a graph: input tables, then K times layer, batch norm, activation.
+
+    With a residual of dimension D every node and relation also has a raw vector, and the encoder adds to it: x = raw +
+    h P and z = raw_z + z_h P_z. P and P_z start at zero, so that training starts from the raw vectors alone.
 
     Args:
         num_nodes: rows of the input table: N, or fewer where nodes share their vectors (see `forward`).
@@ -128,6 +186,9 @@ class Encoder(nn.Module):
         add_inverse: False sends along edges in one direction only, and gives R relation vectors in place of 2R.
         tie_inverse: an inverse relation starts as the negative of its original.
         node_features, relation_features: given input in place of learned tables.
+        residual: D, the dimension of the raw vectors and of what comes out; 0 for none.
+        edge_dropout: in training, the share of edges left out of a call, the same in all layers and in both
+            directions. Those that stay count 1/(1 - share) times what the norm of the whole graph gives them.
     """
 
     def __init__(
@@ -137,7 +198,7 @@ class Encoder(nn.Module):
         dims: Sequence[int],
         name: str = "compgcn",
         *,
-        composition: str | Composition | None = None,
+        composition: str | Composition | Learned | None = None,
         norm: str | None = None,
         flow: Flow = "target_to_source",
         bases: int = 0,
@@ -152,10 +213,13 @@ class Encoder(nn.Module):
         tie_inverse: bool = False,
         node_features: Tensor | None = None,
         relation_features: Tensor | None = None,
+        residual: int = 0,
+        edge_dropout: float = 0.0,
     ) -> None:
         super().__init__()
         row = preset(name)
-        if row.composition is not None and composition not in (None, row.composition):
+        asked = composition.name if isinstance(composition, (Composition, Learned)) else composition
+        if row.composition is not None and asked not in (None, row.composition):
             raise InputError(f"encoder '{name}' has composition '{row.composition}'; leave composition out")
         if not dims or min(dims) < 1:
             raise InputError(f"dims must name at least one positive dimension, not {list(dims)}")
@@ -163,8 +227,13 @@ class Encoder(nn.Module):
         if relation_features is not None and row.relations != "vectors":
             raise InputError(f"encoder '{name}' has no relation vectors, so it takes no relation features")
         bases = bases or row.bases or 0
+        if residual and len(dims) == 1:
+            raise InputError("without a layer there is nothing to add to a residual; leave residual out")
+        if not 0 <= edge_dropout < 1:
+            raise InputError(f"edge_dropout must be at least 0 and less than 1, not {edge_dropout}")
         self.num_nodes, self.num_relations, self.dims = num_nodes, num_relations, dims
-        self.hidden_dropout, self.activation = hidden_dropout, activation
+        self.hidden_dropout, self.edge_dropout, self.activation = hidden_dropout, edge_dropout, activation
+        self.relation_activation = row.relation_activation
         self.nodes, self.node_features = self._node_input(dims[0], node_features)
         self.relations = None
         if row.relations == "vectors":
@@ -172,7 +241,7 @@ class Encoder(nn.Module):
                 num_relations,
                 dims[0],
                 inverses=add_inverse,
-                bases=0 if row.tying in ("basis", "block") else bases,
+                bases=0 if row.bases is None or row.tying in ("basis", "block") else bases,
                 tie_inverse=tie_inverse,
                 features=relation_features,
             )
@@ -193,10 +262,17 @@ class Encoder(nn.Module):
                 relations=row.relations,
                 relation_bias=row.relation_bias,
                 bases=bases,
+                roles=row.roles,
             )
             for inputs, outputs in pairwise(dims)
         )
         self.norms = nn.ModuleList(nn.BatchNorm1d(d) if batch_norm else nn.Identity() for d in dims[1:])
+        self.dim = residual or dims[-1]  # of what comes out
+        self.residual = None
+        if residual:
+            relations = row.relations == "vectors"
+            table = RelationTable(num_relations, residual, inverses=add_inverse, tie_inverse=tie_inverse)
+            self.residual = Residual(num_nodes, dims[-1], residual, table if relations else None)
 
     nodes: nn.Parameter | None
     node_features: Tensor | None
@@ -209,20 +285,38 @@ class Encoder(nn.Module):
             raise InputError(f"node features must have shape [{self.num_nodes}, {dim}], not {list(features.shape)}")
         return None, features
 
-    def forward(self, graph: RelationalGraph, rows: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+    def forward(
+        self,
+        graph: RelationalGraph | Sequence[RelationalGraph],
+        rows: Tensor | None = None,
+        keep: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
         """(x [N, d], z [2R, d], or None where the encoder has no relation vectors).
 
         Args:
-            graph: of N nodes.
+            graph: of N nodes; or one for each layer, every one of the nodes that receive in the one before it.
             rows: the row of the input table, or of the features, that each node starts from [N]; several nodes may
                 share one. By default node i has row i.
+            keep: what each edge counts for [E], see `CompGCNConv.forward`; edge dropout comes on top of it. Where there
+                is a graph for each layer, the edges are those of the graph that they are parts of.
         """
         x = self.nodes if self.nodes is not None else self.node_features
         assert x is not None
         if rows is not None:
             x = F.embedding(rows, x)
         z = None if self.relations is None else self.relations()
-        for layer, norm in zip(self.layers, self.norms, strict=True):
-            x, z = layer(x, z, graph)
+        graphs = [graph] * len(self.layers) if isinstance(graph, RelationalGraph) else graph
+        keep = self._kept(graphs, keep)
+        for layer, norm, part in zip(self.layers, self.norms, graphs, strict=True):
+            x, z = layer(x, z, part, keep=None if keep is None else part.of_whole(keep))
             x = drop_out(self.activation(norm(x)), self.hidden_dropout, self.training)
-        return x, z
+            if self.relation_activation:
+                z = self.activation(z)
+        return (x, z) if self.residual is None else self.residual(x, z, rows)
+
+    def _kept(self, graphs: Sequence[RelationalGraph], keep: Tensor | None) -> Tensor | None:
+        if not (self.training and self.edge_dropout and graphs):
+            return keep
+        whole = graphs[0].whole
+        every = torch.ones(whole.num_edges, device=whole.src.device)
+        return drop_out(every if keep is None else every * keep, self.edge_dropout, self.training)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple, TypeVar, cast, get_args
 
 import torch
@@ -46,7 +47,8 @@ class Messages:
 
     Their plans and weights are made when first asked for and kept, so sorting happens once per graph. Those of a part
     of a graph count for what they do in the whole: `part_of` is the messages of that, which of them these are [M],
-    and which of its nodes there are here [N].
+    and which of its nodes receive here [num_receivers]. A plan asked for without a norm has no weights: calls bring
+    their own.
     """
 
     sender: Tensor  # [M]
@@ -54,36 +56,54 @@ class Messages:
     relation: Tensor  # [M], inverses offset by the number of relations
     direction: Tensor  # [M]
     num_nodes: int
+    num_receivers: int  # only nodes 0 to here receive: all, but in a part of a graph
     num_relations: int  # rows of the relation table: 2R with inverses, R without
     num_directions: int
-    part_of: tuple[Messages, Tensor, Tensor] | None = field(default=None, repr=False)
+    part_of: tuple[Messages, Tensor | slice, Tensor | slice] | None = field(default=None, repr=False)
+    num_senders: int | None = None  # rows of the table that senders are rows of; None: one for every node
+    edge: Tensor | None = field(default=None, repr=False)  # [M], over both directions; None: each one in its place
     _kept: dict[str, Any] = field(default_factory=dict, repr=False)
 
-    def plan(self, norm: Norm) -> Plan:
-        """Rows are (receiver, direction), so that one pass gives both halves of the paper's sum."""
-        plan = self._keep("plan", lambda: self._plan(self.sender, self.num_nodes, self.relation, self.num_relations))
-        return self._keep(f"plan {norm}", lambda: plan.weighted(self.weights(*norm).message))
+    @property
+    def senders(self) -> int:
+        return self.num_nodes if self.num_senders is None else self.num_senders
 
-    def relation_plan(self, norm: Norm) -> Plan:
+    def plan(self, norm: Norm | None) -> Plan:
+        """Rows are (receiver, direction), so that one pass gives both halves of the paper's sum."""
+        plan = self._keep("plan", lambda: self._plan(self.sender, self.senders, self.relation, self.num_relations))
+        return self._weighted("plan", plan, norm)
+
+    def relation_plan(self, norm: Norm | None) -> Plan:
         """The same rows with a row of a relation table from every message: what D-GCN's biases are summed by."""
 
         def make() -> Plan:
             return self._plan(self.relation, self.num_relations, torch.zeros_like(self.relation), 1)
 
-        plan = self._keep("relation plan", make)
-        return self._keep(f"relation plan {norm}", lambda: plan.weighted(self.weights(*norm).message))
+        return self._weighted("relation plan", self._keep("relation plan", make), norm)
+
+    def _weighted(self, name: str, plan: Plan, norm: Norm | None) -> Plan:
+        if norm is None:
+            return plan
+        return self._keep(f"{name} {norm}", lambda: plan.weighted(self.weights(*norm).message))
 
     def _plan(self, sender: Tensor, senders: int, relation: Tensor, relations: int) -> Plan:
         row = self.receiver * self.num_directions + self.direction
-        rows = self.num_nodes * self.num_directions
+        rows = self.num_receivers * self.num_directions
         return make_plan(row, sender, relation, rows=rows, senders=senders, relations=relations)
 
-    def pairs(self, norm: Norm) -> Pairs:
+    def pairs(self, norm: Norm | None) -> Pairs:
         """The distinct (relation, receiver) pairs, in order of relation."""
         pairs = self._keep("pairs", lambda: _pairs(self))
-        return self._keep(
-            f"pairs {norm}", lambda: pairs._replace(gather=pairs.gather.weighted(self.weights(*norm).message))
-        )
+        return pairs._replace(gather=self._weighted("pairs", pairs.gather, norm))
+
+    def of_edges(self, values: Tensor) -> Tensor:
+        """What is said of every edge of the graph [E], said of every message [M]."""
+        both = values.repeat(self.num_directions)
+        return both if self.edge is None else both[self.edge]
+
+    def contents(self) -> Contents:
+        """The distinct (sender, relation) pairs, in order of sender: all that messages can say."""
+        return self._keep("contents", lambda: _contents(self))
 
     def weights(self, norm: str, self_loop: bool = True, dtype: torch.dtype = torch.float32) -> Weights:
         """The weights of `NORMS[norm]`, computed in `dtype`."""
@@ -102,6 +122,21 @@ class Messages:
         return cast(_T, self._kept[key])
 
 
+class Contents(NamedTuple):
+    """What messages say, each thing once: for a composition that is computed as it stands, and not on every edge."""
+
+    sender: Tensor  # [P]
+    relation: Tensor  # [P]
+    messages: Messages  # the same ones, weighted alike, each sent by the pair it says
+
+
+def _contents(m: Messages) -> Contents:
+    key, pair = torch.unique(m.sender * m.num_relations + m.relation, return_inverse=True)
+    everything = (m, slice(None), slice(None))
+    messages = replace(m, sender=pair, num_senders=key.numel(), part_of=everything, _kept={})
+    return Contents(key // m.num_relations, key % m.num_relations, messages)
+
+
 class Pairs(NamedTuple):
     """Sums per (relation, receiver), for filters that differ by relation: sum first, multiply by W_r, sum again."""
 
@@ -113,9 +148,9 @@ class Pairs(NamedTuple):
 def _pairs(m: Messages) -> Pairs:
     key, pair = torch.unique(m.relation * m.num_nodes + m.receiver, return_inverse=True)  # sorted: by relation first
     relation, receiver = key // m.num_nodes, key % m.num_nodes
-    gather = make_plan(pair, m.sender, m.relation, rows=key.numel(), senders=m.num_nodes, relations=m.num_relations)
+    gather = make_plan(pair, m.sender, m.relation, rows=key.numel(), senders=m.senders, relations=m.num_relations)
     index, zero = torch.arange(key.numel(), device=key.device), torch.zeros_like(key)
-    scatter = make_plan(receiver, index, zero, rows=m.num_nodes, senders=key.numel(), relations=1)
+    scatter = make_plan(receiver, index, zero, rows=m.num_receivers, senders=key.numel(), relations=1)
     ones = torch.ones(key.shape, device=key.device)
     return Pairs(gather, make_groups(relation, m.num_relations), scatter.weighted(ones))
 
@@ -183,6 +218,14 @@ NORMS: dict[str, Callable[[Messages, bool, torch.dtype], Weights]] = {
 }
 
 
+class Neighbourhood(NamedTuple):
+    """What some nodes of a graph hear of, hop by hop; see `RelationalGraph.around`."""
+
+    layers: list[RelationalGraph]  # what each layer is given; its nodes are the receivers of the one before
+    nodes: Tensor  # [N'], which nodes of the whole the first one has: by how far they are
+    places: Tensor  # [n], where those that were asked for stand among the receivers of the last
+
+
 class RelationalGraph:
     """Edges src -> dst by rel over `num_nodes` nodes and `num_relations` relations, inverses and loops not included.
 
@@ -202,9 +245,10 @@ class RelationalGraph:
     ) -> None:
         self.src, self.dst, self.rel = src, dst, rel
         self.num_nodes, self.num_relations = num_nodes, num_relations
+        self.num_receivers = num_nodes  # fewer in a part of a graph, see `around`
         self.graph_of_node = graph_of_node
         self._messages: dict[tuple[Flow, bool], Messages] = {}
-        self._part_of: tuple[RelationalGraph, Tensor, Tensor] | None = None  # a graph, its edges, its nodes
+        self._part_of: tuple[RelationalGraph, Tensor, Tensor] | None = None  # a graph, its edges, its receivers
         if not torch.compiler.is_compiling():
             self._check()
 
@@ -334,26 +378,42 @@ class RelationalGraph:
         src, dst = torch.randint(self.num_nodes, (2, self.num_edges), generator=generator).to(self.src.device)
         return RelationalGraph(src, dst, self.rel, self.num_nodes, self.num_relations, self.graph_of_node)
 
-    def around(self, nodes: Tensor, hops: int) -> tuple[RelationalGraph, Tensor]:
-        """What some nodes [n] hear of in so many layers: a part of the graph, and which nodes [N'] of this one it has.
+    def around(self, nodes: Tensor, hops: int) -> Neighbourhood:
+        """What some nodes [n] hear of in so many layers.
 
-        They stand in order. The messages count for what they do in the whole graph, so that the vectors of `nodes` come
-        out of `hops` layers as they would there.
+        The messages count for what they do in the whole graph, so that the vectors of `nodes` come out of the layers
+        as they would there.
         """
-        reached = torch.zeros(self.num_nodes, dtype=torch.bool, device=self.src.device)
-        reached[nodes] = True
-        edges = torch.zeros_like(self.src, dtype=torch.bool)
-        for _ in range(hops):
-            edges = reached[self.src] | reached[self.dst]  # all that ends at what was reached a hop before
-            reached[self.src[edges]] = reached[self.dst[edges]] = True
-        kept, edge = reached.nonzero().squeeze(1), edges.nonzero().squeeze(1)
-        number = reached.cumsum(0) - 1
-        batch = None if self.graph_of_node is None else self.graph_of_node[kept]
-        part = RelationalGraph(
-            number[self.src[edge]], number[self.dst[edge]], self.rel[edge], len(kept), self.num_relations, batch
-        )
-        part._part_of = (self, edge, kept)
-        return part, kept
+        distance = torch.full((self.num_nodes,), hops + 1, device=self.src.device)
+        distance[nodes] = 0
+        for hop in range(1, hops + 1):
+            near = distance < hop
+            ends = torch.cat((self.src[near[self.dst]], self.dst[near[self.src]]))
+            distance[ends[distance[ends] > hop]] = hop
+        order = torch.argsort(distance, stable=True)
+        place = torch.empty_like(order)
+        place[order] = torch.arange(self.num_nodes, device=order.device)
+        sizes = [int((distance <= hop).sum()) for hop in range(hops + 1)]
+        parts = [self._part(order, place, senders, receivers) for receivers, senders in pairwise(sizes)]
+        return Neighbourhood(parts[::-1], order[: sizes[-1]], place[nodes])
+
+    @property
+    def whole(self) -> RelationalGraph:
+        """The graph that this one is a part of, see `around`; else itself."""
+        return self if self._part_of is None else self._part_of[0]
+
+    def of_whole(self, values: Tensor) -> Tensor:
+        """What is said of every edge of the whole graph, for those there are here [E]."""
+        return values if self._part_of is None else values[self._part_of[1]]
+
+    def _part(self, order: Tensor, place: Tensor, senders: int, receivers: int) -> RelationalGraph:
+        """The first nodes of an order, and all edges at the first receivers among them."""
+        src, dst = place[self.src], place[self.dst]
+        edge = (torch.minimum(src, dst) < receivers).nonzero().squeeze(1)
+        batch = None if self.graph_of_node is None else self.graph_of_node[order[:senders]]
+        part = RelationalGraph(src[edge], dst[edge], self.rel[edge], senders, self.num_relations, batch)
+        part.num_receivers, part._part_of = receivers, (self, edge, order[:receivers])
+        return part
 
     def messages(self, flow: Flow = "source_to_target", add_inverse: bool = True) -> Messages:
         """The messages of one convention; made once and kept.
@@ -375,13 +435,15 @@ class RelationalGraph:
             relation = torch.cat((self.rel, self.rel + self.num_relations))
             direction = torch.cat((direction, torch.ones_like(direction)))
         directions = 2 if add_inverse else 1
-        origin = None
+        origin, edge = None, None
         if self._part_of is not None:
             whole, edges, nodes = self._part_of
             both = torch.cat([edges + half * whole.num_edges for half in range(directions)])
-            origin = (whole.messages(flow, add_inverse), both, nodes)
-        rows = directions * self.num_relations
-        return Messages(sender, receiver, relation, direction, self.num_nodes, rows, directions, origin)
+            edge = (receiver < self.num_receivers).nonzero().squeeze(1)
+            origin = (whole.messages(flow, add_inverse), both[edge], nodes)
+            sender, receiver, relation, direction = (t[edge] for t in (sender, receiver, relation, direction))
+        sizes = self.num_nodes, self.num_receivers, directions * self.num_relations, directions
+        return Messages(sender, receiver, relation, direction, *sizes, origin, edge=edge)
 
 
 def networkx_edges(graph: Any, relation: str = "relation") -> list[tuple[Any, str, Any]]:

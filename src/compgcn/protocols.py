@@ -27,7 +27,7 @@ from compgcn.folder import Folder
 from compgcn.ranking import rank_triples, summary
 from compgcn.sampling import randomness
 from compgcn.storage import replace
-from compgcn.tasks.classification import Classification, Items, Tally, macro_f1, report, tallied
+from compgcn.tasks.classification import Classification, Items, Tally, macro_f1, report, tallied, tally
 from compgcn.tasks.link_prediction import LinkPrediction
 from compgcn.train import Event, Interrupted, optimise
 
@@ -145,7 +145,8 @@ def _counted(session: Session, train: Tensor) -> Metrics:
     if not len(test):
         return {}
     session.pause()
-    counts = fact_counts(items.graph, items.rows, items.places, min(len(items.model.encoder.layers), 2))
+    hops = min(max(len(items.model.encoder.layers), 1), 2)
+    counts = fact_counts(items.graph, items.rows, items.nodes, hops)
     classes, targets = len(session.classes), session.targets.cpu()
     found = logistic_regression(counts, targets, train.cpu(), classes, session.training.seed)
     return {"facts": {"test": report(tallied(found[test.cpu()], targets[test.cpu()]), session.classes)}}
@@ -194,25 +195,25 @@ def fitted(session: Session) -> Metrics:
     items: Fitted = session.built
     begun = time.monotonic()
 
-    def tally(train: Tensor, others: Tensor) -> Tally:
+    def held_out(train: Tensor, others: Tensor) -> Tally:
         session.pause()
         return tallied(items.fitted_to(train, others), session.targets[others])
 
     if session.config.classifier.protocol == "holdout":
         pool, valid = _validation(session)
-        found = report(tally(pool, valid), session.classes) if len(valid) else {}
+        found = report(held_out(pool, valid), session.classes) if len(valid) else {}
     else:
         pool = _chosen_from(session)
         folds = _folds(session, pool, session.config.classifier.folds)
-        found = _over_folds([tally(_without(pool, fold), fold) for fold in folds], session.classes)
+        found = _over_folds([held_out(_without(pool, fold), fold) for fold in folds], session.classes)
     session.pause()
     items.keep(pool)
     session.folder.keep_best(items.model)
     session.seconds = time.monotonic() - begun
     session.record({"event": "evaluate", "seconds": round(session.seconds, 3)})
     test = session.splits["test"]
-    known = tallied(items.vectors(test), session.targets[test]) if len(test) else None
-    return _metrics(session, 0) | {"valid": found, "test": {} if known is None else report(known, session.classes)}
+    known = report(tally(session.built, test, session.training.batch_size), session.classes) if len(test) else {}
+    return _metrics(session, 0) | {"valid": found, "test": known}
 
 
 def _metrics(session: Session, epoch: int) -> Metrics:

@@ -50,3 +50,12 @@ def test_what_counts_say_is_learned_from_the_training_rows_alone() -> None:
     others = targets.clone()
     others[20:] = 1 - others[20:]
     torch.testing.assert_close(logistic_regression(x, others, train, 2), found)
+
+
+def test_a_table_wider_than_long_gives_what_it_gives_with_rows_that_say_nothing_below_it() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x, targets = torch.rand(12, 30, generator=generator, dtype=torch.float64), torch.arange(12) % 3
+    longer = torch.cat([x, torch.zeros(40, 30, dtype=torch.float64)])
+    train = torch.arange(9)
+    found = logistic_regression(longer, torch.cat([targets, torch.zeros(40, dtype=torch.int64)]), train, 3)
+    torch.testing.assert_close(logistic_regression(x, targets, train, 3), found[:12], rtol=1e-4, atol=1e-4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+import toy
 from compgcn.bench import bench_evaluate, bench_kernels, bench_step
 from compgcn.bench import kernels as bench
 from compgcn.bench.evaluation import ranks_by_definition
@@ -55,6 +56,13 @@ def test_a_report_of_the_kernels_has_every_composition_and_scale(monkeypatch):
     assert [row["messages"] for row in report["scaling"]] == [100, 1000]
     assert all(row["ours"]["ms"] > 0 and row["per_edge"]["ms"] > 0 for row in report["layer"] + report["scaling"])
     assert said
+
+
+def test_a_step_of_node_classification_is_measured_on_what_is_heard_and_on_the_whole_graph():
+    settings = {"task": "node-classification", "encoder.composition": "sub", "dims": [8, 8]}
+    report = bench_step(toy.labelled(), CPU, settings)
+    assert [*report["steps"]] == ["ours", "ours, whole graph", "per edge"]
+    assert report["batch"] == len(toy.labelled().labels.train)
 
 
 def test_a_report_of_the_step_has_ours_and_the_one_edge_by_edge():

@@ -1,4 +1,4 @@
-"""The product per group and the distance equal their definitions, whichever kernel computes them, with gradients."""
+"""Products per group, distances and layers of units equal their definitions, whichever the kernel, with gradients."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 import compgcn.kernels.reference as reference
 from compgcn.kernels import backend as backends
-from compgcn.kernels import grouped_matmul, l1_distance, make_groups
+from compgcn.kernels import grouped_matmul, l1_distance, make_groups, rectified_sum
 from oracles import assert_same_with_gradients, backend, normal
 
 BACKENDS = pytest.mark.parametrize("name", backends.BACKENDS)
@@ -54,26 +54,40 @@ def test_tensor_cores_multiply_as_the_library_does(group, shape):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-3)
 
 
+def distances(q: Tensor, e: Tensor, planar: bool) -> Tensor:
+    """By an array of all the differences."""
+    difference = q.unsqueeze(1) - e
+    if not planar:
+        return difference.abs().sum(-1)
+    return torch.complex(*difference.unflatten(-1, (2, -1)).unbind(-2)).abs().sum(-1)
+
+
+PLANAR = pytest.mark.parametrize("planar", [False, True], ids=["real", "complex"])
+
+
 @BACKENDS
+@PLANAR
 @given(st.integers(0, 5), st.integers(0, 40), st.integers(1, 9), st.integers(0, 2**31))
 @settings(max_examples=10)
-def test_distances_and_their_gradients_are_those_of_the_formula(name, B, C, d, seed):
+def test_distances_and_their_gradients_are_those_of_the_formula(name, planar, B, C, d, seed):
+    d = 2 * d if planar else d
     q, e = normal(B, d, seed=seed), normal(C, d, seed=seed + 1)
     with torch.no_grad():
         e[: min(B, C)] = q[: min(B, C)]  # where they meet, the slope is 0
     with backend(name):
-        assert_same_with_gradients(l1_distance(q, e), (q.unsqueeze(1) - e).abs().sum(-1), (q, e))
+        assert_same_with_gradients(l1_distance(q, e, planar=planar), distances(q, e, planar), (q, e))
 
 
 @BACKENDS
+@PLANAR
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_distances_of_many_slices_and_narrow_types(name, dtype):
+def test_distances_of_many_slices_and_narrow_types(name, planar, dtype):
     q, e = normal(3, 20, dtype=dtype), normal(2500, 20, seed=1, dtype=dtype)
     wide = [t.detach().double().requires_grad_() for t in (q, e)]
-    expected = (wide[0].unsqueeze(1) - wide[1]).abs().sum(-1)
+    expected = distances(*wide, planar)
     weight = normal(3, 2500, seed=2, grad=False).to(dtype)
     with backend(name):
-        out = l1_distance(q, e)
+        out = l1_distance(q, e, planar=planar)
         gradients = torch.autograd.grad((out * weight).sum(), (q, e))
     theirs = torch.autograd.grad((expected * weight.double()).sum(), wide)
     tolerance = 2e-2 if dtype == torch.bfloat16 else 1e-5
@@ -82,12 +96,68 @@ def test_distances_of_many_slices_and_narrow_types(name, dtype):
         assert (ours.double() - other).norm() <= tolerance * other.norm()
 
 
-def test_distances_do_not_depend_on_how_many_are_laid_out_at_a_time(monkeypatch):
-    q, e, g = (normal(*shape, grad=False) for shape in ((3, 5), (7, 5), (3, 7)))
-    whole = reference.l1_gradient(g, q, e)
+@PLANAR
+def test_distances_do_not_depend_on_how_many_are_laid_out_at_a_time(monkeypatch, planar):
+    q, e, g = (normal(*shape, grad=False) for shape in ((3, 6), (7, 6), (3, 7)))
+    whole = reference.l1_distance(q, e, planar), reference.l1_gradient(g, q, e, planar)
     for block in (1, 31, 45):
         monkeypatch.setattr(reference, "_BLOCK", block)
-        torch.testing.assert_close(reference.l1_gradient(g, q, e), whole)
+        torch.testing.assert_close((reference.l1_distance(q, e, planar), reference.l1_gradient(g, q, e, planar)), whole)
+
+
+def units(q: Tensor, e: Tensor, slope: Tensor, weight: Tensor) -> Tensor:
+    """By an array of all the units."""
+    e = e if e.ndim == 3 else e.unsqueeze(0)  # [1 or B, C, d]
+    return (weight * torch.relu(q.unsqueeze(1) + slope.unsqueeze(1) * e.unsqueeze(2))).sum((2, 3))
+
+
+def _layer(B: int, C: int, F: int, d: int, own: bool, seed: int = 0, **kind) -> tuple[Tensor, ...]:
+    shapes = (B, F, d), (B, C, d) if own else (C, d), (F,), (F, d)
+    return tuple(normal(*shape, seed=seed + i, **kind) for i, shape in enumerate(shapes))
+
+
+OWN = pytest.mark.parametrize("own", [False, True], ids=["shared", "a list per query"])
+
+
+@BACKENDS
+@OWN
+@given(st.integers(0, 10), st.integers(0, 40), st.integers(1, 3), st.integers(1, 9), st.integers(0, 2**31))
+@settings(max_examples=10)
+def test_layers_of_units_and_their_gradients_are_those_of_the_formula(name, own, B, C, F, d, seed):
+    leaves = _layer(B, C, F, d, own, seed)
+    with backend(name):
+        assert_same_with_gradients(rectified_sum(*leaves), units(*leaves), leaves)
+
+
+@BACKENDS
+@OWN
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_layers_of_units_of_narrow_types(name, own, dtype):
+    leaves = _layer(9, 40, 3, 40, own, dtype=dtype)
+    wide = [t.detach().double().requires_grad_() for t in leaves]
+    weight = normal(9, 40, seed=9, grad=False).to(dtype)
+    with backend(name):
+        out = rectified_sum(*leaves)
+        gradients = torch.autograd.grad((out * weight).sum(), leaves)
+    expected = units(*wide)
+    theirs = torch.autograd.grad((expected * weight.double()).sum(), wide)
+    tolerance = 3e-2 if dtype == torch.bfloat16 else 1e-5
+    for ours, other in zip((out, *gradients), (expected, *theirs), strict=True):
+        assert ours.dtype == dtype
+        assert (ours.double() - other).norm() <= tolerance * other.norm()
+
+
+@OWN
+def test_layers_of_units_do_not_depend_on_how_many_are_laid_out_at_a_time(monkeypatch, own):
+    leaves, g = _layer(3, 7, 2, 5, own, grad=False), normal(3, 7, seed=9, grad=False)
+    whole = reference.rectified_sum(*leaves), reference.rectified_gradient(g, *leaves)
+    for block in (1, 25, 45):
+        monkeypatch.setattr(reference, "_BLOCK", block)
+        found = reference.rectified_sum(*leaves), reference.rectified_gradient(g, *leaves)
+        torch.testing.assert_close(found, whole)
+        sizes = [units.numel() for *_, units in reference._units(*leaves[:3])]
+        assert max(sizes) <= max(block, 10)
+        assert sum(sizes) == 3 * 7 * 10
 
 
 def _product_sample() -> tuple:
@@ -103,8 +173,10 @@ def _outer_sample() -> tuple:
 SAMPLES = {
     "grouped_matmul": _product_sample,
     "grouped_outer": _outer_sample,
-    "l1_distance": lambda: (normal(3, 5), normal(4, 5, seed=1)),
-    "l1_gradient": lambda: (normal(3, 4, grad=False), normal(3, 5, grad=False), normal(4, 5, grad=False)),
+    "l1_distance": lambda: (normal(3, 6), normal(4, 6, seed=1), True),
+    "rectified_sum": lambda: _layer(3, 4, 2, 5, own=False),
+    "rectified_gradient": lambda: (normal(3, 4, grad=False), *_layer(3, 4, 2, 5, own=False, grad=False)),
+    "l1_gradient": lambda: (normal(3, 4, grad=False), normal(3, 6, grad=False), normal(4, 6, grad=False), True),
 }
 
 
@@ -121,4 +193,7 @@ def test_the_gradients_are_those_of_finite_differences(name):
         assert torch.autograd.gradcheck(
             lambda rows, weight: grouped_matmul(rows, weight, groups), (normal(6, 2, 3), normal(4, 2, 3, 2, seed=1))
         )
-        assert torch.autograd.gradcheck(l1_distance, (normal(3, 4), normal(5, 4, seed=1)))
+        for planar in (False, True):
+            assert torch.autograd.gradcheck(
+                lambda q, e, planar=planar: l1_distance(q, e, planar=planar), (normal(3, 4), normal(5, 4, seed=1))
+            )

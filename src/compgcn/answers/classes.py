@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from compgcn.baselines.fitted import Fitted
 from compgcn.config import Config
 from compgcn.data import GraphCollection, KnowledgeGraph, Vocabulary
 from compgcn.errors import InputError, unknown
@@ -126,6 +127,10 @@ class Classes:
 
     def tables(self) -> list[Table]:
         """The vectors of all nodes, or of all graphs."""
+        if isinstance(self.items, Fitted):
+            raise InputError(
+                f"the baseline '{self.config.classifier.baseline}' keeps no vectors, only the classes it predicts"
+            )
         vectors = self.vectors().float().cpu().numpy()
         return [Table(self.vocabulary.kind, list(self.vocabulary.ids), list(self.vocabulary.names), vectors)]
 

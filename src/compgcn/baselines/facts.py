@@ -120,7 +120,12 @@ def _some(x: Tensor) -> Tensor:
 
 def _regression(x: Tensor, targets: Tensor, fitting: Fitting) -> torch.nn.Linear:
     """Fitted to features [m, F] and classes [m]; of the penalties the one that does best over folds of these."""
-    x, number = _some(x), min(fitting.folds, len(x))
+    x, number, basis = _some(x), min(fitting.folds, len(x)), None
+    if x.shape[1] > len(x) and x.any():  # a penalty on squares sees no rotation, and one puts m rows into m columns
+        values, vectors = torch.linalg.eigh(x @ x.T)
+        kept = values > 1e-12 * values[-1]
+        basis = x.T @ (vectors[:, kept] / values[kept].sqrt())  # [F, at most m], orthonormal columns
+        x = x @ basis
     weights = balanced(targets, fitting.num_classes).double() if fitting.balanced else None
     parts = [torch.from_numpy(part) for part in folds(targets.numpy(), number, fitting.seed)] if number > 1 else []
 
@@ -137,7 +142,10 @@ def _regression(x: Tensor, targets: Tensor, fitting: Fitting) -> torch.nn.Linear
 
     best = min(_STRENGTHS, key=cost)
     with torch.enable_grad():
-        return _fit(x, targets, weights, fitting.num_classes, best)
+        model = _fit(x, targets, weights, fitting.num_classes, best)
+    if basis is not None:
+        model.weight = torch.nn.Parameter(model.weight.detach() @ basis.T)
+    return model
 
 
 def _fit(x: Tensor, targets: Tensor, weights: Tensor | None, num_classes: int, strength: float) -> torch.nn.Linear:

@@ -19,7 +19,7 @@ def feat_features(graph: KnowledgeGraph, nodes: Numbers, seed: int) -> Features:
 
 
 def relations(edges: Adjacency, kinds: Numbers) -> Describe:
-    """For every edge of a node three things: its relation, that and the kind [N] of its end, that and the end itself."""
+    """For each edge of a node three things: its relation, that and the kind [N] of its end, that and the end itself."""
     steps, nodes, sorts = int(edges.step.max(initial=0)) + 1, len(edges.first) - 1, int(kinds.max(initial=0)) + 1
 
     def describe(chosen: Numbers) -> tuple[Numbers, Numbers]:

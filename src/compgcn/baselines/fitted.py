@@ -20,7 +20,7 @@ from compgcn.data import KnowledgeGraph
 from compgcn.data.arrays import Numbers
 from compgcn.errors import InputError
 
-_CHUNK = 4096  # nodes whose features are made at a time
+_CHUNK = 1024  # nodes whose features are made at a time
 
 Matrix = Any  # [n, F]: an array, or a sparse one of scipy
 Scores = NDArray[np.float64]  # log probabilities [n, C]
@@ -116,6 +116,8 @@ class Fitted:
         return self._features(self.nodes.cpu().numpy())
 
     def _fit(self, train: Tensor) -> Decide:
+        if not len(train):
+            raise InputError("there is no labelled item to train on; mark some with the split 'train'")
         rows = train.cpu().numpy()
         return self._how.classifier(self._known[rows], self.targets.cpu().numpy()[rows], self._fitting)
 

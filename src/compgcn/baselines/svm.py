@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from compgcn.baselines.fitted import Decide, Fitting, Matrix, Scores
 from compgcn.data.arrays import Numbers
 from compgcn.data.folds import folds
+from compgcn.errors import InputError
 
+_MOST = 10_000  # nodes whose products with each other are kept
 _BOUNDS = tuple(10.0**power for power in range(-3, 4))  # C
 _SCALES = np.logspace(-2, 2, 41)  # what a score is multiplied by before it is called a logit
 
@@ -24,6 +26,11 @@ def fit_svm(x: Matrix, targets: Numbers, fitting: Fitting) -> Decide:
     C is the one with the best accuracy over folds of these, the smallest of equals. Its scores become logits by a
     factor that makes the true classes of the same folds most probable; the class that is chosen stays the same.
     """
+    if len(targets) > _MOST:
+        raise InputError(
+            f"an SVM compares every two of the nodes it is fitted to, at most {_MOST:,}, and here are "
+            f"{len(targets):,}; use the baseline 'facts', or an encoder"
+        )
     number = min(fitting.folds, len(targets))
     parts = folds(targets, number, fitting.seed) if number > 1 else []
     kernel = _products(x, x)  # made once: nodes with labels are few

@@ -24,8 +24,8 @@ def subtrees(edges: Adjacency, kinds: Numbers, depth: int) -> Describe:
     """What hangs from the nodes and the edges of a neighbourhood, down to a depth in all.
 
     The subtree of a node down to 0 is its kind [N], and down to i + 1 the same with its edges, that of an edge being
-    its relation and the subtree of its end down to i. A node counts once, however many ways lead to it; at a distance of k
-    from the root its subtrees down to depth - k are looked at, and those of its edges a step less.
+    its relation and the subtree of its end down to i. A node counts once, however many ways lead to it; at a
+    distance of k from the root its subtrees down to depth - k are looked at, and those of its edges a step less.
     """
     relations = int(edges.step.max(initial=0)) + 1
     labels = [kinds]

@@ -1,11 +1,16 @@
-"""A whole training step: ours, the same with the layer edge by edge, and a framework's."""
+"""A whole training step: ours, the same with the layer edge by edge, and a framework's.
+
+Where nodes are classified, a step is an epoch: all labelled nodes at once.
+"""
 
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import nn
 
 from compgcn.bench.measure import Cost, Report, Say, copy_bandwidth, cost, environment
 from compgcn.bench.peers import PHI, PerEdge, pykeen_step
@@ -13,8 +18,9 @@ from compgcn.build import build_task, expand, recommended
 from compgcn.config import Config
 from compgcn.data import KnowledgeGraph
 from compgcn.layers import CompGCNConv
+from compgcn.tasks.classification import Classification
 from compgcn.tasks.link_prediction import LinkPrediction
-from compgcn.train import make_step
+from compgcn.train import Task, make_step
 
 _BATCHES = 10
 
@@ -28,20 +34,29 @@ def bench_step(
     report["copy_gb_s"] = round(copy_bandwidth(device), 1)
     report["config"] = config.model_dump()
     say("what there is to do")
-    task = fresh_task(config, data, device)
-    report["batch"] = task.batch_size
-    report["parameters"] = sum(p.numel() for p in task.model.parameters())
-    report["floor_ms"] = round(_floor_bytes(task, config) / report["copy_gb_s"] / 1e6, 3)
+    classify = config.task == "node-classification"
+
+    def make(whole: bool = False) -> LinkPrediction | Classification:
+        return fresh_classification(config, data, device, whole) if classify else fresh_task(config, data, device)
+
+    task = make()
+    report["batch"] = len(task.examples(0, 0))
+    report["parameters"] = sum(p.numel() for p in task.module.parameters())
+    if isinstance(task, LinkPrediction):
+        report["floor_ms"] = round(_floor_bytes(task, config) / report["copy_gb_s"] / 1e6, 3)
     del task
     say("ours")
-    costs = {"ours": _step_cost(config, data, device)}
+    costs = {"ours": _step_cost(make, config, device)}
     if device.type == "cuda":
         say("ours, operation by operation")
-        costs["ours, eager"] = _step_cost(config, data, device, eager=True)
+        costs["ours, eager"] = _step_cost(make, config, device, eager=True)
+    if classify:
+        say("ours, on the whole graph")
+        costs["ours, whole graph"] = _step_cost(lambda: make(True), config, device)
     if config.encoder.composition in PHI and config.encoder.name == "compgcn":
         say("the same with the layer edge by edge")
-        costs["per edge"] = _step_cost(config, data, device, eager=True, per_edge=True)
-    theirs = pykeen_step(data, report["batch"], device)
+        costs["per edge"] = _step_cost(lambda: make(True), config, device, eager=True, per_edge=True)
+    theirs = None if classify else pykeen_step(data, report["batch"], device)
     if theirs is not None:
         say("PyKEEN's CompGCN")
         costs["PyKEEN"] = cost(theirs, device, 5)
@@ -57,8 +72,18 @@ def fresh_task(config: Config, data: KnowledgeGraph, device: torch.device) -> Li
     return task
 
 
+def fresh_classification(config: Config, data: KnowledgeGraph, device: torch.device, whole: bool) -> Classification:
+    """As `fresh_task`, to classify the training nodes; with `whole`, making the vectors of all nodes on the way."""
+    torch.manual_seed(config.training.seed)
+    assert data.labels is not None
+    items, nodes = build_task(config, data, device, whole=whole), data.labels.train[:, 0]
+    train = torch.from_numpy(nodes).to(device) if whole else torch.arange(len(nodes), device=device)
+    items.model.train()
+    return Classification(items, train, train[:0], config.training)
+
+
 def _step_cost(
-    config: Config, data: KnowledgeGraph, device: torch.device, *, eager: bool = False, per_edge: bool = False
+    make: Callable[[], Task], config: Config, device: torch.device, *, eager: bool = False, per_edge: bool = False
 ) -> Cost:
     """The mean over a few batches; the memory is all of it on a GPU, model and data included, else what a step adds."""
     on_gpu = device.type == "cuda"
@@ -66,9 +91,10 @@ def _step_cost(
     before = torch.cuda.memory_allocated(device) if on_gpu else 0
     if on_gpu:
         torch.cuda.reset_peak_memory_stats(device)
-    task = fresh_task(config, data, device)
+    task = make()
     if per_edge:
-        layers = task.model.encoder.layers
+        layers = task.module.get_submodule("encoder.layers")
+        assert isinstance(layers, nn.ModuleList)
         for index, layer in enumerate(layers):
             assert isinstance(layer, CompGCNConv)
             layers[index] = PerEdge(layer)

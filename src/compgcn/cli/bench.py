@@ -30,12 +30,13 @@ def _saying() -> Iterator[Callable[[str], None]]:
         yield lambda text: status.update(text)
 
 
-def _graph(data: str, settings: list[str] | None) -> tuple[KnowledgeGraph, dict[str, Any]]:
-    """The graph, and all settings that were given."""
+def _graph(data: str, settings: list[str] | None, *, links: bool = True) -> tuple[KnowledgeGraph, dict[str, Any]]:
+    """The graph, and all settings that were given; with `links`, one for link prediction."""
     given = {"data.source": data, **dict(map(parse_setting, settings or []))}
     graph = find(configure(Config(), given).data)
-    if not isinstance(graph, KnowledgeGraph) or graph.labels is not None:
-        raise InputError(f"'{data}' is for classification; bench trains and ranks links, as of fb15k-237 or world")
+    if not isinstance(graph, KnowledgeGraph) or (links and graph.labels is not None):
+        what = "trains and ranks links, as of fb15k-237 or world" if links else "takes one graph, not a collection"
+        raise InputError(f"'{data}' is for classification; this bench {what}")
     return graph, given
 
 
@@ -102,7 +103,7 @@ def bench_step(
     from compgcn import bench
     from compgcn.build import find_device
 
-    graph, given = _graph(data, settings)
+    graph, given = _graph(data, settings, links=False)
     with _saying() as say:
         report = bench.bench_step(graph, find_device(device), given, say=say)
     if as_json:
@@ -110,7 +111,8 @@ def bench_step(
         return
     _head(report)
     out.print(f"{report['parameters']:,} parameters, batches of {report['batch']}")
-    out.print(f"moving what must move takes {report['floor_ms']} ms at {report['copy_gb_s']:,} GB/s\n")
+    if "floor_ms" in report:
+        out.print(f"moving what must move takes {report['floor_ms']} ms at {report['copy_gb_s']:,} GB/s\n")
     table = plain_table("training step", "ms>", "MiB>", "times ours>")
     for name, row in report["steps"].items():
         ratio = row["ms"] / report["steps"]["ours"]["ms"]

@@ -48,10 +48,16 @@ def train(
         ),
     ] = None,
     encoder: Annotated[
-        str | None, typer.Option(help="compgcn, gcn, dgcn, rgcn, rgcn-basis, rgcn-block, wgcn, released or none.")
+        str | None,
+        typer.Option(help="compgcn, gcn, dgcn, rgcn, rgcn-basis, rgcn-block, wgcn, vrgcn, released or none."),
     ] = None,
-    composition: Annotated[str | None, typer.Option(help="sub, mult, corr, add, conv, rotate, cmul or copy.")] = None,
-    decoder: Annotated[str | None, typer.Option(help="conve, distmult or transe.")] = None,
+    composition: Annotated[
+        str | None, typer.Option(help="sub, mult, corr, add, conv, rotate, cmul, copy, ntn or conve.")
+    ] = None,
+    decoder: Annotated[
+        str | None,
+        typer.Option(help="transe, distmult, complex, hole, rotate, conve, convkb, conv-transe, hyper or convr."),
+    ] = None,
     baseline: Annotated[
         str | None,
         typer.Option(

@@ -52,6 +52,8 @@ NODE_RECIPE: dict[str, Any] = {
     "training.evaluate_every": 2,
     "training.label_smoothing": 0.0,
 }
+# What tells the museum's objects apart is what they share with others, a material or a place, and not its type.
+MUSEUM_RECIPE: dict[str, Any] = {**NODE_RECIPE, "encoder.input": "learned", "encoder.norm": "none"}
 MOLECULE_RECIPE: dict[str, Any] = {
     "encoder.composition": "sub",
     "encoder.norm": "none",
@@ -244,6 +246,7 @@ def _nodes(
     statistics: dict[str, int],
     canonical: str = "",
     telltale: str = "",
+    recipe: dict[str, Any] = NODE_RECIPE,
 ) -> Source:
     return Source(
         name=name,
@@ -254,7 +257,7 @@ def _nodes(
         citation="Ristoski et al., A collection of benchmark datasets for systematic evaluations of machine learning "
         "on the Semantic Web, ISWC 2016",
         statistics=statistics,
-        recipe=NODE_RECIPE,
+        recipe=recipe,
         files=FILES[name],
         canonical=canonical,
     )
@@ -336,12 +339,14 @@ _ROWS = (
         "objects of the Amsterdam Museum and their categories",
         ("proxy", "label_cateogory"),
         _labelled_sizes(1_666_764, 133, 5_988_321, 11, 802, 198),
+        recipe=MUSEUM_RECIPE,
     ),
     _nodes(
         "am-partial",
         "a graph rebuilt from the Amsterdam Museum's own export, with 861 of the 1,000 labelled objects: not AM",
         ("proxy", "label_cateogory"),
         _labelled_sizes(1_037_147, 94, 3_725_585, 11, 691, 170),
+        recipe=MUSEUM_RECIPE,
     ),
     _nodes(
         "aifb",

@@ -1,7 +1,8 @@
 """Decoders: a query made of (s, r), and its similarity with every entity.
 
 score(s, r, o) = similarity(query(x_s, z_r), e_o) [+ bias_o] [+ margin]. Scores are logits. A decoder that is a
-composition and a similarity is one row of `DECODERS`; one with parameters supplies a module as its query.
+composition and a similarity is one row of `DECODERS`; one with parameters supplies a module as its query, or as its
+similarity too.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from compgcn.compose import COMPOSITIONS
-from compgcn.decoders.convolution import ConvEQuery, ConvESettings
-from compgcn.decoders.similarity import dot, negative_l1
+from compgcn.decoders.convkb import ConvKBQuery, ConvKBSimilarity
+from compgcn.decoders.convolution import ConvEQuery, ConvolutionSettings, ConvRQuery, ConvTransEQuery, HypERQuery
+from compgcn.decoders.similarity import dot, negative_complex_l1, negative_l1
 from compgcn.errors import InputError, unknown
 
-__all__ = ["DECODERS", "ConvESettings", "Decoder", "Row", "build_decoder"]
+__all__ = ["DECODERS", "ConvolutionSettings", "Decoder", "Row", "build_decoder"]
 
 Similarity = Callable[[Tensor, Tensor], Tensor]
 
@@ -33,8 +35,9 @@ class Decoder(nn.Module):
     """score(s, r, o) = similarity(phi(x_s, z_r), e_o) + bias_o + margin, the last two where asked for.
 
     Args:
-        phi: (x [B, d], z [B, d]) -> q [B, d]; a composition, or a module with parameters of its own.
-        similarity: (q [B, d], e [C, d] or [B, C, d]) -> [B, C].
+        phi: (x [B, d], z [B, d]) -> q [B, d]; a composition, or a module with parameters of its own. Queries may be of
+            another width if the similarity knows what to do with them.
+        similarity: (q [B, d], e [C, d] or [B, C, d]) -> [B, C]; a function, or a module with parameters of its own.
         num_entities: N.
         entity_bias: whether each entity has a learned bias, zero at first.
         half_query: in training, make the queries in bfloat16 where autocast finds it safe.
@@ -115,14 +118,23 @@ class Decoder(nn.Module):
 
 
 class Row(NamedTuple):
-    """A decoder as data."""
+    """A decoder as data.
 
-    query: str | Callable[[int, ConvESettings], nn.Module]  # a composition's name, or what builds the query module
-    similarity: Similarity
-    entity_bias: bool  # whether it has one unless told otherwise
-    margin: bool  # whether the score is margin + similarity
+    Fields:
+        query: a composition's name, or what builds the query module from the dimension and the settings.
+        similarity: a function, or a class of modules that is built like the query.
+        entity_bias: whether it has one unless told otherwise.
+        margin: whether the score is margin + similarity.
+        settings: its usual number of filters and size of kernel, where it has any.
+    """
+
+    query: str | Callable[[int, ConvolutionSettings], nn.Module]
+    similarity: Similarity | type[nn.Module]
+    entity_bias: bool
+    margin: bool
     description: str
     reference: str
+    settings: ConvolutionSettings = ConvolutionSettings()
 
 
 DECODERS: dict[str, Row] = {
@@ -143,6 +155,30 @@ DECODERS: dict[str, Row] = {
         reference="Yang et al., Embedding Entities and Relations for Learning and Inference in Knowledge Bases, "
         "ICLR 2015",
     ),
+    "complex": Row(
+        query="cmul",
+        similarity=dot,
+        entity_bias=False,
+        margin=False,
+        description="Re⟨x, z, conj(e)⟩: DistMult of complex numbers, which tells subject from object",
+        reference="Trouillon et al., Complex Embeddings for Simple Link Prediction, ICML 2016",
+    ),
+    "hole": Row(
+        query="conv",
+        similarity=dot,
+        entity_bias=False,
+        margin=False,
+        description="zᵀ(x ⋆ e) = (x ∗ z)ᵀe: a relation weighs the circular correlation of subject and object",
+        reference="Nickel et al., Holographic Embeddings of Knowledge Graphs, AAAI 2016",
+    ),
+    "rotate": Row(
+        query="rotate",
+        similarity=negative_complex_l1,
+        entity_bias=False,
+        margin=True,
+        description="margin − ‖x ∘ z/|z| − e‖₁ of complex numbers: a relation turns its subject to its object",
+        reference="Sun et al., RotatE: Knowledge Graph Embedding by Relational Rotation in Complex Space, ICLR 2019",
+    ),
     "conve": Row(
         query=ConvEQuery,
         similarity=dot,
@@ -150,6 +186,44 @@ DECODERS: dict[str, Row] = {
         margin=False,
         description="conv([x; z])ᵀe + bias: a convolution over the two vectors laid out as an image",
         reference="Dettmers et al., Convolutional 2D Knowledge Graph Embeddings, AAAI 2018",
+    ),
+    "convkb": Row(
+        query=ConvKBQuery,
+        similarity=ConvKBSimilarity,
+        entity_bias=False,
+        margin=False,
+        description="w · relu(ω ∗ [x, z, e]): filters over the whole triple, dimension by dimension",
+        reference="Nguyen et al., A Novel Embedding Model for Knowledge Base Completion Based on Convolutional Neural "
+        "Network, NAACL 2018",
+        settings=ConvolutionSettings(filters=64),
+    ),
+    "conv-transe": Row(
+        query=ConvTransEQuery,
+        similarity=dot,
+        entity_bias=False,
+        margin=False,
+        description="conv([x; z])ᵀe: filters along the two vectors one above the other, which keeps TransE's alignment",
+        reference="Shang et al., End-to-End Structure-Aware Convolutional Networks for Knowledge Base Completion, "
+        "AAAI 2019",
+        settings=ConvolutionSettings(filters=100, kernel=3),
+    ),
+    "hyper": Row(
+        query=HypERQuery,
+        similarity=dot,
+        entity_bias=True,
+        margin=False,
+        description="(ω(z) ∗ x)ᵀe + bias: a hypernetwork makes of the relation the filters that run along the subject",
+        reference="Balažević et al., Hypernetwork Knowledge Graph Embeddings, ICANN 2019",
+        settings=ConvolutionSettings(filters=32, kernel=9),
+    ),
+    "convr": Row(
+        query=ConvRQuery,
+        similarity=dot,
+        entity_bias=False,
+        margin=False,
+        description="conv(x by ω(z))ᵀe: the relation is the filters, the subject the image",
+        reference="Jiang et al., Adaptive Convolution for Multi-Relational Learning, NAACL 2019",
+        settings=ConvolutionSettings(filters=100, kernel=3),
     ),
 }
 
@@ -161,7 +235,7 @@ def build_decoder(
     *,
     entity_bias: bool | None = None,
     margin: float = 9.0,
-    conve: ConvESettings | None = None,
+    settings: ConvolutionSettings | None = None,
     half_query: bool = False,
 ) -> Decoder:
     """The decoder of that name for N entities of dimension d.
@@ -172,15 +246,17 @@ def build_decoder(
         dim: d.
         entity_bias: whether entities have a bias; None leaves it to the row.
         margin: what a decoder with a margin starts from; the others have none.
-        conve: the sizes of a convolutional query.
+        settings: the sizes of a convolution; None leaves them to the row.
         half_query: as in `Decoder`.
     """
     if name not in DECODERS:
         raise unknown("decoder", name, DECODERS)
     row = DECODERS[name]
+    settings = settings or row.settings
+    query = COMPOSITIONS[row.query] if isinstance(row.query, str) else row.query(dim, settings)
     return Decoder(
-        COMPOSITIONS[row.query] if isinstance(row.query, str) else row.query(dim, conve or ConvESettings()),
-        row.similarity,
+        query,
+        row.similarity(dim, settings) if isinstance(row.similarity, type) else row.similarity,
         num_entities,
         entity_bias=row.entity_bias if entity_bias is None else entity_bias,
         margin=margin if row.margin else None,

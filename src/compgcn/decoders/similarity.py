@@ -5,6 +5,7 @@ Each takes queries q [B, d] and candidates e, either shared [C, d] or one list p
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from compgcn.kernels import l1_distance
@@ -22,3 +23,12 @@ def dot(q: Tensor, e: Tensor) -> Tensor:
 def negative_l1(q: Tensor, e: Tensor) -> Tensor:
     """−‖q − e‖₁; with shared candidates no array [B, C, d] is made."""
     return -l1_distance(q, e) if e.ndim == 2 else -(q.unsqueeze(1) - e).abs().sum(-1)
+
+
+def negative_complex_l1(q: Tensor, e: Tensor) -> Tensor:
+    """−‖q − e‖₁ of complex vectors, the sum of the moduli; real parts first, then imaginary parts."""
+    if e.ndim == 2:
+        return -l1_distance(q, e, planar=True)
+    planes = torch.stack((q.unsqueeze(1) - e).chunk(2, -1))
+    moduli: Tensor = torch.linalg.vector_norm(planes, dim=0)  # its gradient at 0 is 0, which that of hypot is not
+    return -moduli.sum(-1)

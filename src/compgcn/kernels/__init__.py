@@ -24,8 +24,18 @@ from compgcn.kernels.backend import kernels, wide
 from compgcn.kernels.distance import l1_distance
 from compgcn.kernels.grouped import Groups, grouped_matmul, make_groups
 from compgcn.kernels.plan import Plan, Segments, make_plan
+from compgcn.kernels.rectified import rectified_sum
 
-__all__ = ["Groups", "Plan", "aggregate", "grouped_matmul", "l1_distance", "make_groups", "make_plan"]
+__all__ = [
+    "Groups",
+    "Plan",
+    "aggregate",
+    "grouped_matmul",
+    "l1_distance",
+    "make_groups",
+    "make_plan",
+    "rectified_sum",
+]
 
 
 def aggregate(x: Tensor, z: Tensor, weight: Tensor | None, plan: Plan, combine: Combine) -> Tensor:

@@ -12,11 +12,12 @@ import torch
 from numba import njit, prange
 from torch import Tensor
 
+from compgcn.kernels import reference
 from compgcn.kernels.backend import wide
 from compgcn.kernels.plan import Segments
-from compgcn.kernels.reference import grouped_matmul, grouped_outer, l1_distance
+from compgcn.kernels.reference import grouped_matmul, grouped_outer, rectified_gradient, rectified_sum
 
-# Products of whole groups and the distance itself are as fast as they can be in torch.
+# Products of whole groups, layers of units and distances of real vectors are as fast as they can be in torch.
 __all__ = [
     "counting_order",
     "edge_dot",
@@ -24,10 +25,13 @@ __all__ = [
     "grouped_outer",
     "l1_distance",
     "l1_gradient",
+    "rectified_gradient",
+    "rectified_sum",
     "segment_reduce",
 ]
 
 _SMALL = 2**17  # multiplications that are done before a second thread has woken up
+_CANDIDATES = 1024  # of which distances are made at a time: they stay in the cache
 _TASKS = 64  # pieces of about equal numbers of edges; many more than cores, so that no thread waits long
 
 
@@ -131,23 +135,53 @@ def _dot_shares(g, a, b, row, left, right, op, out):  # pragma: no cover
 
 
 @_compiled(parallel=False)
-def _sign_rows(g, q, e, out, first, last):  # pragma: no cover
-    for b in range(first, last):
-        x, y = q[b], out[b]
-        for c in range(e.shape[0]):
-            slope, z = g[b, c], e[c]
-            for j in range(q.shape[1]):
-                if x[j] > z[j]:
-                    y[j] += slope
-                elif x[j] < z[j]:
-                    y[j] -= slope
+def _moduli_rows(q, e, out, first, last):  # pragma: no cover
+    half, C = q.shape[1] // 2, e.shape[1]
+    for begin in range(0, C, _CANDIDATES):
+        end = min(C, begin + _CANDIDATES)
+        for b in range(first, last):
+            y = out[b, begin:end]
+            for j in range(half):
+                x, w, real, imaginary = q[b, j], q[b, half + j], e[j, begin:end], e[half + j, begin:end]
+                for c in range(end - begin):
+                    u, v = x - real[c], w - imaginary[c]
+                    y[c] += np.sqrt(u * u + v * v)
 
 
 @_compiled(parallel=True)
-def _sign_shares(g, q, e, out):  # pragma: no cover
+def _moduli_shares(q, e, out):  # pragma: no cover
     rows = q.shape[0]
     for task in prange(_TASKS):
-        _sign_rows(g, q, e, out, rows * task // _TASKS, rows * (task + 1) // _TASKS)
+        _moduli_rows(q, e, out, rows * task // _TASKS, rows * (task + 1) // _TASKS)
+
+
+@_compiled(parallel=False)
+def _slope_rows(g, q, e, planar, out, first, last):  # pragma: no cover
+    half = q.shape[1] // 2
+    for b in range(first, last):
+        x, y = q[b], out[b]
+        for c in range(e.shape[0]):
+            weight, z = g[b, c], e[c]
+            if planar:
+                for j in range(half):
+                    u, v = x[j] - z[j], x[half + j] - z[half + j]
+                    modulus = np.sqrt(u * u + v * v)
+                    if modulus > 0:
+                        y[j] += weight * u / modulus
+                        y[half + j] += weight * v / modulus
+            else:
+                for j in range(q.shape[1]):
+                    if x[j] > z[j]:
+                        y[j] += weight
+                    elif x[j] < z[j]:
+                        y[j] -= weight
+
+
+@_compiled(parallel=True)
+def _slope_shares(g, q, e, planar, out):  # pragma: no cover
+    rows = q.shape[0]
+    for task in prange(_TASKS):
+        _slope_rows(g, q, e, planar, out, rows * task // _TASKS, rows * (task + 1) // _TASKS)
 
 
 @_compiled(parallel=False)
@@ -195,13 +229,27 @@ def edge_dot(g: Tensor, a: Tensor, b: Tensor, row: Tensor, left: Tensor, right: 
     return out
 
 
-def l1_gradient(g: Tensor, q: Tensor, e: Tensor) -> Tensor:
+def l1_distance(q: Tensor, e: Tensor, planar: bool) -> Tensor:
+    """As `reference.l1_distance`; complex candidates are read dimension by dimension, to take many roots at once."""
+    if not planar:
+        return reference.l1_distance(q, e, planar)
+    out = torch.zeros(len(q), len(e), dtype=wide(q.dtype))
+    if out.numel():
+        operands = [_array(t) for t in (q, e.t())]
+        if q.numel() * len(e) < _SMALL:
+            _moduli_rows(*operands, out.numpy(), 0, len(out))
+        else:
+            _moduli_shares(*operands, out.numpy())
+    return out.to(q.dtype)
+
+
+def l1_gradient(g: Tensor, q: Tensor, e: Tensor, planar: bool) -> Tensor:
     """As `reference.l1_gradient`."""
     out = torch.zeros(q.shape, dtype=wide(q.dtype))
     if e.numel():
         operands = [_array(t) for t in (g, q, e)]
         if q.numel() * len(e) < _SMALL:
-            _sign_rows(*operands, out.numpy(), 0, len(out))
+            _slope_rows(*operands, planar, out.numpy(), 0, len(out))
         else:
-            _sign_shares(*operands, out.numpy())
+            _slope_shares(*operands, planar, out.numpy())
     return out.to(q.dtype)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
@@ -51,18 +53,73 @@ def grouped_outer(rows: Tensor, g: Tensor, offsets: Tensor) -> Tensor:
 _BLOCK = 2**22
 
 
-def l1_distance(q: Tensor, e: Tensor) -> Tensor:
-    """‖q_b − e_c‖₁, [B, C]."""
-    if q.is_cpu and q.dtype in (torch.float32, torch.float64):
+def _planes(difference: Tensor) -> tuple[Tensor, Tensor]:
+    """Complex differences [.., 2, d/2], and their moduli [.., 1, d/2]."""
+    planes = torch.stack(difference.chunk(2, -1), -2)
+    return planes, torch.linalg.vector_norm(planes, dim=-2, keepdim=True)
+
+
+def _slope(difference: Tensor, planar: bool) -> Tensor:
+    """The gradient of the absolute values, or moduli, of differences [.., d]; where there is no difference, 0."""
+    if not planar:
+        return difference.sign()
+    planes, modulus = _planes(difference)
+    return torch.where(modulus > 0, planes / modulus, 0.0).flatten(-2)
+
+
+def l1_distance(q: Tensor, e: Tensor, planar: bool) -> Tensor:
+    """‖q_b − e_c‖₁, [B, C]; with `planar`, of vectors of d/2 complex numbers, all real parts first."""
+    if q.is_cpu and q.dtype in (torch.float32, torch.float64) and not planar:
         return torch.cdist(q, e, p=1.0)
-    parts = torch.split(e, max(1, _BLOCK // max(1, q.numel())))
-    return torch.cat([(q.unsqueeze(1) - part).abs().sum(-1) for part in parts], 1)
+    out = []
+    for part in torch.split(e, max(1, _BLOCK // max(1, q.numel()))):
+        difference = q.unsqueeze(1) - part
+        out.append((_planes(difference)[1] if planar else difference.abs()).flatten(2).sum(-1))
+    return torch.cat(out, 1)
 
 
-def l1_gradient(g: Tensor, q: Tensor, e: Tensor) -> Tensor:
-    """The sum over c of g[b, c] · sign(q_b − e_c), [B, d]."""
+def l1_gradient(g: Tensor, q: Tensor, e: Tensor, planar: bool) -> Tensor:
+    """The sum over c of g[b, c] · the slope of ‖q_b − e_c‖₁ by q_b, [B, d]."""
     step = max(1, _BLOCK // max(1, q.numel()))
     out = torch.zeros_like(q, dtype=wide(q.dtype))
-    for part, slope in zip(torch.split(e, step), torch.split(g, step, 1), strict=True):
-        out += torch.einsum("bc,bcd->bd", slope.to(out.dtype), (q.unsqueeze(1) - part).sign().to(out.dtype))
+    for part, weight in zip(torch.split(e, step), torch.split(g, step, 1), strict=True):
+        slope = _slope(q.unsqueeze(1) - part, planar)
+        out += torch.einsum("bc,bcd->bd", weight.to(out.dtype), slope.to(out.dtype))
     return out.to(q.dtype)
+
+
+def _units(q: Tensor, e: Tensor, slope: Tensor) -> Iterator[tuple[slice, slice, Tensor, Tensor]]:
+    """The units before they are rectified: queries, candidates, their vectors [1 or b, c, 1, d], units [b, c, F, d]."""
+    width = max(1, q[0].numel() if len(q) else 1)
+    queries = max(1, min(len(q), _BLOCK // width))
+    candidates = max(1, _BLOCK // (queries * width))
+    lists = e if e.ndim == 3 else e.unsqueeze(0)
+    for first in range(0, len(q), queries):
+        rows = slice(first, first + queries)
+        for begin in range(0, e.shape[-2], candidates):
+            part = slice(begin, begin + candidates)
+            vectors = (lists[rows] if e.ndim == 3 else lists)[:, part].unsqueeze(2)
+            yield rows, part, vectors, torch.addcmul(q[rows].unsqueeze(1), slope.unsqueeze(1), vectors)
+
+
+def rectified_sum(q: Tensor, e: Tensor, slope: Tensor, weight: Tensor) -> Tensor:
+    """out[b, c] = sum over f, j of weight[f, j] · relu(q[b, f, j] + slope[f] · e[c, j]); e may be a list per query."""
+    out = q.new_empty(len(q), e.shape[-2])
+    for rows, part, _, units in _units(q, e, slope):
+        out[rows, part] = units.relu_().flatten(2) @ weight.flatten()
+    return out
+
+
+def rectified_gradient(g: Tensor, q: Tensor, e: Tensor, slope: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Sums over the candidates of g · on and of g · on · e, [B, F, d], and the gradient by e."""
+    on, on_e, de = (torch.zeros_like(t, dtype=wide(t.dtype)) for t in (q, q, e))
+    slopes = (weight * slope.unsqueeze(1)).to(on.dtype)
+    for rows, part, vectors, units in _units(q, e, slope):
+        share = (units > 0).to(on.dtype) * g[rows, part, None, None]  # [b, c, F, d]
+        on[rows] += share.sum(1)
+        on_e[rows] += (share * vectors).sum(1)
+        if e.ndim == 3:
+            de[rows, part] = torch.einsum("bcfd,fd->bcd", share, slopes)
+        else:
+            de[part] += torch.einsum("bcfd,fd->cd", share, slopes)
+    return on.to(q.dtype), on_e.to(q.dtype), de.to(e.dtype)

@@ -246,59 +246,179 @@ def grouped_outer(rows: Tensor, g: Tensor, offsets: Tensor) -> Tensor:
 
 
 @triton.jit
-def _distance_kernel(Q, E, OUT, B, C, D, BB: tl.constexpr, BC: tl.constexpr, BD: tl.constexpr, ACC: tl.constexpr):
+def _load_tile(BASE, rows, cols, R, W, S, ACC: tl.constexpr):
+    """A tile of a matrix of R rows, S apart, and W columns; 0 outside of it."""
+    mask = (rows < R)[:, None] & (cols < W)[None, :]
+    return tl.load(BASE + rows[:, None] * S + cols[None, :], mask=mask, other=0.0).to(ACC)
+
+
+@triton.jit
+def _distance_kernel(
+    Q, E, OUT, B, C, W, S,
+    PLANAR: tl.constexpr, BB: tl.constexpr, BC: tl.constexpr, BD: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
     b = tl.program_id(1).to(tl.int64) * BB + tl.arange(0, BB)
     c = tl.program_id(0).to(tl.int64) * BC + tl.arange(0, BC)  # candidates on the axis that may be long
     total = tl.zeros([BB, BC], ACC)
-    for first in range(0, D, BD):
+    for first in range(0, W, BD):
         d = first + tl.arange(0, BD)
-        q = tl.load(Q + b[:, None] * D + d[None, :], mask=(b < B)[:, None] & (d < D)[None, :], other=0.0).to(ACC)
-        e = tl.load(E + c[:, None] * D + d[None, :], mask=(c < C)[:, None] & (d < D)[None, :], other=0.0).to(ACC)
-        total += tl.sum(tl.abs(q[:, None, :] - e[None, :, :]), 2)
+        u = _load_tile(Q, b, d, B, W, S, ACC)[:, None, :] - _load_tile(E, c, d, C, W, S, ACC)[None, :, :]
+        if PLANAR:
+            v = _load_tile(Q + W, b, d, B, W, S, ACC)[:, None, :] - _load_tile(E + W, c, d, C, W, S, ACC)[None, :, :]
+            total += tl.sum(tl.sqrt(u * u + v * v), 2)
+        else:
+            total += tl.sum(tl.abs(u), 2)
     tl.store(OUT + b[:, None] * C + c[None, :], total, mask=(b < B)[:, None] & (c < C)[None, :])
 
 
 @triton.jit
-def _sign_kernel(
-    G, Q, E, OUT, B, C, D, SLICE, BB: tl.constexpr, BC: tl.constexpr, BD: tl.constexpr, ACC: tl.constexpr
+def _slope_kernel(
+    G, Q, E, OUT, B, C, W, S, SLICE,
+    PLANAR: tl.constexpr, BB: tl.constexpr, BC: tl.constexpr, BD: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
     b = tl.program_id(0).to(tl.int64) * BB + tl.arange(0, BB)
     d = tl.program_id(1) * BD + tl.arange(0, BD)
     part = tl.program_id(2).to(tl.int64)
-    q = tl.load(Q + b[:, None] * D + d[None, :], mask=(b < B)[:, None] & (d < D)[None, :], other=0.0).to(ACC)
+    x = _load_tile(Q, b, d, B, W, S, ACC)[:, None, :]
     total = tl.zeros([BB, BD], ACC)
+    if PLANAR:
+        w = _load_tile(Q + W, b, d, B, W, S, ACC)[:, None, :]
+        imaginary = tl.zeros([BB, BD], ACC)
     for first in range(part * SLICE, min((part + 1) * SLICE, C), BC):
         c = first + tl.arange(0, BC)
-        g = tl.load(G + b[:, None] * C + c[None, :], mask=(b < B)[:, None] & (c < C)[None, :], other=0.0).to(ACC)
-        e = tl.load(E + c[:, None] * D + d[None, :], mask=(c < C)[:, None] & (d < D)[None, :], other=0.0).to(ACC)
-        above = (q[:, None, :] > e[None, :, :]).to(ACC) - (q[:, None, :] < e[None, :, :]).to(ACC)  # [BB, BC, BD]
-        total += tl.sum(g[:, :, None] * above, 1)
-    out = OUT + (part * B + b[:, None]) * D + d[None, :]
-    tl.store(out, total, mask=(b < B)[:, None] & (d < D)[None, :])
+        g = _load_tile(G, b, c, B, C, C, ACC)[:, :, None]
+        z = _load_tile(E, c, d, C, W, S, ACC)[None, :, :]
+        if PLANAR:
+            u, v = x - z, w - _load_tile(E + W, c, d, C, W, S, ACC)[None, :, :]  # [BB, BC, BD]
+            square = u * u + v * v
+            share = g / tl.sqrt(tl.where(square > 0, square, 1.0))  # of a difference of 0 there is nothing to share
+            total += tl.sum(share * u, 1)
+            imaginary += tl.sum(share * v, 1)
+        else:
+            total += tl.sum(g * ((x > z).to(ACC) - (x < z).to(ACC)), 1)
+    out = OUT + (part * B + b[:, None]) * S + d[None, :]
+    mask = (b < B)[:, None] & (d < W)[None, :]
+    tl.store(out, total, mask=mask)
+    if PLANAR:
+        tl.store(out + W, imaginary, mask=mask)
 
 
 def _sum_type(dtype: torch.dtype) -> Any:
     return tl.float64 if wide(dtype) == torch.float64 else tl.float32
 
 
-def l1_distance(q: Tensor, e: Tensor) -> Tensor:
+def l1_distance(q: Tensor, e: Tensor, planar: bool) -> Tensor:
     """As `reference.l1_distance`."""
     q, e, (B, D), C = q.contiguous(), e.contiguous(), q.shape, len(e)
     out = q.new_empty(B, C)
     if out.numel():
-        _distance_kernel[(triton.cdiv(C, 32), triton.cdiv(B, 16))](q, e, out, B, C, D, 16, 32, 8, _sum_type(q.dtype))
+        grid, width = (triton.cdiv(C, 32), triton.cdiv(B, 16)), D // (1 + planar)
+        _distance_kernel[grid](q, e, out, B, C, width, D, planar, 16, 32, 8, _sum_type(q.dtype))
     return out
 
 
 _SLICE = 1024  # candidates a program adds up; the sums of the slices are added in their order
 
 
-def l1_gradient(g: Tensor, q: Tensor, e: Tensor) -> Tensor:
+def l1_gradient(g: Tensor, q: Tensor, e: Tensor, planar: bool) -> Tensor:
     """As `reference.l1_gradient`."""
     q, e, (B, D), C = q.contiguous(), e.contiguous(), q.shape, len(e)
-    parts = max(1, triton.cdiv(C, _SLICE))
+    parts, width = max(1, triton.cdiv(C, _SLICE)), D // (1 + planar)
     out = torch.empty(parts, B, D, dtype=wide(q.dtype), device=q.device)
     if out.numel():
-        grid = (triton.cdiv(B, 8), triton.cdiv(D, 32), parts)
-        _sign_kernel[grid](g, q, e, out, B, C, D, _SLICE, 8, 16, 32, _sum_type(q.dtype))
+        grid = (triton.cdiv(B, 8), triton.cdiv(width, 32), parts)
+        _slope_kernel[grid](g, q, e, out, B, C, width, D, _SLICE, planar, 8, 16, 32, _sum_type(q.dtype))
     return out.sum(0).to(q.dtype)
+
+
+@triton.jit
+def _rectified_kernel(
+    Q, E, SLOPE, WEIGHT, OUT, B, C, F, D,
+    BB: tl.constexpr, BC: tl.constexpr, BD: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
+    b = tl.program_id(1).to(tl.int64) * BB + tl.arange(0, BB)
+    c = tl.program_id(0).to(tl.int64) * BC + tl.arange(0, BC)
+    total = tl.zeros([BB, BC], ACC)
+    for first in range(0, D, BD):
+        d = first + tl.arange(0, BD)
+        e = _load_tile(E, c, d, C, D, D, ACC)[None, :, :]
+        units = tl.zeros([BB, BC, BD], ACC)
+        for f in range(F):
+            q = _load_tile(Q + f * D, b, d, B, D, F * D, ACC)[:, None, :]
+            weight = tl.load(WEIGHT + f * D + d, mask=d < D, other=0.0).to(ACC)[None, None, :]
+            units += weight * tl.maximum(q + tl.load(SLOPE + f).to(ACC) * e, 0.0)
+        total += tl.sum(units, 2)
+    tl.store(OUT + b[:, None] * C + c[None, :], total, mask=(b < B)[:, None] & (c < C)[None, :])
+
+
+@triton.jit
+def _by_query_kernel(
+    G, Q, E, SLOPE, ON, ON_E, B, C, F, D, TILES,
+    BB: tl.constexpr, BC: tl.constexpr, BD: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
+    f = tl.program_id(0) // TILES
+    b = tl.program_id(1).to(tl.int64) * BB + tl.arange(0, BB)
+    d = tl.program_id(0) % TILES * BD + tl.arange(0, BD)
+    q = _load_tile(Q + f * D, b, d, B, D, F * D, ACC)[:, None, :]
+    slope = tl.load(SLOPE + f).to(ACC)
+    on, on_e = tl.zeros([BB, BD], ACC), tl.zeros([BB, BD], ACC)
+    for first in range(0, C, BC):
+        c = first + tl.arange(0, BC).to(tl.int64)
+        e = _load_tile(E, c, d, C, D, D, ACC)[None, :, :]
+        share = tl.where(q + slope * e > 0, _load_tile(G, b, c, B, C, C, ACC)[:, :, None], 0.0)  # [BB, BC, BD]
+        on += tl.sum(share, 1)
+        on_e += tl.sum(share * e, 1)
+    place = (b[:, None] * F + f) * D + d[None, :]
+    mask = (b < B)[:, None] & (d < D)[None, :]
+    tl.store(ON + place, on, mask=mask)
+    tl.store(ON_E + place, on_e, mask=mask)
+
+
+@triton.jit
+def _by_candidate_kernel(
+    G, Q, E, SLOPE, WEIGHT, OUT, B, C, F, D,
+    BB: tl.constexpr, BC: tl.constexpr, BD: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
+    c = tl.program_id(0).to(tl.int64) * BC + tl.arange(0, BC)
+    d = tl.program_id(1) * BD + tl.arange(0, BD)
+    e = _load_tile(E, c, d, C, D, D, ACC)[:, None, :]
+    total = tl.zeros([BC, BD], ACC)
+    for first in range(0, B, BB):
+        b = first + tl.arange(0, BB).to(tl.int64)
+        g = tl.trans(_load_tile(G, b, c, B, C, C, ACC))[:, :, None]  # [BC, BB, 1]
+        for f in range(F):
+            slope = tl.load(SLOPE + f).to(ACC)
+            weight = tl.load(WEIGHT + f * D + d, mask=d < D, other=0.0).to(ACC)[None, :]
+            q = _load_tile(Q + f * D, b, d, B, D, F * D, ACC)[None, :, :]
+            total += slope * weight * tl.sum(tl.where(q + slope * e > 0, g, 0.0), 1)
+    tl.store(OUT + c[:, None] * D + d[None, :], total, mask=(c < C)[:, None] & (d < D)[None, :])
+
+
+def rectified_sum(q: Tensor, e: Tensor, slope: Tensor, weight: Tensor) -> Tensor:
+    """As `reference.rectified_sum`; lists per query are short enough for that itself."""
+    if e.ndim == 3:
+        return reference.rectified_sum(q, e, slope, weight)
+    q, e, slope, weight = (t.contiguous() for t in (q, e, slope, weight))
+    (B, F, D), C = q.shape, len(e)
+    out = q.new_empty(B, C)
+    if out.numel():
+        grid = (triton.cdiv(C, 32), triton.cdiv(B, 16))
+        _rectified_kernel[grid](q, e, slope, weight, out, B, C, F, D, 16, 32, 8, _sum_type(q.dtype))
+    return out
+
+
+def rectified_gradient(g: Tensor, q: Tensor, e: Tensor, slope: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """As `reference.rectified_gradient`."""
+    if e.ndim == 3:
+        return reference.rectified_gradient(g, q, e, slope, weight)
+    q, e, slope, weight = (t.contiguous() for t in (q, e, slope, weight))
+    (B, F, D), C, kind = q.shape, len(e), _sum_type(q.dtype)
+    on, on_e, de = torch.empty_like(q), torch.empty_like(q), torch.empty_like(e)
+    tiles = triton.cdiv(D, 32)
+    if q.numel():
+        grid = (F * tiles, triton.cdiv(B, 8))
+        _by_query_kernel[grid](g, q, e, slope, on, on_e, B, C, F, D, tiles, 8, 16, 32, kind)
+    if e.numel():
+        grid = (triton.cdiv(C, 16), tiles)
+        _by_candidate_kernel[grid](g, q, e, slope, weight, de, B, C, F, D, 8, 16, 32, kind)
+    return on, on_e, de

@@ -23,7 +23,7 @@ class Classifier(nn.Module):
     def __init__(self, encoder: Encoder, num_classes: int, readout: Readout | None = None) -> None:
         super().__init__()
         self.encoder, self.readout = encoder, readout
-        self.head = _head(encoder.dims[-1], num_classes)
+        self.head = _head(encoder.dim, num_classes)
 
     def vectors(self, graph: RelationalGraph, rows: Tensor, graphs: int) -> Tensor:
         """Of a disjoint union of graphs whose nodes start from these rows [N], as the readout has them, [graphs, d]."""

@@ -18,6 +18,7 @@ from compgcn.queries import Answers
 from compgcn.ranking import SideRanks, rank_triples, summary
 from compgcn.sampling import uniform_negatives
 from compgcn.tasks.batches import Batches
+from compgcn.tasks.removal import BatchEdges
 
 _CACHED, _QUERIES = 2**21, 128  # scores at a time on a CPU, and the queries there should be for its products
 
@@ -40,11 +41,11 @@ class LinkPredictor(nn.Module):
         self.encoder, self.decoder = encoder, decoder
         self.relations = None
         if encoder.relations is None:
-            self.relations = RelationTable(encoder.num_relations, encoder.dims[-1], tie_inverse=tie_inverse)
+            self.relations = RelationTable(encoder.num_relations, encoder.dim, tie_inverse=tie_inverse)
 
-    def encode(self, graph: RelationalGraph) -> Encoded:
-        """Vectors of all entities and relations."""
-        x, z = self.encoder(graph)
+    def encode(self, graph: RelationalGraph, keep: Tensor | None = None) -> Encoded:
+        """Vectors of all entities and relations; `keep` as in `Encoder.forward`."""
+        x, z = self.encoder(graph, keep=keep)
         return Encoded(x, z if self.relations is None else self.relations())
 
     def score(self, encoded: Encoded, s: Tensor, r: Tensor, candidates: Tensor | slice | None = None) -> Tensor:
@@ -94,6 +95,9 @@ class LinkPrediction:
         self.num_examples = len(self.train) if self.objective.by_query else len(self.train.answers)
         self.batches = Batches(self.num_examples, settings.batch_size, settings.seed, self.train.keys.device)
         self.steps_per_epoch, self.batch_size = self.batches.per_epoch, self.batches.size
+        self.removal = None
+        if settings.remove_batch_edges:
+            self.removal = BatchEdges(graph, self.train, by_query=self.objective.by_query)
         # On a GPU the pairs of a batch are padded to this many: their number must not depend on the batch.
         on_gpu = self.objective.by_query and graph.src.device.type == "cuda"
         self._most = self.train.most(self.batch_size) if on_gpu else None
@@ -118,7 +122,8 @@ class LinkPrediction:
 
     def loss(self, examples: Tensor) -> Tensor:
         """The loss of one batch."""
-        return self.objective.loss(self, self.model.encode(self.graph), self.batch(examples))
+        keep = None if self.removal is None else self.removal.keep(examples)
+        return self.objective.loss(self, self.model.encode(self.graph, keep), self.batch(examples))
 
     def validate(self) -> dict[str, Any]:
         """Filtered metrics on the validation split."""

@@ -19,7 +19,7 @@ class Nodes:
         rows: the row of the encoder's input table each of the N starts from, int64 [N]; None: its own.
         nodes: int64 [n], which of them are classified.
         targets: int64 [n], their classes.
-        restrict: encode only the part of the graph that the nodes hear of. The vectors are the same; only batch
+        restrict: make only the vectors that those of the nodes depend on, layer by layer. They are the same; only batch
             norm, which would see fewer nodes, is refused that.
     """
 
@@ -35,16 +35,15 @@ class Nodes:
         *,
         restrict: bool = True,
     ) -> None:
-        self.model, self.targets = model, targets
+        self.model, self.graph, self.rows, self.nodes, self.targets = model, graph, rows, nodes, targets
         normalised = any(isinstance(norm, torch.nn.BatchNorm1d) for norm in model.encoder.norms)
-        self.graph, self.rows, self.places = graph, rows, nodes
+        self._layers: RelationalGraph | list[RelationalGraph] = graph
+        self._rows, self._places = rows, nodes
         if restrict and not normalised:
-            part, kept = graph.around(nodes, len(model.encoder.layers))
-            if part.num_nodes < graph.num_nodes or part.num_edges < graph.num_edges:
-                self.graph, self.rows = part, kept if rows is None else rows[kept]
-                self.places = torch.searchsorted(kept, nodes)
+            self._layers, kept, self._places = graph.around(nodes, len(model.encoder.layers))
+            self._rows = kept if rows is None else rows[kept]
 
     def vectors(self, items: Tensor) -> Tensor:
         """Of some of the nodes [B], as the encoder makes them, [B, d]."""
-        x, _ = self.model.encoder(self.graph, self.rows)
-        return F.embedding(self.places[items], x)
+        x, _ = self.model.encoder(self._layers, self._rows)
+        return F.embedding(self._places[items], x)

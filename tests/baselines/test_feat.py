@@ -1,0 +1,47 @@
+"""Features by hand: the things counted are those of a loop over the edges, and only what is shared becomes a column."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compgcn.baselines.counts import both_ways, sparse
+from compgcn.baselines.feat import relations
+
+N, R = 6, 2
+node, relation = st.integers(0, N - 1), st.integers(0, R - 1)
+edges = st.lists(st.tuples(node, relation, node), min_size=1, max_size=12, unique=True)
+KNOWN = np.array([4, 0, 1])
+
+
+@given(triples=edges, kinds=st.lists(st.integers(0, 2), min_size=N, max_size=N))
+def test_the_table_is_that_of_a_loop_over_the_edges(triples: list[tuple[int, int, int]], kinds: list[int]) -> None:
+    pytest.importorskip("scipy")
+    features = sparse(relations(both_ways(np.array(triples), N, R), np.array(kinds)), KNOWN)
+    found = features(np.arange(N)).toarray()
+    tables: list[Counter[Any]] = []
+    for n in range(N):
+        out = [(r, o) for s, r, o in triples if s == n] + [(r + R, s) for s, r, o in triples if o == n]
+        tables.append(Counter(key for r, o in out for key in ((r,), (r, kinds[o]), (r, "node", o))))
+    shared = [key for key in set().union(*tables) if sum(key in tables[n] for n in KNOWN) > 1]
+    counts = np.array([[table[key] for key in shared] for table in tables], dtype=float).reshape(N, -1)
+    expected = np.sqrt(counts / np.maximum(counts.sum(1, keepdims=True), 1))
+    assert found.shape == (N, max(len(shared), 1))
+    if shared:
+        columns, wanted = (sorted(table.T.round(12).tolist()) for table in (found, expected))
+        assert columns == wanted
+    np.testing.assert_allclose((found**2).sum(1), (counts.sum(1) > 0).astype(float))
+
+
+def test_what_a_node_is_described_by_does_not_depend_on_who_is_asked_with_it() -> None:
+    pytest.importorskip("scipy")
+    triples = np.array([[0, 0, 3], [1, 0, 3], [2, 1, 3], [2, 0, 4]])
+    features = sparse(relations(both_ways(triples, 5, 2), np.arange(5)), np.array([0, 1, 2]))
+    together = features(np.array([2, 0])).toarray()
+    np.testing.assert_array_equal(features(np.array([0])).toarray(), together[1:])
+    assert features(np.array([], dtype=np.int64)).shape == (0, together.shape[1])

@@ -1,0 +1,57 @@
+"""Weisfeiler-Lehman: what is counted is what a recursion over the neighbourhood finds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compgcn.baselines.counts import outgoing
+from compgcn.baselines.wl import subtrees
+
+N, R = 6, 2
+node, relation = st.integers(0, N - 1), st.integers(0, R - 1)
+edges = st.lists(st.tuples(node, relation, node), min_size=1, max_size=12, unique=True)
+
+
+@given(triples=edges, kinds=st.lists(st.integers(0, 2), min_size=N, max_size=N), depth=st.integers(0, 3))
+def test_the_subtrees_are_those_of_a_recursive_definition(
+    triples: list[tuple[int, int, int]], kinds: list[int], depth: int
+) -> None:
+    def tree(v: int, down: int) -> Any:
+        hanging = [] if down == 0 else sorted((r, tree(o, down - 1)) for s, r, o in triples if s == v)
+        return (down, kinds[v], tuple(hanging))
+
+    def walked(root: int, steps: int) -> set[int]:
+        found = {root}
+        for _ in range(steps):
+            found |= {o for s, _, o in triples if s in found}
+        return found
+
+    def by_hand(root: int) -> Counter[Any]:
+        found: Counter[Any] = Counter()
+        for down in range(depth + 1):
+            found.update(tree(v, down) for v in walked(root, depth - down))
+        for down in range(depth):
+            near = walked(root, depth - down - 1)
+            found.update((r, tree(o, down)) for s, r, o in triples if s in near)
+        return found
+
+    row, thing = subtrees(outgoing(np.array(triples), N), np.array(kinds), depth)(np.arange(N))
+    tables = [Counter(thing[row == n].tolist()) for n in range(N)]
+    wanted = [by_hand(n) for n in range(N)]
+
+    def columns(counted: list[Counter[Any]]) -> list[tuple[int, ...]]:
+        return sorted(tuple(table[key] for table in counted) for key in set().union(*counted))
+
+    assert columns(tables) == columns(wanted)
+
+
+def test_nodes_are_told_apart_by_what_lies_behind_their_neighbours() -> None:
+    # 0 -> 2 -> 4 and 1 -> 3 -> 5, where only the last are of different kinds
+    describe = subtrees(outgoing(np.array([[0, 0, 2], [2, 0, 4], [1, 0, 3], [3, 0, 5]]), 6), np.array([0] * 5 + [1]), 2)
+    row, thing = describe(np.array([0, 1]))
+    assert set(thing[row == 0]) != set(thing[row == 1])

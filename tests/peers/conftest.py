@@ -1,0 +1,26 @@
+"""Implementations not ours; where one is not installed, what compares with it is skipped."""
+
+from __future__ import annotations
+
+import warnings
+from importlib import import_module
+from types import ModuleType
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def pykeen() -> ModuleType:
+    """PyKEEN; importing it compiles a function in a way torch advises against."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"`torch\.jit\.script` is deprecated", DeprecationWarning)
+        module = pytest.importorskip("pykeen", reason="PyKEEN is not installed; pip install compgcn[peers]")
+        import_module("pykeen.evaluation")
+        import_module("pykeen.nn.modules")
+    return module
+
+
+@pytest.fixture(scope="session")
+def kge() -> ModuleType:
+    """The models of PyTorch Geometric."""
+    return pytest.importorskip("torch_geometric.nn.kge", reason="PyTorch Geometric is not installed")
