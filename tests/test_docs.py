@@ -36,7 +36,7 @@ from compgcn.tying import TYINGS
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
-USE, MODEL, README = ROOT / "docs" / "use.md", ROOT / "docs" / "model.md", ROOT / "README.md"
+USE, MODELS_PAGE, README = ROOT / "docs" / "use.md", ROOT / "docs" / "models.md", ROOT / "README.md"
 PROTOCOLS = {name: row for task in [*TASKS][1:] for name, row in TASKS[task].protocols.items()}
 REGISTRIES = (COMPOSITIONS, FACTORED, DECODERS, PRESETS, DATASETS, NORMS, TYINGS, MODELS, BASELINES)
 
@@ -177,11 +177,11 @@ def test_the_readme_names_everything_there_is() -> None:
     ],
 )
 def test_the_tables_of_the_model_equal_the_registries(mark: str, registry: dict[str, Any]) -> None:
-    assert [code(row[0]) for row in table(MODEL, f"table: {mark}")] == [[name] for name in registry]
+    assert [code(row[0]) for row in table(MODELS_PAGE, f"table: {mark}")] == [[name] for name in registry]
 
 
 def test_the_table_of_encoders_is_that_of_the_presets() -> None:
-    found = {code(name)[0]: [code(cell) for cell in cells[:4]] for name, *cells in table(MODEL, "table: encoders")}
+    found = {code(name)[0]: [code(cell) for cell in cells[:4]] for name, *cells in table(MODELS_PAGE, "table: encoders")}
     assert found == {
         name: [[row.composition] if row.composition else [], [row.tying], [row.relations], [row.norm]]
         for name, row in PRESETS.items()
@@ -189,7 +189,7 @@ def test_the_table_of_encoders_is_that_of_the_presets() -> None:
 
 
 def test_the_table_of_decoders_has_their_biases() -> None:
-    found = {code(row[0])[0]: row[3] for row in table(MODEL, "table: decoders")}
+    found = {code(row[0])[0]: row[3] for row in table(MODELS_PAGE, "table: decoders")}
     assert found == {name: "yes" if row.entity_bias else "no" for name, row in DECODERS.items()}
 
 
