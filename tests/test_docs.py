@@ -181,7 +181,9 @@ def test_the_tables_of_the_model_equal_the_registries(mark: str, registry: dict[
 
 
 def test_the_table_of_encoders_is_that_of_the_presets() -> None:
-    found = {code(name)[0]: [code(cell) for cell in cells[:4]] for name, *cells in table(MODELS_PAGE, "table: encoders")}
+    found = {
+        code(name)[0]: [code(cell) for cell in cells[:4]] for name, *cells in table(MODELS_PAGE, "table: encoders")
+    }
     assert found == {
         name: [[row.composition] if row.composition else [], [row.tying], [row.relations], [row.norm]]
         for name, row in PRESETS.items()
@@ -355,6 +357,7 @@ def test_the_json_and_the_events_are_as_documented(
         "predict": f"predict {run} --head Finn --relation lives_in --json",
         "train, classes": "train family.tsv --labels generations.tsv --epochs 2 --set folds=2 --json",
         "predict, classes": "predict runs/family-compgcn-refit-0 --item David --json",
+        "list": "list --json",
         "data list": "data list --json",
         "data info": "data info family.tsv --json",
         "data fetch": "data fetch world --json",
