@@ -149,10 +149,14 @@ def test_the_readme_names_everything_there_is() -> None:
     named = {what: code(names) for what, names in table(README, "table: registries")}
     assert named == {
         "tasks": list(TASKS),
-        "compositions": list(COMPOSITIONS),
+        "models": list(MODELS),
         "encoders": list(PRESETS),
+        "compositions": [*COMPOSITIONS, *LEARNED],
         "decoders": list(DECODERS),
         "losses": list(OBJECTIVES),
+        "regularisers": list(REGULARISERS),
+        "samplers": list(SAMPLERS),
+        "baselines": list(BASELINES),
         "norms": list(NORMS),
         "inputs": list(INPUTS),
         "protocols": list(PROTOCOLS),
