@@ -170,6 +170,7 @@ def test_the_readme_names_everything_there_is() -> None:
     [
         ("compositions", COMPOSITIONS),
         ("learned compositions", LEARNED),
+        ("layers", PRESETS),
         ("norms", NORMS),
         ("decoders", DECODERS),
         ("losses", OBJECTIVES),
@@ -177,6 +178,8 @@ def test_the_readme_names_everything_there_is() -> None:
         ("samplers", SAMPLERS),
         ("regularisers", REGULARISERS),
         ("inputs", INPUTS),
+        ("readouts", dict.fromkeys(READOUTS)),
+        ("baselines", BASELINES),
         ("protocols", PROTOCOLS),
     ],
 )
@@ -251,13 +254,14 @@ def test_the_recipes_are_as_documented() -> None:
 
 
 def test_the_models_are_as_documented() -> None:
-    found = {
-        code(name)[0]: (*code(encoder), *code(decoder), what) for name, encoder, decoder, what in table(USE, "models")
-    }
-    assert found == {
-        name: (row.settings["encoder.name"], row.settings["decoder.name"], f"{row.description} ({row.reference})")
-        for name, row in MODELS.items()
-    }
+    found = {code(name)[0]: [*map(code, cells), what] for name, *cells, what in table(MODELS_PAGE, "models")}
+    assert list(found) == list(MODELS)
+    for name, row in MODELS.items():
+        whole = config.configure(config.Config(), row.settings)
+        loss, sampler, regulariser = whole.training.loss, whole.training.sampler, whole.training.regulariser
+        minimised = [loss, *([sampler] if OBJECTIVES[loss].samples else []), *({regulariser} - {"none"})]
+        what = f"{row.description} ({row.reference})"
+        assert found[name] == [[whole.encoder.name], [whole.decoder.name], minimised, what], name
 
 
 def test_the_mirrors_are_as_documented() -> None:
