@@ -187,3 +187,17 @@ def test_extreme_logits_give_finite_losses_and_gradients(name):
     loss.backward()
     assert torch.isfinite(loss)
     assert torch.isfinite(logits.grad).all()
+
+
+@given(
+    rows=st.integers(1, 5), columns=st.integers(1, 6), smoothing=st.sampled_from([0.0, 0.1]), seed=st.integers(0, 99)
+)
+def test_cross_entropy_is_the_same_however_the_scores_lie(rows, columns, smoothing, seed):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(rows, columns, generator=generator, dtype=torch.float64, requires_grad=True)
+    target = torch.randint(columns, (rows,), generator=generator)
+    turned = (x.t().contiguous()).t()
+    found = cross_entropy(turned, target, smoothing=smoothing)
+    expected = F.cross_entropy(x, target, label_smoothing=smoothing)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(torch.autograd.grad(3 * found, x)[0], torch.autograd.grad(3 * expected, x)[0])

@@ -90,7 +90,39 @@ def cross_entropy(logits: Tensor, target: Tensor, *, smoothing: float = 0.0, wei
     With smoothing ε the true one has the label 1 − ε + ε/N and every other one ε/N. With weights [N] a query counts
     for as much as its true one.
     """
+    if weights is None and logits.stride(0) < logits.stride(1):
+        loss: Tensor = _TurnedCrossEntropy.apply(logits, target, smoothing)  # type: ignore[no-untyped-call]
+        return loss
     return F.cross_entropy(_wide(logits), target, weights, label_smoothing=smoothing)
+
+
+class _TurnedCrossEntropy(torch.autograd.Function):
+    """For logits in which the scores of an entity lie together: torch's softmax would go through each row alone.
+
+    Of a row x of N logits with the true one t it is log Σ exp(x_o) − (1 − ε) x_t − ε/N Σ x_o, and its gradient
+    softmax(x)_o − ε/N − (1 − ε) [o = t].
+    """
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, target: Tensor, smoothing: float) -> Tensor:
+        x = _wide(logits)
+        normaliser = torch.logsumexp(x, 1)  # [B]
+        ctx.save_for_backward(logits, target, normaliser)
+        ctx.smoothing = smoothing
+        true = x.gather(1, target.unsqueeze(1)).squeeze(1)
+        loss = normaliser - (1 - smoothing) * true
+        return (loss - smoothing * x.mean(1) if smoothing else loss).mean()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        logits, target, normaliser = ctx.saved_tensors
+        B, N = logits.shape
+        slope = (_wide(logits) - normaliser.unsqueeze(1)).exp_()
+        if ctx.smoothing:
+            slope.sub_(ctx.smoothing / N)
+        slope[torch.arange(B, device=target.device), target] -= 1 - ctx.smoothing
+        return slope.mul_(grad / B).to(logits.dtype), None, None
 
 
 def margin_ranking(positive: Tensor, negative: Tensor, *, margin: float) -> Tensor:

@@ -28,9 +28,8 @@ def trained(folder: Path, name: str, data: KnowledgeGraph | GraphCollection | No
     for module in BASELINES[name].needs:
         pytest.importorskip(module)
     data = DATA[BASELINES[name].task]() if data is None else data
-    if name in ONCE:
-        return fit(data, run_dir=folder, baseline=name, **(SETTINGS | settings))
-    return fit(data, run_dir=folder, baseline=name, **({**SETTINGS, "epochs": 25, "lr": 0.02} | settings))
+    small = SETTINGS if name in ONCE else SETTINGS | {"epochs": 25, "lr": 0.02}
+    return fit(data, run_dir=folder, baseline=name, **(small | settings))
 
 
 @pytest.mark.parametrize("name", BASELINES)

@@ -51,8 +51,8 @@ def _setup(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
 
 def _backward(ctx, g: Tensor):  # type: ignore[no-untyped-def]
     q, e = ctx.saved_tensors
-    dq = _gradient(g.contiguous(), q, e, ctx.planar) if ctx.needs_input_grad[0] else None
-    de = _gradient(g.t().contiguous(), e, q, ctx.planar) if ctx.needs_input_grad[1] else None
+    dq = _gradient(g, q, e, ctx.planar) if ctx.needs_input_grad[0] else None
+    de = _gradient(g.t(), e, q, ctx.planar) if ctx.needs_input_grad[1] else None
     return dq, de, None
 
 

@@ -254,50 +254,56 @@ def _load_tile(BASE, rows, cols, R, W, S, ACC: tl.constexpr):
 
 @triton.jit
 def _distance_kernel(
-    Q, E, OUT, B, C, W, S,
-    PLANAR: tl.constexpr, BB: tl.constexpr, BC: tl.constexpr, BD: tl.constexpr, ACC: tl.constexpr,
+    Q, E, OUT, B, C, W, PLANAR: tl.constexpr, BB: tl.constexpr, BC: tl.constexpr, ACC: tl.constexpr
 ):  # fmt: skip
     b = tl.program_id(1).to(tl.int64) * BB + tl.arange(0, BB)
     c = tl.program_id(0).to(tl.int64) * BC + tl.arange(0, BC)  # candidates on the axis that may be long
+    in_b, in_c = b < B, c < C
     total = tl.zeros([BB, BC], ACC)
-    for first in range(0, W, BD):
-        d = first + tl.arange(0, BD)
-        u = _load_tile(Q, b, d, B, W, S, ACC)[:, None, :] - _load_tile(E, c, d, C, W, S, ACC)[None, :, :]
+    for d in range(W):  # of vectors that lie dimension by dimension: what is loaded is used BB or BC times over
+        u = _load_ends(Q + d * B, b, in_b, E + d * C, c, in_c, ACC)
         if PLANAR:
-            v = _load_tile(Q + W, b, d, B, W, S, ACC)[:, None, :] - _load_tile(E + W, c, d, C, W, S, ACC)[None, :, :]
-            total += tl.sum(tl.sqrt(u * u + v * v), 2)
+            v = _load_ends(Q + (W + d) * B, b, in_b, E + (W + d) * C, c, in_c, ACC)
+            total += tl.sqrt(u * u + v * v)
         else:
-            total += tl.sum(tl.abs(u), 2)
-    tl.store(OUT + b[:, None] * C + c[None, :], total, mask=(b < B)[:, None] & (c < C)[None, :])
+            total += tl.abs(u)
+    tl.store(OUT + b[:, None] * C + c[None, :], total, mask=in_b[:, None] & in_c[None, :])
+
+
+@triton.jit
+def _load_ends(Q, b, in_b, E, c, in_c, ACC: tl.constexpr):
+    """All differences of one dimension, [BB, BC]."""
+    q, e = tl.load(Q + b, mask=in_b, other=0.0).to(ACC), tl.load(E + c, mask=in_c, other=0.0).to(ACC)
+    return q[:, None] - e[None, :]
 
 
 @triton.jit
 def _slope_kernel(
     G, Q, E, OUT, B, C, W, S, SLICE,
-    PLANAR: tl.constexpr, BB: tl.constexpr, BC: tl.constexpr, BD: tl.constexpr, ACC: tl.constexpr,
+    PLANAR: tl.constexpr, BB: tl.constexpr, BD: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
     b = tl.program_id(0).to(tl.int64) * BB + tl.arange(0, BB)
     d = tl.program_id(1) * BD + tl.arange(0, BD)
+    in_b, in_d = b < B, d < W
     part = tl.program_id(2).to(tl.int64)
-    x = _load_tile(Q, b, d, B, W, S, ACC)[:, None, :]
+    x = _load_tile(Q, b, d, B, W, S, ACC)
     total = tl.zeros([BB, BD], ACC)
     if PLANAR:
-        w = _load_tile(Q + W, b, d, B, W, S, ACC)[:, None, :]
+        w = _load_tile(Q + W, b, d, B, W, S, ACC)
         imaginary = tl.zeros([BB, BD], ACC)
-    for first in range(part * SLICE, min((part + 1) * SLICE, C), BC):
-        c = first + tl.arange(0, BC)
-        g = _load_tile(G, b, c, B, C, C, ACC)[:, :, None]
-        z = _load_tile(E, c, d, C, W, S, ACC)[None, :, :]
+    for c in range(part * SLICE, min((part + 1) * SLICE, C)):
+        g = tl.load(G + c * B + b, mask=in_b, other=0.0).to(ACC)[:, None]
+        u = x - tl.load(E + c * S + d, mask=in_d, other=0.0).to(ACC)[None, :]
         if PLANAR:
-            u, v = x - z, w - _load_tile(E + W, c, d, C, W, S, ACC)[None, :, :]  # [BB, BC, BD]
+            v = w - tl.load(E + c * S + W + d, mask=in_d, other=0.0).to(ACC)[None, :]
             square = u * u + v * v
-            share = g / tl.sqrt(tl.where(square > 0, square, 1.0))  # of a difference of 0 there is nothing to share
-            total += tl.sum(share * u, 1)
-            imaginary += tl.sum(share * v, 1)
+            share = g * tl.rsqrt(tl.where(square > 0, square, 1.0))  # of a difference of 0 there is nothing to share
+            total += share * u
+            imaginary += share * v
         else:
-            total += tl.sum(g * ((x > z).to(ACC) - (x < z).to(ACC)), 1)
+            total += tl.where(u > 0, g, 0.0) - tl.where(u < 0, g, 0.0)
     out = OUT + (part * B + b[:, None]) * S + d[None, :]
-    mask = (b < B)[:, None] & (d < W)[None, :]
+    mask = in_b[:, None] & in_d[None, :]
     tl.store(out, total, mask=mask)
     if PLANAR:
         tl.store(out + W, imaginary, mask=mask)
@@ -309,14 +315,16 @@ def _sum_type(dtype: torch.dtype) -> Any:
 
 def l1_distance(q: Tensor, e: Tensor, planar: bool) -> Tensor:
     """As `reference.l1_distance`."""
-    q, e, (B, D), C = q.contiguous(), e.contiguous(), q.shape, len(e)
+    (B, D), C = q.shape, len(e)
     out = q.new_empty(B, C)
     if out.numel():
-        grid, width = (triton.cdiv(C, 32), triton.cdiv(B, 16)), D // (1 + planar)
-        _distance_kernel[grid](q, e, out, B, C, width, D, planar, 16, 32, 8, _sum_type(q.dtype))
+        grid = triton.cdiv(C, _TILE), triton.cdiv(B, _TILE)
+        turned = q.t().contiguous(), e.t().contiguous()
+        _distance_kernel[grid](*turned, out, B, C, D // (1 + planar), planar, _TILE, _TILE, _sum_type(q.dtype))
     return out
 
 
+_TILE = 64  # numbers on a side of the square that a program has in its registers
 _SLICE = 1024  # candidates a program adds up; the sums of the slices are added in their order
 
 
@@ -326,8 +334,8 @@ def l1_gradient(g: Tensor, q: Tensor, e: Tensor, planar: bool) -> Tensor:
     parts, width = max(1, triton.cdiv(C, _SLICE)), D // (1 + planar)
     out = torch.empty(parts, B, D, dtype=wide(q.dtype), device=q.device)
     if out.numel():
-        grid = (triton.cdiv(B, 8), triton.cdiv(width, 32), parts)
-        _slope_kernel[grid](g, q, e, out, B, C, width, D, _SLICE, planar, 8, 16, 32, _sum_type(q.dtype))
+        grid, kind = (triton.cdiv(B, _TILE), triton.cdiv(width, _TILE), parts), _sum_type(q.dtype)
+        _slope_kernel[grid](g.t().contiguous(), q, e, out, B, C, width, D, _SLICE, planar, _TILE, _TILE, kind)
     return out.sum(0).to(q.dtype)
 
 
