@@ -77,7 +77,7 @@ BASELINES: dict[str, Baseline] = {
     "wl": Baseline(
         "node-classification",
         FitOnce(wl_features, fit_svm),
-        "the Weisfeiler-Lehman kernel for RDF: the subtrees in a node's neighbourhood, two steps out; a linear SVM",
+        "the Weisfeiler-Lehman kernel for RDF: the subtrees in a node's neighbourhood, up to four steps out; a linear SVM",
         "de Vries 2013, de Vries and de Rooij 2015",
         needs=("sklearn",),
     ),
