@@ -11,6 +11,7 @@ import select
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -18,7 +19,15 @@ import typer
 import compgcn
 import toy
 from compgcn import cli
+from compgcn.baselines import BASELINES
+from compgcn.build import LEARNED, TASKS
+from compgcn.compose import COMPOSITIONS
+from compgcn.data import DATASETS
+from compgcn.decoders import DECODERS
+from compgcn.encoders import PRESETS
+from compgcn.models import MODELS
 from compgcn.run import open_run
+from compgcn.tasks.samplers import SAMPLERS
 from toy import SMALL, Command, contents, flags, graph, refused, train, write_tsv
 
 KEYS = {"rank", "entity", "name", "score", "probability", "known"}
@@ -58,6 +67,7 @@ def test_these_are_the_commands() -> None:
         "evaluate",
         "predict",
         "export",
+        "list",
         "data list",
         "data info",
     }
@@ -312,6 +322,41 @@ def test_vectors_are_exported(command: Command, run: Path) -> None:
     refused(command("export", run, "--to", "no/such/vectors.tsv"), "there is no folder")
     Path("taken.tsv").mkdir()
     refused(command("export", run, "--to", "taken.tsv"), "could not write taken.tsv")
+
+
+LISTED: dict[str, dict[str, Any]] = {
+    "tasks": TASKS,
+    "models": MODELS,
+    "encoders": PRESETS,
+    "compositions": {**COMPOSITIONS, **LEARNED},
+    "decoders": DECODERS,
+    "samplers": SAMPLERS,
+    "baselines": BASELINES,
+    "datasets": DATASETS,
+}
+
+
+@pytest.mark.parametrize("kind", LISTED)
+def test_every_row_is_listed_with_what_it_is_and_the_paper_it_comes_from(command: Command, kind: str) -> None:
+    shown = command("list", kind).out
+    assert max(map(len, shown.splitlines())) <= 80
+    rows = json.loads(command("list", kind, "--json").out)
+    assert list(rows) == [kind]
+    assert [row["name"] for row in rows[kind]] == list(LISTED[kind])
+    for row, source in zip(rows[kind], LISTED[kind].values(), strict=True):
+        assert row["description"] in (getattr(source, "description", None), getattr(source, "origin", None))
+        assert row["reference"] in (getattr(source, "reference", None), getattr(source, "citation", None))
+        assert row["description"]
+        assert row["reference"]
+        assert " ".join(row.values()) in " ".join(shown.split()), "in the order of reading, nothing cut off"
+        assert re.search(rf"^{row['name']} ", shown, re.MULTILINE), "a name stands whole at the start of a line"
+
+
+def test_without_a_kind_all_are_listed_and_an_unknown_kind_is_answered_with_the_nearest(command: Command) -> None:
+    everything = command("list").out.split()
+    assert {name for kind, table in LISTED.items() for name in (kind, *table)} <= set(everything)
+    assert set(json.loads(command("list", "--json").out)) == set(LISTED)
+    refused(command("list", "decoder"), "unknown kind 'decoder'; did you mean 'decoders'")
 
 
 def test_data_sets_are_listed_and_described(command: Command, data: Path) -> None:

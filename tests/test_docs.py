@@ -36,7 +36,7 @@ from compgcn.tying import TYINGS
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
-USE, MODEL, README = ROOT / "docs" / "use.md", ROOT / "docs" / "model.md", ROOT / "README.md"
+USE, MODELS_PAGE, README = ROOT / "docs" / "use.md", ROOT / "docs" / "models.md", ROOT / "README.md"
 PROTOCOLS = {name: row for task in [*TASKS][1:] for name, row in TASKS[task].protocols.items()}
 REGISTRIES = (COMPOSITIONS, FACTORED, DECODERS, PRESETS, DATASETS, NORMS, TYINGS, MODELS, BASELINES)
 
@@ -149,10 +149,14 @@ def test_the_readme_names_everything_there_is() -> None:
     named = {what: code(names) for what, names in table(README, "table: registries")}
     assert named == {
         "tasks": list(TASKS),
-        "compositions": list(COMPOSITIONS),
+        "models": list(MODELS),
         "encoders": list(PRESETS),
+        "compositions": [*COMPOSITIONS, *LEARNED],
         "decoders": list(DECODERS),
         "losses": list(OBJECTIVES),
+        "regularisers": list(REGULARISERS),
+        "samplers": list(SAMPLERS),
+        "baselines": list(BASELINES),
         "norms": list(NORMS),
         "inputs": list(INPUTS),
         "protocols": list(PROTOCOLS),
@@ -166,6 +170,7 @@ def test_the_readme_names_everything_there_is() -> None:
     [
         ("compositions", COMPOSITIONS),
         ("learned compositions", LEARNED),
+        ("layers", PRESETS),
         ("norms", NORMS),
         ("decoders", DECODERS),
         ("losses", OBJECTIVES),
@@ -173,15 +178,19 @@ def test_the_readme_names_everything_there_is() -> None:
         ("samplers", SAMPLERS),
         ("regularisers", REGULARISERS),
         ("inputs", INPUTS),
+        ("readouts", dict.fromkeys(READOUTS)),
+        ("baselines", BASELINES),
         ("protocols", PROTOCOLS),
     ],
 )
 def test_the_tables_of_the_model_equal_the_registries(mark: str, registry: dict[str, Any]) -> None:
-    assert [code(row[0]) for row in table(MODEL, f"table: {mark}")] == [[name] for name in registry]
+    assert [code(row[0]) for row in table(MODELS_PAGE, f"table: {mark}")] == [[name] for name in registry]
 
 
 def test_the_table_of_encoders_is_that_of_the_presets() -> None:
-    found = {code(name)[0]: [code(cell) for cell in cells[:4]] for name, *cells in table(MODEL, "table: encoders")}
+    found = {
+        code(name)[0]: [code(cell) for cell in cells[:4]] for name, *cells in table(MODELS_PAGE, "table: encoders")
+    }
     assert found == {
         name: [[row.composition] if row.composition else [], [row.tying], [row.relations], [row.norm]]
         for name, row in PRESETS.items()
@@ -189,7 +198,7 @@ def test_the_table_of_encoders_is_that_of_the_presets() -> None:
 
 
 def test_the_table_of_decoders_has_their_biases() -> None:
-    found = {code(row[0])[0]: row[3] for row in table(MODEL, "table: decoders")}
+    found = {code(row[0])[0]: row[3] for row in table(MODELS_PAGE, "table: decoders")}
     assert found == {name: "yes" if row.entity_bias else "no" for name, row in DECODERS.items()}
 
 
@@ -245,13 +254,14 @@ def test_the_recipes_are_as_documented() -> None:
 
 
 def test_the_models_are_as_documented() -> None:
-    found = {
-        code(name)[0]: (*code(encoder), *code(decoder), what) for name, encoder, decoder, what in table(USE, "models")
-    }
-    assert found == {
-        name: (row.settings["encoder.name"], row.settings["decoder.name"], f"{row.description} ({row.reference})")
-        for name, row in MODELS.items()
-    }
+    found = {code(name)[0]: [*map(code, cells), what] for name, *cells, what in table(MODELS_PAGE, "models")}
+    assert list(found) == list(MODELS)
+    for name, row in MODELS.items():
+        whole = config.configure(config.Config(), row.settings)
+        loss, sampler, regulariser = whole.training.loss, whole.training.sampler, whole.training.regulariser
+        minimised = [loss, *([sampler] if OBJECTIVES[loss].samples else []), *({regulariser} - {"none"})]
+        what = f"{row.description} ({row.reference})"
+        assert found[name] == [[whole.encoder.name], [whole.decoder.name], minimised, what], name
 
 
 def test_the_mirrors_are_as_documented() -> None:
@@ -355,6 +365,7 @@ def test_the_json_and_the_events_are_as_documented(
         "predict": f"predict {run} --head Finn --relation lives_in --json",
         "train, classes": "train family.tsv --labels generations.tsv --epochs 2 --set folds=2 --json",
         "predict, classes": "predict runs/family-compgcn-refit-0 --item David --json",
+        "list": "list --json",
         "data list": "data list --json",
         "data info": "data info family.tsv --json",
         "data fetch": "data fetch world --json",

@@ -399,6 +399,7 @@ class TaskRow(NamedTuple):
     """All that tells one task from another.
 
     Fields:
+        description, reference: what is predicted, and whose way of measuring it is followed.
         takes: whether data are made for it.
         fits: whether they can be used for it.
         needs: what they must be, in words.
@@ -410,6 +411,8 @@ class TaskRow(NamedTuple):
         answers: what a trained model can be asked, from its config, data and what was built of them.
     """
 
+    description: str
+    reference: str
     takes: Callable[[Any], bool]
     fits: Callable[[Any], bool]
     needs: str
@@ -423,6 +426,8 @@ class TaskRow(NamedTuple):
 
 TASKS: dict[str, TaskRow] = {
     "link-prediction": TaskRow(
+        description="the facts that are missing from a graph, by rank among all entities",
+        reference="Bordes et al., NeurIPS 2013",
         takes=lambda data: isinstance(data, KnowledgeGraph) and data.labels is None,
         fits=lambda data: isinstance(data, KnowledgeGraph),
         needs="a knowledge graph",
@@ -434,6 +439,8 @@ TASKS: dict[str, TaskRow] = {
         answers=Links,
     ),
     "node-classification": TaskRow(
+        description="the classes of nodes, from some that have labels",
+        reference="Schlichtkrull et al., ESWC 2018",
         takes=lambda data: isinstance(data, KnowledgeGraph) and data.labels is not None,
         fits=lambda data: isinstance(data, KnowledgeGraph) and data.labels is not None,
         needs="a knowledge graph with labels of some of its nodes",
@@ -445,6 +452,8 @@ TASKS: dict[str, TaskRow] = {
         answers=Classes,
     ),
     "graph-classification": TaskRow(
+        description="the classes of whole graphs, by cross-validation",
+        reference="Xu et al., ICLR 2019",
         takes=lambda data: isinstance(data, GraphCollection),
         fits=lambda data: isinstance(data, GraphCollection),
         needs="a collection of graphs",

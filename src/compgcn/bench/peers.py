@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -59,8 +60,10 @@ class PerEdge(nn.Module):
 def pykeen_step(data: KnowledgeGraph, batch: int, device: torch.device) -> Callable[[], object] | None:
     """One training step of PyKEEN's CompGCN (composition and decoder DistMult, d 200, one-to-all), if installed."""
     try:
-        from pykeen.models import CompGCN
-        from pykeen.triples import CoreTriplesFactory
+        with warnings.catch_warnings():  # of what it imports in its turn: nobody here can help it
+            warnings.simplefilter("ignore", DeprecationWarning)
+            from pykeen.models import CompGCN
+            from pykeen.triples import CoreTriplesFactory
     except ImportError:
         return None
     factory = CoreTriplesFactory(

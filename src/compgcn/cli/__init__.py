@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from compgcn import __version__
-from compgcn.cli import bench, data, train, use
+from compgcn.cli import bench, data, listing, train, use
 from compgcn.cli.console import fail, out
 from compgcn.errors import InputError
 
@@ -61,5 +61,6 @@ def compgcn(
 
 for command in (train.train, use.evaluate, use.predict, use.export):
     app.command()(command)
+app.command("list")(listing.list_all)
 app.add_typer(data.app, name="data")
 app.add_typer(bench.app, name="bench")

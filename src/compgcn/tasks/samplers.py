@@ -67,10 +67,12 @@ Draw = Callable[["LinkPrediction", "Batch"], Negatives]
 
 
 class Sampler(NamedTuple):
-    """How negatives are drawn, and whether that takes an adversary."""
+    """How negatives are drawn, whether that takes an adversary, what that is in words, and whose it is."""
 
     draw: Draw
     adversary: bool
+    description: str
+    reference: str
 
 
 def _uniform(task: LinkPrediction, batch: Batch) -> Negatives:
@@ -86,4 +88,17 @@ def _kbgan(task: LinkPrediction, batch: Batch) -> Negatives:
     return chosen
 
 
-SAMPLERS: dict[str, Sampler] = {"uniform": Sampler(_uniform, False), "kbgan": Sampler(_kbgan, True)}
+SAMPLERS: dict[str, Sampler] = {
+    "uniform": Sampler(
+        _uniform,
+        adversary=False,
+        description="entities drawn uniformly, true answers not excluded",
+        reference="Bordes et al., NeurIPS 2013",
+    ),
+    "kbgan": Sampler(
+        _kbgan,
+        adversary=True,
+        description="of uniform ones the one that an adversary draws, which learns what the model scores high",
+        reference="Cai & Wang, NAACL 2018",
+    ),
+}
