@@ -29,6 +29,7 @@ def figures(run: Run) -> dict[str, Any]:
         "seed": environment["seed"],
         "epochs": run.metrics["best_epoch"],
         "seconds": environment["seconds"],
+        **({"chosen": run.metrics["chosen"]} if "chosen" in run.metrics else {}),
         **found,
     }
 
