@@ -232,13 +232,13 @@ def fitted(session: Session) -> Metrics:
         folds = _folds(session, pool, session.config.classifier.folds)
         found = _over_folds([held_out(_without(pool, fold), fold) for fold in folds], session.classes)
     session.pause()
-    items.keep(pool)
+    chosen = items.keep(pool)
     session.folder.keep_best(items.model)
     session.seconds = time.monotonic() - begun
     session.record({"event": "evaluate", "seconds": round(session.seconds, 3)})
     test = session.splits["test"]
     known = report(tally(session.built, test, session.training.batch_size), session.classes) if len(test) else {}
-    return _metrics(session, 0) | {"valid": found, "test": known}
+    return _metrics(session, 0) | {"chosen": chosen, "valid": found, "test": known}
 
 
 def _metrics(session: Session, epoch: int) -> Metrics:

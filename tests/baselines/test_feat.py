@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compgcn.baselines.counts import both_ways, sparse
+from compgcn.baselines.counts import WEIGHINGS, both_ways, sparse, weighings
 from compgcn.baselines.feat import relations
 
 N, R = 6, 2
@@ -30,12 +30,24 @@ def test_the_table_is_that_of_a_loop_over_the_edges(triples: list[tuple[int, int
         tables.append(Counter(key for r, o in out for key in ((r,), (r, kinds[o]), (r, "node", o))))
     shared = [key for key in set().union(*tables) if sum(key in tables[n] for n in KNOWN) > 1]
     counts = np.array([[table[key] for key in shared] for table in tables], dtype=float).reshape(N, -1)
-    expected = np.sqrt(counts / np.maximum(counts.sum(1, keepdims=True), 1))
     assert found.shape == (N, max(len(shared), 1))
     if shared:
-        columns, wanted = (sorted(table.T.round(12).tolist()) for table in (found, expected))
-        assert columns == wanted
-    np.testing.assert_allclose((found**2).sum(1), (counts.sum(1) > 0).astype(float))
+        assert sorted(found.T.tolist()) == sorted(counts.T.tolist())
+
+
+@given(triples=edges)
+def test_a_weighting_is_of_every_count_and_leaves_rows_of_length_one(triples: list[tuple[int, int, int]]) -> None:
+    pytest.importorskip("scipy")
+    table = sparse(relations(both_ways(np.array(triples), N, R), np.zeros(N, dtype=np.int64)), KNOWN)
+    counts = table(np.arange(N)).toarray()
+    by_hand = {"counts": counts, "root": counts**0.5, "log": np.log(1 + counts), "binary": counts > 0}
+    variants = weighings(table, depth=3)
+    assert [variant.settings for variant in variants] == [{"depth": 3, "weighting": name} for name in WEIGHINGS]
+    for variant in variants:
+        wanted = by_hand[variant.settings["weighting"]].astype(float)
+        wanted /= np.maximum(np.linalg.norm(wanted, axis=1, keepdims=True), 1e-9)
+        np.testing.assert_allclose(variant.weigh(variant.table(np.arange(N))).toarray(), wanted)
+    np.testing.assert_array_equal(table(np.arange(N)).toarray(), counts)
 
 
 def test_what_a_node_is_described_by_does_not_depend_on_who_is_asked_with_it() -> None:

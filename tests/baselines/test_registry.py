@@ -63,7 +63,35 @@ def test_the_labels_of_test_change_nothing_but_the_report_on_test(tmp_path: Path
     runs = [trained(tmp_path / key, name, d, protocol=protocol) for key, d in (("a", data), ("b", other))]
     assert len({(run.path / "model.safetensors").read_bytes() for run in runs}) == 1
     assert runs[0].metrics["valid"] == runs[1].metrics["valid"]
+    assert runs[0].metrics["chosen"] == runs[1].metrics["chosen"] != {}
     assert runs[0].metrics["test"]["accuracy"] == 1 - runs[1].metrics["test"]["accuracy"] == 1.0
+
+
+@pytest.mark.parametrize("name", ["wl", "feat"])
+@pytest.mark.parametrize("protocol", TASKS["node-classification"].protocols)
+def test_what_is_chosen_is_chosen_among_nodes_of_train_alone(
+    tmp_path: Path, name: str, protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, seen, how = toy.labelled(valid=4), [], BASELINES[name].how
+    assert data.labels is not None
+    assert isinstance(how, FitOnce)
+    train, valid, test = data.labels.splits.values()
+    labels = Labels((*data.labels.classes, "hidden"), train, valid, test * [1, 0] + [0, 2])  # a class of test alone
+
+    def classifier(variants: Any, targets: Any, fitting: Any) -> Any:
+        seen.append((variants, targets))
+        return how.classifier(variants, targets, fitting)
+
+    monkeypatch.setitem(BASELINES, name, BASELINES[name]._replace(how=how._replace(classifier=classifier)))
+    run = trained(tmp_path / "run", name, replace(data, labels=labels), protocol=protocol)
+    variants = how.features(data, np.concatenate([train, valid, test])[:, 0], 0)
+    assert any(run.metrics["chosen"].items() >= variant.settings.items() for variant in variants)
+    assert all(len(tables) == len(variants) and targets.max() < 2 for tables, targets in seen)
+    tables, targets = seen[-1]  # of the one that is kept
+    pool = np.concatenate([train, valid]) if protocol == "refit" else train
+    np.testing.assert_array_equal(targets, pool[:, 1])
+    for variant, table in zip(variants, tables, strict=True):
+        assert (variant.weigh(variant.table(pool[:, 0])) != table).nnz == 0
 
 
 @pytest.mark.parametrize("name", ONCE)

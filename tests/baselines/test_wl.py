@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compgcn.baselines.counts import outgoing
-from compgcn.baselines.wl import subtrees
+import toy
+from compgcn.baselines.counts import WEIGHINGS, outgoing
+from compgcn.baselines.wl import refined, subtrees, wl_features
+from compgcn.data import Vocabulary
 
 N, R = 6, 2
 node, relation = st.integers(0, N - 1), st.integers(0, R - 1)
@@ -40,7 +44,8 @@ def test_the_subtrees_are_those_of_a_recursive_definition(
             found.update((r, tree(o, down)) for s, r, o in triples if s in near)
         return found
 
-    row, thing = subtrees(outgoing(np.array(triples), N), np.array(kinds), depth)(np.arange(N))
+    graph = outgoing(np.array(triples), N)
+    row, thing = subtrees(graph, refined(graph, np.array(kinds), 3)[: depth + 1])(np.arange(N))
     tables = [Counter(thing[row == n].tolist()) for n in range(N)]
     wanted = [by_hand(n) for n in range(N)]
 
@@ -52,6 +57,21 @@ def test_the_subtrees_are_those_of_a_recursive_definition(
 
 def test_nodes_are_told_apart_by_what_lies_behind_their_neighbours() -> None:
     # 0 -> 2 -> 4 and 1 -> 3 -> 5, where only the last are of different kinds
-    describe = subtrees(outgoing(np.array([[0, 0, 2], [2, 0, 4], [1, 0, 3], [3, 0, 5]]), 6), np.array([0] * 5 + [1]), 2)
-    row, thing = describe(np.array([0, 1]))
+    graph = outgoing(np.array([[0, 0, 2], [2, 0, 4], [1, 0, 3], [3, 0, 5]]), 6)
+    row, thing = subtrees(graph, refined(graph, np.array([0] * 5 + [1]), 2))(np.array([0, 1]))
     assert set(thing[row == 0]) != set(thing[row == 1])
+
+
+@pytest.mark.parametrize("typed", [True, False])
+def test_there_is_a_variant_for_each_depth_start_and_weighting_the_shallowest_first(typed: bool) -> None:
+    pytest.importorskip("scipy")
+    data = toy.labelled(typed=typed)
+    data = data if typed else replace(data, relations=Vocabulary("relation", ["buys", "sells", "near", "like"]))
+    variants = wl_features(data, np.arange(6), 0)
+    found = [tuple(variant.settings.values()) for variant in variants]
+    starts = ["types", "nodes"] if typed else ["nodes"]
+    assert found == [(depth, start, name) for depth in (1, 2, 3, 4) for start in starts for name in WEIGHINGS]
+    assert all(list(variant.settings) == ["depth", "start", "weighting"] for variant in variants)
+    widths = [variant.table(np.arange(6)).shape[1] for variant in variants if variant.settings["start"] == "nodes"]
+    assert widths == sorted(widths)
+    assert widths[0] < widths[-1]

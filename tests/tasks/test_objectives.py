@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.nn import functional as F
 
 from compgcn.compose import COMPOSITIONS
 from compgcn.config import Config, Training, configure
@@ -50,7 +51,7 @@ def test_scores_of_all_relations_are_those_of_the_queries_but_for_a_constant(dec
         task.model.decoder.entity_bias.normal_()  # type: ignore[union-attr]
         encoded = task.model.encode(task.graph)
         s, o = torch.tensor([0, 3, 5]), torch.tensor([9, 3, 1])
-        found = relation_scores(task.model.decoder, encoded, s, o)
+        found = relation_scores(task.model.decoder, encoded, *F.embedding(torch.stack((s, o)), encoded.entities), o)
         columns = [
             task.model.score(encoded, s, torch.full_like(s, r), o.unsqueeze(1)) for r in range(2 * task.num_relations)
         ]
@@ -62,7 +63,9 @@ def test_relation_prediction_adds_the_weighted_cross_entropy_of_the_relations(de
     plain, task = build(decoder=decoder), build(decoder=decoder, relation_prediction=3.0)
     examples = torch.arange(6)
     encoded, batch = task.model.encode(task.graph), task.batch(examples)
-    scores = relation_scores(task.model.decoder, encoded, batch.s, batch.answer)
+    scores = relation_scores(
+        task.model.decoder, encoded, *F.embedding(torch.stack((batch.s, batch.answer)), encoded.entities), batch.answer
+    )
     expected = -scores.log_softmax(1)[torch.arange(6), batch.r].mean()
     torch.testing.assert_close(task.loss(examples), plain.loss(examples) + 3 * expected)
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from compgcn.baselines.dgcnn import build_dgcnn
 from compgcn.baselines.facts import fact_features, fit_regression
 from compgcn.baselines.feat import feat_features
-from compgcn.baselines.fitted import FitOnce
+from compgcn.baselines.fitted import FitOnce, Variant
 from compgcn.baselines.gin import build_gin
 from compgcn.baselines.pachysan import build_pachysan
 from compgcn.baselines.rdf2vec import rdf2vec_features
@@ -26,7 +26,7 @@ from compgcn.errors import InputError, unknown
 from compgcn.inputs import Start
 from compgcn.tasks.classification import GraphClassifier
 
-__all__ = ["BASELINES", "Baseline", "FitOnce", "Trained", "find_baseline", "must_be_installed"]
+__all__ = ["BASELINES", "Baseline", "FitOnce", "Trained", "Variant", "find_baseline", "must_be_installed"]
 
 _PROJECTS = {"sklearn": "scikit-learn", "torch_geometric": "torch-geometric"}  # named otherwise than their module
 
@@ -77,7 +77,7 @@ BASELINES: dict[str, Baseline] = {
     "wl": Baseline(
         "node-classification",
         FitOnce(wl_features, fit_svm),
-        "the Weisfeiler-Lehman kernel for RDF: the subtrees in a node's neighbourhood, two steps out; a linear SVM",
+        "the Weisfeiler-Lehman kernel for RDF: the subtrees in a node's neighbourhood; a linear SVM",
         "de Vries 2013, de Vries and de Rooij 2015",
         needs=("sklearn",),
     ),

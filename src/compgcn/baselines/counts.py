@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from compgcn.baselines.fitted import Features, Matrix
+from compgcn.baselines.fitted import Features, Matrix, Variant
 from compgcn.data.arrays import Numbers
 
 Describe = Callable[[Numbers], tuple[Numbers, Numbers]]  # nodes -> all they have: which of them, and a number for what
+
+Values = NDArray[np.float64]
+
+# What a count enters as, the simplest first.
+WEIGHINGS: dict[str, Callable[[Values], Values]] = {
+    "counts": lambda count: count,
+    "root": np.sqrt,
+    "log": np.log1p,
+    "binary": np.ones_like,
+}
 
 
 class Adjacency(NamedTuple):
@@ -82,18 +94,31 @@ def _counted(describe: Describe, nodes: Numbers) -> tuple[Numbers, Numbers, Numb
 
 
 def sparse(describe: Describe, known: Numbers) -> Features:
-    """The roots of the shares that each thing has in what a node has, sparse rows of length 1.
-
-    The product of two rows is then how much their shares overlap, however much each node has (Bhattacharyya).
-    """
+    """How often any nodes have what more than one of the known ones has, sparse."""
     from scipy.sparse import csr_array
 
     counts, width = counter(describe, known)
 
-    def features(nodes: Numbers) -> Matrix:
+    def table(nodes: Numbers) -> Matrix:
         row, column, count = counts(nodes)
-        total = np.bincount(row, count, minlength=len(nodes))
         places = row.astype(np.int32), column.astype(np.int32)  # scikit-learn takes no wider ones
-        return csr_array((np.sqrt(count / total[row]), places), shape=(len(nodes), max(width, 1)))
+        return csr_array((count.astype(np.float64), places), shape=(len(nodes), max(width, 1)))
 
-    return features
+    return table
+
+
+def weighings(table: Features, **settings: Any) -> list[Variant]:
+    """A variant of a sparse table for each of `WEIGHINGS`."""
+    return [
+        Variant({**settings, "weighting": name}, table, partial(_weigh, function=function))
+        for name, function in WEIGHINGS.items()
+    ]
+
+
+def _weigh(counts: Matrix, function: Callable[[Values], Values]) -> Matrix:
+    """A function of every count, and each row over its length: nodes that have much are no louder than others."""
+    found = counts.copy()
+    found.data = function(found.data)
+    row = np.repeat(np.arange(found.shape[0]), np.diff(found.indptr))
+    found.data /= np.sqrt(np.bincount(row, found.data**2, minlength=found.shape[0]))[row]
+    return found

@@ -5,6 +5,8 @@ A control for node classification, learned without any vectors: a graph encoder 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -12,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from compgcn.baselines.counts import Adjacency, Describe, both_ways, counter
-from compgcn.baselines.fitted import Decide, Features, Fitting, Matrix, Scores
+from compgcn.baselines.fitted import Features, Fit, Fitting, Matrix, Scores, Variant
 from compgcn.data import KnowledgeGraph
 from compgcn.data.arrays import Numbers
 from compgcn.data.folds import folds
@@ -43,11 +45,11 @@ def fact_counts(graph: RelationalGraph, kinds: Tensor | None, nodes: Tensor, hop
     return torch.from_numpy(_table(_paths(edges, kind, 2 * graph.num_relations, hops), chosen)(chosen))
 
 
-def fact_features(graph: KnowledgeGraph, nodes: Numbers, seed: int) -> Features:
+def fact_features(graph: KnowledgeGraph, nodes: Numbers, seed: int) -> list[Variant]:
     """The counts of any nodes, of the paths that more than one of these has: one hop and two, to each RDF type."""
     kind = rows_by_type(graph) if typed(graph) else np.arange(graph.num_entities)
     edges = both_ways(graph.train, graph.num_entities, graph.num_relations)
-    return _table(_paths(edges, kind, 2 * graph.num_relations, 2), nodes)
+    return [Variant({}, _table(_paths(edges, kind, 2 * graph.num_relations, 2), nodes))]
 
 
 def _paths(edges: Adjacency, kind: Numbers, steps: int, hops: int) -> Describe:
@@ -84,17 +86,17 @@ def _table(describe: Describe, known: Numbers) -> Features:
     return features
 
 
-def fit_regression(x: Matrix, targets: Numbers, fitting: Fitting) -> Decide:
-    """Logistic regression on features [m, F]; the penalty is chosen within them."""
-    known = torch.from_numpy(x)
-    model = _regression(known, torch.from_numpy(targets), fitting)
+def fit_regression(variants: Sequence[Matrix], targets: Numbers, fitting: Fitting) -> Fit:
+    """Logistic regression on features [m, F], in one variant; the penalty is chosen within them."""
+    (x,) = variants
+    model, penalty = _regression(torch.from_numpy(x), torch.from_numpy(targets), fitting)
 
     def decide(others: Matrix) -> Scores:
         with torch.no_grad():
             logits: Tensor = model(_some(torch.from_numpy(others)))
         return logits.log_softmax(1).numpy()
 
-    return decide
+    return Fit(0, {"penalty": penalty}, decide)
 
 
 def logistic_regression(x: Tensor, targets: Tensor, train: Tensor, num_classes: int, seed: int = 0) -> Tensor:
@@ -109,7 +111,8 @@ def logistic_regression(x: Tensor, targets: Tensor, train: Tensor, num_classes: 
     """
     fitting = Fitting(num_classes, _FOLDS, balanced=False, seed=seed)
     with torch.no_grad():
-        logits: Tensor = _regression(x[train], targets[train], fitting)(_some(x))
+        model, _ = _regression(x[train], targets[train], fitting)
+        logits: Tensor = model(_some(x))
         return logits.log_softmax(1)
 
 
@@ -118,7 +121,7 @@ def _some(x: Tensor) -> Tensor:
     return x if x.shape[1] else x.new_zeros(len(x), 1)
 
 
-def _regression(x: Tensor, targets: Tensor, fitting: Fitting) -> torch.nn.Linear:
+def _regression(x: Tensor, targets: Tensor, fitting: Fitting) -> tuple[torch.nn.Linear, float]:
     """Fitted to features [m, F] and classes [m]; of the penalties the one that does best over folds of these."""
     x, number, basis = _some(x), min(fitting.folds, len(x)), None
     if x.shape[1] > len(x) and x.any():  # a penalty on squares sees no rotation, and one puts m rows into m columns
@@ -145,7 +148,7 @@ def _regression(x: Tensor, targets: Tensor, fitting: Fitting) -> torch.nn.Linear
         model = _fit(x, targets, weights, fitting.num_classes, best)
     if basis is not None:
         model.weight = torch.nn.Parameter(model.weight.detach() @ basis.T)
-    return model
+    return model, best
 
 
 def _fit(x: Tensor, targets: Tensor, weights: Tensor | None, num_classes: int, strength: float) -> torch.nn.Linear:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from compgcn.baselines.counts import Adjacency, Describe, both_ways, sparse
-from compgcn.baselines.fitted import Features
+from compgcn.baselines.counts import Adjacency, Describe, both_ways, sparse, weighings
+from compgcn.baselines.fitted import Variant
 from compgcn.data import KnowledgeGraph
 from compgcn.data.arrays import Numbers
 from compgcn.data.types import rows_by_type, typed
 
 
-def feat_features(graph: KnowledgeGraph, nodes: Numbers, seed: int) -> Features:
-    """Of any nodes, what more than one of these has."""
+def feat_features(graph: KnowledgeGraph, nodes: Numbers, seed: int) -> list[Variant]:
+    """Of any nodes, what more than one of these has; how often is weighed in several ways."""
     kinds = rows_by_type(graph) if typed(graph) else np.arange(graph.num_entities)
     edges = both_ways(graph.train, graph.num_entities, graph.num_relations)
-    return sparse(relations(edges, kinds), nodes)
+    return weighings(sparse(relations(edges, kinds), nodes))
 
 
 def relations(edges: Adjacency, kinds: Numbers) -> Describe:

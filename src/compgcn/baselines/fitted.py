@@ -6,7 +6,7 @@ nothing else: its features are of nodes in a graph it has seen.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -37,17 +37,40 @@ class Fitting(NamedTuple):
     seed: int
 
 
+class Variant(NamedTuple):
+    """One way to make features, of those that a fit chooses among.
+
+    Fields:
+        settings: what makes it this one.
+        table: of some nodes, what is counted or measured; variants may share it, and it is then made once.
+        weigh: from that to the features.
+    """
+
+    settings: dict[str, Any]
+    table: Features
+    weigh: Callable[[Matrix], Matrix] = lambda table: table
+
+
+class Fit(NamedTuple):
+    """A classifier that is fitted: which variant it chose, its own settings, and what it says of others."""
+
+    variant: int
+    settings: dict[str, Any]
+    decide: Decide
+
+
 class FitOnce(NamedTuple):
     """A baseline in two steps.
 
     Fields:
-        features: from the graph, the labelled nodes [n], train or not, and the seed, to the features of any nodes. The
-            classes of nodes are not theirs to see.
-        classifier: fitted to the features of some nodes and their classes [m], it tells those of others.
+        features: from the graph, the labelled nodes [n], train or not, and the seed, to the features of any nodes, in
+            one variant or more, the simplest first. The classes of nodes are not theirs to see.
+        classifier: fitted to the features of some nodes in every variant and their classes [m], of which it chooses one
+            by these nodes alone, it tells the classes of others.
     """
 
-    features: Callable[[KnowledgeGraph, Numbers, int], Features]
-    classifier: Callable[[Matrix, Numbers, Fitting], Decide]
+    features: Callable[[KnowledgeGraph, Numbers, int], Sequence[Variant]]
+    classifier: Callable[[Sequence[Matrix], Numbers, Fitting], Fit]
 
 
 def must_not_train(config: Config) -> None:
@@ -107,30 +130,36 @@ class Fitted:
         self.model = LogProbabilities(graph.num_entities, fitting.num_classes).to(device)
 
     @cached_property
-    def _features(self) -> Features:
+    def _variants(self) -> Sequence[Variant]:
         return self._how.features(self._graph, self.nodes.cpu().numpy(), self._fitting.seed)
 
     @cached_property
-    def _known(self) -> Matrix:
-        """Features of the nodes, [n, F]."""
-        return self._features(self.nodes.cpu().numpy())
+    def _known(self) -> list[Matrix]:
+        """Features of the nodes in every variant, [n, F]."""
+        nodes = self.nodes.cpu().numpy()
+        tables = {table: table(nodes) for table in dict.fromkeys(variant.table for variant in self._variants)}
+        return [variant.weigh(tables[variant.table]) for variant in self._variants]
 
-    def _fit(self, train: Tensor) -> Decide:
+    def _fit(self, train: Tensor) -> Fit:
         if not len(train):
             raise InputError("there is no labelled item to train on; mark some with the split 'train'")
         rows = train.cpu().numpy()
-        return self._how.classifier(self._known[rows], self.targets.cpu().numpy()[rows], self._fitting)
+        return self._how.classifier([x[rows] for x in self._known], self.targets.cpu().numpy()[rows], self._fitting)
 
     def fitted_to(self, train: Tensor, others: Tensor) -> Tensor:
         """Fitted to some of the nodes [m], the log probabilities of others [k], [k, C]."""
-        return torch.from_numpy(self._fit(train)(self._known[others.cpu().numpy()])).to(self.targets.device)
+        fit = self._fit(train)
+        return torch.from_numpy(fit.decide(self._known[fit.variant][others.cpu().numpy()])).to(self.targets.device)
 
-    def keep(self, train: Tensor) -> None:
-        """Fit to some of the nodes [m], and fill the model with what that says of all nodes of the graph."""
-        decide, everything = self._fit(train), np.arange(self._graph.num_entities)
-        parts = [decide(self._features(everything[i : i + _CHUNK])) for i in range(0, len(everything), _CHUNK)]
+    def keep(self, train: Tensor) -> dict[str, Any]:
+        """Fit to some of the nodes [m], fill the model with what that says of all nodes, and return what was chosen."""
+        fit, everything = self._fit(train), np.arange(self._graph.num_entities)
+        variant = self._variants[fit.variant]
+        chunks = (everything[i : i + _CHUNK] for i in range(0, len(everything), _CHUNK))
+        parts = [fit.decide(variant.weigh(variant.table(chunk))) for chunk in chunks]
         table = self.model.get_buffer("table")
         table.copy_(torch.from_numpy(np.concatenate(parts)))
+        return variant.settings | fit.settings
 
     def vectors(self, items: Tensor) -> Tensor:
         """Of some of the nodes [B], their log probabilities, [B, C]."""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compgcn.baselines.counts import Adjacency, outgoing
-from compgcn.baselines.fitted import Features
+from compgcn.baselines.fitted import Variant
 from compgcn.data import KnowledgeGraph
 from compgcn.data.arrays import Numbers
 
@@ -18,12 +18,12 @@ DIM, WINDOW, NEGATIVES, EPOCHS = 100, 5, 5, 5  # of word2vec, as a skip-gram
 _CHUNK = 65_536  # walks made at a time
 
 
-def rdf2vec_features(graph: KnowledgeGraph, nodes: Numbers, seed: int) -> Features:
+def rdf2vec_features(graph: KnowledgeGraph, nodes: Numbers, seed: int) -> list[Variant]:
     """The vectors of any nodes, each number centred on its mean over these and over its deviation there."""
     vectors = embed(outgoing(graph.train, graph.num_entities), nodes, seed)
     known = vectors[nodes]
     centre, spread = known.mean(0), known.std(0) + 1e-12
-    return lambda chosen: (vectors[chosen] - centre) / spread / np.sqrt(vectors.shape[1])
+    return [Variant({}, lambda chosen: (vectors[chosen] - centre) / spread / np.sqrt(vectors.shape[1]))]
 
 
 def embed(edges: Adjacency, nodes: Numbers, seed: int) -> NDArray[np.float64]:

@@ -1,13 +1,14 @@
-"""Support vector machines, with the bound on their weights and the scale of their scores chosen within train."""
+"""Support vector machines; features, the bound on weights and the scale of scores are chosen within train."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from compgcn.baselines.fitted import Decide, Fitting, Matrix, Scores
+from compgcn.baselines.fitted import Fit, Fitting, Matrix, Scores
 from compgcn.data.arrays import Numbers
 from compgcn.data.folds import folds
 from compgcn.errors import InputError
@@ -20,32 +21,50 @@ Products = NDArray[np.float64]  # [n, m]
 Margins = NDArray[np.float64]  # [n, C], the largest at the class that is chosen
 
 
-def fit_svm(x: Matrix, targets: Numbers, fitting: Fitting) -> Decide:
-    """A linear machine, fitted to features [m, F] and classes [m].
+class Choice(NamedTuple):
+    """Which variant and which C; how many were right when others were fitted, and the scores from then."""
 
-    C is the one with the best accuracy over folds of these, the smallest of equals. Its scores become logits by a
-    factor that makes the true classes of the same folds most probable; the class that is chosen stays the same.
+    variant: int = 0
+    bound: float = 1.0
+    right: int = -1
+    held_out: Margins | None = None
+
+
+def fit_svm(variants: Sequence[Matrix], targets: Numbers, fitting: Fitting) -> Fit:
+    """A linear machine, fitted to features [m, F] in one of several variants and to classes [m].
+
+    Variant and C are the pair with the best accuracy over folds of these, the first variant and the smallest C of
+    equals. Its scores become logits by a factor that makes the true classes of the same folds most probable; the
+    class that is chosen stays the same.
     """
     if len(targets) > _MOST:
         raise InputError(
             f"an SVM compares every two of the nodes it is fitted to, at most {_MOST:,}, and here are "
             f"{len(targets):,}; use the baseline 'facts', or an encoder"
         )
-    number = min(fitting.folds, len(targets))
+    choice = _chosen(variants, targets, fitting)
+    scale = 1.0 if choice.held_out is None else _scale(choice.held_out, targets)
+    x = variants[choice.variant]
+    machine = _machine(_products(x, x), targets, choice.bound, fitting)
+    return Fit(choice.variant, {"C": choice.bound}, lambda others: _log_softmax(scale * machine(_products(others, x))))
+
+
+def _chosen(variants: Sequence[Matrix], targets: Numbers, fitting: Fitting) -> Choice:
+    """The best of all pairs over the same folds; without folds, the first variant."""
+    number, best = min(fitting.folds, len(targets)), Choice()
     parts = folds(targets, number, fitting.seed) if number > 1 else []
-    kernel = _products(x, x)  # made once: nodes with labels are few
-    best, right, held_out = 1.0, -1, None
-    for bound in _BOUNDS if parts else ():
-        found = np.zeros((len(targets), fitting.num_classes))
-        for part in parts:
-            rest = np.setdiff1d(np.arange(len(targets)), part)
-            machine = _machine(kernel[np.ix_(rest, rest)], targets[rest], bound, fitting)
-            found[part] = machine(kernel[np.ix_(part, rest)])
-        if (count := int((found.argmax(1) == targets).sum())) > right:
-            best, right, held_out = bound, count, found
-    scale = 1.0 if held_out is None else _scale(held_out, targets)
-    machine = _machine(kernel, targets, best, fitting)
-    return lambda others: _log_softmax(scale * machine(_products(others, x)))
+    rests = [np.setdiff1d(np.arange(len(targets)), part) for part in parts]
+    for variant, x in enumerate(variants if parts else ()):
+        kernel = _products(x, x)  # made once: nodes with labels are few
+        known = [np.ascontiguousarray(kernel[np.ix_(rest, rest)]) for rest in rests]
+        for bound in _BOUNDS:
+            found = np.zeros((len(targets), fitting.num_classes))
+            for part, rest, products in zip(parts, rests, known, strict=True):
+                machine = _machine(products, targets[rest], bound, fitting)
+                found[part] = machine(kernel[np.ix_(part, rest)])
+            if (right := int((found.argmax(1) == targets).sum())) > best.right:
+                best = Choice(variant, bound, right, found)
+    return best
 
 
 def _products(a: Matrix, b: Matrix) -> Products:

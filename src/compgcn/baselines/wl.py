@@ -2,35 +2,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from compgcn.baselines.counts import Adjacency, Describe, outgoing, sparse
-from compgcn.baselines.fitted import Features
+from compgcn.baselines.counts import Adjacency, Describe, outgoing, sparse, weighings
+from compgcn.baselines.fitted import Variant
 from compgcn.data import KnowledgeGraph
 from compgcn.data.arrays import Numbers
 from compgcn.data.types import rows_by_type, typed
 
-DEPTH = 2  # steps along outgoing edges that a neighbourhood goes
+DEPTHS = (1, 2, 3, 4)  # steps along outgoing edges that a neighbourhood goes
 
 
-def wl_features(graph: KnowledgeGraph, nodes: Numbers, seed: int) -> Features:
-    """How often each subtree occurs in the neighbourhood of any nodes, if it does in that of more than one of these."""
-    kinds = rows_by_type(graph) if typed(graph) else np.arange(graph.num_entities)
-    describe = subtrees(outgoing(graph.train, graph.num_entities), kinds, DEPTH)
-    return sparse(describe, nodes)
+def wl_features(graph: KnowledgeGraph, nodes: Numbers, seed: int) -> list[Variant]:
+    """How often each subtree occurs in the neighbourhood of any nodes, if it does in that of more than one of these.
+
+    In variants: how deep, whether the kind of a node is that of its types or every node is one of its own, and how
+    counts are weighed.
+    """
+    edges = outgoing(graph.train, graph.num_entities)
+    starts = {"types": rows_by_type(graph)} if typed(graph) else {}
+    starts["nodes"] = np.arange(graph.num_entities)
+    labels = {start: refined(edges, kinds, DEPTHS[-1]) for start, kinds in starts.items()}
+    return [
+        variant
+        for depth in DEPTHS
+        for start, known in labels.items()
+        for variant in weighings(sparse(subtrees(edges, known[: depth + 1]), nodes), depth=depth, start=start)
+    ]
 
 
-def subtrees(edges: Adjacency, kinds: Numbers, depth: int) -> Describe:
-    """What hangs from the nodes and the edges of a neighbourhood, down to a depth in all.
+def refined(edges: Adjacency, kinds: Numbers, depth: int) -> list[Numbers]:
+    """The subtree of each node down to 0, 1, .. depth, as a number, [N] each.
 
-    The subtree of a node down to 0 is its kind [N], and down to i + 1 the same with its edges, that of an edge being
-    its relation and the subtree of its end down to i. A node counts once, however many ways lead to it; at a
-    distance of k from the root its subtrees down to depth - k are looked at, and those of its edges a step less.
+    Down to 0 it is the kind [N] of the node, and down to i + 1 the same with its edges, the subtree of an edge being
+    its relation and that of its end down to i.
     """
     relations = int(edges.step.max(initial=0)) + 1
     labels = [kinds]
     for _ in range(depth):
         labels.append(_relabelled(edges, labels[-1], relations))
+    return labels
+
+
+def subtrees(edges: Adjacency, labels: Sequence[Numbers]) -> Describe:
+    """What hangs from the nodes and the edges of a neighbourhood, down to a depth in all: that of the last labels.
+
+    A node counts once, however many ways lead to it; at a distance of k from the root its subtrees down to depth - k
+    are looked at, and those of its edges a step less.
+    """
+    depth, relations = len(labels) - 1, int(edges.step.max(initial=0)) + 1
     sizes = np.array([int(label.max(initial=0)) + 1 for label in labels])
     starts = np.concatenate([[0], np.cumsum(sizes * (1 + relations))])  # nodes, then edges, of each depth
 

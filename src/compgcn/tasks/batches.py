@@ -13,7 +13,8 @@ class Batches:
 
     Args:
         number: n, how many examples there are.
-        largest: the size asked for; the batches are made alike, so that hardly any example comes twice.
+        largest: the size asked for; the batches are made alike, so that hardly any example comes twice, and if they can
+            be of a multiple of 8, which is what tensor cores take whole.
         seed: of the shuffling.
         device: where the batches are wanted.
     """
@@ -21,7 +22,9 @@ class Batches:
     def __init__(self, number: int, largest: int, seed: int, device: torch.device) -> None:
         self.number, self.seed, self.device = number, seed, device
         self.per_epoch = -(-number // largest)
-        self.size = -(-number // self.per_epoch)
+        least = -(-number // self.per_epoch)
+        whole = -(-least // 8) * 8
+        self.size = whole if whole <= min(largest, number) else least
         self._order: tuple[int, Tensor] = (-1, torch.empty(0))
 
     def __call__(self, epoch: int, step: int) -> Tensor:

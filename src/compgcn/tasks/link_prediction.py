@@ -15,7 +15,7 @@ from compgcn.graph import RelationalGraph
 from compgcn.queries import Answers
 from compgcn.ranking import SideRanks, rank_triples, summary
 from compgcn.tasks.batches import Batches
-from compgcn.tasks.objectives import OBJECTIVES, must_agree, with_terms
+from compgcn.tasks.objectives import OBJECTIVES, batch_loss, must_agree
 from compgcn.tasks.removal import BatchEdges
 from compgcn.tasks.samplers import SAMPLERS, Adversary
 
@@ -146,8 +146,7 @@ class LinkPrediction:
     def loss(self, examples: Tensor) -> Tensor:
         """The loss of one batch."""
         keep = None if self.removal is None else self.removal.keep(examples)
-        encoded, batch = self.model.encode(self.graph, keep), self.batch(examples)
-        return with_terms(self.objective.loss(self, encoded, batch), self, encoded, batch)
+        return batch_loss(self, self.model.encode(self.graph, keep), self.batch(examples))
 
     def validate(self) -> dict[str, Any]:
         """Filtered metrics on the validation split."""

@@ -20,7 +20,27 @@ from compgcn.tasks.samplers import SAMPLERS
 if TYPE_CHECKING:
     from compgcn.tasks.link_prediction import Batch, Encoded, LinkPrediction
 
-Loss = Callable[["LinkPrediction", "Encoded", "Batch"], Tensor]
+Loss = Callable[["LinkPrediction", "Encoded", "Batch", "Vectors"], Tensor]
+
+
+class Vectors(NamedTuple):
+    """Of the subjects and relations of a batch and, where a term asks for them, of its answers, [B, d] each.
+
+    They are gathered once: the gradient of every gather is as large as the whole table.
+    """
+
+    x: Tensor
+    z: Tensor
+    e: Tensor | None
+
+
+def gathered(task: LinkPrediction, encoded: Encoded, batch: Batch) -> Vectors:
+    """What the loss of a batch starts from."""
+    z = F.embedding(batch.r, encoded.relations)
+    if task.settings.regulariser == "none" and not task.settings.relation_prediction:
+        return Vectors(F.embedding(batch.s, encoded.entities), z, None)
+    x, e = F.embedding(torch.stack((batch.s, batch.answer)), encoded.entities)  # [2, B, d]
+    return Vectors(x, z, e)
 
 
 class Objective(NamedTuple):
@@ -34,23 +54,25 @@ class Objective(NamedTuple):
     loss: Loss
 
 
-def _bce(task: LinkPrediction, encoded: Encoded, batch: Batch) -> Tensor:
+def _bce(task: LinkPrediction, encoded: Encoded, batch: Batch, of: Vectors) -> Tensor:
     settings = task.settings
     floor = losses.smoothing_floor(settings.smoothing_floor, settings.label_smoothing, task.num_entities)
-    logits = task.model.score(encoded, batch.s, batch.r)
+    logits = task.model.decoder(of.x, of.z, encoded.entities)
     return losses.binary_cross_entropy(logits, batch.row, batch.answer, smoothing=settings.label_smoothing, floor=floor)
 
 
-def _cross_entropy(task: LinkPrediction, encoded: Encoded, batch: Batch) -> Tensor:
-    logits = task.model.score(encoded, batch.s, batch.r)
+def _cross_entropy(task: LinkPrediction, encoded: Encoded, batch: Batch, of: Vectors) -> Tensor:
+    logits = task.model.decoder(of.x, of.z, encoded.entities)
     return losses.cross_entropy(logits, batch.answer, smoothing=task.settings.label_smoothing)
 
 
-def _sampled(task: LinkPrediction, encoded: Encoded, batch: Batch) -> tuple[Tensor, Tensor, Tensor | float]:
+def _sampled(
+    task: LinkPrediction, encoded: Encoded, batch: Batch, of: Vectors
+) -> tuple[Tensor, Tensor, Tensor | float]:
     """Scores of the true answers [B] and of negatives [B, K], and what whoever chose these has to learn from them."""
     negatives = task.sampler.draw(task, batch)
     candidates = torch.cat((batch.answer.unsqueeze(1), negatives.entities), 1)  # [B, 1 + K]
-    scores = task.model.score(encoded, batch.s, batch.r, candidates)
+    scores = task.model.decoder(of.x, of.z, encoded.entities, candidates)
     lesson: Tensor | float = 0.0
     if negatives.log_probability is not None:
         assert task.model.adversary is not None
@@ -58,13 +80,13 @@ def _sampled(task: LinkPrediction, encoded: Encoded, batch: Batch) -> tuple[Tens
     return scores[:, 0], scores[:, 1:], lesson
 
 
-def _margin(task: LinkPrediction, encoded: Encoded, batch: Batch) -> Tensor:
-    positive, negative, lesson = _sampled(task, encoded, batch)
+def _margin(task: LinkPrediction, encoded: Encoded, batch: Batch, of: Vectors) -> Tensor:
+    positive, negative, lesson = _sampled(task, encoded, batch, of)
     return losses.margin_ranking(positive, negative, margin=task.settings.loss_margin) + lesson
 
 
-def _self_adversarial(task: LinkPrediction, encoded: Encoded, batch: Batch) -> Tensor:
-    positive, negative, lesson = _sampled(task, encoded, batch)
+def _self_adversarial(task: LinkPrediction, encoded: Encoded, batch: Batch, of: Vectors) -> Tensor:
+    positive, negative, lesson = _sampled(task, encoded, batch, of)
     return losses.self_adversarial(positive, negative, temperature=task.settings.temperature) + lesson
 
 
@@ -103,16 +125,20 @@ def dual(decoder: Decoder) -> Composition | None:
     return None
 
 
-def relation_scores(decoder: Decoder, encoded: Encoded, s: Tensor, o: Tensor) -> Tensor:
-    """Scores of (s, r, o) for every relation r, inverses too: s, o [B] -> [B, 2R].
+def relation_scores(decoder: Decoder, encoded: Encoded, x: Tensor, e: Tensor, o: Tensor) -> Tensor:
+    """Scores of (s, r, o) for every relation r, inverses too: [B, 2R].
 
     As one product where the decoder is linear in the relation, but for what is the same for all relations; else by the
     definition, a query for each.
+
+    Args:
+        x, e: vectors of the subjects and of the objects [B, d].
+        o: the objects [B].
     """
-    x, (B, C) = F.embedding(s, encoded.entities), (len(s), len(encoded.relations))
+    B, C = len(o), len(encoded.relations)
     psi = dual(decoder)
     if psi is not None:
-        return dot(psi(x, F.embedding(o, encoded.entities)), encoded.relations)
+        return dot(psi(x, e), encoded.relations)
     subjects = x.unsqueeze(1).expand(B, C, -1).flatten(0, 1)  # [B 2R, d]
     relations = encoded.relations.unsqueeze(0).expand(B, C, -1).flatten(0, 1)  # [B 2R, d]
     objects = o.unsqueeze(1).expand(B, C).reshape(B * C, 1)
@@ -120,15 +146,15 @@ def relation_scores(decoder: Decoder, encoded: Encoded, s: Tensor, o: Tensor) ->
     return scores.view(B, C)
 
 
-def with_terms(loss: Tensor, task: LinkPrediction, encoded: Encoded, batch: Batch) -> Tensor:
+def batch_loss(task: LinkPrediction, encoded: Encoded, batch: Batch) -> Tensor:
     """The loss of a batch, the regulariser and the loss over relations, each of the two with its weight."""
     settings, decoder = task.settings, task.model.decoder
-    if settings.regulariser != "none":
-        x, e = F.embedding(batch.s, encoded.entities), F.embedding(batch.answer, encoded.entities)
-        z = F.embedding(batch.r, encoded.relations)
-        loss = loss + settings.regularisation * REGULARISERS[settings.regulariser](decoder, x, z, e)
-    if settings.relation_prediction:
-        scores = relation_scores(decoder, encoded, batch.s, batch.answer)
+    of = gathered(task, encoded, batch)
+    loss = task.objective.loss(task, encoded, batch, of)
+    if of.e is not None and settings.regulariser != "none":
+        loss = loss + settings.regularisation * REGULARISERS[settings.regulariser](decoder, of.x, of.z, of.e)
+    if of.e is not None and settings.relation_prediction:
+        scores = relation_scores(decoder, encoded, of.x, of.e, batch.answer)
         loss = loss + settings.relation_prediction * losses.cross_entropy(scores, batch.r)
     return loss
 
