@@ -281,6 +281,9 @@ def _differences(Q, b, in_b, E, c, in_c, ACC: tl.constexpr):
     return q[:, None] - e[None, :]
 
 
+_HUGE = tl.constexpr(2.0**96)
+
+
 @triton.jit
 def _slope_kernel(
     G, Q, E, OUT, B, C, W, S, SLICE,
@@ -308,7 +311,7 @@ def _slope_kernel(
                 total += share * u
                 imaginary += share * v
             else:
-                total += tl.where(u > 0, g, tl.where(u < 0, -g, 0.0))
+                total += g * tl.minimum(tl.maximum(u * _HUGE, -1.0), 1.0)  # the sign, without a branch
     out = OUT + (part * B + b[:, None]) * S + d[None, :]
     mask = in_b[:, None] & in_d[None, :]
     tl.store(out, total, mask=mask)
@@ -320,8 +323,8 @@ def _sum_type(dtype: torch.dtype) -> Any:
     return tl.float64 if wide(dtype) == torch.float64 else tl.float32
 
 
-_TILE = 64  # numbers on a side of the square that a program has in its registers
-_STEPS = 8  # unrolled, so that what they load is under way together
+_TILE = 32  # numbers on a side of the square that a program has in its registers
+_STEPS = 4  # unrolled, so that what they load is under way together
 _SLICE = 1024  # candidates a program adds up; the sums of the slices are added in their order
 
 
