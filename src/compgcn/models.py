@@ -61,7 +61,13 @@ MODELS: dict[str, Model] = {
         "Trouillon et al., ICML 2016; Lacroix et al., ICML 2018",
     ),
     "complex-n3-rp": Model(
-        {**_FACTORS, "decoder.name": "complex", "encoder.dims": (2000,), "training.relation_prediction": 4.0},
+        {
+            **_FACTORS,
+            "decoder.name": "complex",
+            "encoder.dims": (2000,),
+            "training.epochs": 34,
+            "training.relation_prediction": 4.0,
+        },
         "ComplEx with N3 and relation prediction",
         "Lacroix et al., ICML 2018; Chen et al., AKBC 2021",
     ),

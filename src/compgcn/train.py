@@ -18,7 +18,7 @@ from compgcn.step import RecordedStep, Step, deterministic
 
 Event = dict[str, Any]
 
-_REPAID = 20_000  # steps from which on a GPU the time that compiling takes is won back
+_REPAID = 10_000  # steps from which on a GPU the time that compiling takes is won back
 
 _PAUSE = 0.1  # seconds between the events of steps on a GPU, where reading the loss waits for the device
 
