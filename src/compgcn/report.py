@@ -157,10 +157,11 @@ def _costs(found: Sequence[Mapping[str, Any]]) -> list[str]:
     environments = [result["environment"] for result in found]
     size = found[0].get("parameters")
     seconds = statistics.fmean(one["seconds"] for one in environments)
-    memory = max(one["peak_memory_mib"] for one in environments)
+    peaks = [one["peak_memory_mib"] for one in environments if one["peak_memory_mib"] is not None]
+    memory = f"{max(peaks):,}" if peaks else MISSING  # unknown where rows were trained in one process
     devices = " / ".join(dict.fromkeys(one["device"] for one in environments))
     seeds = ", ".join(str(result["seed"]) for result in found)
-    return [MISSING if size is None else f"{size:,}", f"{seconds:,.0f} ({devices})", f"{memory:,}", seeds]
+    return [MISSING if size is None else f"{size:,}", f"{seconds:,.0f} ({devices})", memory, seeds]
 
 
 def _all_figures(board: Board, experiment: Experiment, group: str, rows: Sequence[Row]) -> Table:
