@@ -19,7 +19,7 @@ from compgcn.build import build_task, expand, recommended
 from compgcn.claims import Claim, Comparison, judge, read_claims
 from compgcn.config import Config, configure
 from compgcn.pages import whole
-from compgcn.report import NOT_RUN, Board, Figure, markdown, page_html, read, summary, tables, verdict
+from compgcn.report import MISSING, NOT_RUN, Board, Figure, markdown, page_html, read, summary, tables, verdict
 from compgcn.smoke import smoke_data, smoke_settings
 from compgcn.tasks.classification import Classification
 from compgcn.train import Interrupted
@@ -270,6 +270,18 @@ def test_the_page_of_results_is_that_of_the_committed_files() -> None:
     board = Board(ROOT / "results", lab.experiments())
     assert (ROOT / "docs" / "results.md").read_text(encoding="utf-8") == whole(board, ROOT / "docs")
     assert len(summary(board).rows) >= 9
+
+
+def test_a_peak_of_memory_that_is_not_known_is_left_out(tmp_path: Path) -> None:
+    experiment = EXPERIMENTS["systems"]
+    for peak, expected in ((None, MISSING), (1208, "1,208")):
+        board = Board(tmp_path, EXPERIMENTS)
+        result = json.loads((ROOT / "results/systems/fb15k-237-hyper-0.json").read_text(encoding="utf-8"))
+        result["environment"]["peak_memory_mib"] = peak
+        (tmp_path / "systems").mkdir(exist_ok=True)
+        (tmp_path / "systems/fb15k-237-hyper-0.json").write_text(json.dumps(result), encoding="utf-8")
+        assert summary(board).rows[0][-2] == expected
+        assert summary(board).rows[0][2] == experiment.row("fb15k-237-hyper").label
 
 
 def test_the_table_of_methods_is_the_papers() -> None:
