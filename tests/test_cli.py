@@ -19,8 +19,9 @@ import typer
 import compgcn
 import toy
 from compgcn import cli
+from compgcn.assembly.compositions import LEARNED
+from compgcn.assembly.tasks import TASKS
 from compgcn.baselines import BASELINES
-from compgcn.build import LEARNED, TASKS
 from compgcn.compose import COMPOSITIONS
 from compgcn.data import DATASETS
 from compgcn.decoders import DECODERS

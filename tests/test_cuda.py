@@ -7,7 +7,9 @@ import torch
 
 import compgcn
 import compgcn.tying
-from compgcn.build import LEARNED, build_task, expand, recommended
+from compgcn.assembly.compositions import LEARNED
+from compgcn.assembly.settings import expand, recommended
+from compgcn.assembly.tasks import build_task
 from compgcn.compose import COMPOSITIONS, Combine
 from compgcn.decoders import DECODERS, ConvolutionSettings, build_decoder
 from compgcn.encoders import PRESETS, Encoder

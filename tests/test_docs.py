@@ -16,8 +16,9 @@ import torch
 import typer
 
 from compgcn import config
+from compgcn.assembly.compositions import LEARNED
+from compgcn.assembly.tasks import TASKS
 from compgcn.baselines import BASELINES
-from compgcn.build import LEARNED, TASKS
 from compgcn.cli import app, main
 from compgcn.compose import COMPOSITIONS
 from compgcn.compose import LEARNED as FACTORED

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from compgcn.build import LEARNED
+from compgcn.assembly.compositions import LEARNED
 from compgcn.compose import COMPOSITIONS
 from compgcn.encoders import PRESETS, Encoder, RelationTable, preset
 from compgcn.errors import InputError

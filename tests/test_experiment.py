@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 import toy
 from compgcn import experiment as lab
 from compgcn.answers.calibration import bins
+from compgcn.assembly.settings import expand, recommended
+from compgcn.assembly.tasks import build_task
 from compgcn.baselines.fitted import Fitted
-from compgcn.build import build_task, expand, recommended
 from compgcn.claims import Claim, Comparison, judge, read_claims
 from compgcn.config import Config, configure
 from compgcn.pages import whole

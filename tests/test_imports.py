@@ -27,7 +27,7 @@ LAYERS = (
     ("bench", "experiment", "tune"),
     ("plots", "smoke", "claims"),
     ("run",),
-    ("build",),
+    ("assembly",),
     ("answers", "protocols"),
     ("folder", "train"),
     ("records", "storage", "step"),

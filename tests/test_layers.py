@@ -15,7 +15,7 @@ from torch import Tensor
 
 import compgcn.graph
 import compgcn.tying
-from compgcn.build import LEARNED
+from compgcn.assembly.compositions import LEARNED
 from compgcn.compose import COMPOSITIONS, Combine, Composition, Learned
 from compgcn.errors import InputError
 from compgcn.graph import FLOWS, NORMS, RelationalGraph

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from compgcn.build import recommended
+from compgcn.assembly.settings import recommended
 from compgcn.config import Config, configure
 from compgcn.data import DATASETS
 from compgcn.decoders import DECODERS

@@ -20,10 +20,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compgcn.build import default_folder, expand, recommended
+from compgcn.assembly.settings import expand, recommended
 from compgcn.config import PATHS, Config, configure, differences, to_toml
 from compgcn.data import GraphCollection
 from compgcn.errors import InputError, unknown
+from compgcn.folder import default_folder
 from compgcn.inputs import Dataset
 from compgcn.run import train
 from compgcn.space import Range, Space, grid_size
