@@ -26,10 +26,10 @@ from compgcn.data import DATASETS, OWN_RECIPES
 from compgcn.data.sources import FILES
 from compgcn.decoders import DECODERS
 from compgcn.encoders import PRESETS
-from compgcn.graph import NORMS
 from compgcn.inputs import INPUTS
 from compgcn.losses import SMOOTHING_FLOORS
 from compgcn.models import MODELS
+from compgcn.norms import NORMS
 from compgcn.tasks.objectives import OBJECTIVES, REGULARISERS
 from compgcn.tasks.readout import NAMES as READOUTS
 from compgcn.tasks.samplers import SAMPLERS

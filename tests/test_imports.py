@@ -39,6 +39,8 @@ LAYERS = (
     ("layers",),
     ("tying",),
     ("graph",),
+    ("messages",),
+    ("norms",),
     ("kernels",),
     ("compose", "dropout", "adagrad", "models", "space"),
     ("config",),

@@ -18,9 +18,10 @@ import compgcn.tying
 from compgcn.assembly.compositions import LEARNED
 from compgcn.compose import COMPOSITIONS, Combine, Composition, Learned
 from compgcn.errors import InputError
-from compgcn.graph import FLOWS, NORMS, RelationalGraph
+from compgcn.graph import FLOWS, RelationalGraph
 from compgcn.layers import CompGCNConv
 from compgcn.nn import CompGCNConv as CompGCNConvOfNN
+from compgcn.norms import NORMS
 from compgcn.tying import TYINGS
 from oracles import (
     AWKWARD,
