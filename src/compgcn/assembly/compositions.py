@@ -44,7 +44,7 @@ LEARNED: dict[str, Learned] = {
 
 def find_composition(name: str | None) -> Composition | Learned:
     """The composition of that name, with or without parameters."""
-    table: dict[str, Composition | Learned] = {**COMPOSITIONS, **LEARNED}
+    table: dict[str, Composition | Learned] = {**COMPOSITIONS, **FACTORED, **LEARNED}  # a row may be added to each
     if name not in table:
         raise unknown("composition", str(name), table)
     return table[name]
