@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from compgcn import plots
 from compgcn.cli.console import Json, describe, err, out
 from compgcn.cli.options import options_of
 from compgcn.cli.tables import plain_table
 from compgcn.cli.train import asked_for, read_data, stop_requests, train
 from compgcn.config import write_setting
+from compgcn.plots.figure import check_figure
+from compgcn.plots.study import draw_study
 from compgcn.space import Space
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def tune(
     Example: compgcn tune world --trials 20 --epochs 10
     """
     if plot is not None:
-        plots.check(plot)
+        check_figure(plot)
     settings, model = options.pop("settings"), options.pop("model")
     asked, space = asked_for(data, options, settings, search)
     from compgcn import tune as tuning
@@ -90,7 +91,7 @@ def tune(
     result = tuning.result(plan, study)
     best = tuning.write_best(plan, study)
     if plot is not None:
-        plots.draw_study(result, tuning.history(study), plot)
+        draw_study(result, tuning.history(study), plot)
     if as_json:
         out.print_json(json.dumps(result | {"best_toml": str(best)}))
         return
