@@ -25,8 +25,8 @@ from compgcn.baselines import BASELINES
 from compgcn.compose import COMPOSITIONS
 from compgcn.data import DATASETS
 from compgcn.decoders import DECODERS
-from compgcn.encoders import PRESETS
 from compgcn.models import MODELS
+from compgcn.presets import PRESETS
 from compgcn.run import open_run
 from compgcn.tasks.samplers import SAMPLERS
 from toy import SMALL, Command, contents, flags, graph, refused, train, write_tsv

@@ -16,8 +16,8 @@ import toy
 from compgcn.assembly.settings import expand, recommended
 from compgcn.assembly.tasks import TASKS, build_task
 from compgcn.data import GraphCollection, KnowledgeGraph, Labels
-from compgcn.encoders import PRESETS
 from compgcn.errors import InputError
+from compgcn.presets import PRESETS
 from compgcn.run import open_run
 from compgcn.tasks import classification
 from compgcn.tasks.classification import Classification, Tally, balanced, macro_f1, report

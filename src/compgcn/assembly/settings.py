@@ -16,12 +16,12 @@ from compgcn.compose import Composition
 from compgcn.config import Config, configure, parse_settings, searchable
 from compgcn.config import Encoder as EncoderSettings
 from compgcn.data import DATASETS, OWN_RECIPES
-from compgcn.encoders import preset
 from compgcn.errors import InputError, unknown
 from compgcn.inputs import INPUTS, Dataset
 from compgcn.models import beneath
 from compgcn.models import model as find_model
 from compgcn.norms import NORMS
+from compgcn.presets import preset
 
 
 def recommended(settings: Mapping[str, Any], data: Dataset, model: str | None = None) -> Config:

@@ -60,7 +60,7 @@ def entries() -> dict[str, list[Entry]]:
     from compgcn.baselines import BASELINES
     from compgcn.compose import COMPOSITIONS
     from compgcn.decoders import DECODERS
-    from compgcn.encoders import PRESETS
+    from compgcn.presets import PRESETS
     from compgcn.tasks.samplers import SAMPLERS
 
     phi: dict[str, Any] = {**COMPOSITIONS, **LEARNED}

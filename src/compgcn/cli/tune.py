@@ -22,7 +22,7 @@ from compgcn.plots.study import draw_study
 from compgcn.space import Space
 
 if TYPE_CHECKING:
-    from compgcn.tune import Plan
+    from compgcn.search import Plan
 
 _SHOWN = 10  # trials in a table
 
@@ -73,10 +73,11 @@ def tune(
     settings, model = options.pop("settings"), options.pop("model")
     asked, space = asked_for(data, options, settings, search)
     from compgcn import tune as tuning
+    from compgcn.search import plan as make_plan
     from compgcn.train import Interrupted
 
     found = read_data(asked)
-    plan = tuning.plan(asked, found, space, study_dir, model)
+    plan = make_plan(asked, found, space, study_dir, model)
     study = tuning.open_study(plan, storage, trials, pruner)
     if not as_json:
         describe(found)
@@ -108,10 +109,11 @@ def _work(
 ) -> None:
     """What another process does: the same, in silence."""
     from compgcn import tune as tuning
+    from compgcn.search import plan as make_plan
     from compgcn.train import Interrupted
 
     storage, trials, pruner, timeout = shared
-    plan = tuning.plan(asked, read_data(asked), space, study_dir, model)
+    plan = make_plan(asked, read_data(asked), space, study_dir, model)
     study = tuning.open_study(plan, storage, trials, pruner)
     with stop_requests() as stopped:
         try:
