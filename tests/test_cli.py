@@ -34,12 +34,6 @@ from toy import SMALL, Command, contents, flags, graph, refused, train, write_ts
 KEYS = {"rank", "entity", "name", "score", "probability", "known"}
 
 
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
-    monkeypatch.chdir(tmp_path)
-    return toy.command(monkeypatch, capfd)
-
-
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train(tmp_path_factory.mktemp("cli") / "run").path

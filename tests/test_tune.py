@@ -274,12 +274,6 @@ def test_candidates_are_for_nested_runs_and_must_be_settings(tmp_path: Path) -> 
 # The command
 
 
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
-    monkeypatch.chdir(tmp_path)
-    return toy.command(monkeypatch, capfd)
-
-
 def test_two_processes_share_a_study_and_its_best_settings_train(command: Command, tmp_path: Path) -> None:
     data = write_tsv(tmp_path / "toy.tsv", graph())
     (tmp_path / "search.toml").write_text(
