@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 # Graphs of a few nodes gain nothing from threads, and lose much where several test processes share the cores; the
 # variables are for the commands that tests start.
@@ -13,6 +14,9 @@ import numba
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    import toy
 
 torch.set_num_threads(1)
 numba.set_num_threads(1)
@@ -37,3 +41,12 @@ def _cache_of_our_own(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cache") / "compgcn"
     os.environ["COMPGCN_CACHE"] = str(folder)  # of the commands that tests start, too
     return folder
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> toy.Command:
+    """`compgcn ARGUMENTS` inside this process, in an empty folder."""
+    import toy  # here, not above: what it imports reads the settings above
+
+    monkeypatch.chdir(tmp_path)
+    return toy.command(monkeypatch, capfd)

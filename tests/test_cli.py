@@ -19,24 +19,19 @@ import typer
 import compgcn
 import toy
 from compgcn import cli
+from compgcn.assembly.compositions import LEARNED
+from compgcn.assembly.tasks import TASKS
 from compgcn.baselines import BASELINES
-from compgcn.build import LEARNED, TASKS
 from compgcn.compose import COMPOSITIONS
 from compgcn.data import DATASETS
 from compgcn.decoders import DECODERS
-from compgcn.encoders import PRESETS
 from compgcn.models import MODELS
+from compgcn.presets import PRESETS
 from compgcn.run import open_run
 from compgcn.tasks.samplers import SAMPLERS
 from toy import SMALL, Command, contents, flags, graph, refused, train, write_tsv
 
 KEYS = {"rank", "entity", "name", "score", "probability", "known"}
-
-
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
-    monkeypatch.chdir(tmp_path)
-    return toy.command(monkeypatch, capfd)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-import toy
 from compgcn.data.sources import FILES, Archive, Files, Item
 from server import Server, serving, sha, whole, zipped
 from toy import Command
@@ -20,13 +19,12 @@ ZIP = zipped({f"{part}.txt": data for part, data in PLAIN.items()})
 
 
 @pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
-    monkeypatch.chdir(tmp_path)
+def command(command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Command:
     monkeypatch.setenv("COMPGCN_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("COMPGCN_DATA", raising=False)
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
-    return toy.command(monkeypatch, capfd)
+    return command
 
 
 @pytest.fixture

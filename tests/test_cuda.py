@@ -7,13 +7,16 @@ import torch
 
 import compgcn
 import compgcn.tying
-from compgcn.build import LEARNED, build_task, expand, recommended
+from compgcn.assembly.compositions import LEARNED
+from compgcn.assembly.settings import expand, recommended
+from compgcn.assembly.tasks import build_task
 from compgcn.compose import COMPOSITIONS, Combine
 from compgcn.decoders import DECODERS, ConvolutionSettings, build_decoder
-from compgcn.encoders import PRESETS, Encoder
+from compgcn.encoders import Encoder
 from compgcn.graph import RelationalGraph
 from compgcn.kernels import aggregate, make_plan
 from compgcn.nn import CompGCNConv
+from compgcn.presets import PRESETS
 from compgcn.step import RecordedStep, Step
 from compgcn.train import Interrupted
 

@@ -20,12 +20,6 @@ TU = {"A": "1, 2\n2, 1\n", "graph_indicator": "1\n1\n2\n", "graph_labels": "0\n1
 
 
 @pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
-    monkeypatch.chdir(tmp_path)
-    return toy.command(monkeypatch, capfd)
-
-
-@pytest.fixture
 def molecules(tmp_path: Path) -> Path:
     folder = tmp_path / "molecules"
     folder.mkdir()

@@ -16,19 +16,20 @@ import torch
 import typer
 
 from compgcn import config
+from compgcn.assembly.compositions import LEARNED
+from compgcn.assembly.tasks import TASKS
 from compgcn.baselines import BASELINES
-from compgcn.build import LEARNED, TASKS
 from compgcn.cli import app, main
 from compgcn.compose import COMPOSITIONS
 from compgcn.compose import LEARNED as FACTORED
 from compgcn.data import DATASETS, OWN_RECIPES
 from compgcn.data.sources import FILES
 from compgcn.decoders import DECODERS
-from compgcn.encoders import PRESETS
-from compgcn.graph import NORMS
 from compgcn.inputs import INPUTS
 from compgcn.losses import SMOOTHING_FLOORS
 from compgcn.models import MODELS
+from compgcn.norms import NORMS
+from compgcn.presets import PRESETS
 from compgcn.tasks.objectives import OBJECTIVES, REGULARISERS
 from compgcn.tasks.readout import NAMES as READOUTS
 from compgcn.tasks.samplers import SAMPLERS

@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from compgcn.build import LEARNED
+from compgcn.assembly.compositions import LEARNED
 from compgcn.compose import COMPOSITIONS
-from compgcn.encoders import PRESETS, Encoder, RelationTable, preset
+from compgcn.encoders import Encoder, RelationTable
 from compgcn.errors import InputError
 from compgcn.graph import FLOWS
 from compgcn.layers import CompGCNConv
+from compgcn.presets import PRESETS, preset
 from oracles import (
     AWKWARD,
     NORM_FORMULAS,

@@ -11,11 +11,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-import toy
 from compgcn import experiment as lab
 from compgcn.answers.calibration import bins
+from compgcn.assembly.settings import expand, recommended
+from compgcn.assembly.tasks import build_task
 from compgcn.baselines.fitted import Fitted
-from compgcn.build import build_task, expand, recommended
 from compgcn.claims import Claim, Comparison, judge, read_claims
 from compgcn.config import Config, configure
 from compgcn.pages import whole
@@ -295,12 +295,6 @@ def test_the_table_of_methods_is_the_papers() -> None:
 
 
 # The commands
-
-
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
-    monkeypatch.chdir(tmp_path)
-    return toy.command(monkeypatch, capfd)
 
 
 def test_a_smoke_run_of_everything_ends_in_reports_of_everything(command: Command, tmp_path: Path) -> None:

@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compgcn.errors import InputError
-from compgcn.graph import FLOWS, NORMS, Messages, Norm, RelationalGraph
+from compgcn.graph import FLOWS, RelationalGraph
 from compgcn.layers import CompGCNConv
+from compgcn.messages import Messages
+from compgcn.norms import NORMS, Norm
 from oracles import AWKWARD, DEGENERATE, NORM_FORMULAS, Edges, edge_lists, normal, sent
 
 EVERY_NORM = pytest.mark.parametrize("norm", NORMS)

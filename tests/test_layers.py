@@ -13,14 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-import compgcn.graph
+import compgcn.messages
 import compgcn.tying
-from compgcn.build import LEARNED
+from compgcn.assembly.compositions import LEARNED
 from compgcn.compose import COMPOSITIONS, Combine, Composition, Learned
 from compgcn.errors import InputError
-from compgcn.graph import FLOWS, NORMS, RelationalGraph
+from compgcn.graph import FLOWS, RelationalGraph
 from compgcn.layers import CompGCNConv
 from compgcn.nn import CompGCNConv as CompGCNConvOfNN
+from compgcn.norms import NORMS
 from compgcn.tying import TYINGS
 from oracles import (
     AWKWARD,
@@ -342,13 +343,13 @@ def test_a_relational_graph_may_stand_in_for_the_two_tensors(tying):
 def plans(monkeypatch) -> list[int]:
     """Grows by one whenever messages are sorted."""
     made: list[int] = []
-    original = compgcn.graph.make_plan
+    original = compgcn.messages.make_plan
 
     def counting(*args, **kwargs):
         made.append(1)
         return original(*args, **kwargs)
 
-    monkeypatch.setattr(compgcn.graph, "make_plan", counting)
+    monkeypatch.setattr(compgcn.messages, "make_plan", counting)
     return made
 
 

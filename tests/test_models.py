@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from compgcn.build import recommended
+from compgcn.assembly.settings import recommended
 from compgcn.config import Config, configure
 from compgcn.data import DATASETS
 from compgcn.decoders import DECODERS
-from compgcn.encoders import PRESETS
 from compgcn.errors import InputError
 from compgcn.models import _BUDGET, MODELS, beneath, model
+from compgcn.presets import PRESETS
 from compgcn.run import fit
 from toy import graph, labelled
 

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import toy
-from compgcn import plots
 from compgcn.data import GraphCollection, KnowledgeGraph, Vocabulary
 from compgcn.data.summary import summarise
 from compgcn.errors import InputError
+from compgcn.plots.data import draw_summary
+from compgcn.plots.figure import check_figure
 
 MAGIC = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}
 
@@ -38,7 +39,7 @@ def molecules(graphs: int = 6) -> GraphCollection:
 def test_a_figure_is_what_its_ending_says(tmp_path: Path, kind: str, data: KnowledgeGraph | GraphCollection) -> None:
     pytest.importorskip("matplotlib")
     path = tmp_path / f"x.{kind}"
-    plots.draw_summary(summarise(data), path)
+    draw_summary(summarise(data), path)
     assert path.read_bytes().startswith(MAGIC[kind])
 
 
@@ -51,7 +52,7 @@ def test_many_relations_are_drawn_by_rank_and_few_by_name(tmp_path: Path) -> Non
     )  # fmt: skip
     texts = []
     for data in (few, large):
-        plots.draw_summary(summarise(data), tmp_path / "x.svg")
+        draw_summary(summarise(data), tmp_path / "x.svg")
         texts.append((tmp_path / "x.svg").read_text())
     assert "<!-- lives -->" in texts[0]
     assert "<!-- rank of the relation -->" in texts[1]
@@ -61,25 +62,25 @@ def test_many_relations_are_drawn_by_rank_and_few_by_name(tmp_path: Path) -> Non
 def test_the_same_data_gives_the_same_bytes(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     for name in ("a.svg", "b.svg"):
-        plots.draw_summary(summarise(molecules()), tmp_path / name)
+        draw_summary(summarise(molecules()), tmp_path / name)
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
 
 
 def test_other_endings_and_missing_folders_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"a \.png, \.pdf or \.svg file, not 'x\.jpeg'"):
-        plots.check(tmp_path / "x.jpeg")
+        check_figure(tmp_path / "x.jpeg")
     with pytest.raises(InputError, match="there is no folder"):
-        plots.check(tmp_path / "none" / "x.png")
+        check_figure(tmp_path / "none" / "x.png")
 
 
 def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(InputError, match=r"pip install 'compgcn\[plot\]'"):
-        plots.check(tmp_path / "x.png")
+        check_figure(tmp_path / "x.png")
 
 
 def test_a_figure_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     (tmp_path / "x.png").mkdir()
     with pytest.raises(InputError, match=r"could not write .*x\.png"):
-        plots.draw_summary(summarise(molecules()), tmp_path / "x.png")
+        draw_summary(summarise(molecules()), tmp_path / "x.png")

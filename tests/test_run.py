@@ -16,10 +16,13 @@ import torch
 from safetensors.torch import load_file
 
 import compgcn
+from compgcn.assembly.device import find_device
+from compgcn.assembly.settings import expand
 from compgcn.config import Config, configure, differences
-from compgcn.encoders import PRESETS
 from compgcn.errors import InputError
-from compgcn.run import Run, default_folder, expand, find_device, open_run
+from compgcn.folder import default_folder
+from compgcn.presets import PRESETS
+from compgcn.run import Run, open_run
 from compgcn.train import Interrupted
 from toy import SMALL, graph, lasting, train
 

@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import nn
 
-from compgcn.build import build_task, expand, recommended
+from compgcn.assembly.settings import expand, recommended
+from compgcn.assembly.tasks import build_task
 from compgcn.config import Training
 from compgcn.data import load
 from compgcn.decoders import ConvolutionSettings, build_decoder

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import toy
-from compgcn import tune
+from compgcn import search, tune
 from compgcn.data import GraphCollection, KnowledgeGraph
 from compgcn.errors import InputError
 from compgcn.protocols import Classification
@@ -26,13 +26,13 @@ optuna = pytest.importorskip("optuna")
 RATES: dict[str, Any] = {"training.lr": (0.001, 0.01, 0.1)}
 
 
-def plan(folder: Path, data: Any = None, space: Any = None, **settings: Any) -> tune.Plan:
+def plan(folder: Path, data: Any = None, space: Any = None, **settings: Any) -> search.Plan:
     small = SMALL if data is None or getattr(data, "labels", 0) is None else CLASSES | {"epochs": 4}
     given = {"data.source": "toy", **small, **settings}
-    return tune.plan(given, graph() if data is None else data, RATES if space is None else space, folder)
+    return search.plan(given, graph() if data is None else data, RATES if space is None else space, folder)
 
 
-def searched(made: tune.Plan, trials: int = 3, **how: Any) -> Any:
+def searched(made: search.Plan, trials: int = 3, **how: Any) -> Any:
     study = tune.open_study(made, None, trials)
     tune.work(made, study, trials, **how)
     return study
@@ -89,10 +89,10 @@ def test_the_best_settings_are_those_of_the_highest_figure_and_train_on_the_whol
 )
 def test_the_default_is_the_papers_grid_as_far_as_the_task_has_it(tmp_path: Path, data: Any, without: Any) -> None:
     given = {"data.source": "toy", "encoder.dims": (8, 16)}
-    space = tune.plan(given, data, None, tmp_path).space
-    assert set(space) == {"encoder.dims", *tune.PAPER} - set(without)
+    space = search.plan(given, data, None, tmp_path).space
+    assert set(space) == {"encoder.dims", *search.PAPER} - set(without)
     assert space["encoder.dims"] == ((8, 16), (8, 16, 16), (8, 16, 16, 16))
-    assert all(set(tune.PAPER[path]) <= set(space[path]) for path in tune.PAPER if path in space)
+    assert all(set(search.PAPER[path]) <= set(space[path]) for path in search.PAPER if path in space)
 
 
 # Stopping, resuming, sharing
@@ -272,12 +272,6 @@ def test_candidates_are_for_nested_runs_and_must_be_settings(tmp_path: Path) -> 
 
 
 # The command
-
-
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
-    monkeypatch.chdir(tmp_path)
-    return toy.command(monkeypatch, capfd)
 
 
 def test_two_processes_share_a_study_and_its_best_settings_train(command: Command, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 MACHINES = ("h200", "cpu")
-BLUE, RED, GREY = "#0072b2", "#d55e00", "#8c8c8c"  # told apart by everybody
+BLUE, RED = "#0072b2", "#d55e00"  # told apart by everybody
 
 
 def load(machine: str, name: str) -> dict[str, Any] | None:

@@ -144,10 +144,6 @@ class Composition(NamedTuple):
     linear_lift: bool = True
 
     @property
-    def uses_relations(self) -> bool:
-        return self.combine is not Combine.COPY
-
-    @property
     def is_complex(self) -> bool:
         """Whether vectors are read as d/2 complex numbers."""
         return self.lift is _planes

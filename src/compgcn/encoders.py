@@ -1,10 +1,9 @@
-"""Encoders: input tables, K layers, and the presets that make each published model a row of data."""
+"""Encoders: input tables, then K layers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -12,131 +11,10 @@ from torch.nn import functional as F
 
 from compgcn.compose import Composition, Learned
 from compgcn.dropout import dropout as drop_out
-from compgcn.errors import InputError, unknown
+from compgcn.errors import InputError
 from compgcn.graph import Flow, RelationalGraph
-from compgcn.layers import CompGCNConv, Relations
-
-
-class Preset(NamedTuple):
-    """A published encoder as (phi, lambda): a row of the paper's table of reductions, with its usual normalisation."""
-
-    composition: str | None  # None: the caller's choice
-    tying: str  # lambda(r)
-    relations: Relations  # what phi gets of a relation
-    norm: str
-    relation_bias: bool = False
-    bases: int | None = 0  # how many unless told otherwise; None where the encoder has none
-    origin: str = ""
-    reference: str = ""
-    roles: bool = False  # a message from the object of a fact gets -z_r, one from its subject z_r
-    relation_activation: bool = False  # a relation's update is f(z_r W_rel), not z_r W_rel alone
-
-
-PRESETS: dict[str, Preset] = {
-    "none": Preset(
-        "copy",
-        "shared",
-        "none",
-        "none",
-        bases=None,
-        origin="no encoder: the learned table itself",
-        reference="a control",
-    ),
-    "gcn": Preset(
-        "copy",
-        "shared",
-        "none",
-        "kipf",
-        bases=None,
-        origin="Kipf-GCN: one filter for every message",
-        reference="Kipf & Welling, ICLR 2017",
-    ),
-    "dgcn": Preset(
-        "copy",
-        "direction",
-        "none",
-        "symmetric",
-        True,
-        bases=None,
-        origin="Directed GCN (SynGCN): a filter per direction, a bias per relation",
-        reference="Marcheggiani & Titov, EMNLP 2017",
-    ),
-    "rgcn": Preset(
-        "copy",
-        "relation",
-        "none",
-        "relation-mean",
-        bases=None,
-        origin="Relational GCN, a filter per relation",
-        reference="Schlichtkrull et al., ESWC 2018",
-    ),
-    "rgcn-basis": Preset(
-        "copy",
-        "basis",
-        "none",
-        "relation-mean",
-        bases=30,
-        origin="Relational GCN, basis matrices",
-        reference="Schlichtkrull et al., ESWC 2018",
-    ),
-    "rgcn-block": Preset(
-        "copy",
-        "block",
-        "none",
-        "relation-mean",
-        bases=4,
-        origin="Relational GCN, diagonal blocks",
-        reference="Schlichtkrull et al., ESWC 2018",
-    ),
-    "wgcn": Preset(
-        "mult",
-        "shared",
-        "scalars",
-        "symmetric",
-        bases=None,
-        origin="Weighted GCN: one learned number per relation and layer",
-        reference="Shang et al., AAAI 2019",
-    ),
-    # VR-GCN (Ye et al., IJCAI 2019), f the activation:
-    #   h_v' = f((mean of s + r over facts (s, r, v)  +  mean of o - r over facts (v, r, o)  +  h_v) W),
-    #   h_r' = f(h_r W_rel).
-    # The messages by role and that relations are updated are the paper's. One W, a mean for each role, and no more
-    # than a map and f for relations are our reading of it.
-    "vrgcn": Preset(
-        "add",
-        "shared",
-        "vectors",
-        "mean",
-        bases=None,
-        origin="VR-GCN: subject + relation to the object, object - relation to the subject",
-        reference="Ye et al., IJCAI 2019",
-        roles=True,
-        relation_activation=True,
-    ),
-    "compgcn": Preset(
-        None,
-        "direction",
-        "vectors",
-        "symmetric",
-        origin="CompGCN, the paper: a filter per direction, relations composed into messages",
-        reference="Vashishth et al., ICLR 2020",
-    ),
-    "released": Preset(
-        None,
-        "direction",
-        "vectors",
-        "released",
-        origin="CompGCN as its released code computes it",
-        reference="Vashishth et al., ICLR 2020",
-    ),
-}
-
-
-def preset(name: str) -> Preset:
-    """The row of that name."""
-    if name not in PRESETS:
-        raise unknown("encoder", name, PRESETS)
-    return PRESETS[name]
+from compgcn.layers import CompGCNConv
+from compgcn.presets import preset
 
 
 def xavier(*shape: int) -> nn.Parameter:
@@ -244,6 +122,29 @@ class Residual(nn.Module):
         return x, self.relations() + z @ self.weight_relation
 
 
+def _must_fit(
+    name: str,
+    composition: str | Composition | Learned | None,
+    dims: Sequence[int],
+    relation_features: Tensor | None,
+    residual: int,
+    edge_dropout: float,
+) -> None:
+    """Refuse what the encoder of that name does not take."""
+    row = preset(name)
+    asked = composition.name if isinstance(composition, (Composition, Learned)) else composition
+    if row.composition is not None and asked not in (None, row.composition):
+        raise InputError(f"encoder '{name}' has composition '{row.composition}'; leave composition out")
+    if not dims or min(dims) < 1:
+        raise InputError(f"dims must name at least one positive dimension, not {list(dims)}")
+    if relation_features is not None and row.relations != "vectors":
+        raise InputError(f"encoder '{name}' has no relation vectors, so it takes no relation features")
+    if residual and (name == "none" or len(dims) == 1):
+        raise InputError("without a layer there is nothing to add to a residual; leave residual out")
+    if not 0 <= edge_dropout < 1:
+        raise InputError(f"edge_dropout must be at least 0 and less than 1, not {edge_dropout}")
+
+
 class Encoder(nn.Module):
     """Vectors of all entities and relations of a graph: input tables, then K times layer, batch norm, activation.
 
@@ -254,7 +155,7 @@ class Encoder(nn.Module):
         num_nodes: rows of the input table: N, or fewer where nodes share their vectors (see `forward`).
         num_relations: R, inverses not counted.
         dims: the input dimension, then one per layer; a single one is no layer at all.
-        name: a row of `PRESETS`.
+        name: a row of `compgcn.presets.PRESETS`.
         composition, norm: where the preset leaves the choice, or None for the preset's.
         flow: "target_to_source" by default: the paper's N(v) runs over the outgoing edges of v.
         bases: basis vectors of the first layer's relations (compgcn), basis matrices or blocks (rgcn-*); 0 for the
@@ -300,19 +201,9 @@ class Encoder(nn.Module):
     ) -> None:
         super().__init__()
         row = preset(name)
-        asked = composition.name if isinstance(composition, (Composition, Learned)) else composition
-        if row.composition is not None and asked not in (None, row.composition):
-            raise InputError(f"encoder '{name}' has composition '{row.composition}'; leave composition out")
-        if not dims or min(dims) < 1:
-            raise InputError(f"dims must name at least one positive dimension, not {list(dims)}")
+        _must_fit(name, composition, dims, relation_features, residual, edge_dropout)
         dims = list(dims[-1:] if name == "none" else dims)
-        if relation_features is not None and row.relations != "vectors":
-            raise InputError(f"encoder '{name}' has no relation vectors, so it takes no relation features")
         bases = bases or row.bases or 0
-        if residual and len(dims) == 1:
-            raise InputError("without a layer there is nothing to add to a residual; leave residual out")
-        if not 0 <= edge_dropout < 1:
-            raise InputError(f"edge_dropout must be at least 0 and less than 1, not {edge_dropout}")
         self.num_nodes, self.num_relations, self.dims = num_nodes, num_relations, dims
         self.hidden_dropout, self.edge_dropout, self.activation = hidden_dropout, edge_dropout, activation
         self.relation_activation = row.relation_activation

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from pydantic import Field, ValidationError
 
-from compgcn.build import expand, recommended
+from compgcn.assembly.settings import expand, recommended
 from compgcn.config import Config, Section, configure, names, read_tree
 from compgcn.data import find
 from compgcn.errors import InputError, unknown

@@ -257,3 +257,14 @@ def _peak_memory() -> int:
         return 0
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if platform.system() == "Darwin" else peak * 1024
+
+
+def default_folder(config: Config) -> Path:
+    """runs/<data>-<encoder>-<decoder>-<seed>; in a classification the protocol stands for the decoder.
+
+    A baseline stands in its encoder's place.
+    """
+    source = Path(config.data.source).name.split(".")[0] or "graph"
+    how = config.classifier.protocol or config.decoder.name
+    what = config.classifier.baseline or config.encoder.name
+    return Path("runs") / f"{source}-{what}-{how}-{config.training.seed}"

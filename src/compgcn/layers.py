@@ -10,7 +10,9 @@ from torch import Tensor, nn
 from compgcn.compose import COMPOSITIONS, Combine, Composition, Learned, find
 from compgcn.dropout import dropout
 from compgcn.errors import InputError, unknown
-from compgcn.graph import FLOWS, NORMS, Flow, Messages, Norm, RelationalGraph
+from compgcn.graph import FLOWS, Flow, RelationalGraph
+from compgcn.messages import Messages
+from compgcn.norms import NORMS, Norm
 from compgcn.tying import TYINGS, Message, Sizes, add_biases, contents
 
 Relations = Literal["vectors", "scalars", "none"]
@@ -57,7 +59,7 @@ class CompGCNConv(nn.Module):
         num_relations: R, inverses not counted.
         composition: phi, a name in `compgcn.compose.COMPOSITIONS` or `LEARNED`, or such a row itself. The parameters
             of one that has any are in `phi`.
-        norm: the weights w, a name in `compgcn.graph.NORMS`.
+        norm: the weights w, a name in `compgcn.norms.NORMS`.
         flow: "source_to_target" (PyG's), or "target_to_source" (the paper's N(v) over the outgoing edges of v).
         add_inverse: also send along every edge backwards, with relation R + r and its own filter.
         self_loop: add the loop term.

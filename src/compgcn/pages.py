@@ -7,9 +7,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from compgcn import plots
 from compgcn.claims import read_claims
 from compgcn.experiment import Experiment, Row, find_folder
+from compgcn.plots.results import Curves, draw_lines, draw_rows
 from compgcn.report import Board, Table, claims_table, markdown, page, page_html, relative
 from compgcn.storage import replace
 
@@ -73,7 +73,7 @@ def draw(board: Board, experiment: Experiment, path: Path) -> bool:
         if sum(map(len, lines.values())) < 2:
             return False
         labels = (experiment.axis, f"{metric} relative to {experiment.reference}, %")
-        plots.draw_lines(experiment.title, lines, labels, path)
+        draw_lines(experiment.title, lines, labels, path)
         return True
     rows = []
     for row in experiment.rows:
@@ -81,11 +81,11 @@ def draw(board: Board, experiment: Experiment, path: Path) -> bool:
         rows.append((_label(row), row.paper.get(metric), None if ours is None else (ours.mean, ours.sd)))
     if all(ours is None for _, _, ours in rows):
         return False
-    plots.draw_rows(experiment.title, rows, metric, *_best(board, experiment), path)
+    draw_rows(experiment.title, rows, metric, *_best(board, experiment), path)
     return True
 
 
-def _best(board: Board, experiment: Experiment) -> tuple[plots.Curves, plots.Curves]:
+def _best(board: Board, experiment: Experiment) -> tuple[Curves, Curves]:
     """Validation curves and calibration of the rows with the highest figures, of their first seed."""
     metric = experiment.metrics[0].rpartition("/")[2]
     run = [(board.ours(experiment, row, experiment.metrics[0]), row) for row in experiment.rows]

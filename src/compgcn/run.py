@@ -13,21 +13,14 @@ import torch
 
 from compgcn.answers.classes import Classes, Classified
 from compgcn.answers.links import Links, Prediction
-from compgcn.build import (
-    TASKS,
-    build_task,
-    candidates,
-    chosen_protocol,
-    default_folder,
-    expand,
-    find_device,
-    must_fill_batches,
-    recommended,
-)
+from compgcn.assembly.device import find_device
+from compgcn.assembly.items import must_fill_batches
+from compgcn.assembly.settings import candidates, expand, recommended
+from compgcn.assembly.tasks import TASKS, build_task, chosen_protocol
 from compgcn.config import Config, configure, differences
 from compgcn.data import GraphCollection, KnowledgeGraph
 from compgcn.errors import InputError
-from compgcn.folder import Folder
+from compgcn.folder import Folder, default_folder
 from compgcn.inputs import Dataset
 from compgcn.protocols import Session
 from compgcn.sampling import randomness
@@ -82,7 +75,7 @@ def train(
             return Run(folder, device)
     with randomness(config.training.seed, device):
         built = build_task(config, data, device)  # what is wrong is said before there is a folder
-        must_fill_batches(config, data, built)
+        must_fill_batches(config, built)
         with folder.lock():
             if folder.is_run:
                 _must_match(folder, config)

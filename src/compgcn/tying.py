@@ -12,8 +12,9 @@ from torch.utils.checkpoint import checkpoint
 
 from compgcn.compose import Combine, Composition
 from compgcn.errors import InputError
-from compgcn.graph import Messages, Norm
 from compgcn.kernels import Plan, aggregate, grouped_matmul
+from compgcn.messages import Messages
+from compgcn.norms import Norm
 
 Shapes = dict[str, tuple[int, ...]]
 

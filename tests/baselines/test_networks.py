@@ -11,9 +11,10 @@ import pytest
 import torch
 
 import toy
+from compgcn.assembly.settings import expand, recommended
+from compgcn.assembly.tasks import build_task
 from compgcn.baselines import BASELINES, Trained
 from compgcn.baselines.networks import extra
-from compgcn.build import build_task, expand, recommended
 from compgcn.data import GraphCollection
 from compgcn.errors import InputError
 from compgcn.run import Run, fit, open_run

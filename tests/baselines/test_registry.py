@@ -11,8 +11,8 @@ import pytest
 
 import toy
 from compgcn import baselines
+from compgcn.assembly.tasks import TASKS
 from compgcn.baselines import BASELINES, FitOnce
-from compgcn.build import TASKS
 from compgcn.data import GraphCollection, KnowledgeGraph, Labels
 from compgcn.errors import InputError
 from compgcn.run import Run, fit, open_run

@@ -6,13 +6,13 @@ import pytest
 import torch
 
 import toy
+from compgcn.assembly.settings import expand, recommended
 from compgcn.bench import bench_evaluate, bench_kernels, bench_step
 from compgcn.bench import kernels as bench
 from compgcn.bench.evaluation import ranks_by_definition
 from compgcn.bench.measure import cost
 from compgcn.bench.peers import PHI, PerEdge
 from compgcn.bench.steps import fresh_task
-from compgcn.build import expand, recommended
 from compgcn.data import load
 from compgcn.nn import CompGCNConv
 from oracles import DEGENERATE, assert_same_with_gradients, normal

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from compgcn.build import expand, recommended
+from compgcn.assembly.settings import expand, recommended
 from compgcn.config import Decoder
 from compgcn.data import DATASETS
 from compgcn.decoders import DECODERS

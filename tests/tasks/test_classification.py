@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import toy
-from compgcn.build import TASKS, build_task, expand, recommended
+from compgcn.assembly.settings import expand, recommended
+from compgcn.assembly.tasks import TASKS, build_task
 from compgcn.data import GraphCollection, KnowledgeGraph, Labels
-from compgcn.encoders import PRESETS
 from compgcn.errors import InputError
+from compgcn.presets import PRESETS
 from compgcn.run import open_run
 from compgcn.tasks import classification
 from compgcn.tasks.classification import Classification, Tally, balanced, macro_f1, report

@@ -10,7 +10,7 @@ import torch
 
 from compgcn.config import Config, Training, configure
 from compgcn.decoders import DECODERS
-from compgcn.encoders import PRESETS
+from compgcn.presets import PRESETS
 from compgcn.run import build_task, expand, open_run
 from compgcn.tasks.link_prediction import LinkPrediction
 from compgcn.tasks.objectives import OBJECTIVES

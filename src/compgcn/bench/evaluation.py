@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from compgcn.assembly.settings import expand, recommended
 from compgcn.bench.measure import Report, Say, cost, environment
 from compgcn.bench.steps import fresh_task
-from compgcn.build import expand, recommended
 from compgcn.data import KnowledgeGraph
 from compgcn.errors import InputError
 from compgcn.ranking import filtered_ranks

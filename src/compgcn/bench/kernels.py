@@ -12,8 +12,9 @@ from compgcn.bench.measure import Cost, Report, Say, copy_bandwidth, cost, devic
 from compgcn.bench.peers import PHI, PerEdge
 from compgcn.compose import resolve
 from compgcn.data import KnowledgeGraph
-from compgcn.graph import Norm, RelationalGraph
+from compgcn.graph import RelationalGraph
 from compgcn.nn import CompGCNConv
+from compgcn.norms import Norm
 
 _SCALES = tuple(10**k for k in range(4, 8))  # messages, inverses counted
 _SCALED_NODES, _SCALED_RELATIONS, _SCALED_DIM = 100_000, 100, 100

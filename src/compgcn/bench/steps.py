@@ -12,9 +12,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from compgcn.assembly.settings import expand, recommended
+from compgcn.assembly.tasks import build_task
 from compgcn.bench.measure import Cost, Report, Say, copy_bandwidth, cost, environment
 from compgcn.bench.peers import PHI, PerEdge, pykeen_step
-from compgcn.build import build_task, expand, recommended
 from compgcn.config import Config
 from compgcn.data import KnowledgeGraph
 from compgcn.layers import CompGCNConv

@@ -62,7 +62,7 @@ def bench_kernels(
     Example: compgcn bench kernels --data world --no-scaling
     """
     from compgcn import bench
-    from compgcn.build import find_device
+    from compgcn.assembly.device import find_device
 
     with _saying() as say:
         report = bench.bench_kernels(_graph(data, settings)[0], find_device(device), scaling=scaling, say=say)
@@ -101,7 +101,7 @@ def bench_step(
     Example: compgcn bench step --data world --set batch_size=128
     """
     from compgcn import bench
-    from compgcn.build import find_device
+    from compgcn.assembly.device import find_device
 
     graph, given = _graph(data, settings, links=False)
     with _saying() as say:
@@ -129,7 +129,7 @@ def bench_evaluate(
     Example: compgcn bench evaluate --data world
     """
     from compgcn import bench
-    from compgcn.build import find_device
+    from compgcn.assembly.device import find_device
 
     graph, given = _graph(data, settings)
     with _saying() as say:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from compgcn import plots
 from compgcn.cli.console import out
 from compgcn.cli.tables import plain_table, printable
+from compgcn.plots.classification import draw_report
 
 if TYPE_CHECKING:
     from compgcn.answers.classes import Classified
@@ -84,4 +84,4 @@ def draw(run: Run, split: str, report: dict[str, Any], path: Path) -> None:
     labelled = targets >= 0
     points = answers.vectors().float().cpu().numpy()[labelled], targets[labelled]
     title = f"{run.data.name}  ·  {run.model_name}  ·  {split}"
-    plots.draw_report(title, report, answers.classes, points, path)
+    draw_report(title, report, answers.classes, points, path)

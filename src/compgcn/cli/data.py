@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from compgcn import plots
 from compgcn.cli import fetch, overview
 from compgcn.cli.console import Json, Settings, Split, out
 from compgcn.cli.tables import plain_table
@@ -16,6 +15,8 @@ from compgcn.config import Config, configure, parse_setting
 from compgcn.data import DATASETS, GraphCollection, KnowledgeGraph, find, read, tu, where
 from compgcn.data.summary import summarise
 from compgcn.errors import InputError
+from compgcn.plots.data import draw_summary
+from compgcn.plots.figure import check_figure
 
 app = typer.Typer(no_args_is_help=True, help="The data sets known by name.")
 
@@ -67,11 +68,11 @@ def data_info(
     Example: compgcn data info world --plot world.png
     """
     if plot is not None:
-        plots.check(plot)
+        check_figure(plot)
     summary = summarise(_open(name, dict(map(parse_setting, settings or []))))
     row = DATASETS.get(name)
     if plot is not None:
-        plots.draw_summary(summary, plot)
+        draw_summary(summary, plot)
     if as_json:
         source = {"licence": row.licence, "citation": row.citation, "published": row.statistics} if row else {}
         paper = dict(getattr(row, "paper", {}))

@@ -55,11 +55,12 @@ def list_all(
 
 def entries() -> dict[str, list[Entry]]:
     """The rows of every registry, by kind."""
+    from compgcn.assembly.compositions import LEARNED
+    from compgcn.assembly.tasks import TASKS
     from compgcn.baselines import BASELINES
-    from compgcn.build import LEARNED, TASKS
     from compgcn.compose import COMPOSITIONS
     from compgcn.decoders import DECODERS
-    from compgcn.encoders import PRESETS
+    from compgcn.presets import PRESETS
     from compgcn.tasks.samplers import SAMPLERS
 
     phi: dict[str, Any] = {**COMPOSITIONS, **LEARNED}

@@ -105,7 +105,8 @@ def train(
 
     Example: compgcn train my-triples.tsv --decoder distmult --epochs 100 --set training.lr=0.01
     """
-    from compgcn.build import default_folder, expand, recommended
+    from compgcn.assembly.settings import expand, recommended
+    from compgcn.folder import default_folder
     from compgcn.run import train as train_run
     from compgcn.train import Interrupted
 

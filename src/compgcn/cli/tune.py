@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from compgcn import plots
 from compgcn.cli.console import Json, describe, err, out
 from compgcn.cli.options import options_of
 from compgcn.cli.tables import plain_table
 from compgcn.cli.train import asked_for, read_data, stop_requests, train
 from compgcn.config import write_setting
+from compgcn.plots.figure import check_figure
+from compgcn.plots.study import draw_study
 from compgcn.space import Space
 
 if TYPE_CHECKING:
-    from compgcn.tune import Plan
+    from compgcn.search import Plan
 
 _SHOWN = 10  # trials in a table
 
@@ -68,14 +69,15 @@ def tune(
     Example: compgcn tune world --trials 20 --epochs 10
     """
     if plot is not None:
-        plots.check(plot)
+        check_figure(plot)
     settings, model = options.pop("settings"), options.pop("model")
     asked, space = asked_for(data, options, settings, search)
     from compgcn import tune as tuning
+    from compgcn.search import plan as make_plan
     from compgcn.train import Interrupted
 
     found = read_data(asked)
-    plan = tuning.plan(asked, found, space, study_dir, model)
+    plan = make_plan(asked, found, space, study_dir, model)
     study = tuning.open_study(plan, storage, trials, pruner)
     if not as_json:
         describe(found)
@@ -90,7 +92,7 @@ def tune(
     result = tuning.result(plan, study)
     best = tuning.write_best(plan, study)
     if plot is not None:
-        plots.draw_study(result, tuning.history(study), plot)
+        draw_study(result, tuning.history(study), plot)
     if as_json:
         out.print_json(json.dumps(result | {"best_toml": str(best)}))
         return
@@ -107,10 +109,11 @@ def _work(
 ) -> None:
     """What another process does: the same, in silence."""
     from compgcn import tune as tuning
+    from compgcn.search import plan as make_plan
     from compgcn.train import Interrupted
 
     storage, trials, pruner, timeout = shared
-    plan = tuning.plan(asked, read_data(asked), space, study_dir, model)
+    plan = make_plan(asked, read_data(asked), space, study_dir, model)
     study = tuning.open_study(plan, storage, trials, pruner)
     with stop_requests() as stopped:
         try:

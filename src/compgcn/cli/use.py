@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from compgcn import plots
 from compgcn.cli import classes
 from compgcn.cli.console import Device, Json, RunFolder, Split, err, out
 from compgcn.cli.tables import add_metrics, metrics_table, predictions_table
 from compgcn.data import tu
 from compgcn.errors import InputError
+from compgcn.plots.figure import check_figure
 
 if TYPE_CHECKING:
     from compgcn.run import Run
@@ -58,7 +58,7 @@ def evaluate(
     Example: compgcn evaluate runs/world-compgcn-distmult-0 --by relation
     """
     if plot is not None:
-        plots.check(plot)
+        check_figure(plot)
     opened = _open(run, device)
     report = opened.evaluate(split.value, by.value if by else None)
     if plot is not None:

@@ -1,0 +1,1 @@
+"""From settings to objects: here names become models and tasks, and nowhere below."""

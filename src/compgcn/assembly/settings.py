@@ -1,0 +1,146 @@
+"""From the settings that are given to a whole config."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from compgcn.assembly.compositions import find_composition
+from compgcn.assembly.tasks import TASKS, TaskRow, protocol_of, task_of
+from compgcn.baselines import FitOnce, find_baseline, must_be_installed
+from compgcn.baselines.fitted import must_not_train
+from compgcn.baselines.networks import must_be_used
+from compgcn.compose import Composition
+from compgcn.config import Config, configure, parse_settings, searchable
+from compgcn.config import Encoder as EncoderSettings
+from compgcn.data import DATASETS, OWN_RECIPES
+from compgcn.errors import InputError, unknown
+from compgcn.inputs import INPUTS, Dataset
+from compgcn.models import beneath
+from compgcn.models import model as find_model
+from compgcn.norms import NORMS
+from compgcn.presets import preset
+
+
+def recommended(settings: Mapping[str, Any], data: Dataset, model: str | None = None) -> Config:
+    """The defaults, then what the data set's recipe (or that for one's own files) recommends, then the settings.
+
+    With a model, a row of `MODELS`, its settings come before one's own, and what the recipe says of others is left out.
+    A baseline's own recipe comes before the data set's, of which it takes how to classify and, unless it is fitted
+    once, how to train.
+    """
+    system = None if model is None else find_model(model)
+    own: Mapping[str, Any] = {} if system is None else system.settings
+    asked = configure(configure(Config(), own), settings)
+    task, known = task_of(asked, data), DATASETS.get(asked.data.source)
+    recipe = dict(known.recipe if known is not None and known.task == task else OWN_RECIPES[task])
+    if system is not None:
+        if task != "link-prediction":
+            raise InputError(f"the model '{model}' is one of link prediction, not of {task}; choose an encoder instead")
+        recipe = beneath(system, recipe)
+    if preset(asked.encoder.name).composition is not None:  # an encoder that has its own, and its usual norm
+        recipe = {key: recipe[key] for key in recipe if key not in ("encoder.composition", "encoder.norm")}
+    baseline = find_baseline(asked.classifier.baseline, task)
+    if baseline is not None:
+        kept = ("classifier.",) if isinstance(baseline.how, FitOnce) else ("classifier.", "training.")
+        recipe = {key: value for key, value in recipe.items() if key.startswith(kept)}
+        recipe |= baseline.recipe
+    usual = configure(configure(Config(), recipe), own)
+    if configure(usual, settings).decoder.name != usual.decoder.name:  # the recipe's sizes are those of another one
+        usual = configure(usual, {"decoder.filters": None, "decoder.kernel": None})
+    return configure(usual, settings)
+
+
+def expand(config: Config, data: Dataset) -> Config:
+    """Fill in what a preset, a decoder or the data decide, and refuse names that are none."""
+    task = task_of(config, data)
+    preset(config.encoder.name)  # a name that is none is refused before anything is read
+    baseline = find_baseline(config.classifier.baseline, task)
+    same = {"task": task, "data.fingerprint": _fingerprint(config, data)}
+    if baseline is None:
+        return configure(config, same | _of_encoder(config, data, TASKS[task]) | TASKS[task].complete(config, data))
+    assert config.classifier.baseline is not None
+    must_be_installed(config.classifier.baseline)
+    if config.encoder.name != EncoderSettings().name:
+        raise InputError(f"the baseline '{config.classifier.baseline}' takes the place of an encoder; name only one")
+    if isinstance(baseline.how, FitOnce):
+        must_not_train(config)
+        return configure(config, {**same, "classifier.protocol": protocol_of(config, task)})
+    must_be_used(config)
+    own = _of_network(config, data, TASKS[task])
+    return configure(config, same | own | TASKS[task].complete(config, data) | {"encoder.add_inverse": None})
+
+
+def _of_network(config: Config, data: Dataset, row: TaskRow) -> dict[str, Any]:
+    """What a baseline that is trained starts from."""
+    chosen = _input(config, data, row)
+    start = INPUTS[chosen].start(data)
+    inputs = start.size if start.features is None else start.features.shape[1]
+    return {"encoder.input": chosen, "encoder.dims": (inputs, *config.encoder.dims[1:])}
+
+
+def _of_encoder(config: Config, data: Dataset, task: TaskRow) -> dict[str, Any]:
+    """What the preset of an encoder and the data decide of it."""
+    e, row = config.encoder, preset(config.encoder.name)
+    if e.norm is not None and e.norm not in NORMS:
+        raise unknown("norm", e.norm, NORMS)
+    composition = e.composition or row.composition or "corr"
+    phi = find_composition(composition)
+    if row.composition not in (None, composition):
+        raise InputError(f"encoder '{e.name}' has composition '{row.composition}'; leave composition out")
+    if row.bases is None and e.bases:
+        raise InputError(f"encoder '{e.name}' has no bases; leave encoder.bases out")
+    chosen = _input(config, data, task)
+    dims = _dims(e, data, chosen)
+    if isinstance(phi, Composition):
+        for dim in dims[:-1]:
+            phi(torch.zeros(1, dim), torch.zeros(1, dim))  # not every one takes every dimension
+    if e.residual and len(dims) == 1:
+        raise InputError("encoder.residual needs a layer whose vectors it adds; leave it out, or name two encoder.dims")
+    return {
+        "encoder.input": chosen,
+        "encoder.composition": composition,
+        "encoder.norm": e.norm or row.norm,
+        "encoder.dims": dims,
+        "encoder.bases": e.bases or row.bases or 0,
+    }
+
+
+def _fingerprint(config: Config, data: Dataset) -> str:
+    fingerprint = data.fingerprint()
+    if config.data.fingerprint not in (None, fingerprint):
+        raise InputError(
+            f"the data are not those the config was written for: data.fingerprint is {fingerprint}, not "
+            f"{config.data.fingerprint}; leave it out to train on them anyway"
+        )
+    return fingerprint
+
+
+def candidates(config: Config, data: Dataset) -> list[Config]:
+    """The configs that a nested run chooses among, filled in: its own with each of `classifier.candidates`."""
+    found = []
+    for text in config.classifier.candidates:
+        where = f"classifier.candidates: '{text}': "
+        settings = {searchable(name, where): value for name, value in parse_settings(text).items()}
+        found.append(expand(configure(config, settings, where), data))
+    return found or [config]
+
+
+def _input(config: Config, data: Dataset, row: TaskRow) -> str:
+    chosen = config.encoder.input
+    if chosen is None:
+        return next(name for name in row.inputs if INPUTS[name].there(data))
+    if chosen not in row.inputs:
+        raise unknown(f"encoder.input for {task_of(config, data)}", chosen, row.inputs)
+    return chosen
+
+
+def _dims(encoder: EncoderSettings, data: Dataset, chosen: str) -> tuple[int, ...]:
+    """The dimensions in use: features that are given decide the first, and without layers there is only one."""
+    dims = encoder.dims[-1:] if encoder.name == "none" else encoder.dims
+    relations = getattr(data, "relation_features", None) if preset(encoder.name).relations == "vectors" else None
+    nodes = INPUTS[chosen].start(data).features if chosen in ("features", "literals") else None
+    given = [table for table in (nodes, relations) if table is not None]
+    return (given[0].shape[1], *dims[1:]) if given else dims

@@ -1,0 +1,167 @@
+"""Aggregation: one program per chunk of a row's messages, so that a hub is the work of many.
+
+A row that fits one chunk is stored at once. The chunks of a longer row leave their sums in a scratch table, and a
+second kernel adds those in a fixed order: no atomics, so the same input gives the same bits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from compgcn.kernels.backend import wide
+from compgcn.kernels.plan import CHUNK, Segments
+from compgcn.kernels.triton.tiles import sum_type
+
+_EDGES, _WARPS = 4, 1  # messages a program gathers at a time, and the warps it has
+_COLUMNS = 256  # at most so many columns a program
+_MERGED = 16  # partial sums added at a time
+
+
+@triton.jit
+def _reduce_kernel(
+    A, B, W, LEFT, RIGHT, CHUNKS, OUT, SCRATCH, D, S,
+    OP: tl.constexpr, BE: tl.constexpr, BD: tl.constexpr, VECTOR: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
+    p = tl.program_id(0)
+    D, S = D * VECTOR, S * VECTOR  # tells the compiler what these are multiples of
+    row = tl.load(CHUNKS + p * 4)
+    if row >= 0:
+        start, end, slot = tl.load(CHUNKS + p * 4 + 1), tl.load(CHUNKS + p * 4 + 2), tl.load(CHUNKS + p * 4 + 3)
+        cols = tl.program_id(1) * BD + tl.arange(0, BD)
+        in_d = cols < D
+        real = tl.zeros([BD], ACC)
+        imaginary = tl.zeros([BD], ACC)
+        for first in range(start, end, BE):
+            e = first + tl.arange(0, BE)
+            in_e = e < end
+            w = tl.load(W + e, mask=in_e, other=0.0).to(ACC)[:, None]
+            mask = in_e[:, None] & in_d[None, :]
+            a = A + tl.load(LEFT + e, mask=in_e, other=0).to(tl.int64)[:, None] * S + cols[None, :]
+            x = tl.load(a, mask=mask, other=0.0).to(ACC)
+            if OP == 0:
+                real += tl.sum(w * x, 0)
+            else:
+                b = B + tl.load(RIGHT + e, mask=in_e, other=0).to(tl.int64)[:, None] * S + cols[None, :]
+                z = tl.load(b, mask=mask, other=0.0).to(ACC)
+                if OP == 1:
+                    real += tl.sum(w * (x + z), 0)
+                elif OP == 2:
+                    real += tl.sum(w * (x - z), 0)
+                elif OP == 3:
+                    real += tl.sum(w * x * z, 0)
+                else:
+                    xi = tl.load(a + D, mask=mask, other=0.0).to(ACC)
+                    zi = tl.load(b + D, mask=mask, other=0.0).to(ACC)
+                    if OP == 4:
+                        real += tl.sum(w * (x * z - xi * zi), 0)
+                        imaginary += tl.sum(w * (x * zi + xi * z), 0)
+                    else:
+                        real += tl.sum(w * (x * z + xi * zi), 0)
+                        imaginary += tl.sum(w * (x * zi - xi * z), 0)
+        if slot < 0:
+            tl.store(OUT + row * S + cols, real, mask=in_d)
+            if OP >= 4:
+                tl.store(OUT + row * S + D + cols, imaginary, mask=in_d)
+        else:
+            tl.store(SCRATCH + slot * S + cols, real, mask=in_d)
+            if OP >= 4:
+                tl.store(SCRATCH + slot * S + D + cols, imaginary, mask=in_d)
+
+
+@triton.jit
+def _merge_kernel(MERGES, SCRATCH, OUT, D, SO, BE: tl.constexpr, BD: tl.constexpr, ACC: tl.constexpr):
+    p = tl.program_id(0)
+    row = tl.load(MERGES + p * 3)
+    if row >= 0:
+        start, end = tl.load(MERGES + p * 3 + 1), tl.load(MERGES + p * 3 + 2)
+        cols = tl.program_id(1) * BD + tl.arange(0, BD)
+        total = tl.zeros([BD], ACC)
+        for first in range(start, end, BE):
+            slot = first + tl.arange(0, BE)
+            mask = (slot < end)[:, None] & (cols < D)[None, :]
+            total += tl.sum(tl.load(SCRATCH + slot[:, None] * SO + cols[None, :], mask=mask, other=0.0), 0)
+        tl.store(OUT + row * SO + cols, total, mask=cols < D)
+
+
+@triton.jit
+def _dot_kernel(
+    G, A, B, ROW, LEFT, RIGHT, OUT, M, D, SG, SA, SB,
+    OP: tl.constexpr, BE: tl.constexpr, BD: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
+    e = tl.program_id(0) * BE + tl.arange(0, BE)
+    in_e = e < M
+    g = G + tl.load(ROW + e, mask=in_e, other=0).to(tl.int64)[:, None] * SG
+    a = A + tl.load(LEFT + e, mask=in_e, other=0).to(tl.int64)[:, None] * SA
+    b = B + tl.load(RIGHT + e, mask=in_e, other=0).to(tl.int64)[:, None] * SB
+    total = tl.zeros([BE], ACC)
+    for first in range(0, D, BD):
+        cols = (first + tl.arange(0, BD))[None, :]
+        mask = in_e[:, None] & (cols < D)
+        y = tl.load(g + cols, mask=mask, other=0.0).to(ACC)
+        x = tl.load(a + cols, mask=mask, other=0.0).to(ACC)
+        if OP == 0:
+            total += tl.sum(y * x, 1)
+        else:
+            z = tl.load(b + cols, mask=mask, other=0.0).to(ACC)
+            if OP == 1:
+                total += tl.sum(y * (x + z), 1)
+            elif OP == 2:
+                total += tl.sum(y * (x - z), 1)
+            elif OP == 3:
+                total += tl.sum(y * x * z, 1)
+            else:
+                yi = tl.load(g + cols + D, mask=mask, other=0.0).to(ACC)
+                xi = tl.load(a + cols + D, mask=mask, other=0.0).to(ACC)
+                zi = tl.load(b + cols + D, mask=mask, other=0.0).to(ACC)
+                if OP == 4:
+                    total += tl.sum(y * (x * z - xi * zi) + yi * (x * zi + xi * z), 1)
+                else:
+                    total += tl.sum(y * (x * z + xi * zi) + yi * (x * zi - xi * z), 1)
+    tl.store(OUT + e, total, mask=in_e)
+
+
+def _shape(width: int, op: int, dtype: torch.dtype) -> dict[str, Any]:
+    """Columns of a plane, how many of them a program takes, and what it adds up in."""
+    columns = width // 2 if op >= 4 else width
+    block = min(_COLUMNS, triton.next_power_of_2(max(columns, 1)))
+    return {"D": columns, "BD": block, "ACC": sum_type(dtype)}
+
+
+def segment_reduce(a: Tensor, b: Tensor, weight: Tensor, s: Segments, op: int) -> Tensor:
+    """As `reference.segment_reduce`."""
+    a, b, width = a.contiguous(), b.contiguous(), a.shape[1]
+    out = a.new_empty(s.offsets.numel() - 1, width)
+    if not out.numel():
+        return out
+    shape = _shape(width, op, a.dtype)
+    slots = 2 * (s.left.numel() // CHUNK) + 1  # a row of several chunks has fewer than twice its messages / CHUNK
+    scratch = torch.empty(slots, width, dtype=wide(a.dtype), device=a.device)
+    grid = (len(s.chunks), triton.cdiv(shape["D"], shape["BD"]))
+    vector = 4 if shape["D"] % 4 == 0 else 1
+    _reduce_kernel[grid](
+        a, b, weight, s.left, s.right, s.chunks, out, scratch, S=width // vector, OP=op, BE=_EDGES, VECTOR=vector,
+        num_warps=_WARPS, **shape | {"D": shape["D"] // vector},
+    )  # fmt: skip
+    if len(s.merges):
+        shape |= {"D": width, "BD": min(_COLUMNS, triton.next_power_of_2(width))}
+        grid = (len(s.merges), triton.cdiv(width, shape["BD"]))
+        _merge_kernel[grid](s.merges, scratch, out, SO=width, BE=_MERGED, num_warps=2, **shape)
+    return out
+
+
+def edge_dot(g: Tensor, a: Tensor, b: Tensor, row: Tensor, left: Tensor, right: Tensor, op: int) -> Tensor:
+    """As `reference.edge_dot`."""
+    g, a, b = g.contiguous(), a.contiguous(), b.contiguous()
+    out = torch.empty(left.numel(), dtype=wide(g.dtype), device=g.device)
+    if not left.numel():
+        return out
+    shape = _shape(a.shape[1], op, a.dtype)
+    strides = {"SG": g.stride(0), "SA": a.stride(0), "SB": b.stride(0)}
+    grid = (triton.cdiv(left.numel(), _EDGES),)
+    _dot_kernel[grid](g, a, b, row, left, right, out, M=left.numel(), OP=op, BE=_EDGES, num_warps=2, **strides, **shape)
+    return out

@@ -1,0 +1,100 @@
+"""What every figure shares: its file, its style, and panels side by side.
+
+Colours are those of Okabe and Ito, which colour-blind people tell apart too.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from compgcn.errors import InputError
+
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")
+INK, FAINT = "#333333", "#DDDDDD"
+_ENDINGS = (".png", ".pdf", ".svg")
+BARS = 15  # at most so many bars with a name each
+THIN = 5  # bars are as thin as if there were so many
+_LETTERS = 32  # of a name beside a bar
+PANEL = (6.4, 4.2)  # inches
+_STYLE: Any = {
+    "font.size": 10,
+    "axes.titlesize": 11,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "text.color": INK,
+    "text.parse_math": False,  # a $ in a name is a $
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "axes.axisbelow": True,
+    "grid.color": FAINT,
+    "grid.linewidth": 0.6,
+    "svg.hashsalt": "compgcn",  # the same figure has the same bytes
+}
+
+
+def check_figure(path: str | Path) -> Path:
+    """The path of a figure to be, refused before any work is done for it."""
+    path = Path(path)
+    if path.suffix.lower() not in _ENDINGS:
+        raise InputError(f"a figure is a .png, .pdf or .svg file, not '{path.name}'")
+    if not path.parent.is_dir():
+        raise InputError(f"there is no folder '{path.parent}' to put '{path.name}' in; make it first")
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise InputError("figures are drawn with matplotlib: pip install 'compgcn[plot]'") from None
+    return path
+
+
+def save(panels: Sequence[Callable[[Any], None]], title: str, path: Path, height: float = PANEL[1]) -> None:
+    """Panels two or three abreast under a title; nothing is written before all is drawn."""
+    import matplotlib
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    columns = len(panels) if len(panels) <= 3 else 2 if len(panels) == 4 else 3
+    rows = -(-len(panels) // columns)
+    with matplotlib.rc_context(_STYLE):
+        spaces = ConstrainedLayoutEngine(w_pad=0.15, h_pad=0.15, hspace=0.04, wspace=0.04)
+        figure = Figure(figsize=(PANEL[0] * columns, height * rows + 0.5), layout=spaces)
+        grid = figure.subplots(rows, columns, squeeze=False).ravel()
+        for axes, panel in zip(grid, panels, strict=False):
+            panel(axes)
+        for axes in grid[len(panels) :]:
+            axes.set_axis_off()
+        figure.suptitle(title, fontsize=13, fontweight="bold", x=0.01, ha="left")
+        drawn = io.BytesIO()
+        metadata = {"Date": None} if path.suffix.lower() == ".svg" else None
+        figure.savefig(drawn, format=path.suffix.lower()[1:], dpi=150, metadata=metadata)
+    try:
+        path.write_bytes(drawn.getvalue())
+    except OSError as error:
+        raise InputError(f"could not write {path}: {error.strerror}") from None
+
+
+def thousands(axis: Any) -> None:
+    """Ticks as 10,000 and not as powers of ten."""
+    from matplotlib.ticker import FuncFormatter
+
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value == round(value) else ""))
+
+
+def heading(axes: Any, title: str, subtitle: str = "") -> None:
+    """A bold title, and under it one faint line."""
+    axes.set_title(title, pad=20 if subtitle else 8)
+    if subtitle:
+        axes.text(0, 1.02, subtitle, transform=axes.transAxes, fontsize=9, alpha=0.75)
+
+
+def short(name: str) -> str:
+    """A name that fits beside a bar: its start and its end."""
+    clean = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)
+    half = _LETTERS // 2
+    return clean if len(clean) <= _LETTERS else f"{clean[: half - 1]}…{clean[-half:]}"

@@ -1,0 +1,85 @@
+"""The figures of a table and of a figure of results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from compgcn.plots.figure import COLOURS, FAINT, INK, PANEL, check_figure, heading, save, short
+
+Compared = tuple[str, float | None, tuple[float, float] | None]  # label, paper, and ours: mean and deviation
+Curves = Mapping[str, tuple[Sequence[float], Sequence[float]]]  # label -> x and y
+
+
+def draw_rows(
+    title: str, rows: Sequence[Compared], metric: str, curves: Curves, calibration: Curves, path: str | Path
+) -> None:
+    """The rows of a table, one below the other: what the paper has, and what was reached here.
+
+    Args:
+        title: what it is of.
+        rows: of the table.
+        metric: what is shown.
+        curves: validation figures against the epoch, of the best rows.
+        calibration: how often an answer is right against how probable it is said to be, of the same.
+        path: the file.
+    """
+    panels: list[Callable[[Any], None]] = [lambda axes: _rows(axes, rows, metric)]
+    if curves:
+        panels.append(lambda axes: _curves(axes, curves, metric))
+    if calibration:
+        panels.append(lambda axes: _calibration(axes, calibration))
+    save(panels, title, check_figure(path), height=max(PANEL[1], 0.3 * len(rows)))
+
+
+def _rows(axes: Any, rows: Sequence[Compared], metric: str) -> None:
+    quoted = [(paper, k) for k, (_, paper, _) in enumerate(rows) if paper is not None]
+    reached = [(*ours, k) for k, (_, _, ours) in enumerate(rows) if ours is not None]
+    if quoted:
+        axes.plot(*zip(*quoted, strict=True), "o", color="none", markeredgecolor=INK, label="paper")
+    means, deviations, places = zip(*reached, strict=True)
+    axes.errorbar(means, places, xerr=deviations, fmt="D", color=COLOURS[0], markersize=5, capsize=3, label="ours")
+    axes.set_yticks(range(len(rows)), [short(label) for label, _, _ in rows])
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.grid()
+    axes.set_xlabel(metric)
+    axes.legend(frameon=False)
+
+
+def _curves(axes: Any, curves: Curves, metric: str) -> None:
+    for k, (name, (epochs, values)) in enumerate(curves.items()):
+        axes.plot(epochs, values, color=COLOURS[k % len(COLOURS)], linewidth=1.5, label=short(name))
+    axes.grid()
+    axes.set_xlabel("epoch")
+    axes.set_ylabel(f"validation {metric}")
+    axes.legend(frameon=False, fontsize=8)
+    heading(axes, "Training", "the best rows, their first seed")
+
+
+def _calibration(axes: Any, calibration: Curves) -> None:
+    axes.plot([0, 1], [0, 1], color=FAINT, linewidth=1.5)
+    for k, (name, (chances, right)) in enumerate(calibration.items()):
+        axes.plot(chances, right, "o-", color=COLOURS[k % len(COLOURS)], markersize=4, label=short(name))
+    axes.grid()
+    axes.set_xlabel("probability of the best answer")
+    axes.set_ylabel("share of answers that are right")
+    axes.legend(frameon=False, fontsize=8)
+    heading(axes, "Calibration", "on the line, a probability means what it says")
+
+
+def draw_lines(
+    title: str, lines: Mapping[str, Sequence[tuple[float, float]]], labels: tuple[str, str], path: str | Path
+) -> None:
+    """The lines of a figure, each a series of points; what x and y are."""
+
+    def panel(axes: Any) -> None:
+        for k, (name, points) in enumerate(lines.items()):
+            axes.plot(*zip(*sorted(points), strict=True), "o-", color=COLOURS[k % len(COLOURS)], label=name or None)
+        axes.set_xlabel(labels[0])
+        axes.set_ylabel(labels[1])
+        axes.grid()
+        if any(lines):
+            axes.legend(frameon=False)
+
+    save([panel], title, check_figure(path))
