@@ -13,6 +13,7 @@ import math
 import os
 import platform
 import random
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -81,10 +82,9 @@ def _database(url: str) -> Any:
     try:
         return optuna.storages.RDBStorage(url)
     except Exception as error:  # each database has errors of its own
-        first = str(error).strip().partition("\n")[0]
-        raise InputError(
-            f"could not open the storage '{url}': {first}; give a URL such as sqlite:///study.db"
-        ) from None
+        what = f"'{url}': {str(error).strip().partition(chr(10))[0]}"
+        shown = re.sub(r"(://[^:/@]*:)[^@]*@", r"\1***@", what)  # without the password
+        raise InputError(f"could not open the storage {shown}; give a URL such as sqlite:///study.db") from None
 
 
 def _pruner(name: str) -> Any:

@@ -28,7 +28,7 @@ class Batches:
         self._order: tuple[int, Tensor] = (-1, torch.empty(0))
 
     def __call__(self, epoch: int, step: int) -> Tensor:
-        """Which examples make a batch, [B]: an epoch meets every one, and fewer than it has steps twice."""
+        """Which examples make a batch, [B]: an epoch meets every one, and fewer than 8 a step twice."""
         if self._order[0] != epoch:
             order = torch.randperm(self.number, generator=seeded(self.seed, epoch))
             self._order = (epoch, order.to(self.device))

@@ -124,7 +124,7 @@ class LinkPrediction:
         return self.model
 
     def examples(self, epoch: int, step: int) -> Tensor:
-        """Which examples make a batch, [B]: an epoch meets every one, and fewer than it has steps twice."""
+        """Which examples make a batch, [B]: an epoch meets every one, and fewer than 8 a step twice."""
         return self.batches(epoch, step)
 
     def batch(self, examples: Tensor) -> Batch:

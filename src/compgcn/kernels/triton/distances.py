@@ -29,9 +29,9 @@ def _distance_kernel(
     for first in range(0, W, STEPS):
         for step in tl.static_range(STEPS):  # of vectors that lie dimension by dimension: what is loaded is used often
             d = first + step
-            u = _differences(Q + d * B, b, in_b, E + d * C, c, in_c, ACC)
+            u = _differences(Q, E, d, b, in_b, c, in_c, B, C, ACC)
             if PLANAR:
-                v = _differences(Q + (W + d) * B, b, in_b, E + (W + d) * C, c, in_c, ACC)
+                v = _differences(Q, E, W + d, b, in_b, c, in_c, B, C, ACC)
                 total += tl.sqrt(u * u + v * v)
             else:
                 total += tl.abs(u)
@@ -39,9 +39,10 @@ def _distance_kernel(
 
 
 @triton.jit
-def _differences(Q, b, in_b, E, c, in_c, ACC: tl.constexpr):
-    """Of one dimension, [BB, BC]; 0 where nothing is."""
-    q, e = tl.load(Q + b, mask=in_b, other=0.0).to(ACC), tl.load(E + c, mask=in_c, other=0.0).to(ACC)
+def _differences(Q, E, d, b, in_b, c, in_c, B, C, ACC: tl.constexpr):
+    """Of dimension d, [BB, BC]; 0 where nothing is. A table may have more than 2^31 numbers."""
+    q = tl.load(Q + (tl.zeros_like(b) + d) * B + b, mask=in_b, other=0.0).to(ACC)
+    e = tl.load(E + (tl.zeros_like(c) + d) * C + c, mask=in_c, other=0.0).to(ACC)
     return q[:, None] - e[None, :]
 
 
