@@ -180,6 +180,9 @@ def test_a_database_is_a_storage_too(tmp_path: Path) -> None:
     assert not (tmp_path / "study.jsonl").exists()
     with pytest.raises(InputError, match="could not open the storage 'nonsense'"):
         tune.open_study(made, "nonsense", 1)
+    with pytest.raises(InputError, match="could not open the storage") as error:
+        tune.open_study(made, "nodatabase://me:secret@host/x", 1)
+    assert "secret" not in str(error.value)
 
 
 # The table
