@@ -11,6 +11,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -18,9 +19,11 @@ import torch
 from pydantic import Field, ValidationError
 
 from compgcn.assembly.settings import expand, recommended
+from compgcn.baselines.fitted import Fitted
 from compgcn.config import Config, Section, configure, names, read_tree
-from compgcn.data import find
+from compgcn.data import DATASETS, find
 from compgcn.errors import InputError, unknown
+from compgcn.inputs import Dataset
 from compgcn.models import model as find_model
 from compgcn.run import Run, train
 from compgcn.smoke import smoke_data, smoke_settings
@@ -32,6 +35,16 @@ _HERE = Path(__file__).parents[2] / FOLDER  # of a checkout
 _FOLD = re.compile(r"fold \d+ of \d+")
 _DIGITS = 6
 _EMPTY: Any = Field(default_factory=dict)
+
+OLDER = "older settings"  # of results that were made with other settings than the row has now
+TRIAL = "trial run"  # of results of small models on a small graph
+
+# What makes no other result: whose turn it is, where it runs and how often it saves; of the data, their names do.
+_FREE = {
+    *("data.fingerprint", "training.seed", "training.device", "training.checkpoint_seconds", "training.max_shard_mib"),
+    *("training.cuda_graph", "training.compile", "training.deterministic"),
+}
+_BY_DATA = {"encoder.input": None, "encoder.add_inverse": None, "training.precision": "auto"}  # until they are known
 
 
 class Row(Section):
@@ -128,6 +141,7 @@ class Job(NamedTuple):
     experiment: Experiment
     row: Row
     seed: int
+    figures: frozenset[tuple[str, str]] = frozenset()  # splits and metrics that some experiment has of it
 
     @property
     def name(self) -> str:
@@ -140,7 +154,9 @@ class Job(NamedTuple):
 
 def jobs(found: Iterable[Experiment], rows: Sequence[str] = (), seeds: int | None = None) -> list[Job]:
     """What there is to train for some experiments: of the named rows, or all that are not quoted; every one once."""
+    found = list(found)
     made: dict[tuple[str, str, int], Job] = {}
+    asked = _figures(found)
     for experiment in found:
         for row in [experiment.row(name) for name in rows] or experiment.rows:
             home, own = at_home(experiment, row)
@@ -149,8 +165,21 @@ def jobs(found: Iterable[Experiment], rows: Sequence[str] = (), seeds: int | Non
                     raise InputError(f"row '{row.name}' is quoted from {row.source}; there is nothing to train")
                 continue
             for seed in range(seeds or experiment.seeds):
-                made.setdefault((home.name, own.name, seed), Job(home, own, seed))
+                job = Job(home, own, seed, frozenset(asked.get((home.name, own.name), ())))
+                made.setdefault((home.name, own.name, seed), job)
     return list(made.values())
+
+
+def _figures(found: Sequence[Experiment]) -> dict[tuple[str, str], set[tuple[str, str]]]:
+    """The splits and metrics that any experiment, of those given or of the project, has of a row, by its home."""
+    own = {experiment.name: experiment for experiment in found}
+    every = (experiments() if any(folder.is_dir() for folder in (Path(FOLDER), _HERE)) else {}) | own
+    asked: dict[tuple[str, str], set[tuple[str, str]]] = {}
+    for experiment in every.values():
+        for row in experiment.rows:
+            home, _, name = (row.same_as or f"{experiment.name}/{row.name}").partition("/")
+            asked.setdefault((home, name), set()).update((experiment.split, metric) for metric in experiment.metrics)
+    return asked
 
 
 def at_home(experiment: Experiment, row: Row) -> tuple[Experiment, Row]:
@@ -162,19 +191,44 @@ def at_home(experiment: Experiment, row: Row) -> tuple[Experiment, Row]:
     return other, other.row(name)
 
 
-def results(folder: Path, experiment: Experiment, row: Row) -> list[dict[str, Any]]:
-    """The results of a row, one for each seed, that were made with the settings it has now."""
+def results(folder: Path, experiment: Experiment, row: Row) -> tuple[str, list[dict[str, Any]]]:
+    """The results of a row, one for each seed, and what they are.
+
+    "": of the settings the row has now. Where there are none, `OLDER`: of other settings, the same for all of them; or
+    `TRIAL`. Results of different kinds are never mixed.
+    """
     home, own = at_home(experiment, row)
     files = sorted((folder / home.name).glob(f"{own.name}-*.json"))
     pattern = re.compile(re.escape(own.name) + r"-\d+\.json")
     found = [_load(path) for path in files if pattern.fullmatch(path.name)]
-    return sorted((one for one in found if _matches(home, own, one)), key=lambda one: int(one["seed"]))
+    found.sort(key=lambda one: int(one["seed"]))
+    real = [one for one in found if not one.get("smoke")]
+    now = [one for one in real if _matches(home, own, one)]
+    if now or not found:
+        return "", now
+    if real:
+        return OLDER, [one for one in real if one.get("hash") == real[0].get("hash")]
+    return TRIAL, found
 
 
-def is_done(job: Job, folder: Path) -> bool:
-    """Whether there is a result of the settings the row has now."""
+def is_done(job: Job, folder: Path, *, smoke: bool = False) -> bool:
+    """Whether there is a result of the settings the row has now, with all figures that experiments have of it.
+
+    A trial run is done by a result of one, and nothing else is.
+    """
     path = job.file(folder)
-    return path.is_file() and _matches(job.experiment, job.row, _load(path))
+    if not path.is_file():
+        return False
+    result = _load(path)
+    if bool(result.get("smoke")) != smoke or not all(_holds(result, *figure) for figure in job.figures):
+        return False
+    return smoke or _matches(job.experiment, job.row, result)
+
+
+def _holds(result: Mapping[str, Any], split: str, metric: str) -> bool:
+    """Whether a result has a figure, or would have it if the data had such relations."""
+    *parts, last = metric.split("/")
+    return bool(result.get(f"by_{parts[0]}")) if parts else last in result["metrics"].get(split, {})
 
 
 def _load(path: Path) -> dict[str, Any]:
@@ -188,11 +242,41 @@ def _load(path: Path) -> dict[str, Any]:
 
 
 def _matches(experiment: Experiment, row: Row, result: Mapping[str, Any]) -> bool:
-    """Whether a result has the settings a row asks for; of a trial run the data are others, and the sizes."""
-    if result.get("smoke"):
-        return True
-    kept = _config(result)
-    return configure(kept, chosen(experiment, row)) == kept
+    """Whether a result was made with all the settings that the row has now, given or by default."""
+    wanted, kept = _leaves(expected(experiment, row)), _leaves(_config(result))
+    free = set(_FREE) | {path for path, unknown in _BY_DATA.items() if wanted[path] == unknown}
+    if kept["task"] != "link-prediction":  # which has no decoder, and no choice of loss
+        free |= {"training.loss", *(path for path in wanted if path.startswith("decoder."))}
+    if wanted["task"] is None:
+        free.add("task")
+    if len(wanted["encoder.dims"]) == len(kept["encoder.dims"]) > 1 and kept["encoder.input"] != "learned":
+        for config in (wanted, kept):  # the first may be that of the data
+            config["encoder.dims"] = config["encoder.dims"][1:]
+    return all(kept[path] == value for path, value in wanted.items() if path not in free)
+
+
+def expected(experiment: Experiment, row: Row) -> Config:
+    """The config a row has now, as far as it can be told without the data."""
+    settings = chosen(experiment, row)
+    asked = configure(Config(), settings)
+    known = DATASETS.get(asked.data.source)
+    sample = _sample(asked.task or (known.task if known is not None else "link-prediction"))
+    config = recommended(settings, sample, row.model)
+    try:
+        whole = expand(config, sample)
+    except InputError:  # a baseline whose libraries are not installed, say
+        return config
+    return configure(whole, {path: _leaves(config)[path] for path in ("encoder.input", "encoder.add_inverse")})
+
+
+@cache
+def _sample(task: str) -> Dataset:
+    """Small data of a task: what is recommended depends on no more of them."""
+    return smoke_data(configure(Config(), {"task": task}))
+
+
+def _leaves(config: Config) -> dict[str, Any]:
+    return names(config.model_dump())
 
 
 def _config(result: Mapping[str, Any]) -> Config:
@@ -221,7 +305,7 @@ def reproduce(
         notify, interrupted: see `compgcn.run.train`.
     """
     path = job.file(folder)
-    if is_done(job, folder):
+    if is_done(job, folder, smoke=smoke):
         return path
     settings = {**chosen(job.experiment, job.row), "training.seed": job.seed, "training.device": device}
     asked = configure(Config(), settings)
@@ -251,7 +335,7 @@ def result_of(job: Job, run: Run) -> dict[str, Any]:
         "seed": job.seed,
         "hash": hashlib.sha256(text.encode()).hexdigest()[:16],
         "config": config,
-        "parameters": sum(weights.numel() for weights in run.task.model.parameters()),
+        "parameters": parameters(run.task),
         "environment": environment,
         "metrics": run.metrics,
         "curve": curve(run.path / "events.jsonl"),
@@ -263,6 +347,14 @@ def result_of(job: Job, run: Run) -> dict[str, Any]:
         found["calibration"] = [one._asdict() for one in run.answers.calibration("test")]
     rounded: dict[str, Any] = _rounded(found)
     return rounded
+
+
+def parameters(task: Any) -> int:
+    """How many numbers were trained of those that score; none of what was fitted, nor of what chose the negatives."""
+    if isinstance(task, Fitted):
+        return 0
+    scoring = (one for name, one in task.model.named_parameters() if not name.startswith("adversary."))
+    return sum(weights.numel() for weights in scoring)
 
 
 def _short(report: Mapping[str, Any]) -> dict[str, Any]:

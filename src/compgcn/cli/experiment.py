@@ -6,9 +6,9 @@ import json
 import multiprocessing
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -62,12 +62,12 @@ def reproduce(
     found = lab.experiments(names or [])
     wanted = lab.jobs(found.values(), row or [], seeds)
     folder, runs = to or (_SMOKE / "results" if smoke else RESULTS), _SMOKE if smoke else run_dir
-    waiting = [job for job in wanted if not lab.is_done(job, folder)]
+    waiting = [job for job in wanted if not lab.is_done(job, folder, smoke=smoke)]
     if not as_json:
         out.print(f"{len(wanted)} rows and seeds, {len(wanted) - len(waiting)} of them done already")
     failed: list[str] = []
     try:
-        with stop_requests() as stopped, _live(wanted, folder, runs, as_json) as show:
+        with stop_requests() as stopped, _live(partial(_table, wanted, folder, runs, smoke), as_json) as show:
             if jobs == 1:
                 watch: dict[str, Any] = {"notify": _now_and_then(show), "interrupted": stopped}
                 one = partial(lab.reproduce, folder=folder, runs=runs, smoke=smoke, device=device, **watch)
@@ -78,51 +78,88 @@ def reproduce(
                 try:
                     finish()
                     show(job)
-                except InputError as error:  # the other rows are trained all the same
-                    failed.append(f"{job.experiment.name}/{job.name}: {error}")
+                except Interrupted:
+                    raise
+                except Exception as error:  # whatever it is, the other rows are trained all the same
+                    failed.append(f"{job.experiment.name}/{job.name}: {_sentence(error)}")
     except Interrupted:
         err.print(f"stopped; the same command goes on from here ({runs})")
         raise SystemExit(130) from None
     if as_json:
-        out.print_json(json.dumps([str(job.file(folder)) for job in wanted if lab.is_done(job, folder)]))
+        out.print_json(json.dumps([str(job.file(folder)) for job in wanted if lab.is_done(job, folder, smoke=smoke)]))
     else:
-        out.print(_table(wanted, folder, runs))
+        out.print(_table(wanted, folder, runs, smoke))
         out.print(f"results in {folder}; compgcn report shows them beside the paper's")
     if failed:
         raise InputError(f"{len(failed)} of {len(wanted)} rows could not be trained; the first is {failed[0]}")
 
 
-def _one(job: Job, folder: Path, runs: Path, smoke: bool, device: str) -> None:
-    """What a process does for a row."""
-    from compgcn import experiment as lab
+def _sentence(error: Exception) -> str:
+    """What went wrong, in a line; of what was not foreseen, its kind too."""
+    first = (str(error).splitlines() or [""])[0]
+    return first if isinstance(error, InputError) else f"{type(error).__name__}: {first}"
 
-    with stop_requests() as stopped:
-        lab.reproduce(job, folder, runs, smoke=smoke, device=device, interrupted=stopped)
+
+def _one(job: Job, folder: Path, runs: Path, smoke: bool, device: str, answer: Connection) -> None:
+    """What a process does for a row: it answers with what went wrong, or with nothing."""
+    from compgcn import experiment as lab
+    from compgcn.train import Interrupted
+
+    try:
+        with stop_requests() as stopped:
+            lab.reproduce(job, folder, runs, smoke=smoke, device=device, interrupted=stopped)
+        answer.send("")
+    except Interrupted:
+        answer.send(None)
+    except Exception as error:
+        answer.send(_sentence(error))
+
+
+def _finish(answer: Connection, code: int | None) -> None:
+    """Raise what a process that has ended says of its row, or that it can say nothing any more."""
+    from compgcn.train import Interrupted
+
+    try:
+        failure = answer.recv()
+    except EOFError:
+        raise InputError(f"its process ended with code {code} before the row was done; -9: out of memory?") from None
+    if failure is None:
+        raise Interrupted
+    if failure:
+        raise InputError(failure)
 
 
 def _side_by_side(
     number: int, waiting: Sequence[Job], shared: tuple[Any, ...], stopped: Callable[[], bool], show: Show
 ) -> Iterator[Trained]:
-    """So many processes, a row at a time each: every row as it ends, with what tells whether it failed."""
+    """So many processes, a row each: every row as it ends, with what tells whether it failed."""
     from compgcn.train import Interrupted
 
     context = multiprocessing.get_context("spawn")  # a fork would share what torch and CUDA hold
-    with ProcessPoolExecutor(number, mp_context=context, max_tasks_per_child=1) as pool:
-        futures = {pool.submit(_one, job, *shared): job for job in waiting}
-        left = set(futures)
-        while left:
-            over, left = wait(left, timeout=1.0, return_when=FIRST_COMPLETED)
-            for future in over:
-                yield futures[future], future.result
+    left, running = list(waiting)[::-1], dict[Any, tuple["Job", Connection]]()
+    try:
+        while left or running:
+            while left and len(running) < number:
+                job, (answer, end) = left.pop(), context.Pipe(duplex=False)
+                process = context.Process(target=_one, args=(job, *shared, end))
+                process.start()
+                end.close()  # so that only the process holds it, and its death is seen
+                running[process] = (job, answer)
+            wait([process.sentinel for process in running], timeout=1.0)
+            for process in [one for one in running if one.exitcode is not None]:
+                job, answer = running.pop(process)
+                yield job, partial(_finish, answer, process.exitcode)
             show(None)
             if stopped():
-                pool.shutdown(wait=False, cancel_futures=True)
-                for process in list((pool._processes or {}).values()):
-                    process.terminate()  # SIGTERM: it writes a checkpoint and stops
                 raise Interrupted
+    finally:
+        for process in running:
+            process.terminate()  # SIGTERM: it writes a checkpoint and stops
+        for process in running:
+            process.join()
 
 
-def _table(wanted: Sequence[Job], folder: Path, runs: Path) -> Table:
+def _table(wanted: Sequence[Job], folder: Path, runs: Path, smoke: bool) -> Table:
     """Every row, and what it reached or where it stands."""
     from compgcn import experiment as lab
     from compgcn.report import number, read, title
@@ -130,7 +167,8 @@ def _table(wanted: Sequence[Job], folder: Path, runs: Path) -> Table:
     table = plain_table("experiment", "row", "seed>", "figure>", "seconds>", "")
     for job in wanted:
         metric = job.experiment.metrics[0]
-        found = json.loads(job.file(folder).read_text(encoding="utf-8")) if lab.is_done(job, folder) else None
+        done = lab.is_done(job, folder, smoke=smoke)
+        found = json.loads(job.file(folder).read_text(encoding="utf-8")) if done else None
         value = None if found is None else read(found, job.experiment.split, metric)
         cells = [job.experiment.name, job.row.name, str(job.seed)]
         cells.append("-" if value is None else f"{title(metric)} {number(value, metric)}")
@@ -166,7 +204,7 @@ def _now_and_then(show: Show) -> Callable[[dict[str, Any]], None]:
 
 
 @contextmanager
-def _live(wanted: Sequence[Job], folder: Path, runs: Path, quiet: bool) -> Iterator[Show]:
+def _live(table: Callable[[], Table], quiet: bool) -> Iterator[Show]:
     """The table as it fills, where someone is looking; a line for each row that is done, where no one is."""
     if quiet or not err.is_terminal:
 
@@ -179,7 +217,7 @@ def _live(wanted: Sequence[Job], folder: Path, runs: Path, quiet: bool) -> Itera
     from rich.live import Live
 
     with Live(console=err, transient=True, auto_refresh=False) as live:
-        yield lambda job: live.update(_table(wanted, folder, runs), refresh=True)
+        yield lambda job: live.update(table(), refresh=True)
 
 
 def report(
