@@ -3,20 +3,51 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import Field, ValidationError
 
 from compgcn.config import Section, read_tree
 from compgcn.errors import InputError
 
-Value = Callable[[str, str, str], float | None]  # of experiment, row and metric
-
-_AROUND = 0.01  # "around 6 %" is 5 % and more
+_AROUND = 0.01  # "not worse" is at most this share worse, and a single seed is known no better
 _NEAR = 0.03  # "comparable" is at most this share away
+_SHARE = 1 / 3  # "around 6 %" is 4 % to 8 %
+
+RULE = (
+    "Gains are relative; of a mean rank, lower is better. Of several rows that stand for one model, ours is the one of "
+    f"the best validation figure. *Undecided* is what lies within the standard error over seeds, or within "
+    f"{100 * _AROUND:.0f} % where a row has one seed; a gain is *around* the claimed one if at most a third of it away."
+)
+
+
+class Reached(NamedTuple):
+    """A figure, its standard error, and what is chosen by.
+
+    Fields:
+        value: the figure.
+        error: its standard error over seeds; None: of one seed, and not known.
+        valid: the figure on the validation part by which one of several rows is chosen; None: not given.
+    """
+
+    value: float
+    error: float | None = None
+    valid: float | None = None
+
+
+class Gain(NamedTuple):
+    """How much better some rows are: as a share, with its standard error; and which row, against how many of whom."""
+
+    share: float
+    error: float
+    note: str = ""
+
+
+Value = Callable[[str, str, str], Reached | None]  # of experiment, row and metric
 
 
 class Comparison(Section):
@@ -60,19 +91,54 @@ def read_claims(path: Path) -> tuple[Claim, ...]:
         raise InputError(f"{path}: {where}: {first['msg'][0].lower()}{first['msg'][1:]}") from None
 
 
-def gain(comparison: Comparison, value: Value) -> float | None:
-    """How much better the rows are, as a share; None if a figure is missing."""
+def gain(comparison: Comparison, value: Value) -> Gain | None:
+    """How much better the rows are than those of the others that have a figure; None if a row, or all others, lack it.
+
+    Of several rows the best on the validation part is taken, where all have a figure there; of the others the best.
+    """
     lower = comparison.metric.rpartition("/")[2] == "mr"
     rows, others = (
-        [value(comparison.experiment, name, comparison.metric) for name in names]
+        {name: value(comparison.experiment, name, comparison.metric) for name in names}
         for names in (comparison.rows, comparison.than)
     )
-    ours, known = ([one for one in values if one is not None] for values in (rows, others))
-    if len(ours) < len(rows) or len(known) < len(others):
+    ours = {name: one for name, one in rows.items() if one is not None}
+    known = [one for one in others.values() if one is not None]
+    if len(ours) < len(rows) or not known:
         return None
-    best = min if lower else max
-    mine, theirs = statistics.fmean(ours) if comparison.mean else best(ours), best(known)
-    return theirs / mine - 1 if lower else mine / theirs - 1
+    notes = [f"against {len(known)} of {len(others)}"] if len(known) < len(others) else []
+    if comparison.mean:
+        mine = _mean(list(ours.values()))
+    else:
+        name = _chosen(ours, lower)
+        mine = ours[name]
+        notes = [name + (" by validation" if mine.valid is not None else ""), *notes] if len(ours) > 1 else notes
+    theirs = (min if lower else max)(known, key=lambda one: one.value)
+    share = _ratio(theirs.value, mine.value) if lower else _ratio(mine.value, theirs.value)
+    return Gain(share, _error(mine, theirs), ", ".join(notes))
+
+
+def _chosen(rows: dict[str, Reached], lower: bool) -> str:
+    """The row with the best validation figure, which is an MRR or an accuracy; else with the best figure."""
+    if all(one.valid is not None for one in rows.values()):
+        return max(rows, key=lambda name: rows[name].valid or 0.0)
+    return (min if lower else max)(rows, key=lambda name: rows[name].value)
+
+
+def _mean(rows: Sequence[Reached]) -> Reached:
+    errors = [one.error for one in rows if one.error is not None]
+    error = math.hypot(*errors) / len(rows) if len(errors) == len(rows) else None
+    return Reached(statistics.fmean(one.value for one in rows), error)
+
+
+def _ratio(a: float, b: float) -> float:
+    """By what share a is above b; without bound where b is 0."""
+    return a / b - 1 if b else math.copysign(math.inf, a) if a else 0.0
+
+
+def _error(*rows: Reached) -> float:
+    """The standard error of the ratio of two figures; at least 1 % where one is of a single seed."""
+    known = math.hypot(*(one.error / one.value if one.value else math.inf for one in rows if one.error))
+    return known if all(one.error is not None for one in rows) else max(known, _AROUND)
 
 
 def judge(claim: Claim, value: Value, missing: str) -> str:
@@ -81,16 +147,32 @@ def judge(claim: Claim, value: Value, missing: str) -> str:
     found = [one for one in gains if one is not None]
     if len(found) < len(gains):
         return f"{missing}; so far {_evidence(found)}" if found else missing
-    holds = {
-        "above": min(found) > 0,
-        "below": max(found) < 0,
-        "not-below": min(found) >= -_AROUND,
-        "gain": statistics.fmean(found) >= claim.gain - _AROUND,
-        "near": max(abs(one) for one in found) <= _NEAR,
-        "count": sum(one >= 0 for one in found) >= claim.count,
-    }[claim.kind]
-    return f"{'holds' if holds else '*does not hold*'}: {_evidence(found)}"
+    return f"{_answer(claim, found)}: {_evidence(found)}"
 
 
-def _evidence(gains: list[float]) -> str:
-    return ", ".join(f"{100 * one:+.1f} %" for one in gains)
+def _answer(claim: Claim, found: Sequence[Gain]) -> str:
+    if claim.kind == "gain":
+        mean, error = statistics.fmean(one.share for one in found), math.hypot(*(one.error for one in found))
+        if abs(mean) <= error / len(found):
+            return "undecided"
+        off = mean - claim.gain
+        return "holds" if abs(off) <= _SHARE * claim.gain else "*more than claimed*" if off > 0 else "*does not hold*"
+    if claim.kind == "count":
+        sure, possible = (sum(one.share >= sign * one.error for one in found) for sign in (1, -1))
+        return "holds" if sure >= claim.count else "*does not hold*" if possible < claim.count else "undecided"
+    ahead = [(_ahead(claim.kind, one.share), one.error) for one in found]
+    if all(by > error for by, error in ahead):
+        return "holds"
+    certain = any(by < -error or (by <= 0 and not error) for by, error in ahead)
+    return "*does not hold*" if certain else "undecided"
+
+
+def _ahead(kind: str, share: float) -> float:
+    """By how much a gain is on the side of a claim that it should be on."""
+    if kind == "near":
+        return _NEAR - abs(share)
+    return {"above": share, "below": -share, "not-below": share + _AROUND}[kind]
+
+
+def _evidence(gains: Sequence[Gain]) -> str:
+    return ", ".join(f"{100 * one.share:+.1f} %{f' ({one.note})' if one.note else ''}" for one in gains)
