@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +18,27 @@ from compgcn.answers.calibration import bins
 from compgcn.assembly.settings import expand, recommended
 from compgcn.assembly.tasks import build_task
 from compgcn.baselines.fitted import Fitted
-from compgcn.claims import Claim, Comparison, judge, read_claims
+from compgcn.claims import Claim, Comparison, Reached, judge, read_claims
+from compgcn.cli import experiment as cli
 from compgcn.config import Config, configure
 from compgcn.pages import whole
-from compgcn.report import MISSING, NOT_RUN, Board, Figure, markdown, page_html, read, summary, tables, verdict
+from compgcn.report import (
+    MISSING,
+    NOT_RUN,
+    RULE,
+    Board,
+    Figure,
+    claims_table,
+    markdown,
+    page,
+    page_html,
+    read,
+    said,
+    shown,
+    summary,
+    tables,
+    verdict,
+)
 from compgcn.smoke import smoke_data, smoke_settings
 from compgcn.tasks.classification import Classification
 from compgcn.train import Interrupted
@@ -137,20 +156,106 @@ def test_a_row_is_trained_once_goes_on_where_it_was_stopped_and_again_when_its_s
 
     with pytest.raises(Interrupted):
         lab.reproduce(one, tmp_path, tmp_path / "runs", smoke=True, device="cpu", interrupted=interrupted)
-    assert not lab.is_done(one, tmp_path)
+    assert not lab.is_done(one, tmp_path, smoke=True)
     seen: list[Any] = []
     path = lab.reproduce(one, tmp_path, tmp_path / "runs", smoke=True, device="cpu", notify=seen.append)
     assert min(event["step"] for event in seen if "step" in event) == 3
     seen.clear()
     assert lab.reproduce(one, tmp_path, tmp_path / "other", smoke=True, notify=seen.append) == path
     assert seen == []
+    assert lab.is_done(one, tmp_path, smoke=True)
+    assert not lab.is_done(one, tmp_path)  # a small model on another graph is no result of the row
     result = json.loads(path.read_text()) | {"smoke": False}
     path.write_text(json.dumps(result))
-    assert not lab.is_done(one, tmp_path)  # a small model on another graph is no result of the row
-    wanted = lab.chosen(one.experiment, one.row)
-    result["config"] = json.loads(configure(Config(), wanted).model_dump_json())
-    path.write_text(json.dumps(result))
+    assert not lab.is_done(one, tmp_path)
+    assert not lab.is_done(one, tmp_path, smoke=True)
+    write(tmp_path, one, metrics=result["metrics"])
     assert lab.is_done(one, tmp_path)
+
+
+def write(folder: Path, one: lab.Job, seed: int = 0, settings: Any = (), **more: Any) -> None:
+    """A result as a row would have it, with other settings where they are given."""
+    config = configure(lab.expected(one.experiment, one.row), dict(settings))
+    figures = {metric: 0.25 for _, metric in one.figures if "/" not in metric} | {"mrr": 0.25, "mr": 100.0}
+    figures |= {"accuracy": 0.75, "optimistic": {"mrr": 0.25}, "pessimistic": {"mrr": 0.25}}
+    result: dict[str, Any] = {
+        "seed": seed,
+        "hash": str(settings),
+        "config": json.loads(config.model_dump_json()),
+        "parameters": 7,
+        "environment": {"seconds": 1.0, "peak_memory_mib": 123456, "device": "cpu"},
+        "metrics": {"valid": figures, "test": figures},
+        "curve": {"epoch": []},
+    }
+    path = one._replace(seed=seed).file(folder)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(result | more))
+
+
+def test_a_result_without_a_figure_that_another_experiment_has_of_the_row_is_not_done(tmp_path: Path) -> None:
+    one = job("encoders", "conve-compgcn-corr")
+    write(tmp_path, one)
+    assert not lab.is_done(one, tmp_path)  # "categories" has figures by category
+    write(tmp_path, one, by_category={"N-N": {}})
+    assert lab.is_done(one, tmp_path)
+    other = job("encoders", "conve-dgcn")
+    write(tmp_path, other)
+    assert lab.is_done(other, tmp_path)  # of which it has none
+
+
+@pytest.mark.parametrize(
+    ("settings", "done"),
+    [
+        ({"encoder.bias": True}, False),  # which no row names
+        ({"training.lr": 0.5}, False),
+        ({"encoder.norm": "mean"}, False),
+        ({"training.seed": 3, "training.device": "cuda", "training.checkpoint_seconds": 1.0}, True),
+        ({"training.precision": "tf32", "data.fingerprint": "x", "encoder.input": "learned"}, True),
+    ],
+)
+def test_a_result_is_held_to_settings_the_row_does_not_name(tmp_path: Path, settings: Any, done: bool) -> None:
+    one = job("encoders", "conve-dgcn")
+    write(tmp_path, one, settings=settings.items())
+    assert lab.is_done(one, tmp_path) == done
+
+
+def test_results_of_other_settings_are_neither_averaged_nor_judged(tmp_path: Path) -> None:
+    one, experiment = job("node-classification", "mutag-compgcn"), EXPERIMENTS["node-classification"]
+    write(tmp_path, one, 0, {"training.lr": 0.5}.items())
+    write(tmp_path, one, 1, {"training.lr": 0.4}.items())
+    found = Board(tmp_path, EXPERIMENTS).ours(experiment, one.row, "accuracy")
+    assert found == Figure(75.0, 0.0, 1, lab.OLDER)
+    assert verdict(experiment, one.row, "accuracy", found) == "older settings"
+    write(tmp_path, one, 2)
+    assert Board(tmp_path, EXPERIMENTS).ours(experiment, one.row, "accuracy") == Figure(75.0, 0.0, 1)
+    assert [one["seed"] for one in Board(tmp_path, EXPERIMENTS).results(experiment, one.row)] == [2]
+
+
+def test_a_trial_run_is_no_result(tmp_path: Path) -> None:
+    one, experiment = job("encoders", "conve-dgcn"), EXPERIMENTS["encoders"]
+    for name in ("conve-dgcn", "conve-none"):
+        write(tmp_path, job("encoders", name), smoke=True)
+    board = Board(tmp_path, EXPERIMENTS)
+    assert verdict(experiment, one.row, "mrr", board.ours(experiment, one.row, "mrr")) == "trial run"
+    assert summary(board).rows == []
+    comparison = Comparison(experiment="encoders", rows=("conve-dgcn",), than=("conve-none",))
+    stated = Claim(text="", source="", kind="above", compare=(comparison,))
+    assert claims_table(board, [stated]).rows[0][-1] == NOT_RUN
+    write(tmp_path, one, 1)
+    assert Board(tmp_path, EXPERIMENTS).real(experiment, one.row, "mrr") == Figure(0.25, 0.0, 1)
+
+
+def test_parameters_are_those_that_score() -> None:
+    for name, row in (("link-prediction", "fb15k-237-kbgan"), ("node-classification", "mutag-feat")):
+        one = job(name, row)
+        settings = lab.chosen(one.experiment, one.row)
+        data = smoke_data(configure(Config(), settings))
+        built = build_task(expand(recommended(settings, data, one.row.model), data), data, CPU)
+        if isinstance(built, Fitted):
+            assert lab.parameters(built) == 0
+            continue
+        every, generator = (sum(w.numel() for w in m.parameters()) for m in (built.model, built.model.adversary))
+        assert lab.parameters(built) == every - generator < every
 
 
 @pytest.mark.parametrize(
@@ -210,7 +315,8 @@ def test_calibration_bins_hold_every_answer_once(answers: list[tuple[float, bool
         (Figure(0.292, 0.0, 1), "reproduced"),
         (Figure(0.25, 0.0, 1), "below"),
         (Figure(0.32, 0.0, 1), "above"),
-        (Figure(0.32, 0.03, 4), "reproduced"),
+        (Figure(0.32, 0.03, 4), "undecided"),  # however much seeds differ, 9 % above is not the same
+        (Figure(0.299, 0.006, 4), "reproduced"),
         (None, NOT_RUN),
     ],
 )
@@ -224,8 +330,47 @@ def test_a_lower_mean_rank_is_better() -> None:
     assert verdict(experiment, experiment.row("transe-none"), "mr", Figure(200.0, 0.0, 1)) == "above"
 
 
-def claim(kind: str, pairs: list[tuple[float, float]], **more: Any) -> tuple[Claim, Any]:
-    values = {f"{side}{k}": pair[n] for k, pair in enumerate(pairs) for n, side in enumerate("ab")}
+def test_a_verdict_says_how_many_seeds_it_lacks() -> None:
+    experiment = EXPERIMENTS["node-classification"]
+    row = experiment.row("mutag-feat")
+    assert verdict(experiment, row, "accuracy", Figure(77.9, 0.0, 1)) == "reproduced (1 of 10 seeds)"
+    assert verdict(experiment, row, "accuracy", Figure(77.9, 0.0, 10)) == "reproduced"
+
+
+def test_a_spread_says_what_it_is_over() -> None:
+    experiment = EXPERIMENTS["graph-classification"]
+    assert said(experiment, experiment.row("ptc-compgcn"), "accuracy") == "71.6 ± 12.0 (folds)"
+    assert shown(Figure(71.6, 1.0, 2), "accuracy") == "71.6 ± 1.0 (seeds)"
+
+
+def test_the_rule_stands_under_experiments_with_verdicts_alone() -> None:
+    board = Board(ROOT / "nowhere", EXPERIMENTS)
+    ruled = {name for name, one in EXPERIMENTS.items() if any(RULE in str(part) for part in page(board, one))}
+    assert {"encoders", "node-classification"} <= ruled
+    assert not {"categories", "graph-classification-nested", "bases", "datasets"} & ruled
+
+
+def test_a_result_from_before_says_so_and_shows_no_memory(tmp_path: Path) -> None:
+    one = job("encoders", "conve-dgcn")
+    write(tmp_path, one)
+    text = markdown(page(Board(tmp_path, EXPERIMENTS), one.experiment))
+    assert "123,456" in text
+    assert "| 225 |" in text  # epochs
+    assert "recorded before" not in text
+    write(tmp_path, one, parameters=None)
+    text = markdown(page(Board(tmp_path, EXPERIMENTS), one.experiment))
+    assert "123,456" not in text
+    assert "1 of the 1 results were recorded before" in text
+
+
+def test_sizes_that_were_never_measured_are_not_ours() -> None:
+    found = {line[0]: line for line in tables(Board(ROOT / "results", EXPERIMENTS), EXPERIMENTS["datasets"])[0].rows}
+    assert found["AM"][2] == "1,666,764 / –"
+    assert found["WN18RR"][2] == "40,943 / 40,943"
+
+
+def claim(kind: str, pairs: list[tuple[float, float]], error: float | None = 0.0, **more: Any) -> tuple[Claim, Any]:
+    values = {f"{side}{k}": Reached(pair[n], error) for k, pair in enumerate(pairs) for n, side in enumerate("ab")}
     made = [Comparison(experiment="e", rows=(f"a{k}",), than=(f"b{k}",)) for k in range(len(pairs))]
     stated = Claim(text="", source="", kind=kind, compare=tuple(made), **more)  # type: ignore[arg-type]
     return stated, lambda experiment, row, metric: values.get(row)
@@ -241,7 +386,8 @@ def claim(kind: str, pairs: list[tuple[float, float]], **more: Any) -> tuple[Cla
         ("not-below", [(0.995, 1)], {}, True),
         ("not-below", [(0.9, 1)], {}, False),
         ("gain", [(1.05, 1)], {"gain": 0.06}, True),
-        ("gain", [(1.04, 1)], {"gain": 0.06}, False),
+        ("gain", [(1.03, 1)], {"gain": 0.06}, False),
+        ("gain", [(1.12, 1)], {"gain": 0.06}, False),
         ("near", [(0.98, 1)], {}, True),
         ("near", [(0.9, 1)], {}, False),
         ("count", [(2, 1), (1, 1), (1, 2)], {"count": 2}, True),
@@ -254,13 +400,51 @@ def test_a_claim_holds_by_its_comparisons(kind: str, pairs: Any, more: Any, hold
     assert judge(stated, lambda *_: None, "missing") == "missing"
 
 
+@pytest.mark.parametrize(
+    ("kind", "pairs", "error", "more", "answer"),
+    [
+        ("above", [(1.005, 1)], None, {}, "undecided"),
+        ("above", [(0.995, 1)], None, {}, "undecided"),
+        ("above", [(0.98, 1)], None, {}, "*does not hold*"),
+        ("above", [(1.02, 1)], None, {}, "holds"),
+        ("above", [(1.02, 1)], 0.02, {}, "undecided"),
+        ("above", [(1.005, 1)], 0.001, {}, "holds"),
+        ("below", [(1.005, 1)], None, {}, "undecided"),
+        ("near", [(1.035, 1)], None, {}, "undecided"),
+        ("gain", [(1.005, 1)], None, {"gain": 0.06}, "undecided"),
+        ("gain", [(1.12, 1)], None, {"gain": 0.06}, "*more than claimed*"),
+        ("count", [(1.005, 1), (2, 1)], None, {"count": 2}, "undecided"),
+        ("count", [(1.005, 1), (2, 1)], None, {"count": 1}, "holds"),
+        ("above", [(0, 0)], 0.0, {}, "*does not hold*"),
+        ("above", [(1, 0)], 0.0, {}, "holds"),
+    ],
+)
+def test_a_claim_is_undecided_within_what_seeds_differ_by(
+    kind: str, pairs: Any, error: float | None, more: Any, answer: str
+) -> None:
+    stated, value = claim(kind, pairs, error, **more)
+    assert judge(stated, value, "missing").partition(":")[0] == answer
+
+
+def test_of_several_rows_the_one_of_the_best_validation_figure_is_compared() -> None:
+    figures = {"a": Reached(0.5, 0.0, 0.3), "b": Reached(0.4, 0.0, 0.4), "c": Reached(0.2, 0.0)}
+    compare = Comparison(experiment="e", rows=("a", "b"), than=("c", "not run"))
+    stated = Claim(text="", source="", kind="above", compare=(compare,))
+    found = judge(stated, lambda experiment, row, metric: figures.get(row), "missing")
+    assert found == "holds: +100.0 % (b by validation, against 1 of 2)"
+
+
 def test_every_claim_compares_rows_there_are_and_the_papers_own_figures_decide_it() -> None:
     for stated in CLAIMS:
         for one in stated.compare:
             experiment = EXPERIMENTS[one.experiment]
             assert one.metric in experiment.metrics
-            for name in (*one.rows, *one.than):
+            for name in one.rows:
                 assert experiment.kind == "figure" or one.metric in experiment.row(name).paper, (stated.text, name)
+            assert all(experiment.row(name) for name in one.than)
+    for stated, data in zip(CLAIMS[:2], ("fb15k-237", "wn18rr"), strict=True):  # against all, even without a figure
+        rows = [row.name for row in EXPERIMENTS["link-prediction"].rows if row.name.startswith(data)]
+        assert all(sorted((*one.rows, *one.than)) == sorted(rows) for one in stated.compare)
     board = Board(ROOT / "results", EXPERIMENTS)
     text = whole(board, ROOT / "docs")
     assert "D-, R- and W-GCN make TransE worse | `sec:results_gcn_encoder` | *does not hold*: +1.7 %" in text
@@ -290,6 +474,7 @@ def test_the_table_of_methods_is_the_papers() -> None:
     paper = {"gcn": "x---", "dgcn": "xx--", "wgcn": "x-x-", "rgcn-basis": "xxx-", "compgcn": "xxxx"}
     assert {name: found[name][0] for name in paper} == paper
     assert found["compgcn"][1] == "O(K d² + B d + B |R|)"
+    assert found["vrgcn"] == ("xxxx", "O(K d² + |R| d)")  # messages by role, and no bases
     assert "\\|R\\|" in markdown([seen])
     assert "<code>gcn</code>" in page_html([seen], "x")
 
@@ -338,6 +523,45 @@ def test_a_row_that_fails_does_not_keep_the_others_from_being_trained(command: C
     assert found.code == 1, found
     assert "1 of 2 rows could not be trained; the first is mine/bad-0: unknown decoder 'nonsense'" in found.err
     assert [path.name for path in Path("out/mine").iterdir()] == ["good-0.json"]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_row_that_dies_is_named_and_the_others_are_trained(
+    command: Command, monkeypatch: pytest.MonkeyPatch, jobs: int
+) -> None:
+    rows = [
+        f"[[rows]]\nname = '{name}'\nlabel = ''\nsource = ''\nnote = 'x'\n"
+        f"settings = {{data.source = 'world', decoder.name = 'distmult', encoder.name = 'none', epochs = {epochs}}}\n"
+        for name, epochs in (("bad", 66), ("good", 1), ("better", 2))
+    ]
+    Path("mine.toml").write_text("title = 'x'\nsource = 'y'\nmetrics = ['mrr']\n" + "".join(rows))
+    if jobs == 1:
+        train = lab.train
+
+        def out_of_memory(config: Config, *rest: Any) -> Any:
+            if "bad" in str(rest[1]):
+                raise torch.OutOfMemoryError("no memory\nis left")
+            return train(config, *rest)
+
+        monkeypatch.setattr(lab, "train", out_of_memory)
+        expected = "mine/bad-0: OutOfMemoryError: no memory"
+    else:
+        monkeypatch.setattr("compgcn.cli.experiment._one", killed)
+        expected = "mine/bad-0: its process ended with code -9"
+    found = command("reproduce", "mine.toml", "--smoke", "--device", "cpu", "--to", "out", "--jobs", jobs)
+    assert found.code == 1, found
+    assert f"1 of 3 rows could not be trained; the first is {expected}" in found.err
+    assert sorted(path.name for path in Path("out/mine").iterdir()) == ["better-0.json", "good-0.json"]
+
+
+_one = cli._one  # as it is before a test puts another in its place
+
+
+def killed(job: lab.Job, *rest: Any) -> None:
+    """A process that is killed if its row is a bad one."""
+    if job.row.name == "bad":
+        os.kill(os.getpid(), signal.SIGKILL)
+    _one(job, *rest)
 
 
 def test_what_cannot_be_reproduced_is_one_sentence(command: Command) -> None:

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from compgcn.claims import RULE as CLAIMS
 from compgcn.claims import read_claims
 from compgcn.experiment import Experiment, Row, find_folder
 from compgcn.plots.results import Curves, draw_lines, draw_rows
@@ -47,7 +48,7 @@ def whole(board: Board, beside: Path) -> str:
     parts: list[str | Table] = ["# Results", _INTRO]
     if claims.is_file():
         table = claims_table(board, read_claims(claims))
-        parts += ["## Claims", "Gains are relative; of a mean rank, lower is better.", table]
+        parts += ["## Claims", CLAIMS, table]
     for experiment in board.experiments.values():
         figure = board.folder / experiment.name / "figure.svg"
         link = Path(os.path.relpath(figure, beside)).as_posix() if figure.is_file() else None
@@ -77,7 +78,7 @@ def draw(board: Board, experiment: Experiment, path: Path) -> bool:
         return True
     rows = []
     for row in experiment.rows:
-        ours = board.ours(experiment, row, metric)
+        ours = board.real(experiment, row, metric)
         rows.append((_label(row), row.paper.get(metric), None if ours is None else (ours.mean, ours.sd)))
     if all(ours is None for _, _, ours in rows):
         return False
@@ -88,7 +89,7 @@ def draw(board: Board, experiment: Experiment, path: Path) -> bool:
 def _best(board: Board, experiment: Experiment) -> tuple[Curves, Curves]:
     """Validation curves and calibration of the rows with the highest figures, of their first seed."""
     metric = experiment.metrics[0].rpartition("/")[2]
-    run = [(board.ours(experiment, row, experiment.metrics[0]), row) for row in experiment.rows]
+    run = [(board.real(experiment, row, experiment.metrics[0]), row) for row in experiment.rows]
     ranked = sorted(((ours.mean, row) for ours, row in run if ours is not None), key=lambda pair: -pair[0])
     curves: dict[str, Any] = {}
     calibration: dict[str, Any] = {}

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from compgcn.claims import Claim, judge
+from compgcn.baselines import BASELINES, FitOnce
+from compgcn.claims import Claim, Reached, judge
 from compgcn.data import DATASETS
 from compgcn.encoders import Encoder
 from compgcn.experiment import Experiment, Row, at_home, results
@@ -18,17 +19,25 @@ from compgcn.presets import PRESETS
 
 LOWER = ("mr",)  # figures that are better when lower
 TOLERANCE = 0.01  # of the paper's figure, within which ours counts as the same
+ROOM = 0.02  # of it, beyond which no spread of ours makes it the same
 MISSING = "–"
 NOT_RUN = "not run yet"
 _FB15K237 = (237, (100, 200))  # relations, and the dimensions of one layer
 _SEEN = ("node embeddings", "directions", "relations", "relation embeddings")
-_COSTS = ("parameters", "seconds", "peak MiB", "seeds")
+_COSTS = ("parameters", "epochs", "seconds", "peak MiB", "seeds")
 
 RULE = (
-    f"*Reproduced* means within {100 * TOLERANCE:.0f} % of the paper's figure, twice the standard error of our "
-    "mean over seeds, or the paper's own ±, whichever is widest; *above* and *below* are outside of that. Ranks of "
-    "ours are realistic: a tie counts as its mean."
+    f"*Reproduced* means within {100 * TOLERANCE:.0f} % of the paper's figure, twice the standard error of our mean "
+    "over seeds, or the standard error of the paper's (its ±, over the root of the number of folds where it is one "
+    f"over folds), whichever is widest, but never further than {100 * ROOM:.0f} % or that error of the paper's; "
+    "*undecided* is further away than that, yet within twice our standard error; *above* and *below* are outside of "
+    "all of it."
 )
+_CONVERTED = (
+    "{} of the {} results were recorded before `compgcn reproduce` wrote results, and lack parameters, categories, "
+    "calibration and memory; the seconds of all their seeds are those of the first."
+)
+TIES = "Ranks of ours are realistic: a tie counts as its mean."
 
 
 class Table(NamedTuple):
@@ -40,11 +49,20 @@ class Table(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """What a row reached: the mean over seeds, the standard deviation, and how many seeds there are."""
+    """What a row reached: the mean over seeds, the standard deviation, how many seeds there are, and what they are.
+
+    The state is "" of results of the row's present settings; anything else is no result of the row.
+    """
 
     mean: float
     sd: float
     seeds: int
+    state: str = ""
+
+    @property
+    def error(self) -> float:
+        """The standard error of the mean; 0 of a single seed, of which it is not known."""
+        return self.sd / math.sqrt(self.seeds)
 
 
 class Board:
@@ -52,22 +70,31 @@ class Board:
 
     def __init__(self, folder: Path, experiments: Mapping[str, Experiment]) -> None:
         self.folder, self.experiments = folder, experiments
-        self._kept: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        self._kept: dict[tuple[str, str], tuple[str, list[dict[str, Any]]]] = {}
 
-    def results(self, experiment: Experiment, row: Row) -> list[dict[str, Any]]:
-        """Those of a row, by seed."""
+    def _found(self, experiment: Experiment, row: Row) -> tuple[str, list[dict[str, Any]]]:
         key = (experiment.name, row.name)
         if key not in self._kept:
             self._kept[key] = results(self.folder, experiment, row)
         return self._kept[key]
 
-    def ours(self, experiment: Experiment, row: Row, metric: str) -> Figure | None:
-        """What the row reached here, if it was run."""
-        values = [read(result, experiment.split, metric) for result in self.results(experiment, row)]
+    def results(self, experiment: Experiment, row: Row) -> list[dict[str, Any]]:
+        """Those of a row, by seed."""
+        return self._found(experiment, row)[1]
+
+    def ours(self, experiment: Experiment, row: Row, metric: str, split: str | None = None) -> Figure | None:
+        """What the row reached here, if it was run; in whatever state, which is to be shown."""
+        state, runs = self._found(experiment, row)
+        values = [read(result, split or experiment.split, metric) for result in runs]
         found = [value for value in values if value is not None]
         if not found:
             return None
-        return Figure(statistics.fmean(found), statistics.stdev(found) if len(found) > 1 else 0.0, len(found))
+        return Figure(statistics.fmean(found), statistics.stdev(found) if len(found) > 1 else 0.0, len(found), state)
+
+    def real(self, experiment: Experiment, row: Row, metric: str, split: str | None = None) -> Figure | None:
+        """The same of results of the row's present settings alone: what is concluded from."""
+        found = self.ours(experiment, row, metric, split)
+        return None if found is None or found.state else found
 
 
 def read(result: Mapping[str, Any], split: str, metric: str) -> float | None:
@@ -94,8 +121,17 @@ def shown(figure: Figure | None, metric: str) -> str:
     """Mean ± standard deviation."""
     if figure is None:
         return MISSING
-    spread = f" ± {number(figure.sd, metric)}" if figure.seeds > 1 else ""
+    spread = f" ± {number(figure.sd, metric)} (seeds)" if figure.seeds > 1 else ""
     return number(figure.mean, metric) + spread
+
+
+def said(experiment: Experiment, row: Row, metric: str) -> str:
+    """The paper's figure with its ±, and what that is over."""
+    if metric not in row.paper:
+        return MISSING
+    over = "folds" if experiment.folds > 1 else "seeds"
+    spread = f" ± {number(row.spread[metric], metric)} ({over})" if metric in row.spread else ""
+    return number(row.paper[metric], metric) + spread
 
 
 def verdict(experiment: Experiment, row: Row, metric: str, ours: Figure | None) -> str:
@@ -103,13 +139,22 @@ def verdict(experiment: Experiment, row: Row, metric: str, ours: Figure | None) 
     home = at_home(experiment, row)[1]
     if ours is None:
         return NOT_RUN if home.settings is not None else "quoted"
+    if ours.state:
+        return ours.state
     if metric not in row.paper:
         return ""
+    found = _judged(experiment, row, metric, ours)
+    return found if ours.seeds >= experiment.seeds else f"{found} ({ours.seeds} of {experiment.seeds} seeds)"
+
+
+def _judged(experiment: Experiment, row: Row, metric: str, ours: Figure) -> str:
     paper = row.paper[metric]
     own = row.spread.get(metric, 0.0) / math.sqrt(experiment.folds)
-    room = max(TOLERANCE * abs(paper), 2 * ours.sd / math.sqrt(ours.seeds), own)
-    above = (paper - ours.mean if metric.rpartition("/")[2] in LOWER else ours.mean - paper) / (room or 1.0)
-    return "reproduced" if abs(above) <= 1 else "above" if above > 0 else "below"
+    same = max(TOLERANCE * abs(paper), own, min(2 * ours.error, ROOM * abs(paper)))
+    above = paper - ours.mean if metric.rpartition("/")[2] in LOWER else ours.mean - paper
+    if abs(above) <= same:
+        return "reproduced"
+    return "undecided" if abs(above) <= 2 * ours.error else "above" if above > 0 else "below"
 
 
 # Tables
@@ -140,29 +185,38 @@ def _compared(board: Board, experiment: Experiment, group: str, rows: Sequence[R
     lines = []
     for row in rows:
         ours, paper = board.ours(experiment, row, metric), row.paper.get(metric)
-        spread = f" ± {number(row.spread[metric], metric)}" if metric in row.spread else ""
-        difference = MISSING if ours is None or paper is None else signed(ours.mean - paper, metric)
-        cells = [row.label, MISSING if paper is None else number(paper, metric) + spread, shown(ours, metric)]
+        difference = MISSING
+        if ours is not None and not ours.state and paper is not None:
+            difference = signed(ours.mean - paper, metric)
+        cells = [row.label, said(experiment, row, metric), shown(ours, metric)]
         cells += [difference, verdict(experiment, row, metric, ours)]
         if controls:
-            control = board.ours(experiment, experiment.row(row.control), metric) if row.control else None
+            control = board.real(experiment, experiment.row(row.control), metric) if row.control else None
             cells.append(shown(control, metric))
         lines.append([*cells, *_costs(board.results(experiment, row))])
     return Table(group, header, lines)
 
 
+def is_converted(result: Mapping[str, Any]) -> bool:
+    """Whether a result was recorded before results held all that they hold now."""
+    return result.get("parameters") is None
+
+
 def _costs(found: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Parameters, seconds and peak memory, of the mean seed, and which seeds."""
+    """Parameters, epochs at most, seconds and peak memory, of the mean seed, and which seeds."""
     if not found:
-        return [MISSING] * 4
+        return [MISSING] * len(_COSTS)
     environments = [result["environment"] for result in found]
-    size = found[0].get("parameters")
+    baseline = BASELINES.get(found[0]["config"].get("classifier", {}).get("baseline") or "")
+    fitted = baseline is not None and isinstance(baseline.how, FitOnce)
+    size, epochs = found[0].get("parameters"), found[0]["config"]["training"]["epochs"]
     seconds = statistics.fmean(one["seconds"] for one in environments)
-    peaks = [one["peak_memory_mib"] for one in environments if one["peak_memory_mib"] is not None]
-    memory = f"{max(peaks):,}" if peaks else MISSING  # unknown where rows were trained in one process
+    peaks = [one["environment"]["peak_memory_mib"] for one in found if not is_converted(one)]
+    known = [peak for peak in peaks if peak is not None]  # it is not where rows were trained in one process
     devices = " / ".join(dict.fromkeys(one["device"] for one in environments))
     seeds = ", ".join(str(result["seed"]) for result in found)
-    return [MISSING if size is None else f"{size:,}", f"{seconds:,.0f} ({devices})", memory, seeds]
+    trained = [MISSING, MISSING] if fitted else [f"{size:,}" if size else MISSING, f"{epochs:,}"]
+    return [*trained, f"{seconds:,.0f} ({devices})", f"{max(known):,}" if known else MISSING, seeds]
 
 
 def _all_figures(board: Board, experiment: Experiment, group: str, rows: Sequence[Row]) -> Table:
@@ -206,7 +260,7 @@ def _points(board: Board, experiment: Experiment) -> Table:
         ours = board.ours(experiment, row, metric)
         change = relative(board, experiment, row)
         cells = [row.label, shown(ours, metric), MISSING if change is None else f"{100 * change:+.1f} %"]
-        lines.append([*cells, NOT_RUN if ours is None else "", *_costs(board.results(experiment, row))])
+        lines.append([*cells, NOT_RUN if ours is None else ours.state, *_costs(board.results(experiment, row))])
     header = ("model", f"ours, {title(metric)}", f"relative to {experiment.reference}", "")
     return Table("", (*header, *_COSTS), lines)
 
@@ -215,8 +269,8 @@ def relative(board: Board, experiment: Experiment, row: Row) -> float | None:
     """How far a point lies from the reference of its figure: a row, or the series of that name at the same place."""
     metric, reference = experiment.metrics[0], experiment.reference
     others = [one for one in experiment.rows if one.name == reference or (one.series, one.x) == (reference, row.x)]
-    ours, base = (board.ours(experiment, one, metric) for one in (row, others[0]))
-    return None if ours is None or base is None else ours.mean / base.mean - 1
+    ours, base = (board.real(experiment, one, metric) for one in (row, others[0]))
+    return None if ours is None or base is None or not base.mean else ours.mean / base.mean - 1
 
 
 def title(metric: str) -> str:
@@ -248,9 +302,10 @@ def _methods(experiment: Experiment) -> list[Table]:
     for name, row in PRESETS.items():
         if name == "none":
             continue
-        directed = row.tying != "shared"
+        directed = row.tying != "shared" or row.roles
         related = row.tying not in ("shared", "direction") or row.relations != "none"
-        size = order[row.tying] + {"scalars": " + K |R|", "vectors": " + B d + B |R|"}.get(row.relations, "")
+        vectors = " + |R| d" if row.bases is None else " + B d + B |R|"
+        size = order[row.tying] + {"scalars": " + K |R|", "vectors": vectors}.get(row.relations, "")
         encoder = Encoder(1, _FB15K237[0], _FB15K237[1], name, composition=None if row.composition else "corr")
         count = sum(weights.numel() for weights in encoder.parameters()) - _FB15K237[1][0]  # the one node's vector
         marks = ["yes", *("yes" if mark else "" for mark in (directed, related, row.relations == "vectors"))]
@@ -266,7 +321,10 @@ def _methods(experiment: Experiment) -> list[Table]:
 
 
 def _datasets(experiment: Experiment) -> list[Table]:
-    """The sizes of the data sets, the paper's beside those the package loads and checks."""
+    """The sizes of the data sets, the paper's beside those of the registry, which all that is loaded is held to.
+
+    Of a data set that was never loaded, whose content nobody knows therefore, the registry has what others say.
+    """
     lines = []
     for row in experiment.rows:
         known = DATASETS[row.name].statistics
@@ -275,6 +333,8 @@ def _datasets(experiment: Experiment) -> list[Table]:
         edges = sum(known.get(part, 0) for part in ("train", "valid", "test")) if edges is None else edges
         found = {"graphs": graphs, "entities": entities / graphs, "edges": edges / graphs}
         found |= {key: known[key] for key in ("relations", "classes") if key in known}
+        if not DATASETS[row.name].canonical:
+            found = {}
         cells = [row.label]
         for metric in experiment.metrics:
             pair = (row.paper.get(metric), found.get(metric))
@@ -292,15 +352,20 @@ GENERATED: dict[str, Callable[[Experiment], list[Table]]] = {"methods": _methods
 def claims_table(board: Board, claims: Sequence[Claim]) -> Table:
     """What the paper claims, whether its own figures say so, and whether ours do."""
 
-    def paper(experiment: str, row: str, metric: str) -> float | None:
-        return board.experiments[experiment].row(row).paper.get(metric)
+    def paper(experiment: str, row: str, metric: str) -> Reached | None:
+        found = board.experiments[experiment].row(row).paper.get(metric)
+        return None if found is None else Reached(found, 0.0)
 
-    def ours(experiment: str, row: str, metric: str) -> float | None:
+    def ours(experiment: str, row: str, metric: str) -> Reached | None:
         made = board.experiments[experiment]
         line = made.row(row)
-        found = board.ours(made, line, metric)
-        quoted = at_home(made, line)[1].settings is None
-        return line.paper.get(metric) if quoted else None if found is None else found.mean
+        if at_home(made, line)[1].settings is None:  # quoted
+            return Reached(line.paper[metric]) if metric in line.paper else None
+        found = board.real(made, line, metric)
+        valid = board.real(made, line, made.metrics[0].rpartition("/")[2], "valid")
+        if found is None:
+            return None
+        return Reached(found.mean, found.error if found.seeds > 1 else None, None if valid is None else valid.mean)
 
     lines = [
         [claim.text, f"`{claim.source}`", judge(claim, paper, "no figures given"), judge(claim, ours, NOT_RUN)]
@@ -315,13 +380,12 @@ def summary(board: Board) -> Table:
     for experiment in board.experiments.values():
         for row in experiment.rows if experiment.kind == "table" and "/" not in experiment.metrics[0] else ():
             metric = experiment.metrics[0]
-            ours, paper = board.ours(experiment, row, metric), row.paper.get(metric)
+            ours = board.real(experiment, row, metric)
             if ours is None or row.same_as is not None:
                 continue
-            spread = f" ± {number(row.spread[metric], metric)}" if metric in row.spread else ""
-            said = MISSING if paper is None else number(paper, metric) + spread
             data = DATASETS[board.results(experiment, row)[0]["config"]["data"]["source"]].name
-            cells = [experiment.title, f"`{data}`", row.label, title(metric), said, shown(ours, metric)]
+            cells = [experiment.title, f"`{data}`", row.label, title(metric)]
+            cells += [said(experiment, row, metric), shown(ours, metric)]
             lines.append([*cells, verdict(experiment, row, metric, ours), *_costs(board.results(experiment, row))[1:]])
     return Table("", ("table", "data", "model", "figure", "paper", "ours", "verdict", *_COSTS[1:]), lines)
 
@@ -336,7 +400,8 @@ def page(board: Board, experiment: Experiment, level: int = 1, figure: str | Non
     about += [f"Ranks of the paper: {experiment.ranks}."] if experiment.ranks else []
     about += [experiment.note] if experiment.note else []
     parts.append(" ".join(about))
-    if any(result.get("smoke") for row in experiment.rows for result in board.results(experiment, row)):
+    found = [result for row in experiment.rows for result in board.results(experiment, row)]
+    if any(result.get("smoke") for result in found):
         parts.append("These are trial runs of small models on a small graph, and no results.")
     if figure is not None:
         parts.append(f"![{experiment.title}]({figure})")
@@ -345,8 +410,12 @@ def page(board: Board, experiment: Experiment, level: int = 1, figure: str | Non
         parts.append(table)
     notes = [f"{row.label}: {row.note}" for row in experiment.rows if row.note and experiment.kind == "table"]
     parts += [f"- {note}." for note in dict.fromkeys(notes)]
+    converted = sum(map(is_converted, found))
+    if converted:
+        parts.append(_CONVERTED.format(converted, len(found)))
     if experiment.kind == "table":
-        parts.append(RULE)
+        judged = "/" not in experiment.metrics[0] and any(experiment.metrics[0] in row.paper for row in experiment.rows)
+        parts += [" ".join([RULE] * judged + [TIES] * bool(experiment.ranks))] if judged or experiment.ranks else []
     return parts
 
 
