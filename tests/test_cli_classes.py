@@ -78,6 +78,38 @@ def test_graphs_are_classified_from_a_folder_or_a_table(command: Command, tmp_pa
     assert "100.0 ± 0.0" in shown.out
 
 
+def labels_of(people: int, classes: tuple[str, ...] = ("buyer", "seller"), split: str = "\ttrain") -> str:
+    return "".join(f"p{i}\t{classes[i % len(classes)]}{split}\n" for i in range(people))
+
+
+@pytest.mark.parametrize(
+    ("labels", "settings", "words"),
+    [
+        (labels_of(5), {"folds": 6}, ["5 examples cannot be dealt over 6 folds", "classifier.folds"]),
+        (labels_of(5), {"epochs": 0}, ["training.epochs is 0"]),
+        (labels_of(6, ("buyer",)), {}, ["one class", "'buyer'", "nothing to tell apart"]),
+        (labels_of(4), {"protocol": "holdout"}, ["no validation label", "refit", "data.valid_fraction"]),
+    ],
+)
+def test_a_classification_that_is_refused_leaves_no_run_folder(
+    command: Command, tmp_path: Path, labels: str, settings: dict[str, object], words: list[str]
+) -> None:
+    toy.write_tsv(tmp_path / "shops.tsv", toy.labelled())
+    (tmp_path / "labels.tsv").write_text(labels)
+    given = toy.CLASSES | {"epochs": 2, "folds": 2} | settings
+    done = command("train", "shops.tsv", "--labels", "labels.tsv", "--run-dir", "run", "--json", *toy.flags(given))
+    refused(done, *words)
+    assert not (tmp_path / "run").exists()
+
+
+def test_inner_folds_are_those_of_the_smallest_training_part(tmp_path: Path) -> None:
+    settings = {"protocol": "nested", "folds": 4, "epochs": 1}
+    with pytest.raises(ValueError, match="4 examples left in a training part cannot be dealt over 5 folds"):
+        toy.classify(tmp_path / "run", toy.molecules(6), inner_folds=5, **settings)
+    assert not (tmp_path / "run").exists()
+    assert toy.classify(tmp_path / "run", toy.molecules(6), inner_folds=4, **settings).metrics
+
+
 def test_a_table_of_graphs_needs_their_classes(command: Command, tmp_path: Path) -> None:
     (tmp_path / "rings.tsv").write_text("m\ta\tr\tb\n")
     refused(command("train", "rings.tsv", "--task", "graph-classification"), "needs a table of graphs", "--labels")
