@@ -220,9 +220,12 @@ class Run:
         return self.answers
 
     def evaluate(
-        self, split: str = "test", by: Literal["relation", "category", "side", "class"] | None = None
+        self, split: str | None = None, by: Literal["relation", "category", "side", "class"] | None = None
     ) -> dict[str, Any]:
-        """Metrics of a split: of all of it, or in parts: by relation, category or side of links, or by class."""
+        """Metrics of a split: of all of it, or in parts: by relation, category or side of links, or by class.
+
+        Without a split, of the one that the run reports on: test, or valid where its protocol has no test.
+        """
         return self.answers.evaluate(split, by)
 
     def entity_embeddings(self) -> tuple[list[str], Array]:

@@ -62,7 +62,7 @@ def remarks(config: Config, items: Items) -> list[str]:
         notes.append("there are no validation labels, so nothing chooses the epoch: the last one is kept")
     counts = np.bincount(targets[pool], minlength=len(classes))
     if unseen := [name for name, count in zip(classes, counts, strict=True) if not count]:
-        what = f"{counted(len(unseen), 'class')} without a training label, never predicted"
+        what = f"{counted(len(unseen), 'class')} without a training label to learn it from"
         notes.append(f"{what}: {_quoted(unseen)}")
     folds = config.classifier.folds
     rare = [name for name, count in zip(classes, counts, strict=True) if 0 < count < folds]
