@@ -193,7 +193,11 @@ def test_a_run_stopped_in_a_fold_is_only_refused(command: Command, tmp_path: Pat
     ("labels", "settings", "words"),
     [
         (labels_of(4, split=""), {}, ["no class is large enough for a test part"]),
-        (labels_of(4), {"data.valid_fraction": 0.0, "protocol": "holdout"}, ["nothing chooses the epoch"]),
+        (
+            labels_of(4),
+            {"data.valid_fraction": 0.0, "protocol": "holdout"},
+            ["nothing chooses the epoch", "no figures"],
+        ),
         (labels_of(4) + "p5\tthief\ttest\n", {}, ["1 class without a training label to learn it from: 'thief'"]),
         (labels_of(5), {"folds": 3}, ["1 class with fewer training labels than the 3 folds", "'seller'"]),
     ],

@@ -31,7 +31,10 @@ def show_result(run: Run) -> None:
             _add(table, name, metrics[split])
     if "facts" in metrics:
         _add(table, "test, regression on counted facts", metrics["facts"]["test"])
-    out.print(table)
+    if metrics["valid"] or metrics["test"]:
+        out.print(table)
+    else:
+        out.print(f"{table.columns[0].header}: no label was held out for validation or test, so there are no figures")
     _show_doubts(metrics)
     if metrics["protocol"] == "paper":
         out.print("the folds that chose the epoch are those reported: a validation figure, as in the paper")
