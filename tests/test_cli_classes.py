@@ -78,6 +78,38 @@ def test_graphs_are_classified_from_a_folder_or_a_table(command: Command, tmp_pa
     assert "100.0 ± 0.0" in shown.out
 
 
+def labels_of(people: int, classes: tuple[str, ...] = ("buyer", "seller"), split: str = "\ttrain") -> str:
+    return "".join(f"p{i}\t{classes[i % len(classes)]}{split}\n" for i in range(people))
+
+
+@pytest.mark.parametrize(
+    ("labels", "settings", "words"),
+    [
+        (labels_of(5), {"folds": 6}, ["5 examples cannot be dealt over 6 folds", "classifier.folds"]),
+        (labels_of(5), {"epochs": 0}, ["training.epochs is 0"]),
+        (labels_of(6, ("buyer",)), {}, ["one class", "'buyer'", "nothing to tell apart"]),
+        (labels_of(4), {"protocol": "holdout"}, ["no validation label", "refit", "data.valid_fraction"]),
+    ],
+)
+def test_a_classification_that_is_refused_leaves_no_run_folder(
+    command: Command, tmp_path: Path, labels: str, settings: dict[str, object], words: list[str]
+) -> None:
+    toy.write_tsv(tmp_path / "shops.tsv", toy.labelled())
+    (tmp_path / "labels.tsv").write_text(labels)
+    given = toy.CLASSES | {"epochs": 2, "folds": 2} | settings
+    done = command("train", "shops.tsv", "--labels", "labels.tsv", "--run-dir", "run", "--json", *toy.flags(given))
+    refused(done, *words)
+    assert not (tmp_path / "run").exists()
+
+
+def test_inner_folds_are_those_of_the_smallest_training_part(tmp_path: Path) -> None:
+    settings = {"protocol": "nested", "folds": 4, "epochs": 1}
+    with pytest.raises(ValueError, match="4 examples left in a training part cannot be dealt over 5 folds"):
+        toy.classify(tmp_path / "run", toy.molecules(6), inner_folds=5, **settings)
+    assert not (tmp_path / "run").exists()
+    assert toy.classify(tmp_path / "run", toy.molecules(6), inner_folds=4, **settings).metrics
+
+
 def test_a_table_of_graphs_needs_their_classes(command: Command, tmp_path: Path) -> None:
     (tmp_path / "rings.tsv").write_text("m\ta\tr\tb\n")
     refused(command("train", "rings.tsv", "--task", "graph-classification"), "needs a table of graphs", "--labels")
@@ -87,7 +119,11 @@ def test_what_the_paper_reports_is_called_validation(graphs: Run, command: Comma
     done = command("evaluate", graphs.path, "--split", "valid")
     assert "valid, mean ± sd of 3 folds" in done.out
     assert "true, predicted as" in done.out
-    assert command("evaluate", graphs.path).out == "the test split is empty\n"
+    unasked = command("evaluate", graphs.path)
+    assert unasked.out == f"the protocol 'paper' reports on valid, so these are the figures of valid\n{done.out}"
+    assert graphs.evaluate() == graphs.metrics["valid"]
+    empty = command("evaluate", graphs.path, "--split", "test")
+    assert empty.out == "the test split is empty; the run has figures of valid\n"
 
 
 def test_evaluate_by_class_and_the_stored_metrics_agree(nodes: Run, command: Command) -> None:
@@ -95,7 +131,7 @@ def test_evaluate_by_class_and_the_stored_metrics_agree(nodes: Run, command: Com
     by_class = json.loads(command("evaluate", nodes.path, "--by", "class", "--json").out)
     assert by_class == nodes.metrics["test"]["by_class"]
     assert "precision" in command("evaluate", nodes.path, "--by", "class").out
-    refused(command("evaluate", nodes.path, "--by", "relation"), "unknown way to split metrics 'relation'")
+    refused(command("evaluate", nodes.path, "--by", "relation"), "relation is a way to split links", "by class")
 
 
 def test_a_classification_is_drawn(nodes: Run, graphs: Run, command: Command, tmp_path: Path) -> None:
@@ -104,14 +140,21 @@ def test_a_classification_is_drawn(nodes: Run, graphs: Run, command: Command, tm
         done = command("evaluate", run.path, "--split", split, "--plot", tmp_path / f"{split}.png")
         assert f"the figure is {tmp_path / split}.png" in done.out
         assert (tmp_path / f"{split}.png").read_bytes()[:4] == b"\x89PNG"
-    refused(command("evaluate", graphs.path, "--plot", tmp_path / "x.png"), "no report on test to draw")
+    refused(
+        command("evaluate", graphs.path, "--split", "test", "--plot", tmp_path / "x.png"), "no report on test to draw"
+    )
 
 
 def test_a_run_is_asked_what_it_can_answer(nodes: Run, graphs: Run, command: Command, tmp_path: Path) -> None:
-    refused(command("predict", nodes.path, "--head", "p0", "--relation", "buys"), "node-classification", "--item")
+    refused(command("predict", nodes.path, "--head", "p0", "--relation", "buys"), "--relation and --head ask", "--item")
+    refused(command("predict", nodes.path, "--item", "p0", "--new"), "--new asks for links", "node-classification")
+    refused(command("predict", graphs.path), "--item", "--graphs")
     refused(command("predict", graphs.path, "--item", "m99"), "unknown graph 'm99'")
     links = toy.train(tmp_path / "links").path
     refused(command("predict", links), "a prediction needs a relation")
+    refused(command("predict", links, "--item", "p0"), "predicts links")
+    refused(command("evaluate", links, "--plot", tmp_path / "x.png"), "--plot draws classifications")
+    refused(command("evaluate", links, "--by", "class"), "a way to split classes")
     with pytest.raises(ValueError, match="predicts links and has no classes"):
         open_run(links).classify(["p0"])
     with pytest.raises(ValueError, match="one of graph-classification; ask it with classify"):
@@ -123,6 +166,68 @@ def test_nodes_without_a_label_are_classified_when_none_is_named(nodes: Run) -> 
     assert len(found) == nodes.classes.data.num_entities - 24  # type: ignore[union-attr]
     assert all(answer.known is None for answer in found)
     assert all(0.5 <= answer.probability <= 1 for answer in found)
+
+
+def test_the_most_certain_nodes_are_shown_and_how_many_there_are(nodes: Run, command: Command) -> None:
+    everything = sorted((answer.probability for answer in nodes.classify()), reverse=True)
+    shown = json.loads(command("predict", nodes.path, "--top", 3, "--json").out)
+    assert [row["probability"] for row in shown] == pytest.approx(everything[:3])
+    last = command("predict", nodes.path, "--top", 3).out.splitlines()[-1]
+    assert last == f"the 3 most certain of {len(everything)} nodes without a label; --top N shows others"
+
+
+def test_the_classes_that_other_graphs_come_with_are_called_true(command: Command, tmp_path: Path) -> None:
+    toy.write_tu(tmp_path / "rings", toy.molecules())
+    command("train", "rings", "--epochs", 1, "--run-dir", "run", *SETTINGS)
+    assert "true class" in command("predict", "run", "--graphs", "rings").out
+    assert "true class" not in command("predict", "run", "--item", "1").out
+
+
+def test_a_run_stopped_in_a_fold_is_only_refused(command: Command, tmp_path: Path) -> None:
+    with pytest.raises(toy.Killed):
+        toy.classify(tmp_path / "run", toy.labelled(), notify=toy.killed_at_event(5))
+    refused(command("predict", "run", "--item", "p0"), "give the same train command again")
+
+
+@pytest.mark.parametrize(
+    ("labels", "settings", "words"),
+    [
+        (labels_of(4, split=""), {}, ["no class is large enough for a test part"]),
+        (
+            labels_of(4),
+            {"data.valid_fraction": 0.0, "protocol": "holdout"},
+            ["nothing chooses the epoch", "no figures"],
+        ),
+        (labels_of(4) + "p5\tthief\ttest\n", {}, ["1 class without a training label to learn it from: 'thief'"]),
+        (labels_of(5), {"folds": 3}, ["1 class with fewer training labels than the 3 folds", "'seller'"]),
+    ],
+)
+def test_what_labels_do_not_allow_is_noted(
+    command: Command, tmp_path: Path, labels: str, settings: dict[str, object], words: list[str]
+) -> None:
+    toy.write_tsv(tmp_path / "shops.tsv", toy.labelled())
+    (tmp_path / "labels.tsv").write_text(labels)
+    given = toy.CLASSES | {"epochs": 1, "folds": 2} | settings
+    done = command("train", "shops.tsv", "--labels", "labels.tsv", *toy.flags(given))
+    assert done.code == 0, done
+    for word in words:
+        assert word in done.out, (word, done)
+    assert " 0 of the training labels" not in done.out
+
+
+def test_a_model_that_learned_nothing_is_called_so(command: Command, capfd: pytest.CaptureFixture[str]) -> None:
+    from compgcn.cli.classes import _show_doubts
+
+    def said(test: list[list[int]], accuracy: float) -> str:
+        report = {"accuracy": accuracy, "confusion": test}
+        _show_doubts({"classes": ["a", "b"], "test": report, "valid": {}, "facts": {"test": {"accuracy": 0.6}}})
+        return capfd.readouterr().out
+
+    assert said([[3, 0], [0, 3]], 1.0) == ""
+    assert said([[3, 0], [0, 3]], 0.6) == ""
+    assert "no better than the regression" in said([[1, 2], [2, 1]], 1 / 3)
+    assert "everything is predicted as 'a'" in said([[3, 0], [3, 0]], 0.7)
+    assert said([[3, 0], [0, 0]], 1.0) == ""
 
 
 def test_graphs_of_another_collection_are_classified(graphs: Run, command: Command, tmp_path: Path) -> None:

@@ -133,7 +133,9 @@ class Folder:
         except FileNotFoundError:
             if self.is_finished:
                 raise self._damage(MODEL, "it is missing; remove the folder and train again") from None
-            raise InputError(f"the run folder {self.path} has no {MODEL} yet; train it first") from None
+            raise InputError(
+                f"the run folder {self.path} has no {MODEL} yet; give the same train command again"
+            ) from None
         except (safetensors.SafetensorError, OSError, RuntimeError, ValueError) as error:
             raise InputError(
                 f"the weights {path} are damaged or of another model ({reason(error)}); remove the folder, train again"

@@ -285,8 +285,6 @@ class Parts:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._path = session.folder.path / "checkpoint" / "parts.json"
-        if not session.training.epochs:
-            raise InputError("training.epochs is 0, and this protocol chooses the number of epochs; allow at least one")
         self._finished: dict[str, list[list[float]]] = {}
         if self._path.is_file():
             try:

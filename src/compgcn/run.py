@@ -15,6 +15,7 @@ from compgcn.answers.classes import Classes, Classified
 from compgcn.answers.links import Links, Prediction
 from compgcn.assembly.device import find_device
 from compgcn.assembly.items import must_fill_batches
+from compgcn.assembly.labels import must_suffice
 from compgcn.assembly.settings import candidates, expand, recommended
 from compgcn.assembly.tasks import TASKS, build_task, chosen_protocol
 from compgcn.config import Config, configure, differences
@@ -66,7 +67,7 @@ def train(
 ) -> Run:
     """Begin, resume or simply open the run of this config in its folder."""
     config = expand(config, data)
-    candidates(config, data)  # what is wrong with one is said before anything is trained
+    chosen_among = candidates(config, data)  # what is wrong with one is said before anything is trained
     folder = Folder(run_dir or default_folder(config), config.training.max_shard_mib)
     device = find_device(config.training.device)
     if folder.is_run:
@@ -76,6 +77,8 @@ def train(
     with randomness(config.training.seed, device):
         built = build_task(config, data, device)  # what is wrong is said before there is a folder
         must_fill_batches(config, built)
+        assert config.task is not None
+        must_suffice(config, chosen_among, TASKS[config.task].items(data))
         with folder.lock():
             if folder.is_run:
                 _must_match(folder, config)
@@ -217,9 +220,12 @@ class Run:
         return self.answers
 
     def evaluate(
-        self, split: str = "test", by: Literal["relation", "category", "side", "class"] | None = None
+        self, split: str | None = None, by: Literal["relation", "category", "side", "class"] | None = None
     ) -> dict[str, Any]:
-        """Metrics of a split: of all of it, or in parts: by relation, category or side of links, or by class."""
+        """Metrics of a split: of all of it, or in parts: by relation, category or side of links, or by class.
+
+        Without a split, of the one that the run reports on: test, or valid where its protocol has no test.
+        """
         return self.answers.evaluate(split, by)
 
     def entity_embeddings(self) -> tuple[list[str], Array]:

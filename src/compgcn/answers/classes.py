@@ -70,6 +70,8 @@ class Classes:
             return self._classify_others(names)
         targets = self.items.targets.tolist()
         if names is None:
+            if isinstance(self.data, GraphCollection):
+                raise InputError("every graph of this run has a class; name those to classify, or give other graphs")
             rows = [row for row, target in enumerate(targets) if target < 0]
         else:
             rows = [self.vocabulary.index(name) for name in ([names] if isinstance(names, str) else names)]
@@ -111,13 +113,21 @@ class Classes:
         best = self._log_probabilities[rows].exp().max(1)
         return bins(best.values, best.indices == self.items.targets[rows])
 
-    def evaluate(self, split: str = "test", by: str | None = None) -> dict[str, Any]:
-        """The report on a split, or its part by class.
+    @property
+    def reported(self) -> str:
+        """The split that the protocol reports on: test, unless only validation has figures."""
+        return "valid" if self.metrics.get("valid") and not self.metrics.get("test") else "test"
+
+    def evaluate(self, split: str | None = None, by: str | None = None) -> dict[str, Any]:
+        """The report on a split, the one the protocol reports on if none is named, or its part by class.
 
         What chose the number of epochs, and a k-fold protocol, are not done again: their report is that of the run.
         """
+        if by in ("relation", "category", "side"):
+            raise InputError(f"by {by} is a way to split links, and this run classifies; split its metrics by class")
         if by not in (None, "class"):
             raise unknown("way to split metrics", str(by), ("class",))
+        split = split or self.reported
         if split not in ("train", "valid", "test"):
             raise unknown("split", split, ("train", "valid", "test"))
         if split == "train" or (split == "test" and "test" in self.splits):

@@ -101,8 +101,16 @@ class Links:
             found = dict.fromkeys(rows[:, wanted].tolist(), split) | found
         return found
 
-    def evaluate(self, split: str = "test", by: str | None = None) -> dict[str, Any]:
-        """Filtered metrics of a split: of all of it, or by relation, category or side."""
+    @property
+    def reported(self) -> str:
+        """The split that a run reports on."""
+        return "test"
+
+    def evaluate(self, split: str | None = None, by: str | None = None) -> dict[str, Any]:
+        """Filtered metrics of a split, test if none is named: of all of it, or by relation, category or side."""
+        split = split or self.reported
+        if by == "class":
+            raise InputError("by class is a way to split classes, and this run predicts links; try by relation")
         if split not in self.data.splits:
             raise unknown("split", split, self.data.splits)
         triples = torch.from_numpy(self.data.splits[split])

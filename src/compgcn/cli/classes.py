@@ -31,7 +31,11 @@ def show_result(run: Run) -> None:
             _add(table, name, metrics[split])
     if "facts" in metrics:
         _add(table, "test, regression on counted facts", metrics["facts"]["test"])
-    out.print(table)
+    if metrics["valid"] or metrics["test"]:
+        out.print(table)
+    else:
+        out.print(f"{table.columns[0].header}: no label was held out for validation or test, so there are no figures")
+    _show_doubts(metrics)
     if metrics["protocol"] == "paper":
         out.print("the folds that chose the epoch are those reported: a validation figure, as in the paper")
     if "candidate" in metrics:
@@ -39,6 +43,18 @@ def show_result(run: Run) -> None:
         out.print(f"chosen in {chosen} of {len(metrics['test']['folds'])} folds, and kept: {metrics['candidate']}")
     epochs = f"epochs {metrics['best_epoch']}, " if metrics["best_epoch"] else ""  # what is fitted once has none
     out.print(f"{epochs}run folder {run.path}")
+
+
+def _show_doubts(metrics: dict[str, Any]) -> None:
+    """Say so where the model has learned nothing that a simpler one, or none, would not know."""
+    advice = "give it more labels, more epochs or other settings"
+    control = metrics.get("facts", {}).get("test", {})
+    if control and metrics["test"]["accuracy"] < control["accuracy"]:
+        out.print(f"the model is no better than the regression on counted facts: {advice}")
+    matrix = (metrics["test"] or metrics["valid"]).get("confusion", [])
+    given = [name for name, column in zip(metrics["classes"], zip(*matrix, strict=True), strict=False) if any(column)]
+    if len(given) == 1 and sum(any(row) for row in matrix) > 1:
+        out.print(f"everything is predicted as '{printable(given[0])}', so nothing was learned: {advice}")
 
 
 def _add(table: Table, name: str, report: dict[str, Any]) -> None:
@@ -68,9 +84,9 @@ def show_report(report: dict[str, Any], split: str, by: str | None) -> None:
         out.print(table)
 
 
-def show_classes(answers: Sequence[Classified]) -> None:
-    """The class of each item."""
-    table = plain_table("name", "class", "probability>", "in the data")
+def show_classes(answers: Sequence[Classified], known_as: str) -> None:
+    """The class of each item, and under `known_as` the one it is known to have."""
+    table = plain_table("name", "class", "probability>", known_as)
     for answer in answers:
         known = "-" if answer.known is None else printable(answer.known)
         table.add_row(printable(answer.name), printable(answer.label), f"{answer.probability:.4f}", known)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -44,10 +44,10 @@ def fail(message: str) -> NoReturn:
     raise SystemExit(1)
 
 
-def describe(data: KnowledgeGraph | GraphCollection) -> None:
-    """The statistics of a data set, and what was noticed while reading it."""
+def describe(data: KnowledgeGraph | GraphCollection, remarks: Sequence[str] = ()) -> None:
+    """The statistics of a data set, and what was noticed while reading it or of what is to be done with it."""
     out.print(f"{data.name}: {headline(data.statistics())}")
-    for note in data.notes:
+    for note in (*data.notes, *remarks):
         out.print(f"  note: {note}")
     if isinstance(data, KnowledgeGraph) and data.labels is None and len(data.valid) < _FEW:
         what = f"only {len(data.valid)} validation triples"

@@ -105,7 +105,9 @@ def train(
 
     Example: compgcn train my-triples.tsv --decoder distmult --epochs 100 --set training.lr=0.01
     """
+    from compgcn.assembly.labels import remarks
     from compgcn.assembly.settings import expand, recommended
+    from compgcn.assembly.tasks import TASKS
     from compgcn.folder import default_folder
     from compgcn.run import train as train_run
     from compgcn.train import Interrupted
@@ -135,7 +137,8 @@ def train(
     config = expand(recommended(asked, found, model), found)
     folder = run_dir or default_folder(config)
     if not as_json:
-        describe(found)
+        assert config.task is not None
+        describe(found, remarks(config, TASKS[config.task].items(found)))
     finished = (folder / "metrics.json").is_file()
     if any((folder / "checkpoint").glob("[!.]*")) and not as_json:
         out.print(f"resuming the run in {folder}")

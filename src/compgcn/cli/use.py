@@ -12,7 +12,7 @@ import typer
 from compgcn.cli import classes
 from compgcn.cli.console import Device, Json, RunFolder, Split, err, out
 from compgcn.cli.tables import add_metrics, metrics_table, predictions_table
-from compgcn.data import tu
+from compgcn.data import GraphCollection, tu
 from compgcn.errors import InputError
 from compgcn.plots.figure import check_figure
 
@@ -34,13 +34,20 @@ def _open(path: Path, device: str) -> Run:
 
     run = open_run(path, device)
     if not run.metrics:
+        _ = run.task  # where it has no weights yet, that is all there is to say
         err.print(f"note: {path} is not finished; these are its best weights so far")
     return run
 
 
 def evaluate(
     run: RunFolder,
-    split: Annotated[Split, typer.Option(help="Which triples to rank, or which labels to compare with.")] = Split.test,
+    split: Annotated[
+        Split | None,
+        typer.Option(
+            help="Which triples to rank, or which labels to compare with; by default what the run reports on.",
+            show_default=False,
+        ),
+    ] = None,
     by: Annotated[
         Part | None, typer.Option(help="Split the metrics by relation, category or side, or by class.")
     ] = None,
@@ -60,27 +67,40 @@ def evaluate(
     if plot is not None:
         check_figure(plot)
     opened = _open(run, device)
-    report = opened.evaluate(split.value, by.value if by else None)
+    links = opened.config.classifier.protocol is None
+    if plot is not None and links:
+        raise InputError(f"--plot draws classifications, and {run} is a run of {opened.config.task}; leave it out")
+    which = split.value if split is not None else opened.answers.reported
+    report = opened.evaluate(which, by.value if by else None)
     if plot is not None:
-        whole = opened.evaluate(split.value)
+        whole = opened.evaluate(which)
         if not whole:
-            raise InputError(f"the run {run} has no report on {split.value} to draw; try another --split")
-        classes.draw(opened, split.value, whole, plot)
+            raise InputError(f"the run {run} has no report on {which} to draw; try another --split")
+        classes.draw(opened, which, whole, plot)
     if as_json:
         out.print_json(json.dumps(report))
         return
     if not report:
-        out.print(f"the {split.value} split is empty")
-    elif opened.config.classifier.protocol is None:
-        _show_ranks(report, split, by)
+        out.print(f"the {which} split is empty{_elsewhere(opened)}")
+    elif links:
+        _show_ranks(report, which, by)
     else:
-        classes.show_report(report, split.value, by.value if by else None)
+        if split is None and which != "test":
+            protocol = opened.config.classifier.protocol
+            out.print(f"the protocol '{protocol}' reports on {which}, so these are the figures of {which}")
+        classes.show_report(report, which, by.value if by else None)
     if plot is not None:
         out.print(f"the figure is {plot}")
 
 
-def _show_ranks(report: dict[str, Any], split: Split, by: Part | None) -> None:
-    table = metrics_table(f"{split.value}, filtered, realistic ranks")
+def _elsewhere(run: Run) -> str:
+    """Which splits a run has figures of, for one who asked for another."""
+    known = [split for split in ("valid", "test") if run.metrics.get(split)]
+    return f"; the run has figures of {' and '.join(known)}" if known else ""
+
+
+def _show_ranks(report: dict[str, Any], split: str, by: Part | None) -> None:
+    table = metrics_table(f"{split}, filtered, realistic ranks")
     if by is None:
         for label, part in (("both sides", report), ("head", report["head"]), ("tail", report["tail"])):
             add_metrics(table, label, part)
@@ -110,26 +130,45 @@ def predict(
 ) -> None:
     """Complete a fact, or tell the class of nodes or graphs; with names, and what is known already.
 
-    A run that classifies nodes, asked for nothing in particular, classifies those without a label.
+    A run that classifies nodes, asked for nothing in particular, shows those without a label it is most certain of.
 
     Example: compgcn predict runs/world-compgcn-distmult-0 --head France --relation borders --top 5
     """
     opened = _open(run, device)
     if opened.config.classifier.protocol is not None:
-        if relation is not None or head is not None or tail is not None:
-            raise InputError(f"{run} is a run of {opened.config.task}; name what to classify with --item")
-        found = opened.classify(tu.read(graphs) if graphs is not None else item)
-        if as_json:
-            out.print_json(json.dumps([answer._asdict() for answer in found]))
-        else:
-            classes.show_classes(found)
+        given = {"--relation": relation, "--head": head, "--tail": tail, "--new": new or None}
+        if wrong := [option for option, value in given.items() if value is not None]:
+            what = f"{' and '.join(wrong)} {'asks' if len(wrong) == 1 else 'ask'} for links"
+            raise InputError(f"{what}, and {run} is a run of {opened.config.task}; name what to classify with --item")
+        _classify(opened, item, graphs, top, as_json)
         return
+    if item or graphs is not None:
+        raise InputError(f"--item and --graphs ask for classes, and {run} predicts links; give --head and --relation")
     answers = opened.predict(head=head, relation=relation, tail=tail, top=top, new=new)
     if as_json:
         out.print_json(json.dumps([{"rank": rank, **answer._asdict()} for rank, answer in enumerate(answers, 1)]))
         return
     question = f"{head} - {relation} - ?" if head is not None else f"? - {relation} - {tail}"
     out.print(predictions_table(question, answers))
+
+
+def _classify(run: Run, item: list[str] | None, graphs: Path | None, top: int, as_json: bool) -> None:
+    """The classes of what is named; else of the nodes without a label, those that are most certain."""
+    if item is None and graphs is None and isinstance(run.data, GraphCollection):
+        raise InputError("name the graphs to classify with --item, or give a folder of others with --graphs")
+    found = run.classify(tu.read(graphs) if graphs is not None else item)
+    total = None
+    if item is None and graphs is None:
+        if not found:
+            raise InputError("every node of this run has a label; name those to classify with --item")
+        total = len(found)
+        found = sorted(found, key=lambda answer: -answer.probability)[:top]
+    if as_json:
+        out.print_json(json.dumps([answer._asdict() for answer in found]))
+        return
+    classes.show_classes(found, "in the data" if graphs is None else "true class")
+    if total is not None:
+        out.print(f"the {len(found):,} most certain of {total:,} nodes without a label; --top N shows others")
 
 
 def export(

@@ -62,13 +62,16 @@ def read_graphs(
         notes.append(
             f"{counted(len(left_out), 'labelled graph')} without a {what} left out: {_some(graph_ids, left_out)}"
         )
+    used, targets = np.unique(
+        classes[present], return_inverse=True
+    )  # graphs are numbered in the order of their classes
     collection = GraphCollection(
         name or Path(path).name.split(".")[0] or "graphs",
         Vocabulary("relation", relation_ids),
-        class_names,
+        tuple(class_names[c] for c in used),  # not those of graphs that were left out
         graph_of=graph_of,
         triples=np.column_stack([ends[:, 0], relations, ends[:, 1]]),
-        targets=classes[present],  # graphs are numbered in the order of their classes
+        targets=targets,
         node_labels=node_labels,
         node_classes=node_names,
         graph_ids=tuple(graph_ids[g] for g in present),

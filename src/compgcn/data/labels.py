@@ -98,10 +98,13 @@ def read_labels(
         splits = dict(zip(splits, deal(rows, rng, valid_fraction, test_fraction), strict=True))
         sizes = " / ".join(f"{len(part):,}" for part in splits.values())
         notes.append(f"labelled nodes split into {sizes} (train / valid / test) with seed {seed}, stratified by class")
+        if test_fraction and not len(splits["test"]):
+            notes.append("no class is large enough for a test part, so there will be no test figure")
     elif not len(splits["valid"]) and valid_fraction and len(splits["train"]):
         splits["train"], splits["valid"], _ = deal(splits["train"], rng, valid_fraction, 0.0)
-        taken = f"{len(splits['valid']):,} of the training labels"
-        notes.append(f"{taken} used for validation, drawn with seed {seed}, stratified by class")
+        if len(splits["valid"]):
+            taken = f"{len(splits['valid']):,} of the training labels"
+            notes.append(f"{taken} used for validation, drawn with seed {seed}, stratified by class")
     if not len(splits["train"]):
         raise InputError("none of the labelled nodes is for training; mark some with the split 'train'")
     return Labels(tuple(classes), **splits), tuple(notes)
