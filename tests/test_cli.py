@@ -169,6 +169,24 @@ def test_options_and_settings_name_the_same_things(command: Command, data: Path)
     assert config.encoder.dims == (4, 8)
 
 
+def test_a_model_names_its_folder_and_its_figures(command: Command, data: Path) -> None:
+    result = command("train", data, "--model", "transe", "--epochs", 0, "--set", "dims=[4]")
+    assert result.code == 0
+    assert (data.parent / "runs" / "family-transe-0" / "metrics.json").is_file()
+    assert any(line.startswith("transe ") for line in result.out.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [(["mutg"], "mutag"), (["world", "--model", "distmlt"], "distmult"), (["gone.tsv"], "gone.tsv")],
+)
+def test_a_mistake_in_a_name_is_answered_before_torch_is_loaded(words: list[str], sentence: str) -> None:
+    source = f"import sys; sys.argv[1:] = ['train', *{words}]; sys.modules['torch'] = None; import compgcn.cli as cli"
+    ended = subprocess.run([sys.executable, "-c", f"{source}; cli.main()"], capture_output=True, text=True)
+    assert (ended.returncode, len(ended.stderr.splitlines())) == (1, 1)
+    assert sentence in ended.stderr
+
+
 def test_three_files_are_used_as_they_are(command: Command, tmp_path: Path) -> None:
     files = {split: write_tsv(tmp_path / f"{split}.tsv", graph(), split) for split in graph().splits}
     words = ["--valid", files["valid"], "--test", files["test"], *flags(SMALL)]

@@ -293,6 +293,7 @@ def test_two_processes_share_a_study_and_its_best_settings_train(command: Comman
     assert trained.code == 0, trained
     assert json.loads(trained.out)["test"]["mrr"] > 0
     again = command("tune", *words)
+    assert f"compgcn train {report['best_toml']} --run-dir {report['study']}/best" in " ".join(again.out.split())
     assert f"best validation mrr {report['best']['value']:.4f}" in again.out
     assert "test" not in again.out.replace(" test)", "")
     refused(command("train", "search.toml"), "compgcn tune")

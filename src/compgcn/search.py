@@ -91,7 +91,8 @@ def plan(
 ) -> Plan:
     """A search that can begin: its settings fit the data, there is something to search and something to judge by.
 
-    Without a space it is the paper's grid, without a folder `runs/<data>-<encoder>-<decoder>-tune`.
+    Without a space it is the paper's grid, without a folder `runs/<data>-<encoder>-<decoder>-tune`, of a model
+    `runs/<data>-<model>-tune`.
     """
     data = without_test(data)
     made = Plan(settings, data, {}, Path(), model)
@@ -109,7 +110,7 @@ def plan(
     space = paper_grid(config) if space is None else space
     if not space:
         raise InputError("there is nothing to search: list the values of some setting in a table [search]")
-    place = default_folder(config)
+    place = default_folder(config, model)
     return replace(made, space=space, folder=folder or place.with_name(f"{place.name.rpartition('-')[0]}-tune"))
 
 

@@ -72,11 +72,11 @@ def tune(
         check_figure(plot)
     settings, model = options.pop("settings"), options.pop("model")
     asked, space = asked_for(data, options, settings, search)
-    from compgcn import tune as tuning
+    found = read_data(asked, model)
+    from compgcn import tune as tuning  # torch comes with it: what is wrong is said before
     from compgcn.search import plan as make_plan
     from compgcn.train import Interrupted
 
-    found = read_data(asked)
     plan = make_plan(asked, found, space, study_dir, model)
     study = tuning.open_study(plan, storage, trials, pruner)
     if not as_json:
@@ -101,7 +101,7 @@ def tune(
     out.print(f"{result['trials']} trials: {counts}; best validation {plan.goal} {result['best']['value']:.4f}")
     for path, share in result["importance"].items():
         out.print(f"  {100 * share:3.0f} % of the difference is {path}")
-    out.print(f"train with the best: compgcn train {best}")
+    out.print(f"train with the best: compgcn train {best} --run-dir {plan.folder / 'best'}")
 
 
 def _work(
