@@ -8,12 +8,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from compgcn.assembly.compositions import LEARNED
 from compgcn.assembly.settings import expand, recommended
+from compgcn.compose import COMPOSITIONS
 from compgcn.config import PATHS, Config
 from compgcn.data import GraphCollection
-from compgcn.errors import InputError
+from compgcn.decoders import DECODERS
+from compgcn.errors import InputError, unknown
 from compgcn.folder import default_folder
 from compgcn.inputs import Dataset
+from compgcn.norms import NORMS
+from compgcn.presets import PRESETS
 from compgcn.space import Space
 
 # The paper's table of hyper-parameters, which it gives for link prediction; layers are counted in `paper_grid`.
@@ -110,8 +115,20 @@ def plan(
     space = paper_grid(config) if space is None else space
     if not space:
         raise InputError("there is nothing to search: list the values of some setting in a table [search]")
+    _check_names(space)
     place = default_folder(config, model)
     return replace(made, space=space, folder=folder or place.with_name(f"{place.name.rpartition('-')[0]}-tune"))
+
+
+def _check_names(space: Space) -> None:
+    """Every name that is listed must be one: what else is wrong with a trial may be so only beside its other values."""
+    compositions = {**COMPOSITIONS, **LEARNED}
+    tables = {"encoder.name": PRESETS, "encoder.composition": compositions, "encoder.norm": NORMS}
+    tables |= {"decoder.name": DECODERS}
+    for path, known in tables.items():
+        for name in space.get(path, ()):
+            if name is not None and name not in known:
+                raise InputError(f"[search]: {unknown(path, name, known)}")
 
 
 def _validation(data: Dataset) -> int:

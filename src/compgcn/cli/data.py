@@ -60,6 +60,10 @@ def data_info(
     plot: Annotated[
         Path | None, typer.Option(help="Draw it: a .png, .pdf or .svg file.", metavar="FILE", show_default=False)
     ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(help="graph-classification for a table of graphs.", metavar="TASK", show_default=False),
+    ] = None,
     settings: Settings = None,
     as_json: Json = False,
 ) -> None:
@@ -69,7 +73,8 @@ def data_info(
     """
     if plot is not None:
         check_figure(plot)
-    summary = summarise(_open(name, dict(map(parse_setting, settings or []))))
+    given = dict(map(parse_setting, settings or [])) | ({} if task is None else {"task": task})
+    summary = summarise(_open(name, given))
     row = DATASETS.get(name)
     if plot is not None:
         draw_summary(summary, plot)
@@ -87,7 +92,8 @@ def _open(name: str, settings: dict[str, Any]) -> KnowledgeGraph | GraphCollecti
     """A data set by name, a file, a folder in the TU format, or one with the files of three splits."""
     folder = Path(name)
     if name in DATASETS or not folder.is_dir():
-        return find(configure(Config(), {"data.source": name, **settings}).data)
+        config = configure(Config(), {"data.source": name, **settings})
+        return find(config.data, config.task)
     if settings:
         raise InputError("settings go with a file; a folder is read as it is")
     if tu.found(folder):

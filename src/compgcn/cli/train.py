@@ -43,7 +43,8 @@ def train(
         ),
     ] = None,
     labels: Annotated[
-        Path | None, typer.Option(help="A table of nodes (or graphs) and their classes, and perhaps their split.")
+        Path | None,
+        typer.Option(help="A table of nodes and their classes, and perhaps their split; or one of graphs and theirs."),
     ] = None,
     task: Annotated[
         str | None,
