@@ -25,6 +25,7 @@ from compgcn.baselines import BASELINES
 from compgcn.compose import COMPOSITIONS
 from compgcn.data import DATASETS
 from compgcn.decoders import DECODERS
+from compgcn.experiment import experiments
 from compgcn.models import MODELS
 from compgcn.presets import PRESETS
 from compgcn.run import open_run
@@ -368,8 +369,16 @@ def test_every_row_is_listed_with_what_it_is_and_the_paper_it_comes_from(command
 def test_without_a_kind_all_are_listed_and_an_unknown_kind_is_answered_with_the_nearest(command: Command) -> None:
     everything = command("list").out.split()
     assert {name for kind, table in LISTED.items() for name in (kind, *table)} <= set(everything)
-    assert set(json.loads(command("list", "--json").out)) == set(LISTED)
+    assert set(json.loads(command("list", "--json").out)) == {*LISTED, "experiments"}
     refused(command("list", "decoder"), "unknown kind 'decoder'; did you mean 'decoders'")
+
+
+def test_experiments_are_listed_where_they_are_at_hand(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = json.loads(command("list", "experiments", "--json").out)["experiments"]
+    assert [row["name"] for row in rows] == list(experiments())
+    monkeypatch.setattr("compgcn.experiment._HERE", Path("nowhere"))
+    assert json.loads(command("list", "--json").out)["experiments"] == []
+    refused(command("list", "experiments"), "no folder 'experiments'")
 
 
 def test_data_sets_are_listed_and_described(command: Command, data: Path) -> None:
