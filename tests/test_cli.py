@@ -384,6 +384,8 @@ def test_experiments_are_listed_where_they_are_at_hand(command: Command, monkeyp
 def test_data_sets_are_listed_and_described(command: Command, data: Path) -> None:
     result = command("data", "list")
     assert re.search(r"world +link +3,090 +10 +10,215", result.out)
+    assert max(map(len, result.out.splitlines())) <= 80
+    assert all(row.description in " ".join(result.out.split()) for row in DATASETS.values())
     rows = json.loads(command("data", "list", "--json").out)
     assert {row["name"] for row in rows} >= {"world", "fb15k-237", "wn18rr"}
     result = command("data", "info", data)

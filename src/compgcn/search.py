@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -122,9 +122,12 @@ def plan(
 
 def _check_names(space: Space) -> None:
     """Every name that is listed must be one: what else is wrong with a trial may be so only beside its other values."""
-    compositions = {**COMPOSITIONS, **LEARNED}
-    tables = {"encoder.name": PRESETS, "encoder.composition": compositions, "encoder.norm": NORMS}
-    tables |= {"decoder.name": DECODERS}
+    tables: dict[str, Iterable[str]] = {
+        "encoder.name": PRESETS,
+        "encoder.composition": (*COMPOSITIONS, *LEARNED),
+        "encoder.norm": NORMS,
+        "decoder.name": DECODERS,
+    }
     for path, known in tables.items():
         for name in space.get(path, ()):
             if name is not None and name not in known:

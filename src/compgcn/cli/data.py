@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 
 from compgcn.cli import fetch, overview
 from compgcn.cli.console import Json, Settings, Split, out
@@ -40,14 +41,15 @@ def data_list(as_json: Json = False) -> None:
         ]
         out.print_json(json.dumps(rows))
         return
-    table = plain_table("name", "task", "nodes>", "relations>", "edges>", "where", "description")
-    for column in table.columns[:-1]:
-        column.no_wrap = True
+    sizes = "{:<6}{:>9}{:>11}{:>11}  {}"
+    table = plain_table("name", sizes.format("task", "nodes", "relations", "edges", "where"))
+    table.columns[0].no_wrap = True
     for row in DATASETS.values():
         n = row.statistics
         edges = n.get("edges") or n.get("triples") or sum(n[split.value] for split in Split)
-        sizes = (f"{n.get('entities') or n['nodes']:,}", f"{n['relations']:,}", f"{edges:,}")
-        table.add_row(row.name, row.task.partition("-")[0], *sizes, where(row), row.description)
+        numbers = (f"{number:,}" for number in (n.get("entities") or n["nodes"], n["relations"], edges))
+        line = sizes.format(row.task.partition("-")[0], *numbers, where(row))
+        table.add_row(row.name, Text.assemble(line, (f"\n{row.description}", "dim")))
     out.print(table)
 
 
