@@ -25,6 +25,7 @@ from compgcn.baselines import BASELINES
 from compgcn.compose import COMPOSITIONS
 from compgcn.data import DATASETS
 from compgcn.decoders import DECODERS
+from compgcn.experiment import experiments
 from compgcn.models import MODELS
 from compgcn.presets import PRESETS
 from compgcn.run import open_run
@@ -167,6 +168,24 @@ def test_options_and_settings_name_the_same_things(command: Command, data: Path)
     assert (config.encoder.name, config.decoder.name) == ("rgcn", "distmult")
     assert (config.training.epochs, config.training.seed, config.training.device) == (1, 4, "cpu")
     assert config.encoder.dims == (4, 8)
+
+
+def test_a_model_names_its_folder_and_its_figures(command: Command, data: Path) -> None:
+    result = command("train", data, "--model", "transe", "--epochs", 0, "--set", "dims=[4]")
+    assert result.code == 0
+    assert (data.parent / "runs" / "family-transe-0" / "metrics.json").is_file()
+    assert any(line.startswith("transe ") for line in result.out.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [(["mutg"], "mutag"), (["world", "--model", "distmlt"], "distmult"), (["gone.tsv"], "gone.tsv")],
+)
+def test_a_mistake_in_a_name_is_answered_before_torch_is_loaded(words: list[str], sentence: str) -> None:
+    source = f"import sys; sys.argv[1:] = ['train', *{words}]; sys.modules['torch'] = None; import compgcn.cli as cli"
+    ended = subprocess.run([sys.executable, "-c", f"{source}; cli.main()"], capture_output=True, text=True)
+    assert (ended.returncode, len(ended.stderr.splitlines())) == (1, 1)
+    assert sentence in ended.stderr
 
 
 def test_three_files_are_used_as_they_are(command: Command, tmp_path: Path) -> None:
@@ -350,13 +369,23 @@ def test_every_row_is_listed_with_what_it_is_and_the_paper_it_comes_from(command
 def test_without_a_kind_all_are_listed_and_an_unknown_kind_is_answered_with_the_nearest(command: Command) -> None:
     everything = command("list").out.split()
     assert {name for kind, table in LISTED.items() for name in (kind, *table)} <= set(everything)
-    assert set(json.loads(command("list", "--json").out)) == set(LISTED)
+    assert set(json.loads(command("list", "--json").out)) == {*LISTED, "experiments"}
     refused(command("list", "decoder"), "unknown kind 'decoder'; did you mean 'decoders'")
+
+
+def test_experiments_are_listed_where_they_are_at_hand(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = json.loads(command("list", "experiments", "--json").out)["experiments"]
+    assert [row["name"] for row in rows] == list(experiments())
+    monkeypatch.setattr("compgcn.experiment._HERE", Path("nowhere"))
+    assert json.loads(command("list", "--json").out)["experiments"] == []
+    refused(command("list", "experiments"), "no folder 'experiments'")
 
 
 def test_data_sets_are_listed_and_described(command: Command, data: Path) -> None:
     result = command("data", "list")
     assert re.search(r"world +link +3,090 +10 +10,215", result.out)
+    assert max(map(len, result.out.splitlines())) <= 80
+    assert all(row.description in " ".join(result.out.split()) for row in DATASETS.values())
     rows = json.loads(command("data", "list", "--json").out)
     assert {row["name"] for row in rows} >= {"world", "fb15k-237", "wn18rr"}
     result = command("data", "info", data)

@@ -115,6 +115,23 @@ def test_a_table_of_graphs_needs_their_classes(command: Command, tmp_path: Path)
     refused(command("train", "rings.tsv", "--task", "graph-classification"), "needs a table of graphs", "--labels")
 
 
+def test_a_table_of_graphs_is_recognised_where_it_is_read_as_triples(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "headed.tsv").write_text("graph\tsource\trelation\ttarget\nm\ta\tr\tb\n")
+    (tmp_path / "plain.tsv").write_text("m\ta\tr\tb\n")
+    (tmp_path / "classes.tsv").write_text("m\tno\n")
+    refused(command("train", "headed.tsv"), "--task graph-classification", "--columns")
+    refused(command("train", "plain.tsv", "--labels", "classes.tsv"), "--task graph-classification", "--columns")
+    assert "graph-classification" not in command("train", "plain.tsv").err
+
+
+@pytest.mark.parametrize("how", [("--task", "graph-classification"), ("--set", "task=graph-classification")])
+def test_a_table_of_graphs_is_described(command: Command, tmp_path: Path, how: tuple[str, str]) -> None:
+    (tmp_path / "rings.tsv").write_text("m\ta\tr\tb\nn\ta\tr\tb\n")
+    (tmp_path / "classes.tsv").write_text("m\tno\nn\tyes\n")
+    done = command("data", "info", "rings.tsv", "--set", "labels=classes.tsv", *how, "--json")
+    assert json.loads(done.out)["graphs"] == 2
+
+
 def test_what_the_paper_reports_is_called_validation(graphs: Run, command: Command) -> None:
     done = command("evaluate", graphs.path, "--split", "valid")
     assert "valid, mean ± sd of 3 folds" in done.out

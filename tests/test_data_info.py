@@ -30,7 +30,7 @@ def molecules(tmp_path: Path) -> Path:
 
 def test_a_folder_of_graphs_is_described(command: Command, molecules: Path) -> None:
     shown = command("data", "info", molecules).out
-    assert "M: 2 graphs, 3 nodes, 2 edges (1.5 and 1.0 a graph), 1 relations, 2 node labels, 2 classes" in shown
+    assert "M: 2 graphs, 3 nodes, 2 edges (1.5 and 1.0 a graph), 1 relation, 2 node labels, 2 classes" in shown
     assert "note: 1 graph without an edge kept" in shown
     assert re.search(r"^ *3 +2 +66\.7 %", shown, re.MULTILINE)
     report = json.loads(command("data", "info", molecules, "--json").out)

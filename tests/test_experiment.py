@@ -483,7 +483,7 @@ def test_the_table_of_methods_is_the_papers() -> None:
 
 
 def test_a_smoke_run_of_everything_ends_in_reports_of_everything(command: Command, tmp_path: Path) -> None:
-    made = command("reproduce", "--smoke", "--seeds", 1, "--device", "cpu", "--json")
+    made = command("reproduce", "--all", "--smoke", "--seeds", 1, "--device", "cpu", "--json")
     assert made.code == 0, made
     files = json.loads(made.out)
     assert len(files) == len(set(files)) == len(lab.jobs(EXPERIMENTS.values(), seeds=1))
@@ -499,6 +499,7 @@ def test_a_smoke_run_of_everything_ends_in_reports_of_everything(command: Comman
         assert (tmp_path / "runs/smoke/results" / name / "report.html").is_file()
     again = command("reproduce", "--smoke", "--seeds", 1, "rgcn")
     assert "10 rows and seeds, 10 of them done already" in again.out
+    assert "compgcn report rgcn --results runs/smoke/results" in again.out
 
 
 def test_rows_are_trained_side_by_side_into_any_folder(command: Command, tmp_path: Path) -> None:
@@ -567,8 +568,14 @@ def killed(job: lab.Job, *rest: Any) -> None:
 def test_what_cannot_be_reproduced_is_one_sentence(command: Command) -> None:
     refused(command("reproduce", "encoder"), "did you mean 'encoders'?")
     refused(command("reproduce", "encoders", "--row", "distmult-nnone"), "distmult-none")
+    refused(command("reproduce", "encoders", "--row", "9"), *(row.name for row in EXPERIMENTS["encoders"].rows))
+    for words in ((), ("encoders", "--all")):
+        refused(command("reproduce", *words), "--all", *EXPERIMENTS)
     quoted = "title = 'x'\nsource = 'y'\nmetrics = ['mrr']\n[[rows]]\nname = 'a'\nlabel = 'A'\nsource = 'elsewhere'\n"
     Path("mine.toml").write_text(quoted + "paper = {mrr = 0.3}\n")
     refused(command("reproduce", "mine.toml", "--row", "a"), "quoted from elsewhere")
+    refused(command("report", "mine.toml"), "no folder of results 'results'", "--results")
+    assert not Path("results").exists()
+    Path("results").mkdir()
     assert "| A | .300 | – | – | quoted |" in command("report", "mine.toml", "--results", "results").out
     refused(command("report"), "--all")

@@ -93,6 +93,12 @@ def test_the_default_folder_is_named_after_data_encoder_decoder_and_seed(
     assert default_folder(config) == Path("runs/family-compgcn-conve-0")
 
 
+def test_systems_of_the_same_parts_have_folders_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    runs = [compgcn.fit(graph(), model=name, epochs=0, dims=[4]) for name in ("transe", "kbgan")]
+    assert [run.path for run in runs] == [Path("runs/toy-transe-0"), Path("runs/toy-kbgan-0")]
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # what is in a run
 

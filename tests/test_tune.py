@@ -166,6 +166,22 @@ def test_a_study_of_something_else_is_refused(tmp_path: Path) -> None:
             tune.open_study(other, None, 1)
 
 
+def test_a_table_that_came_to_nothing_may_be_mended(tmp_path: Path) -> None:
+    searched(plan(tmp_path, space={"encoder.composition": ("rotate",), "encoder.dims": ((7, 16),)}), 1)  # needs pairs
+    with pytest.raises(InputError, match="epochs: 3 -> 4"):
+        tune.open_study(plan(tmp_path, epochs=4), None, 1)
+    made = plan(tmp_path, space={"encoder.composition": ("rotate",), "encoder.dims": ((8, 16),)})
+    found = tune.result(made, searched(made, 1))
+    assert (found["complete"], found["refused"]) == (1, 0)
+
+
+@pytest.mark.parametrize("path", ["encoder.name", "encoder.composition", "encoder.norm", "decoder.name"])
+def test_a_name_that_is_none_is_refused_before_there_is_a_study(tmp_path: Path, path: str) -> None:
+    with pytest.raises(InputError, match=rf"\[search\]: unknown {path} 'foo'"):
+        plan(tmp_path / "study", space={path: ("foo",)})
+    assert not (tmp_path / "study").exists()
+
+
 def test_a_run_folder_is_no_study(tmp_path: Path) -> None:
     (tmp_path / "config.toml").touch()
     with pytest.raises(InputError, match="is a run folder"):
@@ -293,6 +309,7 @@ def test_two_processes_share_a_study_and_its_best_settings_train(command: Comman
     assert trained.code == 0, trained
     assert json.loads(trained.out)["test"]["mrr"] > 0
     again = command("tune", *words)
+    assert f"compgcn train {report['best_toml']} --run-dir {report['study']}/best" in " ".join(again.out.split())
     assert f"best validation mrr {report['best']['value']:.4f}" in again.out
     assert "test" not in again.out.replace(" test)", "")
     refused(command("train", "search.toml"), "compgcn tune")

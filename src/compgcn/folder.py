@@ -261,12 +261,14 @@ def _peak_memory() -> int:
     return peak if platform.system() == "Darwin" else peak * 1024
 
 
-def default_folder(config: Config) -> Path:
+def default_folder(config: Config, model: str | None = None) -> Path:
     """runs/<data>-<encoder>-<decoder>-<seed>; in a classification the protocol stands for the decoder.
 
-    A baseline stands in its encoder's place.
+    A baseline stands in its encoder's place, and a whole system by its name in that of both.
     """
     source = Path(config.data.source).name.split(".")[0] or "graph"
+    if model is not None:
+        return Path("runs") / f"{source}-{model}-{config.training.seed}"
     how = config.classifier.protocol or config.decoder.name
     what = config.classifier.baseline or config.encoder.name
     return Path("runs") / f"{source}-{what}-{how}-{config.training.seed}"

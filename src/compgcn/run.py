@@ -46,7 +46,8 @@ def fit(
     Args:
         data: from `compgcn.load` or `compgcn.read`; a collection of graphs, to classify them.
         model: a whole system by its name in `compgcn.models`, such as "sacn"; the settings go over it.
-        run_dir: the folder; `runs/<data>-<encoder>-<decoder>-<seed>` if not given.
+        run_dir: the folder; `runs/<data>-<encoder>-<decoder>-<seed>` if not given, with a model
+            `runs/<data>-<model>-<seed>`.
         notify: called with every event, as `events.jsonl` gets them and one per step besides.
         interrupted: asked after every step; True stops cleanly with `compgcn.train.Interrupted`.
         settings: any of `compgcn.config`, such as `encoder="compgcn"`, `composition="corr"`, `epochs=100`, `lr=1e-3`;
@@ -55,7 +56,10 @@ def fit(
     if not isinstance(data, (KnowledgeGraph, GraphCollection)):
         raise InputError(f"fit takes a graph, such as compgcn.read('triples.tsv'), not {data!r}")
     origin = {f"data.{key}": value for key, value in (data.origin or {"source": data.name}).items()}
-    return train(recommended({**origin, **settings}, data, model), data, run_dir, notify, interrupted)
+    config = recommended({**origin, **settings}, data, model)
+    if run_dir is None and model is not None:
+        run_dir = default_folder(config, model)
+    return train(config, data, run_dir, notify, interrupted)
 
 
 def train(

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from compgcn.assembly.compositions import LEARNED
 from compgcn.assembly.settings import expand, recommended
+from compgcn.compose import COMPOSITIONS
 from compgcn.config import PATHS, Config
 from compgcn.data import GraphCollection
-from compgcn.errors import InputError
+from compgcn.decoders import DECODERS
+from compgcn.errors import InputError, unknown
 from compgcn.folder import default_folder
 from compgcn.inputs import Dataset
+from compgcn.norms import NORMS
+from compgcn.presets import PRESETS
 from compgcn.space import Space
 
 # The paper's table of hyper-parameters, which it gives for link prediction; layers are counted in `paper_grid`.
@@ -91,7 +96,8 @@ def plan(
 ) -> Plan:
     """A search that can begin: its settings fit the data, there is something to search and something to judge by.
 
-    Without a space it is the paper's grid, without a folder `runs/<data>-<encoder>-<decoder>-tune`.
+    Without a space it is the paper's grid, without a folder `runs/<data>-<encoder>-<decoder>-tune`, of a model
+    `runs/<data>-<model>-tune`.
     """
     data = without_test(data)
     made = Plan(settings, data, {}, Path(), model)
@@ -109,8 +115,23 @@ def plan(
     space = paper_grid(config) if space is None else space
     if not space:
         raise InputError("there is nothing to search: list the values of some setting in a table [search]")
-    place = default_folder(config)
+    _check_names(space)
+    place = default_folder(config, model)
     return replace(made, space=space, folder=folder or place.with_name(f"{place.name.rpartition('-')[0]}-tune"))
+
+
+def _check_names(space: Space) -> None:
+    """Every name that is listed must be one: what else is wrong with a trial may be so only beside its other values."""
+    tables: dict[str, Iterable[str]] = {
+        "encoder.name": PRESETS,
+        "encoder.composition": (*COMPOSITIONS, *LEARNED),
+        "encoder.norm": NORMS,
+        "decoder.name": DECODERS,
+    }
+    for path, known in tables.items():
+        for name in space.get(path, ()):
+            if name is not None and name not in known:
+                raise InputError(f"[search]: {unknown(path, name, known)}")
 
 
 def _validation(data: Dataset) -> int:

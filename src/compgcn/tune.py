@@ -36,6 +36,8 @@ PRUNERS = ("median", "hyperband", "none")
 def open_study(plan: Plan, storage: str | None, trials: int, pruner: str = "median") -> optuna.Study:
     """The study of a plan, new or begun; one of other data, settings or values is refused.
 
+    One without a figure so far, whose table [search] was other, begins anew: that table may have been the mistake.
+
     Args:
         plan: what is searched.
         storage: the URL of a database that workers on several machines share; a file in the folder if not given.
@@ -53,9 +55,10 @@ def open_study(plan: Plan, storage: str | None, trials: int, pruner: str = "medi
         kept: Any = library.storages.JournalStorage(backend)
     else:
         kept = _database(storage)
-    study: optuna.Study = library.create_study(
-        study_name=plan.folder.name, storage=kept, direction="maximize", load_if_exists=True, pruner=_pruner(pruner)
-    )
+    study = _study(plan, kept, pruner)
+    if _is_void(plan, study):  # the table that it was made of is no more, and nothing came of it
+        library.delete_study(study_name=study.study_name, storage=kept)
+        study = _study(plan, kept, pruner)
     study.sampler = library.samplers.TPESampler(seed=_seed(plan, study), constant_liar=True)
     described = {"config": plan.config().model_dump_json(), "space": json.dumps(plan.space), "goal": plan.goal}
     if "config" not in study.user_attrs:
@@ -66,6 +69,27 @@ def open_study(plan: Plan, storage: str | None, trials: int, pruner: str = "medi
         study.set_user_attr("queued", True)
         _queue_grid(plan, study)
     return study
+
+
+def _study(plan: Plan, kept: Any, pruner: str) -> optuna.Study:
+    """The study of that name, new or begun."""
+    made: optuna.Study = _optuna().create_study(
+        study_name=plan.folder.name, storage=kept, direction="maximize", load_if_exists=True, pruner=_pruner(pruner)
+    )
+    return made
+
+
+def _is_void(plan: Plan, study: optuna.Study) -> bool:
+    """Whether a study is other in its table [search] alone, and has no trial that came to a figure and no worker."""
+    kept = study.user_attrs
+    if "space" not in kept or json.loads(kept["space"]) == json.loads(json.dumps(plan.space)):
+        return False
+    if differences(Config.model_validate_json(kept["config"]), plan.config()):
+        return False
+    states = _optuna().trial.TrialState
+    trials = study.get_trials(deepcopy=False)
+    at_work = (trial for trial in trials if trial.state == states.RUNNING and not _is_left(trial))
+    return not any(trial.state == states.COMPLETE for trial in trials) and not any(at_work)
 
 
 def _optuna() -> Any:
@@ -189,10 +213,15 @@ def _take_over(study: optuna.Study) -> None:
     """Queue again what a process that is no more left half done; its run goes on from its checkpoint."""
     states = _optuna().trial.TrialState
     for trial in study.get_trials(deepcopy=False, states=(states.RUNNING,)):
-        machine, process = trial.user_attrs.get("worker", ("", 0))
-        if machine == platform.node() and (process == os.getpid() or not _alive(process)):
+        if _is_left(trial):
             study.tell(trial.number, state=states.FAIL)
             study.enqueue_trial(trial.params)
+
+
+def _is_left(trial: optuna.trial.FrozenTrial) -> bool:
+    """Whether the process that had a trial under way is no more, or is this one."""
+    machine, process = trial.user_attrs.get("worker", ("", 0))
+    return bool(machine == platform.node() and (process == os.getpid() or not _alive(process)))
 
 
 def _alive(process: int) -> bool:

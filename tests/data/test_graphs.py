@@ -85,6 +85,7 @@ def test_lines_that_name_the_columns_are_skipped_and_said_so(write: Write) -> No
         (LABELS + "m1\tyes\n", None, "more than one line: 'm1'"),
         (LABELS, "m1\ta\tC\n", "no label for 3 nodes"),
         (LABELS, "m1\ta\tC\nm1\tb\tC\nm1\tc\tC\nm2\ta\tC\nm1\ta\tN\n", "more than one line for 1 node;"),
+        ("m1\tno\ttrain\nm2\tyes\ttest\n", None, "have no split; say with label_columns"),
         ("m1\n", None, "line 1: expected 2 columns"),
         ("graph\tlabel\n", None, "holds a header and nothing more"),
     ],

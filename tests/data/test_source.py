@@ -27,7 +27,8 @@ def test_every_setting_of_the_data_is_an_argument_of_read_with_the_same_default(
 def test_graphs_are_found_again_by_their_origin(write: Write) -> None:
     graphs = read_graphs(
         write("g.tsv", "m1\ta\tr\tb\nm2\ta\tr\tb\n"),
-        labels=write("l.tsv", "m1\tyes\nm2\tno\n"),
+        labels=write("l.tsv", "which\tpart\tis\nm1\ttrain\tyes\nm2\ttrain\tno\n"),
+        label_columns=("which", "is"),
         nodes=write("n.tsv", "m1\ta\tC\nm1\tb\tN\nm2\ta\tC\nm2\tb\tC\n"),
     )
     settings = {f"data.{key}": value for key, value in graphs.origin.items()}

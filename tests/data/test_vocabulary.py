@@ -33,7 +33,19 @@ def test_any_text_gives_a_row_that_bears_it_or_an_input_error(pairs: list[tuple[
         assert vocabulary.names.count(text) != 1
     else:
         labels = {vocabulary.ids[row], vocabulary.names[row]}
-        assert text.casefold() in {label.casefold() for label in labels}
+        assert text.casefold() in {label.casefold() for label in labels} or "://" in vocabulary.ids[row]
+
+
+def test_the_end_of_an_iri_is_enough_where_only_one_ends_so() -> None:
+    ids = ["http://a.org/x#d1", "http://a.org/d2", "http://b.org/d2", "folder/d3", "http://a.org/"]
+    vocabulary = Vocabulary("entity", ids)
+    assert vocabulary.index("d1") == 0
+    assert Vocabulary("entity", [*ids, "D1"]).index("d1") == len(ids), "an id comes first"
+    with pytest.raises(InputError, match="is shared by 2 ids"):
+        vocabulary.index("d2")
+    for text in ("d3", ""):
+        with pytest.raises(InputError, match="unknown entity"):
+            vocabulary.index(text)
 
 
 def test_an_id_wins_over_a_name() -> None:

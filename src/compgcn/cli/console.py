@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from compgcn.data import GraphCollection, KnowledgeGraph
+from compgcn.data.arrays import counted
 
 # Text is shown as it is: [red] and :cat: are ids like any other.
 out = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
@@ -50,7 +51,7 @@ def describe(data: KnowledgeGraph | GraphCollection, remarks: Sequence[str] = ()
     for note in (*data.notes, *remarks):
         out.print(f"  note: {note}")
     if isinstance(data, KnowledgeGraph) and data.labels is None and len(data.valid) < _FEW:
-        what = f"only {len(data.valid)} validation triples"
+        what = f"only {counted(len(data.valid), 'validation triple')}"
         out.print(f"  note: {what}: which epoch is best is a matter of chance")
 
 
@@ -58,12 +59,17 @@ def headline(n: Mapping[str, int | float]) -> str:
     """The sizes of a data set in one line."""
     if "graphs" in n:
         return (
-            f"{n['graphs']:,} graphs, {n['nodes']:,} nodes, {n['edges']:,} edges "
-            f"({n['mean_nodes']:,.1f} and {n['mean_edges']:,.1f} a graph), {n['relations']:,} relations, "
-            f"{n['node_labels']:,} node labels, {n['classes']:,} classes"
+            f"{_several(n, graphs='graph', nodes='node', edges='edge')} "
+            f"({n['mean_nodes']:,.1f} and {n['mean_edges']:,.1f} a graph), "
+            f"{_several(n, relations='relation', node_labels='node label', classes='class')}"
         )
-    sizes = f"{n['entities']:,} entities, {n['relations']:,} relations, {n['triples']:,} triples"
+    sizes = _several(n, entities="entity", relations="relation", triples="triple")
     if "classes" in n:
         labelled = ", ".join(f"{n[f'{split}_labels']:,} {split}" for split in Split)
-        return f"{sizes}, {n['classes']:,} classes, labelled nodes: {labelled}"
+        return f"{sizes}, {_several(n, classes='class')}, labelled nodes: {labelled}"
     return f"{sizes} ({n['train']:,} train, {n['valid']:,} valid, {n['test']:,} test)"
+
+
+def _several(n: Mapping[str, int | float], **nouns: str) -> str:
+    """Some of the sizes, each with its noun."""
+    return ", ".join(counted(int(n[key]), noun) for key, noun in nouns.items())

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 
 from compgcn.cli import fetch, overview
 from compgcn.cli.console import Json, Settings, Split, out
@@ -40,14 +41,15 @@ def data_list(as_json: Json = False) -> None:
         ]
         out.print_json(json.dumps(rows))
         return
-    table = plain_table("name", "task", "nodes>", "relations>", "edges>", "where", "description")
-    for column in table.columns[:-1]:
-        column.no_wrap = True
+    sizes = "{:<6}{:>9}{:>11}{:>11}  {}"
+    table = plain_table("name", sizes.format("task", "nodes", "relations", "edges", "where"))
+    table.columns[0].no_wrap = True
     for row in DATASETS.values():
         n = row.statistics
         edges = n.get("edges") or n.get("triples") or sum(n[split.value] for split in Split)
-        sizes = (f"{n.get('entities') or n['nodes']:,}", f"{n['relations']:,}", f"{edges:,}")
-        table.add_row(row.name, row.task.partition("-")[0], *sizes, where(row), row.description)
+        numbers = (f"{number:,}" for number in (n.get("entities") or n["nodes"], n["relations"], edges))
+        line = sizes.format(row.task.partition("-")[0], *numbers, where(row))
+        table.add_row(row.name, Text.assemble(line, (f"\n{row.description}", "dim")))
     out.print(table)
 
 
@@ -60,6 +62,10 @@ def data_info(
     plot: Annotated[
         Path | None, typer.Option(help="Draw it: a .png, .pdf or .svg file.", metavar="FILE", show_default=False)
     ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(help="graph-classification for a table of graphs.", metavar="TASK", show_default=False),
+    ] = None,
     settings: Settings = None,
     as_json: Json = False,
 ) -> None:
@@ -69,7 +75,8 @@ def data_info(
     """
     if plot is not None:
         check_figure(plot)
-    summary = summarise(_open(name, dict(map(parse_setting, settings or []))))
+    given = dict(map(parse_setting, settings or [])) | ({} if task is None else {"task": task})
+    summary = summarise(_open(name, given))
     row = DATASETS.get(name)
     if plot is not None:
         draw_summary(summary, plot)
@@ -87,7 +94,8 @@ def _open(name: str, settings: dict[str, Any]) -> KnowledgeGraph | GraphCollecti
     """A data set by name, a file, a folder in the TU format, or one with the files of three splits."""
     folder = Path(name)
     if name in DATASETS or not folder.is_dir():
-        return find(configure(Config(), {"data.source": name, **settings}).data)
+        config = configure(Config(), {"data.source": name, **settings})
+        return find(config.data, config.task)
     if settings:
         raise InputError("settings go with a file; a folder is read as it is")
     if tu.found(folder):

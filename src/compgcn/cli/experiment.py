@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from multiprocessing.connection import Connection, wait
@@ -18,10 +18,10 @@ from rich.table import Table
 from compgcn.cli.console import Device, Json, err, out
 from compgcn.cli.tables import plain_table
 from compgcn.cli.train import stop_requests
-from compgcn.errors import InputError
+from compgcn.errors import InputError, unknown
 
 if TYPE_CHECKING:
-    from compgcn.experiment import Job
+    from compgcn.experiment import Experiment, Job
 
 RESULTS = Path("results")
 _SMOKE = Path("runs") / "smoke"
@@ -35,8 +35,9 @@ Results = Annotated[Path, typer.Option(help="The folder of results.", metavar="F
 
 def reproduce(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME", help="Experiments, by name or .toml file; all if none.")
+        list[str] | None, typer.Argument(metavar="NAME", help="Experiments, by name or .toml file.", show_default=False)
     ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every experiment.")] = False,
     row: Annotated[list[str] | None, typer.Option(help="Only this row; may be repeated.")] = None,
     seeds: Annotated[
         int | None, typer.Option(help="So many seeds, from 0 on; those of the experiment if not given.", min=1)
@@ -59,7 +60,9 @@ def reproduce(
     from compgcn import experiment as lab
     from compgcn.train import Interrupted
 
+    _check_asked(names or [], everything)
     found = lab.experiments(names or [])
+    _check_rows(found.values(), row or [])
     wanted = lab.jobs(found.values(), row or [], seeds)
     folder, runs = to or (_SMOKE / "results" if smoke else RESULTS), _SMOKE if smoke else run_dir
     waiting = [job for job in wanted if not lab.is_done(job, folder, smoke=smoke)]
@@ -89,7 +92,9 @@ def reproduce(
         out.print_json(json.dumps([str(job.file(folder)) for job in wanted if lab.is_done(job, folder, smoke=smoke)]))
     else:
         out.print(_table(wanted, folder, runs, smoke))
-        out.print(f"results in {folder}; compgcn report shows them beside the paper's")
+        place = "" if folder == RESULTS else f" --results {folder}"
+        for name in names or ["--all"]:
+            out.print(f"results beside the paper's: compgcn report {name}{place}")
     if failed:
         raise InputError(f"{len(failed)} of {len(wanted)} rows could not be trained; the first is {failed[0]}")
 
@@ -98,6 +103,24 @@ def _sentence(error: Exception) -> str:
     """What went wrong, in a line; of what was not foreseen, its kind too."""
     first = (str(error).splitlines() or [""])[0]
     return first if isinstance(error, InputError) else f"{type(error).__name__}: {first}"
+
+
+def _check_asked(names: Sequence[str], everything: bool) -> None:
+    """Either some experiments or all of them: days of training are asked for in so many words."""
+    from compgcn import experiment as lab
+
+    if bool(names) == everything:
+        known = ", ".join(lab.experiments())
+        raise InputError(f"name an experiment or say --all (compgcn list experiments tells what they are): {known}")
+
+
+def _check_rows(found: Iterable[Experiment], rows: Sequence[str]) -> None:
+    """Every experiment must have the rows; all that it has are listed where none is alike."""
+    for experiment in found:
+        known = [row.name for row in experiment.rows]
+        for name in rows:
+            if name not in known:
+                raise unknown(f"row of {experiment.name}", name, known, listed=len(known))
 
 
 def _one(job: Job, folder: Path, runs: Path, smoke: bool, device: str, answer: Connection) -> None:
@@ -243,6 +266,8 @@ def report(
 
     if (name is None) != everything:
         raise InputError("name an experiment, or say --all")
+    if not results.is_dir():
+        raise InputError(f"there is no folder of results '{results}'; name the one that reproduce wrote with --results")
     board = Board(results, lab.experiments())
     if name is not None:
         chosen = lab.experiments([name])[name if not name.endswith(".toml") else Path(name).stem]

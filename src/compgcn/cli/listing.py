@@ -12,10 +12,10 @@ from rich.text import Text
 from compgcn.cli.console import Json, out
 from compgcn.cli.tables import plain_table
 from compgcn.data import DATASETS
-from compgcn.errors import unknown
+from compgcn.errors import InputError, unknown
 from compgcn.models import MODELS
 
-KINDS = ("tasks", "models", "encoders", "compositions", "decoders", "samplers", "baselines", "datasets")
+KINDS = ("tasks", "models", "encoders", "compositions", "decoders", "samplers", "baselines", "datasets", "experiments")
 
 
 class Entry(NamedTuple):
@@ -39,6 +39,10 @@ def list_all(
     if kind is not None and kind not in KINDS:
         raise unknown("kind", kind, KINDS)
     found = {name: rows for name, rows in entries().items() if kind in (None, name)}
+    if kind == "experiments" and not found[kind]:
+        from compgcn.experiment import find_folder
+
+        find_folder()  # says what is missing
     if as_json:
         out.print_json(json.dumps({name: [row._asdict() for row in rows] for name, rows in found.items()}))
         return
@@ -78,4 +82,16 @@ def entries() -> dict[str, list[Entry]]:
     }
     for kind, table in described.items():
         found[kind] = [Entry(name, row.description, row.reference) for name, row in table.items()]
+    found["experiments"] = _experiments()
     return {kind: found[kind] for kind in KINDS}
+
+
+def _experiments() -> list[Entry]:
+    """The tables and figures of the paper; none where there is no checkout of the project."""
+    from compgcn.experiment import experiments, find_folder
+
+    try:
+        find_folder()
+    except InputError:
+        return []
+    return [Entry(name, row.title, row.source) for name, row in experiments().items()]

@@ -17,6 +17,7 @@ from compgcn.cli.tables import add_metrics, metrics_table
 from compgcn.config import PATHS, Config, configure, parse_setting, read_search
 from compgcn.data import GraphCollection, KnowledgeGraph, find
 from compgcn.errors import InputError
+from compgcn.models import model as find_model
 from compgcn.space import Space, candidates, parse_space
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ def train(
         ),
     ] = None,
     labels: Annotated[
-        Path | None, typer.Option(help="A table of nodes (or graphs) and their classes, and perhaps their split.")
+        Path | None,
+        typer.Option(help="A table of nodes and their classes, and perhaps their split; or one of graphs and theirs."),
     ] = None,
     task: Annotated[
         str | None,
@@ -97,7 +99,11 @@ def train(
     ] = None,
     run_dir: Annotated[
         Path | None,
-        typer.Option(help="The run folder; runs/<data>-<encoder>-<decoder>-<seed> if not given.", show_default=False),
+        typer.Option(
+            help="The run folder; runs/<data>-<encoder>-<decoder>-<seed> if not given, runs/<data>-<model>-<seed>"
+            " with --model.",
+            show_default=False,
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -105,13 +111,6 @@ def train(
 
     Example: compgcn train my-triples.tsv --decoder distmult --epochs 100 --set training.lr=0.01
     """
-    from compgcn.assembly.labels import remarks
-    from compgcn.assembly.settings import expand, recommended
-    from compgcn.assembly.tasks import TASKS
-    from compgcn.folder import default_folder
-    from compgcn.run import train as train_run
-    from compgcn.train import Interrupted
-
     options = {
         "valid": valid,
         "test": test,
@@ -133,9 +132,16 @@ def train(
     asked, space = asked_for(data, options, settings, search)
     if space is not None:
         asked["classifier.candidates"] = candidates(space)
-    found = read_data(asked)
+    found = read_data(asked, model)
+    from compgcn.assembly.labels import remarks  # torch comes with it: what is wrong is said before
+    from compgcn.assembly.settings import expand, recommended
+    from compgcn.assembly.tasks import TASKS
+    from compgcn.folder import default_folder
+    from compgcn.run import train as train_run
+    from compgcn.train import Interrupted
+
     config = expand(recommended(asked, found, model), found)
-    folder = run_dir or default_folder(config)
+    folder = run_dir or default_folder(config, model)
     if not as_json:
         assert config.task is not None
         describe(found, remarks(config, TASKS[config.task].items(found)))
@@ -153,7 +159,10 @@ def train(
         return
     if finished:
         out.print(f"{run.path} is already finished; nothing to train")
-    (_show_links if run.config.classifier.protocol is None else show_result)(run)
+    if run.config.classifier.protocol is None:
+        _show_links(run, model)
+    else:
+        show_result(run)
 
 
 def asked_for(
@@ -192,8 +201,10 @@ def asked_for(
     return base | given, parse_space(table, f"{search or data}: ")
 
 
-def read_data(asked: Mapping[str, Any]) -> KnowledgeGraph | GraphCollection:
-    """The data that some settings name."""
+def read_data(asked: Mapping[str, Any], model: str | None = None) -> KnowledgeGraph | GraphCollection:
+    """The data that some settings name; a model that there is none of is refused before they are read."""
+    if model is not None:
+        find_model(model)
     config = configure(Config(), asked)
     return find(config.data, config.task)
 
@@ -256,13 +267,13 @@ def _progress_line(quiet: bool) -> Iterator[Callable[[dict[str, Any]], None] | N
         yield notify
 
 
-def _show_links(run: Run) -> None:
+def _show_links(run: Run, model: str | None) -> None:
     """The test metrics beside those of the popularity baseline."""
     if not run.metrics["test"]:
         out.print(f"the test split is empty; best epoch {run.metrics['best_epoch']}, run folder {run.path}")
         return
     table = metrics_table(f"test, filtered, {run.metrics['ties']} ranks")
-    add_metrics(table, f"{run.config.encoder.name} + {run.config.decoder.name}", run.metrics["test"])
+    add_metrics(table, model or f"{run.config.encoder.name} + {run.config.decoder.name}", run.metrics["test"])
     add_metrics(table, "popularity baseline", run.metrics.get("popularity", {}).get("test", {}))
     out.print(table)
     if run.metrics["test"]["mrr"] <= run.metrics.get("popularity", {}).get("test", {}).get("mrr", 0.0):

@@ -17,6 +17,7 @@ from compgcn.cli.options import options_of
 from compgcn.cli.tables import plain_table
 from compgcn.cli.train import asked_for, read_data, stop_requests, train
 from compgcn.config import write_setting
+from compgcn.data.arrays import counted
 from compgcn.plots.figure import check_figure
 from compgcn.plots.study import draw_study
 from compgcn.space import Space
@@ -72,16 +73,16 @@ def tune(
         check_figure(plot)
     settings, model = options.pop("settings"), options.pop("model")
     asked, space = asked_for(data, options, settings, search)
-    from compgcn import tune as tuning
+    found = read_data(asked, model)
+    from compgcn import tune as tuning  # torch comes with it: what is wrong is said before
     from compgcn.search import plan as make_plan
     from compgcn.train import Interrupted
 
-    found = read_data(asked)
     plan = make_plan(asked, found, space, study_dir, model)
     study = tuning.open_study(plan, storage, trials, pruner)
     if not as_json:
         describe(found)
-        out.print(f"{plan.folder}: {len(tuning.finished(study))} trials so far")
+        out.print(f"{plan.folder}: {counted(len(tuning.finished(study)), 'trial')} so far")
     common = (asked, space, study_dir, model, storage, trials, pruner, timeout)
     try:
         with _workers(jobs - 1, common), stop_requests() as stopped, _live(plan, study, as_json) as notify:
@@ -98,10 +99,12 @@ def tune(
         return
     out.print(_table(plan, study))
     counts = ", ".join(f"{result[key]} {key}" for key in ("complete", "pruned", "refused"))
-    out.print(f"{result['trials']} trials: {counts}; best validation {plan.goal} {result['best']['value']:.4f}")
+    out.print(
+        f"{counted(result['trials'], 'trial')}: {counts}; best validation {plan.goal} {result['best']['value']:.4f}"
+    )
     for path, share in result["importance"].items():
         out.print(f"  {100 * share:3.0f} % of the difference is {path}")
-    out.print(f"train with the best: compgcn train {best}")
+    out.print(f"train with the best: compgcn train {best} --run-dir {plan.folder / 'best'}")
 
 
 def _work(

@@ -176,7 +176,9 @@ def export(
     to: Annotated[Path, typer.Option(help="A .parquet or .tsv file.", show_default=False)],
     device: Device = "auto",
 ) -> None:
-    """Write the vectors of all entities and relations with their ids and names.
+    """Write vectors with their ids and names: those of all entities and relations of a run that predicts links.
+
+    One that classifies nodes writes those of all nodes, one that classifies graphs those of all graphs.
 
     Example: compgcn export runs/world-compgcn-distmult-0 --to embeddings.parquet
     """

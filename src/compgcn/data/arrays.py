@@ -25,7 +25,7 @@ def keys(triples: Numbers, num_entities: int, num_relations: int) -> Numbers:
 
 def counted(number: int, noun: str) -> str:
     """A number with its noun, in the plural where it must be."""
-    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + ("es" if noun.endswith("ss") else "s")
+    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + ("es" if noun.endswith("s") else "s")
     return f"{number:,} {noun if number == 1 else plural}"
 
 

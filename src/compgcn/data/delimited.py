@@ -20,6 +20,7 @@ from compgcn.errors import InputError
 DELIMITERS = {".tsv": "\t", ".txt": "\t", ".csv": ","}
 BROKEN = (OSError, EOFError, zlib.error)
 _BOM = b"\xef\xbb\xbf"
+_GRAPH = "graph"  # what a table of many graphs calls its first column
 _OTHERS = {"\t": "tabs", ",": "commas", ";": "semicolons", " ": "spaces"}
 
 
@@ -195,8 +196,10 @@ def _wrong(text: Text, number: int, what: str) -> InputError:
 
 def _hint(text: Text, number: int, fields: list[str], width: int) -> str:
     """What a line with another number of columns most often is: separated otherwise, or one with more to it."""
-    if len(fields) > width and number == 1:
-        return f"; say with columns= which {width} to read, by name or by position from 0 on"
+    if len(fields) > width and number == 1 and text.header:
+        graphs = "for a table of graphs say --task graph-classification, else " if _GRAPH in _plain(fields) else ""
+        which = f"say with columns= (--columns on the command line) which {width} to read"
+        return f"; {graphs}{which}, by name or by position from 0 on"
     whole = text.delimiter.join(fields)
     other = next((mark for mark in _OTHERS if mark != text.delimiter and len(whole.split(mark)) == width), None)
     seen = f"; this line looks separated by {_OTHERS[other]}" if other else ""
@@ -205,6 +208,10 @@ def _hint(text: Text, number: int, fields: list[str], width: int) -> str:
     if text.quoted:
         return f" (fields are separated by commas in a .csv file{seen})"
     return f" (fields are separated by tabs; a file with commas must be named .csv{seen})"
+
+
+def _plain(fields: list[str]) -> list[str]:
+    return [field.strip().casefold() for field in fields]
 
 
 def _records(text: Text) -> Iterator[tuple[int, list[str]]]:

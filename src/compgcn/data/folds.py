@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from compgcn.data.arrays import counted
 from compgcn.errors import InputError
 
 Numbers = NDArray[np.int64]
@@ -26,7 +27,9 @@ def folds(targets: Sequence[int] | Numbers, k: int, seed: int = 0) -> list[Numbe
     classes = np.asarray(targets)
     n = len(classes)
     if not 2 <= k <= n:
-        raise InputError(f"{n} examples cannot be dealt over {k} folds; give a number from 2 to the number of examples")
+        raise InputError(
+            f"{counted(n, 'example')} cannot be dealt over {k} folds; give a number from 2 to the number of examples"
+        )
     rng = np.random.default_rng(seed)
     order = np.lexsort((rng.random(n), classes))  # by class, within a class by chance
     fold = np.empty(n, dtype=np.int64)

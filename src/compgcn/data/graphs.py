@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from compgcn.data import delimited
 from compgcn.data.arrays import Numbers, counted
 from compgcn.data.collection import GraphCollection, observe
+from compgcn.data.facts import Columns, check_columns, locate
 from compgcn.data.vocabulary import Vocabulary
 from compgcn.errors import InputError
 
@@ -29,7 +30,12 @@ _RELATIONS = 1_000_000  # more than this is a number that was no relation
 
 
 def read_graphs(
-    path: str | Path, *, labels: str | Path, nodes: str | Path | None = None, name: str | None = None
+    path: str | Path,
+    *,
+    labels: str | Path,
+    nodes: str | Path | None = None,
+    name: str | None = None,
+    label_columns: Columns | None = None,
 ) -> GraphCollection:
     """Read graphs from a table of triples with a column for the graph, and a table of their classes.
 
@@ -41,10 +47,11 @@ def read_graphs(
         labels: columns graph, class.
         nodes: columns graph, node, label; then every node must be in it, and a graph may do without edges.
         name: what to call it; the name of the file when not given.
+        label_columns: names, or positions from 0 on, of graph and class in `labels`; by default the only two.
     """
     notes: list[str] = []
     edge_graph, source, relation, target = _columns(path, [_GRAPH, _NODE, _RELATION, _OTHER], notes)
-    label_graph, label = _columns(labels, [_GRAPH, _CLASS], notes)
+    label_graph, label = _class_columns(labels, label_columns, notes)
     node_graph, node, node_label = [None] * 3 if nodes is None else _columns(nodes, [_GRAPH, _NODE, _CLASS], notes)
 
     (owner, of_edge, of_node), graph_ids = _encode(label_graph, edge_graph, node_graph)
@@ -75,7 +82,8 @@ def read_graphs(
         node_labels=node_labels,
         node_classes=node_names,
         graph_ids=tuple(graph_ids[g] for g in present),
-        origin={key: str(file) for key, file in (("source", path), ("labels", labels), ("node_labels", nodes)) if file},
+        origin={key: str(file) for key, file in (("source", path), ("labels", labels), ("node_labels", nodes)) if file}
+        | ({} if label_columns is None else {"label_columns": tuple(label_columns)}),
     )
     collection = replace(collection, notes=(*notes, *observe(collection)))
     for note in collection.notes:
@@ -83,12 +91,30 @@ def read_graphs(
     return collection
 
 
-def _columns(path: str | Path, words: Sequence[set[str]], notes: list[str]) -> list[Any]:
-    """The columns of a table, without a line that names them."""
+def _class_columns(labels: str | Path, chosen: Columns | None, notes: list[str]) -> list[Any]:
+    """Graph and class: the only two columns of a table, or those that are chosen."""
+    if chosen is not None:
+        check_columns(chosen, 2, "graph and class")
+        return _columns(labels, [_GRAPH, _CLASS], notes, chosen)
+    width = len(delimited.first(delimited.file(labels)))
+    if width > 2:
+        raise InputError(
+            f"'{labels}' has {width} columns: expected graph and class alone, as graphs are cross-validated and have "
+            "no split; say with label_columns which two to read"
+        )
+    return _columns(labels, [_GRAPH, _CLASS], notes)
+
+
+def _columns(path: str | Path, words: Sequence[set[str]], notes: list[str], chosen: Columns | None = None) -> list[Any]:
+    """The columns of a table, all or those chosen, without a line that names them."""
     text = delimited.file(path)
-    columns = [column.dictionary_encode() for column in delimited.columns(text, len(words))]
+    header = delimited.first(text) if chosen is not None else []
+    take = locate(text.label, chosen, header) if chosen is not None else None
+    found = delimited.columns(text, len(header) or len(words), take=take)
+    columns = [column.dictionary_encode() for column in found]
     first = [str(column[0].as_py()).strip().casefold() for column in columns]
-    if all(field in known for field, known in zip(first, words, strict=True)):
+    named = chosen is not None and isinstance(chosen[0], str)
+    if named or all(field in known for field, known in zip(first, words, strict=True)):
         columns = [column.slice(1) for column in columns]
         notes.append(f"the first line of '{text.label}' names the columns and was skipped")
         if not len(columns[0]):

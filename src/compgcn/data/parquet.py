@@ -32,7 +32,8 @@ class Parquet:
             return [places[0] for places in known]
         if len(names) == 3:
             return [0, 1, 2]
-        raise InputError(f"'{self.label}' has the columns {', '.join(names)}; say with columns= which three to read")
+        what = "say with columns= (--columns on the command line) which three to read"
+        raise InputError(f"'{self.label}' has the columns {', '.join(names)}; {what}")
 
 
 def file(path: str | Path, *, columns: Columns | None = None) -> Parquet:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from compgcn.config import Data
-from compgcn.data import tu
+from compgcn.data import delimited, tu
 from compgcn.data.collection import GraphCollection
+from compgcn.data.delimited import first
+from compgcn.data.facts import endings, existing
 from compgcn.data.files import read
 from compgcn.data.graphs import read_graphs
 from compgcn.data.prune import top_relations
@@ -31,6 +33,16 @@ def find(data: Data, task: str | None = None) -> KnowledgeGraph | GraphCollectio
     return top_relations(found, data.top_relations)
 
 
+def _check_width(data: Data) -> None:
+    """Refuse a table of four columns that comes with labels: it is most often one of graphs."""
+    path = existing(data.source)
+    if endings(path)[0] in delimited.DELIMITERS and len(first(delimited.file(path, comment=data.comment))) == 4:
+        raise InputError(
+            f"'{data.source}' has 4 columns: if these are graph, source, relation and target, say --task "
+            "graph-classification; else name those of subject, relation and object with --columns"
+        )
+
+
 def _find(data: Data, task: str | None) -> KnowledgeGraph | GraphCollection:
     if data.source in DATASETS:
         chosen = [key for key in _OWN if getattr(data, key) != Data.model_fields[key].default]
@@ -47,7 +59,9 @@ def _find(data: Data, task: str | None) -> KnowledgeGraph | GraphCollection:
     if task == "graph-classification":
         if data.labels is None:
             raise InputError(f"'{data.source}' needs a table of graphs and their classes; name it with --labels")
-        return read_graphs(data.source, labels=data.labels, nodes=data.node_labels)
+        return read_graphs(data.source, labels=data.labels, nodes=data.node_labels, label_columns=data.label_columns)
+    if data.labels is not None and data.columns is None:
+        _check_width(data)
     settings = data.model_dump(exclude={"source", "fingerprint", "node_labels", "top_relations"})
     alone = data.valid is None and data.test is None
     return read(data.source, **settings) if alone else read(train=data.source, **settings)

@@ -37,13 +37,16 @@ class Vocabulary:
         return f"Vocabulary({self.kind!r}, {len(self)} ids)"
 
     def index(self, text: str) -> int:
-        """The row that `text` means: an id, else a name only one row bears, else either of them whatever the case."""
+        """The row that `text` means: an id, else a name only one row bears, else either of them whatever the case.
+
+        Of an IRI the part after its last # or / will do too, where nothing else bears it and no other IRI ends so.
+        """
         if not isinstance(text, str):
             raise InputError(f"give the {self.kind} by its id or name, not as {text!r}")
         row = self._by_id.get(text)
         if row is not None:
             return row
-        rows = self._by_name.get(text) or self._by_folded.get(text.casefold(), [])
+        rows = self._by_name.get(text) or self._by_folded.get(text.casefold()) or self._by_ending.get(text, [])
         if len(rows) == 1:
             return rows[0]
         if rows:
@@ -69,6 +72,16 @@ class Vocabulary:
         for text, rows in _rows(text.casefold() for text in self.names).items():
             folded[text] = sorted({*folded.get(text, ()), *rows})
         return folded
+
+    @cached_property
+    def _by_ending(self) -> dict[str, list[int]]:
+        """The part of an IRI after its last # or / -> the rows."""
+        found: dict[str, list[int]] = {}
+        for row, text in enumerate(self.ids):
+            ending = text.replace("#", "/").rpartition("/")[2] if "://" in text else ""
+            if ending:
+                found.setdefault(ending, []).append(row)
+        return found
 
 
 def _rows(texts: Iterable[str]) -> dict[str, list[int]]:

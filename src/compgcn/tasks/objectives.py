@@ -180,5 +180,5 @@ def must_agree(settings: Training, decoder: Decoder) -> None:
     if SAMPLERS[settings.sampler].adversary and not objective.samples:
         raise InputError(
             f"the loss '{settings.loss}' takes no negatives, so that the sampler '{settings.sampler}' has nothing to "
-            "do; use margin or self-adversarial"
+            "do; take one that does: --set loss=margin or --set loss=self-adversarial"
         )
