@@ -1,0 +1,100 @@
+// The server's answers, its refusals as sentences, and its silence.
+
+const PATIENCE = 30_000; // ms until a request counts as unanswered
+
+/** The server refused, and said why. */
+export class Refused extends Error {
+  constructor(status, message) {
+    super(message);
+    this.name = "Refused";
+    this.status = status;
+  }
+}
+
+/** The server did not answer. */
+export class Down extends Error {
+  constructor() {
+    super("the server does not answer");
+    this.name = "Down";
+  }
+}
+
+const heard = new EventTarget(); // "down", "key": what the rest of the page listens for
+export const listen = (what, handler) => heard.addEventListener(what, handler);
+
+let key = "";
+try {
+  key = sessionStorage.getItem("key") ?? "";
+} catch {
+  // storage may be forbidden
+}
+
+/** Remember the API key until the tab is closed. */
+export function useKey(given) {
+  key = given;
+  try {
+    sessionStorage.setItem("key", given);
+  } catch {
+    // it then lasts as long as the page
+  }
+}
+
+export const get = (path, params = {}, signal = undefined) => {
+  const query = new URLSearchParams(Object.entries(params).filter(([, value]) => value !== undefined && value !== ""));
+  return ask(`${path}?${query}`, {}, signal);
+};
+
+export const post = (path, body, signal = undefined) =>
+  ask(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) }, signal);
+
+async function ask(path, options, signal) {
+  const headers = { ...options.headers, ...(key ? { Authorization: `Bearer ${key}` } : {}) };
+  const limits = [AbortSignal.timeout(PATIENCE), ...(signal ? [signal] : [])];
+  let response, body;
+  try {
+    response = await fetch(path, { ...options, headers, signal: AbortSignal.any(limits), cache: "no-store" });
+    body = await response.text();
+  } catch (error) {
+    if (signal?.aborted) throw error; // the page has moved on
+    throw silent();
+  }
+  if ([502, 504].includes(response.status)) throw silent(); // a proxy speaking for a server that is gone
+  if (response.status === 401) heard.dispatchEvent(new Event("key"));
+  if (!response.ok) throw new Refused(response.status, reason(body, response.status));
+  try {
+    return JSON.parse(body);
+  } catch {
+    throw new Refused(response.status, "the server's answer is not JSON; is this a compgcn server?");
+  }
+}
+
+function silent() {
+  heard.dispatchEvent(new Event("down"));
+  return new Down();
+}
+
+function reason(body, status) {
+  try {
+    const { detail } = JSON.parse(body);
+    if (typeof detail === "string") return detail;
+    if (Array.isArray(detail)) return detail.map((one) => one.msg ?? String(one)).join("; ");
+  } catch {
+    // no JSON: said below
+  }
+  return `the server refused with status ${status}`;
+}
+
+/** Requests of which only the latest counts: beginning one aborts the one before. */
+export function latest() {
+  let running = null;
+  return async (request) => {
+    running?.abort();
+    const mine = (running = new AbortController());
+    try {
+      const value = await request(mine.signal);
+      return mine.signal.aborted ? null : { value };
+    } catch (error) {
+      return mine.signal.aborted ? null : { error };
+    }
+  };
+}

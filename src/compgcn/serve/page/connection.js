@@ -1,0 +1,54 @@
+// A server that dies is said so in a banner, asked again until it answers, and the page then goes on.
+
+import { get, listen } from "./api.js";
+import { h } from "./dom.js";
+
+const HEARTBEAT = 15_000; // ms between looks at a server that nobody asks anything
+const WAITS = [1, 2, 4, 8, 15]; // seconds between tries
+
+/** Watch the server; `recovered` is called when it is back. */
+export function watch(recovered) {
+  const banner = document.getElementById("banner");
+  let down = false;
+  let tries = 0;
+  let timer = 0;
+
+  function lost() {
+    if (down) return;
+    down = true;
+    tries = 0;
+    plan();
+  }
+
+  function plan() {
+    const seconds = WAITS[Math.min(tries++, WAITS.length - 1)];
+    banner.className = "down";
+    banner.hidden = false;
+    banner.replaceChildren(
+      h("span", {}, "The server does not answer. What you see may be old; trying again every few seconds."),
+      h("button", { type: "button", onclick: attempt }, "Try now"),
+    );
+    clearTimeout(timer);
+    timer = setTimeout(attempt, seconds * 1000);
+  }
+
+  async function attempt() {
+    clearTimeout(timer);
+    try {
+      await get("health");
+    } catch {
+      plan();
+      return;
+    }
+    down = false;
+    banner.className = "up";
+    banner.replaceChildren(h("span", {}, "The server is back."));
+    timer = setTimeout(() => (banner.hidden = true), 3000);
+    recovered();
+  }
+
+  listen("down", lost);
+  setInterval(() => {
+    if (!down && document.visibilityState === "visible") get("health").catch(() => {});
+  }, HEARTBEAT);
+}

@@ -1,0 +1,48 @@
+// Elements out of plain values. Data become text nodes and attributes, never markup, so nothing needs escaping.
+
+/** An HTML element: `h("a", {href, class: "x", onclick: go, vars: {"--p": ".5"}}, "text", child, null)`. */
+export function h(tag, props = {}, ...children) {
+  return filled(document.createElement(tag), props, children);
+}
+
+/** The same in SVG. */
+export function s(tag, props = {}, ...children) {
+  return filled(document.createElementNS("http://www.w3.org/2000/svg", tag), props, children);
+}
+
+function filled(element, props, children) {
+  for (const [name, value] of Object.entries(props)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "vars") for (const [key, to] of Object.entries(value)) element.style.setProperty(key, to);
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+/** Say something to a screen reader without showing it. */
+export function say(text) {
+  document.getElementById("spoken").textContent = text;
+}
+
+/** A grey place where an answer will stand. */
+export function skeleton(rows = 5) {
+  return h("div", { class: "skeleton", "aria-hidden": "true" }, Array.from({ length: rows }, () => h("span")));
+}
+
+/** What went wrong, in the server's own sentence, with a way to try again. */
+export function failure(error, again) {
+  const waiting = error.name === "Down";
+  return h(
+    "div",
+    { class: "note bad", role: waiting ? null : "alert" },
+    h("p", {}, waiting ? "Waiting for the server." : sentence(error.message)),
+    !waiting && again ? h("button", { type: "button", class: "quiet", onclick: again }, "Try again") : null,
+  );
+}
+
+function sentence(text) {
+  const first = text.charAt(0).toUpperCase() + text.slice(1);
+  return /[.!?]$/.test(first) ? first : `${first}.`;
+}

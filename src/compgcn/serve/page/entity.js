@@ -1,0 +1,158 @@
+// One entity: what stands in the graph about it, and which others the model holds for alike.
+
+import { entitySource } from "./ask.js";
+import { get, latest } from "./api.js";
+import { combobox } from "./combobox.js";
+import { failure, h, skeleton } from "./dom.js";
+import { count, plural } from "./format.js";
+import { graph } from "./graph.js";
+import { nameOf, remember } from "./names.js";
+import { address, go, toEntity } from "./router.js";
+
+const DRAWN = 9; // facts that a small graph can hold
+const LISTED = 200;
+const ALIKE = 12;
+
+/** The view "Entity". */
+export function entity(context) {
+  const model = () => context.model.id;
+  const search = combobox({ label: "Entity", placeholder: "Search an entity", noun: "entity", source: entitySource(model), choose: (id) => go({ entity: id }) });
+  const title = h("h1", {}, "Entity");
+  const actions = h("p", { class: "actions" });
+  const facts = h("div", { class: "body" });
+  const alike = h("div", { class: "body" });
+  const around = h("section", { class: "panel", "aria-labelledby": "around" }, h("div", { class: "head" }, h("h2", { id: "around" }, "Neighbourhood")), facts);
+  const similar = h("section", { class: "panel", "aria-labelledby": "similar" }, h("div", { class: "head" }, h("h2", { id: "similar" }, "Similar entities")), alike);
+  const columns = h("div", { class: "columns" }, around, similar);
+  const element = h("div", { class: "view entity" }, h("section", { class: "lead" }, h("div", {}, title, actions), search.element), columns);
+  const [onlyFacts, onlyAlike] = [latest(), latest()];
+  let shown = "";
+
+  function update(state, again) {
+    const key = JSON.stringify([model(), state.entity]);
+    search.set(state.entity && nameOf(model(), state.entity));
+    if (key === shown && !again) return;
+    shown = key;
+    columns.hidden = !state.entity;
+    actions.replaceChildren();
+    title.textContent = state.entity ? nameOf(model(), state.entity) : "Choose an entity";
+    if (state.entity) {
+      neighbourhood(state.entity);
+      likeness(state.entity);
+    } else busiest();
+  }
+
+  async function busiest() {
+    const got = await onlyFacts((signal) => get("api/entities", { model: model(), limit: 12 }, signal));
+    if (!got) return;
+    if (got.error) {
+      actions.replaceChildren(failure(got.error, busiest));
+      return;
+    }
+    remember(model(), got.value.entities);
+    actions.replaceChildren(
+      h("span", { class: "hint" }, "Search one, or take one of those with the most facts:"),
+      h("span", { class: "chips" }, got.value.entities.map((one) => h("a", { class: "chip", href: toEntity(one.id) }, h("b", {}, one.name), ` ${count(one.degree)}`))),
+    );
+  }
+
+  async function neighbourhood(id) {
+    around.setAttribute("aria-busy", "true");
+    if (!facts.querySelector(".graph")) facts.replaceChildren(skeleton(8));
+    const got = await onlyFacts((signal) => get("api/neighbourhood", { model: model(), entity: id, limit: LISTED }, signal));
+    if (!got) return;
+    around.removeAttribute("aria-busy");
+    if (got.error) {
+      facts.replaceChildren(failure(got.error, () => neighbourhood(id)));
+      return;
+    }
+    const it = got.value.entity;
+    remember(model(), it, got.value.facts.flatMap((fact) => [fact.head, fact.tail]));
+    title.textContent = it.name;
+    search.set(it.name);
+    actions.replaceChildren(
+      h("a", { class: "button", href: address({ view: "ask", model: context.chosen(), head: it.id }) }, "Ask about it"),
+      h("a", { class: "button quiet", href: address({ view: "map", model: context.chosen(), entity: it.id }) }, "Show on the map"),
+      h("span", { class: "hint" }, plural(got.value.total, "fact"), it.id === it.name ? null : [" · ", h("code", {}, it.id)]),
+    );
+    facts.replaceChildren(...told(it, got.value));
+  }
+
+  async function likeness(id) {
+    similar.setAttribute("aria-busy", "true");
+    if (!alike.querySelector(".ranked")) alike.replaceChildren(skeleton(6));
+    const got = await onlyAlike((signal) => get("api/similar", { model: model(), entity: id, top: ALIKE }, signal));
+    if (!got) return;
+    similar.removeAttribute("aria-busy");
+    // an entity that is not there is said once, beside this panel
+    if (got.error) alike.replaceChildren(got.error.status === 404 ? h("p", { class: "hint" }, "Nothing to compare with.") : failure(got.error, () => likeness(id)));
+    else {
+      remember(model(), got.value.answers);
+      alike.replaceChildren(
+        h("ol", { class: "ranked" }, got.value.answers.map(alikeRow)),
+        h("p", { class: "hint" }, "Cosine of the vectors that the encoder makes of them."),
+      );
+    }
+  }
+
+  return { element, update, title: (state) => (state.entity ? nameOf(model(), state.entity) : "Entity") };
+}
+
+function alikeRow(one) {
+  return h(
+    "li",
+    {},
+    h(
+      "a",
+      { class: "answer", href: toEntity(one.entity) },
+      h("span", { class: "rank" }, one.rank),
+      h("span", { class: "name" }, one.name),
+      h("span", { class: "bar", "aria-hidden": "true", vars: { "--share": Math.max(0, one.similarity) } }),
+      h("span", { class: "value" }, one.similarity.toFixed(3)),
+    ),
+  );
+}
+
+function told(it, { total, facts }) {
+  if (!facts.length) return [h("p", { class: "hint" }, "No fact of the data is about it.")];
+  const drawn = spread(facts, DRAWN);
+  const title = `${it.name} and ${plural(drawn.length, "fact")} about it, as a graph`;
+  return [
+    graph({ title, ends: [it.id], facts: drawn }),
+    total > drawn.length ? h("p", { class: "hint" }, `${drawn.length} of ${plural(total, "fact")} drawn.`) : "",
+    ...grouped(it, facts).map(group),
+    total > facts.length ? h("p", { class: "hint" }, `The first ${count(facts.length)} of ${count(total)} are listed.`) : "",
+  ];
+}
+
+/** Some of the facts, one of each relation in turn. */
+function spread(facts, most) {
+  const queues = new Map();
+  for (const fact of facts) queues.set(fact.relation.id, [...(queues.get(fact.relation.id) ?? []), fact]);
+  const taken = [];
+  for (let i = 0; taken.length < Math.min(most, facts.length); i++) {
+    for (const queue of queues.values()) if (queue[i] && taken.length < most) taken.push(queue[i]);
+  }
+  return taken;
+}
+
+/** The facts by relation and side: [{relation, out, others: [{entity, split}]}]. */
+function grouped(it, facts) {
+  const groups = new Map();
+  for (const fact of facts) {
+    const out = fact.head.id === it.id;
+    const key = `${out}\n${fact.relation.id}`;
+    if (!groups.has(key)) groups.set(key, { relation: fact.relation, out, others: [] });
+    groups.get(key).others.push({ entity: out ? fact.tail : fact.head, split: fact.split });
+  }
+  return [...groups.values()].sort((a, b) => b.out - a.out);
+}
+
+function group({ relation, out, others }) {
+  return h(
+    "section",
+    { class: "group" },
+    h("h3", {}, out ? null : h("span", { class: "hint" }, "those that "), h("span", { class: "relation" }, relation.name), out ? " →" : h("span", { class: "hint" }, " it"), h("span", { class: "number" }, count(others.length))),
+    h("ul", { class: "chips" }, others.map(({ entity: one, split }) => h("li", {}, h("a", { class: "chip", href: toEntity(one.id) }, one.name, split === "train" ? null : h("span", { class: `badge ${split}` }, split))))),
+  );
+}

@@ -1,0 +1,99 @@
+// The explorer: one page over the server's answers. It reads the address, loads the model's facts once, and shows a view.
+
+import { get, listen, useKey } from "./api.js";
+import { ask } from "./ask.js";
+import { card } from "./card.js";
+import { watch } from "./connection.js";
+import { failure, h, skeleton } from "./dom.js";
+import { entity } from "./entity.js";
+import { map } from "./map.js";
+import { address, go, here } from "./router.js";
+
+const main = document.getElementById("main");
+const select = document.getElementById("model");
+const CREATE = { ask, entity, map, model: card };
+const views = {};
+let models = [];
+let turn = 0; // of the renderings that wait for the server, only the last counts
+
+/** What views share: the model that is asked, its relations, and its id where the address names it. */
+const context = { model: null, relations: [], chosen: () => here().model };
+
+async function render(again = false) {
+  const mine = ++turn;
+  const state = here();
+  try {
+    if (!models.length || again) await load();
+    await choose(state.model);
+  } catch (error) {
+    if (mine === turn) main.replaceChildren(failure(error, () => render(true)));
+    return;
+  }
+  if (mine !== turn) return;
+  const view = (views[state.view] ??= CREATE[state.view](context));
+  if (view.element.parentNode !== main) main.replaceChildren(view.element);
+  for (const link of document.querySelectorAll("nav a")) {
+    link.href = address({ view: link.dataset.view, model: state.model, entity: ["entity", "map"].includes(link.dataset.view) ? state.entity ?? state.head : undefined });
+    if (link.dataset.view === state.view) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  view.update(state, again);
+  document.title = `${view.title(state)} · compgcn explorer`;
+}
+
+async function load() {
+  if (!main.childElementCount) main.replaceChildren(skeleton(8));
+  models = (await get("api/models")).models;
+  select.replaceChildren(...models.map((one) => h("option", { value: one.id }, label(one))));
+  select.disabled = models.length < 2;
+  context.model = null;
+}
+
+/** A model's name; its id too where several have the same name and data. */
+function label(one) {
+  const twins = models.filter((other) => other.name === one.name && other.data === one.data).length > 1;
+  return `${one.name} on ${one.data}${twins ? ` (${one.id})` : ""}`;
+}
+
+async function choose(id) {
+  const model = id ? models.find((one) => one.id === id) : models[0];
+  if (!model) throw new Error(id ? `there is no model ${id} here; choose one above` : "the server has no model");
+  if (model !== context.model) {
+    context.relations = (await get("api/relations", { model: model.id })).relations;
+    context.model = model;
+  }
+  select.value = model.id;
+}
+
+select.addEventListener("change", () => {
+  const next = models.find((one) => one.id === select.value);
+  const same = next.data === context.model?.data; // on the same data a question can be put to both
+  if (same) go({ model: next.id, answer: undefined });
+  else location.hash = address({ view: here().view, model: next.id });
+});
+
+function askForKey() {
+  const banner = document.getElementById("banner");
+  if (banner.querySelector("form")) return;
+  const field = h("input", { type: "password", id: "key", autocomplete: "current-password", required: true });
+  const submit = (event) => {
+    event.preventDefault();
+    useKey(field.value);
+    banner.hidden = true;
+    banner.replaceChildren();
+    render(true);
+  };
+  banner.className = "key";
+  banner.hidden = false;
+  banner.replaceChildren(h("form", { onsubmit: submit }, h("label", { for: "key" }, "This server asks for its API key."), field, h("button", {}, "Go on")));
+  field.focus();
+}
+
+listen("key", askForKey);
+addEventListener("hashchange", () => location.hash !== "#main" && render());
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault(); // the address is the state; the skip link must not change it
+  main.focus();
+});
+watch(() => render(true));
+render();
