@@ -86,7 +86,7 @@ class Application:
         if name is None or name == "":
             return next(iter(self.models.values()))
         if name not in self.models:
-            raise UnknownError(f"there is no model of that id here; /api/models lists the {len(self.models)} there are")
+            raise UnknownError("model", name)
         return self.models[name]
 
     async def _view(self, model: Served, call: Callable[[], Any]) -> Any:
@@ -224,6 +224,12 @@ async def _misshapen(_: Request, error: Exception) -> Response:
     return Reply({"detail": f"{where}: {first['msg']}"}, 422)
 
 
+def _nothing(_: Request, error: Exception) -> Response:
+    """In a thread, for it is no async function: looking for what may have been meant takes milliseconds."""
+    assert isinstance(error, UnknownError)
+    return Reply({"detail": error.sentence()}, 404)
+
+
 def _sentence(status: int, detail: str | None = None, **headers: str) -> Callable[[Request, Exception], Any]:
     """Answers an exception: with its own sentence, or with this."""
 
@@ -235,7 +241,7 @@ def _sentence(status: int, detail: str | None = None, **headers: str) -> Callabl
 
 _ANSWERS: dict[type[Exception], Callable[[Request, Exception], Any]] = {
     RequestValidationError: _misshapen,
-    UnknownError: _sentence(404),
+    UnknownError: _nothing,
     InputError: _sentence(400),
     NotImplementedError: _sentence(501),
     BusyError: _sentence(503, "too many questions wait already; ask again in a second", **{"Retry-After": "1"}),

@@ -17,7 +17,7 @@ from compgcn.serve.atlas import Atlas, Plane, principal_plane
 from compgcn.serve.lanes import Lane
 from compgcn.serve.limits import Limits
 
-_COMPARED = 3000  # ids in a vocabulary up to which an unknown name is answered with those that look like it
+_COMPARED = 5000  # ids in a vocabulary up to which an unknown name is answered with those that look like it
 _SHOWN = ("valid", "test", "best_epoch", "ties")  # of the metrics
 
 # A query (head, relation, tail) by rows, None in the place that is asked for; how many answers; only new ones or not.
@@ -25,7 +25,27 @@ Query = tuple[tuple[int | None, int | None, int | None], int, bool]
 
 
 class UnknownError(Exception):
-    """Nothing is called that."""
+    """Nothing is called that.
+
+    Args:
+        kind: of thing.
+        text: what it was called.
+        vocabulary: where to look for what may have been meant, which takes long in a large one; None for nowhere.
+    """
+
+    def __init__(self, kind: str, text: str, vocabulary: Vocabulary | None = None) -> None:
+        super().__init__(kind)
+        self._kind, self._text, self._vocabulary = kind, text, vocabulary
+
+    def sentence(self) -> str:
+        """What to answer."""
+        if self._vocabulary is not None and len(self._vocabulary) <= _COMPARED:
+            try:
+                self._vocabulary.index(self._text)
+            except InputError as error:
+                return str(error)
+        shown = self._text if len(self._text) <= 80 else f"{self._text[:79]}…"
+        return f"unknown {self._kind} '{shown}'"
 
 
 class Served:
@@ -166,17 +186,11 @@ def open_all(paths: Sequence[Path], limits: Limits, device: str = "auto") -> dic
 
 
 def _row(vocabulary: Vocabulary, text: str) -> int:
-    """The row of a name. To look for what may have been meant takes long in a large vocabulary, and is left out."""
+    """The row of an id or a name."""
     row = vocabulary.find(text)
-    if row is not None:
-        return row
-    if len(vocabulary) <= _COMPARED:
-        try:
-            return vocabulary.index(text)
-        except InputError as error:
-            raise UnknownError(str(error)) from None
-    shown = text if len(text) <= 80 else f"{text[:79]}…"
-    raise UnknownError(f"unknown {vocabulary.kind} '{shown}'; give an id or a name of the data")
+    if row is None:
+        raise UnknownError(vocabulary.kind, text, vocabulary)
+    return row
 
 
 def _one_by_one(calls: list[Callable[[], Any]]) -> list[Any]:
