@@ -198,9 +198,9 @@ class Run:
         *,
         new: bool = False,
     ) -> list[Prediction]:
-        """The most probable tails of (head, relation, ?), or heads of (?, relation, tail); ids and names both work.
+        """The most probable tails of (head, relation, ?), heads of (?, relation, tail) or relations of (head, ?, tail).
 
-        With `new`, facts that stand in the data already are left out.
+        Ids and names both work. With `new`, facts that stand in the data already are left out.
         """
         return self._links().predict(head, relation, tail, top, new=new)
 
