@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from compgcn.answers.calibration import Bin, bins
+from compgcn.answers.explanations import Explanation, Method, explain
 from compgcn.answers.known import Known, known_entities, known_relations
 from compgcn.answers.retrieval import best, blocks, must_be_finite, scores_of_relations
 from compgcn.config import Config
@@ -107,6 +109,10 @@ class Links:
                     found[i] = some
         return found
 
+    def explain(self, head: str, relation: str, tail: str, top: int = 5, method: Method = "auto") -> Explanation:
+        """The facts that carried a prediction, see `compgcn.answers.explanations.explain`."""
+        return explain(self, head, relation, tail, top, method)
+
     @torch.inference_mode()
     def _best_entities(self, queries: Sequence[Query], top: int, new: bool) -> list[list[Prediction]]:
         """Of (s, r, None) or (None, r, o), the latter asked as (o, r + R, ?)."""
@@ -154,6 +160,10 @@ class Links:
         if self.config.training.loss != "cross-entropy":
             return chosen.sigmoid()
         return (chosen - scores.double().logsumexp(1, keepdim=True)).exp()
+
+    def known_split(self, s: int, r: int, o: int) -> str | None:
+        """The split that a fact stands in."""
+        return self._known_entities.of(np.array([s * 2 * self.data.num_relations + r]), np.array([[o]]))[0][0]
 
     @cached_property
     def _known_entities(self) -> Known:
