@@ -299,8 +299,8 @@ def test_predict_json_is_pure_json(command: Command, run: Path) -> None:
     [
         (["--head", "name of p00", "--relation", "lives"], ["unknown entity 'name of p00'", "'name of p0'"]),
         (["--head", "p0", "--relation", "livs"], ["unknown relation 'livs'", "'lives'"]),
-        (["--relation", "lives"], ["either a head or a tail"]),
-        (["--head", "p0", "--tail", "p1", "--relation", "lives"], ["either a head or a tail"]),
+        (["--relation", "lives"], ["two of head, relation and tail"]),
+        (["--head", "p0", "--tail", "p1", "--relation", "lives"], ["two of head, relation and tail"]),
         (["--head", "p0", "--relation", "lives", "--device", "nonsense"], ["the device 'nonsense' is not there"]),
     ],
 )

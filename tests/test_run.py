@@ -230,9 +230,9 @@ def test_ids_and_names_mean_the_same(run: Run) -> None:
     [
         ({"head": "name of p33", "relation": "lives"}, "unknown entity 'name of p33'; did you mean 'name of p3'"),
         ({"head": "p0", "relation": "live"}, "unknown relation 'live'; did you mean 'lives'"),
-        ({"head": "p0"}, "needs a relation and either a head or a tail"),
-        ({"relation": "lives"}, "needs a relation and either a head or a tail"),
-        ({"head": "p0", "tail": "p1", "relation": "lives"}, "either a head or a tail"),
+        ({"head": "p0"}, "needs two of head, relation and tail"),
+        ({"relation": "lives"}, "needs two of head, relation and tail"),
+        ({"head": "p0", "tail": "p1", "relation": "lives"}, "two of head, relation and tail"),
         ({"head": "p0", "relation": "lives", "top": 0}, "top must be a whole number from 1 on, not 0"),
     ],
 )

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from compgcn.answers.calibration import Bin, bins
+from compgcn.answers.explanations import Explanation, Method, explain
+from compgcn.answers.known import Known, known_entities, known_relations
+from compgcn.answers.retrieval import best, blocks, must_be_finite, scores_of_relations
 from compgcn.config import Config
-from compgcn.data import KnowledgeGraph
+from compgcn.data import KnowledgeGraph, Vocabulary
+from compgcn.data.arrays import Numbers
 from compgcn.errors import InputError, unknown
 from compgcn.queries import Answers
 from compgcn.ranking import by_category, by_relation, summary
 from compgcn.storage import Table
 from compgcn.tasks.link_prediction import Encoded, LinkPrediction
 
+Query = tuple[int | None, int | None, int | None]  # head, relation, tail: rows of the vocabularies, one None
+
 
 class Prediction(NamedTuple):
     """One answer to a query, best first in a list of them."""
 
-    entity: str  # its id
+    entity: str  # its id; a relation's where a relation was asked for
     name: str
     score: float  # a logit
     probability: float  # the sigmoid of the score, or its softmax after training with cross-entropy
@@ -58,48 +66,112 @@ class Links:
         *,
         new: bool = False,
     ) -> list[Prediction]:
-        """The most probable tails of (head, relation, ?), or heads of (?, relation, tail); ids and names both work.
+        """The most probable tails of (head, relation, ?), heads of (?, relation, tail) or relations of (head, ?, tail).
+
+        Ids and names both work. With `new`, facts that stand in the data already are left out.
+        """
+        query = self.query(head, relation, tail)
+        if not isinstance(top, int) or top < 1:
+            raise InputError(f"top must be a whole number from 1 on, not {top!r}")
+        return self.answer([query], top, new)[0]
+
+    def query(self, head: str | None, relation: str | None, tail: str | None) -> Query:
+        """Ids or names as rows, the one that is asked for as None."""
+        if [head, relation, tail].count(None) != 1:
+            raise InputError("a prediction needs two of head, relation and tail; the third is what it finds")
+        entities, relations = self.data.entities, self.data.relations
+        return (
+            None if head is None else entities.index(head),
+            None if relation is None else relations.index(relation),
+            None if tail is None else entities.index(tail),
+        )
+
+    def answer(self, queries: Sequence[Query], top: int = 10, new: bool = False) -> list[list[Prediction]]:
+        """The best answers to many queries, each with one of its three rows None; scored together, block by block.
 
         With `new`, facts that stand in the data already are left out.
         """
-        if relation is None or (head is None) == (tail is None):
-            raise InputError("a prediction needs a relation and either a head or a tail")
-        if not isinstance(top, int) or top < 1:
-            raise InputError(f"top must be a whole number from 1 on, not {top!r}")
-        r = self.data.relations.index(relation)
-        if head is not None:
-            s = self.data.entities.index(head)
-        else:
-            assert tail is not None
-            s, r = self.data.entities.index(tail), r + self.data.num_relations
-        with torch.inference_mode():
-            query = (torch.tensor([i], device=self.device) for i in (s, r))
-            scores = self.task.model.score(self.encoded, *query)[0]  # [N]
-        if not torch.isfinite(scores).all():
-            raise InputError("the model's scores are not finite; train again with a lower training.lr")
-        known = self._known(s, r)
-        best = scores.sort(descending=True, stable=True).indices.tolist()
-        best = [o for o in best if o not in known][:top] if new else best[:top]
-        probability = self._probabilities(scores)
-        ids, names = self.data.entities.ids, self.data.entities.names
-        values, chances = scores[best].tolist(), probability[best].tolist()
-        rows = zip(best, values, chances, strict=True)
-        return [Prediction(ids[o], names[o], score, chance, known.get(o)) for o, score, chance in rows]
-
-    def _probabilities(self, scores: Tensor) -> Tensor:
-        """Of entities [.., N]: among all where training weighed them against each other, else each for itself."""
-        together = self.config.training.loss == "cross-entropy"
-        return scores.double().softmax(-1) if together else scores.double().sigmoid()
-
-    def _known(self, s: int, r: int) -> dict[int, str]:
-        """Answers of a query that stand in the data -> their split."""
-        inverse = r >= self.data.num_relations
-        r, given, wanted = (r - self.data.num_relations, 2, 0) if inverse else (r, 0, 2)
-        found: dict[int, str] = {}
-        for split, triples in self.data.splits.items():
-            rows = triples[(triples[:, 1] == r) & (triples[:, given] == s)]
-            found = dict.fromkeys(rows[:, wanted].tolist(), split) | found
+        sizes = self.data.num_entities, self.data.num_relations, self.data.num_entities
+        for query in queries:
+            rows = [(row, size) for row, size in zip(query, sizes, strict=True) if row is not None]
+            if len(rows) != 2 or not all(0 <= row < size for row, size in rows):
+                raise InputError(f"a query is two rows of the vocabularies and None for the third, not {query}")
+        entities = [i for i, query in enumerate(queries) if query[1] is not None]
+        relations = [i for i, query in enumerate(queries) if query[1] is None]
+        found: list[list[Prediction]] = [[] for _ in queries]
+        for places, width, rank in (
+            (entities, self.data.num_entities, self._best_entities),
+            (relations, self.data.num_relations, self._best_relations),
+        ):
+            for block in blocks(len(places), width):
+                answers = rank([queries[i] for i in places[block]], top, new)
+                for i, some in zip(places[block], answers, strict=True):
+                    found[i] = some
         return found
+
+    def explain(self, head: str, relation: str, tail: str, top: int = 5, method: Method = "auto") -> Explanation:
+        """The facts that carried a prediction, see `compgcn.answers.explanations.explain`."""
+        return explain(self, head, relation, tail, top, method)
+
+    @torch.inference_mode()
+    def _best_entities(self, queries: Sequence[Query], top: int, new: bool) -> list[list[Prediction]]:
+        """Of (s, r, None) or (None, r, o), the latter asked as (o, r + R, ?)."""
+        R = self.data.num_relations
+        asked = [(s, r) if o is None else (o, cast(int, r) + R) for s, r, o in queries]
+        s, r = torch.tensor(asked, device=self.device).view(-1, 2).unbind(1)
+        scores = must_be_finite(self.task.model.score(self.encoded, s, r))  # [B, N]
+        keys = (s * (2 * R) + r).cpu().numpy()
+        return self._predictions(scores, keys, self._known_entities, self.data.entities, top, new)
+
+    @torch.inference_mode()
+    def _best_relations(self, queries: Sequence[Query], top: int, new: bool) -> list[list[Prediction]]:
+        """Of (s, None, o)."""
+        s, o = torch.tensor([(s, o) for s, _, o in queries], device=self.device).view(-1, 2).unbind(1)
+        R = self.data.num_relations
+        scores = must_be_finite(scores_of_relations(self.task.model, self.encoded, s, o, R))  # [B, R]
+        keys = (s * self.data.num_entities + o).cpu().numpy()
+        return self._predictions(scores, keys, self._known_relations, self.data.relations, top, new)
+
+    def _predictions(
+        self, scores: Tensor, keys: Numbers, known: Known, vocabulary: Vocabulary, top: int, new: bool
+    ) -> list[list[Prediction]]:
+        """The best of each row of scores [B, C], by the keys [B] under which `known` has what stands in the data."""
+        ranked = scores
+        if new:
+            cells = tuple(torch.from_numpy(part).to(self.device) for part in known.pairs(keys))
+            ranked = scores.index_put(cells, scores.new_tensor(-torch.inf))
+        places = best(ranked, top)
+        chances, kept = self._probabilities(scores, places), ranked.gather(1, places)
+        splits = known.of(keys, places.cpu().numpy())
+        ids, names = vocabulary.ids, vocabulary.names
+        rows = zip(places.tolist(), kept.tolist(), chances.tolist(), splits, strict=True)
+        return [
+            [
+                Prediction(ids[o], names[o], score, chance, split)
+                for o, score, chance, split in zip(*row, strict=True)
+                if score > -math.inf  # else it is known, and something new was asked for
+            ]
+            for row in rows
+        ]
+
+    def _probabilities(self, scores: Tensor, places: Tensor) -> Tensor:
+        """Of the answers at these places [B, k]: among all [B, C] where training weighed them so, else each alone."""
+        chosen = scores.gather(1, places).double()
+        if self.config.training.loss != "cross-entropy":
+            return chosen.sigmoid()
+        return (chosen - scores.double().logsumexp(1, keepdim=True)).exp()
+
+    def known_split(self, s: int, r: int, o: int) -> str | None:
+        """The split that a fact stands in."""
+        return self._known_entities.of(np.array([s * 2 * self.data.num_relations + r]), np.array([[o]]))[0][0]
+
+    @cached_property
+    def _known_entities(self) -> Known:
+        return known_entities(self.data.splits, self.data.num_entities, self.data.num_relations)
+
+    @cached_property
+    def _known_relations(self) -> Known:
+        return known_relations(self.data.splits, self.data.num_entities, self.data.num_relations)
 
     @property
     def reported(self) -> str:
@@ -138,12 +210,11 @@ class Links:
         chances, right = [], []
         for s, r in (queries.unbind(1) for queries in torch.split(wanted.queries, batch)):
             scores = task.model.score(self.encoded, s, r)  # [B, N]
-            best = scores.index_put(known.lookup(s, r), scores.new_tensor(-torch.inf)).argmax(1)
-            places = torch.arange(len(s), device=s.device)
-            chances.append(self._probabilities(scores)[places, best])
+            top = scores.index_put(known.lookup(s, r), scores.new_tensor(-torch.inf)).argmax(1, keepdim=True)
+            chances.append(self._probabilities(scores, top).squeeze(1))
             true = torch.zeros_like(scores, dtype=torch.bool)
             true[wanted.lookup(s, r)] = True
-            right.append(true[places, best])
+            right.append(true.gather(1, top).squeeze(1))
         return bins(torch.cat(chances), torch.cat(right)) if chances else []
 
     def tables(self) -> list[Table]:

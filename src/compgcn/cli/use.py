@@ -115,7 +115,11 @@ def _show_ranks(report: dict[str, Any], split: str, by: Part | None) -> None:
 def predict(
     run: RunFolder,
     relation: Annotated[
-        str | None, typer.Option(help="The relation, by id or name, of a link.", show_default=False)
+        str | None,
+        typer.Option(
+            help="The relation, by id or name; left out, the relations of (head, ?, tail) are predicted.",
+            show_default=False,
+        ),
     ] = None,
     head: Annotated[str | None, typer.Option(help="Predict the tails of (head, relation, ?).")] = None,
     tail: Annotated[str | None, typer.Option(help="Predict the heads of (?, relation, tail).")] = None,
@@ -148,7 +152,7 @@ def predict(
     if as_json:
         out.print_json(json.dumps([{"rank": rank, **answer._asdict()} for rank, answer in enumerate(answers, 1)]))
         return
-    question = f"{head} - {relation} - ?" if head is not None else f"? - {relation} - {tail}"
+    question = " - ".join("?" if part is None else part for part in (head, relation, tail))
     out.print(predictions_table(question, answers))
 
 

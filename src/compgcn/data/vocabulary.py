@@ -41,17 +41,22 @@ class Vocabulary:
 
         Of an IRI the part after its last # or / will do too, where nothing else bears it and no other IRI ends so.
         """
+        row = self.find(text)
+        if row is None:
+            raise unknown(self.kind, text, _lookalikes(text, dict.fromkeys(self.ids + self.names)))
+        return row
+
+    def find(self, text: str) -> int | None:
+        """As `index`, with None for what nothing is called: no time is spent on what may have been meant."""
         if not isinstance(text, str):
             raise InputError(f"give the {self.kind} by its id or name, not as {text!r}")
         row = self._by_id.get(text)
         if row is not None:
             return row
         rows = self._by_name.get(text) or self._by_folded.get(text.casefold()) or self._by_ending.get(text, [])
-        if len(rows) == 1:
-            return rows[0]
-        if rows:
+        if len(rows) > 1:
             raise self._shared(text, rows)
-        raise unknown(self.kind, text, _lookalikes(text, dict.fromkeys(self.ids + self.names)))
+        return rows[0] if rows else None
 
     def _shared(self, text: str, rows: Sequence[int]) -> InputError:
         listed = ", ".join(f"'{self.ids[row]}'" for row in rows[:_LISTED])

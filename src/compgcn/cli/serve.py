@@ -1,0 +1,51 @@
+"""The command that answers over HTTP: `serve`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from compgcn.cli.console import Device, out
+from compgcn.errors import InputError
+
+
+def serve(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run folders.", show_default=False)],
+    host: Annotated[str, typer.Option(help="The address to listen on; others than this machine need a key.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(help="The port; 0 takes a free one.", min=0, max=65535)] = 8000,
+    api_key_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file with the key that clients must give; else the variable COMPGCN_API_KEY.", show_default=False
+        ),
+    ] = None,
+    no_key: Annotated[bool, typer.Option("--no-key", help="Let everyone ask who can reach --host.")] = False,
+    batch: Annotated[int, typer.Option(help="Queries scored together at most.", min=1)] = 64,
+    queue: Annotated[int, typer.Option(help="Questions that may wait; more are answered 503.", min=1)] = 512,
+    timeout: Annotated[float, typer.Option(help="Seconds for an answer; after that it is 504.", min=0.1)] = 30.0,
+    device: Device = "auto",
+) -> None:
+    """Serve trained models: JSON over HTTP and a page to explore them, for this machine alone unless told otherwise.
+
+    Example: compgcn serve runs/world-compgcn-distmult-0 --port 8000
+    """
+    try:
+        import uvicorn  # noqa: F401
+    except ModuleNotFoundError:
+        raise InputError("serve needs more packages: pip install 'compgcn[serve]'") from None
+    from compgcn.serve import server
+    from compgcn.serve.limits import Limits
+    from compgcn.serve.models import open_all
+
+    key = server.read_key(api_key_file)
+    server.must_be_guarded(host, key, no_key)
+    limits = Limits(batch=batch, queue=queue, seconds=timeout)
+    models = open_all(runs, limits, device)
+    at = server.listen(host, port)
+    shown = f"[{host}]" if ":" in host else host
+    out.print(f"serving {', '.join(models)} at http://{shown}:{at.getsockname()[1]} (Ctrl+C stops)")
+    server.serve(models, at, limits, key, no_key)

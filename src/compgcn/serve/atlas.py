@@ -1,0 +1,137 @@
+"""A graph to look around in: entities by the first letters of their names, facts around one, a map of all."""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from compgcn.data import KnowledgeGraph, Vocabulary
+
+_SCANNED = 20_000  # matches that are looked at; of a letter or two there can be very many
+_EXAMPLES = 6
+
+Rows = NDArray[np.int64]
+
+
+class Atlas:
+    """Indices over the facts and names of a graph; every look-up takes time in what it finds, not in the graph.
+
+    Args:
+        graph: with all of its splits.
+    """
+
+    def __init__(self, graph: KnowledgeGraph) -> None:
+        self.graph = graph
+        self.splits = list(graph.splits)
+        self.facts = np.concatenate(list(graph.splits.values()))  # [n, 3], train first
+        self.split = np.repeat(np.arange(len(self.splits)), [len(rows) for rows in graph.splits.values()])  # [n]
+        numbers = np.arange(len(self.facts))
+        other = self.facts[:, 0] != self.facts[:, 2]  # a loop stands once at its entity
+        ends = np.concatenate([self.facts[:, 0], self.facts[other, 2]])
+        order = np.argsort(ends, kind="stable")
+        self._at = np.concatenate([numbers, numbers[other]])[order]
+        self.degree = np.bincount(ends, minlength=graph.num_entities)  # [N]
+        self._start = np.concatenate([[0], np.cumsum(self.degree)])
+        self.facts_of_relation = np.bincount(self.facts[:, 1], minlength=graph.num_relations)  # [R]
+        self.names = _Names(graph.entities)
+
+    def search(self, text: str, limit: int) -> list[int]:
+        """Entities whose name or id begins with `text`, then those that contain it, each the best connected first."""
+        if not text:
+            return heapq.nlargest(limit, range(len(self.degree)), key=self.degree.__getitem__)
+        found = heapq.nlargest(limit, set(self.names.beginning(text)), key=self.degree.__getitem__)
+        if len(found) < limit:
+            others = set(self.names.containing(text)) - set(found)
+            found += heapq.nlargest(limit - len(found), others, key=self.degree.__getitem__)
+        return found
+
+    def around(self, entity: int, limit: int) -> Rows:
+        """Numbers of the facts that an entity takes part in, train first."""
+        start = self._start[entity]
+        return np.sort(self._at[start : self._start[entity + 1]])[:limit]
+
+    def examples(self) -> list[tuple[int, int]]:
+        """Queries (head, relation) worth trying: of the commonest relations, each with a well connected head."""
+        chosen: list[tuple[int, int]] = []
+        for relation in np.argsort(-self.facts_of_relation, kind="stable")[:_EXAMPLES].tolist():
+            heads = self.facts[self.facts[:, 1] == relation, 0]
+            free = heads[~np.isin(heads, [head for head, _ in chosen])] if chosen else heads
+            if len(heads):
+                heads = free if len(free) else heads
+                chosen.append((int(heads[self.degree[heads].argmax()]), relation))
+        return chosen
+
+    @cached_property
+    def types(self) -> list[str]:
+        """What each entity is mostly: head or tail of which relation [N]; empty where it is in no fact."""
+        R = self.graph.num_relations
+        sides = [self.facts[:, [0, 1]], self.facts[:, [2, 1]] + np.array([0, R])]
+        pairs, counts = np.unique(np.concatenate(sides), axis=0, return_counts=True)
+        order = np.lexsort((-counts, pairs[:, 0]))  # of each entity its commonest place first
+        entities, first = np.unique(pairs[order, 0], return_index=True)
+        places = pairs[order[first], 1]
+        names = self.graph.relations.names
+        labels = [f"{name} ({side})" for side in ("head", "tail") for name in names]
+        found = [""] * self.graph.num_entities
+        for entity, place in zip(entities.tolist(), places.tolist(), strict=True):
+            found[entity] = labels[place]
+        return found
+
+
+class _Names:
+    """Names and ids, whatever their case, by their beginnings and by what they contain."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        folded = [(text.casefold(), row) for row, text in enumerate(vocabulary.names)]
+        if vocabulary.ids is not vocabulary.names:
+            folded += [(text.casefold(), row) for row, text in enumerate(vocabulary.ids)]
+        folded.sort()
+        self._sorted = [text for text, _ in folded]
+        self._rows = [row for _, row in folded]
+        # All of them in one text, a line each: a search through it takes a few milliseconds for a million.
+        clean = [text.replace("\n", " ") for text in self._sorted]
+        self._text = "\n".join(clean)
+        self._starts = np.concatenate([[0], np.cumsum([len(text) + 1 for text in clean])]).tolist()
+
+    def beginning(self, text: str) -> list[int]:
+        """Rows whose name or id begins so, up to a bound."""
+        text = text.casefold()
+        first = bisect_left(self._sorted, text)
+        last = bisect_left(self._sorted, text + chr(0x10FFFF), lo=first)
+        return self._rows[first : min(last, first + _SCANNED)]
+
+    def containing(self, text: str) -> Iterator[int]:
+        """Rows whose name or id contains it, up to a bound."""
+        text, place = text.casefold(), -1
+        for _ in range(_SCANNED):
+            place = self._text.find(text, place + 1)
+            if place < 0:
+                return
+            line = bisect_right(self._starts, place) - 1
+            yield self._rows[line]
+            place = self._starts[line + 1] - 1  # once a line
+
+
+class Plane(NamedTuple):
+    """Vectors in their principal plane."""
+
+    places: NDArray[Any]  # [N, 2]
+    explained: list[float]  # share of the variance along each axis
+
+
+def principal_plane(vectors: NDArray[Any]) -> Plane:
+    """Where vectors [N, d] lie in the plane that shows most of their variance."""
+    centred = vectors.astype(np.float64) - vectors.mean(0, dtype=np.float64)
+    values, axes = np.linalg.eigh(centred.T @ centred)  # in rising order
+    axes, values = axes[:, ::-1], np.maximum(values[::-1], 0)
+    width = min(2, axes.shape[1])
+    places = np.zeros((len(vectors), 2))
+    places[:, :width] = centred @ axes[:, :width]
+    shares = values / values.sum() if values.sum() else values
+    return Plane(places, [*shares[:width].tolist(), 0.0][:2])

@@ -1,0 +1,123 @@
+"""The server around the application: where it listens, for whom, and how it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from compgcn.errors import InputError
+from compgcn.serve.app import create_app
+from compgcn.serve.gate import LOCAL
+from compgcn.serve.limits import Limits
+from compgcn.serve.models import Served
+
+VARIABLE = "COMPGCN_API_KEY"
+_SHORTEST = 16  # letters of a key
+
+
+class PatientOnlyOnce(H11Protocol):
+    """A connection that is closed if the head of a request does not come in time; uvicorn itself waits for ever."""
+
+    limit_seconds = 10.0
+    _waits: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._waits = self.loop.call_later(self.limit_seconds, self._give_up)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.their_state is h11.IDLE and self._waits is None:  # the head of another request has begun
+            self._waits = self.loop.call_later(self.limit_seconds, self._give_up)
+        elif self.conn.their_state is not h11.IDLE:
+            self._forget()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._forget()
+        super().connection_lost(exc)
+
+    def _forget(self) -> None:
+        if self._waits is not None:
+            self._waits.cancel()
+            self._waits = None
+
+    def _give_up(self) -> None:
+        self._waits = None
+        if not self.transport.is_closing():
+            self.transport.close()
+
+
+def read_key(file: Path | None) -> str | None:
+    """The key in a file, else in the environment; None if there is neither."""
+    if file is not None:
+        try:
+            key, where = file.read_text(encoding="utf-8").strip(), str(file)
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"could not read the key in {file}: {error}") from None
+    elif VARIABLE in os.environ:
+        key, where = os.environ[VARIABLE].strip(), VARIABLE
+    else:
+        return None
+    if len(key) < _SHORTEST or not key.isascii() or not key.isprintable() or " " in key:
+        raise InputError(f"the key in {where} must be {_SHORTEST} or more letters and digits without a space")
+    return key
+
+
+def is_local(host: str) -> bool:
+    """Whether only this machine reaches a host."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def must_be_guarded(host: str, key: str | None, no_key: bool) -> None:
+    """Refuse to serve strangers by oversight."""
+    if no_key and key is not None:
+        raise InputError(f"--no-key was given, and a key too, by --api-key-file or {VARIABLE}; leave one out")
+    if key is None and not no_key and not is_local(host):
+        raise InputError(
+            f"on {host} others can reach the server: give a key with --api-key-file or {VARIABLE}, "
+            "or say --no-key if everyone may ask"
+        )
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket at that address; port 0 takes a free one."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        return socket.create_server(address[:2], family=family, backlog=2048)
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"could not listen on {host} port {port}: {reason}; try another --port") from None
+
+
+def serve(
+    models: Mapping[str, Served], at: socket.socket, limits: Limits, key: str | None = None, no_key: bool = False
+) -> None:
+    """Answer until SIGINT or SIGTERM; then finish what is in flight."""
+    hosts = LOCAL if key is None and not no_key else None
+    protocol = type("Protocol", (PatientOnlyOnce,), {"limit_seconds": limits.read_seconds})
+    settings: dict[str, Any] = {
+        "http": protocol,
+        "ws": "none",
+        "lifespan": "on",
+        "log_config": None,
+        "access_log": False,
+        "server_header": False,
+        "proxy_headers": False,
+        "limit_concurrency": limits.connections,
+        "timeout_keep_alive": limits.idle_seconds,
+        "timeout_graceful_shutdown": limits.stop_seconds,
+        "h11_max_incomplete_event_size": 16 * 1024,
+    }
+    uvicorn.Server(uvicorn.Config(create_app(models, limits, key, hosts), **settings)).run([at])

@@ -1,0 +1,97 @@
+"""Many queries at once: the same answers as one at a time, as by definition, in any number of blocks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compgcn.answers import retrieval
+from compgcn.answers.known import known_entities, known_relations
+from compgcn.answers.links import Links
+from compgcn.run import Run
+from toy import graph, train
+
+
+@pytest.fixture(scope="module", params=["distmult", "conve", "transe"])
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A product, a convolution with biases, and a distance with a margin."""
+    return train(tmp_path_factory.mktemp("run") / request.param, decoder=request.param)
+
+
+@given(st.lists(st.lists(st.sampled_from([0.0, 1.0, 2.0, -torch.inf]), min_size=9, max_size=9), min_size=1, max_size=4))
+def test_the_best_come_first_and_of_equals_the_first(rows: list[list[float]]) -> None:
+    scores = torch.tensor(rows)
+    for top in (1, 2, 4, 9, 20):
+        found = retrieval.best(scores, top)
+        whole = scores.sort(dim=1, descending=True, stable=True).indices[:, :top]
+        kept = scores.gather(1, whole) > -torch.inf
+        assert torch.equal(found[kept], whole[kept])
+        assert (scores.gather(1, found)[~kept] == -torch.inf).all()
+
+
+@given(st.lists(st.tuples(*(st.integers(0, n) for n in (4, 2, 4, 2))), max_size=30), st.data())
+def test_what_is_known_is_what_stands_in_a_split_the_first_if_several(
+    rows: list[tuple[int, int, int, int]], data: st.DataObject
+) -> None:
+    names = ("train", "valid", "test")
+    splits = {
+        name: np.array([row[:3] for row in rows if row[3] == i], dtype=np.int64).reshape(-1, 3)
+        for i, name in enumerate(names)
+    }
+    first = {row[:3]: names[min(one[3] for one in rows if one[:3] == row[:3])] for row in rows}
+    entities, relations = known_entities(splits, 5, 3), known_relations(splits, 5, 3)
+    everyone, every = np.arange(5)[None], np.arange(3)[None]
+    a, r, b = (data.draw(st.integers(0, n)) for n in (4, 2, 4))
+    assert entities.of(np.array([a * 6 + r]), everyone)[0] == [first.get((a, r, o)) for o in range(5)]
+    assert entities.of(np.array([b * 6 + r + 3]), everyone)[0] == [first.get((s, r, b)) for s in range(5)]
+    assert relations.of(np.array([a * 5 + b]), every)[0] == [first.get((a, p, b)) for p in range(3)]
+    places, values = entities.pairs(np.array([b * 6 + r + 3, a * 6 + r]))
+    assert sorted(values[places == 1]) == [o for o in range(5) if (a, r, o) in first]
+
+
+def test_many_queries_have_the_answers_of_each_alone(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, links = run.data, run.answers
+    assert isinstance(links, Links)
+    e, r = data.entities.ids, data.relations.ids
+    asked: list[dict[str, Any]] = [{"head": e[i], "relation": r[i % 3]} for i in range(6)]
+    asked += [{"tail": e[i], "relation": r[i % 3]} for i in range(6)]
+    asked += [{"head": e[i], "tail": e[(5 * i + 1) % 12]} for i in range(6)]
+    queries = [links.query(*(one.get(part) for part in ("head", "relation", "tail"))) for one in asked]
+    monkeypatch.setattr(retrieval, "_QUERIES", 4)
+    for new in (False, True):
+        together = links.answer(queries, 5, new)
+        for one, answers in zip(asked, together, strict=True):
+            alone = run.predict(**one, top=5, new=new)
+            assert [answer[:2] + answer[4:] for answer in answers] == [answer[:2] + answer[4:] for answer in alone]
+            assert [a.score for a in answers] == pytest.approx([a.score for a in alone], abs=1e-5)
+            assert [a.probability for a in answers] == pytest.approx([a.probability for a in alone], abs=1e-5)
+
+
+def test_relations_between_two_entities_are_ranked_by_the_score_of_the_whole_fact(run: Run) -> None:
+    data = run.data
+    for s, o in ((0, 9), (3, 4), (8, 8)):
+        answers = run.predict(head=data.entities.ids[s], tail=data.entities.ids[o])
+        with torch.inference_mode():
+            heads, relations = torch.full((3,), s), torch.arange(3)
+            scores = run.task.model.score(run.encoded, heads, relations)[:, o]
+        order = scores.argsort(descending=True)
+        assert [answer.entity for answer in answers] == [data.relations.ids[i] for i in order]
+        assert [answer.score for answer in answers] == pytest.approx(scores[order].tolist(), abs=1e-5)
+        facts = {tuple(row): split for split, part in data.splits.items() for row in part.tolist()}
+        assert [answer.known for answer in answers] == [facts.get((s, int(i), o)) for i in order]
+
+
+def test_a_graph_without_some_splits_has_known_facts_all_the_same(tmp_path: Path) -> None:
+    data = graph(empty=("valid", "test"))
+    run = train(tmp_path / "run", data, epochs=1)
+    s, r, o = data.train[0]
+    names = data.entities.ids
+    answers = run.predict(names[s], data.relations.ids[r], top=99)
+    assert {answer.known for answer in answers} == {None, "train"}
+    assert next(answer for answer in answers if answer.entity == names[o]).known == "train"
