@@ -14,6 +14,7 @@ import torch
 from compgcn.answers.classes import Classes, Classified
 from compgcn.answers.explanations import Contribution, Explanation, Method
 from compgcn.answers.links import Links, Prediction
+from compgcn.answers.similar import Neighbours, Similar
 from compgcn.assembly.device import find_device
 from compgcn.assembly.items import must_fill_batches
 from compgcn.assembly.labels import must_suffice
@@ -30,7 +31,7 @@ from compgcn.storage import Array, Table, write_embeddings
 from compgcn.tasks.link_prediction import Encoded
 from compgcn.train import Event
 
-__all__ = ["Classified", "Contribution", "Explanation", "Prediction", "Run", "fit", "open_run", "train"]
+__all__ = ["Classified", "Contribution", "Explanation", "Prediction", "Run", "Similar", "fit", "open_run", "train"]
 
 
 def fit(
@@ -212,6 +213,24 @@ class Run:
         "gradient" the score's slope stands for that; "auto" is exact where the receptive field is small.
         """
         return self._links().explain(head, relation, tail, top, method)
+
+    def similar(
+        self, name: str, top: int = 10, kind: Literal["entity", "relation", "graph"] = "entity"
+    ) -> list[Similar]:
+        """The nearest neighbours of an entity or a relation, by id or name, by the cosine of what the encoder makes.
+
+        Inverses are relations too, as "borders (inverse)"; of a run that classifies graphs the entities are the graphs.
+        """
+        if kind == "entity" and isinstance(self.data, GraphCollection):
+            kind = "graph"
+        if kind not in self._neighbours:
+            raise InputError(f"the run {self.path} has vectors of {' and '.join(self._neighbours)}, and none of {kind}")
+        return self._neighbours[kind].nearest(name, top)
+
+    @cached_property
+    def _neighbours(self) -> dict[str, Neighbours]:
+        """Of each kind of vectors, made once."""
+        return {table.kind: Neighbours(table) for table in self.answers.tables()}
 
     def classify(self, names: str | Sequence[str] | GraphCollection | None = None) -> list[Classified]:
         """The class of each of these nodes or graphs; of all nodes without a label, if none are given.

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from compgcn import __version__
-from compgcn.cli import bench, data, experiment, explain, listing, serve, train, tune, use
+from compgcn.cli import bench, data, experiment, explain, export, listing, serve, train, tune, use
 from compgcn.cli.console import fail, out
 from compgcn.errors import InputError
 
@@ -59,12 +59,10 @@ def compgcn(
     """
 
 
-for command in (train.train, tune.tune, use.evaluate, use.predict):
+for command in (train.train, tune.tune, use.evaluate, use.predict, explain.explain, export.export, export.similar):
     app.command()(command)
-app.command()(explain.explain)
-for command in (use.export, experiment.reproduce, experiment.report):
+for command in (serve.serve, experiment.reproduce, experiment.report):
     app.command()(command)
-app.command()(serve.serve)
 app.command("list")(listing.list_all)
 app.add_typer(data.app, name="data")
 app.add_typer(bench.app, name="bench")

@@ -35,7 +35,6 @@ _REASONS = {
     408: "The request was not sent whole in time.",
     413: "The request is too large.",
     422: "The request is not of the shape described.",
-    501: "This version cannot answer that yet.",
     503: "Too many wait already; ask again in a second.",
     504: "The answer took too long.",
 }
@@ -46,7 +45,7 @@ def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 _LOOK = _problems(400, 401, 404, 413, 422)
-_ASK = _problems(400, 401, 404, 408, 413, 422, 501, 503, 504)
+_ASK = _problems(400, 401, 404, 408, 413, 422, 503, 504)
 
 
 class Reply(Response):
@@ -243,7 +242,6 @@ _ANSWERS: dict[type[Exception], Callable[[Request, Exception], Any]] = {
     RequestValidationError: _misshapen,
     UnknownError: _nothing,
     InputError: _sentence(400),
-    NotImplementedError: _sentence(501),
     BusyError: _sentence(503, "too many questions wait already; ask again in a second", **{"Retry-After": "1"}),
     LateError: _sentence(504, "the answer took too long; ask for less, or again when the server is less busy"),
 }

@@ -78,7 +78,7 @@ class Served:
     def _warm_up(self) -> None:
         """Ask once: tables are built before the first client comes, and a broken model is found out here."""
         if self.data.num_entities and self.data.num_relations:
-            self.run.predict(head=self.data.entities.ids[0], relation=self.data.relations.ids[0], top=1)
+            self.links.answer([(0, 0, None), (0, None, 0)], 1)
 
     # Names
 
@@ -111,26 +111,31 @@ class Served:
             groups.setdefault((top, new), []).append(place)
         for (top, new), places in groups.items():
             asked = [queries[place][0] for place in places]
-            for place, found in zip(places, self._answer(asked, top, new), strict=True):
+            for place, found in zip(places, self.links.answer(asked, top, new), strict=True):
                 answers[place] = found
         return answers
 
-    def _answer(self, asked: list[Any], top: int, new: bool) -> list[list[Prediction]]:
-        e, r = self.data.entities.ids, self.data.relations.ids
-        return [
-            self.run.predict(
-                None if s is None else e[s], None if p is None else r[p], None if o is None else e[o], top, new=new
-            )
-            for s, p, o in asked
-        ]
-
     def explain(self, fact: tuple[int, int, int], top: int) -> dict[str, Any]:
         """The facts that carried a prediction."""
-        raise NotImplementedError("this server cannot explain yet")
+        s, r, o = fact
+        found = self.run.explain(self.data.entities.ids[s], self.data.relations.ids[r], self.data.entities.ids[o], top)
+        facts = [
+            {
+                "head": {"id": each.head, "name": each.head_name},
+                "relation": {"id": each.relation, "name": each.relation_name},
+                "tail": {"id": each.tail, "name": each.tail_name},
+                "contribution": each.contribution,
+            }
+            for each in found.facts
+        ]
+        fields = ("score", "probability", "known", "method", "edges")
+        return {**self.fact(fact), **{name: getattr(found, name) for name in fields}, "facts": facts}
 
     def similar(self, entity: int, top: int) -> dict[str, Any]:
         """The entities nearest to one."""
-        raise NotImplementedError("this server cannot tell what is similar yet")
+        found = self.run.similar(self.data.entities.ids[entity], top)
+        answers = [{"rank": rank, **near._asdict()} for rank, near in enumerate(found, 1)]
+        return {"entity": self.named_entity(entity), "answers": answers}
 
     @cached_property
     def plane(self) -> Plane:
