@@ -58,9 +58,10 @@ async function ask(path, options, signal) {
     if (signal?.aborted) throw error; // the page has moved on
     throw silent();
   }
-  if ([502, 504].includes(response.status)) throw silent(); // a proxy speaking for a server that is gone
+  // a proxy that speaks for a server that is gone does so without our sentence
+  if ([502, 503, 504].includes(response.status) && !told(body)) throw silent();
   if (response.status === 401) heard.dispatchEvent(new Event("key"));
-  if (!response.ok) throw new Refused(response.status, reason(body, response.status));
+  if (!response.ok) throw new Refused(response.status, told(body) ?? `the server refused with status ${response.status}`);
   try {
     return JSON.parse(body);
   } catch {
@@ -73,21 +74,20 @@ function silent() {
   return new Down();
 }
 
-function reason(body, status) {
+/** The sentence in an answer, or null. */
+function told(body) {
   try {
     const { detail } = JSON.parse(body);
-    if (typeof detail === "string") return detail;
-    if (Array.isArray(detail)) return detail.map((one) => one.msg ?? String(one)).join("; ");
+    return typeof detail === "string" ? detail : null;
   } catch {
-    // no JSON: said below
+    return null;
   }
-  return `the server refused with status ${status}`;
 }
 
-/** Requests of which only the latest counts: beginning one aborts the one before. */
+/** Requests of which only the latest counts: beginning one aborts the one before, and so does `cancel()`. */
 export function latest() {
   let running = null;
-  return async (request) => {
+  const only = async (request) => {
     running?.abort();
     const mine = (running = new AbortController());
     try {
@@ -97,4 +97,6 @@ export function latest() {
       return mine.signal.aborted ? null : { error };
     }
   };
+  only.cancel = () => running?.abort();
+  return only;
 }

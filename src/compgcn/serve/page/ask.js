@@ -113,12 +113,14 @@ export function ask(context) {
   }
 
   function begin(state, missing) {
-    only(() => new Promise(() => {}));
+    only.cancel();
     panel.removeAttribute("aria-busy");
     title.textContent = "Answers";
-    const hint = state.head || state.tail || state.relation ? `Now choose the ${missing}.` : "Search an entity and choose a relation, or start from an example.";
+    const begun = state.head || state.relation || state.tail;
+    const hint = begun ? `Now choose the ${missing}.` : "Search an entity and choose a relation, or start from an example.";
     const examples = context.model.examples ?? [];
     answers.replaceChildren(
+      begun ? "" : h("p", { class: "intro" }, "Which facts are missing? ", h("b", {}, context.model.name), ` has learned from ${plural(context.model.facts, "fact")} about ${plural(context.model.entities, "entity")} and completes others.`),
       h("p", { class: "hint" }, hint),
       examples.length ? h("ul", { class: "chips", "aria-label": "Examples" }, examples.map(example)) : "",
     );
@@ -143,7 +145,7 @@ export function ask(context) {
   function list(found, top, part) {
     const entities = found.answers_are === "entities";
     if (entities) remember(model(), found.answers);
-    title.textContent = { tail: "Tails", head: "Heads", relation: "Relations" }[part] + ", most probable first";
+    title.textContent = `Most probable ${{ tail: "tails", head: "heads", relation: "relations" }[part]}`;
     if (!found.answers.length) {
       answers.replaceChildren(h("p", { class: "hint" }, "There is no such answer: everything that could stand here is in the data already."));
       return;
@@ -165,7 +167,7 @@ export function ask(context) {
   }
 
   function row(one, end, entities) {
-    const known = one.known ? h("span", { class: `badge ${one.known}`, title: `This fact stands in ${one.known} already` }, h("span", { class: "unseen" }, "already known, "), one.known) : null;
+    const known = one.known ? h("span", { class: `badge ${one.known}`, title: `This fact stands in ${one.known} already` }, "known · ", one.known) : null;
     return h(
       "li",
       {},

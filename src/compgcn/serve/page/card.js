@@ -79,16 +79,18 @@ async function draw(chart, curve, goal) {
     const points = curve.filter((point) => typeof point[key] === "number");
     return { type: "scatter", mode: "lines+markers", x: points.map((point) => point.epoch), y: points.map((point) => point[key]), ...place, line: { color: tone, width: 2, dash }, marker: { size: 5 }, hovertemplate: `epoch %{x}: %{y:.4f}<extra>${titled(key)}</extra>` };
   };
+  const narrow = chart.clientWidth < 420; // one above the other
+  chart.classList.toggle("high", narrow);
   const epochs = { title: { text: "epoch" } };
   await Plotly.react(
     chart,
     [line("loss", {}, colour("--accent"), "solid"), line(goal, { xaxis: "x2", yaxis: "y2" }, colour("--minus"), "dash")],
     layout({
       showlegend: false,
-      xaxis: axis({ ...epochs, domain: [0, 0.44] }),
-      yaxis: axis({ title: { text: "loss" } }),
-      xaxis2: axis({ ...epochs, domain: [0.56, 1] }),
-      yaxis2: axis({ title: { text: `${titled(goal)} of valid` }, anchor: "x2" }),
+      xaxis: axis({ ...epochs, domain: narrow ? [0, 1] : [0, 0.42] }),
+      yaxis: axis({ title: { text: "loss" }, domain: narrow ? [0.6, 1] : [0, 1] }),
+      xaxis2: axis({ ...epochs, domain: narrow ? [0, 1] : [0.58, 1], anchor: "y2" }),
+      yaxis2: axis({ title: { text: `${titled(goal)} of valid` }, domain: narrow ? [0, 0.4] : [0, 1], anchor: "x2" }),
     }),
     { ...CONFIG, displayModeBar: false },
   );

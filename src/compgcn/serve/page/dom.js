@@ -34,11 +34,12 @@ export function skeleton(rows = 5) {
 /** What went wrong, in the server's own sentence, with a way to try again. */
 export function failure(error, again) {
   const waiting = error.name === "Down";
+  const passing = !(error.status < 500) || error.status === 408; // asking the same again would be refused again otherwise
   return h(
     "div",
     { class: "note bad", role: waiting ? null : "alert" },
     h("p", {}, waiting ? "Waiting for the server." : sentence(error.message)),
-    !waiting && again ? h("button", { type: "button", class: "quiet", onclick: again }, "Try again") : null,
+    !waiting && passing && again ? h("button", { type: "button", class: "quiet", onclick: again }, "Try again") : null,
   );
 }
 

@@ -37,7 +37,7 @@ export function explanation(close) {
   }
 
   function clear() {
-    only(() => new Promise(() => {})); // an answer still under way is not wanted any more
+    only.cancel();
     element.classList.remove("open");
     element.removeAttribute("aria-busy");
     body.replaceChildren(h("p", { class: "hint" }, "Choose an answer to see which facts of the graph carried it."));

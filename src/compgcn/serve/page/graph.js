@@ -40,50 +40,85 @@ function draw(title, ends, facts, width) {
   for (const fact of facts) for (const end of [fact.head, fact.tail]) entities.set(end.id, end);
   const height = Math.round(Math.max(upright ? 330 : 260, (upright ? 150 : 120) + 26 * (entities.size + facts.length)));
   const tall = Math.min(height, upright ? 640 : 460);
-  const nodes = boxesOf([...entities.values()], ends, width, tall, upright);
-  const labels = labelsOf(facts, nodes);
+  const nodes = boxesOf([...entities.values()], ends, facts, width, tall, upright);
+  const labels = labelsOf(facts, nodes, upright);
   const boxes = [...nodes.values(), ...labels];
   const order = new Map(boxes.map((each, i) => [each, i]));
   place(boxes, labels.flatMap((label) => [label.from, label.to].map((end) => [order.get(label), order.get(end)])), width, tall);
   const largest = Math.max(...facts.map((fact) => Math.abs(fact.contribution ?? 0)), 1e-12);
+  const top = Math.min(...boxes.map((each) => each.y - each.h / 2)) - 8; // what stays empty is cut off
+  const used = Math.max(...boxes.map((each) => each.y + each.h / 2)) + 8 - top;
   return s(
     "svg",
-    { viewBox: `0 0 ${width} ${tall}`, width, height: tall, role: "group", "aria-label": title },
+    { viewBox: `0 ${top} ${width} ${used}`, width, height: used, role: "group", "aria-label": title },
     labels.map((label) => curve(label, largest)),
     labels.map(caption),
     [...nodes.values()].map(node),
   );
 }
 
-function boxesOf(entities, ends, width, height, upright) {
+/** A box for each entity, where it begins: the ends pinned, the others around one end, or beside the end they belong to. */
+function boxesOf(entities, ends, facts, width, height, upright) {
   const nodes = new Map();
-  let i = 0;
+  const others = entities.filter((entity) => !ends.includes(entity.id));
   for (const entity of entities) {
-    const at = ends.indexOf(entity.id);
     const text = short(entity.name, NODE.letters);
-    const box = { entity, text, w: measured(text, NODE), h: NODE.height, end: at >= 0, pinned: at >= 0 };
-    if (at >= 0) {
-      const along = ends.length === 1 ? 0.5 : at ? 1 : 0; // two ends stand at the two sides
-      const inset = (upright ? box.h : box.w) / 2 + 4;
-      const length = upright ? height : width;
-      const far = inset + along * (length - 2 * inset);
-      Object.assign(box, upright ? { x: width / 2, y: far } : { x: far, y: height / 2 });
-    } else {
-      const angle = -Math.PI / 2 + (i++ * 2 * Math.PI) / Math.max(1, entities.length - ends.length);
-      Object.assign(box, { x: width * (0.5 + 0.3 * Math.cos(angle)), y: height * (0.5 + 0.38 * Math.sin(angle)) });
-    }
+    const box = { entity, text, w: measured(text, NODE), h: NODE.height, end: ends.includes(entity.id), pinned: ends.includes(entity.id) };
+    const along = ends.length === 1 ? 0.5 : ends.indexOf(entity.id); // two ends stand at the two sides
+    const inset = (upright ? box.h : box.w) / 2 + 4;
+    const far = inset + along * ((upright ? height : width) - 2 * inset);
+    Object.assign(box, upright ? { x: width / 2, y: far } : { x: far, y: height / 2 });
     nodes.set(entity.id, box);
   }
+  const fans = [[], [], []]; // around the first end, around the second, and around neither or both
+  for (const entity of others) fans[ends.length === 1 ? 2 : belongs(entity, ends, facts)].push(nodes.get(entity.id));
+  fans.forEach((fan, which) => {
+    const end = nodes.get(ends[which]);
+    fan.forEach((box, i) => Object.assign(box, which < 2 ? opened(fan, i, which, end, width, height, upright) : around(fan, i, ends.length, width, height, upright)));
+  });
   return nodes;
 }
 
-function labelsOf(facts, nodes) {
+/** Which of two ends an entity stands beside: 0 or 1, or 2 for neither or both. */
+function belongs(entity, ends, facts) {
+  const touches = ends.map((end) => facts.some(({ head, tail }) => [head.id, tail.id].includes(entity.id) && [head.id, tail.id].includes(end)));
+  return touches[0] === touches[1] ? 2 : touches[0] ? 0 : 1;
+}
+
+/** A place in a fan that opens from an end towards the other, on both sides of the line between them. */
+function opened(fan, i, which, end, width, height, upright) {
+  const [side, rank, most] = [i % 2 ? 1 : -1, Math.floor(i / 2), Math.ceil(fan.length / 2)];
+  const angle = (Math.PI / 180) * (most < 2 ? 60 : 80 - (50 * rank) / (most - 1)); // from across to nearly along
+  const forward = (which ? -1 : 1) * Math.cos(angle);
+  const across = side * Math.sin(angle);
+  if (upright) return { x: end.x + 0.36 * width * across, y: end.y + 0.42 * height * forward + (which ? -50 : 50) };
+  return { x: end.x + 0.34 * width * forward, y: end.y + 0.42 * height * across };
+}
+
+/** A place on a ring around one end; between two, beside the line from one to the other. */
+function around(fan, i, ends, width, height, upright) {
+  const angle = Math.PI * ((2 * i + 0.5) / fan.length - (upright ? 1 : 0.5));
+  const away = 0.5 + (i % 2 ? 0.34 : -0.34);
+  if (ends === 2) return upright ? { x: width * away, y: height * (0.5 + 0.05 * i) } : { x: width * (0.5 + 0.08 * i), y: height * away };
+  return { x: width * (0.5 + 0.32 * Math.cos(angle)), y: height * (0.5 + 0.4 * Math.sin(angle)) };
+}
+
+/** The name of each fact's relation as a box that its curve runs through; facts between the two ends are arcs side by side. */
+function labelsOf(facts, nodes, upright) {
+  let arcs = 0;
   return facts.map((fact, i) => {
     const sign = fact.contribution === undefined ? "" : ` ${signed(fact.contribution)}`;
     const text = short(fact.relation.name, LABEL.letters) + (fact.predicted ? " ?" : sign);
     const [from, to] = [nodes.get(fact.head.id), nodes.get(fact.tail.id)];
-    const [x, y] = [(from.x + to.x) / 2 + (from === to ? 60 : 0), (from.y + to.y) / 2 + (i % 2 ? 6 : -6)];
-    return { fact, text, from, to, x, y, w: measured(text, LABEL), h: LABEL.height, pinned: Boolean(fact.predicted) };
+    const label = { fact, text, from, to, w: measured(text, LABEL), h: LABEL.height, pinned: from !== to && from.end && to.end };
+    label.x = (from.x + to.x) / 2 + (from === to ? 60 : 0);
+    label.y = (from.y + to.y) / 2 + (label.pinned ? 0 : i % 2 ? 6 : -6);
+    if (label.pinned && !fact.predicted) {
+      const step = (arcs % 2 ? 1 : -1) * (1 + Math.floor(arcs++ / 2));
+      if (upright) label.x += 0.8 * step * label.w;
+      else label.y += 30 * step;
+    }
+    return label;
   });
 }
 
@@ -121,13 +156,13 @@ function arrow(before, tip, size) {
   return `M${corner(0, 4)}L${corner(2.6, size)}L${corner(-2.6, size)}Z`;
 }
 
-function caption({ fact, text, x, y, w, h }) {
+function caption({ fact, text, x, y, w }) {
   const long = `${fact.head.name} — ${fact.relation.name} — ${fact.tail.name}`;
   return s(
     "g",
     { class: `caption ${tone(fact)}`, "aria-hidden": "true" }, // the list beside the graph says it all
     s("title", {}, fact.contribution === undefined ? long : `${long} (${signed(fact.contribution)})`),
-    s("rect", { x: x - w / 2, y: y - h / 2, width: w, height: h, rx: 4 }),
+    s("rect", { x: x - w / 2 + 2, y: y - 8, width: w - 4, height: 16, rx: 4 }),
     s("text", { x, y, "text-anchor": "middle", "dominant-baseline": "central" }, text),
   );
 }

@@ -11,7 +11,7 @@ const GAP = 10; // px between boxes
 export function place(boxes, springs, width, height) {
   for (let step = 0; step < STEPS; step++) {
     const heat = 1 - step / STEPS;
-    const moves = boxes.map((box) => ({ x: (width / 2 - box.x) * 0.004, y: (height / 2 - box.y) * 0.006 }));
+    const moves = boxes.map(() => ({ x: 0, y: 0 }));
     for (const [i, j] of springs) pull(boxes, moves, i, j);
     for (let i = 0; i < boxes.length; i++) for (let j = 0; j < i; j++) repel(boxes, moves, i, j);
     boxes.forEach((box, i) => {

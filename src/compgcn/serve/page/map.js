@@ -22,7 +22,7 @@ export function map(context) {
   const body = h("div", { class: "body" });
   const note = h("p", { class: "hint" });
   const chosen = h("div", { class: "body" });
-  const panel = h("section", { class: "panel", "aria-labelledby": "map" }, h("div", { class: "head" }, h("h1", { id: "map" }, "Map of the embeddings"), h("label", { class: "field" }, "Colour by", select)), body, note);
+  const panel = h("section", { class: "panel", "aria-labelledby": "map" }, h("div", { class: "head" }, h("h1", { id: "map" }, "Map of embeddings"), h("label", { class: "field" }, "Colour by", select)), body, note);
   const element = h(
     "div",
     { class: "view map" },
@@ -31,6 +31,7 @@ export function map(context) {
   const [only, onlyAlike] = [latest(), latest()];
   let points = null;
   let of = ""; // the model that the points are of
+  let found = null; // the chosen entity and its like
   let alike = []; // ids of the entities nearest to the chosen one
 
   async function update(state, again) {
@@ -53,6 +54,7 @@ export function map(context) {
       points = got.value.points;
       remember(model(), points);
       tell(got.value);
+      describe();
       body.replaceChildren(chart);
     }
     if (points) draw(here());
@@ -67,11 +69,12 @@ export function map(context) {
 
   async function draw(state) {
     const Plotly = await plotly();
+    if (!element.isConnected) return; // another view is shown by now
     const traces = state.colour === "degree" ? byDegree(points) : byType(points);
     const rest = new Set(alike);
     traces.push(ring(points.filter((point) => rest.has(point.id)), 11, 1.5, "similar"));
     traces.push(ring(points.filter((point) => point.id === state.entity), 18, 3, "chosen"));
-    const bare = axis({ showticklabels: false, ticks: "", showgrid: true });
+    const bare = axis({ showticklabels: false, ticks: "", showgrid: false, showline: false });
     const narrow = chart.clientWidth < 520;
     await Plotly.react(
       chart,
@@ -84,7 +87,9 @@ export function map(context) {
   }
 
   async function choose(id) {
+    found = null;
     if (!id) {
+      onlyAlike.cancel();
       alike = [];
       chosen.replaceChildren(h("p", { class: "hint" }, "Click a point, or search an entity above."));
       return;
@@ -95,10 +100,18 @@ export function map(context) {
       chosen.replaceChildren(failure(got.error, () => choose(id)));
       return;
     }
-    const { entity, answers } = got.value;
+    const { entity, answers } = (found = got.value);
     remember(model(), entity, answers);
     search.set(entity.name);
     alike = answers.map((one) => one.entity);
+    describe();
+    say(`${entity.name} chosen.`);
+    if (points) draw(here());
+  }
+
+  function describe() {
+    if (!found) return;
+    const { entity, answers } = found;
     const point = points?.find((one) => one.id === entity.id);
     chosen.replaceChildren(
       h("h3", { class: "name" }, entity.name),
@@ -107,8 +120,6 @@ export function map(context) {
       h("h3", {}, "Most similar in all dimensions"),
       h("ul", { class: "chips" }, answers.map((one) => h("li", {}, h("a", { class: "chip", href: address({ ...here(), entity: one.entity }) }, one.name)))),
     );
-    say(`${entity.name} chosen.`);
-    if (points) draw(here());
   }
 
   addEventListener("theme", () => points && element.isConnected && draw(here()));
@@ -140,11 +151,11 @@ function byDegree(points) {
   const values = sorted.map((point) => Math.log10(Math.max(1, point.degree)));
   const ticks = [0, 1, 2, 3, 4, 5].filter((power) => power <= Math.max(...values, 1));
   const bar = { title: { text: "facts" }, tickvals: ticks, ticktext: ticks.map((power) => count(10 ** power)), thickness: 10, outlinewidth: 0 };
-  return [{ ...scatter(sorted, "entities", { color: values, colorscale: "Cividis", size: 6, opacity: 0.85, colorbar: bar }), showlegend: false }];
+  return [{ ...scatter(sorted, "entities", { color: values, colorscale: [[0, colour("--low")], [0.5, colour("--mid")], [1, colour("--high")]], size: 6, opacity: 0.85, colorbar: bar }), showlegend: false }];
 }
 
 function ring(points, size, width, name) {
-  const marker = { symbol: "circle-open", size, color: colour("--text"), line: { width, color: colour(name === "chosen" ? "--text" : "--accent") } };
+  const marker = { symbol: "circle-open", size, color: colour(name === "chosen" ? "--text" : "--accent"), line: { width, color: colour("--text") } };
   const labels = name === "chosen" ? { mode: "markers+text", text: points.map((point) => plain(point.name)), textposition: "top center", textfont: { size: 14, color: colour("--text") } } : {};
   return { ...scatter(points, name, marker), ...labels, hoverinfo: "skip", showlegend: false };
 }
