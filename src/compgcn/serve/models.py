@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -64,6 +67,7 @@ class Served:
                 f"ask it with compgcn predict {run.path} --item"
             )
         self.name, self.run, self.links, self.data = name, run, run.answers, run.answers.data
+        self._turn = _turns()
         _ = self.links.encoded
         self.atlas = Atlas(self.data)
         self._warm_up()
@@ -105,6 +109,10 @@ class Served:
 
     def _predict(self, queries: list[Query]) -> list[list[Prediction]]:
         """The answers to a batch: one product of matrices for all that want as many answers."""
+        with self._turn:
+            return self._together(queries)
+
+    def _together(self, queries: list[Query]) -> list[list[Prediction]]:
         answers: list[list[Prediction]] = [[]] * len(queries)
         groups: dict[tuple[int, bool], list[int]] = {}
         for place, (_, top, new) in enumerate(queries):
@@ -118,7 +126,9 @@ class Served:
     def explain(self, fact: tuple[int, int, int], top: int) -> dict[str, Any]:
         """The facts that carried a prediction."""
         s, r, o = fact
-        found = self.run.explain(self.data.entities.ids[s], self.data.relations.ids[r], self.data.entities.ids[o], top)
+        e, relations = self.data.entities.ids, self.data.relations.ids
+        with self._turn:
+            found = self.run.explain(e[s], relations[r], e[o], top)
         facts = [
             {
                 "head": {"id": each.head, "name": each.head_name},
@@ -196,6 +206,20 @@ def _row(vocabulary: Vocabulary, text: str) -> int:
     if row is None:
         raise UnknownError(vocabulary.kind, text, vocabulary)
     return row
+
+
+_TURN = threading.Lock()
+
+
+def _turns() -> AbstractContextManager[Any]:
+    """What to hold while computing: where numba has only threads of its own, they serve one caller at a time."""
+    for pool in ("tbbpool", "omppool"):
+        try:
+            importlib.import_module(f"numba.np.ufunc.{pool}")
+        except ImportError:
+            continue
+        return nullcontext()
+    return _TURN
 
 
 def _one_by_one(calls: list[Callable[[], Any]]) -> list[Any]:
