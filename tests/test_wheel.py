@@ -33,6 +33,9 @@ def test_the_wheel_holds_the_package_its_data_and_their_notice_and_nothing_else(
     assert {"compgcn/py.typed", "compgcn/data/world.tsv.gz", "compgcn/data/world.NOTICE"} <= set(names)
     sources = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src").rglob("*.py")}
     assert sources <= set(names)
+    page = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src/compgcn/serve/page").iterdir()}
+    assert "compgcn/serve/page/index.html" in page
+    assert page <= set(names)
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"compgcn"}
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert "Name: compgcn" in metadata

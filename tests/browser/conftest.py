@@ -1,0 +1,141 @@
+"""A browser in front of a server that `compgcn serve` started; what needs them is skipped unless COMPGCN_BROWSER is 1."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import compgcn
+
+HERE = Path(__file__).parent
+# Those of Chromium that keep it quiet and let it run as root, as containers do.
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+ODD = '<img src=x onerror="document.title=1">'  # a name that is markup
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = [item for item in items if HERE in item.path.parents]
+    for item in here:
+        item.add_marker("browser")
+        if os.environ.get("COMPGCN_BROWSER") != "1":
+            item.add_marker(pytest.mark.skip(reason="needs a browser; run make test-browser"))
+
+
+class Server:
+    """`compgcn serve` in a process of its own, always at the same address.
+
+    Args:
+        runs: the folders it serves.
+    """
+
+    def __init__(self, *runs: Path) -> None:
+        self.runs, self.log = runs, runs[0].with_suffix(".log")
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.address = f"http://127.0.0.1:{self.port}"
+        self.start()
+
+    def start(self) -> None:
+        words = [sys.executable, "-m", "compgcn", "serve", *map(str, self.runs), "--port", str(self.port)]
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen([*words, "--device", "cpu"], stdout=log, stderr=log)
+        until = time.monotonic() + 60
+        while not self.is_up():
+            if self.process.poll() is not None or time.monotonic() > until:
+                self.kill()
+                raise AssertionError(f"the server did not start: {self.log.read_text()}")
+            time.sleep(0.1)
+
+    def is_up(self) -> bool:
+        try:
+            self.ask("/health")
+        except OSError:
+            return False
+        return True
+
+    def kill(self) -> None:
+        """At once, as a machine that loses its power would."""
+        self.process.kill()
+        self.process.wait()
+
+    def ask(self, path: str, body: dict[str, Any] | None = None) -> Any:
+        """What the server answers, without a browser between."""
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.address + path, data, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return json.load(answer)
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Two models: of `world`, and of a small graph with a name that is markup."""
+    folder = tmp_path_factory.mktemp("runs")
+    settings = {"epochs": 2, "dims": [32, 32], "batch_size": 1024, "device": "cpu"}
+    compgcn.fit(compgcn.load("world"), run_dir=folder / "world", **settings)
+    facts = folder / "odd.tsv"
+    people = [ODD, *(f"person {i}" for i in range(12))]
+    facts.write_text("".join(f"{a}\tknows\t{b}\n" for a in people for b in people if a != b), encoding="utf-8")
+    compgcn.fit(compgcn.read(facts), run_dir=folder / "odd", **settings)
+    served = Server(folder / "world", folder / "odd")
+    yield served
+    served.kill()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Chromium: the one at CHROMIUM, or the first on the path."""
+    from playwright.sync_api import sync_playwright
+
+    program = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    assert program is not None, "there is no chromium on the path; install it, or name one by CHROMIUM"
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=program, args=list(FLAGS))
+        yield opened
+        opened.close()
+
+
+class Tab:
+    """A page in a browser with a memory of its own, and what went wrong in it."""
+
+    def __init__(self, browser: Any, server: Server, **options: Any) -> None:
+        self.context = browser.new_context(base_url=server.address, reduced_motion="reduce", **options)
+        self.context.set_default_timeout(10_000)
+        self.page = self.context.new_page()
+        self.errors: list[str] = []
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("console", self._note)
+
+    def _note(self, message: Any) -> None:
+        if message.type == "error" and "Failed to load resource" not in message.text:  # refusals are tested as such
+            self.errors.append(message.text)
+
+    def open(self, state: str = "#/") -> Any:
+        self.page.goto(f"/{state}")
+        return self.page
+
+
+@pytest.fixture
+def tab(browser: Any, server: Server, request: pytest.FixtureRequest) -> Iterator[Tab]:
+    """A tab; in the end nothing was thrown and no policy violated. Parametrize it with options of the context."""
+    opened = Tab(browser, server, **getattr(request, "param", {"viewport": {"width": 1280, "height": 800}}))
+    yield opened
+    opened.context.close()
+    assert opened.errors == []
