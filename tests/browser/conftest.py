@@ -1,4 +1,4 @@
-"""A browser in front of a server that `compgcn serve` started; what needs them is skipped unless COMPGCN_BROWSER is 1."""
+"""A browser in front of what `compgcn serve` started; all is skipped unless COMPGCN_BROWSER is 1."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ def test_a_neighbourhood_leads_from_entity_to_entity(tab: Tab, server: Server) -
         fact[end]["name"]
         for fact in server.ask("/api/neighbourhood?entity=France&limit=200")["facts"]
         for end in ("head", "tail")
-    }  # noqa: E501
+    }
     shown = page.locator(".group .chip").evaluate_all("chips => chips.map(chip => chip.firstChild.textContent)")
     assert set(shown) == listed - {"France"}
     page.locator(".graph .node", has_text=shown[0]).first.click()
@@ -322,13 +322,16 @@ CONTRAST = """() => {
   const probe = document.body.appendChild(document.createElement('i'));
   const tone = (name) => { probe.style.color = `var(${name})`; return light(getComputedStyle(probe).color); };
   const pairs = [];
+  const compare = (text, ground) => {
+    const [a, b] = [tone(text), tone(ground)];
+    pairs.push([text, ground, (Math.max(a, b) + .05) / (Math.min(a, b) + .05)]);
+  };
   for (const text of ['--text', '--muted', '--accent', '--minus'])
     for (const ground of ['--ground', '--surface', '--raised', '--wash', '--minus-wash']) {
       if (ground === '--minus-wash' && text !== '--text') continue;
-      const [a, b] = [tone(text), tone(ground)];
-      pairs.push([text, ground, (Math.max(a, b) + .05) / (Math.min(a, b) + .05)]);
+      compare(text, ground);
     }
-  pairs.push(['--on-accent', '--accent', (Math.max(tone('--on-accent'), tone('--accent')) + .05) / (Math.min(tone('--on-accent'), tone('--accent')) + .05)]);
+  compare('--on-accent', '--accent');
   const dark = tone('--ground') < .2;
   probe.remove();
   return { pairs, dark };
@@ -354,8 +357,8 @@ def test_colours_follow_the_system_and_the_switch_and_have_contrast(tab: Tab, re
     assert page.evaluate(CONTRAST)["dark"] == (other == "dark")
 
 
-UNNAMED = """() => [...document.querySelectorAll('button, a[href], input, select, svg[role], [role=img], [role=region]')]
-  .filter(e => e.getClientRects().length && !e.closest('.chart'))
+UNNAMED = """() => [...document.querySelectorAll('button, a[href], input, select, svg, [role=img], [role=region]')]
+  .filter(e => e.getClientRects().length && e.ariaHidden !== 'true' && !e.closest('.chart'))
   .filter(e => !(e.ariaLabel || e.getAttribute('aria-label') || e.labels?.length || e.textContent.trim()))
   .map(e => e.outerHTML.slice(0, 120))"""
 
@@ -367,7 +370,5 @@ def test_everything_to_press_has_a_name_and_every_view_one_heading(tab: Tab) -> 
         settled(page)
         assert page.evaluate(UNNAMED) == [], view
         assert page.locator("h1").count() == 1, view
-        ids = page.evaluate(
-            "[...document.querySelectorAll('main [id]')].map(e => e.id).filter(id => !document.getElementById(id).closest('svg'))"
-        )
+        ids = page.locator("main [id]").evaluate_all("all => all.filter(e => !e.closest('svg')).map(e => e.id)")
         assert len(ids) == len(set(ids)), view

@@ -61,7 +61,8 @@ async function ask(path, options, signal) {
   // a proxy that speaks for a server that is gone does so without our sentence
   if ([502, 503, 504].includes(response.status) && !told(body)) throw silent();
   if (response.status === 401) heard.dispatchEvent(new Event("key"));
-  if (!response.ok) throw new Refused(response.status, told(body) ?? `the server refused with status ${response.status}`);
+  if (!response.ok)
+    throw new Refused(response.status, told(body) ?? `the server refused with status ${response.status}`);
   try {
     return JSON.parse(body);
   } catch {

@@ -4,7 +4,16 @@ import { failure, h } from "./dom.js";
 import { count, figure } from "./format.js";
 import { axis, colour, CONFIG, layout, plotly } from "./plot.js";
 
-const TITLES = { mrr: "MRR", mr: "MR", "hits@1": "Hits@1", "hits@3": "Hits@3", "hits@10": "Hits@10", accuracy: "Accuracy", macro_f1: "Macro F1", loss: "Loss" };
+const TITLES = {
+  mrr: "MRR",
+  mr: "MR",
+  "hits@1": "Hits@1",
+  "hits@3": "Hits@3",
+  "hits@10": "Hits@10",
+  accuracy: "Accuracy",
+  macro_f1: "Macro F1",
+  loss: "Loss",
+};
 const titled = (key) => TITLES[key] ?? key.replaceAll("_", " ");
 
 /** The view "Model". */
@@ -17,8 +26,19 @@ export function card(context) {
     if (shown === model.id && !again) return;
     shown = model.id;
     element.replaceChildren(
-      h("section", { class: "lead" }, h("h1", {}, model.name), h("p", { class: "hint" }, `${model.task?.replaceAll("-", " ")} on ${model.data}`)),
-      h("dl", { class: "tiles" }, ["entities", "relations", "facts", "parameters"].map((key) => h("div", {}, h("dt", {}, key), h("dd", {}, count(model[key]))))),
+      h(
+        "section",
+        { class: "lead" },
+        h("h1", {}, model.name),
+        h("p", { class: "hint" }, `${model.task?.replaceAll("-", " ")} on ${model.data}`),
+      ),
+      h(
+        "dl",
+        { class: "tiles" },
+        ["entities", "relations", "facts", "parameters"].map((key) =>
+          h("div", {}, h("dt", {}, key), h("dd", {}, count(model[key]))),
+        ),
+      ),
       h("div", { class: "columns" }, quality(model), learning(model)),
       settings(model.config ?? {}),
     );
@@ -29,7 +49,12 @@ export function card(context) {
 }
 
 function panel(id, title, ...body) {
-  return h("section", { class: "panel", "aria-labelledby": id }, h("div", { class: "head" }, h("h2", { id }, title)), h("div", { class: "body" }, body));
+  return h(
+    "section",
+    { class: "panel", "aria-labelledby": id },
+    h("div", { class: "head" }, h("h2", { id }, title)),
+    h("div", { class: "body" }, body),
+  );
 }
 
 /** Metrics of valid and test, and of the parts of each that the run kept. */
@@ -41,34 +66,91 @@ function quality(model) {
     rows.push([split, whole]);
     for (const part of ["head", "tail"]) if (whole[part]) rows.push([`${split}, ${part}s`, whole[part]]);
   }
-  if (!rows.length) return panel("quality", "Metrics", h("p", { class: "hint" }, "The run has no metrics yet: it is not finished."));
+  if (!rows.length)
+    return panel("quality", "Metrics", h("p", { class: "hint" }, "The run has no metrics yet: it is not finished."));
   const keys = Object.keys(rows[0][1]).filter((key) => typeof rows[0][1][key] === "number");
   const table = h(
     "table",
     {},
-    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Split"), keys.map((key) => h("th", { scope: "col", class: "number" }, titled(key))))),
-    h("tbody", {}, rows.map(([name, of]) => h("tr", { class: name.includes(",") ? "part" : null }, h("th", { scope: "row" }, name), keys.map((key) => h("td", { class: "number" }, figure(of[key])))))),
+    h(
+      "thead",
+      {},
+      h(
+        "tr",
+        {},
+        h("th", { scope: "col" }, "Split"),
+        keys.map((key) => h("th", { scope: "col", class: "number" }, titled(key))),
+      ),
+    ),
+    h(
+      "tbody",
+      {},
+      rows.map(([name, of]) =>
+        h(
+          "tr",
+          { class: name.includes(",") ? "part" : null },
+          h("th", { scope: "row" }, name),
+          keys.map((key) => h("td", { class: "number" }, figure(of[key]))),
+        ),
+      ),
+    ),
   );
   const notes = [
     model.metrics.ties ? `Filtered ranks, ties ${model.metrics.ties}.` : "",
     model.metrics.best_epoch ? `The weights are those of epoch ${model.metrics.best_epoch}, the best on valid.` : "",
     model.calibrated ? "Probabilities are calibrated on valid." : "Probabilities are not calibrated.",
   ];
-  return panel("quality", "Metrics", h("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Table of metrics" }, table), h("p", { class: "hint" }, notes.filter(Boolean).join(" ")));
+  return panel(
+    "quality",
+    "Metrics",
+    h("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Table of metrics" }, table),
+    h("p", { class: "hint" }, notes.filter(Boolean).join(" ")),
+  );
 }
 
 function learning(model) {
   const curve = model.curve ?? [];
   if (!curve.length) return panel("learning", "Training", h("p", { class: "hint" }, "No epoch was recorded."));
   const goal = curve.some((point) => typeof point.accuracy === "number") ? "accuracy" : "mrr";
-  const chart = h("div", { class: "chart low", role: "img", "aria-label": `Loss and ${titled(goal)} of valid over ${curve.length} epochs; the numbers stand in the table below.` });
+  const chart = h("div", {
+    class: "chart low",
+    role: "img",
+    "aria-label": `Loss and ${titled(goal)} of valid over ${curve.length} epochs; the numbers stand in the table below.`,
+  });
   draw(chart, curve, goal).catch((error) => chart.replaceChildren(failure(error)));
-  const rows = curve.map((point) => h("tr", {}, h("th", { scope: "row", class: "number" }, point.epoch), ["loss", goal].map((key) => h("td", { class: "number" }, figure(point[key])))));
+  const rows = curve.map((point) =>
+    h(
+      "tr",
+      {},
+      h("th", { scope: "row", class: "number" }, point.epoch),
+      ["loss", goal].map((key) => h("td", { class: "number" }, figure(point[key]))),
+    ),
+  );
   return panel(
     "learning",
     "Training",
     chart,
-    h("details", {}, h("summary", {}, "The numbers"), h("table", {}, h("thead", {}, h("tr", {}, ["Epoch", "Loss", `${titled(goal)} of valid`].map((text) => h("th", { scope: "col", class: "number" }, text)))), h("tbody", {}, rows))),
+    h(
+      "details",
+      {},
+      h("summary", {}, "The numbers"),
+      h(
+        "table",
+        {},
+        h(
+          "thead",
+          {},
+          h(
+            "tr",
+            {},
+            ["Epoch", "Loss", `${titled(goal)} of valid`].map((text) =>
+              h("th", { scope: "col", class: "number" }, text),
+            ),
+          ),
+        ),
+        h("tbody", {}, rows),
+      ),
+    ),
   );
 }
 
@@ -77,14 +159,26 @@ async function draw(chart, curve, goal) {
   if (!chart.isConnected) return;
   const line = (key, place, tone, dash) => {
     const points = curve.filter((point) => typeof point[key] === "number");
-    return { type: "scatter", mode: "lines+markers", x: points.map((point) => point.epoch), y: points.map((point) => point[key]), ...place, line: { color: tone, width: 2, dash }, marker: { size: 5 }, hovertemplate: `epoch %{x}: %{y:.4f}<extra>${titled(key)}</extra>` };
+    return {
+      type: "scatter",
+      mode: "lines+markers",
+      x: points.map((point) => point.epoch),
+      y: points.map((point) => point[key]),
+      ...place,
+      line: { color: tone, width: 2, dash },
+      marker: { size: 5 },
+      hovertemplate: `epoch %{x}: %{y:.4f}<extra>${titled(key)}</extra>`,
+    };
   };
   const narrow = chart.clientWidth < 420; // one above the other
   chart.classList.toggle("high", narrow);
   const epochs = { title: { text: "epoch" } };
   await Plotly.react(
     chart,
-    [line("loss", {}, colour("--accent"), "solid"), line(goal, { xaxis: "x2", yaxis: "y2" }, colour("--minus"), "dash")],
+    [
+      line("loss", {}, colour("--accent"), "solid"),
+      line(goal, { xaxis: "x2", yaxis: "y2" }, colour("--minus"), "dash"),
+    ],
     layout({
       showlegend: false,
       xaxis: axis({ ...epochs, domain: narrow ? [0, 1] : [0, 0.42] }),
@@ -97,13 +191,31 @@ async function draw(chart, curve, goal) {
 }
 
 function settings(config) {
-  const sections = Object.entries(config).filter(([, value]) => value && typeof value === "object" && !Array.isArray(value));
-  const plain = Object.entries(config).filter(([, value]) => !value || typeof value !== "object" || Array.isArray(value));
-  const list = (entries) => h("dl", { class: "settings" }, entries.map(([key, value]) => h("div", {}, h("dt", {}, key), h("dd", {}, typeof value === "string" ? value : JSON.stringify(value)))));
+  const sections = Object.entries(config).filter(
+    ([, value]) => value && typeof value === "object" && !Array.isArray(value),
+  );
+  const plain = Object.entries(config).filter(
+    ([, value]) => !value || typeof value !== "object" || Array.isArray(value),
+  );
+  const list = (entries) =>
+    h(
+      "dl",
+      { class: "settings" },
+      entries.map(([key, value]) =>
+        h("div", {}, h("dt", {}, key), h("dd", {}, typeof value === "string" ? value : JSON.stringify(value))),
+      ),
+    );
   return panel(
     "settings",
     "Settings",
     plain.length ? list(plain) : null,
-    sections.map(([name, values]) => h("details", { open: name === "encoder" || name === "decoder" }, h("summary", {}, name), list(Object.entries(values)))),
+    sections.map(([name, values]) =>
+      h(
+        "details",
+        { open: name === "encoder" || name === "decoder" },
+        h("summary", {}, name),
+        list(Object.entries(values)),
+      ),
+    ),
   );
 }

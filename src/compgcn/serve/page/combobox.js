@@ -17,9 +17,20 @@ export function combobox({ label, placeholder, noun, source, choose }) {
   const id = `combobox-${made++}`;
   const list = h("ul", { id: `${id}-list`, role: "listbox", "aria-label": `${label}: suggestions`, hidden: true });
   const input = h("input", {
-    id, role: "combobox", type: "text", placeholder, autocomplete: "off", autocapitalize: "none", spellcheck: "false",
-    "aria-autocomplete": "list", "aria-expanded": "false", "aria-controls": list.id,
-    oninput: () => look(input.value, PAUSE), onclick: () => list.hidden && look("", 0), onkeydown: key, onblur: left,
+    id,
+    role: "combobox",
+    type: "text",
+    placeholder,
+    autocomplete: "off",
+    autocapitalize: "none",
+    spellcheck: "false",
+    "aria-autocomplete": "list",
+    "aria-expanded": "false",
+    "aria-controls": list.id,
+    oninput: () => look(input.value, PAUSE),
+    onclick: () => list.hidden && look("", 0),
+    onkeydown: key,
+    onblur: left,
   });
   const element = h("div", { class: "combobox" }, h("label", { for: id }, label), input, list);
   let options = [];
@@ -40,7 +51,8 @@ export function combobox({ label, placeholder, noun, source, choose }) {
         if (!mine.signal.aborted) open([], error.name === "Down" ? "The server does not answer." : error.message, text);
         return;
       }
-      if (!mine.signal.aborted && document.activeElement === input) open(found, `No ${noun} has “${text.trim()}” in its name.`, text);
+      if (!mine.signal.aborted && document.activeElement === input)
+        open(found, `No ${noun} has “${text.trim()}” in its name.`, text);
     }, pause);
   }
 
@@ -59,7 +71,12 @@ export function combobox({ label, placeholder, noun, source, choose }) {
     return h(
       "li",
       // mousedown, for a click would come after the field has lost its focus
-      { id: `${id}-${i}`, role: "option", "aria-selected": "false", onmousedown: (event) => (event.preventDefault(), take(one)) },
+      {
+        id: `${id}-${i}`,
+        role: "option",
+        "aria-selected": "false",
+        onmousedown: (event) => (event.preventDefault(), take(one)),
+      },
       h("span", { class: "name" }, marked(one.name, text)),
       one.detail ? h("span", { class: "detail" }, one.detail) : null,
     );
@@ -97,7 +114,8 @@ export function combobox({ label, placeholder, noun, source, choose }) {
     if (step) {
       event.preventDefault();
       if (list.hidden) look(input.value === shown ? "" : input.value, 0);
-      else if (options.length) activate((active + step + (active < 0 && step < 0 ? 1 : 0) + options.length) % options.length);
+      else if (options.length)
+        activate((active + step + (active < 0 && step < 0 ? 1 : 0) + options.length) % options.length);
     } else if (event.key === "Enter") {
       event.preventDefault();
       const text = input.value.trim();

@@ -4,7 +4,7 @@ import { get, listen } from "./api.js";
 import { h } from "./dom.js";
 
 const HEARTBEAT = 15_000; // ms between looks at a server that nobody asks anything
-const WAITS = [1, 2, 4, 8, 15]; // seconds between tries
+const WAITS = [1, 2, 3, 5]; // seconds between tries
 
 /** Watch the server; `recovered` is called when it is back. */
 export function watch(recovered) {

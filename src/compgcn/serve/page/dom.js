@@ -17,7 +17,9 @@ function filled(element, props, children) {
     else if (name === "vars") for (const [key, to] of Object.entries(value)) element.style.setProperty(key, to);
     else element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(
+    ...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false),
+  );
   return element;
 }
 
@@ -28,7 +30,11 @@ export function say(text) {
 
 /** A grey place where an answer will stand. */
 export function skeleton(rows = 5) {
-  return h("div", { class: "skeleton", "aria-hidden": "true" }, Array.from({ length: rows }, () => h("span")));
+  return h(
+    "div",
+    { class: "skeleton", "aria-hidden": "true" },
+    Array.from({ length: rows }, () => h("span")),
+  );
 }
 
 /** What went wrong, in the server's own sentence, with a way to try again. */

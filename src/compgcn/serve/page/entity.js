@@ -16,15 +16,36 @@ const ALIKE = 12;
 /** The view "Entity". */
 export function entity(context) {
   const model = () => context.model.id;
-  const search = combobox({ label: "Entity", placeholder: "Search an entity", noun: "entity", source: entitySource(model), choose: (id) => go({ entity: id }) });
+  const search = combobox({
+    label: "Entity",
+    placeholder: "Search an entity",
+    noun: "entity",
+    source: entitySource(model),
+    choose: (id) => go({ entity: id }),
+  });
   const title = h("h1", {}, "Entity");
   const actions = h("p", { class: "actions" });
   const facts = h("div", { class: "body" });
   const alike = h("div", { class: "body" });
-  const around = h("section", { class: "panel", "aria-labelledby": "around" }, h("div", { class: "head" }, h("h2", { id: "around" }, "Neighbourhood")), facts);
-  const similar = h("section", { class: "panel", "aria-labelledby": "similar" }, h("div", { class: "head" }, h("h2", { id: "similar" }, "Similar entities")), alike);
+  const around = h(
+    "section",
+    { class: "panel", "aria-labelledby": "around" },
+    h("div", { class: "head" }, h("h2", { id: "around" }, "Neighbourhood")),
+    facts,
+  );
+  const similar = h(
+    "section",
+    { class: "panel", "aria-labelledby": "similar" },
+    h("div", { class: "head" }, h("h2", { id: "similar" }, "Similar entities")),
+    alike,
+  );
   const columns = h("div", { class: "columns" }, around, similar);
-  const element = h("div", { class: "view entity" }, h("section", { class: "lead" }, h("div", {}, title, actions), search.element), columns);
+  const element = h(
+    "div",
+    { class: "view entity" },
+    h("section", { class: "lead" }, h("div", {}, title, actions), search.element),
+    columns,
+  );
   const [onlyFacts, onlyAlike] = [latest(), latest()];
   let shown = "";
 
@@ -52,14 +73,22 @@ export function entity(context) {
     remember(model(), got.value.entities);
     actions.replaceChildren(
       h("span", { class: "hint" }, "Search one, or take one of those with the most facts:"),
-      h("span", { class: "chips" }, got.value.entities.map((one) => h("a", { class: "chip", href: toEntity(one.id) }, h("b", {}, one.name), ` ${count(one.degree)}`))),
+      h(
+        "span",
+        { class: "chips" },
+        got.value.entities.map((one) =>
+          h("a", { class: "chip", href: toEntity(one.id) }, h("b", {}, one.name), ` ${count(one.degree)}`),
+        ),
+      ),
     );
   }
 
   async function neighbourhood(id) {
     around.setAttribute("aria-busy", "true");
     if (!facts.querySelector(".graph")) facts.replaceChildren(skeleton(8));
-    const got = await onlyFacts((signal) => get("api/neighbourhood", { model: model(), entity: id, limit: LISTED }, signal));
+    const got = await onlyFacts((signal) =>
+      get("api/neighbourhood", { model: model(), entity: id, limit: LISTED }, signal),
+    );
     if (!got) return;
     around.removeAttribute("aria-busy");
     if (got.error) {
@@ -67,13 +96,26 @@ export function entity(context) {
       return;
     }
     const it = got.value.entity;
-    remember(model(), it, got.value.facts.flatMap((fact) => [fact.head, fact.tail]));
+    remember(
+      model(),
+      it,
+      got.value.facts.flatMap((fact) => [fact.head, fact.tail]),
+    );
     title.textContent = it.name;
     search.set(it.name);
     actions.replaceChildren(
       h("a", { class: "button", href: address({ view: "ask", model: context.chosen(), head: it.id }) }, "Ask about it"),
-      h("a", { class: "button quiet", href: address({ view: "map", model: context.chosen(), entity: it.id }) }, "Show on the map"),
-      h("span", { class: "hint" }, plural(got.value.total, "fact"), it.id === it.name ? null : [" · ", h("code", {}, it.id)]),
+      h(
+        "a",
+        { class: "button quiet", href: address({ view: "map", model: context.chosen(), entity: it.id }) },
+        "Show on the map",
+      ),
+      h(
+        "span",
+        { class: "hint" },
+        plural(got.value.total, "fact"),
+        it.id === it.name ? null : [" · ", h("code", {}, it.id)],
+      ),
     );
     facts.replaceChildren(...told(it, got.value));
   }
@@ -85,7 +127,12 @@ export function entity(context) {
     if (!got) return;
     similar.removeAttribute("aria-busy");
     // an entity that is not there is said once, beside this panel
-    if (got.error) alike.replaceChildren(got.error.status === 404 ? h("p", { class: "hint" }, "Nothing to compare with.") : failure(got.error, () => likeness(id)));
+    if (got.error)
+      alike.replaceChildren(
+        got.error.status === 404
+          ? h("p", { class: "hint" }, "Nothing to compare with.")
+          : failure(got.error, () => likeness(id)),
+      );
     else {
       remember(model(), got.value.answers);
       alike.replaceChildren(
@@ -121,7 +168,9 @@ function told(it, { total, facts }) {
     graph({ title, ends: [it.id], facts: drawn }),
     total > drawn.length ? h("p", { class: "hint" }, `${drawn.length} of ${plural(total, "fact")} drawn.`) : "",
     ...grouped(it, facts).map(group),
-    total > facts.length ? h("p", { class: "hint" }, `The first ${count(facts.length)} of ${count(total)} are listed.`) : "",
+    total > facts.length
+      ? h("p", { class: "hint" }, `The first ${count(facts.length)} of ${count(total)} are listed.`)
+      : "",
   ];
 }
 
@@ -152,7 +201,29 @@ function group({ relation, out, others }) {
   return h(
     "section",
     { class: "group" },
-    h("h3", {}, out ? null : h("span", { class: "hint" }, "those that "), h("span", { class: "relation" }, relation.name), out ? " →" : h("span", { class: "hint" }, " it"), h("span", { class: "number" }, count(others.length))),
-    h("ul", { class: "chips" }, others.map(({ entity: one, split }) => h("li", {}, h("a", { class: "chip", href: toEntity(one.id) }, one.name, split === "train" ? null : h("span", { class: `badge ${split}` }, split))))),
+    h(
+      "h3",
+      {},
+      out ? null : h("span", { class: "hint" }, "those that "),
+      h("span", { class: "relation" }, relation.name),
+      out ? " →" : h("span", { class: "hint" }, " it"),
+      h("span", { class: "number" }, count(others.length)),
+    ),
+    h(
+      "ul",
+      { class: "chips" },
+      others.map(({ entity: one, split }) =>
+        h(
+          "li",
+          {},
+          h(
+            "a",
+            { class: "chip", href: toEntity(one.id) },
+            one.name,
+            split === "train" ? null : h("span", { class: `badge ${split}` }, split),
+          ),
+        ),
+      ),
+    ),
   );
 }

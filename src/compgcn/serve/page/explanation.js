@@ -16,7 +16,12 @@ export function explanation(close) {
   const element = h(
     "section",
     { class: "panel why", "aria-labelledby": "why" },
-    h("div", { class: "head" }, title, h("button", { type: "button", class: "quiet close", "aria-label": "Close the explanation", onclick: close }, "✕")),
+    h(
+      "div",
+      { class: "head" },
+      title,
+      h("button", { type: "button", class: "quiet close", "aria-label": "Close the explanation", onclick: close }, "✕"),
+    ),
     body,
   );
   const only = latest();
@@ -52,11 +57,27 @@ function told(why) {
   const statement = h(
     "p",
     { class: "statement" },
-    entity(why.head), " ", h("span", { class: "relation" }, why.relation.name), " ", entity(why.tail),
-    h("span", { class: "numbers" }, `${percent(why.probability)}, score ${why.score.toFixed(2)}`, why.known ? ` · known (${why.known})` : " · new"),
+    entity(why.head),
+    " ",
+    h("span", { class: "relation" }, why.relation.name),
+    " ",
+    entity(why.tail),
+    h(
+      "span",
+      { class: "numbers" },
+      `${percent(why.probability)}, score ${why.score.toFixed(2)}`,
+      why.known ? ` · known (${why.known})` : " · new",
+    ),
   );
   if (!why.facts.length) {
-    return [statement, h("p", { class: "hint" }, "No fact of the graph reaches this answer: it comes from the vectors of the two entities alone.")];
+    return [
+      statement,
+      h(
+        "p",
+        { class: "hint" },
+        "No fact of the graph reaches this answer: it comes from the vectors of the two entities alone.",
+      ),
+    ];
   }
   const title = `The facts that carried ${why.head.name} ${why.relation.name} ${why.tail.name}, as a graph`;
   const ends = why.head.id === why.tail.id ? [why.head.id] : [why.head.id, why.tail.id];
@@ -64,14 +85,24 @@ function told(why) {
     statement,
     graph({ title, ends, facts: [asked, ...why.facts] }),
     legend(),
-    h("ol", { class: "facts" }, why.facts.map((fact) => row(fact, Math.max(...why.facts.map((each) => Math.abs(each.contribution)), 1e-12)))),
+    h(
+      "ol",
+      { class: "facts" },
+      why.facts.map((fact) => row(fact, Math.max(...why.facts.map((each) => Math.abs(each.contribution)), 1e-12))),
+    ),
     h("p", { class: "hint" }, method(why)),
   ];
 }
 
 function legend() {
   const key = (tone, text) => h("span", { class: `key ${tone}` }, h("i"), text);
-  return h("p", { class: "legend", "aria-hidden": "true" }, key("predicted", "the answer"), key("plus", "+ speaks for it"), key("minus", "− speaks against it"));
+  return h(
+    "p",
+    { class: "legend", "aria-hidden": "true" },
+    key("predicted", "the answer"),
+    key("plus", "+ speaks for it"),
+    key("minus", "− speaks against it"),
+  );
 }
 
 function row(fact, largest) {
@@ -79,9 +110,22 @@ function row(fact, largest) {
   return h(
     "li",
     { class: against ? "minus" : "plus" },
-    h("span", { class: "fact" }, entity(fact.head), " ", h("span", { class: "relation" }, fact.relation.name), " ", entity(fact.tail)),
+    h(
+      "span",
+      { class: "fact" },
+      entity(fact.head),
+      " ",
+      h("span", { class: "relation" }, fact.relation.name),
+      " ",
+      entity(fact.tail),
+    ),
     h("span", { class: "bar", "aria-hidden": "true", vars: { "--share": Math.abs(fact.contribution) / largest } }),
-    h("span", { class: "value" }, signed(fact.contribution), h("span", { class: "unseen" }, against ? " speaks against it" : " speaks for it")),
+    h(
+      "span",
+      { class: "value" },
+      signed(fact.contribution),
+      h("span", { class: "unseen" }, against ? " speaks against it" : " speaks for it"),
+    ),
   );
 }
 

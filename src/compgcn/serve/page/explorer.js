@@ -33,7 +33,11 @@ async function render(again = false) {
   const view = (views[state.view] ??= CREATE[state.view](context));
   if (view.element.parentNode !== main) main.replaceChildren(view.element);
   for (const link of document.querySelectorAll("nav a")) {
-    link.href = address({ view: link.dataset.view, model: state.model, entity: ["entity", "map"].includes(link.dataset.view) ? state.entity ?? state.head : undefined });
+    link.href = address({
+      view: link.dataset.view,
+      model: state.model,
+      entity: ["entity", "map"].includes(link.dataset.view) ? (state.entity ?? state.head) : undefined,
+    });
     if (link.dataset.view === state.view) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
@@ -85,7 +89,15 @@ function askForKey() {
   };
   banner.className = "key";
   banner.hidden = false;
-  banner.replaceChildren(h("form", { onsubmit: submit }, h("label", { for: "key" }, "This server asks for its API key."), field, h("button", {}, "Go on")));
+  banner.replaceChildren(
+    h(
+      "form",
+      { onsubmit: submit },
+      h("label", { for: "key" }, "This server asks for its API key."),
+      field,
+      h("button", {}, "Go on"),
+    ),
+  );
   field.focus();
 }
 

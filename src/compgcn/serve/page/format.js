@@ -4,7 +4,8 @@ const THIN = "\u202f"; // a narrow space that does not break
 
 export const count = (n) => (n ?? 0).toLocaleString("en");
 
-export const plural = (n, word) => `${count(n)} ${n === 1 ? word : word.endsWith("y") ? `${word.slice(0, -1)}ies` : `${word}s`}`;
+export const plural = (n, word) =>
+  `${count(n)} ${n === 1 ? word : word.endsWith("y") ? `${word.slice(0, -1)}ies` : `${word}s`}`;
 
 /** A probability in percent, with as many digits as say something. */
 export function percent(p) {

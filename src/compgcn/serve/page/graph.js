@@ -44,7 +44,12 @@ function draw(title, ends, facts, width) {
   const labels = labelsOf(facts, nodes, upright);
   const boxes = [...nodes.values(), ...labels];
   const order = new Map(boxes.map((each, i) => [each, i]));
-  place(boxes, labels.flatMap((label) => [label.from, label.to].map((end) => [order.get(label), order.get(end)])), width, tall);
+  place(
+    boxes,
+    labels.flatMap((label) => [label.from, label.to].map((end) => [order.get(label), order.get(end)])),
+    width,
+    tall,
+  );
   const largest = Math.max(...facts.map((fact) => Math.abs(fact.contribution ?? 0)), 1e-12);
   const top = Math.min(...boxes.map((each) => each.y - each.h / 2)) - 8; // what stays empty is cut off
   const used = Math.max(...boxes.map((each) => each.y + each.h / 2)) + 8 - top;
@@ -63,7 +68,14 @@ function boxesOf(entities, ends, facts, width, height, upright) {
   const others = entities.filter((entity) => !ends.includes(entity.id));
   for (const entity of entities) {
     const text = short(entity.name, NODE.letters);
-    const box = { entity, text, w: measured(text, NODE), h: NODE.height, end: ends.includes(entity.id), pinned: ends.includes(entity.id) };
+    const box = {
+      entity,
+      text,
+      w: measured(text, NODE),
+      h: NODE.height,
+      end: ends.includes(entity.id),
+      pinned: ends.includes(entity.id),
+    };
     const along = ends.length === 1 ? 0.5 : ends.indexOf(entity.id); // two ends stand at the two sides
     const inset = (upright ? box.h : box.w) / 2 + 4;
     const far = inset + along * ((upright ? height : width) - 2 * inset);
@@ -74,14 +86,23 @@ function boxesOf(entities, ends, facts, width, height, upright) {
   for (const entity of others) fans[ends.length === 1 ? 2 : belongs(entity, ends, facts)].push(nodes.get(entity.id));
   fans.forEach((fan, which) => {
     const end = nodes.get(ends[which]);
-    fan.forEach((box, i) => Object.assign(box, which < 2 ? opened(fan, i, which, end, width, height, upright) : around(fan, i, ends.length, width, height, upright)));
+    fan.forEach((box, i) =>
+      Object.assign(
+        box,
+        which < 2
+          ? opened(fan, i, which, end, width, height, upright)
+          : around(fan, i, ends.length, width, height, upright),
+      ),
+    );
   });
   return nodes;
 }
 
 /** Which of two ends an entity stands beside: 0 or 1, or 2 for neither or both. */
 function belongs(entity, ends, facts) {
-  const touches = ends.map((end) => facts.some(({ head, tail }) => [head.id, tail.id].includes(entity.id) && [head.id, tail.id].includes(end)));
+  const touches = ends.map((end) =>
+    facts.some(({ head, tail }) => [head.id, tail.id].includes(entity.id) && [head.id, tail.id].includes(end)),
+  );
   return touches[0] === touches[1] ? 2 : touches[0] ? 0 : 1;
 }
 
@@ -99,7 +120,10 @@ function opened(fan, i, which, end, width, height, upright) {
 function around(fan, i, ends, width, height, upright) {
   const angle = Math.PI * ((2 * i + 0.5) / fan.length - (upright ? 1 : 0.5));
   const away = 0.5 + (i % 2 ? 0.34 : -0.34);
-  if (ends === 2) return upright ? { x: width * away, y: height * (0.5 + 0.05 * i) } : { x: width * (0.5 + 0.08 * i), y: height * away };
+  if (ends === 2)
+    return upright
+      ? { x: width * away, y: height * (0.5 + 0.05 * i) }
+      : { x: width * (0.5 + 0.08 * i), y: height * away };
   return { x: width * (0.5 + 0.32 * Math.cos(angle)), y: height * (0.5 + 0.4 * Math.sin(angle)) };
 }
 
@@ -110,7 +134,15 @@ function labelsOf(facts, nodes, upright) {
     const sign = fact.contribution === undefined ? "" : ` ${signed(fact.contribution)}`;
     const text = short(fact.relation.name, LABEL.letters) + (fact.predicted ? " ?" : sign);
     const [from, to] = [nodes.get(fact.head.id), nodes.get(fact.tail.id)];
-    const label = { fact, text, from, to, w: measured(text, LABEL), h: LABEL.height, pinned: from !== to && from.end && to.end };
+    const label = {
+      fact,
+      text,
+      from,
+      to,
+      w: measured(text, LABEL),
+      h: LABEL.height,
+      pinned: from !== to && from.end && to.end,
+    };
     label.x = (from.x + to.x) / 2 + (from === to ? 60 : 0);
     label.y = (from.y + to.y) / 2 + (label.pinned ? 0 : i % 2 ? 6 : -6);
     if (label.pinned && !fact.predicted) {
@@ -143,16 +175,22 @@ function curve({ fact, from, to, x, y }, largest) {
   return s(
     "g",
     { class: `edge ${tone(fact)}` },
-    s("path", { class: "line", d: `M${outside.map(({ x, y }) => `${x.toFixed(1)} ${y.toFixed(1)}`).join("L")}`, "stroke-width": width.toFixed(2) }),
+    s("path", {
+      class: "line",
+      d: `M${outside.map(({ x, y }) => `${x.toFixed(1)} ${y.toFixed(1)}`).join("L")}`,
+      "stroke-width": width.toFixed(2),
+    }),
     s("path", { class: "arrow", d: arrow(before, tip, 6 + width) }),
   );
 }
 
-const within = (point, box, margin) => Math.abs(point.x - box.x) < box.w / 2 + margin && Math.abs(point.y - box.y) < box.h / 2 + margin;
+const within = (point, box, margin) =>
+  Math.abs(point.x - box.x) < box.w / 2 + margin && Math.abs(point.y - box.y) < box.h / 2 + margin;
 
 function arrow(before, tip, size) {
   const angle = Math.atan2(tip.y - before.y, tip.x - before.x);
-  const corner = (turn, length) => `${(tip.x + length * Math.cos(angle + turn)).toFixed(1)} ${(tip.y + length * Math.sin(angle + turn)).toFixed(1)}`;
+  const corner = (turn, length) =>
+    `${(tip.x + length * Math.cos(angle + turn)).toFixed(1)} ${(tip.y + length * Math.sin(angle + turn)).toFixed(1)}`;
   return `M${corner(0, 4)}L${corner(2.6, size)}L${corner(-2.6, size)}Z`;
 }
 

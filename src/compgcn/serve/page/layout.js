@@ -41,7 +41,10 @@ function pull(boxes, moves, i, j) {
 function repel(boxes, moves, i, j) {
   const [x, y] = [boxes[i].x - boxes[j].x || 0.1 * (i - j), boxes[i].y - boxes[j].y || 0.1];
   const force = 900 / Math.max(x * x + y * y, 200) / Math.hypot(x, y);
-  for (const [k, sign] of [[i, 1], [j, -1]]) {
+  for (const [k, sign] of [
+    [i, 1],
+    [j, -1],
+  ]) {
     moves[k].x += sign * force * x;
     moves[k].y += sign * force * y;
   }

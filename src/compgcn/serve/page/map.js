@@ -16,17 +16,53 @@ const SHAPES = ["circle", "diamond", "square", "triangle-up", "cross", "triangle
 /** The view "Map". */
 export function map(context) {
   const model = () => context.model.id;
-  const search = combobox({ label: "Find on the map", placeholder: "Search an entity", noun: "entity", source: entitySource(model), choose: (id) => go({ entity: id }) });
-  const select = h("select", { id: "colour", onchange: () => go({ colour: select.value === "type" ? undefined : select.value }, { replace: true }) }, h("option", { value: "type" }, "type"), h("option", { value: "degree" }, "number of facts"));
+  const search = combobox({
+    label: "Find on the map",
+    placeholder: "Search an entity",
+    noun: "entity",
+    source: entitySource(model),
+    choose: (id) => go({ entity: id }),
+  });
+  const select = h(
+    "select",
+    {
+      id: "colour",
+      onchange: () => go({ colour: select.value === "type" ? undefined : select.value }, { replace: true }),
+    },
+    h("option", { value: "type" }, "type"),
+    h("option", { value: "degree" }, "number of facts"),
+  );
   const chart = h("div", { class: "chart", role: "img" });
   const body = h("div", { class: "body" });
   const note = h("p", { class: "hint" });
   const chosen = h("div", { class: "body" });
-  const panel = h("section", { class: "panel", "aria-labelledby": "map" }, h("div", { class: "head" }, h("h1", { id: "map" }, "Map of embeddings"), h("label", { class: "field" }, "Colour by", select)), body, note);
+  const panel = h(
+    "section",
+    { class: "panel", "aria-labelledby": "map" },
+    h(
+      "div",
+      { class: "head" },
+      h("h1", { id: "map" }, "Map of embeddings"),
+      h("label", { class: "field" }, "Colour by", select),
+    ),
+    body,
+    note,
+  );
   const element = h(
     "div",
     { class: "view map" },
-    h("div", { class: "columns" }, panel, h("section", { class: "panel", "aria-labelledby": "chosen" }, h("div", { class: "head" }, h("h2", { id: "chosen" }, "Chosen")), h("div", { class: "body" }, search.element), chosen)),
+    h(
+      "div",
+      { class: "columns" },
+      panel,
+      h(
+        "section",
+        { class: "panel", "aria-labelledby": "chosen" },
+        h("div", { class: "head" }, h("h2", { id: "chosen" }, "Chosen")),
+        h("div", { class: "body" }, search.element),
+        chosen,
+      ),
+    ),
   );
   const [only, onlyAlike] = [latest(), latest()];
   let points = null;
@@ -43,7 +79,9 @@ export function map(context) {
       points = null;
       panel.setAttribute("aria-busy", "true");
       body.replaceChildren(skeleton(10));
-      const got = await only(async (signal) => (await Promise.all([get("api/map", { model: model(), limit: MOST }, signal), plotly()]))[0]);
+      const got = await only(
+        async (signal) => (await Promise.all([get("api/map", { model: model(), limit: MOST }, signal), plotly()]))[0],
+      );
       if (!got) return;
       panel.removeAttribute("aria-busy");
       if (got.error) {
@@ -62,9 +100,15 @@ export function map(context) {
 
   function tell({ explained }) {
     const shares = explained.map((share) => `${Math.round(100 * share)}\u202f%`).join(" and ");
-    const part = points.length < context.model.entities ? `${count(points.length)} of ${plural(context.model.entities, "entity")}` : plural(points.length, "entity");
+    const part =
+      points.length < context.model.entities
+        ? `${count(points.length)} of ${plural(context.model.entities, "entity")}`
+        : plural(points.length, "entity");
     note.textContent = `${part}. The two principal components hold ${shares} of the variance: neighbours here are often, not always, neighbours in all dimensions.`;
-    chart.setAttribute("aria-label", `Scatter plot of ${part}. Search an entity beside it to find it and what is near to it.`);
+    chart.setAttribute(
+      "aria-label",
+      `Scatter plot of ${part}. Search an entity beside it to find it and what is near to it.`,
+    );
   }
 
   async function draw(state) {
@@ -72,14 +116,36 @@ export function map(context) {
     if (!element.isConnected) return; // another view is shown by now
     const traces = state.colour === "degree" ? byDegree(points) : byType(points);
     const rest = new Set(alike);
-    traces.push(ring(points.filter((point) => rest.has(point.id)), 11, 1.5, "similar"));
-    traces.push(ring(points.filter((point) => point.id === state.entity), 18, 3, "chosen"));
+    traces.push(
+      ring(
+        points.filter((point) => rest.has(point.id)),
+        11,
+        1.5,
+        "similar",
+      ),
+    );
+    traces.push(
+      ring(
+        points.filter((point) => point.id === state.entity),
+        18,
+        3,
+        "chosen",
+      ),
+    );
     const bare = axis({ showticklabels: false, ticks: "", showgrid: false, showline: false });
     const narrow = chart.clientWidth < 520;
     await Plotly.react(
       chart,
       traces,
-      layout({ xaxis: bare, yaxis: bare, margin: { l: 8, r: 8, t: 8, b: 8 }, hovermode: "closest", dragmode: narrow ? false : "pan", uirevision: of, legend: { orientation: "h", y: -0.02, yanchor: "top", itemsizing: "constant", font: { size: 12 } } }),
+      layout({
+        xaxis: bare,
+        yaxis: bare,
+        margin: { l: 8, r: 8, t: 8, b: 8 },
+        hovermode: "closest",
+        dragmode: narrow ? false : "pan",
+        uirevision: of,
+        legend: { orientation: "h", y: -0.02, yanchor: "top", itemsizing: "constant", font: { size: 12 } },
+      }),
       { ...CONFIG, scrollZoom: !narrow },
     );
     chart.removeAllListeners("plotly_click");
@@ -115,10 +181,29 @@ export function map(context) {
     const point = points?.find((one) => one.id === entity.id);
     chosen.replaceChildren(
       h("h3", { class: "name" }, entity.name),
-      point ? h("p", { class: "hint" }, `${plural(point.degree, "fact")} · ${point.type}`) : points ? h("p", { class: "hint" }, "It is not among the entities drawn.") : "",
-      h("p", { class: "actions" }, h("a", { class: "button", href: toEntity(entity.id) }, "Neighbourhood"), h("a", { class: "button quiet", href: address({ view: "ask", model: context.chosen(), head: entity.id }) }, "Ask about it")),
+      point
+        ? h("p", { class: "hint" }, `${plural(point.degree, "fact")} · ${point.type}`)
+        : points
+          ? h("p", { class: "hint" }, "It is not among the entities drawn.")
+          : "",
+      h(
+        "p",
+        { class: "actions" },
+        h("a", { class: "button", href: toEntity(entity.id) }, "Neighbourhood"),
+        h(
+          "a",
+          { class: "button quiet", href: address({ view: "ask", model: context.chosen(), head: entity.id }) },
+          "Ask about it",
+        ),
+      ),
       h("h3", {}, "Most similar in all dimensions"),
-      h("ul", { class: "chips" }, answers.map((one) => h("li", {}, h("a", { class: "chip", href: address({ ...here(), entity: one.entity }) }, one.name)))),
+      h(
+        "ul",
+        { class: "chips" },
+        answers.map((one) =>
+          h("li", {}, h("a", { class: "chip", href: address({ ...here(), entity: one.entity }) }, one.name)),
+        ),
+      ),
     );
   }
 
@@ -128,9 +213,15 @@ export function map(context) {
 
 function scatter(points, name, marker) {
   return {
-    type: "scatter", mode: "markers", name, marker,
-    x: points.map((point) => point.x), y: points.map((point) => point.y), customdata: points.map((point) => point.id),
-    text: points.map((point) => `${plain(point.name)}<br>${plural(point.degree, "fact")} · ${plain(point.type)}`), hoverinfo: "text",
+    type: "scatter",
+    mode: "markers",
+    name,
+    marker,
+    x: points.map((point) => point.x),
+    y: points.map((point) => point.y),
+    customdata: points.map((point) => point.id),
+    text: points.map((point) => `${plain(point.name)}<br>${plural(point.degree, "fact")} · ${plain(point.type)}`),
+    hoverinfo: "text",
   };
 }
 
@@ -142,20 +233,63 @@ function byType(points) {
   for (const point of points) groups.set(point.type, [...(groups.get(point.type) ?? []), point]);
   const sorted = [...groups].sort((a, b) => b[1].length - a[1].length);
   const others = sorted.slice(KINDS).flatMap(([, some]) => some);
-  const traces = sorted.slice(0, KINDS).map(([type, some], i) => scatter(some, plain(type), { color: colour(`--kind-${i + 1}`), symbol: SHAPES[i], size: 6, opacity: 0.75 }));
-  return others.length ? [scatter(others, "other types", { color: colour("--muted"), symbol: "circle-open", size: 5, opacity: 0.6 }), ...traces] : traces;
+  const traces = sorted
+    .slice(0, KINDS)
+    .map(([type, some], i) =>
+      scatter(some, plain(type), { color: colour(`--kind-${i + 1}`), symbol: SHAPES[i], size: 6, opacity: 0.75 }),
+    );
+  return others.length
+    ? [
+        scatter(others, "other types", { color: colour("--muted"), symbol: "circle-open", size: 5, opacity: 0.6 }),
+        ...traces,
+      ]
+    : traces;
 }
 
 function byDegree(points) {
   const sorted = [...points].sort((a, b) => a.degree - b.degree); // the busiest on top
   const values = sorted.map((point) => Math.log10(Math.max(1, point.degree)));
   const ticks = [0, 1, 2, 3, 4, 5].filter((power) => power <= Math.max(...values, 1));
-  const bar = { title: { text: "facts" }, tickvals: ticks, ticktext: ticks.map((power) => count(10 ** power)), thickness: 10, outlinewidth: 0 };
-  return [{ ...scatter(sorted, "entities", { color: values, colorscale: [[0, colour("--low")], [0.5, colour("--mid")], [1, colour("--high")]], size: 6, opacity: 0.85, colorbar: bar }), showlegend: false }];
+  const bar = {
+    title: { text: "facts" },
+    tickvals: ticks,
+    ticktext: ticks.map((power) => count(10 ** power)),
+    thickness: 10,
+    outlinewidth: 0,
+  };
+  return [
+    {
+      ...scatter(sorted, "entities", {
+        color: values,
+        colorscale: [
+          [0, colour("--low")],
+          [0.5, colour("--mid")],
+          [1, colour("--high")],
+        ],
+        size: 6,
+        opacity: 0.85,
+        colorbar: bar,
+      }),
+      showlegend: false,
+    },
+  ];
 }
 
 function ring(points, size, width, name) {
-  const marker = { symbol: "circle-open", size, color: colour(name === "chosen" ? "--text" : "--accent"), line: { width, color: colour("--text") } };
-  const labels = name === "chosen" ? { mode: "markers+text", text: points.map((point) => plain(point.name)), textposition: "top center", textfont: { size: 14, color: colour("--text") } } : {};
+  const marker = {
+    symbol: "circle-open",
+    size,
+    color: colour(name === "chosen" ? "--text" : "--accent"),
+    line: { width, color: colour("--text") },
+  };
+  const labels =
+    name === "chosen"
+      ? {
+          mode: "markers+text",
+          text: points.map((point) => plain(point.name)),
+          textposition: "top center",
+          textfont: { size: 14, color: colour("--text") },
+        }
+      : {};
   return { ...scatter(points, name, marker), ...labels, hoverinfo: "skip", showlegend: false };
 }

@@ -39,6 +39,15 @@ export function layout(changes) {
   };
 }
 
-export const axis = (changes) => ({ gridcolor: colour("--line"), linecolor: colour("--line"), zeroline: false, ...changes });
+export const axis = (changes) => ({
+  gridcolor: colour("--line"),
+  linecolor: colour("--line"),
+  zeroline: false,
+  ...changes,
+});
 
-export const CONFIG = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["toImage", "select2d", "lasso2d", "autoScale2d"] };
+export const CONFIG = {
+  responsive: true,
+  displaylogo: false,
+  modeBarButtonsToRemove: ["toImage", "select2d", "lasso2d", "autoScale2d"],
+};

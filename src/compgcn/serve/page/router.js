@@ -41,4 +41,5 @@ export function go(changes, { replace = false } = {}) {
 
 /** The addresses that views link to. */
 export const toEntity = (id) => address({ view: "entity", model: here().model, entity: id });
-export const toQuestion = (head, relation) => address({ view: "ask", model: here().model, find: "tail", head, relation });
+export const toQuestion = (head, relation) =>
+  address({ view: "ask", model: here().model, find: "tail", head, relation });
