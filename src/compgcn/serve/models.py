@@ -71,6 +71,7 @@ class Served:
         _ = self.links.encoded
         self.atlas = Atlas(self.data)
         self._warm_up()
+        _ = self.card
         self.predictions = Lane(self._predict, limits.batch, limits.queue)
         self.explanations = Lane(_one_by_one, 1, limits.queue)
         self.views = Lane(_one_by_one, 1, limits.queue)
