@@ -11,8 +11,10 @@ from typing import Any, Literal
 
 import torch
 
+from compgcn.answers.bulk import Written, answer_file
 from compgcn.answers.calibration import Scaling, fit_temperature, restored, stored
 from compgcn.answers.classes import Classes, Classified
+from compgcn.answers.discovery import Discovery, discover
 from compgcn.answers.links import Links, Prediction
 from compgcn.answers.reliability import fitted
 from compgcn.assembly.device import find_device
@@ -32,7 +34,7 @@ from compgcn.tasks.classification import log_probabilities
 from compgcn.tasks.link_prediction import Encoded
 from compgcn.train import Event
 
-__all__ = ["Classified", "Prediction", "Run", "fit", "open_run", "train"]
+__all__ = ["Classified", "Discovery", "Prediction", "Run", "fit", "open_run", "train"]
 
 
 def fit(
@@ -238,6 +240,33 @@ class Run:
         Ids and names both work. With `new`, facts that stand in the data already are left out.
         """
         return self._links().predict(head, relation, tail, top, new=new)
+
+    def predict_file(
+        self,
+        queries: str | Path,
+        to: str | Path,
+        top: int = 10,
+        *,
+        new: bool = False,
+        notify: Callable[[int, int], None] | None = None,
+    ) -> Written:
+        """Answer a file of queries, in each of which one of head, relation and tail is `?` or empty, to another file.
+
+        See `compgcn.answers.bulk.answer_file`.
+        """
+        return answer_file(self._links(), queries, to, top, new, notify)
+
+    def discover(
+        self,
+        relation: str | None = None,
+        top: int = 100,
+        per_relation: int | None = None,
+        *,
+        all_heads: bool = False,
+        notify: Callable[[int, int], None] | None = None,
+    ) -> list[Discovery]:
+        """The most probable facts that stand in no split, best first; see `compgcn.answers.discovery.discover`."""
+        return discover(self._links(), relation, top, per_relation, all_heads=all_heads, notify=notify)
 
     def classify(self, names: str | Sequence[str] | GraphCollection | None = None) -> list[Classified]:
         """The class of each of these nodes or graphs; of all nodes without a label, if none are given.

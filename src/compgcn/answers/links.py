@@ -138,9 +138,8 @@ class Links:
             cells = tuple(torch.from_numpy(part).to(self.device) for part in known.pairs(keys))
             ranked = scores.index_put(cells, scores.new_tensor(-torch.inf))
         places = best(ranked, top)
-        scaling = self.scalings.get("entities" if vocabulary is self.data.entities else "relations")
-        odds, kept = self.log_odds(scores, places), ranked.gather(1, places)
-        chances = odds.sigmoid() if scaling is None else scaling(odds)
+        kind = "entities" if vocabulary is self.data.entities else "relations"
+        chances, kept = self._probabilities(scores, places, kind), ranked.gather(1, places)
         splits = known.of(keys, places.cpu().numpy())
         ids, names = vocabulary.ids, vocabulary.names
         rows = zip(places.tolist(), kept.tolist(), chances.tolist(), splits, strict=True)
@@ -153,20 +152,33 @@ class Links:
             for row in rows
         ]
 
-    def log_odds(self, scores: Tensor, places: Tensor) -> Tensor:
-        """Of the answers at these places [B, k]: among all [B, C] where training weighed them so, else each alone."""
-        chosen = scores.gather(1, places).double()
+    def log_odds(self, scores: Tensor, places: Tensor | None = None) -> Tensor:
+        """Of the answers at these places [B, k], or all [B, C]: among all if training weighed them so, else each alone.
+
+        In double precision: a float cannot tell apart what is nearly certain.
+        """
+        chosen = (scores if places is None else scores.gather(1, places)).double()
         if self.config.training.loss != "cross-entropy":
             return chosen
         logs = chosen - scores.double().logsumexp(1, keepdim=True)
         return logs - torch.log1p(-logs.exp()).clamp_min(-_CERTAIN)
 
+    def _probabilities(self, scores: Tensor, places: Tensor, kind: str = "entities") -> Tensor:
+        return self.chances(self.log_odds(scores, places), kind)
+
+    def chances(self, log_odds: Tensor, kind: str) -> Tensor:
+        """Probabilities to be right, calibrated where the run has a calibration of the kind: entities or relations."""
+        scaling = self.scalings.get(kind)
+        return log_odds.sigmoid() if scaling is None else scaling(log_odds)
+
     @cached_property
     def _known_entities(self) -> Known:
+        """Which entities answer which queries in the data."""
         return known_entities(self.data.splits, self.data.num_entities, self.data.num_relations)
 
     @cached_property
     def _known_relations(self) -> Known:
+        """Which relations hold between which entities in the data."""
         return known_relations(self.data.splits, self.data.num_entities, self.data.num_relations)
 
     @property
@@ -200,8 +212,7 @@ class Links:
         The probabilities are those of the model itself unless they are asked for as the run's calibration has them.
         """
         odds, right = of_entities(self, split, top=1, most=None)
-        scaling = self.scalings.get("entities") if calibrated else None
-        return bins(odds.sigmoid() if scaling is None else scaling(odds), right)
+        return bins(self.chances(odds, "entities") if calibrated else odds.sigmoid(), right)
 
     def tables(self) -> list[Table]:
         """The vectors of all entities and of all relations, originals, then inverses."""
