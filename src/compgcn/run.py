@@ -22,6 +22,7 @@ from compgcn.answers.similar import Neighbours, Similar
 from compgcn.assembly.device import find_device
 from compgcn.assembly.items import must_fill_batches
 from compgcn.assembly.labels import must_suffice
+from compgcn.assembly.newcomers import Given, add_facts
 from compgcn.assembly.settings import candidates, expand, recommended
 from compgcn.assembly.tasks import TASKS, build_task, chosen_protocol
 from compgcn.config import Config, configure, differences
@@ -306,6 +307,21 @@ class Run:
     ) -> list[Discovery]:
         """The most probable facts that stand in no split, best first; see `compgcn.answers.discovery.discover`."""
         return discover(self._links(), relation, top, per_relation, all_heads=all_heads, notify=notify)
+
+    def with_facts(self, facts: Given) -> Run:
+        """This run with more facts in its graph, nothing trained: what is asked of it is answered with them.
+
+        Entities that training never saw are placed by their facts: their vectors are what their neighbours send. The
+        facts count as facts of train from then on; the folder stays as it is.
+
+        Args:
+            facts: a file of triples, or triples (head, relation, tail), by ids or names; relations must be known.
+        """
+        links = self._links()
+        data = links.data.with_features(*self.folder.features())
+        other = Run(self.folder, self.device)
+        other.data, other.task = add_facts(self.config, data, links.task, facts)
+        return other
 
     def classify(self, names: str | Sequence[str] | GraphCollection | None = None) -> list[Classified]:
         """The class of each of these nodes or graphs; of all nodes without a label, if none are given.

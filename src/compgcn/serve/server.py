@@ -41,7 +41,7 @@ class Protocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         if self.conn.their_state is not h11.IDLE:  # the head is there; the gate watches over the body
-            self._reading = _cancel(self._reading)
+            self._reading = _cancelled(self._reading)
         elif self._reading is None:  # that of another request has begun
             self._reading = self.loop.call_later(self.read_seconds, self.transport.close)
 
@@ -50,17 +50,19 @@ class Protocol(H11Protocol):
         self._writing = self.loop.call_later(self.write_seconds, self.transport.abort)
 
     def resume_writing(self) -> None:
-        self._writing = _cancel(self._writing)
+        self._writing = _cancelled(self._writing)
         super().resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._reading, self._writing = _cancel(self._reading), _cancel(self._writing)
+        self._reading, self._writing = _cancelled(self._reading), _cancelled(self._writing)
         super().connection_lost(exc)
 
 
-def _cancel(timer: asyncio.TimerHandle | None) -> None:
+def _cancelled(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:
+    """No timer any longer."""
     if timer is not None:
         timer.cancel()
+    return None
 
 
 def read_key(file: Path | None) -> str | None:
