@@ -16,6 +16,7 @@ import torch
 import typer
 
 from compgcn import config
+from compgcn.answers.vectors import FORMATS
 from compgcn.assembly.compositions import LEARNED
 from compgcn.assembly.tasks import TASKS
 from compgcn.baselines import BASELINES
@@ -41,8 +42,9 @@ USE, MODELS_PAGE, README = ROOT / "docs" / "use.md", ROOT / "docs" / "models.md"
 PROTOCOLS = {name: row for task in [*TASKS][1:] for name, row in TASKS[task].protocols.items()}
 REGISTRIES = (COMPOSITIONS, FACTORED, DECODERS, PRESETS, DATASETS, NORMS, TYINGS, MODELS, BASELINES)
 
-# A line of a shell block that starts with one of these is not run: it installs, or starts the tests again.
-EXEMPT = ("make", "pip", "git", "cd")
+# A line of a shell block that starts with one of these is not run: it installs, or starts the tests again. What curl
+# asks is asked in tests/serve/test_documents.py.
+EXEMPT = ("make", "pip", "git", "cd", "curl")
 # Blocks marked no-run, over all documents. A new one needs a reason good enough to raise this number.
 NOT_RUN = 0
 
@@ -277,6 +279,11 @@ def test_the_mirrors_are_as_documented() -> None:
         )
         for name, row in FILES.items()
     }
+
+
+def test_the_formats_of_an_export_are_as_documented() -> None:
+    found = {code(name)[0]: tuple(code(endings)) for name, endings, _ in table(USE, "table: formats")}
+    assert found == {name: row.endings for name, row in FORMATS.items()}
 
 
 # Commands

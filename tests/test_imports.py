@@ -21,7 +21,8 @@ PACKAGE = Path(compgcn.__file__).parent
 # From the top; a module may import what stands below its own line, and the rest of its own package.
 LAYERS = (
     ("__main__",),
-    ("cli", "serve"),
+    ("cli",),
+    ("serve",),
     ("pages",),
     ("report",),
     ("bench", "experiment", "tune"),

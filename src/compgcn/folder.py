@@ -161,6 +161,22 @@ class Folder:
             raise self._damage("metrics.json", "there are no metrics of valid and test in it")
         return metrics
 
+    def keep_calibration(self, content: dict[str, Any]) -> None:
+        """Write what the probabilities are calibrated with."""
+        self._text("calibration.json", json.dumps(content, indent=2) + "\n")
+
+    def calibration(self) -> dict[str, Any]:
+        """What was kept of it; nothing in a run that has none."""
+        try:
+            content = json.loads((self.path / "calibration.json").read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            raise self._damage("calibration.json", reason(error)) from None
+        if not isinstance(content, dict):
+            raise self._damage("calibration.json", "it is no object")
+        return content
+
     def append(self, event: dict[str, Any]) -> None:
         """One more line of events.jsonl."""
         path = self.path / "events.jsonl"

@@ -96,7 +96,7 @@ def ranking(session: Session) -> Metrics:
 def holdout(session: Session) -> Metrics:
     """Train on train, keep the epoch that is best on valid, drawn from train where there is none; then look at test."""
     items: Items = session.built
-    train, valid = _validation(session)
+    train, valid = validation(session)
     goal = session.config.classifier.choose_by or "log_likelihood"
     task = Classification(items, train, valid, session.training, goal, session.config.classifier.class_weights)
     progress = optimise(task, session.training, session.folder, session.record, session.interrupted)
@@ -107,7 +107,8 @@ def holdout(session: Session) -> Metrics:
     return _metrics(session, progress.best_epoch) | found | _counted(session, train)
 
 
-def _validation(session: Session) -> tuple[Tensor, Tensor]:
+def validation(session: Session) -> tuple[Tensor, Tensor]:
+    """What `holdout` trains on, and what it chooses by."""
     train, valid = session.splits["train"], session.splits["valid"]
     settings = session.config.data
     if len(valid) or not settings.valid_fraction:
@@ -225,7 +226,7 @@ def fitted(session: Session) -> Metrics:
         return tallied(items.fitted_to(train, others), session.targets[others])
 
     if session.config.classifier.protocol == "holdout":
-        pool, valid = _validation(session)
+        pool, valid = validation(session)
         found = report(held_out(pool, valid), session.classes) if len(valid) else {}
     else:
         pool = _chosen_from(session)

@@ -11,13 +11,19 @@ from typing import Any, Literal
 
 import torch
 
+from compgcn.answers.bulk import Written, answer_file
+from compgcn.answers.calibration import Scaling, fit_temperature, restored, stored
 from compgcn.answers.classes import Classes, Classified
+from compgcn.answers.discovery import Discovery, discover
 from compgcn.answers.explanations import Contribution, Explanation, Method
 from compgcn.answers.links import Links, Prediction
+from compgcn.answers.reliability import fitted
 from compgcn.answers.similar import Neighbours, Similar
+from compgcn.answers.vectors import write_vectors
 from compgcn.assembly.device import find_device
 from compgcn.assembly.items import must_fill_batches
 from compgcn.assembly.labels import must_suffice
+from compgcn.assembly.newcomers import Given, add_facts
 from compgcn.assembly.settings import candidates, expand, recommended
 from compgcn.assembly.tasks import TASKS, build_task, chosen_protocol
 from compgcn.config import Config, configure, differences
@@ -25,13 +31,25 @@ from compgcn.data import GraphCollection, KnowledgeGraph
 from compgcn.errors import InputError
 from compgcn.folder import Folder, default_folder
 from compgcn.inputs import Dataset
-from compgcn.protocols import Session
+from compgcn.protocols import Session, validation
 from compgcn.sampling import randomness
-from compgcn.storage import Array, Table, write_embeddings
+from compgcn.storage import Array, Table
+from compgcn.tasks.classification import log_probabilities
 from compgcn.tasks.link_prediction import Encoded
 from compgcn.train import Event
 
-__all__ = ["Classified", "Contribution", "Explanation", "Prediction", "Run", "Similar", "fit", "open_run", "train"]
+__all__ = [
+    "Classified",
+    "Contribution",
+    "Discovery",
+    "Explanation",
+    "Prediction",
+    "Run",
+    "Similar",
+    "fit",
+    "open_run",
+    "train",
+]
 
 
 def fit(
@@ -128,9 +146,26 @@ def _train(
     )
     record({"event": "start", "time": time.time(), "task": config.task})
     metrics = chosen_protocol(config)(session)
+    _calibrate(session, data)
     folder.describe_environment(device, config.training.seed, session.seconds)
     folder.finish(metrics)
     record({"event": "end", "best_epoch": metrics["best_epoch"], "seconds": round(session.seconds, 3)})
+
+
+def _calibrate(session: Session, data: Dataset) -> None:
+    """Fit the probabilities of the model that is kept to validation, where it was left out of training."""
+    config, scalings = session.config, dict[str, Scaling | None]()
+    if config.classifier.protocol is None:
+        session.built.model.eval()
+        assert isinstance(data, KnowledgeGraph)
+        scalings = fitted(Links(config, data, session.built, {}))
+    elif config.classifier.protocol == "holdout":
+        _, valid = validation(session)
+        if len(valid):
+            found = log_probabilities(session.built, valid, session.training.batch_size)
+            scalings = {"classes": fit_temperature(found, session.targets[valid])}
+    if any(scalings.values()):
+        session.folder.keep_calibration(stored(scalings))
 
 
 def _must_match(folder: Folder, config: Config) -> None:
@@ -184,7 +219,22 @@ class Run:
     def answers(self) -> Links | Classes:
         """What the model can be asked."""
         assert self.config.task is not None
-        return TASKS[self.config.task].answers(self.config, self.data, self.task, self.metrics)
+        found = TASKS[self.config.task].answers(self.config, self.data, self.task, self.metrics)
+        found.scalings = restored(self.folder.calibration())
+        return found
+
+    @property
+    def calibrated(self) -> str | None:
+        """The split that the probabilities of the run are calibrated on, or None where they are the model's own."""
+        return "valid" if any(self.answers.scalings.values()) else None
+
+    def calibrate(self) -> bool:
+        """Calibrate a link predictor that was trained without, on validation; whether there was enough to fit to."""
+        links = self._links()
+        links.scalings = fitted(links)
+        if self.calibrated:
+            self.folder.keep_calibration(stored(links.scalings))
+        return self.calibrated is not None
 
     @property
     def encoded(self) -> Encoded:
@@ -232,6 +282,48 @@ class Run:
         """Of each kind of vectors, made once."""
         return {table.kind: Neighbours(table) for table in self.answers.tables()}
 
+    def predict_file(
+        self,
+        queries: str | Path,
+        to: str | Path,
+        top: int = 10,
+        *,
+        new: bool = False,
+        notify: Callable[[int, int], None] | None = None,
+    ) -> Written:
+        """Answer a file of queries, in each of which one of head, relation and tail is `?` or empty, to another file.
+
+        See `compgcn.answers.bulk.answer_file`.
+        """
+        return answer_file(self._links(), queries, to, top, new, notify)
+
+    def discover(
+        self,
+        relation: str | None = None,
+        top: int = 100,
+        per_relation: int | None = None,
+        *,
+        all_heads: bool = False,
+        notify: Callable[[int, int], None] | None = None,
+    ) -> list[Discovery]:
+        """The most probable facts that stand in no split, best first; see `compgcn.answers.discovery.discover`."""
+        return discover(self._links(), relation, top, per_relation, all_heads=all_heads, notify=notify)
+
+    def with_facts(self, facts: Given) -> Run:
+        """This run with more facts in its graph, nothing trained: what is asked of it is answered with them.
+
+        Entities that training never saw are placed by their facts: their vectors are what their neighbours send. The
+        facts count as facts of train from then on; the folder stays as it is.
+
+        Args:
+            facts: a file of triples, or triples (head, relation, tail), by ids or names; relations must be known.
+        """
+        links = self._links()
+        data = links.data.with_features(*self.folder.features())
+        other = Run(self.folder, self.device)
+        other.data, other.task = add_facts(self.config, data, links.task, facts)
+        return other
+
     def classify(self, names: str | Sequence[str] | GraphCollection | None = None) -> list[Classified]:
         """The class of each of these nodes or graphs; of all nodes without a label, if none are given.
 
@@ -278,9 +370,13 @@ class Run:
             raise InputError(f"the run {self.path} has vectors of {' and '.join(tables)}, and none of {kind}")
         return tables[kind].names, tables[kind].vectors
 
-    def export(self, path: str | Path) -> int:
-        """Write all vectors with ids and names to a .parquet or .tsv file; how many vectors that was."""
-        return write_embeddings(Path(path), self.answers.tables())
+    def export(self, path: str | Path, format: str | None = None) -> int:
+        """Write all vectors with ids and names; how many vectors that was.
+
+        The format goes by the ending of the name, .parquet, .tsv, .npy, .w2v or .vec, or is one of
+        `compgcn.answers.vectors.FORMATS`: "projector" writes a folder for TensorBoard.
+        """
+        return write_vectors(Path(path), self.answers.tables(), format)
 
 
 def _with_features(data: Dataset, folder: Folder) -> Dataset:

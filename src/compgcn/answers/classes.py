@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compgcn.answers.calibration import Bin, bins
+from compgcn.answers.calibration import Bin, Scaling, bins
 from compgcn.baselines.fitted import Fitted
 from compgcn.config import Config
 from compgcn.data import GraphCollection, KnowledgeGraph, Vocabulary
@@ -47,6 +47,7 @@ class Classes:
     ) -> None:
         self.config, self.data, self.items, self.metrics = config, data, items, metrics
         self._batch_size = config.training.batch_size
+        self.scalings: Mapping[str, Scaling | None] = {}  # of "classes", where they are calibrated
         if isinstance(data, GraphCollection):
             self.vocabulary, self.classes = Vocabulary("graph", data.graph_ids), data.classes
             self.splits = {"train": np.arange(len(data))}
@@ -84,10 +85,15 @@ class Classes:
     ) -> list[Classified]:
         if not torch.isfinite(found).all():
             raise InputError("the model's scores are not finite; train again with a lower training.lr")
-        best = found.exp().max(1) if len(found) else None
+        best = self._chances(found).max(1) if len(found) else None
         values, places = ([], []) if best is None else (best.values.tolist(), best.indices.tolist())
         rows = zip(ids, names, places, values, known, strict=True)
         return [Classified(item, name, self.classes[place], value, true) for item, name, place, value, true in rows]
+
+    def _chances(self, found: Tensor) -> Tensor:
+        """The probabilities of classes from their logarithms [n, C], calibrated where the run has what it takes."""
+        scaling = self.scalings.get("classes")
+        return found.exp() if scaling is None else (scaling.slope * found).softmax(1)
 
     def _classify_others(self, graphs: GraphCollection) -> list[Classified]:
         if not isinstance(self.items, Graphs) or not isinstance(self.data, GraphCollection):
@@ -105,12 +111,16 @@ class Classes:
         known = [graphs.classes[target] for target in graphs.targets]
         return self._answers(graphs.graph_ids, graphs.graph_ids, found, known)
 
-    def calibration(self, split: str = "test") -> list[Bin]:
-        """The most probable class of every item of a split, and how often it is right."""
+    def calibration(self, split: str = "test", *, calibrated: bool = False) -> list[Bin]:
+        """The most probable class of every item of a split, and how often it is right.
+
+        The probabilities are those of the model itself unless they are asked for as the run's calibration has them.
+        """
         rows = torch.from_numpy(self.splits[split]).to(self.items.targets.device)
         if not len(rows):
             return []
-        best = self._log_probabilities[rows].exp().max(1)
+        found = self._log_probabilities[rows]
+        best = (self._chances(found) if calibrated else found.exp()).max(1)
         return bins(best.values, best.indices == self.items.targets[rows])
 
     @property

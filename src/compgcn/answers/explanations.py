@@ -17,7 +17,7 @@ Method = Literal["auto", "exact", "gradient"]
 
 # Up to here every fact is left out by itself: so many of them, and so many edges gone over in all, which is about a
 # second of work on one core.
-EXACT_FACTS, EXACT_WORK = 256, 2**22
+EXACT_FACTS, EXACT_WORK = 256, 2**21
 
 
 class Contribution(NamedTuple):
@@ -77,7 +77,7 @@ def explain(links: Links, head: str, relation: str, tail: str, top: int = 5, met
     if not torch.isfinite(scores).all():
         raise InputError("the model's scores are not finite; train again with a lower training.lr")
     field = receptive_field(links.task.model, links.task.graph, (s, r, o))
-    exact = method == "exact" or (method == "auto" and len(field.edges) <= EXACT_FACTS and field.work <= EXACT_WORK)
+    exact = method == "exact" or (method == "auto" and is_small(field))
     values = contributions(links, (s, r, o), field, exact=exact)
     best = values.abs().sort(descending=True, stable=True).indices[:top]
     return Explanation(
@@ -93,12 +93,17 @@ def explain(links: Links, head: str, relation: str, tail: str, top: int = 5, met
     )
 
 
+def is_small(field: Field) -> bool:
+    """Whether every fact of a receptive field is worth leaving out by itself."""
+    return len(field.edges) <= EXACT_FACTS and field.work <= EXACT_WORK
+
+
 def contributions(links: Links, triple: Triple, field: Field, *, exact: bool) -> Tensor:
     """What each edge of the field does for the score [F]: left out in turn, or by the slope."""
     model, graph = links.task.model, links.task.graph
     if not exact:
         return slopes(model, graph, triple, field)
-    scores = scores_without(model, graph, triple, field, [field.edges[:0], *field.edges.split(1)])
+    scores = scores_without(model, graph, triple, field, [field.edges[:0], *torch.split(field.edges, 1)])
     return scores[0] - scores[1:]
 
 

@@ -19,6 +19,8 @@ class Known:
         codes: the place of each fact's split among `splits` [A].
         splits: their names.
         size: values lie below it.
+
+    Its `keys` are distinct and ascend.
     """
 
     def __init__(self, keys: Numbers, values: Numbers, codes: Numbers, splits: Sequence[str], size: int) -> None:
@@ -27,16 +29,16 @@ class Known:
         first = np.ones(len(keys), dtype=bool)
         first[1:] = (keys[1:] != keys[:-1]) | (values[1:] != values[:-1])
         keys, self._values, self._codes = keys[first], values[first], codes[first].astype(np.int8)
-        self._keys, counts = np.unique(keys, return_counts=True)
+        self.keys, counts = np.unique(keys, return_counts=True)
         self._offsets = np.concatenate(([0], np.cumsum(counts)))  # where the values of each key begin
         # A fact as one number, ascending: the place of its key, then its value.
-        self._facts = np.repeat(np.arange(len(self._keys)), counts) * size + self._values
+        self._facts = np.repeat(np.arange(len(self.keys)), counts) * size + self._values
         self.splits, self._size = tuple(splits), size
 
     def pairs(self, keys: Numbers) -> tuple[Numbers, Numbers]:
         """All values of some keys [B]: the row in [0, B) and the value of each, [k] both."""
         place, found = self._places(keys)
-        if not len(self._keys):
+        if not len(self.keys):
             return keys[:0], keys[:0]
         begin = self._offsets[place]
         count = np.where(found, self._offsets[place + 1] - begin, 0)
@@ -47,7 +49,7 @@ class Known:
     def of(self, keys: Numbers, values: Numbers) -> list[list[str | None]]:
         """The split that each of these values [B, k] of the keys [B] stands in, or None."""
         place, found = self._places(keys)
-        if not len(self._keys):
+        if not len(self.keys):
             return [[None] * values.shape[1] for _ in keys]
         wanted = place[:, None] * self._size + values
         at = np.searchsorted(self._facts, wanted).clip(max=len(self._facts) - 1)
@@ -56,8 +58,8 @@ class Known:
 
     def _places(self, keys: Numbers) -> tuple[Numbers, np.ndarray[tuple[int, ...], np.dtype[np.bool_]]]:
         """Where the keys stand, and whether they do."""
-        place = np.searchsorted(self._keys, keys).clip(max=max(len(self._keys) - 1, 0))
-        return place, (self._keys[place] == keys if len(self._keys) else np.zeros(len(keys), dtype=bool))
+        place = np.searchsorted(self.keys, keys).clip(max=max(len(self.keys) - 1, 0))
+        return place, (self.keys[place] == keys if len(self.keys) else np.zeros(len(keys), dtype=bool))
 
 
 def _stacked(splits: Mapping[str, Numbers]) -> tuple[Numbers, Numbers]:

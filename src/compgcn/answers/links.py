@@ -11,20 +11,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compgcn.answers.calibration import Bin, bins
+from compgcn.answers.calibration import Bin, Scaling, bins
 from compgcn.answers.explanations import Explanation, Method, explain
 from compgcn.answers.known import Known, known_entities, known_relations
+from compgcn.answers.reliability import of_entities
 from compgcn.answers.retrieval import best, blocks, must_be_finite, scores_of_relations
 from compgcn.config import Config
 from compgcn.data import KnowledgeGraph, Vocabulary
 from compgcn.data.arrays import Numbers
 from compgcn.errors import InputError, unknown
-from compgcn.queries import Answers
 from compgcn.ranking import by_category, by_relation, summary
 from compgcn.storage import Table
 from compgcn.tasks.link_prediction import Encoded, LinkPrediction
 
 Query = tuple[int | None, int | None, int | None]  # head, relation, tail: rows of the vocabularies, one None
+
+_CERTAIN = 60.0  # log-odds beyond which a double cannot tell a probability from one
 
 
 class Prediction(NamedTuple):
@@ -33,7 +35,7 @@ class Prediction(NamedTuple):
     entity: str  # its id; a relation's where a relation was asked for
     name: str
     score: float  # a logit
-    probability: float  # the sigmoid of the score, or its softmax after training with cross-entropy
+    probability: float  # to be right: calibrated, or else of the score alone, see `Links.log_odds`
     known: str | None  # the split the fact already stands in
 
 
@@ -50,6 +52,7 @@ class Links:
     def __init__(self, config: Config, data: KnowledgeGraph, task: LinkPrediction, metrics: Mapping[str, Any]) -> None:
         self.config, self.data, self.task = config, data, task
         self.device = task.graph.src.device
+        self.scalings: Mapping[str, Scaling | None] = {}  # of "entities" and "relations", where they are calibrated
 
     @cached_property
     def encoded(self) -> Encoded:
@@ -141,7 +144,8 @@ class Links:
             cells = tuple(torch.from_numpy(part).to(self.device) for part in known.pairs(keys))
             ranked = scores.index_put(cells, scores.new_tensor(-torch.inf))
         places = best(ranked, top)
-        chances, kept = self._probabilities(scores, places), ranked.gather(1, places)
+        kind = "entities" if vocabulary is self.data.entities else "relations"
+        chances, kept = self._probabilities(scores, places, kind), ranked.gather(1, places)
         splits = known.of(keys, places.cpu().numpy())
         ids, names = vocabulary.ids, vocabulary.names
         rows = zip(places.tolist(), kept.tolist(), chances.tolist(), splits, strict=True)
@@ -154,12 +158,24 @@ class Links:
             for row in rows
         ]
 
-    def _probabilities(self, scores: Tensor, places: Tensor) -> Tensor:
-        """Of the answers at these places [B, k]: among all [B, C] where training weighed them so, else each alone."""
-        chosen = scores.gather(1, places).double()
+    def log_odds(self, scores: Tensor, places: Tensor | None = None) -> Tensor:
+        """Of the answers at these places [B, k], or all [B, C]: among all if training weighed them so, else each alone.
+
+        In double precision: a float cannot tell apart what is nearly certain.
+        """
+        chosen = (scores if places is None else scores.gather(1, places)).double()
         if self.config.training.loss != "cross-entropy":
-            return chosen.sigmoid()
-        return (chosen - scores.double().logsumexp(1, keepdim=True)).exp()
+            return chosen
+        logs = chosen - scores.double().logsumexp(1, keepdim=True)
+        return logs - torch.log1p(-logs.exp()).clamp_min(-_CERTAIN)
+
+    def _probabilities(self, scores: Tensor, places: Tensor, kind: str = "entities") -> Tensor:
+        return self.chances(self.log_odds(scores, places), kind)
+
+    def chances(self, log_odds: Tensor, kind: str) -> Tensor:
+        """Probabilities to be right, calibrated where the run has a calibration of the kind: entities or relations."""
+        scaling = self.scalings.get(kind)
+        return log_odds.sigmoid() if scaling is None else scaling(log_odds)
 
     def known_split(self, s: int, r: int, o: int) -> str | None:
         """The split that a fact stands in."""
@@ -167,10 +183,12 @@ class Links:
 
     @cached_property
     def _known_entities(self) -> Known:
+        """Which entities answer which queries in the data."""
         return known_entities(self.data.splits, self.data.num_entities, self.data.num_relations)
 
     @cached_property
     def _known_relations(self) -> Known:
+        """Which relations hold between which entities in the data."""
         return known_relations(self.data.splits, self.data.num_entities, self.data.num_relations)
 
     @property
@@ -198,24 +216,13 @@ class Links:
             return dict(by_category(sides, triples[:, 1].to(self.device), train, self.data.num_relations))
         raise unknown("way to split metrics", by, ("relation", "category", "side"))
 
-    @torch.inference_mode()
-    def calibration(self, split: str = "test", batch: int = 512) -> list[Bin]:
-        """The best answer to every query of a split that is no fact of the other splits, and how often it is right."""
-        task = self.task
-        others = [triples for part, triples in task.splits.items() if part != split]
-        known, wanted = (
-            Answers.from_triples(triples, self.data.num_relations)
-            for triples in (torch.cat(others), task.splits[split])
-        )
-        chances, right = [], []
-        for s, r in (queries.unbind(1) for queries in torch.split(wanted.queries, batch)):
-            scores = task.model.score(self.encoded, s, r)  # [B, N]
-            top = scores.index_put(known.lookup(s, r), scores.new_tensor(-torch.inf)).argmax(1, keepdim=True)
-            chances.append(self._probabilities(scores, top).squeeze(1))
-            true = torch.zeros_like(scores, dtype=torch.bool)
-            true[wanted.lookup(s, r)] = True
-            right.append(true.gather(1, top).squeeze(1))
-        return bins(torch.cat(chances), torch.cat(right)) if chances else []
+    def calibration(self, split: str = "test", *, calibrated: bool = False) -> list[Bin]:
+        """The best answer to every query of a split that is no fact of the other splits, and how often it is right.
+
+        The probabilities are those of the model itself unless they are asked for as the run's calibration has them.
+        """
+        odds, right = of_entities(self, split, top=1, most=None)
+        return bins(self.chances(odds, "entities") if calibrated else odds.sigmoid(), right)
 
     def tables(self) -> list[Table]:
         """The vectors of all entities and of all relations, originals, then inverses."""

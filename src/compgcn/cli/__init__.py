@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from compgcn import __version__
-from compgcn.cli import bench, data, experiment, explain, export, listing, serve, train, tune, use
+from compgcn.cli import bench, data, discover, experiment, explain, export, listing, serve, train, tune, use
 from compgcn.cli.console import fail, out
 from compgcn.errors import InputError
 
@@ -59,9 +59,19 @@ def compgcn(
     """
 
 
-for command in (train.train, tune.tune, use.evaluate, use.predict, explain.explain, export.export, export.similar):
-    app.command()(command)
-for command in (serve.serve, experiment.reproduce, experiment.report):
+for command in (
+    train.train,
+    tune.tune,
+    use.evaluate,
+    use.predict,
+    discover.discover,
+    explain.explain,
+    export.export,
+    export.similar,
+    serve.serve,
+    experiment.reproduce,
+    experiment.report,
+):
     app.command()(command)
 app.command("list")(listing.list_all)
 app.add_typer(data.app, name="data")

@@ -84,9 +84,10 @@ def show_report(report: dict[str, Any], split: str, by: str | None) -> None:
         out.print(table)
 
 
-def show_classes(answers: Sequence[Classified], known_as: str) -> None:
-    """The class of each item, and under `known_as` the one it is known to have."""
+def show_classes(answers: Sequence[Classified], known_as: str, note: str) -> None:
+    """The class of each item, and under `known_as` the one it is known to have; and what the probabilities are."""
     table = plain_table("name", "class", "probability>", known_as)
+    table.caption, table.caption_justify = note, "left"
     for answer in answers:
         known = "-" if answer.known is None else printable(answer.known)
         table.add_row(printable(answer.name), printable(answer.label), f"{answer.probability:.4f}", known)

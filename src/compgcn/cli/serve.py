@@ -48,4 +48,4 @@ def serve(
     at = server.listen(host, port)
     shown = f"[{host}]" if ":" in host else host
     out.print(f"serving {', '.join(models)} at http://{shown}:{at.getsockname()[1]} (Ctrl+C stops)")
-    server.serve(models, at, limits, key, no_key)
+    server.build(models, at, limits, key, no_key).run([at])

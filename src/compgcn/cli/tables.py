@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from compgcn.run import Prediction
+    from compgcn.run import Discovery, Prediction, Run
 
 METRICS = ("mrr", "mr", "hits@1", "hits@3", "hits@10")
 
@@ -40,13 +40,36 @@ def add_metrics(table: Table, label: str, metrics: dict[str, Any]) -> None:
     table.add_row(printable(label), *cells)
 
 
-def predictions_table(question: str, answers: Sequence[Prediction]) -> Table:
+def calibration_note(run: Run) -> str:
+    """What the probabilities of a run are."""
+    return f"probabilities calibrated on {run.calibrated}" if run.calibrated else "probabilities not calibrated"
+
+
+def predictions_table(question: str, answers: Sequence[Prediction], note: str) -> Table:
     """Answers as a table; ids beside names where they differ."""
     with_ids = any(answer.entity != answer.name for answer in answers)
     table = plain_table("rank>", "name", *(["id"] if with_ids else []), "probability>", "known")
     table.title, table.title_justify = question, "left"
+    table.caption, table.caption_justify = note, "left"
     for rank, answer in enumerate(answers, 1):
         ids = [printable(answer.entity)] if with_ids else []
         known = f"yes, in {answer.known}" if answer.known else "new"
         table.add_row(str(rank), printable(answer.name), *ids, f"{answer.probability:.4f}", known)
+    return table
+
+
+def discoveries_table(facts: Sequence[Discovery], note: str) -> Table:
+    """Facts as a table, by their names; an id in brackets after a name that several entities of it bear."""
+    ids: dict[str, set[str]] = {}
+    for fact in facts:
+        for text, name in zip(fact[:3], fact[3:6], strict=True):
+            ids.setdefault(name, set()).add(text)
+    table = plain_table("rank>", "head", "relation", "tail", "probability>")
+    table.caption, table.caption_justify = note, "left"
+    for rank, fact in enumerate(facts, 1):
+        shown = [
+            printable(name if len(ids[name]) == 1 else f"{name} ({text})")
+            for text, name in zip(fact[:3], fact[3:6], strict=True)
+        ]
+        table.add_row(str(rank), *shown, f"{fact.probability:.4f}")
     return table

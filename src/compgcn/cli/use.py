@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from compgcn.cli import classes
+from compgcn.cli import bulk, classes, reliability
 from compgcn.cli.console import Device, Json, RunFolder, Split, err, out
-from compgcn.cli.tables import add_metrics, metrics_table, predictions_table
+from compgcn.cli.tables import add_metrics, calibration_note, metrics_table, predictions_table
 from compgcn.data import GraphCollection, tu
 from compgcn.errors import InputError
 from compgcn.plots.figure import check_figure
@@ -29,14 +29,20 @@ class Part(StrEnum):
     label = "class"
 
 
-def _open(path: Path, device: str) -> Run:
+Facts = Annotated[
+    Path | None,
+    typer.Option(help="A file of more facts, new entities among them: answer with these too.", show_default=False),
+]
+
+
+def _open(path: Path, device: str, facts: Path | None = None) -> Run:
     from compgcn.run import open_run
 
     run = open_run(path, device)
     if not run.metrics:
         _ = run.task  # where it has no weights yet, that is all there is to say
         err.print(f"note: {path} is not finished; these are its best weights so far")
-    return run
+    return run if facts is None else run.with_facts(facts)
 
 
 def evaluate(
@@ -53,7 +59,7 @@ def evaluate(
     ] = None,
     plot: Annotated[
         Path | None,
-        typer.Option(help="Draw a classification: a .png, .pdf or .svg file.", metavar="FILE", show_default=False),
+        typer.Option(help="Draw how far to trust it: a .png, .pdf or .svg file.", metavar="FILE", show_default=False),
     ] = None,
     device: Device = "auto",
     as_json: Json = False,
@@ -68,11 +74,11 @@ def evaluate(
         check_figure(plot)
     opened = _open(run, device)
     links = opened.config.classifier.protocol is None
-    if plot is not None and links:
-        raise InputError(f"--plot draws classifications, and {run} is a run of {opened.config.task}; leave it out")
     which = split.value if split is not None else opened.answers.reported
     report = opened.evaluate(which, by.value if by else None)
-    if plot is not None:
+    if plot is not None and links:
+        reliability.draw(opened, which, plot)
+    elif plot is not None:
         whole = opened.evaluate(which)
         if not whole:
             raise InputError(f"the run {run} has no report on {which} to draw; try another --split")
@@ -84,6 +90,8 @@ def evaluate(
         out.print(f"the {which} split is empty{_elsewhere(opened)}")
     elif links:
         _show_ranks(report, which, by)
+        if by is None:
+            reliability.show(opened, which)
     else:
         if split is None and which != "test":
             protocol = opened.config.classifier.protocol
@@ -129,6 +137,14 @@ def predict(
         list[str] | None, typer.Option(help="A node or a graph to classify, by id or name; may be repeated.")
     ] = None,
     graphs: Annotated[Path | None, typer.Option(help="Classify other graphs: a folder in the TU format.")] = None,
+    queries: Annotated[
+        Path | None,
+        typer.Option(help="A file of heads, relations and tails, one of each line ? or empty.", metavar="FILE"),
+    ] = None,
+    to: Annotated[
+        Path | None, typer.Option(help="With --queries: the .parquet or .csv file of the answers.", metavar="FILE")
+    ] = None,
+    facts: Facts = None,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
@@ -138,9 +154,9 @@ def predict(
 
     Example: compgcn predict runs/world-compgcn-distmult-0 --head France --relation borders --top 5
     """
-    opened = _open(run, device)
+    opened = _open(run, device, facts)
     if opened.config.classifier.protocol is not None:
-        given = {"--relation": relation, "--head": head, "--tail": tail, "--new": new or None}
+        given = {"--relation": relation, "--head": head, "--tail": tail, "--new": new or None, "--queries": queries}
         if wrong := [option for option, value in given.items() if value is not None]:
             what = f"{' and '.join(wrong)} {'asks' if len(wrong) == 1 else 'ask'} for links"
             raise InputError(f"{what}, and {run} is a run of {opened.config.task}; name what to classify with --item")
@@ -148,12 +164,17 @@ def predict(
         return
     if item or graphs is not None:
         raise InputError(f"--item and --graphs ask for classes, and {run} predicts links; give --head and --relation")
+    if queries is not None or to is not None:
+        if queries is None or not (head is None and relation is None and tail is None):
+            raise InputError("--to goes with --queries, a file with heads, relations and tails in place of the options")
+        bulk.predict_file(opened, queries, to, top, new, as_json)
+        return
     answers = opened.predict(head=head, relation=relation, tail=tail, top=top, new=new)
     if as_json:
         out.print_json(json.dumps([{"rank": rank, **answer._asdict()} for rank, answer in enumerate(answers, 1)]))
         return
     question = " - ".join("?" if part is None else part for part in (head, relation, tail))
-    out.print(predictions_table(question, answers))
+    out.print(predictions_table(question, answers, calibration_note(opened)))
 
 
 def _classify(run: Run, item: list[str] | None, graphs: Path | None, top: int, as_json: bool) -> None:
@@ -170,6 +191,6 @@ def _classify(run: Run, item: list[str] | None, graphs: Path | None, top: int, a
     if as_json:
         out.print_json(json.dumps([answer._asdict() for answer in found]))
         return
-    classes.show_classes(found, "in the data" if graphs is None else "true class")
+    classes.show_classes(found, "in the data" if graphs is None else "true class", calibration_note(run))
     if total is not None:
         out.print(f"the {len(found):,} most certain of {total:,} nodes without a label; --top N shows others")

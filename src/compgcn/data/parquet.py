@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,10 @@ class Parquet:
     def facts(self) -> Facts:
         """The triples; numbers that stand for ids become text."""
         names = column_names(self.label)
-        return Facts(strings(self.label, self._places(names)))
+        return Facts(strings(self.label, self.places(names)))
 
-    def _places(self, names: list[str]) -> list[int]:
+    def places(self, names: list[str]) -> list[int]:
+        """Where the three stand among the columns of these names."""
         if self.columns is not None:
             return locate(self.label, self.columns, names)
         folded = [name.strip().casefold() for name in names]
@@ -70,16 +71,46 @@ def strings(label: str, places: Sequence[int]) -> list[Any]:
     return [_ids(label, names[place], found[names[place]]) for place in places]
 
 
-def _ids(label: str, name: str, column: Any) -> Any:
+def rows(source: Parquet) -> Iterator[list[str | None]]:
+    """Subject, relation and object of each row, read a piece at a time; None where there is nothing."""
     import pyarrow as pa
+
+    opened = _opened(source.label)
+    names = list(opened.schema_arrow.names)
+    wanted = [names[place] for place in source.places(names)]
+    batches = opened.iter_batches(columns=wanted)
+    while True:
+        try:
+            batch = next(batches, None)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise _damaged(source.label, error) from None
+        if batch is None:
+            return
+        columns = [_texts(source.label, name, batch.column(name), gaps=True).to_pylist() for name in wanted]
+        yield from map(list, zip(*columns, strict=True))
+
+
+def _ids(label: str, name: str, column: Any) -> Any:
     import pyarrow.compute as pc
 
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind)):
-        raise InputError(f"'{label}': the column '{name}' holds {kind}; ids must be strings or whole numbers")
+    texts = _texts(label, name, column)
     if column.null_count:
         row = pc.index(pc.is_null(column), True).as_py() + 1
         raise InputError(f"'{label}', row {row}: the column '{name}' is empty")
+    blank = pc.equal(pc.ascii_trim(texts, " "), "")
+    if pc.any(blank).as_py():
+        raise InputError(f"'{label}', row {pc.index(blank, True).as_py() + 1}: the column '{name}' is empty")
+    return texts
+
+
+def _texts(label: str, name: str, column: Any, *, gaps: bool = False) -> Any:
+    """A column of ids as strings; with `gaps`, one that holds nothing at all will do."""
+    import pyarrow as pa
+
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    if not (text or pa.types.is_integer(kind) or (gaps and pa.types.is_null(kind))):
+        raise InputError(f"'{label}': the column '{name}' holds {kind}; ids must be strings or whole numbers")
     try:
         if pa.types.is_dictionary(column.type):
             column = column.cast(kind)
@@ -87,9 +118,6 @@ def _ids(label: str, name: str, column: Any) -> Any:
         column.validate(full=True)  # text is taken on trust by the reader
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise _damaged(label, error) from None
-    blank = pc.equal(pc.ascii_trim(column, " "), "")
-    if pc.any(blank).as_py():
-        raise InputError(f"'{label}', row {pc.index(blank, True).as_py() + 1}: the column '{name}' is empty")
     return column
 
 

@@ -38,18 +38,24 @@ class Atlas:
         self._at = np.concatenate([numbers, numbers[other]])[order]
         self.degree = np.bincount(ends, minlength=graph.num_entities)  # [N]
         self._start = np.concatenate([[0], np.cumsum(self.degree)])
+        self.by_degree = np.argsort(-self.degree, kind="stable")  # entities, the best connected first
         self.facts_of_relation = np.bincount(self.facts[:, 1], minlength=graph.num_relations)  # [R]
         self.names = _Names(graph.entities)
 
     def search(self, text: str, limit: int) -> list[int]:
         """Entities whose name or id begins with `text`, then those that contain it, each the best connected first."""
         if not text:
-            return heapq.nlargest(limit, range(len(self.degree)), key=self.degree.__getitem__)
-        found = heapq.nlargest(limit, set(self.names.beginning(text)), key=self.degree.__getitem__)
+            best: list[int] = self.by_degree[:limit].tolist()
+            return best
+        first = set(self.names.beginning(text))
+        found = heapq.nsmallest(limit, first, key=self._place)
         if len(found) < limit:
-            others = set(self.names.containing(text)) - set(found)
-            found += heapq.nlargest(limit - len(found), others, key=self.degree.__getitem__)
+            found += heapq.nsmallest(limit - len(found), set(self.names.containing(text)) - first, key=self._place)
         return found
+
+    def _place(self, entity: int) -> tuple[int, int]:
+        """The best connected before the others, those alike in the order of the vocabulary."""
+        return -int(self.degree[entity]), entity
 
     def around(self, entity: int, limit: int) -> Rows:
         """Numbers of the facts that an entity takes part in, train first."""

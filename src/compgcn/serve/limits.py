@@ -19,6 +19,7 @@ class Limits(NamedTuple):
     seconds: float = 30.0  # for an answer, waiting included; after that it is 504
     body: int = 64 * 1024  # bytes of a request; more is 413
     read_seconds: float = 10.0  # for a client to send a request whole
+    write_seconds: float = 30.0  # for a client that does not take its answer
     idle_seconds: int = 15  # a connection may stay open without a request
     connections: int = 1000  # open at once; one more is answered 503
     stop_seconds: int = 40  # for what is in flight when the server is told to stop

@@ -71,6 +71,7 @@ class Served:
         _ = self.links.encoded
         self.atlas = Atlas(self.data)
         self._warm_up()
+        _ = self.card
         self.predictions = Lane(self._predict, limits.batch, limits.queue)
         self.explanations = Lane(_one_by_one, 1, limits.queue)
         self.views = Lane(_one_by_one, 1, limits.queue)
@@ -183,7 +184,7 @@ class Served:
             "examples": [
                 {"head": self.named_entity(s), "relation": self.named_relation(r)} for s, r in self.atlas.examples()
             ],
-            "calibrated": False,
+            "calibrated": self.run.calibrated is not None,
         }
 
 

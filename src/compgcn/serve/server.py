@@ -24,36 +24,45 @@ VARIABLE = "COMPGCN_API_KEY"
 _SHORTEST = 16  # letters of a key
 
 
-class PatientOnlyOnce(H11Protocol):
-    """A connection that is closed if the head of a request does not come in time; uvicorn itself waits for ever."""
+class Protocol(H11Protocol):
+    """A connection that is closed on a client too slow to send the head of a request, or to take an answer.
 
-    limit_seconds = 10.0
-    _waits: asyncio.TimerHandle | None = None
+    Uvicorn itself would wait for ever.
+    """
+
+    read_seconds = write_seconds = 10.0
+    _reading: asyncio.TimerHandle | None = None
+    _writing: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._waits = self.loop.call_later(self.limit_seconds, self._give_up)
+        self._reading = self.loop.call_later(self.read_seconds, transport.close)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self.conn.their_state is h11.IDLE and self._waits is None:  # the head of another request has begun
-            self._waits = self.loop.call_later(self.limit_seconds, self._give_up)
-        elif self.conn.their_state is not h11.IDLE:
-            self._forget()
+        if self.conn.their_state is not h11.IDLE:  # the head is there; the gate watches over the body
+            self._reading = _cancelled(self._reading)
+        elif self._reading is None:  # that of another request has begun
+            self._reading = self.loop.call_later(self.read_seconds, self.transport.close)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._writing = self.loop.call_later(self.write_seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._writing = _cancelled(self._writing)
+        super().resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._forget()
+        self._reading, self._writing = _cancelled(self._reading), _cancelled(self._writing)
         super().connection_lost(exc)
 
-    def _forget(self) -> None:
-        if self._waits is not None:
-            self._waits.cancel()
-            self._waits = None
 
-    def _give_up(self) -> None:
-        self._waits = None
-        if not self.transport.is_closing():
-            self.transport.close()
+def _cancelled(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:
+    """No timer any longer."""
+    if timer is not None:
+        timer.cancel()
+    return None
 
 
 def read_key(file: Path | None) -> str | None:
@@ -101,14 +110,17 @@ def listen(host: str, port: int) -> socket.socket:
         raise InputError(f"could not listen on {host} port {port}: {reason}; try another --port") from None
 
 
-def serve(
+def build(
     models: Mapping[str, Served], at: socket.socket, limits: Limits, key: str | None = None, no_key: bool = False
-) -> None:
-    """Answer until SIGINT or SIGTERM; then finish what is in flight."""
-    hosts = LOCAL if key is None and not no_key else None
-    protocol = type("Protocol", (PatientOnlyOnce,), {"limit_seconds": limits.read_seconds})
+) -> uvicorn.Server:
+    """The server over these models; run with the same socket, it answers until SIGINT or SIGTERM.
+
+    Without a key, and not by `no_key` open to all, it goes by the names of this machine alone.
+    """
+    hosts = None if key is not None or no_key else (*LOCAL, at.getsockname()[0])
+    seconds = {"read_seconds": limits.read_seconds, "write_seconds": limits.write_seconds}
     settings: dict[str, Any] = {
-        "http": protocol,
+        "http": type("Timed", (Protocol,), seconds),
         "ws": "none",
         "lifespan": "on",
         "log_config": None,
@@ -120,4 +132,4 @@ def serve(
         "timeout_graceful_shutdown": limits.stop_seconds,
         "h11_max_incomplete_event_size": 16 * 1024,
     }
-    uvicorn.Server(uvicorn.Config(create_app(models, limits, key, hosts), **settings)).run([at])
+    return uvicorn.Server(uvicorn.Config(create_app(models, limits, key, hosts), **settings))

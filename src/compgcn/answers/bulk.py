@@ -1,0 +1,104 @@
+"""Queries from a file, answers to a file: every line is checked before the first is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from compgcn.answers.links import Links, Query
+from compgcn.answers.rows import check_table, write_rows
+from compgcn.data import delimited, parquet
+from compgcn.data.facts import endings, existing, is_header
+from compgcn.errors import InputError
+
+SCHEMA = pa.schema(
+    [
+        ("query", pa.int64()),  # its number in the file, from 1 on
+        ("head", pa.string()),  # as the file has it, nothing for what is asked for
+        ("relation", pa.string()),
+        ("tail", pa.string()),
+        ("rank", pa.int32()),
+        ("id", pa.string()),
+        ("name", pa.string()),
+        ("score", pa.float64()),
+        ("probability", pa.float64()),
+        ("known", pa.string()),
+    ]
+)
+_GAPS = ("", "?")
+_TOGETHER, _ANSWERS = 4096, 2**17  # queries, and answers, that are in memory at a time
+
+Texts = tuple[str | None, str | None, str | None]
+Progress = Callable[[int, int], None]  # queries answered, of so many
+
+
+class Written(NamedTuple):
+    """How many queries were answered, and the rows that this made."""
+
+    queries: int
+    answers: int
+
+
+def answer_file(
+    links: Links, path: str | Path, to: str | Path, top: int = 10, new: bool = False, notify: Progress | None = None
+) -> Written:
+    """Answer the queries of a table of heads, relations and tails, in each of which one is `?` or empty.
+
+    Args:
+        links: what answers.
+        path: a .tsv, .txt, .csv (or .gz, .zst) or .parquet file.
+        to: a .parquet or .csv file; what is there before is replaced once all is written.
+        top: how many answers to each.
+        new: leave out the facts that stand in the data already.
+        notify: called with the queries answered so far, and how many there are.
+    """
+    if not isinstance(top, int) or top < 1:
+        raise InputError(f"top must be a whole number from 1 on, not {top!r}")
+    path, to = existing(path), check_table(to)
+    total = sum(1 for _ in _asked(links, path))
+
+    def batches() -> Iterator[list[tuple[object, ...]]]:
+        asked, done = _asked(links, path), 0
+        while some := list(islice(asked, max(1, min(_TOGETHER, _ANSWERS // top)))):
+            found = links.answer([query for _, query in some], top, new)
+            yield [
+                (number, *texts, rank, *answer)
+                for number, ((texts, _), answers) in enumerate(zip(some, found, strict=True), done + 1)
+                for rank, answer in enumerate(answers, 1)
+            ]
+            done += len(some)
+            if notify is not None:
+                notify(done, total)
+
+    return Written(total, write_rows(to, SCHEMA, batches()))
+
+
+def _asked(links: Links, path: Path) -> Iterator[tuple[Texts, Query]]:
+    """The queries of a file, as text and as rows; an InputError that names the first line that is none."""
+    for place, texts in _lines(path):
+        given = [None if text is None or text.strip() in _GAPS else text for text in texts]
+        if given.count(None) != 1:
+            several = "none is" if None not in given else f"{given.count(None)} are"
+            what = f"one of head, relation and tail must be ? or empty, and {several}"
+            raise InputError(f"'{path}', {place}: {what}")
+        head, relation, tail = given
+        try:
+            yield (head, relation, tail), links.query(head, relation, tail)
+        except InputError as error:
+            raise InputError(f"'{path}', {place}: {error}") from None
+
+
+def _lines(path: Path) -> Iterator[tuple[str, list[str | None]]]:
+    """Where a line stands, in words, and its three fields; a first line that names the columns is left out."""
+    ending, packed = endings(path)
+    if ending == ".parquet" and not packed:
+        for number, fields in enumerate(parquet.rows(parquet.file(path)), 1):
+            yield f"row {number}", fields
+        return
+    for i, (number, texts) in enumerate(delimited.scan(delimited.file(path), 3, allow_empty=True)):
+        if i or not is_header(texts):
+            yield f"line {number}", list(texts)

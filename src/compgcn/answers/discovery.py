@@ -1,0 +1,134 @@
+"""The most probable facts that are not in the graph, over many queries, in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from compgcn.answers.links import Links
+from compgcn.answers.retrieval import best, blocks, must_be_finite
+from compgcn.data.arrays import Numbers
+from compgcn.errors import InputError
+
+Progress = Callable[[int, int], None]  # queries answered, of so many
+
+
+class Discovery(NamedTuple):
+    """A fact that is in no split of the data."""
+
+    head: str  # ids, then names
+    relation: str
+    tail: str
+    head_name: str
+    relation_name: str
+    tail_name: str
+    score: float
+    probability: float
+
+
+SCHEMA = pa.schema(
+    [
+        ("rank", pa.int32()),
+        *((name, pa.string()) for name in Discovery._fields[:6]),
+        *((name, pa.float64()) for name in Discovery._fields[6:]),
+    ]
+)  # of a table of them
+
+
+class _Found(NamedTuple):
+    """Facts, the most probable first [n, 3], with their log-odds and scores [n]."""
+
+    facts: Tensor
+    odds: Tensor
+    scores: Tensor
+
+    def best(self, top: int) -> _Found:
+        """Those of them; of equals the first."""
+        chosen = best(self.odds.unsqueeze(0), top)[0]
+        return _Found(*(part[chosen] for part in self))
+
+    def and_(self, other: _Found) -> _Found:
+        return _Found(*(torch.cat(parts) for parts in zip(self, other, strict=True)))
+
+
+def discover(
+    links: Links,
+    relation: str | None = None,
+    top: int = 100,
+    per_relation: int | None = None,
+    *,
+    all_heads: bool = False,
+    notify: Progress | None = None,
+) -> list[Discovery]:
+    """The most probable of all facts (head, relation, ?) that stand in no split, best first.
+
+    A fact of an entity with itself counts only in relations that have such facts.
+
+    Args:
+        links: what answers.
+        relation: only of this one.
+        top: how many.
+        per_relation: at most so many of each relation.
+        all_heads: ask of every entity, not only of those that are the head of some fact of the relation.
+        notify: called with the queries answered so far, and how many there are.
+    """
+    for name, value in (("top", top), ("per_relation", per_relation)):
+        if value is not None and (not isinstance(value, int) or value < 1):
+            raise InputError(f"{name} must be a whole number from 1 on, not {value!r}")
+    data = links.data
+    wanted = range(data.num_relations) if relation is None else [data.relations.index(relation)]
+    facts = np.concatenate(list(data.splits.values()))
+    everyone = np.arange(data.num_entities)
+    heads = {r: everyone if all_heads else np.unique(facts[facts[:, 1] == r, 0]) for r in wanted}
+    total, done, found = sum(map(len, heads.values())), 0, _nothing(links)
+    for r in wanted:
+        loops = bool(((facts[:, 1] == r) & (facts[:, 0] == facts[:, 2])).any())
+        kept, most = _nothing(links), min(top, per_relation or top)
+        for size, some in _candidates(links, r, heads[r], loops, most):
+            kept, done = kept.and_(some).best(most), done + size
+            if notify is not None:
+                notify(done, total)
+        found = found.and_(kept).best(top)
+    return _named(links, found)
+
+
+def _nothing(links: Links) -> _Found:
+    facts = torch.zeros(0, 3, dtype=torch.long, device=links.device)
+    return _Found(facts, facts.new_zeros(0, dtype=torch.double), facts.new_zeros(0, dtype=torch.float))
+
+
+def _candidates(links: Links, r: int, heads: Numbers, loops: bool, most: int) -> Iterator[tuple[int, _Found]]:
+    """The best new facts of a relation and a block of heads, block after block, with the size of the block."""
+    N, R = links.data.num_entities, links.data.num_relations
+    for block in blocks(len(heads), N):
+        s = torch.from_numpy(heads[block]).to(links.device)
+        with torch.inference_mode():
+            scores = must_be_finite(links.task.model.score(links.encoded, s, torch.full_like(s, r)))  # [B, N]
+            odds = links.log_odds(scores)
+            known = links._known_entities.pairs(heads[block] * (2 * R) + r)
+            odds[tuple(torch.from_numpy(part).to(links.device) for part in known)] = -torch.inf
+            if not loops:
+                odds[torch.arange(len(s), device=s.device), s] = -torch.inf
+            chosen = best(odds.view(1, -1), most)[0]
+            chosen = chosen[odds.view(-1)[chosen] > -torch.inf]
+            facts = torch.stack((s[chosen // N], torch.full_like(chosen, r), chosen % N), 1)
+            yield len(s), _Found(facts, odds.view(-1)[chosen], scores.view(-1)[chosen].float())
+
+
+def _named(links: Links, found: _Found) -> list[Discovery]:
+    entities, relations = links.data.entities, links.data.relations
+    chances = links.chances(found.odds, "entities").tolist()
+    return [
+        Discovery(
+            *(entities.ids[s], relations.ids[r], entities.ids[o]),
+            *(entities.names[s], relations.names[r], entities.names[o]),
+            score,
+            chance,
+        )
+        for (s, r, o), score, chance in zip(found.facts.tolist(), found.scores.tolist(), chances, strict=True)
+    ]

@@ -1,0 +1,59 @@
+"""The command that lists what the graph may lack: `discover`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from compgcn.cli.bulk import progress
+from compgcn.cli.console import Device, Json, RunFolder, out
+from compgcn.cli.tables import calibration_note, discoveries_table
+from compgcn.cli.use import _open
+
+
+def discover(
+    run: RunFolder,
+    relation: Annotated[
+        str | None, typer.Option(help="Only facts of this relation, by id or name.", show_default=False)
+    ] = None,
+    top: Annotated[int, typer.Option(help="How many facts.", min=1)] = 100,
+    per_relation: Annotated[
+        int | None, typer.Option(help="At most so many facts of each relation.", min=1, show_default=False)
+    ] = None,
+    all_heads: Annotated[
+        bool, typer.Option("--all-heads", help="Ask of every entity, not only of the heads a relation has.")
+    ] = False,
+    to: Annotated[
+        Path | None,
+        typer.Option(help="Write them to a .parquet or .csv file.", metavar="FILE", show_default=False),
+    ] = None,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """List the most probable facts that are not in the graph, in no split.
+
+    Asked are the tails of every head that a relation has.
+
+    Example: compgcn discover runs/world-compgcn-distmult-0 --relation borders --top 20
+    """
+    from compgcn.answers.discovery import SCHEMA
+    from compgcn.answers.rows import check_table, write_rows
+
+    if to is not None:
+        check_table(to)
+    opened = _open(run, device)
+    with progress("asking") as notify:
+        found = opened.discover(relation, top, per_relation, all_heads=all_heads, notify=notify)
+    rows = [(rank, *fact) for rank, fact in enumerate(found, 1)]
+    if to is not None:
+        write_rows(to, SCHEMA, [rows])
+    if as_json:
+        out.print_json(json.dumps([dict(zip(SCHEMA.names, row, strict=True)) for row in rows]))
+    elif to is not None:
+        out.print(f"{len(found):,} facts written to {to}")
+        out.print(calibration_note(opened))
+    else:
+        out.print(discoveries_table(found, calibration_note(opened)))

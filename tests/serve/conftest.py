@@ -1,0 +1,30 @@
+"""A small trained model, served."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from fastapi.testclient import TestClient
+
+import toy
+from compgcn.run import Run
+from compgcn.serve.app import create_app
+from compgcn.serve.limits import Limits
+from compgcn.serve.models import Served, open_all
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return toy.train(tmp_path_factory.mktemp("secret-place") / "toy-run", decoder="distmult")
+
+
+@pytest.fixture
+def models(run: Run) -> dict[str, Served]:
+    return open_all([run.path], Limits(), "cpu")
+
+
+@pytest.fixture
+def client(models: dict[str, Served]) -> Iterator[TestClient]:
+    with TestClient(create_app(models), "http://localhost") as client:
+        yield client
