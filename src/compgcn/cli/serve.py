@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from compgcn.cli.console import Device, out
+from compgcn.cli.console import Device, err, out
 from compgcn.errors import InputError
 
 
@@ -43,8 +43,11 @@ def serve(
 
     key = server.read_key(api_key_file)
     server.must_be_guarded(host, key, no_key)
-    limits = Limits(batch=batch, queue=queue, seconds=timeout)
+    limits = Limits(batch=batch, queue=queue, seconds=timeout, stop_seconds=int(timeout) + 10)
     models = open_all(runs, limits, device)
+    for path, model in zip(runs, models.values(), strict=True):
+        if not model.run.metrics:
+            err.print(f"note: {path} is not finished; its answers are those of its best weights so far")
     at = server.listen(host, port)
     shown = f"[{host}]" if ":" in host else host
     out.print(f"serving {', '.join(models)} at http://{shown}:{at.getsockname()[1]} (Ctrl+C stops)")

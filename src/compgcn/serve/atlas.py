@@ -76,16 +76,17 @@ class Atlas:
     @cached_property
     def types(self) -> list[str]:
         """What each entity is mostly: head or tail of which relation [N]; empty where it is in no fact."""
-        R = self.graph.num_relations
-        sides = [self.facts[:, [0, 1]], self.facts[:, [2, 1]] + np.array([0, R])]
-        pairs, counts = np.unique(np.concatenate(sides), axis=0, return_counts=True)
-        order = np.lexsort((-counts, pairs[:, 0]))  # of each entity its commonest place first
-        entities, first = np.unique(pairs[order, 0], return_index=True)
-        places = pairs[order[first], 1]
+        places = 2 * self.graph.num_relations  # as head of each relation, then as tail
+        heads = self.facts[:, 0] * places + self.facts[:, 1]
+        tails = self.facts[:, 2] * places + self.facts[:, 1] + self.graph.num_relations
+        keys, counts = np.unique(np.concatenate([heads, tails]), return_counts=True)
+        order = np.lexsort((-counts, keys // places))  # of each entity its commonest place first
+        entities, first = np.unique(keys[order] // places, return_index=True)
+        commonest = keys[order[first]] % places
         names = self.graph.relations.names
         labels = [f"{name} ({side})" for side in ("head", "tail") for name in names]
         found = [""] * self.graph.num_entities
-        for entity, place in zip(entities.tolist(), places.tolist(), strict=True):
+        for entity, place in zip(entities.tolist(), commonest.tolist(), strict=True):
             found[entity] = labels[place]
         return found
 

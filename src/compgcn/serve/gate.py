@@ -35,6 +35,7 @@ HEADERS = [
     (b"x-frame-options", b"DENY"),
     (b"cross-origin-resource-policy", b"same-origin"),
 ]
+UNKEPT = (b"cache-control", b"no-store")  # unless an answer says otherwise
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +56,9 @@ class Watch:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message.get("headers", ()), *HEADERS]
+                given = message.get("headers", ())
+                kept = () if any(name == b"cache-control" for name, _ in given) else (UNKEPT,)
+                message["headers"] = [*given, *HEADERS, *kept]
             await send(message)
 
         try:

@@ -7,6 +7,7 @@ never waits for a computation.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -40,11 +41,13 @@ class Lane:
         """Begin to answer; in a running event loop."""
         self._task = asyncio.create_task(self._serve())
 
-    async def close(self) -> None:
-        """Answer what waits, take no more, and let the thread go."""
+    async def close(self, seconds: float = 10.0) -> None:
+        """Take no more, answer what waits if that can be done in time, and let the thread go."""
         task, self._task = self._task, None
         if task is not None:
-            await self._queue.join()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._queue.join()
             task.cancel()
         self._thread.shutdown(wait=False, cancel_futures=True)
 

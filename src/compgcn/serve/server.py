@@ -124,6 +124,7 @@ def build(
         "ws": "none",
         "lifespan": "on",
         "log_config": None,
+        "log_level": "error",  # what clients do wrong is theirs to know
         "access_log": False,
         "server_header": False,
         "proxy_headers": False,
