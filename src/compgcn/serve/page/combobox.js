@@ -28,7 +28,7 @@ export function combobox({ label, placeholder, noun, source, choose }) {
     "aria-expanded": "false",
     "aria-controls": list.id,
     oninput: () => look(input.value, PAUSE),
-    onclick: () => list.hidden && look("", 0),
+    onclick: begin,
     onkeydown: key,
     onblur: left,
   });
@@ -38,6 +38,12 @@ export function combobox({ label, placeholder, noun, source, choose }) {
   let shown = ""; // the text that stands for what is chosen
   let timer = 0;
   let running = null;
+
+  function begin() {
+    if (!list.hidden) return;
+    input.select(); // typing replaces what is chosen
+    look("", 0);
+  }
 
   function look(text, pause) {
     clearTimeout(timer);
