@@ -1,6 +1,6 @@
 """A small picture of the explorer page: `python tools/explorer.py http://127.0.0.1:8000 docs/explorer.png`.
 
-The server is one of a run on `world`, started by `compgcn serve RUN`; needs the extras `browser` and `plot`, and Chromium.
+The server is one of a run on `world`, started by `compgcn serve RUN`. Needs Chromium, and the extras `browser` and `plot`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-QUESTION = "#/ask?head=Egypt&relation=capital&answer=Cairo"
+QUESTION = "#/ask?head=Kenya&relation=borders&answer=South Sudan"  # a fact of test: the model has not seen it
 SIZE = {"width": 1180, "height": 900}
-COLOURS = 64  # a flat design loses nothing by a palette
+COLOURS = 128  # a flat design loses nothing by a palette
 
 
 def picture(address: str, question: str = QUESTION) -> bytes:
@@ -35,7 +35,7 @@ def picture(address: str, question: str = QUESTION) -> bytes:
 
 def main(address: str, file: str) -> None:
     image = Image.open(io.BytesIO(picture(address))).convert("RGB")
-    image.quantize(COLOURS, dither=Image.Dither.NONE).save(file, optimize=True)
+    image.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(file, optimize=True)
     print(f"{file}: {image.width} × {image.height}, {Path(file).stat().st_size / 1024:.0f} KiB")
 
 
