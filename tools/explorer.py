@@ -1,6 +1,6 @@
 """A small picture of the explorer page: `python tools/explorer.py http://127.0.0.1:8000 docs/explorer.png`.
 
-The server is one of a run on `world`, started by `compgcn serve RUN`. Needs Chromium, and the extras `browser` and `plot`.
+The server is one of a run on `world`, by `compgcn serve RUN`. Needs Chromium, and the extras `browser` and `plot`.
 """
 
 from __future__ import annotations

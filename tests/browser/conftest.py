@@ -57,7 +57,7 @@ class Server:
         words = [sys.executable, "-m", "compgcn", "serve", *map(str, self.runs), "--port", str(self.port)]
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen([*words, "--device", "cpu"], stdout=log, stderr=log)
-        until = time.monotonic() + 60
+        until = time.monotonic() + 120
         while not self.is_up():
             if self.process.poll() is not None or time.monotonic() > until:
                 self.kill()

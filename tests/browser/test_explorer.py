@@ -357,7 +357,7 @@ def test_colours_follow_the_system_and_the_switch_and_have_contrast(tab: Tab, re
     assert page.evaluate(CONTRAST)["dark"] == (other == "dark")
 
 
-UNNAMED = """() => [...document.querySelectorAll('button, a[href], input, select, svg, [role=img], [role=region]')]
+UNNAMED = """() => [...document.querySelectorAll('button, a[href], input, select, .graph svg, [role=img], [role=region]')]
   .filter(e => e.getClientRects().length && e.ariaHidden !== 'true' && !e.closest('.chart'))
   .filter(e => !(e.ariaLabel || e.getAttribute('aria-label') || e.labels?.length || e.textContent.trim()))
   .map(e => e.outerHTML.slice(0, 120))"""

@@ -1,12 +1,12 @@
 // One entity: what stands in the graph about it, and which others the model holds for alike.
 
-import { entitySource } from "./ask.js";
 import { get, latest } from "./api.js";
 import { combobox } from "./combobox.js";
 import { failure, h, skeleton } from "./dom.js";
 import { count, plural } from "./format.js";
 import { graph } from "./graph.js";
 import { nameOf, remember } from "./names.js";
+import { entitySource } from "./question.js";
 import { address, go, toEntity } from "./router.js";
 
 const DRAWN = 9; // facts that a small graph can hold
@@ -177,7 +177,10 @@ function told(it, { total, facts }) {
 /** Some of the facts, one of each relation in turn. */
 function spread(facts, most) {
   const queues = new Map();
-  for (const fact of facts) queues.set(fact.relation.id, [...(queues.get(fact.relation.id) ?? []), fact]);
+  for (const fact of facts) {
+    if (!queues.has(fact.relation.id)) queues.set(fact.relation.id, []);
+    queues.get(fact.relation.id).push(fact);
+  }
   const taken = [];
   for (let i = 0; taken.length < Math.min(most, facts.length); i++) {
     for (const queue of queues.values()) if (queue[i] && taken.length < most) taken.push(queue[i]);

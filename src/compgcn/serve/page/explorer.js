@@ -13,6 +13,7 @@ const main = document.getElementById("main");
 const select = document.getElementById("model");
 const CREATE = { ask, entity, map, model: card };
 const views = {};
+const last = {}; // view -> the state it showed last
 let models = [];
 let turn = 0; // of the renderings that wait for the server, only the last counts
 
@@ -32,17 +33,25 @@ async function render(again = false) {
   if (mine !== turn) return;
   const view = (views[state.view] ??= CREATE[state.view](context));
   if (view.element.parentNode !== main) main.replaceChildren(view.element);
-  for (const link of document.querySelectorAll("nav a")) {
-    link.href = address({
-      view: link.dataset.view,
-      model: state.model,
-      entity: ["entity", "map"].includes(link.dataset.view) ? (state.entity ?? state.head) : undefined,
-    });
-    if (link.dataset.view === state.view) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
-  }
+  last[state.view] = state;
+  for (const link of document.querySelectorAll("nav a")) lead(link, state);
   view.update(state, again);
   document.title = `${view.title(state)} · compgcn explorer`;
+}
+
+/** A link of the navigation: to what its view showed last, or to the entity that is shown now. */
+function lead(link, state) {
+  const { view } = link.dataset;
+  const before = last[view]?.model === state.model ? last[view] : undefined;
+  const entity = state.entity ?? state.head ?? before?.entity;
+  link.href = address({
+    ...before,
+    view,
+    model: state.model,
+    entity: ["entity", "map"].includes(view) ? entity : undefined,
+  });
+  if (view === state.view) link.setAttribute("aria-current", "page");
+  else link.removeAttribute("aria-current");
 }
 
 async function load() {

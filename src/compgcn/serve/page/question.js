@@ -1,0 +1,85 @@
+// The question: a fact of three parts, one of them left open.
+
+import { get } from "./api.js";
+import { combobox } from "./combobox.js";
+import { h } from "./dom.js";
+import { plural } from "./format.js";
+import { learn, nameOf, remember } from "./names.js";
+import { go, here } from "./router.js";
+
+export const PARTS = ["head", "relation", "tail"];
+const TITLES = { head: "Head", relation: "Relation", tail: "Tail" };
+const FOUND = { tail: "Tails", head: "Heads", relation: "The relation" };
+const LISTED = 300; // relations shown at once; more are found by typing
+
+/** Suggestions of entities, as every search field of the page has them. */
+export const entitySource = (model) => async (text, signal) => {
+  const { entities } = await get("api/entities", { model: model(), q: text, limit: 10 }, signal);
+  remember(model(), entities);
+  return entities.map((one) => ({ ...one, detail: plural(one.degree, "fact") }));
+};
+
+/** The three fields and the switch that says which is open; `update(state)` shows a state in them. */
+export function question(context) {
+  const model = () => context.model.id;
+  const search = { placeholder: "Search an entity", noun: "entity", source: entitySource(model) };
+  const choice = { placeholder: "Choose a relation", noun: "relation", source: relations };
+  const fields = {};
+  const slots = {};
+  for (const part of PARTS) {
+    const choose = (id) => go({ [part]: id, answer: undefined, top: undefined });
+    fields[part] = combobox({ label: TITLES[part], ...(part === "relation" ? choice : search), choose });
+    slots[part] = h("div", { class: "slot" }, fields[part].element, blank(part));
+  }
+  const directions = h("fieldset", { class: "switch" }, h("legend", {}, "Find"), Object.keys(FOUND).map(direction));
+  const link = (kind) => h("span", { class: kind, "aria-hidden": "true" });
+  const element = h(
+    "section",
+    { class: "question", "aria-label": "Question" },
+    directions,
+    h("div", { class: "triple" }, slots.head, link("link"), slots.relation, link("link arrow"), slots.tail),
+  );
+
+  async function relations(text) {
+    const wanted = text.toLowerCase();
+    return context.relations
+      .filter((one) => one.name.toLowerCase().includes(wanted) || one.id.toLowerCase().includes(wanted))
+      .sort((a, b) => b.name.toLowerCase().startsWith(wanted) - a.name.toLowerCase().startsWith(wanted))
+      .slice(0, LISTED)
+      .map((one) => ({ ...one, detail: plural(one.facts, "fact") }));
+  }
+
+  function update(state) {
+    for (const [part, slot] of Object.entries(slots)) slot.classList.toggle("open", part === state.find);
+    for (const radio of directions.querySelectorAll("input")) radio.checked = radio.value === state.find;
+    for (const part of ["head", "tail"]) named(part, state[part]);
+    const relation = context.relations.find((one) => one.id === state.relation);
+    fields.relation.set(relation?.name ?? state.relation);
+  }
+
+  function named(part, id) {
+    fields[part].set(id && nameOf(model(), id));
+    if (id) learn(model(), id).then((name) => here()[part] === id && fields[part].set(name));
+  }
+
+  return { element, update };
+}
+
+function direction(part) {
+  const radio = h("input", {
+    type: "radio",
+    name: "find",
+    value: part,
+    onchange: () => go({ find: part, answer: undefined, top: undefined }),
+  });
+  return h("label", {}, radio, h("span", {}, FOUND[part]));
+}
+
+function blank(part) {
+  return h(
+    "div",
+    { class: "blank" },
+    h("span", { class: "label" }, TITLES[part]),
+    h("span", { class: "mark" }, h("span", { class: "unseen" }, "wanted")),
+  );
+}
