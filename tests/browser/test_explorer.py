@@ -23,6 +23,15 @@ VIEWS = (
 NARROW = {"viewport": {"width": 380, "height": 800}}
 
 
+# Whether every name of a drawing lies within it.
+INSIDE = """svg => {
+  const whole = svg.getBoundingClientRect();
+  return [...svg.querySelectorAll('.node rect, .caption text')].map(e => e.getBoundingClientRect()).every(part =>
+    part.left >= whole.left - 1 && part.right <= whole.right + 1 &&
+    part.top >= whole.top - 1 && part.bottom <= whole.bottom + 1);
+}"""
+
+
 def names(page: Any, within: str) -> list[str]:
     """What the rows of a ranked list are called."""
     page.wait_for_selector(f"{within}:not([aria-busy]) .ranked")
@@ -105,8 +114,7 @@ def test_an_answer_is_explained_by_a_graph_and_the_same_facts_in_a_list(tab: Tab
     signs = ["minus" if fact["contribution"] < 0 else "plus" for fact in why["facts"]]
     drawn = page.locator(".why .edge:not(.predicted)").evaluate_all("edges => edges.map(e => e.classList[1])")
     assert drawn == signs
-    inside = "svg => [...svg.querySelectorAll('.node rect, .caption text')].every(e => { const a = e.getBoundingClientRect(), b = svg.getBoundingClientRect(); return a.left >= b.left - 1 && a.right <= b.right + 1 && a.top >= b.top - 1 && a.bottom <= b.bottom + 1 })"  # noqa: E501
-    assert page.locator(".why svg").evaluate(inside)
+    assert page.locator(".why svg").evaluate(INSIDE)
     page.get_by_role("button", name="Close the explanation").click()
     page.wait_for_selector(".why:not(.open)")
 
@@ -357,7 +365,7 @@ def test_colours_follow_the_system_and_the_switch_and_have_contrast(tab: Tab, re
     assert page.evaluate(CONTRAST)["dark"] == (other == "dark")
 
 
-UNNAMED = """() => [...document.querySelectorAll('button, a[href], input, select, .graph svg, [role=img], [role=region]')]
+UNNAMED = """() => [...document.querySelectorAll('button, a[href], input, select, .graph svg, [role=img]')]
   .filter(e => e.getClientRects().length && e.ariaHidden !== 'true' && !e.closest('.chart'))
   .filter(e => !(e.ariaLabel || e.getAttribute('aria-label') || e.labels?.length || e.textContent.trim()))
   .map(e => e.outerHTML.slice(0, 120))"""
