@@ -17,17 +17,17 @@ export function watch(recovered) {
     if (down) return;
     down = true;
     tries = 0;
-    plan();
-  }
-
-  function plan() {
-    const seconds = WAITS[Math.min(tries++, WAITS.length - 1)];
     banner.className = "down";
     banner.hidden = false;
     banner.replaceChildren(
       h("span", {}, "The server does not answer. What you see may be old; trying again every few seconds."),
       h("button", { type: "button", onclick: attempt }, "Try now"),
     );
+    plan();
+  }
+
+  function plan() {
+    const seconds = WAITS[Math.min(tries++, WAITS.length - 1)];
     clearTimeout(timer);
     timer = setTimeout(attempt, seconds * 1000);
   }

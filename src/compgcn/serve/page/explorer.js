@@ -55,7 +55,7 @@ function lead(link, state) {
 }
 
 async function load() {
-  if (!main.childElementCount) main.replaceChildren(skeleton(8));
+  if (!main.querySelector(".view")) main.replaceChildren(skeleton(8));
   models = (await get("api/models")).models;
   select.replaceChildren(...models.map((one) => h("option", { value: one.id }, label(one))));
   select.disabled = models.length < 2;
