@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -89,8 +89,9 @@ def discover(
     for r in wanted:
         loops = bool(((facts[:, 1] == r) & (facts[:, 0] == facts[:, 2])).any())
         kept, most = _nothing(links), min(top, per_relation or top)
-        for size, some in _candidates(links, r, heads[r], loops, most):
-            kept, done = kept.and_(some).best(most), done + size
+        for block in blocks(len(heads[r]), data.num_entities):
+            some = heads[r][block]
+            kept, done = kept.and_(_candidates(links, r, some, loops, most)).best(most), done + len(some)
             if notify is not None:
                 notify(done, total)
         found = found.and_(kept).best(top)
@@ -102,28 +103,24 @@ def _nothing(links: Links) -> _Found:
     return _Found(facts, facts.new_zeros(0, dtype=torch.double), facts.new_zeros(0, dtype=torch.float))
 
 
-def _candidates(links: Links, r: int, heads: Numbers, loops: bool, most: int) -> Iterator[tuple[int, _Found]]:
-    """The best new facts of a relation and a block of heads, block after block, with the size of the block."""
-    N, R = links.data.num_entities, links.data.num_relations
-    lowest = torch.tensor(-torch.inf, device=links.device)
-    for block in blocks(len(heads), N):
-        s = torch.from_numpy(heads[block]).to(links.device)
-        with torch.inference_mode():
-            scores = must_be_finite(links.task.model.score(links.encoded, s, torch.full_like(s, r)))  # [B, N]
-            cells = links._known_entities.pairs(heads[block] * (2 * R) + r)
-            ranked = scores.index_put(tuple(torch.from_numpy(part).to(links.device) for part in cells), lowest)
-            hidden = ranked if loops else ranked.scatter(1, s.unsqueeze(1), -torch.inf)
-            # Of one query the best by score are the best by probability, so that no other can be among those kept.
-            places = best(hidden, most)  # [B, k]
-            chances = links._probabilities(scores, places, ranked)
-            chances = chances.masked_fill(hidden.gather(1, places) == -torch.inf, -torch.inf)
-            chosen = best(chances.view(1, -1), most)[0]
-            chosen = chosen[chances.view(-1)[chosen] > -torch.inf]
-            o = places.view(-1)[chosen]
-            s = s[chosen // places.shape[1]]
-            facts = torch.stack((s, torch.full_like(s, r), o), 1)
-            values = scores[chosen // places.shape[1], o]
-            yield len(scores), _Found(facts, chances.view(-1)[chosen], values.float())
+@torch.inference_mode()
+def _candidates(links: Links, r: int, heads: Numbers, loops: bool, most: int) -> _Found:
+    """The best new facts of a relation and some heads [B]."""
+    s = torch.from_numpy(heads).to(links.device)
+    scores = must_be_finite(links.task.model.score(links.encoded, s, torch.full_like(s, r)))  # [B, N]
+    known = links._known_entities.pairs(heads * (2 * links.data.num_relations) + r)
+    cells = tuple(torch.from_numpy(part).to(links.device) for part in known)
+    ranked = scores.index_put(cells, scores.new_tensor(-torch.inf))
+    hidden = ranked if loops else ranked.scatter(1, s.unsqueeze(1), -torch.inf)
+    # Of one query the best by score are the best by probability, so that no other can be among those kept.
+    places = best(hidden, most)  # [B, k]
+    chances = links._probabilities(scores, places, ranked)
+    chances = chances.masked_fill(hidden.gather(1, places) == -torch.inf, -torch.inf).flatten()
+    chosen = best(chances.unsqueeze(0), most)[0]
+    chosen = chosen[chances[chosen] > -torch.inf]
+    row, o = chosen // places.shape[1], places.flatten()[chosen]
+    facts = torch.stack((s[row], torch.full_like(o, r), o), 1)
+    return _Found(facts, chances[chosen], scores[row, o].float())
 
 
 def _named(links: Links, found: _Found) -> list[Discovery]:

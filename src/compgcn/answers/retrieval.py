@@ -15,7 +15,6 @@ from compgcn.tasks.objectives import dual, relation_scores
 
 _SCORES = 2**22  # at a time
 _CERTAIN = 300.0  # log-odds beyond which nothing is told apart
-_HUGE = 1e300
 _QUERIES = 512  # at a time: what a convolution lays out for one query is far larger than its vectors
 
 
@@ -60,10 +59,7 @@ def log_odds_among(scores: Tensor, ranked: Tensor, places: Tensor | None = None)
     Returns:
         In double precision [B, k] or [B, C]: a float cannot tell apart what is nearly certain.
     """
-    others = ranked.double()
-    largest = others.amax(1, keepdim=True).clamp_min(-_HUGE)  # where all are known, too
-    # torch.logsumexp of a single row can take a thousand times as long.
-    others = (others - largest).exp_().sum(1, keepdim=True).log_() + largest
+    others = ranked.double().logsumexp(1, keepdim=True)
     chosen, new = (part if places is None else part.gather(1, places) for part in (scores, ranked > -torch.inf))
     logs = chosen.double() - others
     # A new answer is among those that were summed, a known one is not.
