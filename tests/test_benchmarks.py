@@ -72,3 +72,12 @@ def test_sums_and_layers_are_as_fast_as_promised() -> None:
 def test_a_test_split_is_ranked_as_fast_as_promised() -> None:
     assert report("h200", "evaluate")["ours"]["ms"] <= 100
     assert report("cpu", "evaluate")["ours"]["ms"] <= 30_000
+
+
+def test_calibration_makes_the_probabilities_of_answers_far_more_believable() -> None:
+    result = json.loads((BENCHMARKS / "calibration.json").read_text(encoding="utf-8"))
+    assert len(result["commit"]) == 40
+    answers = next(row["answers"] for row in result["rows"] if row["data"] == "world")
+    for what, most in (("the ten best entities", 0.02), ("the best entity", 0.1)):
+        before, after = answers[what]["before"]["error"], answers[what]["after"]["error"]
+        assert after <= min(most, before / 3)
