@@ -72,3 +72,24 @@ def test_sums_and_layers_are_as_fast_as_promised() -> None:
 def test_a_test_split_is_ranked_as_fast_as_promised() -> None:
     assert report("h200", "evaluate")["ours"]["ms"] <= 100
     assert report("cpu", "evaluate")["ours"]["ms"] <= 30_000
+
+
+def test_calibration_makes_the_probabilities_of_answers_far_more_believable() -> None:
+    result = json.loads((BENCHMARKS / "calibration.json").read_text(encoding="utf-8"))
+    assert len(result["commit"]) == 40
+    answers = next(row["answers"] for row in result["rows"] if row["data"] == "world")
+    for what, most in (("the ten best entities", 0.02), ("the best entity", 0.1)):
+        before, after = answers[what]["before"]["error"], answers[what]["after"]["error"]
+        assert after <= min(most, before / 3)
+
+
+def test_the_server_answers_as_many_and_as_quickly_as_promised() -> None:
+    served = report("cpu", "serving")
+    assert served["environment"]["device"] == "2 CPU cores"
+    assert (served["data"], served["connections"]) == ("fb15k-237", 32)
+    assert served["seconds"] >= 60
+    assert served["requests_per_second"] >= 300
+    assert served["ms"]["p99"] <= 250
+    assert served["errors"] == 0
+    memory = served["resident_mib"]
+    assert memory["end"] <= 1.02 * memory["begin"]

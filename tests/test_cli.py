@@ -277,8 +277,9 @@ def test_predictions_are_a_table_of_rank_name_probability_and_known(command: Com
     lines = result.out.splitlines()
     assert lines[0].strip() == "name of p0 - lives - ?"
     assert lines[1].split() == ["rank", "name", "id", "probability", "known"]
-    assert len(lines) == 2 + 12
-    for rank, line in enumerate(lines[2:], 1):
+    assert len(lines) == 2 + 12 + 1
+    assert lines[-1].strip() == "probabilities not calibrated"
+    for rank, line in enumerate(lines[2:-1], 1):
         assert re.fullmatch(rf" *{rank} +name of \w\d +\w\d +[01]\.\d{{4}} +(new|yes, in (train|valid|test)) *", line)
 
 
@@ -318,6 +319,7 @@ def test_evaluation_is_a_table_or_json(command: Command, run: Path) -> None:
         "tail",
         "optimistic",
         "pessimistic",
+        "expected",
     ]
     assert json.loads(command("evaluate", run, "--json").out) == open_run(run).metrics["test"]
     for by in ("relation", "category", "side"):

@@ -168,9 +168,10 @@ def test_a_run_is_asked_what_it_can_answer(nodes: Run, graphs: Run, command: Com
     refused(command("predict", graphs.path), "--item", "--graphs")
     refused(command("predict", graphs.path, "--item", "m99"), "unknown graph 'm99'")
     links = toy.train(tmp_path / "links").path
-    refused(command("predict", links), "a prediction needs a relation")
+    refused(command("predict", links), "a prediction needs two of head, relation and tail")
     refused(command("predict", links, "--item", "p0"), "predicts links")
-    refused(command("evaluate", links, "--plot", tmp_path / "x.png"), "--plot draws classifications")
+    refused(command("predict", nodes.path, "--queries", "q.tsv", "--to", "x.csv"), "--queries asks for links")
+    refused(command("discover", nodes.path), "ask it with classify")
     refused(command("evaluate", links, "--by", "class"), "a way to split classes")
     with pytest.raises(ValueError, match="predicts links and has no classes"):
         open_run(links).classify(["p0"])

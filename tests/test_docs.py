@@ -366,6 +366,7 @@ def test_the_json_and_the_events_are_as_documented(
     shapes = {" ".join(block.info[1:]): json.loads(block.text) for block in blocks(USE) if block.info[0] == "json"}
     shell(next(block.text for block in blocks(USE) if block.info == ["bash"]), tmp_path)  # writes the graph
     run = "runs/family-compgcn-distmult-0"
+    (tmp_path / "queries.tsv").write_text("Finn\tlives_in\t?\n", encoding="utf-8")
     given = {
         "train": "train family.tsv --decoder distmult --epochs 1 --json",
         "tune": "tune family.tsv --decoder distmult --trials 1 --epochs 1 --json",
@@ -373,6 +374,8 @@ def test_the_json_and_the_events_are_as_documented(
         "evaluate --by relation": f"evaluate {run} --by relation --json",
         "evaluate --by side": f"evaluate {run} --by side --json",
         "predict": f"predict {run} --head Finn --relation lives_in --json",
+        "predict --queries": f"predict {run} --queries queries.tsv --to answers.csv --json",
+        "discover": f"discover {run} --top 3 --json",
         "train, classes": "train family.tsv --labels generations.tsv --epochs 2 --set folds=2 --json",
         "predict, classes": "predict runs/family-compgcn-refit-0 --item David --json",
         "similar": f"similar {run} Finn --json",

@@ -13,14 +13,18 @@ class Adagrad(torch.optim.Optimizer):
     """w ← w − lr · g / (√Σg² + ε), the sum over all steps so far (Duchi et al., 2011), of g + decay · w.
 
     Args:
-        weights: what is trained.
+        weights: what is trained, or groups of it with a rate of their own.
         lr: the learning rate; a tensor on the device of the weights is read there, at every step.
         weight_decay: λ of an L2 penalty.
         eps: ε.
     """
 
     def __init__(
-        self, weights: Iterable[nn.Parameter], lr: float | Tensor, weight_decay: float = 0.0, eps: float = 1e-10
+        self,
+        weights: Iterable[nn.Parameter] | Iterable[dict[str, Any]],
+        lr: float | Tensor = 0.01,
+        weight_decay: float = 0.0,
+        eps: float = 1e-10,
     ) -> None:
         super().__init__(weights, {"lr": lr, "weight_decay": weight_decay, "eps": eps})
         for group in self.param_groups:

@@ -114,6 +114,7 @@ class Training(Section):
     batch_size: int = Field(128, ge=1)
     optimiser: Literal["adam", "adagrad", "sgd"] = "adam"
     lr: float = Field(1e-3, gt=0)
+    encoder_lr: float | None = Field(None, gt=0)  # of the encoder, but for the raw vectors of a residual; None: lr
     weight_decay: float = Field(0.0, ge=0)
     loss: Literal["bce", "cross-entropy", "margin", "self-adversarial"] = "bce"
     label_smoothing: float = Field(0.1, ge=0, lt=1)

@@ -33,7 +33,7 @@ _FACTORS: dict[str, Any] = {  # of a tensor: as ComplEx-N3
     "training.schedule_start": 0.6,
     "training.schedule_floor": 0.03,
 }
-_GRAPH: dict[str, Any] = {**_SHORT, "encoder.dims": (100, 200)}
+_GRAPH: dict[str, Any] = {**_SHORT, "encoder.dims": (100, 200), "training.lr": 2e-3}
 
 
 class Model(NamedTuple):
@@ -46,7 +46,7 @@ class Model(NamedTuple):
 
 MODELS: dict[str, Model] = {
     "transe": Model(
-        {**_ALONE, "decoder.name": "transe"},
+        {**_ALONE, "decoder.name": "transe", "training.epochs": 15},  # of a step that reads every pair of vectors
         "TransE, one against all",
         "Bordes et al., NeurIPS 2013",
     ),
@@ -72,7 +72,7 @@ MODELS: dict[str, Model] = {
         "Lacroix et al., ICML 2018; Chen et al., AKBC 2021",
     ),
     "rotate": Model(
-        {**_ALONE, "decoder.name": "rotate", "encoder.dims": (400,)},
+        {**_ALONE, "decoder.name": "rotate", "encoder.dims": (400,), "training.epochs": 15},
         "RotatE, one against all",
         "Sun et al., ICLR 2019",
     ),
@@ -88,13 +88,18 @@ MODELS: dict[str, Model] = {
             "decoder.name": "convkb",
             "encoder.dims": (100,),
             "training.loss": "self-adversarial",
-            "training.negatives": 64,
+            "training.negatives": 16,
+            "training.epochs": 15,
         },
         "ConvKB, with sampled negatives",
         "Nguyen et al., NAACL 2018",
     ),
     "convr": Model({**_ALONE, "decoder.name": "convr"}, "ConvR", "Jiang et al., NAACL 2019"),
-    "hyper": Model({**_ALONE, "decoder.name": "hyper"}, "HypER", "Balažević et al., ICANN 2019"),
+    "hyper": Model(
+        {**_ALONE, "decoder.name": "hyper", "decoder.input_dropout": 0.2, "decoder.hidden_dropout": 0.4},
+        "HypER",
+        "Balažević et al., ICANN 2019",
+    ),
     "conv-transe": Model({**_ALONE, "decoder.name": "conv-transe"}, "Conv-TransE", "Shang et al., AAAI 2019"),
     "sacn": Model(
         {**_GRAPH, "encoder.name": "wgcn", "decoder.name": "conv-transe"},
@@ -110,7 +115,7 @@ MODELS: dict[str, Model] = {
             "training.loss_margin": 3.0,
             "training.sampler": "kbgan",
             "training.negatives": 20,
-            "training.epochs": 150,  # its steps are cheap
+            "training.epochs": 80,  # its steps are cheap
             "training.evaluate_every": 10,
         },
         "KBGAN: TransE with negatives that DistMult chooses",

@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,25 +16,29 @@ from compgcn.config import Training
 
 log = logging.getLogger(__name__)
 
+_RAW = ("encoder.residual.nodes", "encoder.residual.relations.")  # what an encoder only adds to
+
 _WARM_UP = 3  # updates made eagerly, in earnest, before one is recorded: kernels compile and buffers settle
 
 
-def _adam(weights: Iterable[nn.Parameter], rate: float | Tensor, decay: float) -> torch.optim.Optimizer:
-    recordable = isinstance(rate, Tensor)
-    return torch.optim.Adam(weights, lr=rate, weight_decay=decay, fused=True, capturable=recordable)
+Groups = Iterable[dict[str, Any]]  # parameters with a learning rate of their own
 
 
-def _adagrad(weights: Iterable[nn.Parameter], rate: float | Tensor, decay: float) -> torch.optim.Optimizer:
-    return Adagrad(weights, rate, decay)
+def _adam(groups: Groups, decay: float, recordable: bool) -> torch.optim.Optimizer:
+    return torch.optim.Adam(groups, weight_decay=decay, fused=True, capturable=recordable)
 
 
-def _sgd(weights: Iterable[nn.Parameter], rate: float | Tensor, decay: float) -> torch.optim.Optimizer:
-    return torch.optim.SGD(weights, lr=rate, weight_decay=decay, fused=True)
+def _adagrad(groups: Groups, decay: float, recordable: bool) -> torch.optim.Optimizer:
+    return Adagrad(groups, weight_decay=decay)
 
 
-# From parameters, learning rate and weight decay. A rate that is a tensor lies on a GPU: the step may be recorded, so
-# that it must read the rate, and keep whatever it counts, there.
-OPTIMISERS: dict[str, Callable[[Iterable[nn.Parameter], float | Tensor, float], torch.optim.Optimizer]] = {
+def _sgd(groups: Groups, decay: float, recordable: bool) -> torch.optim.Optimizer:
+    return torch.optim.SGD(groups, weight_decay=decay, fused=True)
+
+
+# From parameters with their rates, and weight decay. Where the step may be recorded on a GPU the rates are tensors
+# there, to be read at every step, and what an optimiser counts must be there too.
+OPTIMISERS: dict[str, Callable[[Groups, float, bool], torch.optim.Optimizer]] = {
     "adam": _adam,
     "adagrad": _adagrad,
     "sgd": _sgd,
@@ -57,19 +62,35 @@ class Step:
         self.loss = _Compiled(module, loss) if compiled else loss
         self.device = next(module.parameters()).device
         on_gpu = self.device.type == "cuda"
-        rate = torch.tensor(settings.lr, device=self.device) if on_gpu else settings.lr
-        self.optimiser = OPTIMISERS[settings.optimiser](module.parameters(), rate, settings.weight_decay)
+        self.optimiser = OPTIMISERS[settings.optimiser](self._groups(on_gpu), settings.weight_decay, on_gpu)
 
     def __call__(self, examples: Tensor, rate: float) -> Tensor:
         self._set(rate)
         return self._update(examples)
 
+    def _groups(self, on_gpu: bool) -> list[dict[str, Any]]:
+        """The parameters by what multiplies the learning rate of the step for them."""
+        slower = self.settings.encoder_lr
+        shares: dict[float, list[nn.Parameter]] = {}
+        for name, weight in self.module.named_parameters():
+            apart = slower is not None and name.startswith("encoder.") and not name.startswith(_RAW)
+            shares.setdefault(slower / self.settings.lr if slower and apart else 1.0, []).append(weight)
+        rates = {share: self.settings.lr * share for share in shares}
+        return [
+            {
+                "params": weights,
+                "share": share,
+                "lr": torch.tensor(rates[share], device=self.device) if on_gpu else rates[share],
+            }
+            for share, weights in shares.items()
+        ]
+
     def _set(self, rate: float) -> None:
         for group in self.optimiser.param_groups:
             if isinstance(group["lr"], Tensor):
-                group["lr"].fill_(rate)
+                group["lr"].fill_(rate * group["share"])
             else:
-                group["lr"] = rate
+                group["lr"] = rate * group["share"]
 
     def _update(self, examples: Tensor) -> Tensor:
         self.optimiser.zero_grad(set_to_none=True)
@@ -106,6 +127,7 @@ class _Compiled:
                 with torch.no_grad():
                     self._loss(examples)
                 module.train(training)
+                torch.compiler.reset()  # what was compiled for earlier runs counts against a limit
                 compiled = torch.compile(self._loss, fullgraph=True, dynamic=False)
                 compiled(examples).backward()  # type: ignore[no-untyped-call]
             self._loss = compiled

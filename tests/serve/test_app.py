@@ -26,6 +26,7 @@ from compgcn.serve.models import Served, open_all
 
 KEY = "a-key-of-more-than-16"
 QUESTION = {"head": "p0", "relation": "lives"}
+KNOWN = {**QUESTION, "tail": "t0", "entity": "p1", "model": "toy-run"}
 
 
 def refused(answer: Any, status: int, words: str) -> None:
@@ -360,6 +361,9 @@ def test_nothing_the_schema_allows_or_forbids_breaks_the_server(
     @given(operation.as_strategy(generation_mode=mode))
     @settings(max_examples=20, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     def asked(case: schemathesis.Case) -> None:
+        for part in (case.body, case.query):  # half of the names are some that are known, to get further
+            if isinstance(part, dict):
+                part |= {key: KNOWN[key] for key, text in part.items() if key in KNOWN and len(str(text)) % 2}
         answer = case.call(headers={"Host": "localhost"})
         assert answer.status_code < 500, answer.text
         assert str(answer.status_code) in operation.definition.raw["responses"] or answer.status_code == 405

@@ -179,9 +179,13 @@ def test_a_key_comes_from_a_file_or_the_environment_and_must_be_one(
         server.read_key(tmp_path / "nothing")
 
 
-def test_the_command_says_what_is_wrong_in_a_sentence(command: toy.Command, run: Run) -> None:
+def test_the_command_says_what_is_wrong_in_a_sentence(
+    command: toy.Command, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     toy.refused(command("serve", "nowhere"), "there is no run folder nowhere")
     toy.refused(command("serve", str(run.path), "--host", "0.0.0.0"), "others can reach the server")
     with server.listen("127.0.0.1", 0) as taken:
         port = str(taken.getsockname()[1])
         toy.refused(command("serve", str(run.path), "--port", port), f"could not listen on 127.0.0.1 port {port}")
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    toy.refused(command("serve", run.path), "pip install 'compgcn[serve]'")

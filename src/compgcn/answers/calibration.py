@@ -55,7 +55,9 @@ class Scaling(NamedTuple):
 
     slope: float
     intercept: float
+    among: bool  # of the log-odds among the answers that are not known, or of the model's own
     answers: int  # that it was fitted to
+    log_likelihood: float  # of these, the mean
     error_before: float  # the expected calibration error on these
     error_after: float
 
@@ -63,35 +65,56 @@ class Scaling(NamedTuple):
         return torch.sigmoid(self.slope * log_odds.double() + self.intercept)
 
 
-def fit_scaling(log_odds: Tensor, right: Tensor) -> Scaling | None:
-    """The scaling under which the answers are most likely; None where there are too few to tell.
+class Reliability(NamedTuple):
+    """Answers that a model would show, and whether they are right.
 
-    Args:
-        log_odds: what the model says of each answer [n].
+    Fields:
+        own: what the model says of each, as log-odds [n].
+        among: the same among the answers that are not known, see `compgcn.answers.retrieval.log_odds_among` [n].
         right: whether it is [n].
     """
-    x, true = log_odds.double().cpu().clone(), right.cpu()
-    hits = int(true.sum())
-    if min(hits, len(true) - hits) < _FEWEST or not torch.isfinite(x).all():
+
+    own: Tensor
+    among: Tensor
+    right: Tensor
+
+    def bins(self, scaling: Scaling | None = None) -> list[Bin]:
+        """By probability: that of the model itself, or as a scaling has it."""
+        chances = self.own.sigmoid() if scaling is None else scaling(self.among if scaling.among else self.own)
+        return bins(chances, self.right)
+
+
+def fit_scaling(given: Reliability) -> Scaling | None:
+    """The scaling under which the answers are most likely, of either log-odds; None where there are too few to tell."""
+    hits, total = int(given.right.sum()), len(given.right)
+    if min(hits, total - hits) < _FEWEST or not torch.isfinite(given.own).all():
         return None
+    found = max((_platt(given, among) for among in (False, True)), key=lambda one: one.log_likelihood)
+    before, after = (calibration_error(given.bins(scaling)) for scaling in (None, found))
+    return found._replace(error_before=before, error_after=after)
+
+
+def _platt(given: Reliability, among: bool) -> Scaling:
+    x, right = (given.among if among else given.own).double().clone(), given.right.double()
+    hits, total = right.sum(), len(right)
     # Targets a little within 0 and 1, as Platt has them: some scores may tell right from wrong without exception.
-    targets = torch.where(true, (hits + 1) / (hits + 2), 1 / (len(true) - hits + 2)).double()
-    mean, spread = x.mean(), x.std().clamp_min(1e-12)
+    targets = torch.where(right > 0, (hits + 1) / (hits + 2), 1 / (total - hits + 2))
+    mean, spread = x.mean().item(), x.std().clamp_min(1e-12).item()
     scaled = (x - mean) / spread
 
     def loss(at: Tensor) -> Tensor:
         return F.binary_cross_entropy_with_logits(at[0].exp() * scaled + at[1], targets)
 
-    steepness, intercept = _minimum(loss, [0.0, math.log(hits / (len(true) - hits))])
-    slope = math.exp(steepness) / spread.item()
-    found = Scaling(slope, intercept - slope * mean.item(), len(true), 0.0, 0.0)
-    before, after = (calibration_error(bins(chance, true)) for chance in (x.sigmoid(), found(x)))
-    return found._replace(error_before=before, error_after=after)
+    steepness, intercept = _minimum(loss, [0.0, torch.logit(hits / total).item()])
+    slope = math.exp(steepness) / spread
+    intercept -= slope * mean
+    likelihood = -F.binary_cross_entropy_with_logits(slope * x + intercept, right).item()
+    return Scaling(slope, intercept, among, total, likelihood, 0.0, 0.0)
 
 
 def fit_temperature(log_probabilities: Tensor, targets: Tensor) -> Scaling | None:
     """As `fit_scaling`, of the classes [n, C] of items whose true ones [n] are known: one number for all classes."""
-    found, true = log_probabilities.double().cpu(), targets.cpu()
+    found, true = log_probabilities.double().cpu().clone(), targets.cpu()
     if len(true) < _FEWEST or not torch.isfinite(found).all():
         return None
     (steepness,) = _minimum(lambda at: F.cross_entropy(at.exp() * found, true), [0.0])
@@ -100,7 +123,8 @@ def fit_temperature(log_probabilities: Tensor, targets: Tensor) -> Scaling | Non
     for one in (found, slope * found):
         best = one.softmax(1).max(1)
         errors.append(calibration_error(bins(best.values, best.indices == true)))
-    return Scaling(slope, 0.0, len(true), *errors)
+    likelihood = -F.cross_entropy(slope * found, true).item()
+    return Scaling(slope, 0.0, False, len(true), likelihood, *errors)
 
 
 def _minimum(loss: Callable[[Tensor], Tensor], start: Sequence[float]) -> list[float]:
@@ -141,5 +165,5 @@ def _scaling(fields: Any) -> Scaling:
         raise InputError(
             f"calibration.json of the run is damaged: expected {expected}, not {fields!r}; remove the file"
         )
-    slope, intercept, answers, before, after = numbers
-    return Scaling(slope, intercept, int(answers), before, after)
+    slope, intercept, among, answers, *others = numbers
+    return Scaling(slope, intercept, bool(among), int(answers), *others)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -41,15 +41,15 @@ SCHEMA = pa.schema(
 
 
 class _Found(NamedTuple):
-    """Facts, the most probable first [n, 3], with their log-odds and scores [n]."""
+    """Facts, the most probable first [n, 3], with their probabilities and scores [n]."""
 
     facts: Tensor
-    odds: Tensor
+    chances: Tensor
     scores: Tensor
 
     def best(self, top: int) -> _Found:
         """Those of them; of equals the first."""
-        chosen = best(self.odds.unsqueeze(0), top)[0]
+        chosen = best(self.chances.unsqueeze(0), top)[0]
         return _Found(*(part[chosen] for part in self))
 
     def and_(self, other: _Found) -> _Found:
@@ -89,8 +89,9 @@ def discover(
     for r in wanted:
         loops = bool(((facts[:, 1] == r) & (facts[:, 0] == facts[:, 2])).any())
         kept, most = _nothing(links), min(top, per_relation or top)
-        for size, some in _candidates(links, r, heads[r], loops, most):
-            kept, done = kept.and_(some).best(most), done + size
+        for block in blocks(len(heads[r]), data.num_entities):
+            some = heads[r][block]
+            kept, done = kept.and_(_candidates(links, r, some, loops, most)).best(most), done + len(some)
             if notify is not None:
                 notify(done, total)
         found = found.and_(kept).best(top)
@@ -102,27 +103,29 @@ def _nothing(links: Links) -> _Found:
     return _Found(facts, facts.new_zeros(0, dtype=torch.double), facts.new_zeros(0, dtype=torch.float))
 
 
-def _candidates(links: Links, r: int, heads: Numbers, loops: bool, most: int) -> Iterator[tuple[int, _Found]]:
-    """The best new facts of a relation and a block of heads, block after block, with the size of the block."""
-    N, R = links.data.num_entities, links.data.num_relations
-    for block in blocks(len(heads), N):
-        s = torch.from_numpy(heads[block]).to(links.device)
-        with torch.inference_mode():
-            scores = must_be_finite(links.task.model.score(links.encoded, s, torch.full_like(s, r)))  # [B, N]
-            odds = links.log_odds(scores)
-            known = links._known_entities.pairs(heads[block] * (2 * R) + r)
-            odds[tuple(torch.from_numpy(part).to(links.device) for part in known)] = -torch.inf
-            if not loops:
-                odds[torch.arange(len(s), device=s.device), s] = -torch.inf
-            chosen = best(odds.view(1, -1), most)[0]
-            chosen = chosen[odds.view(-1)[chosen] > -torch.inf]
-            facts = torch.stack((s[chosen // N], torch.full_like(chosen, r), chosen % N), 1)
-            yield len(s), _Found(facts, odds.view(-1)[chosen], scores.view(-1)[chosen].float())
+@torch.inference_mode()
+def _candidates(links: Links, r: int, heads: Numbers, loops: bool, most: int) -> _Found:
+    """The best new facts of a relation and some heads [B]."""
+    s = torch.from_numpy(heads).to(links.device)
+    scores = must_be_finite(links.task.model.score(links.encoded, s, torch.full_like(s, r)))  # [B, N]
+    known = links._known_entities.pairs(heads * (2 * links.data.num_relations) + r)
+    cells = tuple(torch.from_numpy(part).to(links.device) for part in known)
+    ranked = scores.index_put(cells, scores.new_tensor(-torch.inf))
+    hidden = ranked if loops else ranked.scatter(1, s.unsqueeze(1), -torch.inf)
+    # Of one query the best by score are the best by probability, so that no other can be among those kept.
+    places = best(hidden, most)  # [B, k]
+    chances = links._probabilities(scores, places, ranked)
+    chances = chances.masked_fill(hidden.gather(1, places) == -torch.inf, -torch.inf).flatten()
+    chosen = best(chances.unsqueeze(0), most)[0]
+    chosen = chosen[chances[chosen] > -torch.inf]
+    row, o = chosen // places.shape[1], places.flatten()[chosen]
+    facts = torch.stack((s[row], torch.full_like(o, r), o), 1)
+    return _Found(facts, chances[chosen], scores[row, o].float())
 
 
 def _named(links: Links, found: _Found) -> list[Discovery]:
     entities, relations = links.data.entities, links.data.relations
-    chances = links.chances(found.odds, "entities").tolist()
+    columns = (part.tolist() for part in (found.facts, found.scores, found.chances))
     return [
         Discovery(
             *(entities.ids[s], relations.ids[r], entities.ids[o]),
@@ -130,5 +133,5 @@ def _named(links: Links, found: _Found) -> list[Discovery]:
             score,
             chance,
         )
-        for (s, r, o), score, chance in zip(found.facts.tolist(), found.scores.tolist(), chances, strict=True)
+        for (s, r, o), score, chance in zip(*columns, strict=True)
     ]

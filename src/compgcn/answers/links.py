@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compgcn.answers.calibration import Bin, Scaling, bins
+from compgcn.answers.calibration import Bin, Scaling
 from compgcn.answers.explanations import Explanation, Method, explain
 from compgcn.answers.known import Known, known_entities, known_relations
 from compgcn.answers.reliability import of_entities
-from compgcn.answers.retrieval import best, blocks, must_be_finite, scores_of_relations
+from compgcn.answers.retrieval import best, blocks, log_odds_among, must_be_finite, scores_of_relations
 from compgcn.config import Config
 from compgcn.data import KnowledgeGraph, Vocabulary
 from compgcn.data.arrays import Numbers
@@ -25,8 +25,6 @@ from compgcn.storage import Table
 from compgcn.tasks.link_prediction import Encoded, LinkPrediction
 
 Query = tuple[int | None, int | None, int | None]  # head, relation, tail: rows of the vocabularies, one None
-
-_CERTAIN = 60.0  # log-odds beyond which a double cannot tell a probability from one
 
 
 class Prediction(NamedTuple):
@@ -139,13 +137,11 @@ class Links:
         self, scores: Tensor, keys: Numbers, known: Known, vocabulary: Vocabulary, top: int, new: bool
     ) -> list[list[Prediction]]:
         """The best of each row of scores [B, C], by the keys [B] under which `known` has what stands in the data."""
-        ranked = scores
-        if new:
-            cells = tuple(torch.from_numpy(part).to(self.device) for part in known.pairs(keys))
-            ranked = scores.index_put(cells, scores.new_tensor(-torch.inf))
-        places = best(ranked, top)
+        ranked = self._ranked(scores, keys, known)
+        places = best(ranked if new else scores, top)
         kind = "entities" if vocabulary is self.data.entities else "relations"
-        chances, kept = self._probabilities(scores, places, kind), ranked.gather(1, places)
+        kept = (ranked if new else scores).gather(1, places)
+        chances = self._probabilities(scores, places, ranked, kind)
         splits = known.of(keys, places.cpu().numpy())
         ids, names = vocabulary.ids, vocabulary.names
         rows = zip(places.tolist(), kept.tolist(), chances.tolist(), splits, strict=True)
@@ -158,28 +154,41 @@ class Links:
             for row in rows
         ]
 
-    def log_odds(self, scores: Tensor, places: Tensor | None = None) -> Tensor:
-        """Of the answers at these places [B, k], or all [B, C]: among all if training weighed them so, else each alone.
+    def log_odds(self, scores: Tensor, places: Tensor) -> Tensor:
+        """Of the answers at these places [B, k]: among all [B, C] where training weighed them so, else each alone."""
+        if self.config.training.loss == "cross-entropy":
+            return log_odds_among(scores, scores, places)
+        return scores.gather(1, places).double()
 
-        In double precision: a float cannot tell apart what is nearly certain.
+    def _probabilities(
+        self, scores: Tensor, places: Tensor, ranked: Tensor | None = None, kind: str = "entities"
+    ) -> Tensor:
+        """Of the answers at these places [B, k] to be right, calibrated where the run has a calibration of the kind.
+
+        Args:
+            scores: of all answers [B, C].
+            places: which of them [B, k].
+            ranked: the scores, those of known answers -inf [B, C].
+            kind: of the answers, "entities" or "relations".
         """
-        chosen = (scores if places is None else scores.gather(1, places)).double()
-        if self.config.training.loss != "cross-entropy":
-            return chosen
-        logs = chosen - scores.double().logsumexp(1, keepdim=True)
-        return logs - torch.log1p(-logs.exp()).clamp_min(-_CERTAIN)
-
-    def _probabilities(self, scores: Tensor, places: Tensor, kind: str = "entities") -> Tensor:
-        return self.chances(self.log_odds(scores, places), kind)
-
-    def chances(self, log_odds: Tensor, kind: str) -> Tensor:
-        """Probabilities to be right, calibrated where the run has a calibration of the kind: entities or relations."""
         scaling = self.scalings.get(kind)
-        return log_odds.sigmoid() if scaling is None else scaling(log_odds)
+        if scaling is None:
+            return self.log_odds(scores, places).sigmoid()
+        if scaling.among and ranked is not None:
+            return scaling(log_odds_among(scores, ranked, places))
+        return scaling(self.log_odds(scores, places))
 
-    def known_split(self, s: int, r: int, o: int) -> str | None:
-        """The split that a fact stands in."""
-        return self._known_entities.of(np.array([s * 2 * self.data.num_relations + r]), np.array([[o]]))[0][0]
+    def judged(self, s: int, r: int, o: int, scores: Tensor) -> tuple[float, str | None]:
+        """The probability of o as an answer to (s, r, ?), whose scores are given [N], and the split it stands in."""
+        keys, places = np.array([s * 2 * self.data.num_relations + r]), np.array([[o]])
+        ranked = self._ranked(scores[None], keys, self._known_entities)
+        chance = self._probabilities(scores[None], torch.from_numpy(places).to(self.device), ranked)
+        return chance.item(), self._known_entities.of(keys, places)[0][0]
+
+    def _ranked(self, scores: Tensor, keys: Numbers, known: Known) -> Tensor:
+        """The scores [B, C], those of known answers -inf."""
+        cells = tuple(torch.from_numpy(part).to(self.device) for part in known.pairs(keys))
+        return scores.index_put(cells, scores.new_tensor(-torch.inf))
 
     @cached_property
     def _known_entities(self) -> Known:
@@ -221,8 +230,7 @@ class Links:
 
         The probabilities are those of the model itself unless they are asked for as the run's calibration has them.
         """
-        odds, right = of_entities(self, split, top=1, most=None)
-        return bins(self.chances(odds, "entities") if calibrated else odds.sigmoid(), right)
+        return of_entities(self, split, top=1, most=None).bins(self.scalings.get("entities") if calibrated else None)
 
     def tables(self) -> list[Table]:
         """The vectors of all entities and of all relations, originals, then inverses."""

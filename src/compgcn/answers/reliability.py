@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from compgcn.answers.calibration import Scaling, fit_scaling
+from compgcn.answers.calibration import Reliability, Scaling, fit_scaling
 from compgcn.answers.known import Known, known_entities, known_relations
-from compgcn.answers.retrieval import best, blocks, scores_of_relations
+from compgcn.answers.retrieval import best, blocks, log_odds_among, scores_of_relations
 from compgcn.compose import Composition
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ SHOWN = 10  # answers to a query
 _MOST = 5000  # queries
 _FACTS = 20_000  # scored one by one, where a decoder has no quicker way to rank relations
 
-Reliability = tuple[Tensor, Tensor]  # log-odds of answers [n], and whether they are right [n]
-
 
 @torch.inference_mode()
 def of_entities(links: Links, split: str, top: int = SHOWN, most: int | None = _MOST) -> Reliability:
@@ -32,7 +30,7 @@ def of_entities(links: Links, split: str, top: int = SHOWN, most: int | None = _
     others = {name: triples for name, triples in data.splits.items() if name != split}
     known, wanted = (known_entities(some, data.num_entities, R) for some in (others, {split: data.splits[split]}))
     keys = _some(torch.from_numpy(wanted.keys), most)
-    found = [(torch.zeros(0), torch.zeros(0, dtype=torch.bool))]
+    found = []
     for block in blocks(len(keys), data.num_entities):
         key = keys[block].to(links.device)
         scores = links.task.model.score(links.encoded, key // (2 * R), key % (2 * R))  # [B, N]
@@ -49,7 +47,7 @@ def of_relations(links: Links, split: str, top: int = SHOWN, most: int | None = 
     if most is not None and not isinstance(links.task.model.decoder.phi, Composition):
         most = min(most, max(1, _FACTS // R))
     keys = _some(torch.from_numpy(wanted.keys), most)
-    found = [(torch.zeros(0), torch.zeros(0, dtype=torch.bool))]
+    found = []
     for block in blocks(len(keys), R):
         key = keys[block].to(links.device)
         scores = scores_of_relations(links.task.model, links.encoded, key // N, key % N, R)  # [B, R]
@@ -60,7 +58,7 @@ def of_relations(links: Links, split: str, top: int = SHOWN, most: int | None = 
 def fitted(links: Links) -> dict[str, Scaling | None]:
     """The calibration of a link predictor on validation."""
     return {
-        kind: fit_scaling(*of(links, "valid")) for kind, of in (("entities", of_entities), ("relations", of_relations))
+        kind: fit_scaling(of(links, "valid")) for kind, of in (("entities", of_entities), ("relations", of_relations))
     }
 
 
@@ -78,8 +76,11 @@ def _answers(links: Links, scores: Tensor, keys: Tensor, known: Known, wanted: K
     cells = tuple(torch.from_numpy(part).to(scores.device) for part in wanted.pairs(keys.numpy()))
     true = torch.zeros_like(scores, dtype=torch.bool).index_put(cells, torch.tensor(True, device=scores.device))
     left = ranked.gather(1, places) > -torch.inf
-    return links.log_odds(scores, places)[left].cpu(), true.gather(1, places)[left].cpu()
+    parts = links.log_odds(scores, places), log_odds_among(scores, ranked, places), true.gather(1, places)
+    return Reliability(*(part[left].cpu() for part in parts))
 
 
 def _joined(found: list[Reliability]) -> Reliability:
-    return torch.cat([odds.double() for odds, _ in found]), torch.cat([right for _, right in found])
+    nothing = torch.zeros(0, dtype=torch.double)
+    nobody = Reliability(nothing, nothing, nothing.bool())
+    return Reliability(*(torch.cat(parts) for parts in zip(nobody, *found, strict=True)))

@@ -14,6 +14,7 @@ from compgcn.tasks.link_prediction import Encoded, LinkPredictor
 from compgcn.tasks.objectives import dual, relation_scores
 
 _SCORES = 2**22  # at a time
+_CERTAIN = 300.0  # log-odds beyond which nothing is told apart
 _QUERIES = 512  # at a time: what a convolution lays out for one query is far larger than its vectors
 
 
@@ -45,6 +46,25 @@ def best(scores: Tensor, top: int) -> Tensor:
     by_place = places.argsort(1)
     order = by_place.gather(1, values.gather(1, by_place).sort(dim=1, descending=True, stable=True).indices)
     return places.gather(1, order)
+
+
+def log_odds_among(scores: Tensor, ranked: Tensor, places: Tensor | None = None) -> Tensor:
+    """Log-odds of answers by the softmax in which no other known answer takes part, as none does in filtered ranks.
+
+    Args:
+        scores: logits [B, C].
+        ranked: the same, those of known answers -inf.
+        places: which answers [B, k]; all of them if not given.
+
+    Returns:
+        In double precision [B, k] or [B, C]: a float cannot tell apart what is nearly certain.
+    """
+    others = ranked.double().logsumexp(1, keepdim=True)
+    chosen, new = (part if places is None else part.gather(1, places) for part in (scores, ranked > -torch.inf))
+    logs = chosen.double() - others
+    # A new answer is among those that were summed, a known one is not.
+    odds = torch.where(new, logs - torch.log1p(-logs.exp().clamp_max(1)), logs)
+    return odds.clamp(-_CERTAIN, _CERTAIN)
 
 
 def scores_of_relations(model: LinkPredictor, encoded: Encoded, s: Tensor, o: Tensor, num_relations: int) -> Tensor:

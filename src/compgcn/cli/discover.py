@@ -47,6 +47,7 @@ def discover(
     opened = _open(run, device)
     with progress("asking") as notify:
         found = opened.discover(relation, top, per_relation, all_heads=all_heads, notify=notify)
+    note = f"{calibration_note(opened)}; each is that of a head which does lack a tail"
     rows = [(rank, *fact) for rank, fact in enumerate(found, 1)]
     if to is not None:
         write_rows(to, SCHEMA, [rows])
@@ -54,6 +55,6 @@ def discover(
         out.print_json(json.dumps([dict(zip(SCHEMA.names, row, strict=True)) for row in rows]))
     elif to is not None:
         out.print(f"{len(found):,} facts written to {to}")
-        out.print(calibration_note(opened))
+        out.print(note)
     else:
-        out.print(discoveries_table(found, calibration_note(opened)))
+        out.print(discoveries_table(found, note))

@@ -37,14 +37,13 @@ def draw(run: Run, split: str, path: Path) -> None:
 
 def _bins(run: Run, split: str) -> dict[str, list[Bin]]:
     """By what the probabilities are."""
-    from compgcn.answers.calibration import bins
     from compgcn.answers.links import Links
     from compgcn.answers.reliability import of_entities
 
     links = run.answers
     assert isinstance(links, Links)
-    odds, right = of_entities(links, split)
-    found = {"as trained": bins(odds.sigmoid(), right)} if len(odds) else {}
-    if found and links.scalings.get("entities"):
-        found["calibrated on valid"] = bins(links.chances(odds, "entities"), right)
+    given, scaling = of_entities(links, split), links.scalings.get("entities")
+    found = {"as trained": given.bins()} if len(given.right) else {}
+    if found and scaling is not None:
+        found["calibrated on valid"] = given.bins(scaling)
     return found

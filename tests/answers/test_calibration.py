@@ -1,0 +1,220 @@
+"""Probabilities that can be believed: what is fitted, what it may not change, and where it is kept."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import toy
+from compgcn.answers.calibration import (
+    Reliability,
+    Scaling,
+    bins,
+    calibration_error,
+    fit_scaling,
+    fit_temperature,
+    restored,
+    stored,
+)
+from compgcn.answers.links import Links
+from compgcn.answers.reliability import fitted, of_entities, of_relations
+from compgcn.answers.retrieval import log_odds_among
+from compgcn.errors import InputError
+from compgcn.run import Run, open_run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """With enough validation to be calibrated on."""
+    data = toy.graph(people=40, towns=5, valid=30, test=30)
+    return toy.train(tmp_path_factory.mktemp("run") / "run", data, epochs=5, decoder="distmult", loss="cross-entropy")
+
+
+def answers(slope: float, intercept: float, size: int = 20_000) -> Reliability:
+    """Answers that are right as often as this scaling says."""
+    generator = torch.Generator().manual_seed(0)
+    odds = 3 * torch.randn(size, generator=generator, dtype=torch.double)
+    right = torch.rand(size, generator=generator) < torch.sigmoid(slope * odds + intercept)
+    return Reliability(odds, torch.zeros_like(odds), right)
+
+
+@pytest.mark.parametrize(("slope", "intercept"), [(1.0, 0.0), (0.3, 1.5), (4.0, -2.0)])
+def test_the_scaling_that_made_the_answers_is_found(slope: float, intercept: float) -> None:
+    made = answers(slope, intercept)
+    found = fit_scaling(made)
+    assert found is not None
+    assert not found.among
+    assert (found.slope, found.intercept) == pytest.approx((slope, intercept), abs=0.15, rel=0.1)
+    assert found.error_after < 0.02
+    assert found.error_before == calibration_error(made.bins())
+    assert calibration_error(made.bins(found)) == found.error_after
+
+
+def test_the_more_likely_of_the_two_log_odds_is_taken() -> None:
+    own, nothing, right = answers(1.0, 0.0)
+    for one, among in ((Reliability(own, nothing, right), False), (Reliability(nothing, own, right), True)):
+        found = fit_scaling(one)
+        assert found is not None
+        assert found.among == among
+
+
+@pytest.mark.parametrize("slope", [-2.0, 0.0])
+def test_scores_that_say_nothing_or_the_opposite_keep_their_order(slope: float) -> None:
+    found = fit_scaling(answers(slope, -1.0, 2000))
+    assert found is not None
+    assert found.slope > 0
+    assert (found(torch.linspace(-9, 9, 50)).diff() >= 0).all()
+
+
+def test_what_is_told_apart_without_exception_is_still_not_certain() -> None:
+    odds = torch.linspace(-5, 5, 200, dtype=torch.double)
+    found = fit_scaling(Reliability(odds, odds, odds > 0))
+    assert found is not None
+    assert math.isfinite(found.slope)
+    assert 0.5 < found(torch.tensor([5.0])).item() < 1
+
+
+def test_a_few_answers_are_too_few() -> None:
+    odds = torch.zeros(100)
+    assert fit_scaling(Reliability(odds, odds, torch.arange(100) < 9)) is None
+    assert fit_scaling(Reliability(odds, odds, torch.arange(100) < 91)) is None
+    assert fit_temperature(torch.zeros(9, 3), torch.zeros(9, dtype=torch.long)) is None
+
+
+def test_the_temperature_that_was_taken_from_the_logits_is_given_back() -> None:
+    generator = torch.Generator().manual_seed(0)
+    true = torch.randn(20_000, 4, generator=generator, dtype=torch.double) * 2
+    targets = torch.multinomial(true.softmax(1), 1, generator=generator)[:, 0]
+    found = fit_temperature((true * 3).log_softmax(1), targets)
+    assert found is not None
+    assert found.slope == pytest.approx(1 / 3, rel=0.05)
+    assert found.error_after < 0.02 < found.error_before
+
+
+def test_the_error_is_how_far_probability_and_share_lie_apart() -> None:
+    chances = torch.tensor([0.05] * 4 + [0.75] * 4 + [1.0] * 2)
+    right = torch.tensor([True, False, False, False] + [True] * 4 + [False, True])
+    assert calibration_error(bins(chances, right)) == pytest.approx((4 * 0.2 + 4 * 0.25 + 2 * 0.5) / 10)
+    assert calibration_error([]) == 0
+
+
+@given(st.lists(st.tuples(st.floats(-30, 30), st.booleans()), min_size=1, max_size=8))
+def test_among_what_is_not_known_an_answer_stands_against_no_other_known_one(rows: list[tuple[float, bool]]) -> None:
+    scores = torch.tensor([[score for score, _ in rows]], dtype=torch.double)
+    known = torch.tensor([[known for _, known in rows]])
+    found = log_odds_among(scores, scores.masked_fill(known, -torch.inf))[0].sigmoid()
+    for i, (score, _) in enumerate(rows):
+        others = sum(math.exp(other) for j, (other, known) in enumerate(rows) if j != i and not known)
+        assert found[i].item() == pytest.approx(math.exp(score) / (math.exp(score) + others), rel=1e-6, abs=1e-12)
+
+
+# In a run
+
+
+def test_a_run_is_calibrated_when_it_is_trained_and_opens_so(run: Run) -> None:
+    assert run.calibrated == "valid"
+    again = open_run(run.path)
+    assert isinstance(again.answers, Links)
+    assert again.answers.scalings == run.answers.scalings == fitted(again.answers)
+    assert again.predict("p1", "lives") == run.predict("p1", "lives")
+    assert [row["split"] for row in [json.loads((run.path / "calibration.json").read_text())]] == ["valid"]
+
+
+def test_calibration_changes_probabilities_and_nothing_else(run: Run) -> None:
+    plain = open_run(run.path)
+    plain.answers.scalings = {}
+    questions = ({"head": "p1", "relation": "lives"}, {"tail": "t1", "relation": "born"}, {"head": "p1", "tail": "t1"})
+    for question in questions:
+        before, after = plain.predict(**question, top=99), run.predict(**question, top=99)
+        assert [a[:3] + a[4:] for a in before] == [a[:3] + a[4:] for a in after]
+        assert [a.probability for a in before] != [a.probability for a in after]
+    best = of_entities(plain.answers, "valid", top=1)
+    assert plain.answers.calibration("valid") == best.bins()
+    assert run.answers.calibration("valid", calibrated=True) == best.bins(run.answers.scalings["entities"])
+
+
+@pytest.mark.parametrize("kind", ["entities", "relations"])
+def test_what_it_is_fitted_to_are_the_answers_that_would_be_shown_were_valid_not_known(run: Run, kind: str) -> None:
+    plain, data = open_run(run.path), run.data
+    plain.answers.scalings = {}
+    e, r = data.entities.ids, data.relations.ids
+    asked = {(e[s], r[p], None) for s, p, _ in data.valid} | {(None, r[p], e[o]) for _, p, o in data.valid}
+    if kind == "relations":
+        asked = {(e[s], None, e[o]) for s, _, o in data.valid}
+    shown = []
+    for query in asked:
+        shown += [a for a in plain.predict(*query, top=99) if a.known not in ("train", "test")][:10]
+    found = (of_entities if kind == "entities" else of_relations)(plain.answers, "valid")
+    assert int(found.right.sum()) == sum(answer.known == "valid" for answer in shown)
+    assert sorted(found.own.sigmoid().tolist()) == pytest.approx(sorted(a.probability for a in shown), abs=1e-6)
+    scaling = run.answers.scalings[kind]
+    assert scaling is not None
+    assert scaling.answers == len(shown)
+    assert scaling.error_after == calibration_error(found.bins(scaling))
+
+
+def test_a_run_without_a_calibration_opens_and_can_be_calibrated(run: Run, tmp_path: Path) -> None:
+    kept = (run.path / "calibration.json").read_bytes()
+    (run.path / "calibration.json").unlink()
+    try:
+        old = open_run(run.path)
+        assert old.calibrated is None
+        total = sum(answer.probability for answer in old.predict("p1", "lives", top=99))
+        assert total == pytest.approx(1.0)  # the softmax of the model
+        assert old.calibrate()
+        assert open_run(run.path).calibrated == "valid"
+    finally:
+        (run.path / "calibration.json").write_bytes(kept)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"entities": 3}', '{"entities": {"slope": 1}}'])
+def test_a_damaged_calibration_is_one_sentence(run: Run, content: str) -> None:
+    kept = (run.path / "calibration.json").read_bytes()
+    (run.path / "calibration.json").write_text(content)
+    try:
+        with pytest.raises(InputError, match=r"calibration\.json"):
+            open_run(run.path).predict("p1", "lives")
+    finally:
+        (run.path / "calibration.json").write_bytes(kept)
+
+
+def test_what_is_stored_is_what_is_read() -> None:
+    calibration = {"entities": Scaling(0.5, -1.25, True, 1234, -0.5, 0.25, 0.125), "relations": None}
+    assert restored(json.loads(json.dumps(stored(calibration)))) == calibration
+
+
+def test_too_little_validation_leaves_a_run_as_it_is(tmp_path: Path) -> None:
+    run = toy.train(tmp_path / "run", epochs=1)
+    assert run.calibrated is None
+    assert not (run.path / "calibration.json").exists()
+    assert not run.calibrate()
+
+
+def test_classes_are_calibrated_where_the_protocol_leaves_validation(tmp_path: Path) -> None:
+    data = toy.labelled(60, valid=15)
+    held = toy.classify(tmp_path / "held", data, protocol="holdout", epochs=8)
+    assert held.calibrated == "valid"
+    assert toy.classify(tmp_path / "all", data, protocol="refit", epochs=3).calibrated is None
+    plain = open_run(held.path)
+    plain.answers.scalings = {}
+    before, after = plain.classify(["p1", "p2"]), held.classify(["p1", "p2"])
+    assert [a[:3] + a[4:] for a in before] == [a[:3] + a[4:] for a in after]
+    assert [a.probability for a in before] != [a.probability for a in after]
+    assert sum(one.answers for one in held.classes.calibration("test", calibrated=True)) == 20
+
+
+def test_evaluate_says_the_error_before_and_after_and_draws_it(command: toy.Command, run: Run) -> None:
+    result = command("evaluate", run.path, "--plot", "trust.svg")
+    assert result.code == 0, result
+    assert "expected calibration error 0." in result.out
+    assert "after calibration on valid" in result.out
+    drawn = Path("trust.svg").read_text()
+    assert "Reliability" in drawn
+    table = command("predict", run.path, "--head", "p1", "--relation", "lives").out
+    assert table.splitlines()[-1].strip() == "probabilities calibrated on valid"

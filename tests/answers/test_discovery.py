@@ -1,0 +1,91 @@
+"""The facts that a graph may lack: by definition the best of all that are new, whatever the blocks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from compgcn.answers import retrieval
+from compgcn.answers.discovery import SCHEMA, Discovery
+from compgcn.errors import InputError
+from compgcn.run import Run
+from toy import Command, graph, refused, train
+
+
+@pytest.fixture(scope="module", params=["cross-entropy", "bce"])
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return train(tmp_path_factory.mktemp("run") / request.param, loss=request.param, decoder="distmult")
+
+
+def every_new_fact(run: Run, all_heads: bool = False) -> list[tuple[tuple[str, str, str], float]]:
+    """All of them with their probabilities, asked one query at a time."""
+    data, facts = run.data, [row for part in run.data.splits.values() for row in part.tolist()]
+    found = []
+    for r, relation in enumerate(data.relations.ids):
+        heads = range(data.num_entities) if all_heads else sorted({s for s, p, _ in facts if p == r})
+        for s in heads:
+            head = data.entities.ids[s]
+            answers = run.predict(head, relation, top=99, new=True)
+            found += [((head, relation, a.entity), a.probability) for a in answers if a.entity != head]
+    return found
+
+
+@pytest.mark.parametrize("all_heads", [False, True])
+def test_what_is_discovered_are_the_most_probable_of_all_new_facts(
+    run: Run, monkeypatch: pytest.MonkeyPatch, all_heads: bool
+) -> None:
+    expected = dict(every_new_fact(run, all_heads))
+    best = sorted(expected.values(), reverse=True)
+    monkeypatch.setattr(retrieval, "_QUERIES", 3)
+    for top in (1, 7, 10_000):
+        found = run.discover(top=top, all_heads=all_heads)
+        assert len(found) == min(top, len(expected)) == len({fact[:3] for fact in found})
+        assert [fact.probability for fact in found] == pytest.approx(best[:top])
+        assert [fact.probability for fact in found] == pytest.approx([expected[fact[:3]] for fact in found])
+        assert all(fact.head_name == f"name of {fact.head}" for fact in found)
+
+
+def test_a_relation_alone_and_a_limit_for_each_are_kept_to(run: Run) -> None:
+    whole = run.discover(top=10_000)
+    assert run.discover("lives", top=4) == [fact for fact in whole if fact.relation == "lives"][:4]
+    taken: dict[str, int] = {}
+    expected: list[Discovery] = []
+    for fact in whole:
+        taken[fact.relation] = taken.get(fact.relation, 0) + 1
+        expected += [fact] if taken[fact.relation] <= 2 else []
+    assert run.discover(top=5, per_relation=2) == expected[:5]
+
+
+def test_an_entity_is_related_to_itself_only_where_some_are(tmp_path: Path) -> None:
+    data = graph()
+    loops = data.train.copy()
+    loops[loops[:, 1] == 2, 2] = loops[loops[:, 1] == 2, 0]  # everyone knows themselves
+    data = type(data)("loops", data.entities, data.relations, loops[:-1], data.valid, data.test)
+    found = train(tmp_path / "run", data, epochs=1).discover(top=10_000, all_heads=True)
+    assert {fact.relation for fact in found if fact.head == fact.tail} == {"knows"}
+
+
+def test_what_cannot_be_asked_is_one_sentence(run: Run) -> None:
+    with pytest.raises(InputError, match="unknown relation 'live'; did you mean 'lives'"):
+        run.discover("live")
+    with pytest.raises(InputError, match="per_relation must be a whole number from 1 on, not 0"):
+        run.discover(per_relation=0)
+
+
+def test_the_command_shows_writes_and_prints_json(command: Command, run: Run) -> None:
+    found = run.discover(top=6)
+    result = command("discover", run.path, "--top", 6)
+    lines = result.out.splitlines()
+    assert lines[0].split() == ["rank", "head", "relation", "tail", "probability"]
+    assert [line.split()[0] for line in lines[1:-1]] == list("123456")
+    assert lines[-1].startswith("probabilities not calibrated")
+    rows = json.loads(command("discover", run.path, "--top", 6, "--json").out)
+    assert [tuple(row[key] for key in Discovery._fields) for row in rows] == [tuple(fact) for fact in found]
+    assert command("discover", run.path, "--top", 6, "--to", "found.parquet").code == 0
+    assert pq.read_table("found.parquet").to_pylist() == [
+        dict(zip(SCHEMA.names, (rank, *fact), strict=True)) for rank, fact in enumerate(found, 1)
+    ]
+    refused(command("discover", run.path, "--to", "found.txt"), "a .parquet or .csv file")
