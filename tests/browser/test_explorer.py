@@ -101,6 +101,16 @@ def test_new_only_leaves_out_what_is_known_and_back_brings_it_back(tab: Tab) -> 
     assert names(page, ".answers") == before
 
 
+def test_the_navigation_takes_the_entity_along_and_leads_back_to_the_question(tab: Tab) -> None:
+    page = tab.open(BORDERS)
+    before = names(page, ".answers")
+    page.get_by_role("navigation").get_by_role("link", name="Entity").click()
+    page.get_by_role("heading", name="France", level=1).wait_for()
+    page.get_by_role("navigation").get_by_role("link", name="Ask").click()
+    assert names(page, ".answers") == before
+    assert page.get_by_role("combobox", name="Relation").input_value() == "borders"
+
+
 def test_an_answer_is_explained_by_a_graph_and_the_same_facts_in_a_list(tab: Tab, server: Server) -> None:
     page = tab.open(BORDERS)
     chosen = names(page, ".answers")[0]

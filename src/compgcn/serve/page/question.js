@@ -16,7 +16,11 @@ const LISTED = 300; // relations shown at once; more are found by typing
 export const entitySource = (model) => async (text, signal) => {
   const { entities } = await get("api/entities", { model: model(), q: text, limit: 10 }, signal);
   remember(model(), entities);
-  return entities.map((one) => ({ ...one, detail: plural(one.degree, "fact") }));
+  const twins = (name) => entities.filter((one) => one.name === name).length > 1; // told apart by their ids
+  return entities.map((one) => ({
+    ...one,
+    detail: `${twins(one.name) ? `${one.id} · ` : ""}${plural(one.degree, "fact")}`,
+  }));
 };
 
 /** The three fields and the switch that says which is open; `update(state)` shows a state in them. */
