@@ -25,6 +25,14 @@ def models(run: Run) -> dict[str, Served]:
 
 
 @pytest.fixture
-def client(models: dict[str, Served]) -> Iterator[TestClient]:
+def fresh(models: dict[str, Served]) -> Iterator[TestClient]:
+    """A server over `models` that nobody has asked anything yet."""
     with TestClient(create_app(models), "http://localhost") as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def client(run: Run) -> Iterator[TestClient]:
+    """A server that all tests of a file share."""
+    with TestClient(create_app(open_all([run.path], Limits(), "cpu")), "http://localhost") as client:
         yield client

@@ -284,28 +284,28 @@ def test_an_answer_that_takes_too_long_is_504_and_the_next_is_given(run: Run, mo
 
 
 def test_what_nobody_foresaw_is_a_500_without_details_and_the_server_goes_on(
-    models: dict[str, Served], client: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    models: dict[str, Served], fresh: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*_: Any) -> Any:
         raise RuntimeError("/secret-place")
 
     with monkeypatch.context() as patch:
         patch.setattr(models["toy-run"].links, "answer", broken)
-        answer = client.post("/api/predict", json=QUESTION)
+        answer = fresh.post("/api/predict", json=QUESTION)
     refused(answer, 500, "something went wrong on the server")
     assert "secret" not in answer.text
     assert "secret-place" in caplog.text
-    assert client.post("/api/predict", json=QUESTION).status_code == 200
+    assert fresh.post("/api/predict", json=QUESTION).status_code == 200
 
 
 # Counters and descriptions
 
 
-def test_the_counters_are_in_the_format_of_prometheus(client: TestClient) -> None:
+def test_the_counters_are_in_the_format_of_prometheus(fresh: TestClient) -> None:
     for _ in range(3):
-        client.post("/api/predict", json=QUESTION)
-    client.get("/api/map?limit=0")
-    text = client.get("/metrics").text
+        fresh.post("/api/predict", json=QUESTION)
+    fresh.get("/api/map?limit=0")
+    text = fresh.get("/metrics").text
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     assert all(re.fullmatch(r'compgcn_\w+(\{(\w+="[^"\n]*",?)+\})? [0-9.e+-]+', line) for line in lines)
     assert 'compgcn_requests_total{route="/api/predict",status="200"} 3.0' in lines

@@ -91,7 +91,7 @@ class Application:
     async def _view(self, model: Served, call: Callable[[], Any]) -> Any:
         return await model.views.ask(call, self.limits.seconds)
 
-    def health(self) -> Response:
+    async def health(self) -> Response:  # on the event loop: threads may all be busy
         """Whether the server is up; needs no key."""
         return Reply({"status": "ok", "models": len(self.models)})
 
@@ -109,8 +109,7 @@ class Application:
         q: Annotated[str, Query(max_length=NAME, description="the beginning or a part of a name")] = "",
         limit: Annotated[int, Query(ge=1, le=FOUND)] = 10,
     ) -> Response:
-        """Entities by a part of their names, whatever the case: those that begin with it first; without one, the best
-        connected."""
+        """Entities by a part of their names, those that begin with it first; without one, the best connected."""
         chosen = self.model(model)
         found = chosen.atlas.search(q.strip(), limit)
         return Reply({"entities": [{**chosen.named_entity(i), "degree": int(chosen.atlas.degree[i])} for i in found]})
@@ -122,7 +121,7 @@ class Application:
         return Reply({"relations": [{**chosen.named_relation(r), "facts": n} for r, n in enumerate(counts)]})
 
     async def predict(self, request: shapes.PredictRequest) -> Response:
-        """The most probable tails of (head, relation, ?), heads of (?, relation, tail), relations of (head, ?, tail)"""
+        """The best tails of (head, relation, ?), heads of (?, relation, tail) or relations of (head, ?, tail)."""
         if [request.head, request.relation, request.tail].count(None) != 1:
             raise InputError("give two of head, relation and tail; the third is what is predicted")
         model = self.model(request.model)
