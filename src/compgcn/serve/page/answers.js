@@ -94,7 +94,7 @@ export function answers(context, choose) {
           `A full bar is ${count(100 * end)}\u202f%. `,
           context.model.calibrated ? "Probabilities are calibrated." : "Probabilities are not calibrated.",
         ),
-        found.answers.length === top && top < TOPS.at(-1)
+        found.answers.length === top && top < Math.min(TOPS.at(-1), entities ? Infinity : context.relations.length)
           ? h(
               "button",
               {

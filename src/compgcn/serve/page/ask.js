@@ -34,15 +34,15 @@ export function ask(context) {
       else found.predict(query, state);
     }
     found.mark(state);
-    explain(!missing && state.answer ? { ...query, [state.find]: state.answer } : null, again);
+    explain(!missing && state.answer ? { ...query, [state.find]: state.answer } : null, state.find, again);
   }
 
-  function explain(fact, again) {
-    const key = JSON.stringify([model(), fact]);
+  function explain(fact, find, again) {
+    const key = JSON.stringify([model(), fact, find]);
     if (!again && key === explained) return;
     explained = key;
     element.classList.toggle("explained", Boolean(fact));
-    if (fact) why.show(model(), fact);
+    if (fact) why.show(model(), fact, find);
     else why.clear();
   }
 

@@ -9,7 +9,7 @@ import { toEntity } from "./router.js";
 
 const TOP = 6; // facts that a small graph can hold
 
-/** The panel beside the answers: `show(model, {head, relation, tail})` asks for an explanation, `clear()` takes it away. */
+/** The panel beside the answers: `show(model, {head, relation, tail}, find)` asks for an explanation, `clear()` takes it away. */
 export function explanation(close) {
   const body = h("div", { class: "body" });
   const title = h("h2", { id: "why", tabindex: "-1" }, "Why");
@@ -26,17 +26,17 @@ export function explanation(close) {
   );
   const only = latest();
 
-  async function show(model, fact) {
+  async function show(model, fact, find) {
     element.classList.add("open");
     element.setAttribute("aria-busy", "true");
     if (!body.childElementCount || body.querySelector(".note")) body.replaceChildren(skeleton(6));
     const got = await only((signal) => post("api/explain", { model, ...fact, top: TOP }, signal));
     if (!got) return;
     element.removeAttribute("aria-busy");
-    if (got.error) body.replaceChildren(failure(got.error, () => show(model, fact)));
+    if (got.error) body.replaceChildren(failure(got.error, () => show(model, fact, find)));
     else {
       remember(model, got.value.head, got.value.tail);
-      body.replaceChildren(...told(got.value));
+      body.replaceChildren(...told(got.value, find));
       say(`Explanation: ${got.value.facts.length} facts.`);
     }
   }
@@ -52,7 +52,7 @@ export function explanation(close) {
   return { element, title, show, clear };
 }
 
-function told(why) {
+function told(why, find) {
   const asked = { head: why.head, relation: why.relation, tail: why.tail, predicted: true };
   const statement = h(
     "p",
@@ -65,7 +65,8 @@ function told(why) {
     h(
       "span",
       { class: "numbers" },
-      `${percent(why.probability)}, score ${why.score.toFixed(2)}`,
+      // what is explained is the score of the tail, whichever part was asked for
+      `${find === "tail" ? "" : "As the tail: "}${percent(why.probability)}, score ${why.score.toFixed(2)}`,
       why.known ? ` · known (${why.known})` : " · new",
     ),
   );
