@@ -12,6 +12,7 @@ from typing import Any, Literal
 import torch
 
 from compgcn.answers.classes import Classes, Classified
+from compgcn.answers.explanations import Contribution, Explanation, Method
 from compgcn.answers.links import Links, Prediction
 from compgcn.assembly.device import find_device
 from compgcn.assembly.items import must_fill_batches
@@ -29,7 +30,7 @@ from compgcn.storage import Array, Table, write_embeddings
 from compgcn.tasks.link_prediction import Encoded
 from compgcn.train import Event
 
-__all__ = ["Classified", "Prediction", "Run", "fit", "open_run", "train"]
+__all__ = ["Classified", "Contribution", "Explanation", "Prediction", "Run", "fit", "open_run", "train"]
 
 
 def fit(
@@ -203,6 +204,14 @@ class Run:
         With `new`, facts that stand in the data already are left out.
         """
         return self._links().predict(head, relation, tail, top, new=new)
+
+    def explain(self, head: str, relation: str, tail: str, top: int = 5, *, method: Method = "auto") -> Explanation:
+        """The facts of train that carried a prediction, with what the score would lose without each; ids and names.
+
+        With method "exact" every fact of the receptive field is left out in turn and the graph encoded again; with
+        "gradient" the score's slope stands for that; "auto" is exact where the receptive field is small.
+        """
+        return self._links().explain(head, relation, tail, top, method)
 
     def classify(self, names: str | Sequence[str] | GraphCollection | None = None) -> list[Classified]:
         """The class of each of these nodes or graphs; of all nodes without a label, if none are given.

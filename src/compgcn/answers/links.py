@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from compgcn.answers.calibration import Bin, bins
+from compgcn.answers.explanations import Explanation, Method, explain
 from compgcn.config import Config
 from compgcn.data import KnowledgeGraph
 from compgcn.errors import InputError, unknown
@@ -85,6 +86,10 @@ class Links:
         values, chances = scores[best].tolist(), probability[best].tolist()
         rows = zip(best, values, chances, strict=True)
         return [Prediction(ids[o], names[o], score, chance, known.get(o)) for o, score, chance in rows]
+
+    def explain(self, head: str, relation: str, tail: str, top: int = 5, method: Method = "auto") -> Explanation:
+        """The facts that carried a prediction, see `compgcn.answers.explanations.explain`."""
+        return explain(self, head, relation, tail, top, method)
 
     def _probabilities(self, scores: Tensor) -> Tensor:
         """Of entities [.., N]: among all where training weighed them against each other, else each for itself."""

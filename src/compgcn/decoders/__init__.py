@@ -99,6 +99,13 @@ class Decoder(nn.Module):
             scores = scores + bias
         return scores if self.margin is None else scores + self.margin
 
+    def pairs(self, x_s: Tensor, z_r: Tensor, x_o: Tensor, o: int) -> Tensor:
+        """Logits [B] of one answer each, whose vectors are given apart [B, d]; `o` is the entity that they all are."""
+        scores = self.similarity(self.query(x_s, z_r), x_o.unsqueeze(1)).squeeze(1)  # [B]
+        if self.entity_bias is not None:
+            scores = scores + self.entity_bias[o]
+        return scores if self.margin is None else scores + self.margin
+
     def _check(self, x_s: Tensor, entities: Tensor, candidates: Tensor | slice | None) -> None:
         if len(entities) != self.num_entities:
             raise InputError(

@@ -1,0 +1,124 @@
+"""Which facts of the graph carried a prediction."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+
+import torch
+from torch import Tensor
+
+from compgcn.errors import InputError, unknown
+from compgcn.tasks.edges import Field, Triple, receptive_field, scores_without, slopes
+
+if TYPE_CHECKING:
+    from compgcn.answers.links import Links
+
+Method = Literal["auto", "exact", "gradient"]
+
+# Up to here every fact is left out by itself: so many of them, and so many edges gone over in all, which is about a
+# second of work on one core.
+EXACT_FACTS, EXACT_WORK = 256, 2**22
+
+
+class Contribution(NamedTuple):
+    """What a fact of the graph does for a score."""
+
+    head: str  # ids
+    relation: str
+    tail: str
+    head_name: str
+    relation_name: str
+    tail_name: str
+    contribution: float  # the score with the fact minus the score without it
+
+
+class Explanation(NamedTuple):
+    """A fact, what the model makes of it, and the facts of the graph that this rests on."""
+
+    head: str  # ids
+    relation: str
+    tail: str
+    score: float  # a logit, that of the tail as an answer to (head, relation, ?)
+    probability: float
+    known: str | None  # the split the fact stands in
+    method: Literal["exact", "gradient"]
+    edges: int  # how many facts lie in the receptive field
+    facts: list[Contribution]  # largest first, whatever their sign
+
+    def is_itself(self, fact: Contribution) -> bool:
+        """Whether this is the fact that is explained: one of train is an edge of the graph like any other."""
+        return fact[:3] == self[:3]
+
+
+def explain(links: Links, head: str, relation: str, tail: str, top: int = 5, method: Method = "auto") -> Explanation:
+    """The facts of train that carried (head, relation, tail), each with what the score would lose without it.
+
+    The exact method leaves each fact of the receptive field out, with its inverse, and encodes the graph that remains,
+    degrees and all. The gradient is the slope of the score in the weight of the fact's messages, which is the same to
+    first order with degrees as they are.
+
+    Args:
+        links: what is asked.
+        head, relation, tail: by id or name; the fact need not be known.
+        top: how many facts.
+        method: "auto" is exact where the receptive field is small.
+    """
+    _must_have_edges(links)
+    if not isinstance(top, int) or top < 1:
+        raise InputError(f"top must be a whole number from 1 on, not {top!r}")
+    if method not in get_args(Method):
+        raise unknown("method", method, get_args(Method))
+    data = links.data
+    s, o = (data.entities.index(text) for text in (head, tail))
+    r = data.relations.index(relation)
+    with torch.inference_mode():
+        query = (torch.tensor([i], device=links.device) for i in (s, r))
+        scores = links.task.model.score(links.encoded, *query)[0]  # [N]
+    if not torch.isfinite(scores).all():
+        raise InputError("the model's scores are not finite; train again with a lower training.lr")
+    field = receptive_field(links.task.model, links.task.graph, (s, r, o))
+    exact = method == "exact" or (method == "auto" and len(field.edges) <= EXACT_FACTS and field.work <= EXACT_WORK)
+    values = contributions(links, (s, r, o), field, exact=exact)
+    best = values.abs().sort(descending=True, stable=True).indices[:top]
+    return Explanation(
+        data.entities.ids[s],
+        data.relations.ids[r],
+        data.entities.ids[o],
+        scores[o].item(),
+        links._probabilities(scores)[o].item(),
+        links._known(s, r).get(o),
+        "exact" if exact else "gradient",
+        len(field.edges),
+        _named(links, field.edges[best], values[best]),
+    )
+
+
+def contributions(links: Links, triple: Triple, field: Field, *, exact: bool) -> Tensor:
+    """What each edge of the field does for the score [F]: left out in turn, or by the slope."""
+    model, graph = links.task.model, links.task.graph
+    if not exact:
+        return slopes(model, graph, triple, field)
+    scores = scores_without(model, graph, triple, field, [field.edges[:0], *field.edges.split(1)])
+    return scores[0] - scores[1:]
+
+
+def _named(links: Links, edges: Tensor, values: Tensor) -> list[Contribution]:
+    """Edges with their ids and names: edge i of the graph is fact i of train."""
+    entities, relations = links.data.entities, links.data.relations
+    found = []
+    for (s, r, o), value in zip(links.data.train[edges.cpu().numpy()].tolist(), values.tolist(), strict=True):
+        ids = entities.ids[s], relations.ids[r], entities.ids[o]
+        found.append(Contribution(*ids, entities.names[s], relations.names[r], entities.names[o], value))
+    return found
+
+
+def _must_have_edges(links: Links) -> None:
+    """Refuse a model that no fact of the graph takes part in."""
+    encoder = links.config.encoder
+    if not len(links.task.model.encoder.layers):
+        raise InputError(
+            f"the encoder '{encoder.name}' sends no messages, so no edge carried this prediction; explain a run with a "
+            "graph encoder, such as --encoder compgcn"
+        )
+    if encoder.graph != "given":
+        raise InputError(f"this run was trained with encoder.graph '{encoder.graph}', so its edges are not facts")

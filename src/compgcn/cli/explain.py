@@ -1,0 +1,72 @@
+"""The command that shows what a prediction rests on: `explain`."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from compgcn.cli.console import Device, Json, RunFolder, out
+from compgcn.cli.tables import plain_table, printable
+from compgcn.cli.use import _open
+from compgcn.data.arrays import counted
+
+if TYPE_CHECKING:
+    from compgcn.run import Explanation
+
+_BAR = 20  # characters
+
+
+class How(StrEnum):
+    """The ways to tell what a fact contributes."""
+
+    auto = "auto"
+    exact = "exact"
+    gradient = "gradient"
+
+
+def explain(
+    run: RunFolder,
+    head: Annotated[str, typer.Argument(help="The head of the fact, by id or name.", show_default=False)],
+    relation: Annotated[str, typer.Argument(help="Its relation.", show_default=False)],
+    tail: Annotated[str, typer.Argument(help="Its tail.", show_default=False)],
+    top: Annotated[int, typer.Option(help="How many facts.", min=1)] = 5,
+    method: Annotated[
+        How, typer.Option(help="Leave out every fact in turn, take the gradient, or choose by the work there is.")
+    ] = How.auto,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """Show which facts of the graph carried a prediction, and what its score would lose without each.
+
+    Example: compgcn explain runs/world-compgcn-distmult-0 France borders Spain
+    """
+    found = _open(run, device).explain(head, relation, tail, top, method=method.value)
+    if as_json:
+        facts = [{"rank": rank, **fact._asdict()} for rank, fact in enumerate(found.facts, 1)]
+        for fact, row in zip(found.facts, facts, strict=True):
+            row["itself"] = found.is_itself(fact)
+        out.print_json(json.dumps({**found._asdict(), "facts": facts}))
+        return
+    out.print(_table(f"{head} - {relation} - {tail}", found))
+    known = f"known, in {found.known}" if found.known else "new"
+    out.print(f"score {found.score:.4f}, probability {found.probability:.4f}, {known}")
+    how = "left out one by one" if found.method == "exact" else "by the gradient"
+    out.print(f"{len(found.facts):,} of {counted(found.edges, 'fact')} that the prediction depends on, {how}")
+
+
+def _table(question: str, found: Explanation) -> Table:
+    """The facts with bars to scale, those that speak against the prediction to the left."""
+    table = plain_table("rank>", "fact", "contribution>", "against>", "for")
+    table.title, table.title_justify = question, "left"
+    most = max((abs(fact.contribution) for fact in found.facts), default=0.0) or 1.0
+    for rank, fact in enumerate(found.facts, 1):
+        text = printable(f"{fact.head_name} - {fact.relation_name} - {fact.tail_name}")
+        bar = "█" * max(1, round(_BAR * abs(fact.contribution) / most))
+        sides = ("", bar) if fact.contribution >= 0 else (bar, "")
+        mark = " (itself)" if found.is_itself(fact) else ""
+        table.add_row(str(rank), text + mark, f"{fact.contribution:+.4f}", *sides)
+    return table
