@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from toy import Command, graph, refused, train
 
 from compgcn.answers.links import Links
-from compgcn.errors import InputError
 from compgcn.graph import RelationalGraph
 from compgcn.run import Run
-from compgcn.tasks.edges import Triple, receptive_field, scores_without, slopes
+from compgcn.tasks.edges import Triple
+from toy import graph, train
 
 TRIPLE: Triple = (0, 0, 12)  # p0 lives in t0
 LINEAR = {"encoder.batch_norm": False, "encoder.activation": "none", "encoder.norm": "none", "decoder": "distmult"}
