@@ -17,6 +17,7 @@ from compgcn.answers.links import Links, Prediction
 from compgcn.assembly.device import find_device
 from compgcn.assembly.items import must_fill_batches
 from compgcn.assembly.labels import must_suffice
+from compgcn.assembly.newcomers import Given, add_facts
 from compgcn.assembly.settings import candidates, expand, recommended
 from compgcn.assembly.tasks import TASKS, build_task, chosen_protocol
 from compgcn.config import Config, configure, differences
@@ -212,6 +213,19 @@ class Run:
         "gradient" the score's slope stands for that; "auto" is exact where the receptive field is small.
         """
         return self._links().explain(head, relation, tail, top, method)
+
+    def with_facts(self, facts: Given) -> Run:
+        """This run with more facts in its graph, nothing trained: what is asked of it is answered with them.
+
+        Entities that training never saw are placed by their facts: their vectors are what their neighbours send. The
+        facts count as facts of train from then on; the folder stays as it is.
+
+        Args:
+            facts: a file of triples, or triples (head, relation, tail), by ids or names; relations must be known.
+        """
+        other = Run(self.folder, self.device)
+        other.data, other.task = add_facts(self.config, self._links().data, self.task, facts)
+        return other
 
     def classify(self, names: str | Sequence[str] | GraphCollection | None = None) -> list[Classified]:
         """The class of each of these nodes or graphs; of all nodes without a label, if none are given.

@@ -98,7 +98,7 @@ def contributions(links: Links, triple: Triple, field: Field, *, exact: bool) ->
     model, graph = links.task.model, links.task.graph
     if not exact:
         return slopes(model, graph, triple, field)
-    scores = scores_without(model, graph, triple, field, [field.edges[:0], *field.edges.split(1)])
+    scores = scores_without(model, graph, triple, field, [field.edges[:0], *torch.split(field.edges, 1)])
     return scores[0] - scores[1:]
 
 

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from compgcn.cli.console import Device, Json, RunFolder, out
 from compgcn.cli.tables import plain_table, printable
-from compgcn.cli.use import _open
+from compgcn.cli.use import Facts, _open
 from compgcn.data.arrays import counted
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def explain(
     method: Annotated[
         How, typer.Option(help="Leave out every fact in turn, take the gradient, or choose by the work there is.")
     ] = How.auto,
+    facts: Facts = None,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
@@ -44,12 +45,13 @@ def explain(
 
     Example: compgcn explain runs/world-compgcn-distmult-0 France borders Spain
     """
-    found = _open(run, device).explain(head, relation, tail, top, method=method.value)
+    found = _open(run, device, facts).explain(head, relation, tail, top, method=method.value)
     if as_json:
-        facts = [{"rank": rank, **fact._asdict()} for rank, fact in enumerate(found.facts, 1)]
-        for fact, row in zip(found.facts, facts, strict=True):
-            row["itself"] = found.is_itself(fact)
-        out.print_json(json.dumps({**found._asdict(), "facts": facts}))
+        rows = [
+            {"rank": rank, **fact._asdict(), "itself": found.is_itself(fact)}
+            for rank, fact in enumerate(found.facts, 1)
+        ]
+        out.print_json(json.dumps({**found._asdict(), "facts": rows}))
         return
     out.print(_table(f"{head} - {relation} - {tail}", found))
     known = f"known, in {found.known}" if found.known else "new"

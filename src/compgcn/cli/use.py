@@ -29,14 +29,20 @@ class Part(StrEnum):
     label = "class"
 
 
-def _open(path: Path, device: str) -> Run:
+Facts = Annotated[
+    Path | None,
+    typer.Option(help="A file of more facts, new entities among them: answer with these too.", show_default=False),
+]
+
+
+def _open(path: Path, device: str, facts: Path | None = None) -> Run:
     from compgcn.run import open_run
 
     run = open_run(path, device)
     if not run.metrics:
         _ = run.task  # where it has no weights yet, that is all there is to say
         err.print(f"note: {path} is not finished; these are its best weights so far")
-    return run
+    return run if facts is None else run.with_facts(facts)
 
 
 def evaluate(
@@ -125,6 +131,7 @@ def predict(
         list[str] | None, typer.Option(help="A node or a graph to classify, by id or name; may be repeated.")
     ] = None,
     graphs: Annotated[Path | None, typer.Option(help="Classify other graphs: a folder in the TU format.")] = None,
+    facts: Facts = None,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
@@ -134,7 +141,7 @@ def predict(
 
     Example: compgcn predict runs/world-compgcn-distmult-0 --head France --relation borders --top 5
     """
-    opened = _open(run, device)
+    opened = _open(run, device, facts)
     if opened.config.classifier.protocol is not None:
         given = {"--relation": relation, "--head": head, "--tail": tail, "--new": new or None}
         if wrong := [option for option, value in given.items() if value is not None]:

@@ -1,0 +1,130 @@
+"""A trained model on an enlarged graph: new facts, and new entities that are known by their facts alone.
+
+A new entity has no row in the learned tables: the row counts as zero, so that its vector is made of what its neighbours
+send and nothing of its own, and nothing that was learned for another is taken for it. Where entities have a bias, it
+gets their mean. Degrees are those of the enlarged graph; batch norms stay as they were trained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from compgcn.assembly.tasks import build_task
+from compgcn.config import Config
+from compgcn.data import KnowledgeGraph, Vocabulary
+from compgcn.data.arrays import Numbers, keys
+from compgcn.data.files import source
+from compgcn.errors import InputError
+from compgcn.tasks.link_prediction import LinkPrediction
+
+Given = str | Path | Iterable[Sequence[str]]
+
+_LISTED = 5  # relations named in an error
+
+
+def add_facts(
+    config: Config, data: KnowledgeGraph, task: LinkPrediction, given: Given
+) -> tuple[KnowledgeGraph, LinkPrediction]:
+    """The data with more facts in train, and the same model on the graph of them.
+
+    Args:
+        config: of a run.
+        data: its graph.
+        task: with the weights of the run.
+        given: a file of triples in any format that is read, or triples (head, relation, tail) by id or name.
+    """
+    _must_send(config, task)
+    larger = _enlarged(data, _triples(given))
+    if config.encoder.input != "learned" and larger.num_entities > data.num_entities:
+        new = larger.entities.ids[data.num_entities]
+        raise InputError(
+            f"this run starts its entities from {config.encoder.input}, which the new entity '{new}' has none of; "
+            "give facts about known entities only"
+        )
+    built: LinkPrediction = build_task(config, larger, task.graph.src.device, whole=True)
+    fresh = built.model.state_dict()
+    built.model.load_state_dict({name: _padded(old, fresh[name]) for name, old in task.model.state_dict().items()})
+    built.model.eval()
+    return larger, built
+
+
+def _must_send(config: Config, task: LinkPrediction) -> None:
+    """Refuse a model in which facts say nothing about an entity."""
+    if not len(task.model.encoder.layers):
+        raise InputError(
+            f"the encoder '{config.encoder.name}' sends no messages, so it cannot place entities by their facts; "
+            "take a run with a graph encoder, such as --encoder compgcn, or train again with the new facts"
+        )
+    if config.encoder.graph != "given":
+        raise InputError(f"this run was trained with encoder.graph '{config.encoder.graph}', so it takes no facts")
+
+
+def _padded(old: Tensor, fresh: Tensor) -> Tensor:
+    """A table with rows for new entities: zero for vectors, the mean for biases; what has no such rows as it is."""
+    if old.shape == fresh.shape:
+        return old
+    fill = old.mean() if old.ndim == 1 else old.new_zeros(())
+    return torch.cat((old, fill.expand(len(fresh) - len(old), *old.shape[1:])))
+
+
+def _triples(given: Given) -> list[tuple[str, str, str]]:
+    """Triples of text out of a file or a list."""
+    if isinstance(given, (str, Path)):
+        columns = [column.cast("string").to_pylist() for column in source(given).facts().columns]
+        return list(zip(*columns, strict=True))
+    rows = [tuple(row) if not isinstance(row, str) else (row,) for row in given]
+    for row in rows:
+        if len(row) != 3 or not all(isinstance(text, str) and text for text in row):
+            raise InputError(f"a fact is head, relation and tail, each an id or a name, not {row!r}")
+    return [(s, r, o) for s, r, o in rows]
+
+
+def _enlarged(data: KnowledgeGraph, triples: Sequence[tuple[str, str, str]]) -> KnowledgeGraph:
+    """The graph with more facts in train; entities it does not have come after those it has, as they appear."""
+    relations = _known_relations({r: None for _, r, _ in triples}, data.relations)
+    ids, names = data.entities.ids, set(data.entities.names)
+    row = {text: i for i, text in enumerate(ids)}
+    new: list[str] = []
+    for text in (end for s, _, o in triples for end in (s, o)):
+        if text not in row and text in names:
+            row[text] = data.entities.index(text)  # or an error that lists those who share the name
+        elif text not in row:
+            row[text] = len(ids) + len(new)
+            new.append(text)
+    added = np.array([(row[s], relations[r], row[o]) for s, r, o in triples], dtype=np.int64).reshape(-1, 3)
+    return replace(
+        data,
+        entities=Vocabulary("entity", (*ids, *new), (*data.entities.names, *new)),
+        train=_joined(data.train, added, len(ids) + len(new), data.num_relations),
+    )
+
+
+def _known_relations(texts: Iterable[str], relations: Vocabulary) -> dict[str, int]:
+    """The rows of relations; those that training never saw have no vectors, and are named."""
+    found: dict[str, int] = {}
+    errors: dict[str, InputError] = {}
+    for text in texts:
+        try:
+            found[text] = relations.index(text)
+        except InputError as error:
+            errors[text] = error
+    if len(errors) == 1:
+        raise next(iter(errors.values()))
+    if errors:
+        listed = ", ".join(f"'{text}'" for text in list(errors)[:_LISTED])
+        more = f" and {len(errors) - _LISTED} more" if len(errors) > _LISTED else ""
+        raise InputError(f"unknown relations {listed}{more}; facts can be added of the relations trained on alone")
+    return found
+
+
+def _joined(train: Numbers, added: Numbers, num_entities: int, num_relations: int) -> Numbers:
+    """The facts of train as they are, then those that are new, each once."""
+    every = np.concatenate((train, added))
+    _, first = np.unique(keys(every, num_entities, num_relations), return_index=True)
+    return every[np.union1d(np.arange(len(train)), first)]
