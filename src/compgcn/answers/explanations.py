@@ -77,7 +77,7 @@ def explain(links: Links, head: str, relation: str, tail: str, top: int = 5, met
     if not torch.isfinite(scores).all():
         raise InputError("the model's scores are not finite; train again with a lower training.lr")
     field = receptive_field(links.task.model, links.task.graph, (s, r, o))
-    exact = method == "exact" or (method == "auto" and len(field.edges) <= EXACT_FACTS and field.work <= EXACT_WORK)
+    exact = method == "exact" or (method == "auto" and is_small(field))
     values = contributions(links, (s, r, o), field, exact=exact)
     best = values.abs().sort(descending=True, stable=True).indices[:top]
     return Explanation(
@@ -91,6 +91,11 @@ def explain(links: Links, head: str, relation: str, tail: str, top: int = 5, met
         len(field.edges),
         _named(links, field.edges[best], values[best]),
     )
+
+
+def is_small(field: Field) -> bool:
+    """Whether every fact of a receptive field is worth leaving out by itself."""
+    return len(field.edges) <= EXACT_FACTS and field.work <= EXACT_WORK
 
 
 def contributions(links: Links, triple: Triple, field: Field, *, exact: bool) -> Tensor:
