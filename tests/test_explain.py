@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,14 @@ import numpy as np
 import pytest
 import torch
 
+from compgcn.answers import explanations
 from compgcn.answers.links import Links
+from compgcn.errors import InputError
 from compgcn.graph import RelationalGraph
 from compgcn.run import Run
-from compgcn.tasks.edges import Triple
-from toy import graph, train
+from compgcn.tasks import edges
+from compgcn.tasks.edges import Triple, receptive_field, scores_without, slopes
+from toy import Command, classify, graph, labelled, refused, train
 
 TRIPLE: Triple = (0, 0, 12)  # p0 lives in t0
 LINEAR = {"encoder.batch_norm": False, "encoder.activation": "none", "encoder.norm": "none", "decoder": "distmult"}
@@ -47,6 +51,9 @@ def score(asked: Links, without: tuple[int, ...] = (), triple: Triple = TRIPLE) 
         return asked.task.model.score(encoded, torch.tensor([s]), torch.tensor([r]))[0, o].item()
 
 
+SETTINGS = {"decoder": "distmult", "epochs": 1}
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return train(tmp_path_factory.mktemp("explain") / "run", graph(12, 4))
@@ -65,3 +72,129 @@ def test_an_exact_contribution_is_the_difference_of_scores_made_from_scratch(kin
         assert fact.contribution == pytest.approx(score(asked) - score(asked, (gone,)), abs=1e-5), fact
     sizes = [abs(fact.contribution) for fact in found.facts]
     assert sizes == sorted(sizes, reverse=True)
+
+
+def test_the_gradient_of_a_linear_model_is_exact(tmp_path: Path) -> None:
+    """Where a fact reaches one end only: the score is linear in each end, and in both it has their product."""
+    asked = links(tmp_path, **LINEAR)
+    field = receptive_field(asked.task.model, asked.task.graph, TRIPLE)
+    one_end = ~np.isin(asked.data.train[field.edges][:, [0, 2]], (TRIPLE[0], TRIPLE[2])).all(axis=1)
+    exact, slope = (explanations.contributions(asked, TRIPLE, field, exact=exact) for exact in (True, False))
+    assert one_end.sum() >= 4
+    assert exact[one_end].abs().min() > 1e-4
+    torch.testing.assert_close(slope[one_end], exact[one_end], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(("norm", "part"), [("mean", "edges"), ("symmetric", "counted"), ("kipf", "counted")])
+@pytest.mark.parametrize("dims", [(8, 16), (8, 8, 16)], ids=["one layer", "two layers"])
+def test_facts_outside_the_receptive_field_do_nothing(
+    norm: str, part: str, dims: tuple[int, ...], tmp_path: Path
+) -> None:
+    """A norm that counts what a sender sends sees one hop further than the messages come from."""
+    settings = {**SETTINGS, "encoder.norm": norm, "encoder.dims": dims}
+    answers = train(tmp_path / "run", graph(40, 20), **settings).answers
+    assert isinstance(answers, Links)
+    triple = tuple(answers.data.train[0].tolist())
+    field = receptive_field(answers.task.model, answers.task.graph, triple)
+    outside = np.setdiff1d(np.arange(len(answers.data.train)), getattr(field, part))
+    assert 0 < len(outside) < len(answers.data.train)
+    assert score(answers, tuple(outside), triple) == pytest.approx(score(answers, (), triple), abs=1e-5)
+
+
+def test_sets_of_facts_are_left_out_together_however_many_copies_are_scored_at_a_time(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = run.answers
+    assert isinstance(asked, Links)
+    field = receptive_field(asked.task.model, asked.task.graph, TRIPLE)
+    sets = [field.edges[:0], field.edges[:3], field.edges[2:4], field.edges]
+    found = scores_without(asked.task.model, asked.task.graph, TRIPLE, field, sets)
+    expected = [score(asked, tuple(part.tolist())) for part in sets]
+    torch.testing.assert_close(found, torch.tensor(expected), atol=1e-5, rtol=0)
+    monkeypatch.setattr(edges, "_EDGES", 1)
+    one_by_one = scores_without(asked.task.model, asked.task.graph, TRIPLE, field, sets)
+    torch.testing.assert_close(one_by_one, found, atol=1e-5, rtol=0)
+    assert scores_without(asked.task.model, asked.task.graph, TRIPLE, field, []).shape == (0,)
+
+
+def test_the_order_of_the_facts_does_not_matter(run: Run) -> None:
+    asked = run.answers
+    assert isinstance(asked, Links)
+    model, given = asked.task.model, asked.task.graph
+    order = torch.randperm(given.num_edges, generator=torch.Generator().manual_seed(0))
+    other = RelationalGraph(given.src[order], given.dst[order], given.rel[order], given.num_nodes, given.num_relations)
+    ours, theirs = (receptive_field(model, g, TRIPLE) for g in (given, other))
+    assert sorted(order[theirs.edges].tolist()) == ours.edges.tolist()
+    values = torch.zeros(given.num_edges).index_put((ours.edges,), slopes(model, given, TRIPLE, ours))
+    torch.testing.assert_close(slopes(model, other, TRIPLE, theirs), values[order[theirs.edges]], atol=1e-6, rtol=0)
+
+
+def test_a_known_fact_is_one_of_its_own_reasons_and_told_from_the_others(run: Run) -> None:
+    s, r, o = run.data.train[0].tolist()
+    e = run.data.entities.ids
+    found = run.explain(e[s], run.data.relations.ids[r], e[o], top=1000)
+    assert found.known == "train"
+    assert [found.is_itself(fact) for fact in found.facts].count(True) == 1
+    (best,) = (p for p in run.predict(e[s], run.data.relations.ids[r], top=100) if p.entity == e[o])
+    assert (found.score, found.probability, found.known) == pytest.approx((best.score, best.probability, best.known))
+    assert len(run.explain(e[s], run.data.relations.ids[r], e[o], top=2).facts) == 2
+
+
+def test_names_do_as_well_as_ids(run: Run) -> None:
+    assert run.explain("name of p0", "LIVES", "name of t0") == run.explain("p0", "lives", "t0")
+
+
+def test_many_facts_are_weighed_by_the_gradient_unless_told_otherwise(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run.explain("p0", "lives", "t0").method == "exact"
+    monkeypatch.setattr(explanations, "EXACT_WORK", 1)
+    assert run.explain("p0", "lives", "t0").method == "gradient"
+    assert run.explain("p0", "lives", "t0", method="exact").method == "exact"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("p0", "lives", "t99"), "unknown entity 't99'"),
+        (("p0", "leaves", "t0"), "did you mean 'lives'"),
+        (("p0", "lives", "t0", 0), "top must be a whole number from 1 on, not 0"),
+    ],
+)
+def test_what_cannot_be_explained_is_said(arguments: Any, message: str, run: Run) -> None:
+    with pytest.raises(InputError, match=message):
+        run.explain(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"encoder": "none", "encoder.dims": (16,)}, "the encoder 'none' sends no messages"),
+        ({"encoder.graph": "random"}, "encoder.graph 'random', so its edges are not facts"),
+    ],
+)
+def test_a_model_that_no_fact_takes_part_in_has_nothing_to_explain(
+    settings: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=message):
+        links(tmp_path, **settings).explain("p0", "lives", "t0")
+
+
+def test_a_classification_has_no_predictions_to_explain(tmp_path: Path, command: Command) -> None:
+    classify(tmp_path / "classes", labelled(), epochs=1)
+    refused(command("explain", "classes", "p0", "buys", "a"), "node-classification")
+
+
+def test_the_command_shows_signed_bars_and_json(run: Run, command: Command) -> None:
+    shown = command("explain", run.path, "p0", "lives", "t0", "--top", 1000)
+    assert shown.code == 0, shown
+    found = run.explain("p0", "lives", "t0", top=1000)
+    header = next(line for line in shown.out.splitlines() if line.startswith("rank"))
+    bars = [line for line in shown.out.splitlines() if "█" in line]
+    assert [line.index("█") >= header.index("  for") for line in bars] == [f.contribution >= 0 for f in found.facts]
+    assert [line.split("█")[0].split()[-1] for line in bars] == [f"{f.contribution:+.4f}" for f in found.facts]
+    assert f"{found.edges} of {found.edges} facts that the prediction depends on, left out one by one" in shown.out
+    printed = json.loads(command("explain", run.path, "p0", "lives", "t0", "--json", "--method", "gradient").out)
+    assert printed["method"] == "gradient"
+    assert [fact["rank"] for fact in printed["facts"]] == [1, 2, 3, 4, 5]
+    refused(command("explain", run.path, "p0", "lives", "t99"), "unknown entity 't99'")

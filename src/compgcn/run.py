@@ -223,8 +223,10 @@ class Run:
         Args:
             facts: a file of triples, or triples (head, relation, tail), by ids or names; relations must be known.
         """
+        links = self._links()
+        data = links.data.with_features(*self.folder.features())
         other = Run(self.folder, self.device)
-        other.data, other.task = add_facts(self.config, self._links().data, self.task, facts)
+        other.data, other.task = add_facts(self.config, data, links.task, facts)
         return other
 
     def classify(self, names: str | Sequence[str] | GraphCollection | None = None) -> list[Classified]:

@@ -17,7 +17,7 @@ Method = Literal["auto", "exact", "gradient"]
 
 # Up to here every fact is left out by itself: so many of them, and so many edges gone over in all, which is about a
 # second of work on one core.
-EXACT_FACTS, EXACT_WORK = 256, 2**22
+EXACT_FACTS, EXACT_WORK = 256, 2**21
 
 
 class Contribution(NamedTuple):

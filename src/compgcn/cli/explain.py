@@ -17,7 +17,7 @@ from compgcn.data.arrays import counted
 if TYPE_CHECKING:
     from compgcn.run import Explanation
 
-_BAR = 20  # characters
+_BAR = 12  # characters
 
 
 class How(StrEnum):

@@ -1,0 +1,149 @@
+"""Facts added to a trained run: new entities are what their neighbours send, and nothing else changes by itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from compgcn.errors import InputError
+from compgcn.graph import RelationalGraph
+from compgcn.run import Run
+from toy import Command, contents, graph, refused, train
+
+FACTS = [("ann", "lives", "t1"), ("ann", "born", "t2"), ("p3", "knows", "ann"), ("ann", "knows", "bob")]
+
+# What a model can have a row for each entity in: tables, biases, raw vectors, the adversary's tables.
+KINDS: dict[str, dict[str, Any]] = {
+    "compgcn + conve": {},
+    "two layers": {"encoder.dims": (8, 8, 16), "decoder": "transe"},
+    "basis vectors": {"bases": 2, "decoder": "distmult"},
+    "raw vectors": {"encoder.residual": 16},
+    "vrgcn": {"encoder": "vrgcn", "decoder": "distmult"},
+    "rgcn-block": {"encoder": "rgcn-block"},
+    "kbgan": {"decoder": "transe", "loss": "margin", "sampler": "kbgan"},
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return train(tmp_path_factory.mktemp("newcomers") / "run", graph(12, 4))
+
+
+def vector(run: Run, name: str) -> torch.Tensor:
+    return run.encoded.entities[run.data.entities.index(name)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_newcomer_has_the_vector_of_an_entity_whose_row_is_zero(kind: str, tmp_path: Path) -> None:
+    """Take an entity's rows out of a model, and what is left of it is what its facts alone give a newcomer."""
+    run = train(tmp_path / "run", graph(12, 4), epochs=2, **KINDS[kind])
+    tables = {name: old for name, old in run.task.model.state_dict().items() if old.shape[:1] == (16,)}
+    tables = {name: old for name, old in tables.items() if name.split(".")[-1] in ("nodes", "entity_bias")}
+    assert tables
+    data, p5 = run.data, run.data.entities.index("p5")
+    about = (data.train[:, [0, 2]] == p5).any(axis=1)
+    e, r = data.entities.ids, data.relations.ids
+    clone = [tuple("ann" if text == "p5" else text for text in (e[s], r[p], e[o])) for s, p, o in data.train[about]]
+    with torch.no_grad():
+        for table in tables.values():
+            table[p5] = 0.0
+    larger = run.with_facts(clone).task
+    g, stay = larger.graph, torch.ones(larger.graph.num_edges, dtype=torch.bool)
+    stay[: len(about)] = torch.from_numpy(~about)  # without the entity itself, or its neighbours had twice its facts
+    smaller = RelationalGraph(g.src[stay], g.dst[stay], g.rel[stay], g.num_nodes, g.num_relations)
+    with torch.inference_mode():
+        placed = larger.model.encode(smaller).entities
+    torch.testing.assert_close(placed[-1], vector(run, "p5"), atol=1e-5, rtol=1e-5)
+    others = [i for i in range(16) if i != p5]
+    torch.testing.assert_close(placed[others], run.encoded.entities[others], atol=1e-5, rtol=1e-5)
+
+
+def test_facts_that_are_known_change_nothing(run: Run) -> None:
+    e, r = run.data.entities.ids, run.data.relations.ids
+    s, p, o = run.data.train[0].tolist()
+    same = run.with_facts([(e[s], r[p], e[o]), (run.data.entities.names[s], r[p], e[o])])
+    assert torch.equal(same.encoded.entities, run.encoded.entities)
+    assert np.array_equal(same.data.train, run.data.train)
+    assert np.array_equal(run.with_facts([]).data.train, run.data.train)
+
+
+def test_newcomers_with_the_same_facts_are_alike_and_the_order_of_facts_does_not_matter(run: Run) -> None:
+    twins = [(name, relation, tail) for name in ("ann", "eve") for relation, tail in (("lives", "t1"), ("knows", "p2"))]
+    larger, other = run.with_facts(twins), run.with_facts(twins[::-1])
+    torch.testing.assert_close(vector(larger, "ann"), vector(larger, "eve"), atol=1e-6, rtol=0)
+    for name in (*run.data.entities.ids, "ann", "eve"):
+        torch.testing.assert_close(vector(larger, name), vector(other, name), atol=1e-6, rtol=0)
+
+
+def test_newcomers_are_asked_about_answers_and_reasons(run: Run) -> None:
+    larger = run.with_facts(FACTS)
+    assert larger.data.num_entities == run.data.num_entities + 2
+    answers = larger.predict(head="ann", relation="lives", top=100)
+    assert [p.known for p in answers if p.entity == "t1"] == ["train"]
+    assert {"ann", "bob"} < {p.entity for p in larger.predict(relation="lives", tail="t1", top=100)}
+    found = larger.explain("ann", "lives", "t1", top=100)
+    assert {("ann", "lives", "t1"), ("p3", "knows", "ann")} < {fact[:3] for fact in found.facts}
+    again = larger.with_facts([("cid", "knows", "ann")])  # and so on
+    assert again.data.entities.ids[-3:] == ("ann", "bob", "cid")
+
+
+def test_a_fact_between_known_entities_is_one_more_edge(run: Run) -> None:
+    larger = run.with_facts([("p0", "knows", "p7")])
+    assert larger.task.graph.num_edges == run.task.graph.num_edges + 1
+    assert not torch.equal(vector(larger, "p0"), vector(run, "p0"))
+
+
+def test_the_run_and_its_folder_stay_as_they_are(run: Run) -> None:
+    before, entities = contents(run.path), run.encoded.entities.clone()
+    run.with_facts(FACTS).predict(head="ann", relation="lives")
+    assert contents(run.path) == before
+    assert torch.equal(run.encoded.entities, entities)
+    with pytest.raises(InputError, match="unknown entity 'ann'"):
+        run.predict(head="ann", relation="lives")
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        ([("ann", "livs", "t1")], "unknown relation 'livs'; did you mean 'lives'"),
+        (
+            [("ann", "x1", "t1"), ("ann", "x2", "t1")],
+            "unknown relations 'x1', 'x2'; facts can be added of the relations",
+        ),
+        ([("ann", "lives")], r"a fact is head, relation and tail, each an id or a name, not \('ann', 'lives'\)"),
+        (["ann"], "a fact is head, relation and tail"),
+        ("nowhere.tsv", "there is no file 'nowhere.tsv'"),
+    ],
+)
+def test_facts_that_cannot_be_added_are_refused(facts: Any, message: str, run: Run) -> None:
+    with pytest.raises(InputError, match=message):
+        run.with_facts(facts)
+
+
+def test_a_model_that_facts_tell_nothing_takes_none(tmp_path: Path) -> None:
+    none = train(tmp_path / "none", graph(), epochs=1, encoder="none", **{"encoder.dims": (16,)})
+    with pytest.raises(InputError, match="the encoder 'none' sends no messages, so it cannot place entities"):
+        none.with_facts(FACTS)
+    with_features = graph().with_features(np.eye(12, 8))
+    given = train(tmp_path / "features", with_features, epochs=1)
+    assert given.with_facts([("p0", "knows", "p7")]).data.num_entities == 12
+    with pytest.raises(InputError, match="starts its entities from features, which the new entity 'ann' has none of"):
+        given.with_facts(FACTS)
+
+
+def test_the_commands_take_facts_from_a_file(run: Run, command: Command, tmp_path: Path) -> None:
+    (tmp_path / "new.tsv").write_text("".join("\t".join(fact) + "\n" for fact in FACTS))
+    question = ("--head", "ann", "--relation", "lives")
+    refused(command("predict", run.path, *question), "unknown entity 'ann'")
+    shown = json.loads(command("predict", run.path, *question, "--facts", "new.tsv", "--json").out)
+    expected = run.with_facts(FACTS).predict(head="ann", relation="lives")
+    assert [(row["entity"], row["score"]) for row in shown] == [(p.entity, pytest.approx(p.score)) for p in expected]
+    why = json.loads(command("explain", run.path, "ann", "lives", "t1", "--facts", "new.tsv", "--json").out)
+    found = run.with_facts(FACTS).explain("ann", "lives", "t1")
+    assert [fact["contribution"] for fact in why["facts"]] == pytest.approx([f.contribution for f in found.facts])
+    assert [fact["itself"] for fact in why["facts"]] == [f[:3] == FACTS[0] for f in found.facts]
