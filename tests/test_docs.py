@@ -366,6 +366,7 @@ def test_the_json_and_the_events_are_as_documented(
         "evaluate --by relation": f"evaluate {run} --by relation --json",
         "evaluate --by side": f"evaluate {run} --by side --json",
         "predict": f"predict {run} --head Finn --relation lives_in --json",
+        "explain": f"explain {run} Finn lives_in Bergen --json",
         "train, classes": "train family.tsv --labels generations.tsv --epochs 2 --set folds=2 --json",
         "predict, classes": "predict runs/family-compgcn-refit-0 --item David --json",
         "list": "list --json",
