@@ -21,6 +21,7 @@ from compgcn.data import KnowledgeGraph, Vocabulary
 from compgcn.data.arrays import Numbers, keys
 from compgcn.data.files import source
 from compgcn.errors import InputError
+from compgcn.sampling import randomness
 from compgcn.tasks.link_prediction import LinkPrediction, LinkPredictor
 from compgcn.tasks.rows import fitted_rows, surroundings
 
@@ -48,7 +49,9 @@ def add_facts(
             f"this run starts its entities from {config.encoder.input}, which the new entity '{new}' has none of; "
             "give facts about known entities only"
         )
-    built: LinkPrediction = build_task(config, larger, task.graph.src.device, whole=True)
+    device = task.graph.src.device
+    with randomness(config.training.seed, device):  # of weights that are replaced: the caller's stays as it was
+        built: LinkPrediction = build_task(config, larger, device, whole=True)
     fresh = built.model.state_dict()
     built.model.load_state_dict({name: _padded(old, fresh[name]) for name, old in task.model.state_dict().items()})
     built.model.eval()
