@@ -376,6 +376,7 @@ def test_the_json_and_the_events_are_as_documented(
         "predict": f"predict {run} --head Finn --relation lives_in --json",
         "predict --queries": f"predict {run} --queries queries.tsv --to answers.csv --json",
         "discover": f"discover {run} --top 3 --json",
+        "explain": f"explain {run} Finn lives_in Bergen --json",
         "train, classes": "train family.tsv --labels generations.tsv --epochs 2 --set folds=2 --json",
         "predict, classes": "predict runs/family-compgcn-refit-0 --item David --json",
         "similar": f"similar {run} Finn --json",
