@@ -368,6 +368,7 @@ def test_the_json_and_the_events_are_as_documented(
         "predict": f"predict {run} --head Finn --relation lives_in --json",
         "train, classes": "train family.tsv --labels generations.tsv --epochs 2 --set folds=2 --json",
         "predict, classes": "predict runs/family-compgcn-refit-0 --item David --json",
+        "similar": f"similar {run} Finn --json",
         "list": "list --json",
         "data list": "data list --json",
         "data info": "data info family.tsv --json",

@@ -13,6 +13,7 @@ import torch
 
 from compgcn.answers.classes import Classes, Classified
 from compgcn.answers.links import Links, Prediction
+from compgcn.answers.similar import Neighbours, Similar
 from compgcn.assembly.device import find_device
 from compgcn.assembly.items import must_fill_batches
 from compgcn.assembly.labels import must_suffice
@@ -29,7 +30,7 @@ from compgcn.storage import Array, Table, write_embeddings
 from compgcn.tasks.link_prediction import Encoded
 from compgcn.train import Event
 
-__all__ = ["Classified", "Prediction", "Run", "fit", "open_run", "train"]
+__all__ = ["Classified", "Prediction", "Run", "Similar", "fit", "open_run", "train"]
 
 
 def fit(
@@ -203,6 +204,24 @@ class Run:
         With `new`, facts that stand in the data already are left out.
         """
         return self._links().predict(head, relation, tail, top, new=new)
+
+    def similar(
+        self, name: str, top: int = 10, kind: Literal["entity", "relation", "graph"] = "entity"
+    ) -> list[Similar]:
+        """The nearest neighbours of an entity or a relation, by id or name, by the cosine of what the encoder makes.
+
+        Inverses are relations too, as "borders (inverse)"; of a run that classifies graphs the entities are the graphs.
+        """
+        if kind == "entity" and isinstance(self.data, GraphCollection):
+            kind = "graph"
+        if kind not in self._neighbours:
+            raise InputError(f"the run {self.path} has vectors of {' and '.join(self._neighbours)}, and none of {kind}")
+        return self._neighbours[kind].nearest(name, top)
+
+    @cached_property
+    def _neighbours(self) -> dict[str, Neighbours]:
+        """Of each kind of vectors, made once."""
+        return {table.kind: Neighbours(table) for table in self.answers.tables()}
 
     def classify(self, names: str | Sequence[str] | GraphCollection | None = None) -> list[Classified]:
         """The class of each of these nodes or graphs; of all nodes without a label, if none are given.

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from compgcn import __version__
-from compgcn.cli import bench, data, experiment, listing, train, tune, use
+from compgcn.cli import bench, data, experiment, export, listing, train, tune, use
 from compgcn.cli.console import fail, out
 from compgcn.errors import InputError
 
@@ -59,7 +59,9 @@ def compgcn(
     """
 
 
-for command in (train.train, tune.tune, use.evaluate, use.predict, use.export, experiment.reproduce, experiment.report):
+for command in (train.train, tune.tune, use.evaluate, use.predict):
+    app.command()(command)
+for command in (export.export, export.similar, experiment.reproduce, experiment.report):
     app.command()(command)
 app.command("list")(listing.list_all)
 app.add_typer(data.app, name="data")

@@ -1,4 +1,4 @@
-"""The commands that put a trained model to work: `evaluate`, `predict` and `export`."""
+"""The commands that put a trained model to work: `evaluate` and `predict`."""
 
 from __future__ import annotations
 
@@ -169,18 +169,3 @@ def _classify(run: Run, item: list[str] | None, graphs: Path | None, top: int, a
     classes.show_classes(found, "in the data" if graphs is None else "true class")
     if total is not None:
         out.print(f"the {len(found):,} most certain of {total:,} nodes without a label; --top N shows others")
-
-
-def export(
-    run: RunFolder,
-    to: Annotated[Path, typer.Option(help="A .parquet or .tsv file.", show_default=False)],
-    device: Device = "auto",
-) -> None:
-    """Write vectors with their ids and names: those of all entities and relations of a run that predicts links.
-
-    One that classifies nodes writes those of all nodes, one that classifies graphs those of all graphs.
-
-    Example: compgcn export runs/world-compgcn-distmult-0 --to embeddings.parquet
-    """
-    rows = _open(run, device).export(to)
-    out.print(f"{rows:,} vectors written to {to}")

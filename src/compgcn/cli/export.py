@@ -1,0 +1,54 @@
+"""The commands that hand out the vectors of a trained model: `export` and `similar`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from compgcn.cli.console import Device, Json, RunFolder, out
+from compgcn.cli.tables import plain_table, printable
+from compgcn.cli.use import _open
+
+
+def export(
+    run: RunFolder,
+    to: Annotated[Path, typer.Option(help="A .parquet or .tsv file.", show_default=False)],
+    device: Device = "auto",
+) -> None:
+    """Write vectors with their ids and names: those of all entities and relations of a run that predicts links.
+
+    One that classifies nodes writes those of all nodes, one that classifies graphs those of all graphs.
+
+    Example: compgcn export runs/world-compgcn-distmult-0 --to embeddings.parquet
+    """
+    rows = _open(run, device).export(to)
+    out.print(f"{rows:,} vectors written to {to}")
+
+
+def similar(
+    run: RunFolder,
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="An entity, or a graph, by id or name.", show_default=False)
+    ],
+    top: Annotated[int, typer.Option(help="How many neighbours.", min=1)] = 10,
+    relation: Annotated[bool, typer.Option("--relation", help="NAME is a relation; find other relations.")] = False,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """The nearest neighbours of an entity, or of a relation, by the cosine of the vectors that the encoder makes.
+
+    Example: compgcn similar runs/world-compgcn-distmult-0 France --top 5
+    """
+    found = _open(run, device).similar(name, top, "relation" if relation else "entity")
+    if as_json:
+        out.print_json(json.dumps([{"rank": rank, **one._asdict()} for rank, one in enumerate(found, 1)]))
+        return
+    with_ids = any(one.entity != one.name for one in found)
+    table = plain_table("rank>", "name", *(["id"] if with_ids else []), "similarity>")
+    for rank, one in enumerate(found, 1):
+        ids = [printable(one.entity)] if with_ids else []
+        table.add_row(str(rank), printable(one.name), *ids, f"{one.similarity:.4f}")
+    out.print(table)

@@ -1,0 +1,104 @@
+"""Neighbours are those of the cosine, in an order that chance has no part in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from compgcn.answers.similar import Neighbours
+from compgcn.errors import InputError
+from compgcn.run import Run
+from compgcn.storage import Table
+from toy import CLASSES, classify, labelled, molecules, train
+
+WHOLE = hnp.arrays(np.float32, st.tuples(st.integers(1, 9), st.integers(1, 5)), elements=st.integers(-3, 3))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return train(tmp_path_factory.mktemp("similar") / "run")
+
+
+def table(vectors: np.ndarray) -> Table:
+    ids = [f"e{k}" for k in range(len(vectors))]
+    return Table("entity", ids, [f"name of {text}" for text in ids], vectors.astype(np.float32))
+
+
+def test_the_neighbours_of_a_run_are_those_of_its_vectors_by_the_definition(run: Run) -> None:
+    names, vectors = run.entity_embeddings()
+    own = vectors[names.index("name of p3")].astype(np.float64)
+    cosine = vectors @ own / np.linalg.norm(vectors, axis=1) / np.linalg.norm(own)
+    expected = [names[k] for k in np.argsort(-cosine) if names[k] != "name of p3"]
+    found = run.similar("p3", top=100)
+    assert [one.name for one in found] == expected
+    assert [one.similarity for one in found] == pytest.approx(sorted(cosine, reverse=True)[1:], abs=1e-6)
+    assert run.similar("name of p3", top=3) == found[:3]
+
+
+def test_relations_have_relations_and_their_inverses_for_neighbours(run: Run) -> None:
+    found = {one.entity for one in run.similar("lives", kind="relation")}
+    assert found == {"born", "knows", "lives (inverse)", "born (inverse)", "knows (inverse)"}
+    assert {one.entity for one in run.similar("lives (inverse)", kind="relation")} == found ^ {
+        "lives",
+        "lives (inverse)",
+    }
+
+
+@given(WHOLE, st.integers(1, 12))
+def test_equals_stand_in_the_order_of_the_table_and_zero_is_similar_to_nothing(vectors: np.ndarray, top: int) -> None:
+    neighbours = Neighbours(table(vectors))
+    for row in range(len(vectors)):
+        found = neighbours.nearest(f"e{row}", top)
+        places = [int(one.entity[1:]) for one in found]
+        assert len(set(places)) == len(found) == min(top, len(vectors) - 1)
+        assert row not in places
+        keys = [(-one.similarity, place) for one, place in zip(found, places, strict=True)]
+        assert keys == sorted(keys)
+        for one, place in zip(found, places, strict=True):
+            if not vectors[row].any() or not vectors[place].any():
+                assert one.similarity == 0
+            elif (vectors[row] == vectors[place]).all():
+                assert one.similarity == pytest.approx(1, abs=1e-6)
+                assert one.similarity <= 1
+
+
+@given(WHOLE, st.sampled_from([1e-30, 1e-3, 1e5, 1e30]))
+def test_the_length_of_vectors_does_not_matter(vectors: np.ndarray, scale: float) -> None:
+    plain, scaled = (Neighbours(table(given)).nearest("e0") for given in (vectors, vectors * scale))
+    assert [one.similarity for one in plain] == pytest.approx([one.similarity for one in scaled], abs=1e-6)
+
+
+def test_many_equal_rows_keep_their_order() -> None:
+    """A product of a matrix and a vector takes the last rows another way than the first."""
+    row = np.random.default_rng(0).normal(size=37)
+    found = Neighbours(table(np.tile(row, (1003, 1)))).nearest("e500", 1002)
+    assert [int(one.entity[1:]) for one in found] == [k for k in range(1003) if k != 500]
+
+
+def test_classified_nodes_and_graphs_have_neighbours(tmp_path: Path) -> None:
+    nodes = classify(tmp_path / "nodes", labelled(), epochs=2)
+    assert nodes.similar("p0", top=1)[0].entity in nodes.data.entities.ids  # type: ignore[union-attr]
+    with pytest.raises(InputError, match="has vectors of entity, and none of relation"):
+        nodes.similar("buys", kind="relation")
+    graphs = classify(tmp_path / "graphs", molecules(), **CLASSES | {"epochs": 2, "folds": 2})
+    assert graphs.similar("m0", top=2) == graphs.similar("m0", top=2, kind="graph")
+    assert all(one.entity.startswith("m") for one in graphs.similar("m0"))
+
+
+@pytest.mark.parametrize(
+    ("name", "top", "sentence"),
+    [("p33", 1, "unknown entity 'p33'; did you mean"), ("p3", 0, "top must be"), ("p3", "2", "top must be")],
+)
+def test_a_question_without_an_answer_is_one_sentence(run: Run, name: str, top: int, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        run.similar(name, top)
+
+
+def test_vectors_that_are_not_finite_have_no_neighbours() -> None:
+    with pytest.raises(InputError, match="not finite"):
+        Neighbours(table(np.array([[1.0, 2.0], [np.nan, 0.0]])))
