@@ -332,10 +332,22 @@ def test_vectors_are_exported(command: Command, run: Path) -> None:
     result = command("export", run, "--to", "vectors.tsv")
     assert result.out == "18 vectors written to vectors.tsv\n"
     assert Path("vectors.tsv").read_text().startswith("kind\tid\tname\t0\t1\t")
-    refused(command("export", run, "--to", "vectors.npy"), ".parquet or .tsv")
+    assert command("export", run, "--to", "vectors", "--format", "projector").code == 0
+    assert Path("vectors", "projector_config.pbtxt").is_file()
+    refused(command("export", run, "--to", "vectors.csv"), ".w2v or .vec")
     refused(command("export", run, "--to", "no/such/vectors.tsv"), "there is no folder")
     Path("taken.tsv").mkdir()
     refused(command("export", run, "--to", "taken.tsv"), "could not write taken.tsv")
+
+
+def test_neighbours_are_a_table_or_json(command: Command, run: Path) -> None:
+    result = command("similar", run, "p1", "--top", 2)
+    assert re.search(r"^rank +name +id +similarity$", result.out, re.MULTILINE)
+    assert len(result.out.splitlines()) == 3
+    found = json.loads(command("similar", run, "knows", "--relation", "--json").out)
+    assert [one["rank"] for one in found] == [1, 2, 3, 4, 5]
+    assert {"rank", "entity", "name", "similarity"} == set(found[0])
+    refused(command("similar", run, "lives"), "unknown entity 'lives'")
 
 
 LISTED: dict[str, dict[str, Any]] = {

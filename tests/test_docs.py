@@ -16,6 +16,7 @@ import torch
 import typer
 
 from compgcn import config
+from compgcn.answers.vectors import FORMATS
 from compgcn.assembly.compositions import LEARNED
 from compgcn.assembly.tasks import TASKS
 from compgcn.baselines import BASELINES
@@ -277,6 +278,11 @@ def test_the_mirrors_are_as_documented() -> None:
         )
         for name, row in FILES.items()
     }
+
+
+def test_the_formats_of_an_export_are_as_documented() -> None:
+    found = {code(name)[0]: tuple(code(endings)) for name, endings, _ in table(USE, "table: formats")}
+    assert found == {name: row.endings for name, row in FORMATS.items()}
 
 
 # Commands

@@ -14,6 +14,7 @@ import torch
 from compgcn.answers.classes import Classes, Classified
 from compgcn.answers.links import Links, Prediction
 from compgcn.answers.similar import Neighbours, Similar
+from compgcn.answers.vectors import write_vectors
 from compgcn.assembly.device import find_device
 from compgcn.assembly.items import must_fill_batches
 from compgcn.assembly.labels import must_suffice
@@ -26,7 +27,7 @@ from compgcn.folder import Folder, default_folder
 from compgcn.inputs import Dataset
 from compgcn.protocols import Session
 from compgcn.sampling import randomness
-from compgcn.storage import Array, Table, write_embeddings
+from compgcn.storage import Array, Table
 from compgcn.tasks.link_prediction import Encoded
 from compgcn.train import Event
 
@@ -269,9 +270,13 @@ class Run:
             raise InputError(f"the run {self.path} has vectors of {' and '.join(tables)}, and none of {kind}")
         return tables[kind].names, tables[kind].vectors
 
-    def export(self, path: str | Path) -> int:
-        """Write all vectors with ids and names to a .parquet or .tsv file; how many vectors that was."""
-        return write_embeddings(Path(path), self.answers.tables())
+    def export(self, path: str | Path, format: str | None = None) -> int:
+        """Write all vectors with ids and names; how many vectors that was.
+
+        The format goes by the ending of the name, .parquet, .tsv, .npy, .w2v or .vec, or is one of
+        `compgcn.answers.vectors.FORMATS`: "projector" writes a folder for TensorBoard.
+        """
+        return write_vectors(Path(path), self.answers.tables(), format)
 
 
 def _with_features(data: Dataset, folder: Folder) -> Dataset:

@@ -1,17 +1,17 @@
-"""Files that are written all or nothing: tensors, whole or in shards, and tables of vectors. No pickle."""
+"""Files and folders that are written all or nothing; tensors, whole or in shards. No pickle."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import safetensors
 import torch
 from safetensors.torch import save_file
@@ -39,6 +39,25 @@ def replace(path: Path, write: Callable[[Path], object]) -> None:
     except (OSError, pa.ArrowException, safetensors.SafetensorError) as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
+        raise InputError(f"could not write {path}: {reason(error)}; what was there before is untouched") from None
+
+
+def replace_folder(path: Path, write: Callable[[Path], object], mark: str) -> None:
+    """The same for a folder of our own making; one without the file `mark` in it is someone else's, and stays."""
+    if path.exists() and not (path.is_dir() and ((path / mark).is_file() or not any(path.iterdir()))):
+        raise InputError(f"'{path}' exists and is not a folder with a {mark}, which it would replace; choose another")
+    temporary, old = path.with_name(f".{path.name}.part"), path.with_name(f".{path.name}.old")
+    try:
+        for left in (temporary, old):  # by a kill
+            shutil.rmtree(left, ignore_errors=True)
+        temporary.mkdir()
+        write(temporary)
+        if path.exists():
+            path.rename(old)
+        temporary.rename(path)
+        shutil.rmtree(old, ignore_errors=True)
+    except OSError as error:
+        shutil.rmtree(temporary, ignore_errors=True)
         raise InputError(f"could not write {path}: {reason(error)}; what was there before is untouched") from None
 
 
@@ -134,30 +153,3 @@ class Table(NamedTuple):
     ids: list[str]
     names: list[str]
     vectors: Array
-
-
-def write_embeddings(path: Path, tables: Sequence[Table]) -> int:
-    """Vectors of one width, to a .parquet file (a list column) or a .tsv (a column per number); how many they are."""
-    if path.suffix not in (".parquet", ".tsv"):
-        raise InputError(f"cannot export to '{path}': the name must end in .parquet or .tsv")
-    if not path.parent.is_dir():
-        raise InputError(f"cannot export to '{path}': there is no folder {path.parent}")
-    kinds = [table.kind for table in tables for _ in table.ids]
-    ids, names = ([text for table in tables for text in table[place]] for place in (1, 2))
-    vectors = np.concatenate([table.vectors for table in tables])
-    if path.suffix == ".tsv":
-        replace(path, lambda part: _write_tsv(part, kinds, ids, names, vectors))
-    else:
-        column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), vectors.shape[1])
-        table = pa.table({"kind": kinds, "id": ids, "name": names, "vector": column})
-        replace(path, lambda part: pq.write_table(table, part))
-    return len(vectors)
-
-
-def _write_tsv(path: Path, kinds: list[str], ids: list[str], names: list[str], vectors: Array) -> None:
-    """Text without quotes, so a tab or a line end inside a name becomes a space."""
-    with path.open("w", encoding="utf-8") as file:
-        file.write("\t".join(("kind", "id", "name", *map(str, range(vectors.shape[1])))) + "\n")
-        for *texts, vector in zip(kinds, ids, names, vectors.tolist(), strict=True):
-            cells = [" ".join(text.split("\t")).replace("\n", " ").replace("\r", " ") for text in texts]
-            file.write("\t".join((*cells, *(f"{value:.9g}" for value in vector))) + "\n")

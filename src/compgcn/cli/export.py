@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -13,9 +14,32 @@ from compgcn.cli.tables import plain_table, printable
 from compgcn.cli.use import _open
 
 
+class Form(StrEnum):
+    """How `export` can write vectors."""
+
+    parquet = "parquet"
+    tsv = "tsv"
+    npy = "npy"
+    word2vec = "word2vec"
+    projector = "projector"
+
+
 def export(
     run: RunFolder,
-    to: Annotated[Path, typer.Option(help="A .parquet or .tsv file.", show_default=False)],
+    to: Annotated[
+        Path,
+        typer.Option(
+            help="A .parquet, .tsv, .npy, .w2v or .vec file; or any, with --format.", metavar="FILE", show_default=False
+        ),
+    ],
+    form: Annotated[
+        Form | None,
+        typer.Option(
+            "--format",
+            help="What to write, if not what the name ends in; 'projector' writes a folder for TensorBoard.",
+            show_default=False,
+        ),
+    ] = None,
     device: Device = "auto",
 ) -> None:
     """Write vectors with their ids and names: those of all entities and relations of a run that predicts links.
@@ -24,7 +48,7 @@ def export(
 
     Example: compgcn export runs/world-compgcn-distmult-0 --to embeddings.parquet
     """
-    rows = _open(run, device).export(to)
+    rows = _open(run, device).export(to, form.value if form else None)
     out.print(f"{rows:,} vectors written to {to}")
 
 
