@@ -21,7 +21,8 @@ from compgcn.baselines.fitted import Fitted
 from compgcn.claims import Claim, Comparison, Reached, judge, read_claims
 from compgcn.cli import experiment as cli
 from compgcn.config import Config, configure
-from compgcn.pages import whole
+from compgcn.pages.experiments import page, whole
+from compgcn.pages.markup import markdown, page_html
 from compgcn.report import (
     MISSING,
     NOT_RUN,
@@ -29,9 +30,6 @@ from compgcn.report import (
     Board,
     Figure,
     claims_table,
-    markdown,
-    page,
-    page_html,
     read,
     said,
     shown,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from compgcn.experiment import experiments
-from compgcn.report import Board, markdown, summary
+from compgcn.pages.markup import markdown
+from compgcn.report import Board, summary
 
 RESULTS = Path(__file__).parent.parent / "results"
 

@@ -1,10 +1,8 @@
-"""Reports: the paper against ours, as Markdown and HTML, from the experiments and the results alone."""
+"""Reports: the paper against ours, as tables and text, from the experiments and the results alone."""
 
 from __future__ import annotations
 
-import html
 import math
-import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -32,10 +30,6 @@ RULE = (
     f"over folds), whichever is widest, but never further than {100 * ROOM:.0f} % or that error of the paper's; "
     "*undecided* is further away than that, yet within twice our standard error; *above* and *below* are outside of "
     "all of it."
-)
-_CONVERTED = (
-    "{} of the {} results were recorded before `compgcn reproduce` wrote results, and lack parameters, categories, "
-    "calibration and memory; the seconds of all their seeds are those of the first."
 )
 TIES = "Ranks of ours are realistic: a tie counts as its mean."
 
@@ -388,82 +382,3 @@ def summary(board: Board) -> Table:
             cells += [said(experiment, row, metric), shown(ours, metric)]
             lines.append([*cells, verdict(experiment, row, metric, ours), *_costs(board.results(experiment, row))[1:]])
     return Table("", ("table", "data", "model", "figure", "paper", "ours", "verdict", *_COSTS[1:]), lines)
-
-
-# Pages
-
-
-def page(board: Board, experiment: Experiment, level: int = 1, figure: str | None = None) -> list[str | Table]:
-    """An experiment as headings, paragraphs and tables."""
-    parts: list[str | Table] = [f"{'#' * level} {experiment.title}"]
-    about = [f"Source: `{experiment.source}`."]
-    about += [f"Ranks of the paper: {experiment.ranks}."] if experiment.ranks else []
-    about += [experiment.note] if experiment.note else []
-    parts.append(" ".join(about))
-    found = [result for row in experiment.rows for result in board.results(experiment, row)]
-    if any(result.get("smoke") for result in found):
-        parts.append("These are trial runs of small models on a small graph, and no results.")
-    if figure is not None:
-        parts.append(f"![{experiment.title}]({figure})")
-    for table in tables(board, experiment):
-        parts += [f"{'#' * (level + 1)} {table.title}"] if table.title else []
-        parts.append(table)
-    notes = [f"{row.label}: {row.note}" for row in experiment.rows if row.note and experiment.kind == "table"]
-    parts += [f"- {note}." for note in dict.fromkeys(notes)]
-    converted = sum(map(is_converted, found))
-    if converted:
-        parts.append(_CONVERTED.format(converted, len(found)))
-    if experiment.kind == "table":
-        judged = "/" not in experiment.metrics[0] and any(experiment.metrics[0] in row.paper for row in experiment.rows)
-        parts += [" ".join([RULE] * judged + [TIES] * bool(experiment.ranks))] if judged or experiment.ranks else []
-    return parts
-
-
-def markdown(parts: Sequence[str | Table]) -> str:
-    """A page as Markdown."""
-    texts = []
-    for part in parts:
-        if isinstance(part, str):
-            texts.append(part)
-            continue
-        cells = [[cell.replace("|", "\\|") for cell in line] for line in (part.header, *part.rows)]
-        lines = ["| " + " | ".join(line) + " |" for line in cells]
-        texts.append("\n".join([lines[0], "|" + "---|" * len(part.header), *lines[1:]]))
-    return "\n\n".join(texts) + "\n"
-
-
-_STYLE = (
-    "body{font:15px/1.5 system-ui,sans-serif;max-width:75rem;margin:2rem auto;padding:0 1rem;color:#222}"
-    "table{border-collapse:collapse;margin:1rem 0;font-size:14px}td,th{padding:.3rem .7rem;text-align:left;"
-    "border-bottom:1px solid #ddd}td:not(:first-child){font-variant-numeric:tabular-nums}"
-    "tr:hover{background:#f5f7fa}img{max-width:100%}code{background:#f2f2f2;padding:0 .2em}"
-)
-
-
-def page_html(parts: Sequence[str | Table], name: str) -> str:
-    """A page as one HTML file that needs nothing else but its figure."""
-    body = []
-    for part in parts:
-        if isinstance(part, Table):
-            head = "".join(f"<th>{_inline(cell)}</th>" for cell in part.header)
-            rows = "".join(
-                "<tr>" + "".join(f"<td>{_inline(cell)}</td>" for cell in cells) + "</tr>" for cells in part.rows
-            )
-            body.append(f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>")
-        elif part.startswith("#"):
-            marks, _, text = part.partition(" ")
-            body.append(f"<h{len(marks)}>{_inline(text)}</h{len(marks)}>")
-        elif part.startswith("!["):
-            text, _, target = part[2:-1].partition("](")
-            body.append(f'<p><img src="{html.escape(target)}" alt="{html.escape(text)}"></p>')
-        else:
-            body.append(f"<p>{_inline(part)}</p>")
-    head = f'<meta charset="utf-8"><title>{html.escape(name)}</title><style>{_STYLE}</style>'
-    return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>\n' + "\n".join(body) + "\n</body></html>\n"
-
-
-def _inline(text: str) -> str:
-    """`code` and *emphasis*."""
-    pieces = html.escape(text).split("`")
-    made = [f"<code>{piece}</code>" if k % 2 else piece for k, piece in enumerate(pieces)]
-    return re.sub(r"\*([^*]+)\*", r"<em>\1</em>", "".join(made))

@@ -261,7 +261,7 @@ def report(
     Example: compgcn report node-classification
     """
     from compgcn import experiment as lab
-    from compgcn.pages import write_all, write_one
+    from compgcn.pages.experiments import write_all, write_one
     from compgcn.report import Board
 
     if (name is None) != everything:

@@ -1,4 +1,4 @@
-"""The files of reports: a page for each experiment, and one of all of them."""
+"""The files of experiments: a page for each, and one of all of them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any
 from compgcn.claims import RULE as CLAIMS
 from compgcn.claims import read_claims
 from compgcn.experiment import Experiment, Row, find_folder
+from compgcn.pages.markup import markdown, page_html
 from compgcn.plots.results import Curves, draw_lines, draw_rows
-from compgcn.report import Board, Table, claims_table, markdown, page, page_html, relative
+from compgcn.report import RULE, TIES, Board, Table, claims_table, is_converted, relative, tables
 from compgcn.storage import replace
 
 _LINES = 6  # at most so many in one panel
@@ -20,6 +21,37 @@ _INTRO = (
     "What the paper reports and what this package reaches, row by row. This page is made from the committed "
     "results by `compgcn report --all`; `compgcn reproduce NAME` trains what has not been run yet."
 )
+
+_CONVERTED = (
+    "{} of the {} results were recorded before `compgcn reproduce` wrote results, and lack parameters, categories, "
+    "calibration and memory; the seconds of all their seeds are those of the first."
+)
+
+
+def page(board: Board, experiment: Experiment, level: int = 1, figure: str | None = None) -> list[str | Table]:
+    """An experiment as headings, paragraphs and tables."""
+    parts: list[str | Table] = [f"{'#' * level} {experiment.title}"]
+    about = [f"Source: `{experiment.source}`."]
+    about += [f"Ranks of the paper: {experiment.ranks}."] if experiment.ranks else []
+    about += [experiment.note] if experiment.note else []
+    parts.append(" ".join(about))
+    found = [result for row in experiment.rows for result in board.results(experiment, row)]
+    if any(result.get("smoke") for result in found):
+        parts.append("These are trial runs of small models on a small graph, and no results.")
+    if figure is not None:
+        parts.append(f"![{experiment.title}]({figure})")
+    for table in tables(board, experiment):
+        parts += [f"{'#' * (level + 1)} {table.title}"] if table.title else []
+        parts.append(table)
+    notes = [f"{row.label}: {row.note}" for row in experiment.rows if row.note and experiment.kind == "table"]
+    parts += [f"- {note}." for note in dict.fromkeys(notes)]
+    converted = sum(map(is_converted, found))
+    if converted:
+        parts.append(_CONVERTED.format(converted, len(found)))
+    if experiment.kind == "table":
+        judged = "/" not in experiment.metrics[0] and any(experiment.metrics[0] in row.paper for row in experiment.rows)
+        parts += [" ".join([RULE] * judged + [TIES] * bool(experiment.ranks))] if judged or experiment.ranks else []
+    return parts
 
 
 def write_one(board: Board, experiment: Experiment) -> list[Path]:
