@@ -19,7 +19,7 @@ from compgcn.pages.examples import Example, classified, told
 from compgcn.pages.markup import Figures, Folded, Listing, Part, Verbatim, page_html
 from compgcn.plots import run as panels
 from compgcn.plots.classification import confusion
-from compgcn.plots.figure import PANEL, inline
+from compgcn.plots.figure import BARS, PANEL, inline
 from compgcn.ranking import by_category, by_relation
 from compgcn.report import MISSING, Table
 from compgcn.run import Run
@@ -129,15 +129,16 @@ def _links(run: Run) -> list[Part]:
     rows = []
     for split in ("valid", "test"):
         report = reached.get(split) or {}
-        sides = {split: report, f"{split}, heads": report.get("head"), f"{split}, tails": report.get("tail")}
-        ties = {f"{split}, ties {how}": report.get(how) for how in ("optimistic", "pessimistic")}
-        rows += [_figures(label, part) for label, part in (sides | ties).items() if part]
+        lines = {split: report, f"{split}, heads": report.get("head"), f"{split}, tails": report.get("tail")}
+        if report.get("optimistic") != report.get("pessimistic"):
+            lines |= {f"{split}, ties {how}": report[how] for how in ("optimistic", "pessimistic")}
+        rows += [_figures(label, part) for label, part in lines.items() if part]
     popular = reached.get("popularity", {}).get("test")
     rows += [_figures("test, by popularity alone", popular)] if popular else []
     if not rows:
         return ["Nothing was held out for validation or test, so there are no figures.", *_training(run)]
     parts: list[Part] = [
-        "Filtered ranks; a tie counts as its mean unless the line says otherwise.",
+        "Filtered ranks. Tied scores share the mean of their ranks; two lines more, where there are any.",
         Table("", ("", *(name.upper().replace("HITS", "H") for name in _METRICS)), rows),
         *_training(run),
     ]
@@ -162,10 +163,9 @@ def _parts_of_links(run: Run, split: str, ranks: Any) -> list[Part]:
     found = sorted(by_relation(ranks, relation).items(), key=lambda pair: -pair[1]["triples"])  # type: ignore[operator]
     names, ids = run.data.relations.names, run.data.relations.ids
     relations = {names[k] if names.count(names[k]) == 1 else ids[k]: report for k, report in found}
-    tall = max(PANEL[1], 0.42 * min(len(relations), 15) + 1)
     drawings: list[Panel] = [
-        ("MRR by category", lambda axes: panels.sides(axes, "By category", categories), PANEL[1]),
-        ("MRR by relation", lambda axes: panels.sides(axes, "By relation", relations), tall),
+        (f"MRR {title.lower()}", partial(panels.sides, title=title, parts=parts), 1.6 + 0.4 * min(len(parts), BARS))
+        for title, parts in (("By category", categories), ("By relation", relations))
     ]
     more = len(relations) - _RELATIONS
     rest = f", the {_RELATIONS} most frequent of {len(relations):,}; `compgcn evaluate --by relation` has all" * (
@@ -196,7 +196,7 @@ def _told(split: str, good: Sequence[Example], bad: Sequence[Example]) -> list[P
             [*map(Verbatim, (one.question, one.answer)), _chance(one.probability), Verbatim(one.instead)]
             for one in good
         ]
-        best = ("question", "the model's answer, and the true one", "probability", "its next that is in no split")
+        best = ("question", "answer", "probability", "the next that is not in the data")
         parts += ["### Best", "Answered right, and by the widest margin.", Table("", best, rows)]
     if bad:
         rows = [

@@ -42,6 +42,8 @@ _STYLE: Any = {
     "svg.hashsalt": "compgcn",  # the same figure has the same bytes
 }
 
+_INLINE: Any = {"svg.fonttype": "none", "figure.facecolor": "none", "axes.facecolor": "none"}
+
 
 def check_figure(path: str | Path) -> Path:
     """The path of a figure to be, refused before any work is done for it."""
@@ -74,7 +76,7 @@ def inline(panel: Panel, mark: str, height: float = PANEL[1]) -> str:
         mark: before every id in it, which must be unique in a page.
         height: of the panel in inches.
     """
-    text = _drawn([panel], "", "svg", height, {"svg.fonttype": "none"}).decode()
+    text = _drawn([panel], "", "svg", height, _INLINE).decode()
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
     text = re.sub(r'(<svg\b[^>]*?) width="[^"]*"', r"\1", re.sub(r'(<svg\b[^>]*?) height="[^"]*"', r"\1", text))
     text = re.sub(r'( id="|url\(#|href="#)', rf"\g<1>{mark}", text)

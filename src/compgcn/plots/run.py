@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from compgcn.answers.calibration import Bin
-from compgcn.plots.figure import BARS, COLOURS, FAINT, THIN, heading, short
+from compgcn.plots.figure import BARS, COLOURS, FAINT, heading, short
 
 _NAMES = {"loss": "loss", "mrr": "MRR", "accuracy": "accuracy", "log_likelihood": "log likelihood"}
 
@@ -26,6 +26,8 @@ def training(axes: Any, epochs: Sequence[float], values: Sequence[float], figure
     if figure == "loss":
         heading(axes, "Training loss", f"from {values[0]:.4g} to {values[-1]:.4g}")
     else:
+        if 0 <= min(values) <= max(values) <= 1:
+            axes.set_ylim(top=min(axes.get_ylim()[1], 1.01))
         kept = f", the epoch kept is {best}" if best else ""
         heading(axes, f"Validation {name}", f"highest {max(values):.4g}{kept}")
 
@@ -58,11 +60,11 @@ def sides(axes: Any, title: str, parts: Mapping[str, Mapping[str, Any]]) -> None
         axes.bar_label(drawn, [f"{value:.2f}" for value in values], padding=3, fontsize=8)
     axes.set_yticks(range(len(names)), [short(name) for name in names])
     axes.tick_params(axis="y", length=0)
-    axes.set_ylim(max(len(names), THIN) - 0.5, -0.5)
+    axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_xlim(0, 1.1)
     axes.set_xticks([0, 0.25, 0.5, 0.75, 1])
     axes.grid(axis="x")
     axes.set_xlabel("MRR")
-    axes.legend(frameon=False, loc="lower right", fontsize=8)
+    axes.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 1), ncols=2, fontsize=8)
     more = f"the {BARS} most frequent of {len(parts):,}" if len(parts) > BARS else "asked for heads and for tails"
     heading(axes, title, more)
