@@ -109,7 +109,7 @@ def _part(part: Part) -> str:
 def _table(table: Table) -> str:
     """Columns of numbers only are set to the right."""
     right = [
-        bool(table.rows) and all(_NUMBER.fullmatch(row[k]) or not row[k] for row in table.rows)
+        bool(table.rows) and all(not row[k] or _is_number(row[k]) for row in table.rows)
         for k in range(len(table.header))
     ]
 
@@ -121,6 +121,10 @@ def _table(table: Table) -> str:
     rows = "".join(line(cells, "td") for cells in table.rows)
     made = f"<table><thead>{line(table.header, 'th')}</thead><tbody>{rows}</tbody></table>"
     return f'<div class="wide">{made}</div>'
+
+
+def _is_number(cell: str) -> bool:
+    return not isinstance(cell, Verbatim) and _NUMBER.fullmatch(cell) is not None
 
 
 def _shown(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -162,7 +163,8 @@ def _parts_of_links(run: Run, split: str, ranks: Any) -> list[Part]:
     categories = by_category(ranks, relation.to(run.device), train, run.data.num_relations)
     found = sorted(by_relation(ranks, relation).items(), key=lambda pair: -pair[1]["triples"])  # type: ignore[operator]
     names, ids = run.data.relations.names, run.data.relations.ids
-    relations = {names[k] if names.count(names[k]) == 1 else ids[k]: report for k, report in found}
+    shared = Counter(names)
+    relations = {names[k] if shared[names[k]] == 1 else ids[k]: report for k, report in found}
     drawings: list[Panel] = [
         (f"MRR {title.lower()}", partial(panels.sides, title=title, parts=parts), 1.6 + 0.4 * min(len(parts), BARS))
         for title, parts in (("By category", categories), ("By relation", relations))
