@@ -131,8 +131,9 @@ def _links(run: Run) -> list[Part]:
     for split in ("valid", "test"):
         report = reached.get(split) or {}
         lines = {split: report, f"{split}, heads": report.get("head"), f"{split}, tails": report.get("tail")}
-        if report.get("optimistic") != report.get("pessimistic"):
-            lines |= {f"{split}, ties {how}": report[how] for how in ("optimistic", "pessimistic")}
+        ties = {f"{split}, ties {how}": report[how] for how in ("optimistic", "pessimistic") if report}
+        if len({tuple(_figures("", part)) for part in ties.values()}) > 1:
+            lines |= ties
         rows += [_figures(label, part) for label, part in lines.items() if part]
     popular = reached.get("popularity", {}).get("test")
     rows += [_figures("test, by popularity alone", popular)] if popular else []
