@@ -1,7 +1,7 @@
 """How far probabilities can be believed, before calibration and after: `python benchmarks/calibration.py [RUN ...]`.
 
-Trains the recommended model on `world`, calibrated on validation as every run is, and counts on test how often answers are
-right; further run folders can be named. The result is `benchmarks/calibration.json`.
+Trains the recommended model on `world`, calibrated on validation as every run is, and counts on test how often its
+answers are right; further run folders can be named. The result is `benchmarks/calibration.json`.
 """
 
 from __future__ import annotations

@@ -126,12 +126,12 @@ def scorer(run: Run, vocabulary: KnowledgeGraph | None = None) -> Scorer:
     return lambda s, r: model.score(encoded, entity[s], relation[r])[:, entity]
 
 
-def with_mean_rows(run: Run, folder: Path) -> Run:
-    """The run with newcomers that start from the mean of the table in place of zero: the other choice there was."""
+def with_rows(run: Run, folder: Path, mean: bool) -> Run:
+    """The run with newcomers whose row of the input is the mean of the table, or zero: the other choices there are."""
     other = run.with_facts(folder / "support.tsv")
     with torch.no_grad():
         table = other.task.model.encoder.nodes
-        table[run.data.num_entities :] = table[: run.data.num_entities].mean(0)
+        table[run.data.num_entities :] = table[: run.data.num_entities].mean(0) if mean else 0.0
     return other
 
 
@@ -150,7 +150,12 @@ def measure(run: Run, folder: Path, seed: int, trained: Run | None) -> dict[str,
     }
     if trained is not None:
         scorers["trained"] = scorer(trained, placed.data)
-    rows = {"zero": scorers["newcomers"], "mean": scorer(with_mean_rows(run, folder))}
+    rows = {
+        "fitted": scorers["newcomers"],
+        "mean": scorer(with_rows(run, folder, mean=True)),
+        "zero": scorer(with_rows(run, folder, mean=False)),
+        "popularity": popularity.score,
+    }
     return {
         "seed": seed,
         "model": run.model_name,
@@ -159,7 +164,7 @@ def measure(run: Run, folder: Path, seed: int, trained: Run | None) -> dict[str,
         "support_facts": len(placed.data.train) - len(run.data.train),
         "asked": {split: len(triples) for split, triples in questions.asked.items()},
         "left_out": questions.left_out,
-        "rows_on_valid": {name: questions.figures("valid", score)["mrr"] for name, score in rows.items()},
+        "valid_mrr": {name: questions.figures("valid", score)["mrr"] for name, score in rows.items()},
         "test": {name: questions.figures("test", score) for name, score in scorers.items()},
     }
 

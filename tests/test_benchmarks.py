@@ -93,3 +93,28 @@ def test_the_server_answers_as_many_and_as_quickly_as_promised() -> None:
     assert served["errors"] == 0
     memory = served["resident_mib"]
     assert memory["end"] <= 1.02 * memory["begin"]
+
+
+@pytest.mark.parametrize("data", ["world", "fb15k-237"])
+def test_newcomers_are_placed_better_than_by_chance_and_by_popularity(data: str) -> None:
+    """And the rows they get are better than zeros or the mean, on the facts that this was chosen by."""
+    result = json.loads((BENCHMARKS / "newcomers.json").read_text(encoding="utf-8"))
+    assert (result["share"], result["ties"]) == (0.05, "realistic")
+    report = result["data"][data]
+    assert len(report["commit"]) == 40
+    assert len(report["rows"]) == (3 if data == "world" else 1)
+    for row in report["rows"]:
+        assert row["test"]["newcomers"]["mrr"] > row["test"]["popularity"]["mrr"] > row["test"]["random"]["mrr"]
+        assert row["valid_mrr"]["fitted"] > max(row["valid_mrr"]["zero"], row["valid_mrr"]["mean"])
+        assert row["left_out"] == 0
+
+
+@pytest.mark.parametrize("data", ["world", "fb15k-237"])
+def test_without_the_facts_that_explain_it_a_score_drops_more_than_without_others(data: str) -> None:
+    report = json.loads((BENCHMARKS / "explanations.json").read_text(encoding="utf-8"))["data"][data]
+    assert len(report["commit"]) == 40
+    for row in report["rows"]:
+        assert row["facts"] == 200
+        for chosen in (row["listed"], row["in_favour"]):
+            assert chosen["difference"] > 3 * chosen["standard_error"] > 0
+            assert chosen["drop"] - row["drop_random"] == pytest.approx(chosen["difference"], abs=2e-4)

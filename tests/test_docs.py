@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+from xml.etree import ElementTree
 
 import pytest
 import torch
@@ -376,6 +377,7 @@ def test_the_json_and_the_events_are_as_documented(
         "predict": f"predict {run} --head Finn --relation lives_in --json",
         "predict --queries": f"predict {run} --queries queries.tsv --to answers.csv --json",
         "discover": f"discover {run} --top 3 --json",
+        "explain": f"explain {run} Finn lives_in Bergen --json",
         "train, classes": "train family.tsv --labels generations.tsv --epochs 2 --set folds=2 --json",
         "predict, classes": "predict runs/family-compgcn-refit-0 --item David --json",
         "similar": f"similar {run} Finn --json",
@@ -424,3 +426,17 @@ def test_the_chart_in_the_readme_is_drawn_from_the_committed_files(tmp_path: Pat
     chart = tmp_path / "speed.svg"
     subprocess.run([sys.executable, ROOT / "tools" / "benchmarks.py", chart], check=True)
     assert chart.read_bytes() == (ROOT / "docs" / "speed.svg").read_bytes()
+
+
+def test_the_figures_of_the_model_are_drawn_from_code(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, ROOT / "tools" / "figures.py", tmp_path], check=True, capture_output=True)
+    drawn = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert drawn == {path.name: path.read_bytes() for path in (ROOT / "docs" / "figures").iterdir()}
+    page = MODELS_PAGE.read_text(encoding="utf-8")
+    for name, content in drawn.items():
+        assert f"(figures/{name})" in page
+        words = {
+            "".join(part.itertext()) for part in ElementTree.fromstring(content).iter() if part.tag.endswith("text")
+        }
+        assert {"France", "borders"} <= words  # letters are letters
+        assert len(content) < 20_000

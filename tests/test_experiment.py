@@ -353,7 +353,7 @@ def test_a_result_from_before_says_so_and_shows_no_memory(tmp_path: Path) -> Non
     write(tmp_path, one)
     text = markdown(page(Board(tmp_path, EXPERIMENTS), one.experiment))
     assert "123,456" in text
-    assert "| 225 |" in text  # epochs
+    assert "| 90 |" in text  # epochs
     assert "recorded before" not in text
     write(tmp_path, one, parameters=None)
     text = markdown(page(Board(tmp_path, EXPERIMENTS), one.experiment))

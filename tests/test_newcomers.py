@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 import torch
 
+from compgcn.assembly.newcomers import _tables
 from compgcn.errors import InputError
 from compgcn.graph import RelationalGraph
 from compgcn.run import Run
+from compgcn.tasks.rows import fitted_rows, surroundings
 from toy import Command, contents, graph, refused, train
 
 FACTS = [("ann", "lives", "t1"), ("ann", "born", "t2"), ("p3", "knows", "ann"), ("ann", "knows", "bob")]
@@ -39,20 +41,19 @@ def vector(run: Run, name: str) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_newcomer_has_the_vector_of_an_entity_whose_row_is_zero(kind: str, tmp_path: Path) -> None:
-    """Take an entity's rows out of a model, and what is left of it is what its facts alone give a newcomer."""
+def test_a_newcomer_is_an_entity_like_any_other_but_for_where_its_rows_come_from(kind: str, tmp_path: Path) -> None:
+    """Give a trained entity the rows of a newcomer with the same facts, and they have the same vector."""
     run = train(tmp_path / "run", graph(12, 4), epochs=2, **KINDS[kind])
-    tables = {name: old for name, old in run.task.model.state_dict().items() if old.shape[:1] == (16,)}
-    tables = {name: old for name, old in tables.items() if name.split(".")[-1] in ("nodes", "entity_bias")}
-    assert tables
     data, p5 = run.data, run.data.entities.index("p5")
     about = (data.train[:, [0, 2]] == p5).any(axis=1)
     e, r = data.entities.ids, data.relations.ids
     clone = [tuple("ann" if text == "p5" else text for text in (e[s], r[p], e[o])) for s, p, o in data.train[about]]
-    with torch.no_grad():
-        for table in tables.values():
-            table[p5] = 0.0
     larger = run.with_facts(clone).task
+    with torch.no_grad():
+        for ours, theirs in zip(_tables(run.task.model), _tables(larger.model), strict=True):
+            assert theirs[-1].abs().max() > 0
+            ours[p5] = theirs[-1]
+            assert torch.equal(theirs[:p5], ours[:p5])
     g, stay = larger.graph, torch.ones(larger.graph.num_edges, dtype=torch.bool)
     stay[: len(about)] = torch.from_numpy(~about)  # without the entity itself, or its neighbours had twice its facts
     smaller = RelationalGraph(g.src[stay], g.dst[stay], g.rel[stay], g.num_nodes, g.num_relations)
@@ -61,6 +62,33 @@ def test_a_newcomer_has_the_vector_of_an_entity_whose_row_is_zero(kind: str, tmp
     torch.testing.assert_close(placed[-1], vector(run, "p5"), atol=1e-5, rtol=1e-5)
     others = [i for i in range(16) if i != p5]
     torch.testing.assert_close(placed[others], run.encoded.entities[others], atol=1e-5, rtol=1e-5)
+
+
+def test_rows_are_read_off_a_linear_map() -> None:
+    """A table that is linear in the surroundings is found again, one whose rows are all alike exactly."""
+    draw = torch.Generator().manual_seed(0)
+    known, wanted = (torch.randn(n, 6, generator=draw, dtype=torch.double) for n in (400, 5))
+    known[:, 0] = wanted[:, 0] = 1.0
+    weight = torch.randn(6, 3, generator=draw, dtype=torch.double)
+    torch.testing.assert_close(fitted_rows(known, known @ weight, wanted), wanted @ weight, atol=0.02, rtol=0)
+    torch.testing.assert_close(
+        fitted_rows(known, torch.full((400,), 0.3), wanted), torch.full((5,), 0.3), atol=1e-6, rtol=0
+    )
+    empty = torch.zeros_like(known)  # nothing is sent to anyone
+    empty[:, 0] = 1.0
+    mean = (known @ weight).mean(0).expand(5, -1)
+    torch.testing.assert_close(fitted_rows(empty, known @ weight, empty[:5]), mean, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("encoder", ["compgcn", "gcn", "dgcn", "rgcn", "vrgcn", "wgcn"])
+def test_the_surroundings_of_an_entity_do_not_depend_on_its_own_row(encoder: str, tmp_path: Path) -> None:
+    task = train(tmp_path / "run", graph(12, 4), epochs=1, encoder=encoder, decoder="distmult").task
+    before = surroundings(task.model.encoder, task.graph)
+    with torch.no_grad():
+        task.model.encoder.nodes[3] += 1.0
+    changed = (surroundings(task.model.encoder, task.graph) - before).abs().amax(1) > 1e-6
+    neighbours = {*task.graph.src[task.graph.dst == 3].tolist(), *task.graph.dst[task.graph.src == 3].tolist()}
+    assert set(changed.nonzero().flatten().tolist()) == neighbours
 
 
 def test_facts_that_are_known_change_nothing(run: Run) -> None:

@@ -166,3 +166,17 @@ def test_determinism_lasts_as_long_as_it_is_asked_for(monkeypatch):
     assert not torch.are_deterministic_algorithms_enabled()
     with deterministic(False):
         assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_an_encoder_has_a_rate_of_its_own_and_the_raw_vectors_of_a_residual_have_not():
+    data = load("world")
+    config = recommended(
+        {"data.source": "world", "dims": [4, 4], "residual": 8, "optimiser": "sgd", "lr": 1.0, "encoder_lr": 0.25}, data
+    )
+    task = build_task(expand(config, data), data, torch.device("cpu"))
+    before = {name: weight.detach().clone() for name, weight in task.model.named_parameters()}
+    Step(task.module, task.loss, config.training)(task.examples(0, 0), 0.5)
+    for name, weight in task.model.named_parameters():
+        if weight.grad is not None:
+            raw = name.startswith(("encoder.residual.nodes", "encoder.residual.relations", "decoder."))
+            assert torch.allclose(before[name] - weight, (0.5 if raw else 0.125) * weight.grad, atol=1e-6), name

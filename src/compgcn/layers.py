@@ -179,10 +179,7 @@ class CompGCNConv(nn.Module):
         self._check(x, rel, graph, keep)
         messages = graph.messages(self.flow, self.add_inverse)
         norm = Norm(self.norm, self.self_loop, torch.float64 if x.dtype == torch.float64 else torch.float32)
-        message = self._message(x, self._relation_vectors(rel), messages, norm, keep)
-        sums = self.tying.sums({name: getattr(self, name) for name in self._filters}, message)
-        if self.relation_bias is not None:
-            sums = add_biases(sums, self.relation_bias, message)
+        sums = self._sums(x, rel, messages, norm, keep)
         out = self._drop(sums[0])
         for half in sums[1:]:
             out = out.add_(self._drop(half))
@@ -194,6 +191,17 @@ class CompGCNConv(nn.Module):
         if rel is not None and self.weight_relation is not None:
             rel = rel @ self.weight_relation
         return out, rel
+
+    def received(self, x: Tensor, rel: Tensor | None, graph: RelationalGraph) -> Tensor:
+        """What the neighbours of each node send it [N, out]: x' without the loop, the bias and dropout."""
+        norm = Norm(self.norm, self.self_loop, torch.float64 if x.dtype == torch.float64 else torch.float32)
+        return torch.stack(self._sums(x, rel, graph.messages(self.flow, self.add_inverse), norm, None)).sum(0)
+
+    def _sums(self, x: Tensor, rel: Tensor | None, messages: Messages, norm: Norm, keep: Tensor | None) -> list[Tensor]:
+        """The weighted sums of messages [N, out], by direction or all in one."""
+        message = self._message(x, self._relation_vectors(rel), messages, norm, keep)
+        sums = self.tying.sums({name: getattr(self, name) for name in self._filters}, message)
+        return sums if self.relation_bias is None else add_biases(sums, self.relation_bias, message)
 
     def _relation_vectors(self, rel: Tensor | None) -> Tensor | None:
         if self.roles:

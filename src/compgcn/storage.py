@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,10 +43,16 @@ def replace(path: Path, write: Callable[[Path], object]) -> None:
         raise InputError(f"could not write {path}: {reason(error)}; what was there before is untouched") from None
 
 
-def replace_folder(path: Path, write: Callable[[Path], object], mark: str) -> None:
-    """The same for a folder of our own making; one without the file `mark` in it is someone else's, and stays."""
-    if path.exists() and not (path.is_dir() and ((path / mark).is_file() or not any(path.iterdir()))):
-        raise InputError(f"'{path}' exists and is not a folder with a {mark}, which it would replace; choose another")
+def replace_folder(path: Path, write: Callable[[Path], object], own: Sequence[str]) -> None:
+    """The same for a folder, made anew.
+
+    Args:
+        path: the folder. One that has anything but files of our own in it is someone else's, and stays.
+        write: fills the folder it is given.
+        own: patterns of the names of our files.
+    """
+    if path.exists() and not (path.is_dir() and all(_is_own(file, own) for file in path.iterdir())):
+        raise InputError(f"'{path}' exists and is not a folder that was exported before; choose another")
     temporary, old = path.with_name(f".{path.name}.part"), path.with_name(f".{path.name}.old")
     try:
         for left in (temporary, old):  # by a kill
@@ -58,7 +65,13 @@ def replace_folder(path: Path, write: Callable[[Path], object], mark: str) -> No
         shutil.rmtree(old, ignore_errors=True)
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
+        if old.exists() and not path.exists():
+            old.rename(path)
         raise InputError(f"could not write {path}: {reason(error)}; what was there before is untouched") from None
+
+
+def _is_own(file: Path, patterns: Sequence[str]) -> bool:
+    return file.is_file() and any(fnmatchcase(file.name, pattern) for pattern in patterns)
 
 
 def reason(error: Exception) -> str:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from compgcn.answers import vectors
 from compgcn.answers.vectors import FORMATS, PROJECTOR, write_vectors
+from compgcn.cli.export import Form
 from compgcn.errors import InputError
 from compgcn.storage import Table
 from toy import contents
@@ -87,7 +88,7 @@ def test_an_export_reads_back_as_it_was(tmp_path: Path, form: str, piece: int, m
 
 
 def test_every_format_is_read_back_here() -> None:
-    assert {*READERS, "word2vec"} == set(FORMATS)
+    assert {*READERS, "word2vec"} == set(FORMATS) == {form.value for form in Form}
 
 
 def test_gensim_reads_the_text_of_word2vec(tmp_path: Path) -> None:
@@ -122,8 +123,8 @@ def test_tokens_are_unique_and_have_no_blanks(ids: list[str]) -> None:
         ("v.tsv", "parket", "unknown format 'parket'; did you mean 'parquet'"),
         ("no/v.npy", None, "there is no folder"),
         ("folder", "npy", "it is a folder"),
-        ("folder", "projector", "is not a folder with a projector_config.pbtxt"),
-        ("file", "projector", "is not a folder with a projector_config.pbtxt"),
+        ("folder", "projector", "is not a folder that was exported before"),
+        ("file", "projector", "is not a folder that was exported before"),
     ],
 )
 def test_an_export_to_the_wrong_place_is_one_sentence_and_changes_nothing(
@@ -131,6 +132,7 @@ def test_an_export_to_the_wrong_place_is_one_sentence_and_changes_nothing(
 ) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "mine.txt").write_text("kept")
+    (tmp_path / "folder" / PROJECTOR).write_text("of another export, beside what is not")
     (tmp_path / "file").write_text("kept")
     before = contents(tmp_path)
     with pytest.raises(InputError, match=sentence):

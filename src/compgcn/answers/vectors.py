@@ -41,6 +41,8 @@ def write_vectors(path: Path, tables: Sequence[Table], form: str | None = None) 
         chosen = FORMATS[form]
     else:
         raise unknown("format", form, FORMATS)
+    if not path.name:
+        raise InputError(f"cannot export to '{path}': name a file, or a folder of its own")
     if not path.parent.is_dir():
         raise InputError(f"cannot export to '{path}': there is no folder {path.parent}")
     if path.is_dir() and chosen.endings:
@@ -162,7 +164,7 @@ def _projector(path: Path, tables: Sequence[Table]) -> None:
     def write(folder: Path) -> None:
         config = []
         for table in tables:
-            vectors, metadata = f"{table.kind}_tensors.tsv", f"{table.kind}_metadata.tsv"
+            vectors, metadata = (f"{table.kind}_{what}.tsv" for what in ("tensors", "metadata"))
             _written(folder / vectors, (f"{_numbers(vector, _TAB)}\n" for *_, vector in _lines([table])))
             texts = (_cells(*pair) + "\n" for pair in zip(table.names, table.ids, strict=True))
             _written(folder / metadata, (line for part in (["name\tid\n"], texts) for line in part))
@@ -171,7 +173,7 @@ def _projector(path: Path, tables: Sequence[Table]) -> None:
             config.append(f'embeddings {{\n  tensor_name: "{table.kind}"\n{shape}{paths}}}\n')
         _written(folder / PROJECTOR, iter(config))
 
-    replace_folder(path, write, PROJECTOR)
+    replace_folder(path, write, (PROJECTOR, "*_tensors.tsv", "*_metadata.tsv"))
 
 
 PROJECTOR = "projector_config.pbtxt"  # where TensorBoard looks

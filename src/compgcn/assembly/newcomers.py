@@ -1,8 +1,8 @@
 """A trained model on an enlarged graph: new facts, and new entities that are known by their facts alone.
 
-A new entity has no row in the learned tables: the row counts as zero, so that its vector is made of what its neighbours
-send and nothing of its own, and nothing that was learned for another is taken for it. Where entities have a bias, it
-gets their mean. Degrees are those of the enlarged graph; batch norms stay as they were trained.
+A new entity has no row in the learned tables. It gets the one that trained entities with such neighbours have, see
+`compgcn.tasks.rows`; all else is as for every entity: messages from its neighbours, degrees of the enlarged graph.
+Nothing is trained, and batch norms stay as they are.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from compgcn.data import KnowledgeGraph, Vocabulary
 from compgcn.data.arrays import Numbers, keys
 from compgcn.data.files import source
 from compgcn.errors import InputError
-from compgcn.tasks.link_prediction import LinkPrediction
+from compgcn.sampling import randomness
+from compgcn.tasks.link_prediction import LinkPrediction, LinkPredictor
+from compgcn.tasks.rows import fitted_rows, surroundings
 
 Given = str | Path | Iterable[Sequence[str]]
 
@@ -47,11 +49,31 @@ def add_facts(
             f"this run starts its entities from {config.encoder.input}, which the new entity '{new}' has none of; "
             "give facts about known entities only"
         )
-    built: LinkPrediction = build_task(config, larger, task.graph.src.device, whole=True)
+    device = task.graph.src.device
+    with randomness(config.training.seed, device):  # of weights that are replaced: the caller's stays as it was
+        built: LinkPrediction = build_task(config, larger, device, whole=True)
     fresh = built.model.state_dict()
     built.model.load_state_dict({name: _padded(old, fresh[name]) for name, old in task.model.state_dict().items()})
     built.model.eval()
+    if larger.num_entities > data.num_entities:
+        _fit(built, task)
     return larger, built
+
+
+@torch.no_grad()
+def _fit(built: LinkPrediction, task: LinkPrediction) -> None:
+    """Give the newcomers rows: of the input, of raw vectors, and of biases, where there are any."""
+    before = surroundings(task.model.encoder, task.graph)
+    after = surroundings(built.model.encoder, built.graph)[len(before) :]  # the newcomers' rows are zero so far
+    for old, new in zip(_tables(task.model), _tables(built.model), strict=True):
+        new[len(before) :] = fitted_rows(before, old, after)
+
+
+def _tables(model: LinkPredictor) -> list[Tensor]:
+    """The tables that have a row for every entity and take part in scores."""
+    residual = model.encoder.residual
+    tables = (model.encoder.nodes, None if residual is None else residual.nodes, model.decoder.entity_bias)
+    return [table for table in tables if table is not None]
 
 
 def _must_send(config: Config, task: LinkPrediction) -> None:
@@ -66,11 +88,8 @@ def _must_send(config: Config, task: LinkPrediction) -> None:
 
 
 def _padded(old: Tensor, fresh: Tensor) -> Tensor:
-    """A table with rows for new entities: zero for vectors, the mean for biases; what has no such rows as it is."""
-    if old.shape == fresh.shape:
-        return old
-    fill = old.mean() if old.ndim == 1 else old.new_zeros(())
-    return torch.cat((old, fill.expand(len(fresh) - len(old), *old.shape[1:])))
+    """A table with rows of zeros for new entities; what has no such rows as it is."""
+    return old if old.shape == fresh.shape else torch.cat((old, old.new_zeros(len(fresh) - len(old), *old.shape[1:])))
 
 
 def _triples(given: Given) -> list[tuple[str, str, str]]:

@@ -18,6 +18,7 @@ from rich.table import Table
 from compgcn.cli.console import Device, Json, err, out
 from compgcn.cli.tables import plain_table
 from compgcn.cli.train import stop_requests
+from compgcn.cli.use import _open
 from compgcn.errors import InputError, unknown
 
 if TYPE_CHECKING:
@@ -244,7 +245,9 @@ def _live(table: Callable[[], Table], quiet: bool) -> Iterator[Show]:
 
 
 def report(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="An experiment.", show_default=False)] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="An experiment, or the folder of a run.", show_default=False)
+    ] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Every experiment, and one page of all of them with the paper's claims.")
     ] = False,
@@ -252,32 +255,53 @@ def report(
     page: Annotated[
         Path | None, typer.Option(help="Where --all puts that page.", metavar="FILE", show_default="docs/results.md")
     ] = None,
+    to: Annotated[
+        Path | None,
+        typer.Option(help="Where the page of a run is written.", metavar="FILE", show_default="report.html in it"),
+    ] = None,
+    device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """Set the paper's figures beside ours, from the results alone: nothing is trained.
+    """Set the paper's figures beside ours, from the results alone; or show a run on one page.
 
-    Written to the folder of results: report.md, report.html and, if matplotlib is there, figure.svg.
+    Of an experiment, report.md, report.html and, if matplotlib is there, figure.svg are written to the folder of
+    results. A folder that exists is a run: one HTML page with its curves, metrics, calibration and examples.
 
     Example: compgcn report node-classification
     """
+    if (name is None) != everything:
+        raise InputError("name an experiment or the folder of a run, or say --all")
+    of_run = name is not None and Path(name).is_dir()
+    if to is not None and not of_run:
+        raise InputError(f"--to is where the page of a run is written, and there is no folder '{name or ''}'")
+    written = [_page_of_run(Path(name or ""), to, device)] if of_run else _reports(name, results, page)
+    if as_json:
+        out.print_json(json.dumps([str(path) for path in written]))
+        return
+    if name is not None and not of_run:
+        out.print(written[0].read_text(encoding="utf-8"))
+    for path in written:
+        out.print(f"written: {path}")
+
+
+def _page_of_run(folder: Path, to: Path | None, device: str) -> Path:
+    if to is not None and not to.parent.is_dir():
+        raise InputError(f"there is no folder '{to.parent}' to put '{to.name}' in; make it first")
+    run = _open(folder, device)
+    from compgcn.pages.run import write_page
+
+    return write_page(run, to)
+
+
+def _reports(name: str | None, results: Path, page: Path | None) -> list[Path]:
+    """Of one experiment, or of all."""
     from compgcn import experiment as lab
     from compgcn.pages.experiments import write_all, write_one
     from compgcn.report import Board
 
-    if (name is None) != everything:
-        raise InputError("name an experiment, or say --all")
     if not results.is_dir():
         raise InputError(f"there is no folder of results '{results}'; name the one that reproduce wrote with --results")
     board = Board(results, lab.experiments())
-    if name is not None:
-        chosen = lab.experiments([name])[name if not name.endswith(".toml") else Path(name).stem]
-        written = write_one(board, chosen)
-    else:
-        written = write_all(board, page or Path("docs") / "results.md")
-    if as_json:
-        out.print_json(json.dumps([str(path) for path in written]))
-        return
-    if name is not None:
-        out.print(written[0].read_text(encoding="utf-8"))
-    for path in written:
-        out.print(f"written: {path}")
+    if name is None:
+        return write_all(board, page or Path("docs") / "results.md")
+    return write_one(board, lab.experiments([name])[name if not name.endswith(".toml") else Path(name).stem])

@@ -63,7 +63,7 @@ h1{font-size:1.7rem;line-height:1.25}h2{font-size:1.25rem;margin:2.2rem 0 .6rem;
 border-bottom:1px solid var(--line)}h3{font-size:1.05rem}p{max-width:60rem}
 .wide{overflow-x:auto;margin:1rem 0}table{border-collapse:collapse;font-size:14px}
 td,th{padding:.3rem .8rem;text-align:left;border-bottom:1px solid var(--line);vertical-align:top;
-overflow-wrap:anywhere;min-width:3.5rem;max-width:26rem}
+overflow-wrap:break-word;min-width:3.5rem;max-width:26rem}td:first-child:not(.n){min-width:8rem}
 th{font-weight:600;color:var(--soft)}th.n,td.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 tbody tr:hover{background:var(--wash)}img{max-width:100%;background:#fff}
 code,pre{background:var(--wash);font-family:ui-monospace,monospace;font-size:.92em}code{padding:0 .2em}
@@ -109,7 +109,7 @@ def _part(part: Part) -> str:
 def _table(table: Table) -> str:
     """Columns of numbers only are set to the right."""
     right = [
-        bool(table.rows) and all(_NUMBER.fullmatch(row[k]) or not row[k] for row in table.rows)
+        bool(table.rows) and all(not row[k] or _is_number(row[k]) for row in table.rows)
         for k in range(len(table.header))
     ]
 
@@ -121,6 +121,10 @@ def _table(table: Table) -> str:
     rows = "".join(line(cells, "td") for cells in table.rows)
     made = f"<table><thead>{line(table.header, 'th')}</thead><tbody>{rows}</tbody></table>"
     return f'<div class="wide">{made}</div>'
+
+
+def _is_number(cell: str) -> bool:
+    return not isinstance(cell, Verbatim) and _NUMBER.fullmatch(cell) is not None
 
 
 def _shown(text: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from compgcn.plots.figure import BARS, COLOURS, INK, check_figure, heading, save, short
+from compgcn.plots.figure import BARS, COLOURS, DARK, check_figure, heading, save, short
 
 Points = tuple[NDArray[np.float32], NDArray[np.int64]]
 
@@ -26,20 +26,20 @@ def draw_report(
         points: vectors [n, d] of what was classified, and its classes [n]; -1 for one without.
         path: the file.
     """
-    panels: list[Callable[[Any], None]] = [lambda axes: _confusion(axes, np.array(report["confusion"]), classes)]
+    panels: list[Callable[[Any], None]] = [lambda axes: confusion(axes, np.array(report["confusion"]), classes)]
     if "folds" in report:
         panels.append(lambda axes: _folds(axes, report))
     panels.append(lambda axes: _plane(axes, points, classes))
     save(panels, title, check_figure(path))
 
 
-def _confusion(axes: Any, counts: NDArray[np.int64], classes: Sequence[str]) -> None:
+def confusion(axes: Any, counts: NDArray[np.int64], classes: Sequence[str]) -> None:
     """How many of each class (a row) were given each class (a column), coloured by their share of the row."""
     shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     if len(classes) <= BARS:
         for (row, column), count in np.ndenumerate(counts):
-            colour = "white" if shares[row, column] > 0.5 else INK
+            colour = "white" if shares[row, column] > 0.5 else DARK
             axes.text(column, row, f"{count:,}", ha="center", va="center", color=colour, fontsize=9)
     names = [short(name) for name in classes]
     axes.set_xticks(range(len(names)), names, rotation=45, ha="right", rotation_mode="anchor")

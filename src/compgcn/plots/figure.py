@@ -6,14 +6,18 @@ Colours are those of Okabe and Ito, which colour-blind people tell apart too.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from compgcn.errors import InputError
 
+Panel = Callable[[Any], None]  # draws on the axes it is given
+
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")
 INK, FAINT = "#333333", "#DDDDDD"
+DARK = "#222222"  # on a light colour, also where the page is dark
 _ENDINGS = (".png", ".pdf", ".svg")
 BARS = 15  # at most so many bars with a name each
 THIN = 5  # bars are as thin as if there were so many
@@ -38,6 +42,8 @@ _STYLE: Any = {
     "svg.hashsalt": "compgcn",  # the same figure has the same bytes
 }
 
+_INLINE: Any = {"svg.fonttype": "none", "figure.facecolor": "none", "axes.facecolor": "none"}
+
 
 def check_figure(path: str | Path) -> Path:
     """The path of a figure to be, refused before any work is done for it."""
@@ -53,30 +59,54 @@ def check_figure(path: str | Path) -> Path:
     return path
 
 
-def save(panels: Sequence[Callable[[Any], None]], title: str, path: Path, height: float = PANEL[1]) -> None:
+def save(panels: Sequence[Panel], title: str, path: Path, height: float = PANEL[1]) -> None:
     """Panels two or three abreast under a title; nothing is written before all is drawn."""
+    drawn = _drawn(panels, title, path.suffix.lower()[1:], height)
+    try:
+        path.write_bytes(drawn)
+    except OSError as error:
+        raise InputError(f"could not write {path}: {error.strerror}") from None
+
+
+def inline(panel: Panel, mark: str, height: float = PANEL[1]) -> str:
+    """A panel as an <svg> element for a page, whose colours and letters it takes.
+
+    Args:
+        panel: draws on the axes it is given.
+        mark: before every id in it, which must be unique in a page.
+        height: of the panel in inches.
+    """
+    text = _drawn([panel], "", "svg", height, _INLINE).decode()
+    text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
+    text = re.sub(r'(<svg\b[^>]*?) width="[^"]*"', r"\1", re.sub(r'(<svg\b[^>]*?) height="[^"]*"', r"\1", text))
+    text = re.sub(r'( id="|url\(#|href="#)', rf"\g<1>{mark}", text)
+    text = re.sub(r"'DejaVu Sans'[^;\"]*", "system-ui, sans-serif", text)
+    return text.replace(INK, "currentColor").replace(FAINT.lower(), "var(--line)").strip()
+
+
+def _drawn(
+    panels: Sequence[Panel], title: str, form: str, height: float, style: Mapping[str, Any] | None = None
+) -> bytes:
     import matplotlib
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     columns = len(panels) if len(panels) <= 3 else 2 if len(panels) == 4 else 3
     rows = -(-len(panels) // columns)
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(_STYLE | dict(style or {})):
         spaces = ConstrainedLayoutEngine(w_pad=0.15, h_pad=0.15, hspace=0.04, wspace=0.04)
-        figure = Figure(figsize=(PANEL[0] * columns, height * rows + 0.5), layout=spaces)
+        size = (PANEL[0] * columns, height * rows + (0.5 if title else 0))
+        figure = Figure(figsize=size, layout=spaces)
         grid = figure.subplots(rows, columns, squeeze=False).ravel()
         for axes, panel in zip(grid, panels, strict=False):
             panel(axes)
         for axes in grid[len(panels) :]:
             axes.set_axis_off()
-        figure.suptitle(title, fontsize=13, fontweight="bold", x=0.01, ha="left")
+        if title:
+            figure.suptitle(title, fontsize=13, fontweight="bold", x=0.01, ha="left")
         drawn = io.BytesIO()
-        metadata = {"Date": None} if path.suffix.lower() == ".svg" else None
-        figure.savefig(drawn, format=path.suffix.lower()[1:], dpi=150, metadata=metadata)
-    try:
-        path.write_bytes(drawn.getvalue())
-    except OSError as error:
-        raise InputError(f"could not write {path}: {error.strerror}") from None
+        figure.savefig(drawn, format=form, dpi=150, metadata={"Date": None} if form == "svg" else None)
+    return drawn.getvalue()
 
 
 def thousands(axis: Any) -> None:
