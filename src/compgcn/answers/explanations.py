@@ -71,11 +71,9 @@ def explain(links: Links, head: str, relation: str, tail: str, top: int = 5, met
     data = links.data
     s, o = (data.entities.index(text) for text in (head, tail))
     r = data.relations.index(relation)
-    with torch.inference_mode():
-        query = (torch.tensor([i], device=links.device) for i in (s, r))
-        scores = links.task.model.score(links.encoded, *query)[0]  # [N]
-    if not torch.isfinite(scores).all():
-        raise InputError("the model's scores are not finite; train again with a lower training.lr")
+    # What predict says of it: the same score, and a probability that is the same chance among the others.
+    answers = links.predict(data.entities.ids[s], data.relations.ids[r], top=data.num_entities)
+    answer = next(answer for answer in answers if answer.entity == data.entities.ids[o])
     field = receptive_field(links.task.model, links.task.graph, (s, r, o))
     exact = method == "exact" or (method == "auto" and is_small(field))
     values = contributions(links, (s, r, o), field, exact=exact)
@@ -84,9 +82,9 @@ def explain(links: Links, head: str, relation: str, tail: str, top: int = 5, met
         data.entities.ids[s],
         data.relations.ids[r],
         data.entities.ids[o],
-        scores[o].item(),
-        links._probabilities(scores)[o].item(),
-        links._known(s, r).get(o),
+        answer.score,
+        answer.probability,
+        answer.known,
         "exact" if exact else "gradient",
         len(field.edges),
         _named(links, field.edges[best], values[best]),
