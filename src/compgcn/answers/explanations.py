@@ -71,11 +71,7 @@ def explain(links: Links, head: str, relation: str, tail: str, top: int = 5, met
     data = links.data
     s, o = (data.entities.index(text) for text in (head, tail))
     r = data.relations.index(relation)
-    with torch.inference_mode():
-        query = (torch.tensor([i], device=links.device) for i in (s, r))
-        scores = links.task.model.score(links.encoded, *query)[0]  # [N]
-    if not torch.isfinite(scores).all():
-        raise InputError("the model's scores are not finite; train again with a lower training.lr")
+    answer = links.fact(s, r, o)
     field = receptive_field(links.task.model, links.task.graph, (s, r, o))
     exact = method == "exact" or (method == "auto" and is_small(field))
     values = contributions(links, (s, r, o), field, exact=exact)
@@ -84,8 +80,9 @@ def explain(links: Links, head: str, relation: str, tail: str, top: int = 5, met
         data.entities.ids[s],
         data.relations.ids[r],
         data.entities.ids[o],
-        scores[o].item(),
-        *links.judged(s, r, o, scores),
+        answer.score,
+        answer.probability,
+        answer.known,
         "exact" if exact else "gradient",
         len(field.edges),
         _named(links, field.edges[best], values[best]),
