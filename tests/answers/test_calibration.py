@@ -139,6 +139,16 @@ def test_calibration_changes_probabilities_and_nothing_else(run: Run) -> None:
     assert run.answers.calibration("valid", calibrated=True) == best.bins(run.answers.scalings["entities"])
 
 
+def test_a_fact_alone_has_the_score_and_probability_it_has_as_an_answer(run: Run) -> None:
+    data, links = run.data, run.answers
+    assert isinstance(links, Links)
+    for s, r in ((0, 0), (3, 2)):
+        for answer in run.predict(data.entities.ids[s], data.relations.ids[r], top=99):
+            alone = links.fact(s, r, data.entities.index(answer.entity))
+            assert (alone[:2], alone.known) == (answer[:2], answer.known)
+            assert alone[2:4] == pytest.approx(answer[2:4])
+
+
 @pytest.mark.parametrize("kind", ["entities", "relations"])
 def test_what_it_is_fitted_to_are_the_answers_that_would_be_shown_were_valid_not_known(run: Run, kind: str) -> None:
     plain, data = open_run(run.path), run.data

@@ -133,11 +133,27 @@ class Links:
         keys = (s * self.data.num_entities + o).cpu().numpy()
         return self._predictions(scores, keys, self._known_relations, self.data.relations, top, new)
 
+    @torch.inference_mode()
+    def fact(self, s: int, r: int, o: int) -> Prediction:
+        """The tail of one fact as an answer to (s, r, ?): its score, its probability, and the split it stands in."""
+        query, place = torch.tensor([[s, r]], device=self.device).unbind(1), torch.tensor([[o]], device=self.device)
+        scores = must_be_finite(self.task.model.score(self.encoded, *query))  # [1, N]
+        keys = np.array([s * (2 * self.data.num_relations) + r])
+        ranked = self._without_known(scores, keys, self._known_entities)
+        chance = self._probabilities(scores, place, ranked).item()
+        ((split,),) = self._known_entities.of(keys, np.array([[o]]))
+        return Prediction(self.data.entities.ids[o], self.data.entities.names[o], scores[0, o].item(), chance, split)
+
+    def _without_known(self, scores: Tensor, keys: Numbers, known: Known) -> Tensor:
+        """The scores [B, C], -inf where an answer stands in the data."""
+        cells = tuple(torch.from_numpy(part).to(self.device) for part in known.pairs(keys))
+        return scores.index_put(cells, scores.new_tensor(-torch.inf))
+
     def _predictions(
         self, scores: Tensor, keys: Numbers, known: Known, vocabulary: Vocabulary, top: int, new: bool
     ) -> list[list[Prediction]]:
         """The best of each row of scores [B, C], by the keys [B] under which `known` has what stands in the data."""
-        ranked = self._ranked(scores, keys, known)
+        ranked = self._without_known(scores, keys, known)
         places = best(ranked if new else scores, top)
         kind = "entities" if vocabulary is self.data.entities else "relations"
         kept = (ranked if new else scores).gather(1, places)
@@ -177,18 +193,6 @@ class Links:
         if scaling.among and ranked is not None:
             return scaling(log_odds_among(scores, ranked, places))
         return scaling(self.log_odds(scores, places))
-
-    def judged(self, s: int, r: int, o: int, scores: Tensor) -> tuple[float, str | None]:
-        """The probability of o as an answer to (s, r, ?), whose scores are given [N], and the split it stands in."""
-        keys, places = np.array([s * 2 * self.data.num_relations + r]), np.array([[o]])
-        ranked = self._ranked(scores[None], keys, self._known_entities)
-        chance = self._probabilities(scores[None], torch.from_numpy(places).to(self.device), ranked)
-        return chance.item(), self._known_entities.of(keys, places)[0][0]
-
-    def _ranked(self, scores: Tensor, keys: Numbers, known: Known) -> Tensor:
-        """The scores [B, C], those of known answers -inf."""
-        cells = tuple(torch.from_numpy(part).to(self.device) for part in known.pairs(keys))
-        return scores.index_put(cells, scores.new_tensor(-torch.inf))
 
     @cached_property
     def _known_entities(self) -> Known:
