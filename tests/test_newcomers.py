@@ -175,3 +175,5 @@ def test_the_commands_take_facts_from_a_file(run: Run, command: Command, tmp_pat
     found = run.with_facts(FACTS).explain("ann", "lives", "t1")
     assert [fact["contribution"] for fact in why["facts"]] == pytest.approx([f.contribution for f in found.facts])
     assert [fact["itself"] for fact in why["facts"]] == [f[:3] == FACTS[0] for f in found.facts]
+    near = json.loads(command("similar", run.path, "ann", "--facts", "new.tsv", "--json").out)
+    assert [one["entity"] for one in near] == [one.entity for one in run.with_facts(FACTS).similar("ann")]

@@ -11,7 +11,7 @@ import typer
 
 from compgcn.cli.console import Device, Json, RunFolder, out
 from compgcn.cli.tables import plain_table, printable
-from compgcn.cli.use import _open
+from compgcn.cli.use import Facts, _open
 
 
 class Form(StrEnum):
@@ -59,6 +59,7 @@ def similar(
     ],
     top: Annotated[int, typer.Option(help="How many neighbours.", min=1)] = 10,
     relation: Annotated[bool, typer.Option("--relation", help="NAME is a relation; find other relations.")] = False,
+    facts: Facts = None,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
@@ -66,7 +67,7 @@ def similar(
 
     Example: compgcn similar runs/world-compgcn-distmult-0 France --top 5
     """
-    found = _open(run, device).similar(name, top, "relation" if relation else "entity")
+    found = _open(run, device, facts).similar(name, top, "relation" if relation else "entity")
     if as_json:
         out.print_json(json.dumps([{"rank": rank, **one._asdict()} for rank, one in enumerate(found, 1)]))
         return
