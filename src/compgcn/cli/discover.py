@@ -11,7 +11,7 @@ import typer
 from compgcn.cli.bulk import progress
 from compgcn.cli.console import Device, Json, RunFolder, out
 from compgcn.cli.tables import calibration_note, discoveries_table
-from compgcn.cli.use import _open
+from compgcn.cli.use import opened_run
 
 
 def discover(
@@ -44,7 +44,7 @@ def discover(
 
     if to is not None:
         check_table(to)
-    opened = _open(run, device)
+    opened = opened_run(run, device)
     with progress("asking") as notify:
         found = opened.discover(relation, top, per_relation, all_heads=all_heads, notify=notify)
     note = f"{calibration_note(opened)}; each is that of a head which does lack a tail"

@@ -18,7 +18,7 @@ from rich.table import Table
 from compgcn.cli.console import Device, Json, err, out
 from compgcn.cli.tables import plain_table
 from compgcn.cli.train import stop_requests
-from compgcn.cli.use import _open
+from compgcn.cli.use import opened_run
 from compgcn.errors import InputError, unknown
 
 if TYPE_CHECKING:
@@ -287,7 +287,7 @@ def report(
 def _page_of_run(folder: Path, to: Path | None, device: str) -> Path:
     if to is not None and not to.parent.is_dir():
         raise InputError(f"there is no folder '{to.parent}' to put '{to.name}' in; make it first")
-    run = _open(folder, device)
+    run = opened_run(folder, device)
     from compgcn.pages.run import write_page
 
     return write_page(run, to)

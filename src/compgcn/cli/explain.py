@@ -11,7 +11,7 @@ from rich.table import Table
 
 from compgcn.cli.console import Device, Json, RunFolder, out
 from compgcn.cli.tables import plain_table, printable
-from compgcn.cli.use import Facts, _open
+from compgcn.cli.use import Facts, opened_run
 from compgcn.data.arrays import counted
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def explain(
 
     Example: compgcn explain runs/world-compgcn-distmult-0 France borders Spain
     """
-    found = _open(run, device, facts).explain(head, relation, tail, top, method=method.value)
+    found = opened_run(run, device, facts).explain(head, relation, tail, top, method=method.value)
     if as_json:
         rows = [
             {"rank": rank, **fact._asdict(), "itself": found.is_itself(fact)}

@@ -11,7 +11,7 @@ import typer
 
 from compgcn.cli.console import Device, Json, RunFolder, out
 from compgcn.cli.tables import plain_table, printable
-from compgcn.cli.use import Facts, _open
+from compgcn.cli.use import Facts, opened_run
 
 
 class Form(StrEnum):
@@ -48,7 +48,7 @@ def export(
 
     Example: compgcn export runs/world-compgcn-distmult-0 --to embeddings.parquet
     """
-    rows = _open(run, device).export(to, form.value if form else None)
+    rows = opened_run(run, device).export(to, form.value if form else None)
     out.print(f"{rows:,} vectors written to {to}")
 
 
@@ -67,7 +67,7 @@ def similar(
 
     Example: compgcn similar runs/world-compgcn-distmult-0 France --top 5
     """
-    found = _open(run, device, facts).similar(name, top, "relation" if relation else "entity")
+    found = opened_run(run, device, facts).similar(name, top, "relation" if relation else "entity")
     if as_json:
         out.print_json(json.dumps([{"rank": rank, **one._asdict()} for rank, one in enumerate(found, 1)]))
         return

@@ -35,7 +35,7 @@ Facts = Annotated[
 ]
 
 
-def _open(path: Path, device: str, facts: Path | None = None) -> Run:
+def opened_run(path: Path, device: str, facts: Path | None = None) -> Run:
     from compgcn.run import open_run
 
     run = open_run(path, device)
@@ -72,7 +72,7 @@ def evaluate(
     """
     if plot is not None:
         check_figure(plot)
-    opened = _open(run, device)
+    opened = opened_run(run, device)
     links = opened.config.classifier.protocol is None
     which = split.value if split is not None else opened.answers.reported
     report = opened.evaluate(which, by.value if by else None)
@@ -154,7 +154,7 @@ def predict(
 
     Example: compgcn predict runs/world-compgcn-distmult-0 --head France --relation borders --top 5
     """
-    opened = _open(run, device, facts)
+    opened = opened_run(run, device, facts)
     if opened.config.classifier.protocol is not None:
         given = {"--relation": relation, "--head": head, "--tail": tail, "--new": new or None, "--queries": queries}
         if wrong := [option for option, value in given.items() if value is not None]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from compgcn.answers.calibration import Bin
+from compgcn.answers.calibration import calibration_error
 from compgcn.config import to_toml
 from compgcn.data import KnowledgeGraph
 from compgcn.experiment import curve, parameters
@@ -102,14 +102,17 @@ def _curve(axes: Any, *, found: Mapping[str, Sequence[float]], name: str, best: 
     panels.training(axes, found["epoch"], found[name], name, best)
 
 
-def _calibration(found: Mapping[str, Sequence[Bin]], split: str) -> list[Part]:
+def _calibration(run: Run, split: str) -> list[Part]:
+    found = {"as the model says": run.answers.calibration(split)}
+    if run.calibrated:
+        found["calibrated on validation"] = run.answers.calibration(split, calibrated=True)
     found = {name: bins for name, bins in found.items() if bins}
     if not found:
         return []
     parts: list[Part] = ["## Calibration"]
     for name, bins in found.items():
         total = sum(one.answers for one in bins)
-        error = sum(one.answers * abs(one.probability - one.right) for one in bins) / total
+        error = calibration_error(bins)
         parts.append(
             f"The first answer to each of {total:,} questions of {split}, {name}: on average, probability and share of "
             f"right answers lie {100 * error:.1f} percentage points apart (expected calibration error {error:.4f})."
@@ -147,7 +150,7 @@ def _links(run: Run) -> list[Part]:
     split = "test" if reached.get("test") else "valid"
     ranks = run.task.ranks(split)
     parts += _parts_of_links(run, split, ranks)
-    parts += _calibration({"as the model says": run.answers.calibration(split)}, split)
+    parts += _calibration(run, split)
     good, bad = told(run, split, ranks, _EXAMPLES)
     return [*parts, *_told(split, good, bad)]
 
@@ -249,7 +252,7 @@ def _classes(run: Run) -> list[Part]:
             f"The models of the folds that `{metrics['protocol']}` reports on are not kept, so no single item is shown."
         )
         return [*parts, "## Items", why]
-    parts += _calibration({"as the model says": run.answers.calibration(split)}, split)
+    parts += _calibration(run, split)
     return [*parts, *_items(run, split)]
 
 
