@@ -5,17 +5,24 @@ Every output row is summed by one thread in the order of its edges, so the bits 
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 
 import numpy as np
 import torch
-from numba import njit, prange
 from torch import Tensor
 
 from compgcn.kernels import reference
 from compgcn.kernels.backend import wide
 from compgcn.kernels.plan import Segments
 from compgcn.kernels.reference import grouped_matmul, grouped_outer, rectified_gradient, rectified_sum
+
+# Numba takes all cores unless told, and with them sets how many torch may use: whoever gave torch one has more of both.
+if "numba" not in sys.modules:
+    os.environ.setdefault("NUMBA_NUM_THREADS", str(torch.get_num_threads()))
+
+from numba import njit, prange  # noqa: E402
 
 # Products of whole groups, layers of units and distances of real vectors are as fast as they can be in torch.
 __all__ = [
