@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 from compgcn.answers import retrieval
-from compgcn.answers.discovery import SCHEMA, Discovery
+from compgcn.answers.discovery import SCHEMA, Discovery, lacking
+from compgcn.data import KnowledgeGraph, Vocabulary
 from compgcn.errors import InputError
 from compgcn.run import Run
 from toy import Command, graph, refused, train
@@ -23,13 +26,14 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 def every_new_fact(run: Run, all_heads: bool = False) -> list[tuple[tuple[str, str, str], float]]:
     """All of them with their probabilities, asked one query at a time."""
     data, facts = run.data, [row for part in run.data.splits.values() for row in part.tolist()]
-    found = []
+    found, missing = [], lacking(data)
     for r, relation in enumerate(data.relations.ids):
         heads = range(data.num_entities) if all_heads else sorted({s for s, p, _ in facts if p == r})
         for s in heads:
             head = data.entities.ids[s]
             answers = run.predict(head, relation, top=99, new=True)
-            found += [((head, relation, a.entity), a.probability) for a in answers if a.entity != head]
+            chance = missing[r, int(any(fact[:2] == [s, r] for fact in facts))]
+            found += [((head, relation, a.entity), chance * a.probability) for a in answers if a.entity != head]
     return found
 
 
@@ -46,6 +50,18 @@ def test_what_is_discovered_are_the_most_probable_of_all_new_facts(
         assert [fact.probability for fact in found] == pytest.approx(best[:top])
         assert [fact.probability for fact in found] == pytest.approx([expected[fact[:3]] for fact in found])
         assert all(fact.head_name == f"name of {fact.head}" for fact in found)
+
+
+def test_heads_lack_a_tail_as_often_as_validation_has_one_of_them() -> None:
+    rows = np.array([[h, 0, 100 + h % 7] for h in range(100)] + [[h, 1, 100] for h in range(100)])
+    more = np.array([[h, 1, 101] for h in range(60)])
+    names = [str(k) for k in range(107)]
+    data = KnowledgeGraph(
+        "g", Vocabulary("entity", names), Vocabulary("relation", ["one", "many"]), rows, more, more[:0]
+    )
+    (_, one), (_, many) = lacking(data)
+    assert one < 0.05 < 0.5 < many < 0.65  # those with a tail of the first relation never have a second
+    assert (lacking(dataclasses.replace(data, valid=more[:0])) == 1).all()
 
 
 def test_a_relation_alone_and_a_limit_for_each_are_kept_to(run: Run) -> None:

@@ -8,14 +8,19 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from compgcn.answers.links import Links
 from compgcn.answers.retrieval import best, blocks, must_be_finite
+from compgcn.data import KnowledgeGraph
 from compgcn.data.arrays import Numbers
 from compgcn.errors import InputError
 
 Progress = Callable[[int, int], None]  # queries answered, of so many
+Rates = NDArray[np.float64]
+
+_HEADS = 10  # of the average relation, that each is taken to have besides its own
 
 
 class Discovery(NamedTuple):
@@ -28,7 +33,7 @@ class Discovery(NamedTuple):
     relation_name: str
     tail_name: str
     score: float
-    probability: float
+    probability: float  # that the head lacks a tail, and that this is one
 
 
 SCHEMA = pa.schema(
@@ -67,7 +72,8 @@ def discover(
 ) -> list[Discovery]:
     """The most probable of all facts (head, relation, ?) that stand in no split, best first.
 
-    A fact of an entity with itself counts only in relations that have such facts.
+    A probability here is that of the answer times the chance that there is one to find, see `lacking`. A fact of an
+    entity with itself counts only in relations that have such facts.
 
     Args:
         links: what answers.
@@ -86,16 +92,36 @@ def discover(
     everyone = np.arange(data.num_entities)
     heads = {r: everyone if all_heads else np.unique(facts[facts[:, 1] == r, 0]) for r in wanted}
     total, done, found = sum(map(len, heads.values())), 0, _nothing(links)
+    missing = lacking(data)
     for r in wanted:
         loops = bool(((facts[:, 1] == r) & (facts[:, 0] == facts[:, 2])).any())
         kept, most = _nothing(links), min(top, per_relation or top)
         for block in blocks(len(heads[r]), data.num_entities):
             some = heads[r][block]
-            kept, done = kept.and_(_candidates(links, r, some, loops, most)).best(most), done + len(some)
+            kept, done = kept.and_(_candidates(links, r, some, missing[r], loops, most)).best(most), done + len(some)
             if notify is not None:
                 notify(done, total)
         found = found.and_(kept).best(top)
     return _named(links, found)
+
+
+def lacking(data: KnowledgeGraph) -> Rates:
+    """How likely a head has a tail that is not in the data [R, 2]: one without any known tail, and one with some.
+
+    As often as heads by what train has of them have one in valid, so that a relation of one tail each is not offered a
+    second. Rates of few heads are drawn to those of all relations; without facts in valid all are 1.
+    """
+    if not len(data.valid):
+        return np.ones((data.num_relations, 2))
+    train, valid = (np.unique(facts[:, :2], axis=0) for facts in (data.train, data.valid))  # pairs of head, relation
+    keys = [pairs[:, 0] * data.num_relations + pairs[:, 1] for pairs in (train, valid)]
+    again = np.isin(keys[1], keys[0])
+    counts = [np.bincount(r, minlength=data.num_relations) for r in (train[:, 1], valid[~again, 1], valid[again, 1])]
+    heads = np.stack((data.num_entities - counts[0], counts[0]), 1)  # [R, 2]
+    lack = np.stack(counts[1:], 1)
+    usual = np.maximum(lack.sum(0), 0.5) / np.maximum(heads.sum(0), 1)  # above 0, however little there is
+    rates: Rates = np.minimum((lack + _HEADS * usual) / (heads + _HEADS), 1.0)
+    return rates
 
 
 def _nothing(links: Links) -> _Found:
@@ -104,8 +130,8 @@ def _nothing(links: Links) -> _Found:
 
 
 @torch.inference_mode()
-def _candidates(links: Links, r: int, heads: Numbers, loops: bool, most: int) -> _Found:
-    """The best new facts of a relation and some heads [B]."""
+def _candidates(links: Links, r: int, heads: Numbers, missing: Rates, loops: bool, most: int) -> _Found:
+    """The best new facts of a relation and some heads [B], which lack one as `missing` has it [2]."""
     s = torch.from_numpy(heads).to(links.device)
     scores = must_be_finite(links.task.model.score(links.encoded, s, torch.full_like(s, r)))  # [B, N]
     known = links._known_entities.pairs(heads * (2 * links.data.num_relations) + r)
@@ -114,7 +140,8 @@ def _candidates(links: Links, r: int, heads: Numbers, loops: bool, most: int) ->
     hidden = ranked if loops else ranked.scatter(1, s.unsqueeze(1), -torch.inf)
     # Of one query the best by score are the best by probability, so that no other can be among those kept.
     places = best(hidden, most)  # [B, k]
-    chances = links._probabilities(scores, places, ranked)
+    some = torch.zeros_like(s).index_fill(0, cells[0], 1)  # whether a head has a known tail
+    chances = links._probabilities(scores, places, ranked) * torch.from_numpy(missing).to(s.device)[some].unsqueeze(1)
     chances = chances.masked_fill(hidden.gather(1, places) == -torch.inf, -torch.inf).flatten()
     chosen = best(chances.unsqueeze(0), most)[0]
     chosen = chosen[chances[chosen] > -torch.inf]

@@ -22,7 +22,7 @@ from compgcn.kernels.reference import grouped_matmul, grouped_outer, rectified_g
 if "numba" not in sys.modules:
     os.environ.setdefault("NUMBA_NUM_THREADS", str(torch.get_num_threads()))
 
-from numba import njit, prange  # noqa: E402
+from numba import njit, prange
 
 # Products of whole groups, layers of units and distances of real vectors are as fast as they can be in torch.
 __all__ = [
