@@ -4,7 +4,7 @@ r"""Whether the facts that an explanation names are those a prediction rests on.
     python benchmarks/explanations.py WORLD
     compgcn train fb15k-237 --run-dir RUN --composition mult --decoder distmult --set encoder.dims=[100,200] \
         --set loss=cross-entropy --set batch_size=1000 --set lr=0.002 --set epochs=30 --set evaluate_every=10 \
-        --set schedule=cosine --set schedule_start=0.3
+        --set schedule=cosine --set schedule_start=0.3 --set schedule_floor=0.0
     python benchmarks/explanations.py RUN
 
 For 200 facts of test, drawn at random among those that more than three facts send messages to, the three that explain
