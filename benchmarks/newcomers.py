@@ -8,7 +8,7 @@
 
 where OPTIONS are --composition mult --decoder distmult --set encoder.dims=[100,200] --set loss=cross-entropy
 --set batch_size=1000 --set lr=0.002 --set epochs=30 --set evaluate_every=10 --set schedule=cosine
---set schedule_start=0.3 --set schedule_floor=0.0. The result has them too, with all other settings and what the runs were made with.
+--set schedule_start=0.3 --set schedule_floor=0.0. The result has every setting, and what the runs were made with.
 
 Hidden are 5 % of the entities, drawn among those with at least two facts in train, and with them every fact they occur
 in. Their facts of train come back as `support.tsv`; their facts of valid and test are the questions, which the model is
