@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 Method = Literal["auto", "exact", "gradient"]
 
-EXACT_WORK = 2**22  # edges that "auto" goes over to leave out every fact by itself: about a second on a core
+EXACT_WORK = 2**21  # edges that "auto" goes over to leave out every fact by itself: about a second on a core
 
 
 class Contribution(NamedTuple):
