@@ -38,7 +38,7 @@ TOP, DRAWS = 3, 10
 
 
 def drops(links: Links, triple: Triple, field: Field, exact: bool, rng: np.random.Generator) -> tuple[Tensor, float]:
-    """What the score loses without the first three, the three most in favour and random threes [3]; seconds of a core."""
+    """What the score loses without the first three, three in favour and random threes [3]; seconds of a core."""
     start = time.process_time()
     weighed, values = contributions(links, triple, field, exact=exact)
     seconds = time.process_time() - start
