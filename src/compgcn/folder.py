@@ -193,6 +193,7 @@ class Folder:
         """Write environment.json: what the run was made with."""
         cuda = device.type == "cuda"
         memory = torch.cuda.max_memory_allocated(device) if cuda else _peak_memory()
+        threads = counted(torch.get_num_threads(), "thread")
         environment = {
             "compgcn": __version__,
             "commit": commit(),
