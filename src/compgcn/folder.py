@@ -200,9 +200,7 @@ class Folder:
             "python": platform.python_version(),
             "torch": torch.__version__,
             "numpy": np.__version__,
-            "device": torch.cuda.get_device_name(device)
-            if cuda
-            else f"cpu, {counted(torch.get_num_threads(), 'thread')}",
+            "device": torch.cuda.get_device_name(device) if cuda else f"cpu, {threads}",
             "machine": platform.platform(),
             "seed": seed,
             "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
