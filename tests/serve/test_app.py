@@ -7,7 +7,9 @@ import re
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from difflib import get_close_matches
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, Phase, given, settings
 
 import toy
+from compgcn.data import Vocabulary
 from compgcn.errors import InputError
 from compgcn.run import Run
 from compgcn.serve import documents, shapes
@@ -281,6 +284,39 @@ def test_an_answer_that_takes_too_long_is_504_and_the_next_is_given(run: Run, mo
         refused(client.post("/api/predict", json=QUESTION), 504, "too long")
         go.set()
         assert client.get("/api/similar?entity=p0").status_code == 200
+
+
+def test_unknown_names_wait_for_nobody_and_nobody_waits_for_them(
+    models: dict[str, Served], fresh: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go = threading.Event()
+    monkeypatch.setattr("compgcn.serve.models._meant", lambda *_: go.wait(10))
+    monkeypatch.setattr("compgcn.serve.models._GUESSING", 0.2)
+    with ThreadPoolExecutor(32) as threads:
+        asked = [threads.submit(fresh.post, "/api/predict", json={**QUESTION, "head": f"x{i}"}) for i in range(32)]
+        assert fresh.get("/health").status_code == 200
+        assert fresh.post("/api/predict", json=QUESTION).status_code == 200
+        assert fresh.get("/api/neighbourhood?entity=p0").status_code == 200
+        for number, each in enumerate(asked):
+            refused(each.result(), 404, f"unknown entity 'x{number}'")
+        go.set()
+
+
+def test_a_typo_among_thousands_of_iris_is_found_with_little_work(
+    models: dict[str, Served], fresh: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    iris = [f"https://example.org/resource/{'item' * (number % 9)}/{number}" for number in range(4000)]
+    monkeypatch.setattr(models["toy-run"], "data", SimpleNamespace(entities=Vocabulary("entity", iris)))
+    compared = []
+
+    def counting(text: str, names: list[str], **given: Any) -> list[str]:
+        compared.append(len(text) * sum(map(len, names)))
+        return get_close_matches(text, names, **given)
+
+    monkeypatch.setattr("compgcn.errors.get_close_matches", counting)
+    for typo, words in ((iris[70] + "x", f"'{iris[70]}'"), ("x" * 2000, "unknown entity 'xxx"), ("h", "'h'")):
+        refused(fresh.post("/api/predict", json={**QUESTION, "head": typo}), 404, words)
+    assert 0 < max(compared) <= 2**20
 
 
 def test_what_nobody_foresaw_is_a_500_without_details_and_the_server_goes_on(

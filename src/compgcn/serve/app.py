@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -22,8 +21,6 @@ from compgcn.serve.gate import Gate, Watch
 from compgcn.serve.lanes import BusyError, Lane, LateError
 from compgcn.serve.limits import FACTS, FOUND, NAME, POINTS, TOP, Limits
 from compgcn.serve.models import Served, UnknownError
-
-_log = logging.getLogger(__name__)
 
 Model = Annotated[str | None, Query(max_length=NAME, description="the id of a model; the first if left out")]
 Entity = Annotated[str, Query(min_length=1, max_length=NAME, description="an id or a name")]
@@ -222,10 +219,10 @@ async def _misshapen(_: Request, error: Exception) -> Response:
     return Reply({"detail": f"{where}: {first['msg']}"}, 422)
 
 
-def _nothing(_: Request, error: Exception) -> Response:
-    """In a thread, for it is no async function: looking for what may have been meant takes milliseconds."""
+async def _nothing(_: Request, error: Exception) -> Response:
+    """What nothing is called, and what may have been meant."""
     assert isinstance(error, UnknownError)
-    return Reply({"detail": error.sentence()}, 404)
+    return Reply({"detail": await error.sentence()}, 404)
 
 
 def _sentence(status: int, detail: str | None = None, **headers: str) -> Callable[[Request, Exception], Any]:

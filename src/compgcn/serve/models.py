@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import math
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,11 @@ from compgcn.data import Vocabulary
 from compgcn.errors import InputError
 from compgcn.run import Run, open_run
 from compgcn.serve.atlas import Atlas, Plane, principal_plane
-from compgcn.serve.lanes import Lane
+from compgcn.serve.lanes import BusyError, Lane, LateError
 from compgcn.serve.limits import Limits
 
-_COMPARED = 5000  # ids in a vocabulary up to which an unknown name is answered with those that look like it
+_COMPARED = 50_000  # ids in a vocabulary up to which an unknown name is answered with those that look like it
+_GUESSES, _GUESSING = 8, 1.0  # unknown names that wait for such an answer, and the seconds they do
 _SHOWN = ("valid", "test", "best_epoch", "ties")  # of the metrics
 
 # A query (head, relation, tail) by rows, None in the place that is asked for; how many answers; only new ones or not.
@@ -33,20 +35,20 @@ class UnknownError(Exception):
     Args:
         kind: of thing.
         text: what it was called.
-        vocabulary: where to look for what may have been meant, which takes long in a large one; None for nowhere.
+        meant: finds the sentence with what may have been meant; None where there is nothing to look through.
+        lane: where it is looked for.
     """
 
-    def __init__(self, kind: str, text: str, vocabulary: Vocabulary | None = None) -> None:
+    def __init__(self, kind: str, text: str, meant: Callable[[], str] | None = None, lane: Lane | None = None) -> None:
         super().__init__(kind)
-        self._kind, self._text, self._vocabulary = kind, text, vocabulary
+        self._kind, self._text, self._meant, self._lane = kind, text, meant, lane
 
-    def sentence(self) -> str:
-        """What to answer."""
-        if self._vocabulary is not None and len(self._vocabulary) <= _COMPARED:
-            try:
-                self._vocabulary.index(self._text)
-            except InputError as error:
-                return str(error)
+    async def sentence(self) -> str:
+        """What to answer; without a guess where too many guesses are asked for at once."""
+        if self._meant is not None and self._lane is not None:
+            with contextlib.suppress(BusyError, LateError):
+                found: str = await self._lane.ask(self._meant, _GUESSING)
+                return found
         shown = self._text if len(self._text) <= 80 else f"{self._text[:79]}…"
         return f"unknown {self._kind} '{shown}'"
 
@@ -75,10 +77,11 @@ class Served:
         self.predictions = Lane(self._predict, limits.batch, limits.queue)
         self.explanations = Lane(_one_by_one, 1, limits.queue)
         self.views = Lane(_one_by_one, 1, limits.queue)
+        self.guesses = Lane(_one_by_one, 1, _GUESSES)
 
     @property
     def lanes(self) -> dict[str, Lane]:
-        return {"predict": self.predictions, "explain": self.explanations, "look": self.views}
+        return {"predict": self.predictions, "explain": self.explanations, "look": self.views, "guess": self.guesses}
 
     def _warm_up(self) -> None:
         """Ask once: tables are built before the first client comes, and a broken model is found out here."""
@@ -91,11 +94,18 @@ class Served:
 
     def entity(self, text: str) -> int:
         """The row of an entity."""
-        return _row(self.data.entities, text)
+        return self._row(self.data.entities, text)
 
     def relation(self, text: str) -> int:
         """The row of a relation."""
-        return _row(self.data.relations, text)
+        return self._row(self.data.relations, text)
+
+    def _row(self, vocabulary: Vocabulary, text: str) -> int:
+        row = vocabulary.find(text)
+        if row is None:
+            meant = partial(_meant, vocabulary, text) if len(vocabulary) <= _COMPARED else None
+            raise UnknownError(vocabulary.kind, text, meant, self.guesses)
+        return row
 
     def named_entity(self, row: int) -> dict[str, str]:
         return {"id": self.data.entities.ids[row], "name": self.data.entities.names[row]}
@@ -203,12 +213,13 @@ def open_all(paths: Sequence[Path], limits: Limits, device: str = "auto") -> dic
     return served
 
 
-def _row(vocabulary: Vocabulary, text: str) -> int:
-    """The row of an id or a name."""
-    row = vocabulary.find(text)
-    if row is None:
-        raise UnknownError(vocabulary.kind, text, vocabulary)
-    return row
+def _meant(vocabulary: Vocabulary, text: str) -> str:
+    """What nothing is called, and what looks like it."""
+    try:
+        vocabulary.index(text)
+    except InputError as error:
+        return str(error)
+    raise AssertionError(f"{text} is known")
 
 
 _TURN = threading.Lock()
