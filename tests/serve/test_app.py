@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 import schemathesis
@@ -71,6 +72,19 @@ def test_many_at_once_each_get_their_own_answer(client: TestClient, run: Run) ->
         answers = list(threads.map(ask, heads))
     best = {head: run.predict(head, "knows", top=1)[0].entity for head in set(heads)}
     assert [answer.json()["answers"][0]["entity"] for answer in answers] == [best[head] for head in heads]
+
+
+def test_lists_of_about_one_length_are_made_together_and_cut(models: dict[str, Served], run: Run) -> None:
+    links, asked = models["toy-run"].links, []
+    answer = links.answer
+    with mock.patch.object(links, "answer", lambda rows, *given: asked.append(len(rows)) or answer(rows, *given)):
+        queries = [((row, 2, None), top, False) for row, top in enumerate((1, 3, 7, 10, 11, 12))]
+        found = models["toy-run"]._predict(queries)
+    assert asked == [4, 2]
+    people = run.data.entities.ids
+    for ((row, *_), top, _), got in zip(queries, found, strict=True):
+        expected = [prediction.entity for prediction in run.predict(people[row], "knows", top=top)]
+        assert [prediction.entity for prediction in got] == expected
 
 
 def test_an_explanation_and_neighbours_are_those_of_the_run(client: TestClient, run: Run) -> None:

@@ -7,6 +7,7 @@ import importlib
 import json
 import math
 import threading
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property, partial
@@ -23,6 +24,7 @@ from compgcn.serve.limits import Limits
 
 _COMPARED = 50_000  # ids in a vocabulary up to which an unknown name is answered with those that look like it
 _GUESSES, _GUESSING = 8, 1.0  # unknown names that wait for such an answer, and the seconds they do
+_SIZES = (10, 100)  # lists up to these lengths are made together: a long one must not make all the others long
 _SHOWN = ("valid", "test", "best_epoch", "ties")  # of the metrics
 
 # A query (head, relation, tail) by rows, None in the place that is asked for; how many answers; only new ones or not.
@@ -121,19 +123,21 @@ class Served:
     # Answers; all but the card are made in the threads of the lanes
 
     def _predict(self, queries: list[Query]) -> list[list[Prediction]]:
-        """The answers to a batch: one product of matrices for all that want as many answers."""
+        """The answers to a batch, scored together."""
         with self._turn:
             return self._together(queries)
 
     def _together(self, queries: list[Query]) -> list[list[Prediction]]:
+        """Those that want about as many answers are asked for the most that any wants, and each list is cut."""
         answers: list[list[Prediction]] = [[]] * len(queries)
         groups: dict[tuple[int, bool], list[int]] = {}
         for place, (_, top, new) in enumerate(queries):
-            groups.setdefault((top, new), []).append(place)
-        for (top, new), places in groups.items():
+            groups.setdefault((bisect_left(_SIZES, top), new), []).append(place)
+        for (_, new), places in groups.items():
+            most = max(queries[place][1] for place in places)
             asked = [queries[place][0] for place in places]
-            for place, found in zip(places, self.links.answer(asked, top, new), strict=True):
-                answers[place] = found
+            for place, found in zip(places, self.links.answer(asked, most, new), strict=True):
+                answers[place] = found[: queries[place][1]]
         return answers
 
     def explain(self, fact: tuple[int, int, int], top: int) -> dict[str, Any]:
