@@ -116,12 +116,15 @@ def test_one_can_look_around(client: TestClient, run: Run) -> None:
     plane = client.get("/api/map", params={"limit": 5}).json()
     shapes.Map.model_validate(plane)
     assert len(plane["points"]) == 5
-    assert len(client.get("/api/map").json()["points"]) == run.data.num_entities
+    whole = client.get("/api/map").json()["points"]
+    assert whole[:5] == plane["points"]
+    assert len(whole) == run.data.num_entities
 
 
 def test_the_card_says_what_the_model_is_and_nothing_of_the_disk(client: TestClient, run: Run) -> None:
     models = client.get("/api/models")
     (card,) = shapes.Models.model_validate(models.json()).models
+    assert models.json()["timeout"] == Limits().seconds
     assert (card.id, card.task, card.entities) == ("toy-run", "link-prediction", run.data.num_entities)
     assert card.metrics["test"]["mrr"] == run.metrics["test"]["mrr"]
     assert [epoch.epoch for epoch in card.curve] == [1, 2, 3]
@@ -289,6 +292,24 @@ def test_a_full_queue_is_answered_503_and_the_rest_is_answered(run: Run, monkeyp
         assert client.get("/health").status_code == 200
         go.set()
         assert [asked.result().status_code for asked in (first, *others)] == [200] * 3
+
+
+def test_looking_around_has_a_queue_and_a_time_limit_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    models = open_all([run.path], Limits(queue=1), "cpu")
+    begun, go = threading.Event(), threading.Event()
+    monkeypatch.setattr(models["toy-run"].atlas, "search", lambda *_: begun.set() or (go.wait(10) and [0]))
+    with TestClient(create_app(models, Limits(seconds=0.5)), "http://localhost") as client:
+        with ThreadPoolExecutor(2) as threads:
+            first = threads.submit(client.get, "/api/entities?q=p")
+            assert begun.wait(10)
+            second = threads.submit(client.get, "/api/neighbourhood?entity=p0")
+            while models["toy-run"].views.waiting < 1 and not second.done():
+                pass
+            refused(client.get("/api/neighbourhood?entity=p1"), 503, "too many")
+            assert client.get("/api/relations").status_code == client.get("/api/models").status_code == 200
+            refused(first.result(), 504, "too long")
+            refused(second.result(), 504, "too long")
+        go.set()
 
 
 def test_an_answer_that_takes_too_long_is_504_and_the_next_is_given(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

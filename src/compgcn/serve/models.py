@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
-import math
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
@@ -14,13 +13,15 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import to_json
+
 from compgcn.answers.links import Links, Prediction
 from compgcn.data import Vocabulary
 from compgcn.errors import InputError
 from compgcn.run import Run, open_run
 from compgcn.serve.atlas import Atlas, Plane, principal_plane
 from compgcn.serve.lanes import BusyError, Lane, LateError
-from compgcn.serve.limits import Limits
+from compgcn.serve.limits import POINTS, Limits
 
 _COMPARED = 50_000  # ids in a vocabulary up to which an unknown name is answered with those that look like it
 _GUESSES, _GUESSING = 8, 1.0  # unknown names that wait for such an answer, and the seconds they do
@@ -75,7 +76,7 @@ class Served:
         _ = self.links.encoded
         self.atlas = Atlas(self.data)
         self._warm_up()
-        _ = self.card
+        _ = self.card, self.relations
         self.predictions = Lane(self._predict, limits.batch, limits.queue)
         self.explanations = Lane(_one_by_one, 1, limits.queue)
         self.views = Lane(_one_by_one, 1, limits.queue)
@@ -120,7 +121,7 @@ class Served:
         s, r, o = (int(part) for part in row)
         return {"head": self.named_entity(s), "relation": self.named_relation(r), "tail": self.named_entity(o)}
 
-    # Answers; all but the card are made in the threads of the lanes
+    # Answers; all but the card and the relations, which are made once, come from the threads of the lanes
 
     def _predict(self, queries: list[Query]) -> list[list[Prediction]]:
         """The answers to a batch, scored together."""
@@ -158,26 +159,50 @@ class Served:
         fields = ("score", "probability", "known", "method", "edges")
         return {**self.fact(fact), **{name: getattr(found, name) for name in fields}, "facts": facts}
 
-    def similar(self, entity: int, top: int) -> dict[str, Any]:
+    def similar(self, entity: int, top: int) -> bytes:
         """The entities nearest to one."""
         found = self.run.similar(self.data.entities.ids[entity], top)
         answers = [{"rank": rank, **near._asdict()} for rank, near in enumerate(found, 1)]
-        return {"entity": self.named_entity(entity), "answers": answers}
+        return as_json({"entity": self.named_entity(entity), "answers": answers})
 
     @cached_property
     def plane(self) -> Plane:
         """Where the entities lie on the map."""
         return principal_plane(self.links.encoded.entities.detach().float().cpu().numpy())
 
-    def map(self, limit: int) -> dict[str, Any]:
-        """The best connected entities on the map."""
+    @cached_property
+    def _points(self) -> list[bytes]:
+        """The best connected entities on the map, each as JSON: the map is the beginning of these."""
         places, types, degree = self.plane.places, self.atlas.types, self.atlas.degree
-        shown = self.atlas.search("", limit)
-        points = [
-            {**self.named_entity(i), "x": x, "y": y, "degree": int(degree[i]), "type": types[i]}
+        shown = self.atlas.search("", POINTS)
+        return [
+            as_json({**self.named_entity(i), "x": x, "y": y, "degree": int(degree[i]), "type": types[i]})
             for i, (x, y) in zip(shown, places[shown].tolist(), strict=True)
         ]
-        return {"points": points, "explained": self.plane.explained, "types": "relation"}
+
+    def map(self, limit: int) -> bytes:
+        """The best connected entities on the map."""
+        rest = as_json({"explained": self.plane.explained, "types": "relation"})
+        return b'{"points":[' + b",".join(self._points[:limit]) + b"]," + rest[1:]
+
+    def found(self, text: str, limit: int) -> bytes:
+        """Entities by a part of their names."""
+        rows, degree = self.atlas.search(text, limit), self.atlas.degree
+        return as_json({"entities": [{**self.named_entity(i), "degree": int(degree[i])} for i in rows]})
+
+    def neighbourhood(self, entity: int, limit: int) -> bytes:
+        """The facts around an entity."""
+        atlas = self.atlas
+        facts = [
+            {**self.fact(atlas.facts[i]), "split": atlas.splits[atlas.split[i]]} for i in atlas.around(entity, limit)
+        ]
+        return as_json({"entity": self.named_entity(entity), "total": int(atlas.degree[entity]), "facts": facts})
+
+    @cached_property
+    def relations(self) -> bytes:
+        """All relations, with the number of their facts."""
+        counts = self.atlas.facts_of_relation.tolist()
+        return as_json({"relations": [{**self.named_relation(r), "facts": n} for r, n in enumerate(counts)]})
 
     @cached_property
     def card(self) -> dict[str, Any]:
@@ -194,7 +219,7 @@ class Served:
             "relations": self.data.num_relations,
             "facts": len(self.atlas.facts),
             "parameters": sum(parameter.numel() for parameter in self.run.task.model.parameters()),
-            "metrics": _finite(metrics),
+            "metrics": metrics,
             "config": config,
             "curve": _curve(self.run.path / "events.jsonl"),
             "examples": [
@@ -202,6 +227,11 @@ class Served:
             ],
             "calibrated": self.run.calibrated is not None,
         }
+
+
+def as_json(content: Any) -> bytes:
+    """JSON; a number that is none becomes null."""
+    return to_json(content, inf_nan_mode="null")
 
 
 def open_all(paths: Sequence[Path], limits: Limits, device: str = "auto") -> dict[str, Served]:
@@ -245,7 +275,10 @@ def _one_by_one(calls: list[Callable[[], Any]]) -> list[Any]:
 
 
 def _curve(path: Path) -> list[dict[str, Any]]:
-    """Loss and validation MRR of the epochs that events.jsonl tells of; of an epoch done again, the last."""
+    """Loss and validation MRR of the epochs that events.jsonl tells of; of an epoch done again, the last.
+
+    A loss is shown of epochs that were not evaluated too, which `compgcn.experiment.curve` leaves out.
+    """
     epochs: dict[int, dict[str, Any]] = {}
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -257,16 +290,7 @@ def _curve(path: Path) -> list[dict[str, Any]]:
             if event["event"] == "epoch":
                 number = int(event["epoch"])
                 found = {"epoch": number, "loss": event.get("loss"), "mrr": (event.get("valid") or {}).get("mrr")}
-                epochs[number] = _finite(found)
+                epochs[number] = found
         except (ValueError, TypeError, KeyError):  # a kill cut the line short
             continue
     return list(epochs.values())
-
-
-def _finite(value: Any) -> Any:
-    """The same with null where a number is none."""
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
