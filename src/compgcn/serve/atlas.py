@@ -34,8 +34,8 @@ class Atlas:
         numbers = np.arange(len(self.facts))
         other = self.facts[:, 0] != self.facts[:, 2]  # a loop stands once at its entity
         ends = np.concatenate([self.facts[:, 0], self.facts[other, 2]])
-        order = np.argsort(ends, kind="stable")
-        self._at = np.concatenate([numbers, numbers[other]])[order]
+        at = np.concatenate([numbers, numbers[other]])
+        self._at = at[np.lexsort((at, ends))]  # the facts of each entity in their order
         self.degree = np.bincount(ends, minlength=graph.num_entities)  # [N]
         self._start = np.concatenate([[0], np.cumsum(self.degree)])
         self.by_degree = np.argsort(-self.degree, kind="stable")  # entities, the best connected first
@@ -59,8 +59,8 @@ class Atlas:
 
     def around(self, entity: int, limit: int) -> Rows:
         """Numbers of the facts that an entity takes part in, train first."""
-        start = self._start[entity]
-        return np.sort(self._at[start : self._start[entity + 1]])[:limit]
+        start, end = self._start[entity : entity + 2]
+        return self._at[start : min(end, start + limit)]
 
     def examples(self) -> list[tuple[int, int]]:
         """Queries (head, relation) worth trying: of the commonest relations, each with a well connected head."""
@@ -95,27 +95,26 @@ class _Names:
     """Names and ids, whatever their case, by their beginnings and by what they contain."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        folded = [(text.casefold(), row) for row, text in enumerate(vocabulary.names)]
+        folded = [(_folded(text), row) for row, text in enumerate(vocabulary.names)]
         if vocabulary.ids is not vocabulary.names:
-            folded += [(text.casefold(), row) for row, text in enumerate(vocabulary.ids)]
+            folded += [(_folded(text), row) for row, text in enumerate(vocabulary.ids)]
         folded.sort()
         self._sorted = [text for text, _ in folded]
         self._rows = [row for _, row in folded]
         # All of them in one text, a line each: a search through it takes a few milliseconds for a million.
-        clean = [text.replace("\n", " ") for text in self._sorted]
-        self._text = "\n".join(clean)
-        self._starts = np.concatenate([[0], np.cumsum([len(text) + 1 for text in clean])]).tolist()
+        self._text = "\n".join(self._sorted)
+        self._starts = np.concatenate([[0], np.cumsum([len(text) + 1 for text in self._sorted])]).tolist()
 
     def beginning(self, text: str) -> list[int]:
-        """Rows whose name or id begins so, up to a bound."""
-        text = text.casefold()
+        """Rows whose name or id begins so; of more than are looked at, the first by the alphabet."""
+        text = _folded(text)
         first = bisect_left(self._sorted, text)
         last = bisect_left(self._sorted, text + chr(0x10FFFF), lo=first)
         return self._rows[first : min(last, first + _SCANNED)]
 
     def containing(self, text: str) -> Iterator[int]:
-        """Rows whose name or id contains it, up to a bound."""
-        text, place = text.casefold(), -1
+        """Rows whose name or id contains it; of more than are looked at, the first by the alphabet."""
+        text, place = _folded(text), -1
         for _ in range(_SCANNED):
             place = self._text.find(text, place + 1)
             if place < 0:
@@ -123,6 +122,11 @@ class _Names:
             line = bisect_right(self._starts, place) - 1
             yield self._rows[line]
             place = self._starts[line + 1] - 1  # once a line
+
+
+def _folded(text: str) -> str:
+    """Without its case, on one line: a line is a name."""
+    return text.casefold().replace("\n", " ")
 
 
 class Plane(NamedTuple):
