@@ -250,6 +250,13 @@ def test_without_a_key_another_sites_name_for_this_machine_is_refused(models: di
             assert client.get("/api/models", headers={"Host": host}).status_code == status
 
 
+def test_what_a_page_of_another_site_asks_is_not_computed(client: TestClient) -> None:
+    for site, status in (("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200)):
+        for path in ("/api/map", "/api/models", "/metrics"):
+            assert client.get(path, headers={"Sec-Fetch-Site": site}).status_code == status
+        assert client.get("/", headers={"Sec-Fetch-Site": site}).status_code == 200  # a link may lead to the page
+
+
 def test_every_answer_has_the_headers_that_keep_a_browser_safe(client: TestClient) -> None:
     for path in ("/health", "/", "/docs", "/api/models", "/nothing", "/api/map?limit=0"):
         headers = client.get(path).headers

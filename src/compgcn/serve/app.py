@@ -27,6 +27,7 @@ Entity = Annotated[str, Query(min_length=1, max_length=NAME, description="an id 
 _REASONS = {
     400: "What is asked does not make sense, such as a name that several share.",
     401: "The key is missing or wrong.",
+    403: "A page of another site asked.",
     404: "Nothing is called that.",
     408: "The request was not sent whole in time.",
     413: "The request is too large.",
@@ -40,8 +41,8 @@ def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"model": shapes.Problem, "description": _REASONS[status]} for status in statuses}
 
 
-_LOOK = _problems(400, 401, 404, 413, 422)
-_ASK = _problems(400, 401, 404, 408, 413, 422, 503, 504)
+_LOOK = _problems(400, 401, 403, 404, 413, 422)
+_ASK = _problems(400, 401, 403, 404, 408, 413, 422, 503, 504)
 
 
 class Reply(Response):
@@ -179,7 +180,7 @@ def create_app(
     )
     for path, call, method, shape, problems in (
         ("/health", routes.health, "GET", shapes.Health, {}),
-        ("/api/models", routes.list_models, "GET", shapes.Models, _problems(401, 413)),
+        ("/api/models", routes.list_models, "GET", shapes.Models, _problems(401, 403, 413)),
         ("/api/entities", routes.entities, "GET", shapes.Entities, _ASK),
         ("/api/relations", routes.relations, "GET", shapes.Relations, _LOOK),
         ("/api/predict", routes.predict, "POST", shapes.Predictions, _ASK),
@@ -190,7 +191,7 @@ def create_app(
     ):
         app.add_api_route(path, call, methods=[method], response_model=shape, responses=problems)
     app.add_api_route(
-        "/metrics", routes.metrics, methods=["GET"], response_class=Response, responses=_problems(401, 413)
+        "/metrics", routes.metrics, methods=["GET"], response_class=Response, responses=_problems(401, 403, 413)
     )
     add_documents(app)
     if key is not None:
