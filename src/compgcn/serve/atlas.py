@@ -6,7 +6,6 @@ import heapq
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -127,22 +126,3 @@ class _Names:
 def _folded(text: str) -> str:
     """Without its case, on one line: a line is a name."""
     return text.casefold().replace("\n", " ")
-
-
-class Plane(NamedTuple):
-    """Vectors in their principal plane."""
-
-    places: NDArray[Any]  # [N, 2]
-    explained: list[float]  # share of the variance along each axis
-
-
-def principal_plane(vectors: NDArray[Any]) -> Plane:
-    """Where vectors [N, d] lie in the plane that shows most of their variance."""
-    centred = vectors.astype(np.float64) - vectors.mean(0, dtype=np.float64)
-    values, axes = np.linalg.eigh(centred.T @ centred)  # in rising order
-    axes, values = axes[:, ::-1], np.maximum(values[::-1], 0)
-    width = min(2, axes.shape[1])
-    places = np.zeros((len(vectors), 2))
-    places[:, :width] = centred @ axes[:, :width]
-    shares = values / values.sum() if values.sum() else values
-    return Plane(places, [*shares[:width].tolist(), 0.0][:2])

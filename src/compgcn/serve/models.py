@@ -16,10 +16,11 @@ from typing import Any
 from pydantic_core import to_json
 
 from compgcn.answers.links import Links, Prediction
+from compgcn.answers.plane import Plane, principal_plane
 from compgcn.data import Vocabulary
 from compgcn.errors import InputError
 from compgcn.run import Run, open_run
-from compgcn.serve.atlas import Atlas, Plane, principal_plane
+from compgcn.serve.atlas import Atlas
 from compgcn.serve.lanes import BusyError, Lane, LateError
 from compgcn.serve.limits import POINTS, Limits
 
