@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -71,11 +75,29 @@ def environment() -> dict[str, str]:
     return {**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "PYTHONWARNINGS": "error"}
 
 
+@functools.cache
+def runner() -> str:
+    """The socket of a process that runs commands, while this one lasts."""
+    place = tempfile.mkdtemp()
+    arguments = [sys.executable, ROOT / "tests" / "typed.py", f"{place}/socket"]
+    process = subprocess.Popen(arguments, env=environment(), stdout=subprocess.PIPE, text=True)
+    atexit.register(shutil.rmtree, place)
+    atexit.register(process.kill)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return f"{place}/socket"
+
+
 def shell(text: str, folder: Path) -> str:
     """Run a block as it would be typed, `compgcn` being the one under test; its stdout."""
     lines = [line for line in text.splitlines() if line.split(" ", 1)[0] not in EXEMPT]
-    script = "\n".join(['compgcn() { "$COMPGCN_PYTHON" -m compgcn "$@"; }', *lines])
-    variables = {**environment(), "COMPGCN_PYTHON": sys.executable}
+    script = "\n".join(['compgcn() { "$COMPGCN_PYTHON" -S "$COMPGCN_TYPED" "$COMPGCN_SOCKET" "$@"; }', *lines])
+    variables = {
+        **environment(),
+        "COMPGCN_PYTHON": sys.executable,
+        "COMPGCN_TYPED": str(ROOT / "tests" / "typed.py"),
+        "COMPGCN_SOCKET": runner(),
+    }
     command = ["bash", "-euo", "pipefail", "-c", script]
     done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True)
     assert done.returncode == 0, f"{text}\n{done.stderr}"

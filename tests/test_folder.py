@@ -317,7 +317,7 @@ def test_a_full_disk_at_the_beginning_leaves_no_folder_or_one_that_resumes(
     undisturbed = lasting(train(tmp_path / "undisturbed").path)
     place, _, name = write.rpartition(".")
     with monkeypatch.context() as patch:
-        patch.setattr(getattr(storage, place) if place else storage, name, _full)
+        patch.setattr(pq if place == "pq" else getattr(storage, place) if place else storage, name, _full)
         with pytest.raises(InputError, match="No space left"):
             train(tmp_path / "run")
     folder = tmp_path / "run"

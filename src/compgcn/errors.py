@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+_COMPARED = 2**20  # letters of a name that is given times letters of those it is compared with: some 50 ms
+
 
 class InputError(ValueError):
     """Something given from outside is wrong; the message is one sentence saying what, and what to do."""
@@ -13,9 +15,10 @@ class InputError(ValueError):
 def unknown(kind: str, given: str, known: Iterable[str], *, listed: int = 12) -> InputError:
     """The answer to a name that is not in a table: the nearest ones, or the table itself when it is short."""
     names = list(dict.fromkeys(known))
-    near = get_close_matches(given, names, n=3, cutoff=0.5)
-    folded = {name.casefold(): name for name in names}
+    compared = _worth_comparing(given, names)
+    near = get_close_matches(given, compared, n=3, cutoff=0.5)
     if not near:
+        folded = {name.casefold(): name for name in compared}
         near = [folded[match] for match in get_close_matches(given.casefold(), list(folded), n=3, cutoff=0.5)]
     names, near, given = [_short(name) for name in names], [_short(name) for name in near], _short(given)
     sentence = f"unknown {kind} '{given}'"
@@ -25,6 +28,16 @@ def unknown(kind: str, given: str, known: Iterable[str], *, listed: int = 12) ->
     if len(names) <= listed:
         return InputError(f"{sentence}; known: {', '.join(names)}")
     return InputError(sentence)
+
+
+def _worth_comparing(given: str, names: list[str]) -> list[str]:
+    """All names, unless that takes long: then those of about the length and the initial of `given`, up to a bound."""
+    letters = _COMPARED // max(1, len(given))
+    if sum(map(len, names)) <= letters:
+        return names
+    initial, length = given[:1].casefold(), len(given)
+    near = [name for name in names if abs(len(name) - length) <= 2 and name[:1].casefold() == initial]
+    return near[: letters // (length + 2)]
 
 
 def _short(name: str) -> str:

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from compgcn import __version__
 from compgcn.config import Config, read_config, read_settings, to_toml
 from compgcn.data import GraphCollection, KnowledgeGraph
+from compgcn.data.arrays import counted
 from compgcn.errors import InputError
 from compgcn.records import SCHEMAS, restored, tables
 from compgcn.storage import Array, load_tensors, reason, replace, save_tensors
@@ -192,13 +193,14 @@ class Folder:
         """Write environment.json: what the run was made with."""
         cuda = device.type == "cuda"
         memory = torch.cuda.max_memory_allocated(device) if cuda else _peak_memory()
+        threads = counted(torch.get_num_threads(), "thread")
         environment = {
             "compgcn": __version__,
             "commit": commit(),
             "python": platform.python_version(),
             "torch": torch.__version__,
             "numpy": np.__version__,
-            "device": torch.cuda.get_device_name(device) if cuda else f"cpu, {torch.get_num_threads()} threads",
+            "device": torch.cuda.get_device_name(device) if cuda else f"cpu, {threads}",
             "machine": platform.platform(),
             "seed": seed,
             "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

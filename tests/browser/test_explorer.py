@@ -85,8 +85,22 @@ def test_an_entity_is_found_by_a_part_of_its_name_and_a_fact_completed(tab: Tab,
 )
 def test_a_link_to_a_question_shows_its_answers(tab: Tab, server: Server, state: str, body: dict[str, Any]) -> None:
     page = tab.open(state)
-    expected = [one["name"] for one in server.ask("/api/predict", {"top": 10, **body})["answers"]]
-    assert names(page, ".answers") == expected
+    expected = server.ask("/api/predict", {"top": 10, **body})["answers"]
+    assert names(page, ".answers") == [one["name"] for one in expected]
+    mixed = len({one["known"] is None for one in expected}) == 2  # then a bar may be longer than the one above it
+    calibrated = server.ask("/api/models")["models"][0]["calibrated"]
+    assert ("calibrated apart" in page.locator(".answers .foot").inner_text()) == (mixed and calibrated)
+
+
+def test_the_page_waits_five_seconds_longer_than_the_server_says_it_may_take(tab: Tab) -> None:
+    def hasty(route: Any) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, json={**answer.json(), "timeout": -3})
+
+    tab.page.route("**/api/models*", hasty)
+    tab.page.route("**/api/predict", lambda route: None)  # which stays without an answer
+    page = tab.open(BORDERS)
+    page.get_by_role("alert").get_by_text("The server does not answer").wait_for()
 
 
 def test_new_only_leaves_out_what_is_known_and_back_brings_it_back(tab: Tab) -> None:

@@ -7,8 +7,11 @@ import re
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from difflib import get_close_matches
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 import schemathesis
@@ -16,6 +19,7 @@ from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, Phase, given, settings
 
 import toy
+from compgcn.data import Vocabulary
 from compgcn.errors import InputError
 from compgcn.run import Run
 from compgcn.serve import documents, shapes
@@ -70,6 +74,19 @@ def test_many_at_once_each_get_their_own_answer(client: TestClient, run: Run) ->
     assert [answer.json()["answers"][0]["entity"] for answer in answers] == [best[head] for head in heads]
 
 
+def test_lists_of_about_one_length_are_made_together_and_cut(models: dict[str, Served], run: Run) -> None:
+    links, asked = models["toy-run"].links, []
+    answer = links.answer
+    with mock.patch.object(links, "answer", lambda rows, *given: asked.append(len(rows)) or answer(rows, *given)):
+        queries = [((row, 2, None), top, False) for row, top in enumerate((1, 3, 7, 10, 11, 12))]
+        found = models["toy-run"]._predict(queries)
+    assert asked == [4, 2]
+    people = run.data.entities.ids
+    for ((row, *_), top, _), got in zip(queries, found, strict=True):
+        expected = [prediction.entity for prediction in run.predict(people[row], "knows", top=top)]
+        assert [prediction.entity for prediction in got] == expected
+
+
 def test_an_explanation_and_neighbours_are_those_of_the_run(client: TestClient, run: Run) -> None:
     found = client.post("/api/explain", json={"head": "p0", "relation": "lives", "tail": "t0", "top": 3}).json()
     shapes.Explained.model_validate(found)
@@ -99,12 +116,15 @@ def test_one_can_look_around(client: TestClient, run: Run) -> None:
     plane = client.get("/api/map", params={"limit": 5}).json()
     shapes.Map.model_validate(plane)
     assert len(plane["points"]) == 5
-    assert len(client.get("/api/map").json()["points"]) == run.data.num_entities
+    whole = client.get("/api/map").json()["points"]
+    assert whole[:5] == plane["points"]
+    assert len(whole) == run.data.num_entities
 
 
 def test_the_card_says_what_the_model_is_and_nothing_of_the_disk(client: TestClient, run: Run) -> None:
     models = client.get("/api/models")
     (card,) = shapes.Models.model_validate(models.json()).models
+    assert models.json()["timeout"] == Limits().seconds
     assert (card.id, card.task, card.entities) == ("toy-run", "link-prediction", run.data.num_entities)
     assert card.metrics["test"]["mrr"] == run.metrics["test"]["mrr"]
     assert [epoch.epoch for epoch in card.curve] == [1, 2, 3]
@@ -230,6 +250,13 @@ def test_without_a_key_another_sites_name_for_this_machine_is_refused(models: di
             assert client.get("/api/models", headers={"Host": host}).status_code == status
 
 
+def test_what_a_page_of_another_site_asks_is_not_computed(client: TestClient) -> None:
+    for site, status in (("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200)):
+        for path in ("/api/map", "/api/models", "/metrics"):
+            assert client.get(path, headers={"Sec-Fetch-Site": site}).status_code == status
+        assert client.get("/", headers={"Sec-Fetch-Site": site}).status_code == 200  # a link may lead to the page
+
+
 def test_every_answer_has_the_headers_that_keep_a_browser_safe(client: TestClient) -> None:
     for path in ("/health", "/", "/docs", "/api/models", "/nothing", "/api/map?limit=0"):
         headers = client.get(path).headers
@@ -274,6 +301,24 @@ def test_a_full_queue_is_answered_503_and_the_rest_is_answered(run: Run, monkeyp
         assert [asked.result().status_code for asked in (first, *others)] == [200] * 3
 
 
+def test_looking_around_has_a_queue_and_a_time_limit_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    models = open_all([run.path], Limits(queue=1), "cpu")
+    begun, go = threading.Event(), threading.Event()
+    monkeypatch.setattr(models["toy-run"].atlas, "search", lambda *_: begun.set() or (go.wait(10) and [0]))
+    with TestClient(create_app(models, Limits(seconds=0.5)), "http://localhost") as client:
+        with ThreadPoolExecutor(2) as threads:
+            first = threads.submit(client.get, "/api/entities?q=p")
+            assert begun.wait(10)
+            second = threads.submit(client.get, "/api/neighbourhood?entity=p0")
+            while models["toy-run"].views.waiting < 1 and not second.done():
+                pass
+            refused(client.get("/api/neighbourhood?entity=p1"), 503, "too many")
+            assert client.get("/api/relations").status_code == client.get("/api/models").status_code == 200
+            refused(first.result(), 504, "too long")
+            refused(second.result(), 504, "too long")
+        go.set()
+
+
 def test_an_answer_that_takes_too_long_is_504_and_the_next_is_given(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     models = open_all([run.path], Limits(), "cpu")
     _, go = stuck(models, monkeypatch)
@@ -281,6 +326,39 @@ def test_an_answer_that_takes_too_long_is_504_and_the_next_is_given(run: Run, mo
         refused(client.post("/api/predict", json=QUESTION), 504, "too long")
         go.set()
         assert client.get("/api/similar?entity=p0").status_code == 200
+
+
+def test_unknown_names_wait_for_nobody_and_nobody_waits_for_them(
+    models: dict[str, Served], fresh: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go = threading.Event()
+    monkeypatch.setattr("compgcn.serve.models._meant", lambda *_: go.wait(10))
+    monkeypatch.setattr("compgcn.serve.models._GUESSING", 0.2)
+    with ThreadPoolExecutor(32) as threads:
+        asked = [threads.submit(fresh.post, "/api/predict", json={**QUESTION, "head": f"x{i}"}) for i in range(32)]
+        assert fresh.get("/health").status_code == 200
+        assert fresh.post("/api/predict", json=QUESTION).status_code == 200
+        assert fresh.get("/api/neighbourhood?entity=p0").status_code == 200
+        for number, each in enumerate(asked):
+            refused(each.result(), 404, f"unknown entity 'x{number}'")
+        go.set()
+
+
+def test_a_typo_among_thousands_of_iris_is_found_with_little_work(
+    models: dict[str, Served], fresh: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    iris = [f"https://example.org/resource/{'item' * (number % 9)}/{number}" for number in range(4000)]
+    monkeypatch.setattr(models["toy-run"], "data", SimpleNamespace(entities=Vocabulary("entity", iris)))
+    compared = []
+
+    def counting(text: str, names: list[str], **given: Any) -> list[str]:
+        compared.append(len(text) * sum(map(len, names)))
+        return get_close_matches(text, names, **given)
+
+    monkeypatch.setattr("compgcn.errors.get_close_matches", counting)
+    for typo, words in ((iris[70] + "x", f"'{iris[70]}'"), ("x" * 2000, "unknown entity 'xxx"), ("h", "'h'")):
+        refused(fresh.post("/api/predict", json={**QUESTION, "head": typo}), 404, words)
+    assert 0 < max(compared) <= 2**20
 
 
 def test_what_nobody_foresaw_is_a_500_without_details_and_the_server_goes_on(

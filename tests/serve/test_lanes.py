@@ -99,6 +99,18 @@ def test_an_error_reaches_the_one_who_caused_it_and_one_of_the_whole_batch_every
     asked(body)
 
 
+def test_work_that_gives_too_few_answers_is_an_error_to_everyone_and_the_lane_goes_on() -> None:
+    async def run() -> None:
+        lane = Lane(lambda questions: questions[1:] if 0 in questions else questions, 4, 8)
+        lane.open()
+        wrong = await asyncio.gather(*(lane.ask(number, 10) for number in (0, 1)), return_exceptions=True)
+        assert [type(answer) for answer in wrong] == [RuntimeError] * 2
+        assert await lane.ask(2, 10) == 2
+        await lane.close()
+
+    asyncio.run(run())
+
+
 def test_a_lane_that_closes_answers_what_waits_and_takes_no_more() -> None:
     async def body(lane: Lane, work: Work) -> None:
         begun = await first(lane, work)

@@ -31,10 +31,10 @@ IMPATIENT = Limits(read_seconds=0.5, write_seconds=0.5, idle_seconds=1, connecti
 
 
 @contextmanager
-def serving(models: dict[str, Served], limits: Limits) -> Iterator[int]:
+def serving(models: dict[str, Served], limits: Limits, *, no_key: bool = False) -> Iterator[int]:
     """A server in a thread; its port."""
     at = server.listen("127.0.0.1", 0)
-    built = server.build(models, at, limits)
+    built = server.build(models, at, limits, no_key=no_key)
     thread = threading.Thread(target=built.run, args=([at],))
     thread.start()
     try:
@@ -159,6 +159,14 @@ def test_others_than_this_machine_are_served_with_a_key_or_on_purpose_only() -> 
         server.must_be_guarded(host, None, no_key=True)
     with pytest.raises(InputError, match="leave one out"):
         server.must_be_guarded("0.0.0.0", "k" * 16, no_key=True)
+
+
+def test_on_this_machine_the_host_is_checked_with_no_key_too(models: dict[str, Served]) -> None:
+    with serving(models, Limits(), no_key=True) as port:
+        assert asked(port).startswith(b"HTTP/1.1 200")
+        with connect(port) as connection:
+            connection.sendall(REQUEST.replace(b"Host: localhost", b"Host: evil.example"))
+            assert answer(connection).startswith(b"HTTP/1.1 400")
 
 
 def test_a_key_comes_from_a_file_or_the_environment_and_must_be_one(

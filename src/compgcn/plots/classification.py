@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from compgcn.answers.plane import principal_plane
 from compgcn.plots.figure import BARS, COLOURS, DARK, check_figure, heading, save, short
 
 Points = tuple[NDArray[np.float32], NDArray[np.int64]]
@@ -64,18 +65,9 @@ def _folds(axes: Any, report: Mapping[str, Any]) -> None:
     heading(axes, "Folds", f"mean {mean:.1f} ± {deviation:.1f} %")
 
 
-def principal_plane(vectors: NDArray[np.float32]) -> tuple[NDArray[np.float64], float]:
-    """The vectors [n, d] in the plane in which they vary most, [n, 2], and the share of their variance it has."""
-    centred = vectors.astype(np.float64) - vectors.mean(0, dtype=np.float64)
-    _, values, axes = np.linalg.svd(centred, full_matrices=False)
-    wide = np.zeros((2, centred.shape[1]))
-    wide[: min(2, len(axes))] = axes[:2]
-    return centred @ wide.T, float((values[:2] ** 2).sum() / max((values**2).sum(), np.finfo(float).tiny))
-
-
 def _plane(axes: Any, points: Points, classes: Sequence[str]) -> None:
     vectors, targets = points
-    places, share = principal_plane(vectors)
+    places, shares = principal_plane(vectors)
     for number in range(len(classes)):
         chosen = places[targets == number]
         colour, mark = COLOURS[number % len(COLOURS)], "os^Dv"[number // len(COLOURS) % 5]
@@ -83,4 +75,4 @@ def _plane(axes: Any, points: Points, classes: Sequence[str]) -> None:
     axes.set_xticks([])
     axes.set_yticks([])
     axes.legend(frameon=False, fontsize=8)
-    heading(axes, "Vectors", f"the two principal axes, {100 * share:.0f} % of the variance")
+    heading(axes, "Vectors", f"the two principal axes, {100 * sum(shares):.0f} % of the variance")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -11,7 +10,6 @@ from typing import Annotated, Any
 from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
-from pydantic_core import to_json
 
 from compgcn import __version__
 from compgcn.errors import InputError
@@ -21,9 +19,7 @@ from compgcn.serve.documents import add_documents, describe_key
 from compgcn.serve.gate import Gate, Watch
 from compgcn.serve.lanes import BusyError, Lane, LateError
 from compgcn.serve.limits import FACTS, FOUND, NAME, POINTS, TOP, Limits
-from compgcn.serve.models import Served, UnknownError
-
-_log = logging.getLogger(__name__)
+from compgcn.serve.models import Served, UnknownError, as_json
 
 Model = Annotated[str | None, Query(max_length=NAME, description="the id of a model; the first if left out")]
 Entity = Annotated[str, Query(min_length=1, max_length=NAME, description="an id or a name")]
@@ -31,6 +27,7 @@ Entity = Annotated[str, Query(min_length=1, max_length=NAME, description="an id 
 _REASONS = {
     400: "What is asked does not make sense, such as a name that several share.",
     401: "The key is missing or wrong.",
+    403: "A page of another site asked.",
     404: "Nothing is called that.",
     408: "The request was not sent whole in time.",
     413: "The request is too large.",
@@ -44,17 +41,17 @@ def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"model": shapes.Problem, "description": _REASONS[status]} for status in statuses}
 
 
-_LOOK = _problems(400, 401, 404, 413, 422)
-_ASK = _problems(400, 401, 404, 408, 413, 422, 503, 504)
+_LOOK = _problems(400, 401, 403, 404, 413, 422)
+_ASK = _problems(400, 401, 403, 404, 408, 413, 422, 503, 504)
 
 
 class Reply(Response):
-    """JSON; a number that is none becomes null."""
+    """JSON, of what is JSON already or is made so."""
 
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
-        return to_json(content, inf_nan_mode="null")
+        return content if isinstance(content, bytes) else as_json(content)
 
 
 class Application:
@@ -70,6 +67,8 @@ class Application:
         self.lanes: dict[tuple[str, str], Lane] = {
             (name, lane): at for name, model in models.items() for lane, at in model.lanes.items()
         }
+        cards = [model.card for model in models.values()]
+        self._cards = as_json({"models": cards, "timeout": limits.seconds})
 
     @asynccontextmanager
     async def life(self, _: FastAPI) -> AsyncIterator[None]:
@@ -88,8 +87,8 @@ class Application:
             raise UnknownError("model", name)
         return self.models[name]
 
-    async def _view(self, model: Served, call: Callable[[], Any]) -> Any:
-        return await model.views.ask(call, self.limits.seconds)
+    async def _view(self, model: Served, call: Callable[[], bytes]) -> Response:
+        return Reply(await model.views.ask(call, self.limits.seconds))
 
     async def health(self) -> Response:  # on the event loop: threads may all be busy
         """Whether the server is up; needs no key."""
@@ -99,11 +98,11 @@ class Application:
         """Counters in the text format of Prometheus."""
         return Response(self.counters.text(self.lanes), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    def list_models(self) -> Response:
+    async def list_models(self) -> Response:
         """The models, with what they were trained on, how good they are, their curves and queries worth trying."""
-        return Reply({"models": [model.card for model in self.models.values()]})
+        return Reply(self._cards)
 
-    def entities(
+    async def entities(
         self,
         model: Model = None,
         q: Annotated[str, Query(max_length=NAME, description="the beginning or a part of a name")] = "",
@@ -111,14 +110,11 @@ class Application:
     ) -> Response:
         """Entities by a part of their names, those that begin with it first; without one, the best connected."""
         chosen = self.model(model)
-        found = chosen.atlas.search(q.strip(), limit)
-        return Reply({"entities": [{**chosen.named_entity(i), "degree": int(chosen.atlas.degree[i])} for i in found]})
+        return await self._view(chosen, partial(chosen.found, q.strip(), limit))
 
-    def relations(self, model: Model = None) -> Response:
+    async def relations(self, model: Model = None) -> Response:
         """All relations, with the number of their facts."""
-        chosen = self.model(model)
-        counts = chosen.atlas.facts_of_relation.tolist()
-        return Reply({"relations": [{**chosen.named_relation(r), "facts": n} for r, n in enumerate(counts)]})
+        return Reply(self.model(model).relations)
 
     async def predict(self, request: shapes.PredictRequest) -> Response:
         """The best tails of (head, relation, ?), heads of (?, relation, tail) or relations of (head, ?, tail)."""
@@ -145,29 +141,24 @@ class Application:
         found = await model.explanations.ask(partial(model.explain, fact, request.top), self.limits.seconds)
         return Reply(found)
 
-    def neighbourhood(
+    async def neighbourhood(
         self, entity: Entity, model: Model = None, limit: Annotated[int, Query(ge=1, le=FACTS)] = 50
     ) -> Response:
         """The facts that an entity takes part in, and the split each stands in."""
         chosen = self.model(model)
-        row, atlas = chosen.entity(entity), chosen.atlas
-        facts = [
-            {**chosen.fact(atlas.facts[i]), "split": atlas.splits[atlas.split[i]]} for i in atlas.around(row, limit)
-        ]
-        return Reply({"entity": chosen.named_entity(row), "total": int(atlas.degree[row]), "facts": facts})
+        return await self._view(chosen, partial(chosen.neighbourhood, chosen.entity(entity), limit))
 
     async def similar(
         self, entity: Entity, model: Model = None, top: Annotated[int, Query(ge=1, le=TOP)] = 10
     ) -> Response:
         """The entities whose vectors point the same way."""
         chosen = self.model(model)
-        row = chosen.entity(entity)
-        return Reply(await self._view(chosen, partial(chosen.similar, row, top)))
+        return await self._view(chosen, partial(chosen.similar, chosen.entity(entity), top))
 
     async def map(self, model: Model = None, limit: Annotated[int, Query(ge=1, le=POINTS)] = 5000) -> Response:
         """The best connected entities in the principal plane of their vectors."""
         chosen = self.model(model)
-        return Reply(await self._view(chosen, partial(chosen.map, limit)))
+        return await self._view(chosen, partial(chosen.map, limit))
 
 
 def create_app(
@@ -189,18 +180,18 @@ def create_app(
     )
     for path, call, method, shape, problems in (
         ("/health", routes.health, "GET", shapes.Health, {}),
-        ("/api/models", routes.list_models, "GET", shapes.Models, _problems(401, 413)),
-        ("/api/entities", routes.entities, "GET", shapes.Entities, _LOOK),
+        ("/api/models", routes.list_models, "GET", shapes.Models, _problems(401, 403, 413)),
+        ("/api/entities", routes.entities, "GET", shapes.Entities, _ASK),
         ("/api/relations", routes.relations, "GET", shapes.Relations, _LOOK),
         ("/api/predict", routes.predict, "POST", shapes.Predictions, _ASK),
         ("/api/explain", routes.explain, "POST", shapes.Explained, _ASK),
-        ("/api/neighbourhood", routes.neighbourhood, "GET", shapes.Neighbourhood, _LOOK),
+        ("/api/neighbourhood", routes.neighbourhood, "GET", shapes.Neighbourhood, _ASK),
         ("/api/similar", routes.similar, "GET", shapes.SimilarEntities, _ASK),
         ("/api/map", routes.map, "GET", shapes.Map, _ASK),
     ):
         app.add_api_route(path, call, methods=[method], response_model=shape, responses=problems)
     app.add_api_route(
-        "/metrics", routes.metrics, methods=["GET"], response_class=Response, responses=_problems(401, 413)
+        "/metrics", routes.metrics, methods=["GET"], response_class=Response, responses=_problems(401, 403, 413)
     )
     add_documents(app)
     if key is not None:
@@ -222,10 +213,10 @@ async def _misshapen(_: Request, error: Exception) -> Response:
     return Reply({"detail": f"{where}: {first['msg']}"}, 422)
 
 
-def _nothing(_: Request, error: Exception) -> Response:
-    """In a thread, for it is no async function: looking for what may have been meant takes milliseconds."""
+async def _nothing(_: Request, error: Exception) -> Response:
+    """What nothing is called, and what may have been meant."""
     assert isinstance(error, UnknownError)
-    return Reply({"detail": error.sentence()}, 404)
+    return Reply({"detail": await error.sentence()}, 404)
 
 
 def _sentence(status: int, detail: str | None = None, **headers: str) -> Callable[[Request, Exception], Any]:

@@ -6,7 +6,6 @@ import heapq
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,8 +33,8 @@ class Atlas:
         numbers = np.arange(len(self.facts))
         other = self.facts[:, 0] != self.facts[:, 2]  # a loop stands once at its entity
         ends = np.concatenate([self.facts[:, 0], self.facts[other, 2]])
-        order = np.argsort(ends, kind="stable")
-        self._at = np.concatenate([numbers, numbers[other]])[order]
+        at = np.concatenate([numbers, numbers[other]])
+        self._at = at[np.lexsort((at, ends))]  # the facts of each entity in their order
         self.degree = np.bincount(ends, minlength=graph.num_entities)  # [N]
         self._start = np.concatenate([[0], np.cumsum(self.degree)])
         self.by_degree = np.argsort(-self.degree, kind="stable")  # entities, the best connected first
@@ -59,8 +58,8 @@ class Atlas:
 
     def around(self, entity: int, limit: int) -> Rows:
         """Numbers of the facts that an entity takes part in, train first."""
-        start = self._start[entity]
-        return np.sort(self._at[start : self._start[entity + 1]])[:limit]
+        start, end = self._start[entity : entity + 2]
+        return self._at[start : min(end, start + limit)]
 
     def examples(self) -> list[tuple[int, int]]:
         """Queries (head, relation) worth trying: of the commonest relations, each with a well connected head."""
@@ -95,27 +94,26 @@ class _Names:
     """Names and ids, whatever their case, by their beginnings and by what they contain."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        folded = [(text.casefold(), row) for row, text in enumerate(vocabulary.names)]
+        folded = [(_folded(text), row) for row, text in enumerate(vocabulary.names)]
         if vocabulary.ids is not vocabulary.names:
-            folded += [(text.casefold(), row) for row, text in enumerate(vocabulary.ids)]
+            folded += [(_folded(text), row) for row, text in enumerate(vocabulary.ids)]
         folded.sort()
         self._sorted = [text for text, _ in folded]
         self._rows = [row for _, row in folded]
         # All of them in one text, a line each: a search through it takes a few milliseconds for a million.
-        clean = [text.replace("\n", " ") for text in self._sorted]
-        self._text = "\n".join(clean)
-        self._starts = np.concatenate([[0], np.cumsum([len(text) + 1 for text in clean])]).tolist()
+        self._text = "\n".join(self._sorted)
+        self._starts = np.concatenate([[0], np.cumsum([len(text) + 1 for text in self._sorted])]).tolist()
 
     def beginning(self, text: str) -> list[int]:
-        """Rows whose name or id begins so, up to a bound."""
-        text = text.casefold()
+        """Rows whose name or id begins so; of more than are looked at, the first by the alphabet."""
+        text = _folded(text)
         first = bisect_left(self._sorted, text)
         last = bisect_left(self._sorted, text + chr(0x10FFFF), lo=first)
         return self._rows[first : min(last, first + _SCANNED)]
 
     def containing(self, text: str) -> Iterator[int]:
-        """Rows whose name or id contains it, up to a bound."""
-        text, place = text.casefold(), -1
+        """Rows whose name or id contains it; of more than are looked at, the first by the alphabet."""
+        text, place = _folded(text), -1
         for _ in range(_SCANNED):
             place = self._text.find(text, place + 1)
             if place < 0:
@@ -125,20 +123,6 @@ class _Names:
             place = self._starts[line + 1] - 1  # once a line
 
 
-class Plane(NamedTuple):
-    """Vectors in their principal plane."""
-
-    places: NDArray[Any]  # [N, 2]
-    explained: list[float]  # share of the variance along each axis
-
-
-def principal_plane(vectors: NDArray[Any]) -> Plane:
-    """Where vectors [N, d] lie in the plane that shows most of their variance."""
-    centred = vectors.astype(np.float64) - vectors.mean(0, dtype=np.float64)
-    values, axes = np.linalg.eigh(centred.T @ centred)  # in rising order
-    axes, values = axes[:, ::-1], np.maximum(values[::-1], 0)
-    width = min(2, axes.shape[1])
-    places = np.zeros((len(vectors), 2))
-    places[:, :width] = centred @ axes[:, :width]
-    shares = values / values.sum() if values.sum() else values
-    return Plane(places, [*shares[:width].tolist(), 0.0][:2])
+def _folded(text: str) -> str:
+    """Without its case, on one line: a line is a name."""
+    return text.casefold().replace("\n", " ")

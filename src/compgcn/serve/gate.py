@@ -22,6 +22,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 # The page and what describes the interface hold nothing of a model, and a browser sends no key when it opens them.
 OPEN = ("/", "/health", "/docs", "/openapi.json")
+ELSEWHERE = (b"cross-site", b"same-site")  # what a browser says of a request that a page of another origin makes
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
 # Everything from this server alone; the style elements that plotly makes are the one thing inline.
 POLICY = (
@@ -81,7 +82,7 @@ class Gate:
         limits: of size and time.
         key: what a client must know, or None.
         hosts: by which names the server may be called; None for any. A page of another site that has its own name lead
-            here is refused so.
+            here is refused so; one that asks under the server's name is told apart by its browser.
     """
 
     def __init__(self, app: App, limits: Limits, key: str | None, hosts: tuple[str, ...] | None) -> None:
@@ -98,6 +99,9 @@ class Gate:
         headers = dict(scope["headers"])
         if self._hosts is not None and _host(headers.get(b"host", b"")) not in self._hosts:
             await refuse(send, 400, "this server is for localhost; start it with --host and a key for others")
+            return
+        if headers.get(b"sec-fetch-site") in ELSEWHERE and not _is_open(scope["path"]):
+            await refuse(send, 403, "a page of another site asked; ask from this server's own page, or from a program")
             return
         if self._key is not None and not _is_open(scope["path"]) and not self._knows(headers):
             what = "give the key of this server as 'Authorization: Bearer KEY' or 'X-API-Key: KEY'"

@@ -92,6 +92,9 @@ class Lane:
 
     def _answer(self, questions: list[Any]) -> Sequence[Any]:
         try:
-            return self._work(questions)
+            answers = self._work(questions)
+            if len(answers) != len(questions):
+                raise RuntimeError(f"{len(questions)} questions were given {len(answers)} answers")
+            return answers
         except Exception as error:  # everyone who asked is told, and the lane goes on
             return [error] * len(questions)

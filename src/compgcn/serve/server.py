@@ -115,9 +115,10 @@ def build(
 ) -> uvicorn.Server:
     """The server over these models; run with the same socket, it answers until SIGINT or SIGTERM.
 
-    Without a key, and not by `no_key` open to all, it goes by the names of this machine alone.
+    Without a key, and not by `no_key` open to others than this machine, it goes by the names of this machine alone.
     """
-    hosts = None if key is not None or no_key else (*LOCAL, at.getsockname()[0])
+    address = at.getsockname()[0]
+    hosts = None if key is not None or (no_key and not is_local(address)) else (*LOCAL, address)
     seconds = {"read_seconds": limits.read_seconds, "write_seconds": limits.write_seconds}
     settings: dict[str, Any] = {
         "http": type("Timed", (Protocol,), seconds),

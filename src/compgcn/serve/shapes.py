@@ -99,6 +99,7 @@ class ModelCard(Shape):
 
 class Models(Shape):
     models: list[ModelCard]
+    timeout: float = Field(description="seconds after which a question is answered 504")
 
 
 class FoundEntity(Named):

@@ -93,6 +93,9 @@ export function answers(context, choose) {
           { class: "hint" },
           `A full bar is ${count(100 * end)}\u202f%. `,
           context.model.calibrated ? "Probabilities are calibrated." : "Probabilities are not calibrated.",
+          context.model.calibrated && mixed(found.answers)
+            ? " Known and new answers are calibrated apart, so that a bar may be longer than the one above it."
+            : "",
         ),
         found.answers.length === top && top < Math.min(TOPS.at(-1), entities ? Infinity : context.relations.length)
           ? h(
@@ -120,6 +123,9 @@ export function answers(context, choose) {
 
   return { element, begin, predict, mark };
 }
+
+/** Whether facts that stand in the data and others are in one list. */
+const mixed = (answers) => new Set(answers.map((one) => Boolean(one.known))).size === 2;
 
 function intro({ name, facts, entities }) {
   const from = ` has learned from ${plural(facts, "fact")} about ${plural(entities, "entity")} and completes others.`;

@@ -1,6 +1,11 @@
 // The server's answers, its refusals as sentences, and its silence.
 
-const PATIENCE = 30_000; // ms until a request counts as unanswered
+let patience = 35_000; // ms until a request counts as unanswered; the server's own time limit must come first
+
+/** The server gives up after so many seconds, and says so. */
+export function waitFor(seconds) {
+  patience = 1000 * (seconds + 5);
+}
 
 /** The server refused, and said why. */
 export class Refused extends Error {
@@ -49,7 +54,7 @@ export const post = (path, body, signal = undefined) =>
 
 async function ask(path, options, signal) {
   const headers = { ...options.headers, ...(key ? { Authorization: `Bearer ${key}` } : {}) };
-  const limits = [AbortSignal.timeout(PATIENCE), ...(signal ? [signal] : [])];
+  const limits = [AbortSignal.timeout(patience), ...(signal ? [signal] : [])];
   let response, body;
   try {
     response = await fetch(path, { ...options, headers, signal: AbortSignal.any(limits), cache: "no-store" });

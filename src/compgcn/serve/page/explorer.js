@@ -1,6 +1,6 @@
 // The explorer: one page over the server's answers. It reads the address, loads the model's facts once, and shows a view.
 
-import { get, listen, useKey } from "./api.js";
+import { get, listen, useKey, waitFor } from "./api.js";
 import { ask } from "./ask.js";
 import { card } from "./card.js";
 import { watch } from "./connection.js";
@@ -56,7 +56,9 @@ function lead(link, state) {
 
 async function load() {
   if (!main.querySelector(".view")) main.replaceChildren(skeleton(8));
-  models = (await get("api/models")).models;
+  const found = await get("api/models");
+  models = found.models;
+  waitFor(found.timeout);
   select.replaceChildren(...models.map((one) => h("option", { value: one.id }, label(one))));
   select.disabled = models.length < 2;
   context.model = null;
