@@ -12,7 +12,6 @@ ASKED = {  # of newcomers: what is asked -> its figure
     "new entities, MRR of what is asked about them": "newcomer_given_mrr",
     "new entities, MRR where they are the answer": "newcomer_answer_mrr",
 }
-METHODS = {"auto": "exact where quick", "gradient": "gradient"}
 PROBABILITIES = ("the ten best entities", "the best entity")  # where the file has them
 
 
@@ -46,7 +45,8 @@ def explanations() -> list[tuple[str, ...]]:
     rows = []
     for data, report in load("explanations.json")["data"].items():
         for row in report["rows"]:
-            what = f"score lost without the 3 facts that `explain` names first, {METHODS[row['method']]}"
+            how = "gradient" if row["method"] == "gradient" else f"exact for {row['exact']} of {row['facts']}"
+            what = f"score lost without the 3 facts that `explain` names first, {how}"
             listed = f"{row['listed']['drop']:.2f}"
             beside = f"3 random facts {row['drop_random']:.2f}; more in {row['listed']['larger']:.0%} of {row['facts']}"
             rows.append((what, data, listed, beside))
