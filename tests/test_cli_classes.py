@@ -171,11 +171,11 @@ def test_a_run_is_asked_what_it_can_answer(nodes: Run, graphs: Run, command: Com
     refused(command("predict", links), "a prediction needs two of head, relation and tail")
     refused(command("predict", links, "--item", "p0"), "predicts links")
     refused(command("predict", nodes.path, "--queries", "q.tsv", "--to", "x.csv"), "--queries asks for links")
-    refused(command("discover", nodes.path), "ask it with classify")
+    refused(command("discover", nodes.path), "asks one that predicts links", f"compgcn predict {nodes.path} --item")
     refused(command("evaluate", links, "--by", "class"), "a way to split classes")
     with pytest.raises(ValueError, match="predicts links and has no classes"):
         open_run(links).classify(["p0"])
-    with pytest.raises(ValueError, match="one of graph-classification; ask it with classify"):
+    with pytest.raises(ValueError, match="is a run of graph-classification, and this asks one that predicts links"):
         graphs.predict(head="a", relation="b")
 
 

@@ -33,7 +33,7 @@ from compgcn.folder import Folder, default_folder
 from compgcn.inputs import Dataset
 from compgcn.protocols import Session, validation
 from compgcn.sampling import randomness
-from compgcn.storage import Array, Table
+from compgcn.storage import Array, Table, must_differ
 from compgcn.tasks.classification import log_probabilities
 from compgcn.tasks.link_prediction import Encoded
 from compgcn.train import Event
@@ -295,6 +295,7 @@ class Run:
 
         See `compgcn.answers.bulk.answer_file`.
         """
+        must_differ(to, queries=queries)
         return answer_file(self._links(), queries, to, top, new, notify)
 
     def discover(
@@ -340,7 +341,10 @@ class Run:
 
     def _links(self) -> Links:
         if not isinstance(self.answers, Links):
-            raise InputError(f"the run {self.path} is one of {self.config.task}; ask it with classify")
+            raise InputError(
+                f"{self.path} is a run of {self.config.task}, and this asks one that predicts links; "
+                f"ask for classes with run.classify, or compgcn predict {self.path} --item"
+            )
         return self.answers
 
     def evaluate(

@@ -14,7 +14,7 @@ from pyarrow import csv
 from compgcn.answers import bulk
 from compgcn.errors import InputError
 from compgcn.run import Run
-from toy import Command, refused, train
+from toy import Command, contents, refused, train
 
 QUERIES: list[tuple[str | None, str | None, str | None]] = [
     ("p0", "lives", None),
@@ -117,6 +117,25 @@ def test_a_table_that_is_stopped_halfway_leaves_what_was_there(run: Run, tmp_pat
         run.predict_file(write(tmp_path / "q.tsv"), tmp_path / "out.csv", notify=stop)
     assert (tmp_path / "out.csv").read_text() == "what was here before"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.csv", "q.tsv"]
+
+
+def test_no_file_that_is_read_and_no_file_of_a_run_is_written_over(command: Command, run: Run, tmp_path: Path) -> None:
+    queries = write(tmp_path / "q.csv")
+    (tmp_path / "facts.csv").write_text("p0,lives,t0\n")
+    (tmp_path / "same.csv").symlink_to(queries)
+    before = contents(tmp_path), contents(run.path)
+    ask = ("predict", run.path, "--queries", queries, "--facts", "facts.csv", "--to")
+    for to in (queries, "same.csv"):
+        refused(command(*ask, to), "the queries are read from", "choose another file")
+    refused(command(*ask, "facts.csv"), "the facts are read from 'facts.csv'")
+    with pytest.raises(InputError, match="the queries are read from"):
+        run.predict_file(queries, queries)
+    own = run.path / "vocabulary.parquet"
+    refused(command(*ask, own), f"is a file of the run {run.path}")
+    refused(command("discover", run.path, "--to", own), "is a file of the run")
+    for form, name in (("parquet", own), ("tsv", run.path / "config.toml"), ("projector", run.path / "checkpoint")):
+        refused(command("export", run.path, "--to", name, "--format", form), "is a file of the run")
+    assert (contents(tmp_path), contents(run.path)) == before
 
 
 def test_the_command_says_what_it_wrote_and_refuses_what_does_not_go_together(

@@ -15,6 +15,7 @@ from compgcn.cli.tables import add_metrics, calibration_note, metrics_table, pre
 from compgcn.data import GraphCollection, tu
 from compgcn.errors import InputError
 from compgcn.plots.figure import check_figure
+from compgcn.storage import must_differ
 
 if TYPE_CHECKING:
     from compgcn.run import Run
@@ -31,7 +32,7 @@ class Part(StrEnum):
 
 Facts = Annotated[
     Path | None,
-    typer.Option(help="A file of more facts, new entities among them: answer with these too.", show_default=False),
+    typer.Option(help="For links: a file of facts to answer with too, of new entities as well.", show_default=False),
 ]
 
 
@@ -154,6 +155,8 @@ def predict(
 
     Example: compgcn predict runs/world-compgcn-distmult-0 --head France --relation borders --top 5
     """
+    if to is not None:
+        must_differ(to, queries=queries, facts=facts)
     opened = opened_run(run, device, facts)
     if opened.config.classifier.protocol is not None:
         given = {"--relation": relation, "--head": head, "--tail": tail, "--new": new or None, "--queries": queries}
