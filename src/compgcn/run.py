@@ -190,6 +190,7 @@ class Run:
         self.metrics = folder.metrics()
         self.config = configure(folder.config(), self.metrics.get("settings", {}))  # those of the candidate chosen
         self.data = folder.data(self.config.data.source)
+        self.newcomers = 0  # entities that training never saw, see `with_facts`
 
     def __repr__(self) -> str:
         return f"Run('{self.path}': {self.model_name} on {self.data.name}{'' if self.metrics else ', unfinished'})"
@@ -317,12 +318,14 @@ class Run:
         facts count as facts of train from then on; the folder stays as it is.
 
         Args:
-            facts: a file of triples, or triples (head, relation, tail), by ids or names; relations must be known.
+            facts: a file of triples, or triples (head, relation, tail), by ids or names; relations must be known. What
+                was noticed of them, such as who is new, is in `data.notes` of what is returned.
         """
         links = self._links()
         data = links.data.with_features(*self.folder.features())
         other = Run(self.folder, self.device)
         other.data, other.task = add_facts(self.config, data, links.task, facts)
+        other.newcomers = self.newcomers + other.data.num_entities - data.num_entities
         return other
 
     def classify(self, names: str | Sequence[str] | GraphCollection | None = None) -> list[Classified]:

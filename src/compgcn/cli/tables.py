@@ -42,7 +42,10 @@ def add_metrics(table: Table, label: str, metrics: dict[str, Any]) -> None:
 
 def calibration_note(run: Run) -> str:
     """What the probabilities of a run are."""
-    return f"probabilities calibrated on {run.calibrated}" if run.calibrated else "probabilities not calibrated"
+    if not run.calibrated:
+        return "probabilities not calibrated"
+    # Validation has no newcomers, so that how right answers about them are was never compared.
+    return f"probabilities calibrated on {'entities that were trained on' if run.newcomers else run.calibrated}"
 
 
 def predictions_table(question: str, answers: Sequence[Prediction], note: str) -> Table:

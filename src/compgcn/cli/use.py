@@ -11,7 +11,7 @@ import typer
 
 from compgcn.cli import bulk, classes, reliability
 from compgcn.cli.console import Device, Json, RunFolder, Split, err, out
-from compgcn.cli.tables import add_metrics, calibration_note, metrics_table, predictions_table
+from compgcn.cli.tables import add_metrics, calibration_note, metrics_table, predictions_table, printable
 from compgcn.data import GraphCollection, tu
 from compgcn.errors import InputError
 from compgcn.plots.figure import check_figure
@@ -43,7 +43,12 @@ def opened_run(path: Path, device: str, facts: Path | None = None) -> Run:
     if not run.metrics:
         _ = run.task  # where it has no weights yet, that is all there is to say
         err.print(f"note: {path} is not finished; these are its best weights so far")
-    return run if facts is None else run.with_facts(facts)
+    if facts is None:
+        return run
+    larger = run.with_facts(facts)
+    for note in larger.data.notes:
+        err.print(f"note: {facts}: {printable(note)}")
+    return larger
 
 
 def evaluate(
