@@ -131,7 +131,7 @@ def test_no_file_that_is_read_and_no_file_of_a_run_is_written_over(command: Comm
     with pytest.raises(InputError, match="the queries are read from"):
         run.predict_file(queries, queries)
     own = run.path / "vocabulary.parquet"
-    refused(command(*ask, own), f"is a file of the run {run.path}")
+    refused(command("predict", run.path, "--queries", queries, "--to", own), f"is a file of the run {run.path}")
     refused(command("discover", run.path, "--to", own), "is a file of the run")
     for form, name in (("parquet", own), ("tsv", run.path / "config.toml"), ("projector", run.path / "checkpoint")):
         refused(command("export", run.path, "--to", name, "--format", form), "is a file of the run")
@@ -153,6 +153,8 @@ def test_the_command_says_what_it_wrote_and_refuses_what_does_not_go_together(
     refused(command("predict", run.path, "--queries", queries), "--to answers.parquet")
     refused(command("predict", run.path, "--queries", queries, "--to", "out.txt"), "a .parquet or .csv file")
     refused(command("predict", run.path, "--queries", queries, "--to", "no/out.csv"), "there is no folder 'no'")
+    (tmp_path / "q.xlsx").touch()
+    refused(command("predict", run.path, "--queries", "q.xlsx", "--to", "out.csv"), ".tsv, .txt, .csv", ".parquet")
     refused(command("predict", run.path, "--queries", "no.tsv", "--to", "out.csv"), "there is no file 'no.tsv'")
     refused(command("predict", run.path, "--queries", queries, "--to", "out.csv", "--head", "p0"), "--queries")
     refused(command("predict", run.path, "--head", "p0", "--relation", "lives", "--to", "out.csv"), "--queries")
