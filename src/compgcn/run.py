@@ -185,12 +185,13 @@ def open_run(path: str | Path, device: str = "auto") -> Run:
 class Run:
     """A trained model with its vocabulary and data: all of it comes from the folder."""
 
+    newcomers = 0  # entities that training never saw, see `with_facts`
+
     def __init__(self, folder: Folder, device: torch.device) -> None:
         self.folder, self.device = folder, device
         self.metrics = folder.metrics()
         self.config = configure(folder.config(), self.metrics.get("settings", {}))  # those of the candidate chosen
         self.data = folder.data(self.config.data.source)
-        self.newcomers = 0  # entities that training never saw, see `with_facts`
 
     def __repr__(self) -> str:
         return f"Run('{self.path}': {self.model_name} on {self.data.name}{'' if self.metrics else ', unfinished'})"

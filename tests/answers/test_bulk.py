@@ -143,7 +143,7 @@ def test_the_command_says_what_it_wrote_and_refuses_what_does_not_go_together(
 ) -> None:
     queries = write(tmp_path / "q.tsv")
     result = command("predict", run.path, "--queries", queries, "--to", "out.parquet", "--top", 2)
-    assert (result.code, result.err) == (0, "")
+    assert result.code == 0
     assert result.out.splitlines() == [
         "10 answers to 5 queries written to out.parquet",
         "probabilities not calibrated",
@@ -156,5 +156,8 @@ def test_the_command_says_what_it_wrote_and_refuses_what_does_not_go_together(
     (tmp_path / "q.xlsx").touch()
     refused(command("predict", run.path, "--queries", "q.xlsx", "--to", "out.csv"), ".tsv, .txt, .csv", ".parquet")
     refused(command("predict", run.path, "--queries", "no.tsv", "--to", "out.csv"), "there is no file 'no.tsv'")
-    refused(command("predict", run.path, "--queries", queries, "--to", "out.csv", "--head", "p0"), "--queries")
-    refused(command("predict", run.path, "--head", "p0", "--relation", "lives", "--to", "out.csv"), "--queries")
+    refused(command("predict", run.path, "--queries", queries, "--to", "out.csv", "--head", "p0"), "leave out --head")
+    refused(
+        command("predict", run.path, "--head", "p0", "--relation", "lives", "--to", "out.csv"),
+        "--to goes with --queries",
+    )

@@ -156,7 +156,9 @@ def _links(run: Run) -> list[Part]:
     if not rows:
         return ["Nothing was held out for validation or test, so there are no figures.", *_training(run)]
     parts: list[Part] = [
-        "Filtered ranks. Tied scores share the mean of their ranks; two lines more, where there are any.",
+        "Filtered ranks; those of tied scores are the mean of the ranks they share. "
+        "Where ties make a difference, *ties optimistic* has the figures with every tie won, *ties pessimistic* with "
+        "every tie lost.",
         Table("", ("", *(name.upper().replace("HITS", "H") for name in _METRICS)), rows),
         *_training(run),
     ]
