@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import toy
+from compgcn.cli.doubts import doubts
 from compgcn.data import GraphCollection, KnowledgeGraph
 from compgcn.run import Run, open_run
 from toy import Command, refused
@@ -171,11 +172,11 @@ def test_a_run_is_asked_what_it_can_answer(nodes: Run, graphs: Run, command: Com
     refused(command("predict", links), "a prediction needs two of head, relation and tail")
     refused(command("predict", links, "--item", "p0"), "predicts links")
     refused(command("predict", nodes.path, "--queries", "q.tsv", "--to", "x.csv"), "--queries asks for links")
-    refused(command("discover", nodes.path), "ask it with classify")
+    refused(command("discover", nodes.path), "asks one that predicts links", f"compgcn predict {nodes.path} --item")
     refused(command("evaluate", links, "--by", "class"), "a way to split classes")
     with pytest.raises(ValueError, match="predicts links and has no classes"):
         open_run(links).classify(["p0"])
-    with pytest.raises(ValueError, match="one of graph-classification; ask it with classify"):
+    with pytest.raises(ValueError, match="is a run of graph-classification, and this asks one that predicts links"):
         graphs.predict(head="a", relation="b")
 
 
@@ -233,19 +234,16 @@ def test_what_labels_do_not_allow_is_noted(
     assert " 0 of the training labels" not in done.out
 
 
-def test_a_model_that_learned_nothing_is_called_so(command: Command, capfd: pytest.CaptureFixture[str]) -> None:
-    from compgcn.cli.classes import _show_doubts
-
-    def said(test: list[list[int]], accuracy: float) -> str:
+def test_a_model_that_learned_nothing_is_called_so() -> None:
+    def said(test: list[list[int]], accuracy: float) -> list[str]:
         report = {"accuracy": accuracy, "confusion": test}
-        _show_doubts({"classes": ["a", "b"], "test": report, "valid": {}, "facts": {"test": {"accuracy": 0.6}}})
-        return capfd.readouterr().out
+        return doubts({"classes": ["a", "b"], "test": report, "valid": {}, "facts": {"test": {"accuracy": 0.6}}})
 
-    assert said([[3, 0], [0, 3]], 1.0) == ""
-    assert said([[3, 0], [0, 3]], 0.6) == ""
-    assert "no better than the regression" in said([[1, 2], [2, 1]], 1 / 3)
-    assert "everything is predicted as 'a'" in said([[3, 0], [3, 0]], 0.7)
-    assert said([[3, 0], [0, 0]], 1.0) == ""
+    assert said([[3, 0], [0, 3]], 1.0) == []
+    assert said([[3, 0], [0, 3]], 0.6) == []
+    assert "no better than the regression" in said([[1, 2], [2, 1]], 1 / 3)[0]
+    assert "all 6 test items are predicted as 'a'" in said([[3, 0], [3, 0]], 0.7)[0]
+    assert said([[3, 0], [0, 0]], 1.0) == []
 
 
 def test_graphs_of_another_collection_are_classified(graphs: Run, command: Command, tmp_path: Path) -> None:

@@ -115,11 +115,16 @@ def find_folder() -> Path:
     raise InputError(f"there is no folder '{FOLDER}' here; run this in a checkout of the project, or name a .toml file")
 
 
+def known() -> dict[str, Path]:
+    """The files of all, by name."""
+    return {path.stem: path for path in sorted(find_folder().glob("*.toml")) if path.stem != "claims"}
+
+
 def experiments(names: Sequence[str] = ()) -> dict[str, Experiment]:
     """Those of the given names or files, or all."""
     if any(name.endswith(".toml") for name in names):
         return {path.stem: read_experiment(path) for path in map(Path, names)}
-    paths = {path.stem: path for path in sorted(find_folder().glob("*.toml")) if path.stem != "claims"}
+    paths = known()
     for name in names:
         if name not in paths:
             raise unknown("experiment", name, paths)

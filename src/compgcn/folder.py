@@ -13,6 +13,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ _SPLITS = ("train", "valid", "test")
 _LAST = "training.device"  # of the settings in a config
 _ALWAYS = ("vocabulary.parquet", "triples.parquet")  # what the data of every run have
 _FIRST = (*SCHEMAS, "checkpoint")  # what is there before the config makes it a run
+_OWN = (*_FIRST, "model*.safetensors*", "config.toml", "*.json", "events.jsonl", ".lock")  # all, as patterns
 
 
 class Folder:
@@ -255,6 +257,17 @@ class Folder:
 
     def _text(self, name: str, text: str) -> None:
         replace(self.path / name, lambda path: path.write_text(text, encoding="utf-8"))
+
+
+def spared(path: str | Path) -> Path:
+    """A path to write to, refused where it is a file of a run, whichever run that is."""
+    path = Path(path)
+    home = path.absolute().parent
+    inside = home.name == "checkpoint" and Folder(home.parent).is_run
+    if inside or (Folder(home).is_run and any(fnmatchcase(path.name.casefold(), pattern) for pattern in _OWN)):
+        run = path.parent.parent if inside else path.parent
+        raise InputError(f"'{path}' is a file of the run {run}, which needs it; choose another name")
+    return path
 
 
 def commit() -> str | None:

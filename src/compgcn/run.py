@@ -33,7 +33,7 @@ from compgcn.folder import Folder, default_folder
 from compgcn.inputs import Dataset
 from compgcn.protocols import Session, validation
 from compgcn.sampling import randomness
-from compgcn.storage import Array, Table
+from compgcn.storage import Array, Table, must_differ
 from compgcn.tasks.classification import log_probabilities
 from compgcn.tasks.link_prediction import Encoded
 from compgcn.train import Event
@@ -185,6 +185,8 @@ def open_run(path: str | Path, device: str = "auto") -> Run:
 class Run:
     """A trained model with its vocabulary and data: all of it comes from the folder."""
 
+    newcomers = 0  # entities that training never saw, see `with_facts`
+
     def __init__(self, folder: Folder, device: torch.device) -> None:
         self.folder, self.device = folder, device
         self.metrics = folder.metrics()
@@ -296,6 +298,7 @@ class Run:
 
         See `compgcn.answers.bulk.answer_file`.
         """
+        must_differ(to, queries=queries)
         return answer_file(self._links(), queries, to, top, new, notify)
 
     def discover(
@@ -317,12 +320,14 @@ class Run:
         facts count as facts of train from then on; the folder stays as it is.
 
         Args:
-            facts: a file of triples, or triples (head, relation, tail), by ids or names; relations must be known.
+            facts: a file of triples, or triples (head, relation, tail), by ids or names; relations must be known. What
+                was noticed of them, such as who is new, is in `data.notes` of what is returned.
         """
         links = self._links()
         data = links.data.with_features(*self.folder.features())
         other = Run(self.folder, self.device)
         other.data, other.task = add_facts(self.config, data, links.task, facts)
+        other.newcomers = self.newcomers + other.data.num_entities - data.num_entities
         return other
 
     def classify(self, names: str | Sequence[str] | GraphCollection | None = None) -> list[Classified]:
@@ -341,7 +346,10 @@ class Run:
 
     def _links(self) -> Links:
         if not isinstance(self.answers, Links):
-            raise InputError(f"the run {self.path} is one of {self.config.task}; ask it with classify")
+            raise InputError(
+                f"{self.path} is a run of {self.config.task}, and this asks one that predicts links; "
+                f"ask for classes with run.classify, or compgcn predict {self.path} --item"
+            )
         return self.answers
 
     def evaluate(

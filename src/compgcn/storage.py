@@ -43,6 +43,13 @@ def replace(path: Path, write: Callable[[Path], object]) -> None:
         raise InputError(f"could not write {path}: {reason(error)}; what was there before is untouched") from None
 
 
+def must_differ(to: str | Path, **given: str | Path | None) -> None:
+    """Refuse to write over a file that is to be read, by whatever path."""
+    for what, path in given.items():
+        if path is not None and Path(path).exists() and Path(to).exists() and os.path.samefile(path, to):
+            raise InputError(f"the {what} are read from '{path}', so nothing is written to it; choose another file")
+
+
 def replace_folder(path: Path, write: Callable[[Path], object], own: Sequence[str]) -> None:
     """The same for a folder, made anew.
 

@@ -14,7 +14,7 @@ from pyarrow import csv
 from compgcn.answers import bulk
 from compgcn.errors import InputError
 from compgcn.run import Run
-from toy import Command, refused, train
+from toy import Command, contents, refused, train
 
 QUERIES: list[tuple[str | None, str | None, str | None]] = [
     ("p0", "lives", None),
@@ -119,12 +119,31 @@ def test_a_table_that_is_stopped_halfway_leaves_what_was_there(run: Run, tmp_pat
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.csv", "q.tsv"]
 
 
+def test_no_file_that_is_read_and_no_file_of_a_run_is_written_over(command: Command, run: Run, tmp_path: Path) -> None:
+    queries = write(tmp_path / "q.csv")
+    (tmp_path / "facts.csv").write_text("p0,lives,t0\n")
+    (tmp_path / "same.csv").symlink_to(queries)
+    before = contents(tmp_path), contents(run.path)
+    ask = ("predict", run.path, "--queries", queries, "--facts", "facts.csv", "--to")
+    for to in (queries, "same.csv"):
+        refused(command(*ask, to), "the queries are read from", "choose another file")
+    refused(command(*ask, "facts.csv"), "the facts are read from 'facts.csv'")
+    with pytest.raises(InputError, match="the queries are read from"):
+        run.predict_file(queries, queries)
+    own = run.path / "vocabulary.parquet"
+    refused(command("predict", run.path, "--queries", queries, "--to", own), f"is a file of the run {run.path}")
+    refused(command("discover", run.path, "--to", own), "is a file of the run")
+    for form, name in (("parquet", own), ("tsv", run.path / "config.toml"), ("projector", run.path / "checkpoint")):
+        refused(command("export", run.path, "--to", name, "--format", form), "is a file of the run")
+    assert (contents(tmp_path), contents(run.path)) == before
+
+
 def test_the_command_says_what_it_wrote_and_refuses_what_does_not_go_together(
     command: Command, run: Run, tmp_path: Path
 ) -> None:
     queries = write(tmp_path / "q.tsv")
     result = command("predict", run.path, "--queries", queries, "--to", "out.parquet", "--top", 2)
-    assert (result.code, result.err) == (0, "")
+    assert result.code == 0
     assert result.out.splitlines() == [
         "10 answers to 5 queries written to out.parquet",
         "probabilities not calibrated",
@@ -134,6 +153,11 @@ def test_the_command_says_what_it_wrote_and_refuses_what_does_not_go_together(
     refused(command("predict", run.path, "--queries", queries), "--to answers.parquet")
     refused(command("predict", run.path, "--queries", queries, "--to", "out.txt"), "a .parquet or .csv file")
     refused(command("predict", run.path, "--queries", queries, "--to", "no/out.csv"), "there is no folder 'no'")
+    (tmp_path / "q.xlsx").touch()
+    refused(command("predict", run.path, "--queries", "q.xlsx", "--to", "out.csv"), ".tsv, .txt, .csv", ".parquet")
     refused(command("predict", run.path, "--queries", "no.tsv", "--to", "out.csv"), "there is no file 'no.tsv'")
-    refused(command("predict", run.path, "--queries", queries, "--to", "out.csv", "--head", "p0"), "--queries")
-    refused(command("predict", run.path, "--head", "p0", "--relation", "lives", "--to", "out.csv"), "--queries")
+    refused(command("predict", run.path, "--queries", queries, "--to", "out.csv", "--head", "p0"), "leave out --head")
+    refused(
+        command("predict", run.path, "--head", "p0", "--relation", "lives", "--to", "out.csv"),
+        "--to goes with --queries",
+    )

@@ -46,8 +46,8 @@ def test_whole_numbers_become_text(tmp_path: Path) -> None:
         ({"s": ["a", None], "r": ["r", "r"], "o": ["b", "b"]}, "row 2: the column 's' is empty"),
         ({"s": ["a", "b"], "r": ["r", " "], "o": ["b", "b"]}, "row 2: the column 'r' is empty"),
         ({"s": ["a"], "r": ["r"], "o": [0.5]}, "the column 'o' holds double; ids must be"),
-        ({"s": ["a"], "r": ["r"], "x": ["b"], "y": ["c"]}, "has the columns s, r, x, y; say with columns="),
-        ({"s": ["a"], "r": ["r"]}, "has the columns s, r; say"),
+        ({"s": ["a"], "r": ["r"], "x": ["b"], "y": ["c"]}, "has the columns s, r, x, y; call three of them head"),
+        ({"s": ["a"], "r": ["r"]}, "has the columns s, r; a triple has three"),
         ({"s": pa.array([], "string"), "r": pa.array([], "string"), "o": pa.array([], "string")}, "is empty"),
     ],
 )

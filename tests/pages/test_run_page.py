@@ -166,7 +166,10 @@ def test_a_folder_is_a_run_and_anything_else_a_name(command: Command, run: Run, 
     assert Path("page.html").read_bytes() == written.read_bytes()  # the same run, the same bytes
     refused(command("report", tmp_path), "is not a run folder")
     refused(command("report", run.path, "--to", "no/page.html"), "there is no folder 'no'")
+    refused(command("report", run.path, "--to", tmp_path), "is a folder; give the name of a file")
+    refused(command("report", run.path, "--to", run.path / "config.toml"), "a .html file, not 'config.toml'")
     refused(command("report", "link-prediction", "--to", "x.html"), "--to is where the page of a run is written")
+    refused(command("report", "runs/mistyped"), "'runs/mistyped' is neither the folder of a run nor an experiment")
     refused(command("report"), "name an experiment or the folder of a run")
 
 

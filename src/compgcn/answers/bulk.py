@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from compgcn.answers.links import Links, Query
 from compgcn.answers.rows import check_table, write_rows
-from compgcn.data import delimited, parquet
-from compgcn.data.facts import endings, existing, is_header
+from compgcn.data.facts import existing
+from compgcn.data.tables import lines
 from compgcn.errors import InputError
 
 SCHEMA = pa.schema(
@@ -79,7 +79,7 @@ def answer_file(
 
 def _asked(links: Links, path: Path) -> Iterator[tuple[Texts, Query]]:
     """The queries of a file, as text and as rows; an InputError that names the first line that is none."""
-    for place, texts in _lines(path):
+    for place, texts in lines(path):
         given = [None if text is None or text.strip() in _GAPS else text for text in texts]
         if given.count(None) != 1:
             several = "none is" if None not in given else f"{given.count(None)} are"
@@ -90,15 +90,3 @@ def _asked(links: Links, path: Path) -> Iterator[tuple[Texts, Query]]:
             yield (head, relation, tail), links.query(head, relation, tail)
         except InputError as error:
             raise InputError(f"'{path}', {place}: {error}") from None
-
-
-def _lines(path: Path) -> Iterator[tuple[str, list[str | None]]]:
-    """Where a line stands, in words, and its three fields; a first line that names the columns is left out."""
-    ending, packed = endings(path)
-    if ending == ".parquet" and not packed:
-        for number, fields in enumerate(parquet.rows(parquet.file(path)), 1):
-            yield f"row {number}", fields
-        return
-    for i, (number, texts) in enumerate(delimited.scan(delimited.file(path), 3, allow_empty=True)):
-        if i or not is_header(texts):
-            yield f"line {number}", list(texts)

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from pyarrow import csv
 
 from compgcn.errors import InputError
+from compgcn.folder import spared
 from compgcn.storage import replace
 
 _ENDINGS = (".parquet", ".csv")
@@ -25,7 +26,7 @@ def check_table(path: str | Path) -> Path:
         raise InputError(f"there is no folder '{path.parent}' to put '{path.name}' in; make it first")
     if path.is_dir():
         raise InputError(f"'{path}' is a folder; give the name of a file")
-    return path
+    return spared(path)
 
 
 def write_rows(path: Path, schema: pa.Schema, batches: Iterable[list[tuple[Any, ...]]]) -> int:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from compgcn.errors import InputError, unknown
+from compgcn.folder import spared
 from compgcn.storage import Array, Table, replace, replace_folder
 
 _ROWS = 2**14  # written at a time, so that no second copy of a large table is made
@@ -47,7 +48,7 @@ def write_vectors(path: Path, tables: Sequence[Table], form: str | None = None) 
         raise InputError(f"cannot export to '{path}': there is no folder {path.parent}")
     if path.is_dir() and chosen.endings:
         raise InputError(f"could not write {path}: it is a folder; name a file")
-    chosen.write(path, tables)
+    chosen.write(spared(path), tables)
     return sum(len(table.ids) for table in tables)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from compgcn.assembly.arrivals import arrival_notes
 from compgcn.assembly.tasks import build_task
 from compgcn.config import Config
 from compgcn.data import KnowledgeGraph, Vocabulary
@@ -121,6 +122,7 @@ def _enlarged(data: KnowledgeGraph, triples: Sequence[tuple[str, str, str]]) -> 
         data,
         entities=Vocabulary("entity", (*ids, *new), (*data.entities.names, *new)),
         train=_joined(data.train, added, len(ids) + len(new), data.num_relations),
+        notes=arrival_notes(data, added, new),
     )
 
 

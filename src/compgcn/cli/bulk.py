@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from compgcn.cli.console import err, out
 from compgcn.cli.tables import calibration_note
+from compgcn.data.arrays import counted
 from compgcn.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def predict_file(run: Run, queries: Path, to: Path | None, top: int, new: bool, 
     if as_json:
         out.print_json(json.dumps({**written._asdict(), "file": str(to)}))
     else:
-        out.print(f"{written.answers:,} answers to {written.queries:,} queries written to {to}")
+        out.print(f"{counted(written.answers, 'answer')} to {counted(written.queries, 'query')} written to {to}")
         out.print(calibration_note(run))
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from compgcn.cli.console import out
+from compgcn.cli.doubts import doubts
 from compgcn.cli.tables import plain_table, printable
 from compgcn.plots.classification import draw_report
 
@@ -35,7 +36,8 @@ def show_result(run: Run) -> None:
         out.print(table)
     else:
         out.print(f"{table.columns[0].header}: no label was held out for validation or test, so there are no figures")
-    _show_doubts(metrics)
+    for doubt in doubts(metrics):
+        out.print(doubt)
     if metrics["protocol"] == "paper":
         out.print("the folds that chose the epoch are those reported: a validation figure, as in the paper")
     if "candidate" in metrics:
@@ -43,18 +45,6 @@ def show_result(run: Run) -> None:
         out.print(f"chosen in {chosen} of {len(metrics['test']['folds'])} folds, and kept: {metrics['candidate']}")
     epochs = f"epochs {metrics['best_epoch']}, " if metrics["best_epoch"] else ""  # what is fitted once has none
     out.print(f"{epochs}run folder {run.path}")
-
-
-def _show_doubts(metrics: dict[str, Any]) -> None:
-    """Say so where the model has learned nothing that a simpler one, or none, would not know."""
-    advice = "give it more labels, more epochs or other settings"
-    control = metrics.get("facts", {}).get("test", {})
-    if control and metrics["test"]["accuracy"] < control["accuracy"]:
-        out.print(f"the model is no better than the regression on counted facts: {advice}")
-    matrix = (metrics["test"] or metrics["valid"]).get("confusion", [])
-    given = [name for name, column in zip(metrics["classes"], zip(*matrix, strict=True), strict=False) if any(column)]
-    if len(given) == 1 and sum(any(row) for row in matrix) > 1:
-        out.print(f"everything is predicted as '{printable(given[0])}', so nothing was learned: {advice}")
 
 
 def _add(table: Table, name: str, report: dict[str, Any]) -> None:

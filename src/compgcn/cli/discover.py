@@ -8,10 +8,12 @@ from typing import Annotated
 
 import typer
 
+from compgcn.cli import doubts
 from compgcn.cli.bulk import progress
 from compgcn.cli.console import Device, Json, RunFolder, out
 from compgcn.cli.tables import calibration_note, discoveries_table
 from compgcn.cli.use import opened_run
+from compgcn.data.arrays import counted
 
 
 def discover(
@@ -47,6 +49,7 @@ def discover(
     opened = opened_run(run, device)
     with progress("asking") as notify:
         found = opened.discover(relation, top, per_relation, all_heads=all_heads, notify=notify)
+    doubts.tell(opened)
     note = f"{calibration_note(opened)}, times how often heads of the relation lacked a tail that valid has"
     rows = [(rank, *fact) for rank, fact in enumerate(found, 1)]
     if to is not None:
@@ -54,7 +57,9 @@ def discover(
     if as_json:
         out.print_json(json.dumps([dict(zip(SCHEMA.names, row, strict=True)) for row in rows]))
     elif to is not None:
-        out.print(f"{len(found):,} facts written to {to}")
+        out.print(f"{counted(len(found), 'fact')} written to {to}")
         out.print(note)
+    elif found:
+        out.print(discoveries_table(found, opened.data, note))
     else:
-        out.print(discoveries_table(found, note))
+        out.print("no new facts")

@@ -285,12 +285,11 @@ def report(
 
 
 def _page_of_run(folder: Path, to: Path | None, device: str) -> Path:
-    if to is not None and not to.parent.is_dir():
-        raise InputError(f"there is no folder '{to.parent}' to put '{to.name}' in; make it first")
-    run = opened_run(folder, device)
-    from compgcn.pages.run import write_page
+    from compgcn.pages.run import check_page, write_page
 
-    return write_page(run, to)
+    if to is not None:
+        check_page(to)
+    return write_page(opened_run(folder, device), to)
 
 
 def _reports(name: str | None, results: Path, page: Path | None) -> list[Path]:
@@ -299,6 +298,14 @@ def _reports(name: str | None, results: Path, page: Path | None) -> list[Path]:
     from compgcn.pages.experiments import write_all, write_one
     from compgcn.report import Board
 
+    if name is not None and not name.endswith(".toml"):
+        try:
+            known = list(lab.known())
+        except InputError:
+            known = []
+        if name not in known:
+            listed = f"; the experiments are {', '.join(known)}" if known else ""
+            raise InputError(f"'{name}' is neither the folder of a run nor an experiment{listed}")
     if not results.is_dir():
         raise InputError(f"there is no folder of results '{results}'; name the one that reproduce wrote with --results")
     board = Board(results, lab.experiments())

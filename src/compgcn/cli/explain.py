@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+from compgcn.cli import doubts
 from compgcn.cli.console import Device, Json, RunFolder, out
-from compgcn.cli.tables import plain_table, printable
+from compgcn.cli.tables import plain_table, told_apart
 from compgcn.cli.use import Facts, opened_run
 from compgcn.data.arrays import counted
 
 if TYPE_CHECKING:
+    from compgcn.data import GraphCollection, KnowledgeGraph
     from compgcn.run import Explanation
 
 _BAR = 12  # characters
@@ -49,7 +51,9 @@ def explain(
 
     Example: compgcn explain runs/world-compgcn-distmult-0 France borders Spain
     """
-    found = opened_run(run, device, facts).explain(head, relation, tail, top, method=method.value)
+    opened = opened_run(run, device, facts)
+    found = opened.explain(head, relation, tail, top, method=method.value)
+    doubts.tell(opened)
     if as_json:
         rows = [
             {"rank": rank, **fact._asdict(), "itself": found.is_itself(fact)}
@@ -57,19 +61,19 @@ def explain(
         ]
         out.print_json(json.dumps({**found._asdict(), "facts": rows}))
         return
-    out.print(_table(f"{head} - {relation} - {tail}", found))
+    out.print(_table(f"{head} - {relation} - {tail}", found, opened.data))
     known = f"known, in {found.known}" if found.known else "new"
     out.print(f"score {found.score:.4f}, probability {found.probability:.4f}, {known}")
     out.print(f"{len(found.facts):,} of {counted(found.edges, 'fact')} {_WEIGHED[found.method]}")
 
 
-def _table(question: str, found: Explanation) -> Table:
+def _table(question: str, found: Explanation, data: KnowledgeGraph | GraphCollection) -> Table:
     """The facts with bars to scale, those that speak against the prediction to the left."""
     table = plain_table("rank>", "fact", "contribution>", "against>", "for")
     table.title, table.title_justify = question, "left"
     most = max((abs(fact.contribution) for fact in found.facts), default=0.0) or 1.0
     for rank, fact in enumerate(found.facts, 1):
-        text = printable(f"{fact.head_name} - {fact.relation_name} - {fact.tail_name}")
+        text = " - ".join(told_apart(fact, data))
         bar = "█" * max(1, round(_BAR * abs(fact.contribution) / most))
         sides = ("", bar) if fact.contribution >= 0 else (bar, "")
         mark = " (itself)" if found.is_itself(fact) else ""

@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
+from compgcn.data import GraphCollection, KnowledgeGraph
+
 if TYPE_CHECKING:
-    from compgcn.run import Discovery, Prediction, Run
+    from compgcn.run import Contribution, Discovery, Prediction, Run
+
+Dataset = KnowledgeGraph | GraphCollection
 
 METRICS = ("mrr", "mr", "hits@1", "hits@3", "hits@10")
 
@@ -42,7 +46,10 @@ def add_metrics(table: Table, label: str, metrics: dict[str, Any]) -> None:
 
 def calibration_note(run: Run) -> str:
     """What the probabilities of a run are."""
-    return f"probabilities calibrated on {run.calibrated}" if run.calibrated else "probabilities not calibrated"
+    if not run.calibrated:
+        return "probabilities not calibrated"
+    # Validation has no newcomers, so that how right answers about them are was never compared.
+    return f"probabilities calibrated on {'entities that were trained on' if run.newcomers else run.calibrated}"
 
 
 def predictions_table(question: str, answers: Sequence[Prediction], note: str) -> Table:
@@ -58,18 +65,18 @@ def predictions_table(question: str, answers: Sequence[Prediction], note: str) -
     return table
 
 
-def discoveries_table(facts: Sequence[Discovery], note: str) -> Table:
-    """Facts as a table, by their names; an id in brackets after a name that several entities of it bear."""
-    ids: dict[str, set[str]] = {}
-    for fact in facts:
-        for text, name in zip(fact[:3], fact[3:6], strict=True):
-            ids.setdefault(name, set()).add(text)
+def told_apart(fact: Discovery | Contribution, data: Dataset) -> list[str]:
+    """Head, relation and tail by their names; an id in brackets after a name that others bear too."""
+    entities = data.entities.shared if isinstance(data, KnowledgeGraph) else frozenset[str]()
+    shared = (entities, data.relations.shared, entities)
+    parts = zip(fact[:3], fact[3:6], shared, strict=True)
+    return [printable(f"{name} ({text})" if name in names else name) for text, name, names in parts]
+
+
+def discoveries_table(facts: Sequence[Discovery], data: Dataset, note: str) -> Table:
+    """Facts as a table."""
     table = plain_table("rank>", "head", "relation", "tail", "probability>")
     table.caption, table.caption_justify = note, "left"
     for rank, fact in enumerate(facts, 1):
-        shown = [
-            printable(name if len(ids[name]) == 1 else f"{name} ({text})")
-            for text, name in zip(fact[:3], fact[3:6], strict=True)
-        ]
-        table.add_row(str(rank), *shown, f"{fact.probability:.4f}")
+        table.add_row(str(rank), *told_apart(fact, data), f"{fact.probability:.4f}")
     return table

@@ -13,6 +13,7 @@ import typer
 
 from compgcn.cli.classes import show_result
 from compgcn.cli.console import Json, describe, err, out
+from compgcn.cli.doubts import doubts
 from compgcn.cli.tables import add_metrics, metrics_table
 from compgcn.config import PATHS, Config, configure, parse_setting, read_search
 from compgcn.data import GraphCollection, KnowledgeGraph, find
@@ -276,6 +277,6 @@ def _show_links(run: Run, model: str | None) -> None:
     add_metrics(table, model or f"{run.config.encoder.name} + {run.config.decoder.name}", run.metrics["test"])
     add_metrics(table, "popularity baseline", run.metrics.get("popularity", {}).get("test", {}))
     out.print(table)
-    if run.metrics["test"]["mrr"] <= run.metrics.get("popularity", {}).get("test", {}).get("mrr", 0.0):
-        out.print("the model is no better than the baseline: give it more triples, more epochs or other settings")
+    for doubt in doubts(run.metrics):
+        out.print(doubt)
     out.print(f"best epoch {run.metrics['best_epoch']}, run folder {run.path}")

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from compgcn.cli import bulk, classes, reliability
+from compgcn.cli import bulk, classes, doubts, reliability
 from compgcn.cli.console import Device, Json, RunFolder, Split, err, out
-from compgcn.cli.tables import add_metrics, calibration_note, metrics_table, predictions_table
+from compgcn.cli.tables import add_metrics, calibration_note, metrics_table, predictions_table, printable
 from compgcn.data import GraphCollection, tu
 from compgcn.errors import InputError
 from compgcn.plots.figure import check_figure
@@ -31,7 +31,7 @@ class Part(StrEnum):
 
 Facts = Annotated[
     Path | None,
-    typer.Option(help="A file of more facts, new entities among them: answer with these too.", show_default=False),
+    typer.Option(help="For links: a file of facts to answer with too, of new entities as well.", show_default=False),
 ]
 
 
@@ -42,7 +42,12 @@ def opened_run(path: Path, device: str, facts: Path | None = None) -> Run:
     if not run.metrics:
         _ = run.task  # where it has no weights yet, that is all there is to say
         err.print(f"note: {path} is not finished; these are its best weights so far")
-    return run if facts is None else run.with_facts(facts)
+    if facts is None:
+        return run
+    larger = run.with_facts(facts)
+    for note in larger.data.notes:
+        err.print(f"note: {facts}: {printable(note)}")
+    return larger
 
 
 def evaluate(
@@ -89,6 +94,8 @@ def evaluate(
     if not report:
         out.print(f"the {which} split is empty{_elsewhere(opened)}")
     elif links:
+        if by is Part.relation:
+            report = {_name(opened, text): part for text, part in report.items()}
         _show_ranks(report, which, by)
         if by is None:
             reliability.show(opened, which)
@@ -105,6 +112,13 @@ def _elsewhere(run: Run) -> str:
     """Which splits a run has figures of, for one who asked for another."""
     known = [split for split in ("valid", "test") if run.metrics.get(split)]
     return f"; the run has figures of {' and '.join(known)}" if known else ""
+
+
+def _name(run: Run, relation: str) -> str:
+    """What a relation of this id is called; the id beside it where others are called so too."""
+    relations = run.data.relations
+    name = relations.names[relations.index(relation)]
+    return f"{name} ({relation})" if name in relations.shared else name
 
 
 def _show_ranks(report: dict[str, Any], split: str, by: Part | None) -> None:
@@ -154,22 +168,33 @@ def predict(
 
     Example: compgcn predict runs/world-compgcn-distmult-0 --head France --relation borders --top 5
     """
+    if to is not None:
+        from compgcn.storage import must_differ
+
+        must_differ(to, queries=queries, facts=facts)
     opened = opened_run(run, device, facts)
     if opened.config.classifier.protocol is not None:
-        given = {"--relation": relation, "--head": head, "--tail": tail, "--new": new or None, "--queries": queries}
-        if wrong := [option for option, value in given.items() if value is not None]:
+        asked = {"--relation": relation, "--head": head, "--tail": tail, "--new": new or None, "--queries": queries}
+        if wrong := [option for option, value in asked.items() if value is not None]:
             what = f"{' and '.join(wrong)} {'asks' if len(wrong) == 1 else 'ask'} for links"
             raise InputError(f"{what}, and {run} is a run of {opened.config.task}; name what to classify with --item")
         _classify(opened, item, graphs, top, as_json)
+        doubts.tell(opened)
         return
     if item or graphs is not None:
         raise InputError(f"--item and --graphs ask for classes, and {run} predicts links; give --head and --relation")
-    if queries is not None or to is not None:
-        if queries is None or not (head is None and relation is None and tail is None):
-            raise InputError("--to goes with --queries, a file with heads, relations and tails in place of the options")
+    if to is not None and queries is None:
+        raise InputError("--to goes with --queries, a file with heads, relations and tails in place of the options")
+    if queries is not None:
+        options = {"--head": head, "--relation": relation, "--tail": tail}
+        if given := [option for option, value in options.items() if value is not None]:
+            what = "what is asked stands in the file of --queries"
+            raise InputError(f"{what}, so leave out {' and '.join(given)}, or ask without --queries and --to")
         bulk.predict_file(opened, queries, to, top, new, as_json)
+        doubts.tell(opened)
         return
     answers = opened.predict(head=head, relation=relation, tail=tail, top=top, new=new)
+    doubts.tell(opened)
     if as_json:
         out.print_json(json.dumps([{"rank": rank, **answer._asdict()} for rank, answer in enumerate(answers, 1)]))
         return

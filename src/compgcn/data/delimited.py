@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from compgcn.data.facts import Columns, Facts, endings, existing, is_header, locate, unpacked
+from compgcn.data.facts import Columns, Facts, endings, existing, locate, named_places, unpacked
 from compgcn.errors import InputError
 
 DELIMITERS = {".tsv": "\t", ".txt": "\t", ".csv": ","}
@@ -60,8 +60,11 @@ class Text:
             width, take = len(header), locate(self.label, self.columns, header)
         found = columns(self, width, take=take)
         named = self.columns is not None and isinstance(self.columns[0], str)
-        if not named and not (self.header and is_header([column[0].as_py() for column in found])):
+        places = named_places([column[0].as_py() for column in found]) if self.header and not named else None
+        if not named and places is None:
             return Facts(found, guessed=self.header)
+        if self.columns is None and places is not None:  # else what was asked for goes before what the line says
+            found = [found[place] for place in places]
         found = [column.slice(1) for column in found]
         if not len(found[0]):
             raise InputError(f"'{self.label}' is empty: it holds a header and no triple")
@@ -198,7 +201,7 @@ def _hint(text: Text, number: int, fields: list[str], width: int) -> str:
     """What a line with another number of columns most often is: separated otherwise, or one with more to it."""
     if len(fields) > width and number == 1 and text.header:
         graphs = "for a table of graphs say --task graph-classification, else " if _GRAPH in _plain(fields) else ""
-        which = f"say with columns= (--columns on the command line) which {width} to read"
+        which = f"keep {width}, or say with columns= (--columns of train) which to read"
         return f"; {graphs}{which}, by name or by position from 0 on"
     whole = text.delimiter.join(fields)
     other = next((mark for mark in _OTHERS if mark != text.delimiter and len(whole.split(mark)) == width), None)

@@ -54,9 +54,16 @@ class Source(Protocol):
         """All of its triples, or an InputError that names the first line that is wrong."""
 
 
-def is_header(fields: Sequence[str], words: Sequence[set[str]] = HEADERS) -> bool:
+def is_header(fields: Sequence[str], words: Sequence[set[str]]) -> bool:
     """Whether each field is one of the words for what stands in its column."""
     return all(field.strip().casefold() in known for field, known in zip(fields, words, strict=True))
+
+
+def named_places(fields: Sequence[str]) -> list[int] | None:
+    """Where subject, relation and object stand, if the fields are words for just these, in whatever order."""
+    folded = [field.strip().casefold() for field in fields]
+    known = [[place for place, name in enumerate(folded) if name in words] for words in HEADERS]
+    return [places[0] for places in known] if all(len(places) == 1 for places in known) else None
 
 
 def check_columns(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from compgcn.data.facts import HEADERS, Columns, Facts, existing, locate
+from compgcn.data.facts import Columns, Facts, existing, locate, named_places
 from compgcn.errors import InputError
 
 
@@ -27,13 +27,13 @@ class Parquet:
         """Where the three stand among the columns of these names."""
         if self.columns is not None:
             return locate(self.label, self.columns, names)
-        folded = [name.strip().casefold() for name in names]
-        known = [[i for i, name in enumerate(folded) if name in words] for words in HEADERS]
-        if all(len(places) == 1 for places in known):
-            return [places[0] for places in known]
+        if (named := named_places(names)) is not None:
+            return named
         if len(names) == 3:
             return [0, 1, 2]
-        what = "say with columns= (--columns on the command line) which three to read"
+        if len(names) < 3:
+            raise InputError(f"'{self.label}' has the columns {', '.join(names)}; a triple has three")
+        what = "call three of them head, relation and tail, or say with columns= (--columns of train) which to read"
         raise InputError(f"'{self.label}' has the columns {', '.join(names)}; {what}")
 
 

@@ -64,6 +64,11 @@ class Vocabulary:
         return InputError(f"the {self.kind} name '{text}' is shared by {len(rows)} ids: {listed}{more}; give the id")
 
     @cached_property
+    def shared(self) -> frozenset[str]:
+        """The names that several rows bear."""
+        return frozenset(text for text, rows in self._by_name.items() if len(rows) > 1)
+
+    @cached_property
     def _by_id(self) -> dict[str, int]:
         return {text: row for row, text in enumerate(self.ids)}
 

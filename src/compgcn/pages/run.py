@@ -15,6 +15,7 @@ import torch
 from compgcn.answers.calibration import calibration_error
 from compgcn.config import to_toml
 from compgcn.data import KnowledgeGraph
+from compgcn.errors import InputError
 from compgcn.experiment import curve, parameters
 from compgcn.pages.examples import Example, classified, told
 from compgcn.pages.markup import Figures, Folded, Listing, Part, Verbatim, page_html
@@ -27,6 +28,7 @@ from compgcn.run import Run
 from compgcn.storage import replace
 
 _METRICS = ("mrr", "mr", "hits@1", "hits@3", "hits@10")
+_ENDINGS = (".html", ".htm")
 _EXAMPLES = 10
 _RELATIONS = 300  # listed at most
 _CLASSES = 15  # up to which a confusion matrix is written as a table
@@ -36,9 +38,20 @@ Panel = tuple[str, Callable[[Any], None], float]  # what it shows, what draws it
 
 def write_page(run: Run, path: Path | None = None) -> Path:
     """One HTML file that needs nothing else; where it was written, `report.html` in the run folder if not said."""
-    path = run.path / "report.html" if path is None else path
+    path = run.path / "report.html" if path is None else check_page(path)
     text = page_html(page(run), f"{run.model_name} on {run.data.name}")
     replace(path, lambda part: part.write_text(text, encoding="utf-8"))
+    return path
+
+
+def check_page(path: Path) -> Path:
+    """The path of a page to be, refused before any work is done for it."""
+    if path.is_dir():
+        raise InputError(f"'{path}' is a folder; give the name of a file")
+    if path.suffix.lower() not in _ENDINGS:
+        raise InputError(f"the page of a run is written to a .html file, not '{path.name}'")
+    if not path.parent.is_dir():
+        raise InputError(f"there is no folder '{path.parent}' to put '{path.name}' in; make it first")
     return path
 
 
@@ -143,7 +156,9 @@ def _links(run: Run) -> list[Part]:
     if not rows:
         return ["Nothing was held out for validation or test, so there are no figures.", *_training(run)]
     parts: list[Part] = [
-        "Filtered ranks. Tied scores share the mean of their ranks; two lines more, where there are any.",
+        "Filtered ranks; those of tied scores are the mean of the ranks they share. "
+        "Where ties make a difference, *ties optimistic* has the figures with every tie won, *ties pessimistic* with "
+        "every tie lost.",
         Table("", ("", *(name.upper().replace("HITS", "H") for name in _METRICS)), rows),
         *_training(run),
     ]
