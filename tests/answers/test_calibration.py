@@ -41,7 +41,7 @@ def answers(slope: float, intercept: float, size: int = 20_000) -> Reliability:
     generator = torch.Generator().manual_seed(0)
     odds = 3 * torch.randn(size, generator=generator, dtype=torch.double)
     right = torch.rand(size, generator=generator) < torch.sigmoid(slope * odds + intercept)
-    return Reliability(odds, torch.zeros_like(odds), right)
+    return Reliability(odds, torch.zeros_like(odds), right, torch.zeros_like(right))
 
 
 @pytest.mark.parametrize(("slope", "intercept"), [(1.0, 0.0), (0.3, 1.5), (4.0, -2.0)])
@@ -57,8 +57,11 @@ def test_the_scaling_that_made_the_answers_is_found(slope: float, intercept: flo
 
 
 def test_the_more_likely_of_the_two_log_odds_is_taken() -> None:
-    own, nothing, right = answers(1.0, 0.0)
-    for one, among in ((Reliability(own, nothing, right), False), (Reliability(nothing, own, right), True)):
+    own, nothing, right, first = answers(1.0, 0.0)
+    for one, among in (
+        (Reliability(own, nothing, right, first), False),
+        (Reliability(nothing, own, right, first), True),
+    ):
         found = fit_scaling(one)
         assert found is not None
         assert found.among == among
@@ -69,21 +72,21 @@ def test_scores_that_say_nothing_or_the_opposite_keep_their_order(slope: float) 
     found = fit_scaling(answers(slope, -1.0, 2000))
     assert found is not None
     assert found.slope > 0
-    assert (found(torch.linspace(-9, 9, 50)).diff() >= 0).all()
+    assert (found(torch.linspace(-9, 9, 50), torch.zeros(50, dtype=torch.bool)).diff() >= 0).all()
 
 
 def test_what_is_told_apart_without_exception_is_still_not_certain() -> None:
     odds = torch.linspace(-5, 5, 200, dtype=torch.double)
-    found = fit_scaling(Reliability(odds, odds, odds > 0))
+    found = fit_scaling(Reliability(odds, odds, odds > 0, odds > 9))
     assert found is not None
     assert math.isfinite(found.slope)
-    assert 0.5 < found(torch.tensor([5.0])).item() < 1
+    assert 0.5 < found(torch.tensor([5.0]), torch.tensor([False])).item() < 1
 
 
 def test_a_few_answers_are_too_few() -> None:
     odds = torch.zeros(100)
-    assert fit_scaling(Reliability(odds, odds, torch.arange(100) < 9)) is None
-    assert fit_scaling(Reliability(odds, odds, torch.arange(100) < 91)) is None
+    assert fit_scaling(Reliability(odds, odds, torch.arange(100) < 9, odds > 0)) is None
+    assert fit_scaling(Reliability(odds, odds, torch.arange(100) < 91, odds > 0)) is None
     assert fit_temperature(torch.zeros(9, 3), torch.zeros(9, dtype=torch.long)) is None
 
 
@@ -118,7 +121,7 @@ def test_among_what_is_not_known_an_answer_stands_against_no_other_known_one(row
 
 
 def test_a_run_is_calibrated_when_it_is_trained_and_opens_so(run: Run) -> None:
-    assert run.calibrated == "valid"
+    assert run.calibrated() == "valid"
     again = open_run(run.path)
     assert isinstance(again.answers, Links)
     assert again.answers.scalings == run.answers.scalings == fitted(again.answers)
@@ -174,11 +177,11 @@ def test_a_run_without_a_calibration_opens_and_can_be_calibrated(run: Run, tmp_p
     (run.path / "calibration.json").unlink()
     try:
         old = open_run(run.path)
-        assert old.calibrated is None
+        assert old.calibrated() is None
         total = sum(answer.probability for answer in old.predict("p1", "lives", top=99))
         assert total == pytest.approx(1.0)  # the softmax of the model
         assert old.calibrate()
-        assert open_run(run.path).calibrated == "valid"
+        assert open_run(run.path).calibrated() == "valid"
     finally:
         (run.path / "calibration.json").write_bytes(kept)
 
@@ -195,13 +198,13 @@ def test_a_damaged_calibration_is_one_sentence(run: Run, content: str) -> None:
 
 
 def test_what_is_stored_is_what_is_read() -> None:
-    calibration = {"entities": Scaling(0.5, -1.25, True, 1234, -0.5, 0.25, 0.125), "relations": None}
+    calibration = {"entities": Scaling(0.5, -1.25, 0.25, 1.5, True, 1234, -0.5, 0.25, 0.125), "relations": None}
     assert restored(json.loads(json.dumps(stored(calibration)))) == calibration
 
 
 def test_too_little_validation_leaves_a_run_as_it_is(tmp_path: Path) -> None:
     run = toy.train(tmp_path / "run", epochs=1)
-    assert run.calibrated is None
+    assert run.calibrated() is None
     assert not (run.path / "calibration.json").exists()
     assert not run.calibrate()
 
@@ -209,8 +212,8 @@ def test_too_little_validation_leaves_a_run_as_it_is(tmp_path: Path) -> None:
 def test_classes_are_calibrated_where_the_protocol_leaves_validation(tmp_path: Path) -> None:
     data = toy.labelled(60, valid=15)
     held = toy.classify(tmp_path / "held", data, protocol="holdout", epochs=8)
-    assert held.calibrated == "valid"
-    assert toy.classify(tmp_path / "all", data, protocol="refit", epochs=3).calibrated is None
+    assert held.calibrated() == "valid"
+    assert toy.classify(tmp_path / "all", data, protocol="refit", epochs=3).calibrated() is None
     plain = open_run(held.path)
     plain.answers.scalings = {}
     before, after = plain.classify(["p1", "p2"]), held.classify(["p1", "p2"])

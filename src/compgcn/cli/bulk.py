@@ -26,7 +26,10 @@ def predict_file(run: Run, queries: Path, to: Path | None, top: int, new: bool, 
         out.print_json(json.dumps({**written._asdict(), "file": str(to)}))
     else:
         out.print(f"{written.answers:,} answers to {written.queries:,} queries written to {to}")
-        out.print(calibration_note(run))
+        notes = {kind: calibration_note(run, kind) for kind in ("entities", "relations")}
+        differ = len(set(notes.values())) > 1
+        for kind, note in notes.items() if differ else [("", notes["entities"])]:
+            out.print(f"{kind}: {note}" if differ else note)
 
 
 @contextmanager

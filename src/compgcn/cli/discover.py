@@ -47,7 +47,9 @@ def discover(
     opened = opened_run(run, device)
     with progress("asking") as notify:
         found = opened.discover(relation, top, per_relation, all_heads=all_heads, notify=notify)
-    note = f"{calibration_note(opened)}, times how often heads of the relation lacked a tail that valid has"
+    note = calibration_note(opened, "discoveries")
+    if not opened.calibrated("discoveries"):
+        note += ": those of the answers times how often heads of the relation lacked a tail that valid has"
     rows = [(rank, *fact) for rank, fact in enumerate(found, 1)]
     if to is not None:
         write_rows(to, SCHEMA, [rows])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from compgcn.run import Discovery, Prediction, Run
+    from compgcn.run import Discovery, Kind, Prediction, Run
 
 METRICS = ("mrr", "mr", "hits@1", "hits@3", "hits@10")
 
@@ -40,9 +40,10 @@ def add_metrics(table: Table, label: str, metrics: dict[str, Any]) -> None:
     table.add_row(printable(label), *cells)
 
 
-def calibration_note(run: Run) -> str:
-    """What the probabilities of a run are."""
-    return f"probabilities calibrated on {run.calibrated}" if run.calibrated else "probabilities not calibrated"
+def calibration_note(run: Run, kind: Kind | None = None) -> str:
+    """What the probabilities of a kind of answer are; without one, of entities or classes."""
+    split = run.calibrated(kind)
+    return f"probabilities calibrated on {split}" if split else "probabilities not calibrated"
 
 
 def predictions_table(question: str, answers: Sequence[Prediction], note: str) -> Table:

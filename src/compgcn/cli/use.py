@@ -174,7 +174,8 @@ def predict(
         out.print_json(json.dumps([{"rank": rank, **answer._asdict()} for rank, answer in enumerate(answers, 1)]))
         return
     question = " - ".join("?" if part is None else part for part in (head, relation, tail))
-    out.print(predictions_table(question, answers, calibration_note(opened)))
+    note = calibration_note(opened, "relations" if relation is None else "entities")
+    out.print(predictions_table(question, answers, note))
 
 
 def _classify(run: Run, item: list[str] | None, graphs: Path | None, top: int, as_json: bool) -> None:
