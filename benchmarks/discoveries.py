@@ -16,7 +16,6 @@ import dataclasses
 import json
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -29,7 +28,7 @@ from compgcn.answers import discovery
 from compgcn.answers.links import Links
 from compgcn.answers.reliability import fitted
 from compgcn.bench.measure import environment
-from compgcn.config import to_dict
+from compgcn.config import read_tree
 from compgcn.data import KnowledgeGraph
 from compgcn.run import Run
 
@@ -72,13 +71,14 @@ def measure(run: Run) -> dict[str, Any]:
     ways: dict[str, list[dict[str, Any]]] = {"fitted": found_in_test(links, test)}
     links.weighing = None
     ways["product"] = found_in_test(links, test)
-    everything: Callable[[KnowledgeGraph], discovery.Rates] = lambda data: np.ones((data.num_relations, 2))  # noqa: E731
-    with patch.object(discovery, "lacking", everything):
+    with patch.object(discovery, "lacking", lambda data: np.ones((data.num_relations, 2))):
         ways["without the rate"] = found_in_test(links, test)
     about = {"data": run.data.name, "model": run.model_name, "mrr": round(run.metrics["test"]["mrr"], 4)}
     made = json.loads((run.path / "environment.json").read_text(encoding="utf-8"))
+    trained = {key: made[key] for key in ("compgcn", "commit", "python", "torch", "device", "seed", "time")}
     sizes = {name: len(facts) for name, facts in run.data.splits.items()}
-    return {**about, "facts": sizes, "fit": fit, **ways, "config": to_dict(run.config), "trained": made}
+    config = read_tree(run.path / "config.toml")
+    return {**about, "facts": sizes, "fit": fit, **ways, "config": config, "trained": trained}
 
 
 def main() -> None:
