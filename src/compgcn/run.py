@@ -277,7 +277,11 @@ class Run:
 
         Ids and names both work. With `new`, facts that stand in the data already are left out.
         """
-        return self._links().predict(head, relation, tail, top, new=new)
+        links = self._links()
+        query = links.query(head, relation, tail)
+        if not isinstance(top, int) or top < 1:
+            raise InputError(f"top must be a whole number from 1 on, not {top!r}")
+        return links.answer([query], top, new)[0]
 
     def explain(self, head: str, relation: str, tail: str, top: int = 5, *, method: Method = "auto") -> Explanation:
         """The facts of train that carried a prediction, with what the score would lose without each; ids and names.

@@ -15,17 +15,20 @@ import toy
 from compgcn.answers.calibration import (
     Reliability,
     Scaling,
+    Weighing,
     bins,
     calibration_error,
     fit_scaling,
     fit_temperature,
     restored,
+    restored_weighing,
     stored,
 )
 from compgcn.answers.links import Links
 from compgcn.answers.reliability import fitted, of_entities, of_relations
-from compgcn.answers.retrieval import log_odds_among
+from compgcn.answers.retrieval import log_odds_among, unbeaten
 from compgcn.errors import InputError
+from compgcn.pages.run import _calibration, write_page
 from compgcn.run import Run, open_run
 
 
@@ -117,6 +120,37 @@ def test_among_what_is_not_known_an_answer_stands_against_no_other_known_one(row
         assert found[i].item() == pytest.approx(math.exp(score) / (math.exp(score) + others), rel=1e-6, abs=1e-12)
 
 
+@given(
+    st.lists(st.tuples(st.floats(-30, 30), st.booleans()), min_size=1, max_size=8),
+    st.tuples(st.floats(0.01, 5), st.floats(-9, 9), st.floats(0.01, 5), st.floats(-9, 9)),
+)
+def test_of_the_new_answers_and_of_the_known_ones_a_higher_score_is_no_lower_probability(
+    rows: list[tuple[float, bool]], numbers: tuple[float, float, float, float]
+) -> None:
+    """Though the first answer has a fit of its own, whatever that fit is."""
+    scores = torch.tensor([[score for score, _ in rows]], dtype=torch.double)
+    known = torch.tensor([known for _, known in rows])
+    ranked, places = scores.masked_fill(known, -torch.inf), torch.arange(len(rows)).unsqueeze(0)
+    scaling = Scaling(*numbers, True, 0, 0.0, 0.0, 0.0)
+    found = scaling(log_odds_among(scores, ranked), unbeaten(scores, ranked, places))[0]
+    for group in (known, ~known):
+        order = scores[0, group].argsort(stable=True)
+        assert (found[group][order].diff() >= -1e-12).all()
+
+
+def test_first_answers_that_are_right_more_often_have_a_fit_of_their_own() -> None:
+    generator = torch.Generator().manual_seed(0)
+    odds = 3 * torch.randn(20_000, generator=generator, dtype=torch.double)
+    first = torch.rand(20_000, generator=generator) < 0.2
+    chances = torch.sigmoid(torch.where(first, 0.5 * odds + 2, odds - 1))
+    given = Reliability(odds, odds, torch.rand(20_000, generator=generator) < chances, first)
+    found = fit_scaling(given)
+    assert found is not None
+    assert found[:4] == pytest.approx((1.0, -1.0, 0.5, 2.0), abs=0.15)
+    assert calibration_error(given.where(first).bins(found)) < 0.03
+    assert calibration_error(given.bins(found)) < 0.02
+
+
 # In a run
 
 
@@ -186,7 +220,37 @@ def test_a_run_without_a_calibration_opens_and_can_be_calibrated(run: Run, tmp_p
         (run.path / "calibration.json").write_bytes(kept)
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"entities": 3}', '{"entities": {"slope": 1}}'])
+def test_only_the_kinds_that_could_be_fitted_are_called_calibrated(command: toy.Command, run: Run) -> None:
+    path = run.path / "calibration.json"
+    kept = path.read_bytes()
+    path.write_text(json.dumps({**json.loads(kept), "entities": None, "discoveries": None}))
+    try:
+        opened = open_run(run.path)
+        assert (opened.calibrated(), opened.calibrated("relations")) == (None, "valid")
+        assert (opened.calibrated("discoveries"), opened.calibrated("classes")) == (None, None)
+        entities = command("predict", run.path, "--head", "p1", "--relation", "lives").out
+        relations = command("predict", run.path, "--head", "p1", "--tail", "t1").out
+        assert entities.splitlines()[-1].strip() == "probabilities not calibrated"
+        assert relations.splitlines()[-1].strip() == "probabilities calibrated on valid"
+        assert not any("calibrated on validation" in str(part) for part in _calibration(opened, "test"))
+    finally:
+        path.write_bytes(kept)
+    assert any("calibrated on validation" in str(part) for part in _calibration(run, "test"))
+
+
+def test_a_run_with_more_facts_leaves_the_folder_as_it_is(run: Run) -> None:
+    before = toy.contents(run.path)
+    more = run.with_facts([("p1", "knows", "p2")])
+    assert more.calibrated() == "valid"
+    for write in (more.calibrate, lambda: write_page(more)):
+        with pytest.raises(InputError, match="a run with more facts"):
+            write()
+    assert toy.contents(run.path) == before
+
+
+@pytest.mark.parametrize(
+    "content", ['{"discoveries": {"slope": -1}}', "{", "[]", '{"entities": 3}', '{"entities": {"slope": 1}}']
+)
 def test_a_damaged_calibration_is_one_sentence(run: Run, content: str) -> None:
     kept = (run.path / "calibration.json").read_bytes()
     (run.path / "calibration.json").write_text(content)
@@ -199,7 +263,10 @@ def test_a_damaged_calibration_is_one_sentence(run: Run, content: str) -> None:
 
 def test_what_is_stored_is_what_is_read() -> None:
     calibration = {"entities": Scaling(0.5, -1.25, 0.25, 1.5, True, 1234, -0.5, 0.25, 0.125), "relations": None}
-    assert restored(json.loads(json.dumps(stored(calibration)))) == calibration
+    discoveries = Weighing(0.5, 1.25, -1.0, 1234, 56, -0.5)
+    content = json.loads(json.dumps(stored(calibration, discoveries)))
+    assert (restored(content), restored_weighing(content)) == (calibration, discoveries)
+    assert restored_weighing(stored(calibration)) is None
 
 
 def test_too_little_validation_leaves_a_run_as_it_is(tmp_path: Path) -> None:
@@ -225,8 +292,9 @@ def test_classes_are_calibrated_where_the_protocol_leaves_validation(tmp_path: P
 def test_evaluate_says_the_error_before_and_after_and_draws_it(command: toy.Command, run: Run) -> None:
     result = command("evaluate", run.path, "--plot", "trust.svg")
     assert result.code == 0, result
-    assert "expected calibration error 0." in result.out
-    assert "after calibration on valid" in result.out
+    said = [line for line in result.out.splitlines() if line.startswith("expected calibration error 0.")]
+    assert [line.rpartition(", ")[2] for line in said] == ["the ten best to a query)", "the first to each)"]
+    assert all("after calibration on valid" in line for line in said)
     drawn = Path("trust.svg").read_text()
     assert "Reliability" in drawn
     table = command("predict", run.path, "--head", "p1", "--relation", "lives").out

@@ -5,6 +5,7 @@ How probable they are is told by discoveries made as if train were all there is,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from compgcn.answers.known import Known, known_entities
 from compgcn.answers.links import Links
 from compgcn.answers.retrieval import Progress, best, blocks, must_be_finite
 from compgcn.data import KnowledgeGraph
+from compgcn.data.arrays import Numbers
 from compgcn.errors import InputError
 
 Rates = NDArray[np.float64]
@@ -118,22 +120,27 @@ def discover(
     for name, value in (("top", top), ("per_relation", per_relation)):
         if value is not None and (not isinstance(value, int) or value < 1):
             raise InputError(f"{name} must be a whole number from 1 on, not {value!r}")
-    data = links.data
-    wanted = range(data.num_relations) if relation is None else [data.relations.index(relation)]
-    facts = np.concatenate(list(data.splits.values()))
-    everyone = np.arange(data.num_entities)
-    heads = {r: everyone if all_heads else np.unique(facts[facts[:, 1] == r, 0]) for r in wanted}
+    relations = range(links.data.num_relations) if relation is None else [links.data.relations.index(relation)]
+    heads = _heads(links.data, relations, all_heads)
     asked = _asked(links, links.known_entities, links.known_entities)
     total, done, found = sum(map(len, heads.values())), 0, _nothing(links)
-    for r in wanted:
+    for r in relations:
         kept, most = _nothing(links), min(top, per_relation or top)
-        for block in blocks(len(heads[r]), data.num_entities):
+        for block in blocks(len(heads[r]), links.data.num_entities):
             some = torch.from_numpy(heads[r][block]).to(links.device)
             kept, done = kept.and_(_best_facts(links, some, r, asked, most)).best(most), done + len(some)
             if notify is not None:
                 notify(done, total)
         found = found.and_(kept).best(top)
     return _named(links, found)
+
+
+def _heads(data: KnowledgeGraph, relations: Sequence[int], everyone: bool) -> dict[int, Numbers]:
+    """Of which heads each relation is asked: those it has, or all entities."""
+    if everyone:
+        return dict.fromkeys(relations, np.arange(data.num_entities))
+    facts = np.concatenate(list(data.splits.values()))
+    return {r: np.unique(facts[facts[:, 1] == r, 0]) for r in relations}
 
 
 @torch.inference_mode()

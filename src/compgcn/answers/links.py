@@ -59,24 +59,6 @@ class Links:
         with torch.inference_mode():
             return self.task.model.encode(self.task.graph)
 
-    def predict(
-        self,
-        head: str | None = None,
-        relation: str | None = None,
-        tail: str | None = None,
-        top: int = 10,
-        *,
-        new: bool = False,
-    ) -> list[Prediction]:
-        """The most probable tails of (head, relation, ?), heads of (?, relation, tail) or relations of (head, ?, tail).
-
-        Ids and names both work. With `new`, facts that stand in the data already are left out.
-        """
-        query = self.query(head, relation, tail)
-        if not isinstance(top, int) or top < 1:
-            raise InputError(f"top must be a whole number from 1 on, not {top!r}")
-        return self.answer([query], top, new)[0]
-
     def query(self, head: str | None, relation: str | None, tail: str | None) -> Query:
         """Ids or names as rows, the one that is asked for as None."""
         if [head, relation, tail].count(None) != 1:
