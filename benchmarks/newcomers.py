@@ -1,9 +1,14 @@
 """How well entities are placed that training never saw, from their facts alone.
 
     python benchmarks/newcomers.py prepare --data fb15k-237 --to FOLDER     # hides some entities
-    compgcn train FOLDER/train.tsv --valid FOLDER/valid.tsv --test FOLDER/test.tsv --run-dir RUN
-    python benchmarks/newcomers.py measure RUN FOLDER --data fb15k-237 [--trained RUN]
+    compgcn train FOLDER/train.tsv --valid FOLDER/valid.tsv --test FOLDER/test.tsv --run-dir RUN OPTIONS
+    compgcn train fb15k-237 --run-dir TRAINED OPTIONS
+    python benchmarks/newcomers.py measure RUN FOLDER --data fb15k-237 --trained TRAINED
     python benchmarks/newcomers.py world                                    # all of that on `world`, three seeds
+
+where OPTIONS are --composition mult --decoder distmult --set encoder.dims=[100,200] --set loss=cross-entropy
+--set batch_size=1000 --set lr=0.002 --set epochs=30 --set evaluate_every=10 --set schedule=cosine
+--set schedule_start=0.3 --set schedule_floor=0.0. The result has every setting, and what the runs were made with.
 
 Hidden are 5 % of the entities, drawn among those with at least two facts in train, and with them every fact they occur
 in. Their facts of train come back as `support.tsv`; their facts of valid and test are the questions, which the model is
@@ -16,10 +21,7 @@ The result is `benchmarks/newcomers.json`.
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
-import os
-import platform
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -30,10 +32,10 @@ from torch import Tensor
 
 import compgcn
 from compgcn.baselines.popularity import Popularity
+from compgcn.bench.provenance import header, trained
 from compgcn.data import KnowledgeGraph
 from compgcn.data.split import Triples
 from compgcn.errors import InputError
-from compgcn.folder import commit
 from compgcn.queries import Answers
 from compgcn.ranking import Scorer, metrics, rank_triples
 from compgcn.run import Run, fit, open_run
@@ -41,6 +43,7 @@ from compgcn.run import Run, fit, open_run
 RESULT = Path(__file__).with_suffix(".json")
 SHARE, LEAST = 0.05, 2  # of the entities that are hidden, and the facts in train that one must have to be drawn
 SEEDS = 3
+FILES = "FOLDER/train.tsv --valid FOLDER/valid.tsv --test FOLDER/test.tsv"
 
 
 def hidden_entities(data: KnowledgeGraph, seed: int) -> Triples:
@@ -136,7 +139,7 @@ def with_rows(run: Run, folder: Path, mean: bool) -> Run:
 
 
 @torch.inference_mode()
-def measure(run: Run, folder: Path, seed: int, trained: Run | None) -> dict[str, Any]:
+def measure(run: Run, folder: Path, seed: int, whole: Run | None) -> dict[str, Any]:
     """The figures of one run."""
     placed = run.with_facts(folder / "support.tsv")
     questions = Questions(placed, folder)
@@ -148,8 +151,8 @@ def measure(run: Run, folder: Path, seed: int, trained: Run | None) -> dict[str,
         "popularity": popularity.score,
         "random": lambda s, r: torch.rand(len(s), placed.data.num_entities, generator=generator),
     }
-    if trained is not None:
-        scorers["trained"] = scorer(trained, placed.data)
+    if whole is not None:
+        scorers["trained"] = scorer(whole, placed.data)
     rows = {
         "fitted": scorers["newcomers"],
         "mean": scorer(with_rows(run, folder, mean=True)),
@@ -166,6 +169,8 @@ def measure(run: Run, folder: Path, seed: int, trained: Run | None) -> dict[str,
         "left_out": questions.left_out,
         "valid_mrr": {name: questions.figures("valid", score)["mrr"] for name, score in rows.items()},
         "test": {name: questions.figures("test", score) for name, score in scorers.items()},
+        "run": trained(run, FILES),
+        "trained": None if whole is None else trained(whole),
     }
 
 
@@ -181,8 +186,8 @@ def world(seeds: int) -> list[dict[str, Any]]:
             known = compgcn.read(**parts, name="world")
             recipe = {"epochs": 20, "evaluate_every": 2, "patience": 5, "seed": seed, "device": "cpu"}
             run = fit(known, run_dir=Path(temporary) / "run", **recipe)
-            trained = fit(data, run_dir=Path(temporary) / "trained", **recipe)
-            found.append(measure(run, folder, seed, trained))
+            whole = fit(data, run_dir=Path(temporary) / "trained", **recipe)
+            found.append(measure(run, folder, seed, whole))
             print(json.dumps(found[-1]))
     return found
 
@@ -190,12 +195,7 @@ def world(seeds: int) -> list[dict[str, Any]]:
 def store(name: str, rows: list[dict[str, Any]]) -> None:
     """Put the rows of a data set into the result, in place of older ones."""
     before = json.loads(RESULT.read_text(encoding="utf-8"))["data"] if RESULT.is_file() else {}
-    made = {
-        "hardware": f"{os.cpu_count()} CPU cores, {platform.machine()}",
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "commit": commit(),
-    }
-    result = {"share": SHARE, "ties": "realistic", "data": {**before, name: {**made, "rows": rows}}}
+    result = {"share": SHARE, "ties": "realistic", "data": {**before, name: {**header(), "rows": rows}}}
     RESULT.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
 
 
@@ -220,8 +220,8 @@ def main() -> None:
         assert isinstance(data, KnowledgeGraph)
         prepare(data, given.to, given.seed)
     elif given.command == "measure":
-        trained = None if given.trained is None else open_run(given.trained, "cpu")
-        store(given.data, [measure(open_run(given.run, "cpu"), given.folder, given.seed, trained)])
+        whole = None if given.trained is None else open_run(given.trained, "cpu")
+        store(given.data, [measure(open_run(given.run, "cpu"), given.folder, given.seed, whole)])
     else:
         store("world", world(given.seeds))
 

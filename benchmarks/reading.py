@@ -6,11 +6,9 @@ the N-Triples file is read where COMPGCN_DATA names the folder that holds it. Th
 
 from __future__ import annotations
 
-import datetime
 import json
 import multiprocessing
 import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -75,17 +73,9 @@ def main() -> None:
                 report = measure(path, options, Path(folder) / "cache")
                 rows.append({"file": path.name, "megabytes": path.stat().st_size // 10**6, "turn": turn, **report})
                 print(rows[-1])
-    commit = subprocess.run(
-        ["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=RESULT.parent, check=False
-    )
-    result = {
-        "hardware": f"{os.cpu_count()} CPU cores, {platform.machine()}",
-        "python": platform.python_version(),
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "commit": commit.stdout.strip(),
-        "rows": rows,
-    }
-    RESULT.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    from compgcn.bench.provenance import header  # now: the peak of a reading counts from that of this process
+
+    RESULT.write_text(json.dumps({**header(), "rows": rows}, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from compgcn.assembly.settings import expand, recommended
+from compgcn.bench.provenance import trained
+from compgcn.config import parse_setting
+from compgcn.run import fit
+from toy import SMALL, graph
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 BOUNDS = {  # file -> seconds and GiB from an empty cache; a second load takes at most three seconds
@@ -95,6 +102,26 @@ def test_the_server_answers_as_many_and_as_quickly_as_promised() -> None:
     assert memory["end"] <= 1.02 * memory["begin"]
 
 
+def must_say_how_it_was_trained(run: dict[str, Any]) -> None:
+    """The command, every setting and what it ran on; the command has all settings that are not the recommended ones."""
+    given = dict(word.split("=", 1) for word in shlex.split(run["command"]) if "=" in word)
+    assert all(str(run["settings"][name]) in (value, value.title()) for name, value in given.items())
+    assert {"encoder.dims", "decoder.name", "training.loss", "training.lr", "training.epochs"} <= set(run["settings"])
+    assert len(run["environment"]["commit"]) == 40
+    assert run["environment"]["device"]
+
+
+def test_the_command_of_a_run_has_the_settings_that_are_not_recommended(tmp_path: Path) -> None:
+    run = fit(graph(), run_dir=tmp_path / "run", **SMALL)
+    made = trained(run, "toy.tsv")
+    must_say_how_it_was_trained(made)
+    words = shlex.split(made["command"])
+    assert words[:3] == ["compgcn", "train", "toy.tsv"]
+    settings = dict(parse_setting(word) for word in words[4::2])
+    again = expand(recommended({"data.source": run.config.data.source, **settings}, run.data), run.data)
+    assert again == run.config
+
+
 @pytest.mark.parametrize("data", ["world", "fb15k-237"])
 def test_newcomers_are_placed_better_than_by_chance_and_by_popularity(data: str) -> None:
     """And the rows they get are better than zeros or the mean, on the facts that this was chosen by."""
@@ -104,6 +131,9 @@ def test_newcomers_are_placed_better_than_by_chance_and_by_popularity(data: str)
     assert len(report["commit"]) == 40
     assert len(report["rows"]) == (3 if data == "world" else 1)
     for row in report["rows"]:
+        must_say_how_it_was_trained(row["run"])
+        must_say_how_it_was_trained(row["trained"])
+        assert row["trained"]["command"].startswith(f"compgcn train {data} ")
         assert row["test"]["newcomers"]["mrr"] > row["test"]["popularity"]["mrr"] > row["test"]["random"]["mrr"]
         assert row["valid_mrr"]["fitted"] > max(row["valid_mrr"]["zero"], row["valid_mrr"]["mean"])
         assert row["left_out"] == 0
@@ -113,6 +143,8 @@ def test_newcomers_are_placed_better_than_by_chance_and_by_popularity(data: str)
 def test_without_the_facts_that_explain_it_a_score_drops_more_than_without_others(data: str) -> None:
     report = json.loads((BENCHMARKS / "explanations.json").read_text(encoding="utf-8"))["data"][data]
     assert len(report["commit"]) == 40
+    must_say_how_it_was_trained(report["run"])
+    assert report["run"]["command"].startswith(f"compgcn train {data}")
     for row in report["rows"]:
         assert row["facts"] == 200
         for chosen in (row["listed"], row["in_favour"]):

@@ -436,7 +436,7 @@ def test_exit_codes_are_as_documented(arguments: str, expected: int, monkeypatch
     assert stopped.value.code == expected
 
 
-@pytest.mark.parametrize("tool", ["results.py", "benchmarks.py"])
+@pytest.mark.parametrize("tool", ["results.py", "benchmarks.py", "measured.py"])
 def test_the_tables_in_the_readme_are_those_of_the_committed_files(tool: str) -> None:
     made = subprocess.run([sys.executable, ROOT / "tools" / tool], capture_output=True, text=True, check=True)
     readme = (ROOT / "README.md").read_text(encoding="utf-8")

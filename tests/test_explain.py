@@ -14,10 +14,11 @@ from compgcn.answers import explanations
 from compgcn.answers.links import Links
 from compgcn.errors import InputError
 from compgcn.graph import RelationalGraph
+from compgcn.norms import COUNT_SENT, NORMS
 from compgcn.run import Run
 from compgcn.tasks import edges
 from compgcn.tasks.edges import Triple, receptive_field, scores_without, slopes
-from toy import Command, classify, graph, labelled, refused, train
+from toy import Command, classify, graph, labelled, refused, script, train
 
 TRIPLE: Triple = (0, 0, 12)  # p0 lives in t0
 LINEAR = {"encoder.batch_norm": False, "encoder.activation": "none", "encoder.norm": "none", "decoder": "distmult"}
@@ -79,26 +80,42 @@ def test_the_gradient_of_a_linear_model_is_exact(tmp_path: Path) -> None:
     asked = links(tmp_path, **LINEAR)
     field = receptive_field(asked.task.model, asked.task.graph, TRIPLE)
     one_end = ~np.isin(asked.data.train[field.edges][:, [0, 2]], (TRIPLE[0], TRIPLE[2])).all(axis=1)
-    exact, slope = (explanations.contributions(asked, TRIPLE, field, exact=exact) for exact in (True, False))
+    exact, slope = (explanations.contributions(asked, TRIPLE, field, exact=exact)[1] for exact in (True, False))
     assert one_end.sum() >= 4
     assert exact[one_end].abs().min() > 1e-4
     torch.testing.assert_close(slope[one_end], exact[one_end], atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize(("norm", "part"), [("mean", "edges"), ("symmetric", "counted"), ("kipf", "counted")])
+@pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("dims", [(8, 16), (8, 8, 16)], ids=["one layer", "two layers"])
-def test_facts_outside_the_receptive_field_do_nothing(
-    norm: str, part: str, dims: tuple[int, ...], tmp_path: Path
+def test_an_exact_explanation_weighs_every_fact_that_the_score_depends_on(
+    norm: str, dims: tuple[int, ...], tmp_path: Path
 ) -> None:
-    """A norm that counts what a sender sends sees one hop further than the messages come from."""
+    """Those outside change nothing, all at once; a norm that counts what a sender sends sees one hop further."""
     settings = {**SETTINGS, "encoder.norm": norm, "encoder.dims": dims}
     answers = train(tmp_path / "run", graph(40, 20), **settings).answers
     assert isinstance(answers, Links)
     triple = tuple(answers.data.train[0].tolist())
     field = receptive_field(answers.task.model, answers.task.graph, triple)
-    outside = np.setdiff1d(np.arange(len(answers.data.train)), getattr(field, part))
+    weighed, values = explanations.contributions(answers, triple, field, exact=True)
+    outside = np.setdiff1d(np.arange(len(answers.data.train)), weighed)
     assert 0 < len(outside) < len(answers.data.train)
     assert score(answers, tuple(outside), triple) == pytest.approx(score(answers, (), triple), abs=1e-5)
+    alone = [score(answers, (edge,), triple) for edge in weighed.tolist()]
+    torch.testing.assert_close(values, score(answers, (), triple) - torch.tensor(alone), atol=1e-5, rtol=0)
+    further = ~torch.isin(weighed, field.edges)
+    assert further.any() == (norm in COUNT_SENT) == bool(values[further].abs().gt(1e-6).any())
+    assert torch.isin(field.edges, weighed).all()
+
+
+def test_facts_that_count_at_the_same_senders_are_left_out_once(run: Run) -> None:
+    """A crowd in the town of someone the fact is about costs one more score, not twenty."""
+    asked = run.with_facts([("p0", "lives", "t0"), *((f"c{i}", "lives", "t0") for i in range(20))]).answers
+    assert isinstance(asked, Links)
+    field = receptive_field(asked.task.model, asked.task.graph, (0, 2, 1))  # p0 knows p1
+    crowd = asked.task.graph.src[field.counted] >= run.data.num_entities
+    assert crowd.sum() == 20
+    assert len(field.kind[crowd].unique()) == 1
 
 
 def test_sets_of_facts_are_left_out_together_however_many_copies_are_scored_at_a_time(
@@ -115,6 +132,28 @@ def test_sets_of_facts_are_left_out_together_however_many_copies_are_scored_at_a
     one_by_one = scores_without(asked.task.model, asked.task.graph, TRIPLE, field, sets)
     torch.testing.assert_close(one_by_one, found, atol=1e-5, rtol=0)
     assert scores_without(asked.task.model, asked.task.graph, TRIPLE, field, []).shape == (0,)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_the_benchmark_takes_out_the_facts_that_an_explanation_names(run: Run, exact: bool) -> None:
+    asked, drops = run.answers, script("explanations").drops
+    assert isinstance(asked, Links)
+    field = receptive_field(asked.task.model, asked.task.graph, TRIPLE)
+    lost, seconds = drops(asked, TRIPLE, field, exact, np.random.default_rng(0))
+    found = asked.explain("p0", "lives", "t0", top=1000, method="exact" if exact else "gradient").facts
+    edge = {tuple(row): i for i, row in enumerate(asked.data.train.tolist())}
+    e, r = asked.data.entities, asked.data.relations
+    row = {fact: edge[e.index(fact.head), r.index(fact.relation), e.index(fact.tail)] for fact in found}
+    draws = np.random.default_rng(0)
+    random = [field.edges.numpy()[draws.choice(len(field.edges), 3, replace=False)] for _ in range(10)]
+    favour = sorted(found, key=lambda fact: -fact.contribution)
+    expected = [
+        score(asked) - score(asked, tuple(row[fact] for fact in found[:3])),
+        score(asked) - score(asked, tuple(row[fact] for fact in favour[:3])),
+        np.mean([score(asked) - score(asked, tuple(some)) for some in random]),
+    ]
+    assert lost.tolist() == pytest.approx(expected, abs=1e-5)
+    assert seconds > 0
 
 
 def test_the_order_of_the_facts_does_not_matter(run: Run) -> None:

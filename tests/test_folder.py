@@ -410,6 +410,21 @@ def test_settings_that_came_later_take_their_defaults_in_an_older_folder(tmp_pat
     assert train(tmp_path / "run").predict("p0", "lives") == run.predict("p0", "lives")
 
 
+def test_what_an_older_folder_leaves_open_is_filled_in_when_it_is_opened(tmp_path: Path) -> None:
+    run = train(tmp_path / "run")
+    path = run.path / "config.toml"
+    later = ("input =", "add_inverse", "residual", "edge_dropout", "task")
+    path.write_text("\n".join(line for line in path.read_text().splitlines() if not line.startswith(later)))
+    older = open_run(run.path)
+    assert older.config == run.config
+    assert older.predict("p0", "lives") == run.predict("p0", "lives")
+    path.write_text(path.read_text().replace('name = "compgcn"', 'name = "compgnc"'))
+    with pytest.raises(
+        InputError, match=r"is of an earlier build, .* \(unknown encoder 'compgnc'.*\); remove .* train again"
+    ):
+        open_run(run.path)
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # damage
 

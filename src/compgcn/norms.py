@@ -88,3 +88,6 @@ NORMS: dict[str, Callable[[Messages, bool, torch.dtype], Weights]] = {
     "kipf": _kipf,
     "released": _released,
 }
+
+# Those whose weights depend on how many messages a sender sends, or gets, besides the one that is weighted.
+COUNT_SENT = ("symmetric", "kipf", "released")

@@ -202,8 +202,9 @@ class Run:
         self.folder, self.device = folder, device
         self.enlarged = False  # by facts that the folder does not hold
         self.metrics = folder.metrics()
-        self.config = configure(folder.config(), self.metrics.get("settings", {}))  # those of the candidate chosen
-        self.data = folder.data(self.config.data.source)
+        config = configure(folder.config(), self.metrics.get("settings", {}))  # those of the candidate chosen
+        self.data = folder.data(config.data.source)
+        self.config = _filled_in(config, self.data, folder)
 
     def __repr__(self) -> str:
         return f"Run('{self.path}': {self.model_name} on {self.data.name}{'' if self.metrics else ', unfinished'})"
@@ -413,6 +414,21 @@ class Run:
         `compgcn.answers.vectors.FORMATS`: "projector" writes a folder for TensorBoard.
         """
         return write_vectors(Path(path), self.answers.tables(), format)
+
+
+def _filled_in(config: Config, data: Dataset, folder: Folder) -> Config:
+    """The config of a run; what one of an earlier build left open is filled in as for a new run."""
+    encoder = config.encoder
+    if config.classifier.baseline is not None or None not in (config.task, encoder.input, encoder.add_inverse):
+        return config
+    try:
+        whole = expand(configure(config, {"data.fingerprint": None}), _with_features(data, folder))
+    except InputError as error:
+        raise InputError(
+            f"the run folder {folder.path} is of an earlier build, and its settings leave open what is needed now "
+            f"({error}); remove the folder, train again"
+        ) from None
+    return configure(whole, {"data.fingerprint": config.data.fingerprint})
 
 
 def _with_features(data: Dataset, folder: Folder) -> Dataset:

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
-import torch
 from torch import Tensor
 
 from compgcn.errors import InputError, unknown
-from compgcn.tasks.edges import Field, Triple, receptive_field, scores_without, slopes
+from compgcn.tasks.edges import Field, Triple, differences, receptive_field, slopes
 
 if TYPE_CHECKING:
     from compgcn.answers.links import Links
 
 Method = Literal["auto", "exact", "gradient"]
 
-# Up to here every fact is left out by itself: so many of them, and so many edges gone over in all, which is about a
-# second of work on one core.
-EXACT_FACTS, EXACT_WORK = 256, 2**21
+EXACT_WORK = 2**21  # edges that "auto" goes over to leave out every fact by itself: about a second on a core
 
 
 class Contribution(NamedTuple):
@@ -42,7 +39,7 @@ class Explanation(NamedTuple):
     probability: float
     known: str | None  # the split the fact stands in
     method: Literal["exact", "gradient"]
-    edges: int  # how many facts lie in the receptive field
+    edges: int  # how many facts were weighed: exact, all that the score depends on; else those that send it anything
     facts: list[Contribution]  # largest first, whatever their sign
 
     def is_itself(self, fact: Contribution) -> bool:
@@ -53,15 +50,16 @@ class Explanation(NamedTuple):
 def explain(links: Links, head: str, relation: str, tail: str, top: int = 5, method: Method = "auto") -> Explanation:
     """The facts of train that carried (head, relation, tail), each with what the score would lose without it.
 
-    The exact method leaves each fact of the receptive field out, with its inverse, and encodes the graph that remains,
-    degrees and all. The gradient is the slope of the score in the weight of the fact's messages, which is the same to
-    first order with degrees as they are.
+    The exact method leaves each fact out, with its inverse, and encodes the graph that remains, degrees and all; it
+    weighs every fact that the score depends on, those that only count in a sender's degree too. The gradient is the
+    slope of the score in the weight of the fact's messages, which is the same to first order with degrees as they are;
+    it weighs the facts whose messages reach the score, and says nothing of what further ones do through degrees.
 
     Args:
         links: what is asked.
         head, relation, tail: by id or name; the fact need not be known.
         top: how many facts.
-        method: "auto" is exact where the receptive field is small.
+        method: "auto" is exact where that is little work.
     """
     _must_have_edges(links)
     if not isinstance(top, int) or top < 1:
@@ -74,7 +72,7 @@ def explain(links: Links, head: str, relation: str, tail: str, top: int = 5, met
     answer = links.fact(s, r, o)
     field = receptive_field(links.task.model, links.task.graph, (s, r, o))
     exact = method == "exact" or (method == "auto" and is_small(field))
-    values = contributions(links, (s, r, o), field, exact=exact)
+    weighed, values = contributions(links, (s, r, o), field, exact=exact)
     best = values.abs().sort(descending=True, stable=True).indices[:top]
     return Explanation(
         data.entities.ids[s],
@@ -84,23 +82,22 @@ def explain(links: Links, head: str, relation: str, tail: str, top: int = 5, met
         answer.probability,
         answer.known,
         "exact" if exact else "gradient",
-        len(field.edges),
-        _named(links, field.edges[best], values[best]),
+        len(weighed),
+        _named(links, weighed[best], values[best]),
     )
 
 
 def is_small(field: Field) -> bool:
-    """Whether every fact of a receptive field is worth leaving out by itself."""
-    return len(field.edges) <= EXACT_FACTS and field.work <= EXACT_WORK
+    """Whether every fact that a score depends on is worth leaving out by itself."""
+    return field.work <= EXACT_WORK
 
 
-def contributions(links: Links, triple: Triple, field: Field, *, exact: bool) -> Tensor:
-    """What each edge of the field does for the score [F]: left out in turn, or by the slope."""
+def contributions(links: Links, triple: Triple, field: Field, *, exact: bool) -> tuple[Tensor, Tensor]:
+    """The edges that are weighed [K] and what each does for the score [K]: left out in turn, or by the slope."""
     model, graph = links.task.model, links.task.graph
-    if not exact:
-        return slopes(model, graph, triple, field)
-    scores = scores_without(model, graph, triple, field, [field.edges[:0], *torch.split(field.edges, 1)])
-    return scores[0] - scores[1:]
+    if exact:
+        return field.counted, differences(model, graph, triple, field)
+    return field.edges, slopes(model, graph, triple, field)
 
 
 def _named(links: Links, edges: Tensor, values: Tensor) -> list[Contribution]:

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from compgcn.run import Explanation
 
 _BAR = 12  # characters
+_WEIGHED = {  # by the method: which facts, and how
+    "exact": "that the prediction depends on, left out one by one",
+    "gradient": "whose messages reach the prediction, by the gradient; what others do through degrees is not listed",
+}
 
 
 class How(StrEnum):
@@ -60,8 +64,7 @@ def explain(
     out.print(_table(f"{head} - {relation} - {tail}", found, opened.data))
     known = f"known, in {found.known}" if found.known else "new"
     out.print(f"score {found.score:.4f}, probability {found.probability:.4f}, {known}")
-    how = "left out one by one" if found.method == "exact" else "by the gradient"
-    out.print(f"{len(found.facts):,} of {counted(found.edges, 'fact')} that the prediction depends on, {how}")
+    out.print(f"{len(found.facts):,} of {counted(found.edges, 'fact')} {_WEIGHED[found.method]}")
 
 
 def _table(question: str, found: Explanation, data: KnowledgeGraph | GraphCollection) -> Table:

@@ -148,7 +148,9 @@ class Explained(Shape):
     probability: float
     known: str | None
     method: str
-    edges: int = Field(description="edges that could have carried it")
+    edges: int = Field(
+        description="edges that were weighed: all it depends on if exact, else those that send it messages"
+    )
     facts: list[ExplainedFact]
 
 

@@ -1,7 +1,8 @@
 """What the edges of a graph do for the score of a triple: leave them out and score again, or take a slope at once.
 
 The edges that can carry anything to the score of (s, r, o) are those at the nodes fewer hops than the encoder has
-layers away from s or o: their receptive field. Leaving an edge out removes its message and that of its inverse.
+layers away from s or o. Where a norm counts what a sender sends, the edges at those that send from the rim act on the
+score as well, through these degrees alone. Leaving an edge out removes its message and that of its inverse.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor
 
 from compgcn.graph import Neighbourhood, RelationalGraph
+from compgcn.norms import COUNT_SENT
 from compgcn.tasks.link_prediction import LinkPredictor
 
 _EDGES = 2**19  # edges of all copies of a neighbourhood that are scored at a time
@@ -25,12 +27,14 @@ class Field(NamedTuple):
 
     near: Neighbourhood  # of s and o
     edges: Tensor  # [F], those whose messages can reach the score, ascending
-    counted: Tensor  # [C], all edges at a node that sends or receives such a message: norms count them
+    counted: Tensor  # [C], all that the score depends on, ascending: these, and those that a norm counts at a sender
+    kind: Tensor  # [C], of each of `counted`: to leave out one or another of a kind is the same
+    one: Tensor  # [G], the first edge of each kind
 
     @property
     def work(self) -> int:
         """How many edges leaving out each one by itself goes over."""
-        return len(self.edges) * len(self.counted)
+        return len(self.one) * len(self.counted)
 
 
 def receptive_field(model: LinkPredictor, graph: RelationalGraph, triple: Triple) -> Field:
@@ -39,9 +43,18 @@ def receptive_field(model: LinkPredictor, graph: RelationalGraph, triple: Triple
     near = graph.around(torch.tensor([s, o], device=graph.src.device), len(model.encoder.layers))
     every = torch.arange(graph.num_edges, device=graph.src.device)
     edges = near.layers[0].of_whole(every) if near.layers else every[:0]
-    within = torch.zeros(graph.num_nodes, dtype=torch.bool, device=every.device)
-    within[near.nodes] = True
-    return Field(near, edges, (within[graph.src] | within[graph.dst]).nonzero().squeeze(1))
+    if not any(layer.norm in COUNT_SENT for layer in model.encoder.layers):
+        return Field(near, edges, edges, torch.arange(len(edges), device=every.device), edges)
+    outside = graph.num_nodes
+    end = torch.full((outside,), outside, device=every.device)  # [N], a node itself, if it is near
+    end[near.nodes] = near.nodes
+    counted = (torch.minimum(end[graph.src], end[graph.dst]) < outside).nonzero().squeeze(1)
+    # Between the rim and what lies outside, or along the rim, only the ends at the rim matter.
+    ends = end[graph.src[counted]] * (outside + 1) + end[graph.dst[counted]]
+    key = torch.where(torch.isin(counted, edges), -1 - counted, ends)
+    keys, kind = torch.unique(key, return_inverse=True)
+    one = torch.full_like(keys, graph.num_edges).scatter_reduce(0, kind, counted, "amin")
+    return Field(near, edges, counted, kind, one)
 
 
 def _scores(
@@ -65,6 +78,12 @@ def slopes(model: LinkPredictor, graph: RelationalGraph, triple: Triple, field: 
         score = _scores(model, field.near, field.near.nodes, triple, keep)
         (slope,) = torch.autograd.grad(score.sum(), keep, materialize_grads=True)
     return slope[field.edges]
+
+
+def differences(model: LinkPredictor, graph: RelationalGraph, triple: Triple, field: Field) -> Tensor:
+    """The score of the triple minus its score without each edge of `field.counted` in turn [C]."""
+    scores = scores_without(model, graph, triple, field, [field.one[:0], *torch.split(field.one, 1)])
+    return (scores[0] - scores[1:])[field.kind]
 
 
 @torch.no_grad()

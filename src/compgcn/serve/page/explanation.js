@@ -133,7 +133,8 @@ function row(fact, largest) {
 const entity = ({ id, name }) => h("a", { href: toEntity(id) }, name);
 
 function method({ method: how, edges, facts }) {
-  const of = `${plural(facts.length, "fact")} of ${plural(edges, "edge")} that reach the answer.`;
+  const what = how === "exact" ? "the answer depends on" : "send it messages";
+  const of = `${plural(facts.length, "fact")} of ${plural(edges, "edge")} that ${what}.`;
   const made =
     how === "exact"
       ? "A contribution is the score with the fact less the score without it."
