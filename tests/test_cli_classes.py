@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 import toy
@@ -193,6 +194,13 @@ def test_the_most_certain_nodes_are_shown_and_how_many_there_are(nodes: Run, com
     assert [row["probability"] for row in shown] == pytest.approx(everything[:3])
     last = command("predict", nodes.path, "--top", 3).out.splitlines()[-1]
     assert last == f"the 3 most certain of {len(everything)} nodes without a label; --top N shows others"
+
+
+def test_classes_are_written_to_a_table(nodes: Run, command: Command) -> None:
+    assert command("predict", nodes.path, "--item", "p1", "--item", "p2", "--to", "out.parquet").code == 0
+    assert pq.read_table("out.parquet").to_pylist() == [answer._asdict() for answer in nodes.classify(["p1", "p2"])]
+    refused(command("predict", nodes.path, "--item", "p1", "--to", "out.txt"), "a .parquet or .csv file")
+    refused(command("predict", nodes.path, "--item", "p1", "--graphs", "others"), "one of them at a time")
 
 
 def test_the_classes_that_other_graphs_come_with_are_called_true(command: Command, tmp_path: Path) -> None:

@@ -168,6 +168,36 @@ def test_a_model_that_facts_tell_nothing_takes_none(tmp_path: Path) -> None:
         given.with_facts(FACTS)
 
 
+def test_who_is_taken_for_new_and_what_was_dropped_is_said(run: Run, command: Command, tmp_path: Path) -> None:
+    e, r = run.data.entities.ids, run.data.relations.ids
+    s, p, o = run.data.train[0].tolist()
+    rows = [("ann", "lives", "t1"), ("ann", "lives", "t1"), ("P 1", "knows", "P3"), (e[s], r[p], e[o])]
+    assert run.with_facts(rows).data.notes == (
+        "2 facts added, 3 new entities: 'P3' (did you mean 'p3'?), 'ann', 'P 1'",
+        "1 repeated fact dropped",
+        "1 fact dropped that train has already",
+    )
+    many = run.with_facts([(f"e{i}", "lives", "t1") for i in range(7)])
+    assert many.data.notes == ("7 facts added, 7 new entities: 'e0', 'e1', 'e2', 'e3', 'e4' and 2 more",)
+    assert run.with_facts([(e[s], r[p], e[o])]).data.notes[0] == "0 facts added, 0 new entities"
+    (tmp_path / "new.tsv").write_text("".join("\t".join(fact) + "\n" for fact in rows))
+    shown = command("predict", run.path, "--head", "ann", "--relation", "lives", "--facts", "new.tsv", "--json")
+    assert shown.err.splitlines() == [f"note: new.tsv: {note}" for note in run.with_facts(rows).data.notes]
+
+
+def test_probabilities_of_newcomers_are_said_to_be_calibrated_without_them(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    larger, same = run.with_facts(FACTS), run.with_facts([("p0", "knows", "p7")])
+    again = larger.with_facts([("p0", "knows", "p7")])
+    for one in (run, same, larger, again):
+        assert calibration_note(one) == "probabilities not calibrated"
+        monkeypatch.setattr(one.answers, "scalings", {"entities": object()})
+    assert calibration_note(run) == calibration_note(same) == "probabilities calibrated on valid"
+    assert calibration_note(larger) == "probabilities calibrated on entities that were trained on"
+    assert calibration_note(again) == calibration_note(larger)
+
+
 def true(known: Answers, s: torch.Tensor, r: torch.Tensor, entities: Vocabulary) -> torch.Tensor:
     """1 for every answer that is known, 0 for the others [B, N]."""
     row, answer = known.lookup(s, r)
@@ -202,36 +232,6 @@ def test_the_benchmark_hides_entities_from_training_and_asks_what_was_hidden(tmp
         assert not asked & given
         # Who scores everything that is true alike is first each time: no other true answer stands before it or beside.
         assert questions.figures(split, lambda s, r: true(questions.known, s, r, e))["mrr"] == 1.0
-
-
-def test_who_is_taken_for_new_and_what_was_dropped_is_said(run: Run, command: Command, tmp_path: Path) -> None:
-    e, r = run.data.entities.ids, run.data.relations.ids
-    s, p, o = run.data.train[0].tolist()
-    rows = [("ann", "lives", "t1"), ("ann", "lives", "t1"), ("P 1", "knows", "P3"), (e[s], r[p], e[o])]
-    assert run.with_facts(rows).data.notes == (
-        "2 facts added, 3 new entities: 'P3' (did you mean 'p3'?), 'ann', 'P 1'",
-        "1 repeated fact dropped",
-        "1 fact dropped that train has already",
-    )
-    many = run.with_facts([(f"e{i}", "lives", "t1") for i in range(7)])
-    assert many.data.notes == ("7 facts added, 7 new entities: 'e0', 'e1', 'e2', 'e3', 'e4' and 2 more",)
-    assert run.with_facts([(e[s], r[p], e[o])]).data.notes[0] == "0 facts added, 0 new entities"
-    (tmp_path / "new.tsv").write_text("".join("\t".join(fact) + "\n" for fact in rows))
-    shown = command("predict", run.path, "--head", "ann", "--relation", "lives", "--facts", "new.tsv", "--json")
-    assert shown.err.splitlines() == [f"note: new.tsv: {note}" for note in run.with_facts(rows).data.notes]
-
-
-def test_probabilities_of_newcomers_are_said_to_be_calibrated_without_them(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    larger, same = run.with_facts(FACTS), run.with_facts([("p0", "knows", "p7")])
-    again = larger.with_facts([("p0", "knows", "p7")])
-    for one in (run, same, larger, again):
-        assert calibration_note(one) == "probabilities not calibrated"
-        monkeypatch.setattr(one.answers, "scalings", {"entities": object()})
-    assert calibration_note(run) == calibration_note(same) == "probabilities calibrated on valid"
-    assert calibration_note(larger) == "probabilities calibrated on entities that were trained on"
-    assert calibration_note(again) == calibration_note(larger)
 
 
 def test_the_commands_take_facts_from_a_file(run: Run, command: Command, tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ from typing import Any, Literal
 import torch
 
 from compgcn.answers.bulk import Written, answer_file
-from compgcn.answers.calibration import Scaling, fit_temperature, restored, stored
+from compgcn.answers.calibration import Scaling, Weighing, fit_temperature, restored, restored_weighing, stored
 from compgcn.answers.classes import Classes, Classified
-from compgcn.answers.discovery import Discovery, discover
+from compgcn.answers.discovery import Discovery, discover, weighing
 from compgcn.answers.explanations import Contribution, Explanation, Method
 from compgcn.answers.links import Links, Prediction
 from compgcn.answers.reliability import fitted
@@ -50,6 +50,8 @@ __all__ = [
     "open_run",
     "train",
 ]
+
+Kind = Literal["entities", "relations", "classes", "discoveries"]  # of answers with probabilities
 
 
 def fit(
@@ -155,17 +157,26 @@ def _train(
 def _calibrate(session: Session, data: Dataset) -> None:
     """Fit the probabilities of the model that is kept to validation, where it was left out of training."""
     config, scalings = session.config, dict[str, Scaling | None]()
+    discoveries: Weighing | None = None
     if config.classifier.protocol is None:
         session.built.model.eval()
         assert isinstance(data, KnowledgeGraph)
-        scalings = fitted(Links(config, data, session.built, {}))
+        links = Links(config, data, session.built, {})
+        _fit(links)
+        scalings, discoveries = dict(links.scalings), links.weighing
     elif config.classifier.protocol == "holdout":
         _, valid = validation(session)
         if len(valid):
             found = log_probabilities(session.built, valid, session.training.batch_size)
             scalings = {"classes": fit_temperature(found, session.targets[valid])}
     if any(scalings.values()):
-        session.folder.keep_calibration(stored(scalings))
+        session.folder.keep_calibration(stored(scalings, discoveries))
+
+
+def _fit(links: Links) -> None:
+    """The calibration of a link predictor: of its answers, and of discoveries by the probabilities these then have."""
+    links.scalings = fitted(links)
+    links.weighing = weighing(links)
 
 
 def _must_match(folder: Folder, config: Config) -> None:
@@ -189,6 +200,7 @@ class Run:
 
     def __init__(self, folder: Folder, device: torch.device) -> None:
         self.folder, self.device = folder, device
+        self.enlarged = False  # by facts that the folder does not hold
         self.metrics = folder.metrics()
         config = configure(folder.config(), self.metrics.get("settings", {}))  # those of the candidate chosen
         self.data = folder.data(config.data.source)
@@ -224,20 +236,31 @@ class Run:
         assert self.config.task is not None
         found = TASKS[self.config.task].answers(self.config, self.data, self.task, self.metrics)
         found.scalings = restored(self.folder.calibration())
+        if isinstance(found, Links):
+            found.weighing = restored_weighing(self.folder.calibration())
         return found
 
-    @property
-    def calibrated(self) -> str | None:
-        """The split that the probabilities of the run are calibrated on, or None where they are the model's own."""
-        return "valid" if any(self.answers.scalings.values()) else None
+    def calibrated(self, kind: Kind | None = None) -> str | None:
+        """The split that the probabilities of a kind of answer are calibrated on; None where they are the model's own.
+
+        Without a kind, of entities, or of the classes of a run that has such.
+        """
+        if kind is None:
+            kind = "entities" if isinstance(self.answers, Links) else "classes"
+        if kind == "discoveries":
+            return "valid" if isinstance(self.answers, Links) and self.answers.weighing else None
+        return "valid" if self.answers.scalings.get(kind) else None
 
     def calibrate(self) -> bool:
         """Calibrate a link predictor that was trained without, on validation; whether there was enough to fit to."""
         links = self._links()
-        links.scalings = fitted(links)
-        if self.calibrated:
-            self.folder.keep_calibration(stored(links.scalings))
-        return self.calibrated is not None
+        if self.enlarged:
+            raise InputError(f"a run with more facts is calibrated as {self.path} is; calibrate that one, without them")
+        _fit(links)
+        found = any(links.scalings.values())
+        if found:
+            self.folder.keep_calibration(stored(links.scalings, links.weighing))
+        return found
 
     @property
     def encoded(self) -> Encoded:
@@ -257,7 +280,11 @@ class Run:
 
         Ids and names both work. With `new`, facts that stand in the data already are left out.
         """
-        return self._links().predict(head, relation, tail, top, new=new)
+        links = self._links()
+        query = links.query(head, relation, tail)
+        if not isinstance(top, int) or top < 1:
+            raise InputError(f"top must be a whole number from 1 on, not {top!r}")
+        return links.answer([query], top, new)[0]
 
     def explain(self, head: str, relation: str, tail: str, top: int = 5, *, method: Method = "auto") -> Explanation:
         """The facts of train that carried a prediction, with what the score would lose without each; ids and names.
@@ -326,6 +353,7 @@ class Run:
         links = self._links()
         data = links.data.with_features(*self.folder.features())
         other = Run(self.folder, self.device)
+        other.enlarged = True
         other.data, other.task = add_facts(self.config, data, links.task, facts)
         other.newcomers = self.newcomers + other.data.num_entities - data.num_entities
         return other

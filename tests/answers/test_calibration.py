@@ -15,17 +15,20 @@ import toy
 from compgcn.answers.calibration import (
     Reliability,
     Scaling,
+    Weighing,
     bins,
     calibration_error,
     fit_scaling,
     fit_temperature,
     restored,
+    restored_weighing,
     stored,
 )
 from compgcn.answers.links import Links
 from compgcn.answers.reliability import fitted, of_entities, of_relations
-from compgcn.answers.retrieval import log_odds_among
+from compgcn.answers.retrieval import log_odds_among, unbeaten
 from compgcn.errors import InputError
+from compgcn.pages.run import _calibration, write_page
 from compgcn.run import Run, open_run
 
 
@@ -41,7 +44,7 @@ def answers(slope: float, intercept: float, size: int = 20_000) -> Reliability:
     generator = torch.Generator().manual_seed(0)
     odds = 3 * torch.randn(size, generator=generator, dtype=torch.double)
     right = torch.rand(size, generator=generator) < torch.sigmoid(slope * odds + intercept)
-    return Reliability(odds, torch.zeros_like(odds), right)
+    return Reliability(odds, torch.zeros_like(odds), right, torch.zeros_like(right))
 
 
 @pytest.mark.parametrize(("slope", "intercept"), [(1.0, 0.0), (0.3, 1.5), (4.0, -2.0)])
@@ -57,8 +60,11 @@ def test_the_scaling_that_made_the_answers_is_found(slope: float, intercept: flo
 
 
 def test_the_more_likely_of_the_two_log_odds_is_taken() -> None:
-    own, nothing, right = answers(1.0, 0.0)
-    for one, among in ((Reliability(own, nothing, right), False), (Reliability(nothing, own, right), True)):
+    own, nothing, right, first = answers(1.0, 0.0)
+    for one, among in (
+        (Reliability(own, nothing, right, first), False),
+        (Reliability(nothing, own, right, first), True),
+    ):
         found = fit_scaling(one)
         assert found is not None
         assert found.among == among
@@ -69,21 +75,21 @@ def test_scores_that_say_nothing_or_the_opposite_keep_their_order(slope: float) 
     found = fit_scaling(answers(slope, -1.0, 2000))
     assert found is not None
     assert found.slope > 0
-    assert (found(torch.linspace(-9, 9, 50)).diff() >= 0).all()
+    assert (found(torch.linspace(-9, 9, 50), torch.zeros(50, dtype=torch.bool)).diff() >= 0).all()
 
 
 def test_what_is_told_apart_without_exception_is_still_not_certain() -> None:
     odds = torch.linspace(-5, 5, 200, dtype=torch.double)
-    found = fit_scaling(Reliability(odds, odds, odds > 0))
+    found = fit_scaling(Reliability(odds, odds, odds > 0, odds > 9))
     assert found is not None
     assert math.isfinite(found.slope)
-    assert 0.5 < found(torch.tensor([5.0])).item() < 1
+    assert 0.5 < found(torch.tensor([5.0]), torch.tensor([False])).item() < 1
 
 
 def test_a_few_answers_are_too_few() -> None:
     odds = torch.zeros(100)
-    assert fit_scaling(Reliability(odds, odds, torch.arange(100) < 9)) is None
-    assert fit_scaling(Reliability(odds, odds, torch.arange(100) < 91)) is None
+    assert fit_scaling(Reliability(odds, odds, torch.arange(100) < 9, odds > 0)) is None
+    assert fit_scaling(Reliability(odds, odds, torch.arange(100) < 91, odds > 0)) is None
     assert fit_temperature(torch.zeros(9, 3), torch.zeros(9, dtype=torch.long)) is None
 
 
@@ -114,11 +120,42 @@ def test_among_what_is_not_known_an_answer_stands_against_no_other_known_one(row
         assert found[i].item() == pytest.approx(math.exp(score) / (math.exp(score) + others), rel=1e-6, abs=1e-12)
 
 
+@given(
+    st.lists(st.tuples(st.floats(-30, 30), st.booleans()), min_size=1, max_size=8),
+    st.tuples(st.floats(0.01, 5), st.floats(-9, 9), st.floats(0.01, 5), st.floats(-9, 9)),
+)
+def test_of_the_new_answers_and_of_the_known_ones_a_higher_score_is_no_lower_probability(
+    rows: list[tuple[float, bool]], numbers: tuple[float, float, float, float]
+) -> None:
+    """Though the first answer has a fit of its own, whatever that fit is."""
+    scores = torch.tensor([[score for score, _ in rows]], dtype=torch.double)
+    known = torch.tensor([known for _, known in rows])
+    ranked, places = scores.masked_fill(known, -torch.inf), torch.arange(len(rows)).unsqueeze(0)
+    scaling = Scaling(*numbers, True, 0, 0.0, 0.0, 0.0)
+    found = scaling(log_odds_among(scores, ranked), unbeaten(scores, ranked, places))[0]
+    for group in (known, ~known):
+        order = scores[0, group].argsort(stable=True)
+        assert (found[group][order].diff() >= -1e-12).all()
+
+
+def test_first_answers_that_are_right_more_often_have_a_fit_of_their_own() -> None:
+    generator = torch.Generator().manual_seed(0)
+    odds = 3 * torch.randn(20_000, generator=generator, dtype=torch.double)
+    first = torch.rand(20_000, generator=generator) < 0.2
+    chances = torch.sigmoid(torch.where(first, 0.5 * odds + 2, odds - 1))
+    given = Reliability(odds, odds, torch.rand(20_000, generator=generator) < chances, first)
+    found = fit_scaling(given)
+    assert found is not None
+    assert found[:4] == pytest.approx((1.0, -1.0, 0.5, 2.0), abs=0.15)
+    assert calibration_error(given.where(first).bins(found)) < 0.03
+    assert calibration_error(given.bins(found)) < 0.02
+
+
 # In a run
 
 
 def test_a_run_is_calibrated_when_it_is_trained_and_opens_so(run: Run) -> None:
-    assert run.calibrated == "valid"
+    assert run.calibrated() == "valid"
     again = open_run(run.path)
     assert isinstance(again.answers, Links)
     assert again.answers.scalings == run.answers.scalings == fitted(again.answers)
@@ -174,16 +211,46 @@ def test_a_run_without_a_calibration_opens_and_can_be_calibrated(run: Run, tmp_p
     (run.path / "calibration.json").unlink()
     try:
         old = open_run(run.path)
-        assert old.calibrated is None
+        assert old.calibrated() is None
         total = sum(answer.probability for answer in old.predict("p1", "lives", top=99))
         assert total == pytest.approx(1.0)  # the softmax of the model
         assert old.calibrate()
-        assert open_run(run.path).calibrated == "valid"
+        assert open_run(run.path).calibrated() == "valid"
     finally:
         (run.path / "calibration.json").write_bytes(kept)
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"entities": 3}', '{"entities": {"slope": 1}}'])
+def test_only_the_kinds_that_could_be_fitted_are_called_calibrated(command: toy.Command, run: Run) -> None:
+    path = run.path / "calibration.json"
+    kept = path.read_bytes()
+    path.write_text(json.dumps({**json.loads(kept), "entities": None, "discoveries": None}))
+    try:
+        opened = open_run(run.path)
+        assert (opened.calibrated(), opened.calibrated("relations")) == (None, "valid")
+        assert (opened.calibrated("discoveries"), opened.calibrated("classes")) == (None, None)
+        entities = command("predict", run.path, "--head", "p1", "--relation", "lives").out
+        relations = command("predict", run.path, "--head", "p1", "--tail", "t1").out
+        assert entities.splitlines()[-1].strip() == "probabilities not calibrated"
+        assert relations.splitlines()[-1].strip() == "probabilities calibrated on valid"
+        assert not any("calibrated on validation" in str(part) for part in _calibration(opened, "test"))
+    finally:
+        path.write_bytes(kept)
+    assert any("calibrated on validation" in str(part) for part in _calibration(run, "test"))
+
+
+def test_a_run_with_more_facts_leaves_the_folder_as_it_is(run: Run) -> None:
+    before = toy.contents(run.path)
+    more = run.with_facts([("p1", "knows", "p2")])
+    assert more.calibrated() == "valid"
+    for write in (more.calibrate, lambda: write_page(more)):
+        with pytest.raises(InputError, match="a run with more facts"):
+            write()
+    assert toy.contents(run.path) == before
+
+
+@pytest.mark.parametrize(
+    "content", ['{"discoveries": {"slope": -1}}', "{", "[]", '{"entities": 3}', '{"entities": {"slope": 1}}']
+)
 def test_a_damaged_calibration_is_one_sentence(run: Run, content: str) -> None:
     kept = (run.path / "calibration.json").read_bytes()
     (run.path / "calibration.json").write_text(content)
@@ -195,13 +262,16 @@ def test_a_damaged_calibration_is_one_sentence(run: Run, content: str) -> None:
 
 
 def test_what_is_stored_is_what_is_read() -> None:
-    calibration = {"entities": Scaling(0.5, -1.25, True, 1234, -0.5, 0.25, 0.125), "relations": None}
-    assert restored(json.loads(json.dumps(stored(calibration)))) == calibration
+    calibration = {"entities": Scaling(0.5, -1.25, 0.25, 1.5, True, 1234, -0.5, 0.25, 0.125), "relations": None}
+    discoveries = Weighing(0.5, 1.25, -1.0, 1234, 56, -0.5)
+    content = json.loads(json.dumps(stored(calibration, discoveries)))
+    assert (restored(content), restored_weighing(content)) == (calibration, discoveries)
+    assert restored_weighing(stored(calibration)) is None
 
 
 def test_too_little_validation_leaves_a_run_as_it_is(tmp_path: Path) -> None:
     run = toy.train(tmp_path / "run", epochs=1)
-    assert run.calibrated is None
+    assert run.calibrated() is None
     assert not (run.path / "calibration.json").exists()
     assert not run.calibrate()
 
@@ -209,8 +279,8 @@ def test_too_little_validation_leaves_a_run_as_it_is(tmp_path: Path) -> None:
 def test_classes_are_calibrated_where_the_protocol_leaves_validation(tmp_path: Path) -> None:
     data = toy.labelled(60, valid=15)
     held = toy.classify(tmp_path / "held", data, protocol="holdout", epochs=8)
-    assert held.calibrated == "valid"
-    assert toy.classify(tmp_path / "all", data, protocol="refit", epochs=3).calibrated is None
+    assert held.calibrated() == "valid"
+    assert toy.classify(tmp_path / "all", data, protocol="refit", epochs=3).calibrated() is None
     plain = open_run(held.path)
     plain.answers.scalings = {}
     before, after = plain.classify(["p1", "p2"]), held.classify(["p1", "p2"])
@@ -222,8 +292,9 @@ def test_classes_are_calibrated_where_the_protocol_leaves_validation(tmp_path: P
 def test_evaluate_says_the_error_before_and_after_and_draws_it(command: toy.Command, run: Run) -> None:
     result = command("evaluate", run.path, "--plot", "trust.svg")
     assert result.code == 0, result
-    assert "expected calibration error 0." in result.out
-    assert "after calibration on valid" in result.out
+    said = [line for line in result.out.splitlines() if line.startswith("expected calibration error 0.")]
+    assert [line.rpartition(", ")[2] for line in said] == ["the ten best to a query)", "the first to each)"]
+    assert all("after calibration on valid" in line for line in said)
     drawn = Path("trust.svg").read_text()
     assert "Reliability" in drawn
     table = command("predict", run.path, "--head", "p1", "--relation", "lives").out

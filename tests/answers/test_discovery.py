@@ -9,12 +9,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import torch
 
-from compgcn.answers import retrieval
-from compgcn.answers.discovery import SCHEMA, Discovery, lacking
+from compgcn.answers import calibration, retrieval
+from compgcn.answers.calibration import fit_weighing
+from compgcn.answers.discovery import SCHEMA, Discovery, lacking, weighing
+from compgcn.answers.links import Links
 from compgcn.data import KnowledgeGraph, Vocabulary
 from compgcn.errors import InputError
-from compgcn.run import Run
+from compgcn.run import Run, open_run
 from toy import Command, graph, refused, train
 
 
@@ -62,6 +65,38 @@ def test_heads_lack_a_tail_as_often_as_validation_has_one_of_them() -> None:
     (_, one), (_, many) = lacking(data)
     assert one < 0.05 < 0.5 < many < 0.65  # those with a tail of the first relation never have a second
     assert (lacking(dataclasses.replace(data, valid=more[:0])) == 1).all()
+
+
+def test_the_weighing_that_made_the_discoveries_is_found_and_few_are_too_few() -> None:
+    generator = torch.Generator().manual_seed(0)
+    odds, rates = torch.randn(2, 20_000, generator=generator, dtype=torch.double)
+    right = torch.rand(20_000, generator=generator) < torch.sigmoid(0.7 * odds + 1.3 * rates - 2)
+    found = fit_weighing(odds, rates, right)
+    assert found is not None
+    assert found[:3] == pytest.approx((0.7, 1.3, -2.0), abs=0.1)
+    assert found[3:5] == (20_000, int(right.sum()))
+    assert fit_weighing(odds, rates, torch.arange(20_000) < 19) is None
+
+
+@pytest.mark.parametrize("run", ["cross-entropy"], indirect=True)
+def test_a_weighing_is_fitted_to_finds_as_if_train_were_all_that_is_known(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ten best tails of every head and relation of train, without those of train and test, looked up in valid."""
+    monkeypatch.setattr(calibration, "_FEWEST", 1)
+    opened, data = open_run(run.path), run.data
+    links = opened.answers
+    assert isinstance(links, Links)
+    shown = []
+    for s, r in np.unique(data.train[:, :2], axis=0).tolist():
+        answers = opened.predict(data.entities.ids[s], data.relations.ids[r], top=99)
+        shown += [a for a in answers if a.known not in ("train", "test") and a.entity != data.entities.ids[s]][:10]
+    links.weighing = weighing(links)
+    assert links.weighing is not None
+    assert links.weighing[3:5] == (len(shown), sum(answer.known == "valid" for answer in shown))
+    found = opened.discover(top=50)
+    assert [fact.probability for fact in found] == sorted((fact.probability for fact in found), reverse=True)
+    assert opened.calibrated("discoveries") == "valid"
 
 
 def test_a_relation_alone_and_a_limit_for_each_are_kept_to(run: Run) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from compgcn.answers.links import Links, Query
+from compgcn.answers.retrieval import Progress
 from compgcn.answers.rows import check_table, write_rows
 from compgcn.data.facts import existing
 from compgcn.data.tables import lines
@@ -33,7 +34,6 @@ _GAPS = ("", "?")
 _TOGETHER, _ANSWERS = 4096, 2**17  # queries, and answers, that are in memory at a time
 
 Texts = tuple[str | None, str | None, str | None]
-Progress = Callable[[int, int], None]  # queries answered, of so many
 
 
 class Written(NamedTuple):

@@ -1,7 +1,8 @@
 """How far the probabilities of a model can be believed: how often the answers it gives some chance are right.
 
-A calibration is fitted to validation and kept with the run. It changes what a score is worth and never which of two is
-the larger, so that no rank depends on it.
+A calibration is fitted to validation and kept with the run. It changes what a score is worth and no rank: of the new
+answers to a query, and of the known ones, the one with the higher score never has the lower probability. A new answer
+and a known one can be the other way round, for a known one is weighed against the new ones alone.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from torch.nn import functional as F
 from compgcn.errors import InputError
 
 BINS = 10
-_FEWEST = 10  # right answers, and wrong ones, that two numbers are fitted to
+_DISCOVERIES = "discoveries"  # under which calibration.json has their weighing
+_FEWEST = 10  # right answers, and wrong ones, that a slope and an intercept are fitted to
 
 
 class Bin(NamedTuple):
@@ -50,19 +52,45 @@ def calibration_error(found: Sequence[Bin]) -> float:
 class Scaling(NamedTuple):
     """The probability of an answer as the sigmoid of slope · log-odds + intercept; the slope is positive (Platt 1999).
 
-    Of classes there is no intercept: their logits are multiplied by the slope, which is one over a temperature.
+    What no new answer beats, the first, has a slope and an intercept of its own, and is never below what it would be
+    among the others. Of classes there is no intercept: their logits are multiplied by the slope, which is one over a
+    temperature.
     """
 
     slope: float
     intercept: float
+    first_slope: float
+    first_intercept: float
     among: bool  # of the log-odds among the answers that are not known, or of the model's own
     answers: int  # that it was fitted to
     log_likelihood: float  # of these, the mean
     error_before: float  # the expected calibration error on these
     error_after: float
 
-    def __call__(self, log_odds: Tensor) -> Tensor:
-        return torch.sigmoid(self.slope * log_odds.double() + self.intercept)
+    def __call__(self, log_odds: Tensor, first: Tensor) -> Tensor:
+        """Of answers with these log-odds, of which some are first."""
+        odds = log_odds.double()
+        logits = self.slope * odds + self.intercept
+        above = torch.maximum(self.first_slope * odds + self.first_intercept, logits)
+        return torch.where(first, above, logits).sigmoid()
+
+
+class Weighing(NamedTuple):
+    """The probability of a discovery: the sigmoid of slope · log-odds of the answer + rate · log(rate) + intercept.
+
+    The rate is how often heads of the relation lack a tail, see `compgcn.answers.discovery.lacking`; slope and rate are
+    positive.
+    """
+
+    slope: float
+    rate: float
+    intercept: float
+    answers: int  # that it was fitted to
+    right: int  # of these
+    log_likelihood: float  # of these, the mean
+
+    def __call__(self, log_odds: Tensor, log_rate: Tensor) -> Tensor:
+        return torch.sigmoid(self.slope * log_odds.double() + self.rate * log_rate + self.intercept)
 
 
 class Reliability(NamedTuple):
@@ -72,44 +100,84 @@ class Reliability(NamedTuple):
         own: what the model says of each, as log-odds [n].
         among: the same among the answers that are not known, see `compgcn.answers.retrieval.log_odds_among` [n].
         right: whether it is [n].
+        first: whether no new answer to its query has a higher score [n].
     """
 
     own: Tensor
     among: Tensor
     right: Tensor
+    first: Tensor
 
     def bins(self, scaling: Scaling | None = None) -> list[Bin]:
         """By probability: that of the model itself, or as a scaling has it."""
-        chances = self.own.sigmoid() if scaling is None else scaling(self.among if scaling.among else self.own)
-        return bins(chances, self.right)
+        if scaling is None:
+            return bins(self.own.sigmoid(), self.right)
+        return bins(scaling(self.among if scaling.among else self.own, self.first), self.right)
+
+    def where(self, chosen: Tensor) -> Reliability:
+        """Some of them [n]."""
+        return Reliability(*(part[chosen] for part in self))
 
 
 def fit_scaling(given: Reliability) -> Scaling | None:
     """The scaling under which the answers are most likely, of either log-odds; None where there are too few to tell."""
-    hits, total = int(given.right.sum()), len(given.right)
-    if min(hits, total - hits) < _FEWEST or not torch.isfinite(given.own).all():
+    if not _enough(given.right) or not torch.isfinite(given.own).all():
         return None
     found = max((_platt(given, among) for among in (False, True)), key=lambda one: one.log_likelihood)
     before, after = (calibration_error(given.bins(scaling)) for scaling in (None, found))
     return found._replace(error_before=before, error_after=after)
 
 
+def _enough(right: Tensor, numbers: int = 1) -> bool:
+    """Whether so many slopes can be fitted to these answers."""
+    hits = int(right.sum())
+    return min(hits, len(right) - hits) >= numbers * _FEWEST
+
+
 def _platt(given: Reliability, among: bool) -> Scaling:
-    x, right = (given.among if among else given.own).double().clone(), given.right.double()
-    hits, total = right.sum(), len(right)
-    # Targets a little within 0 and 1, as Platt has them: some scores may tell right from wrong without exception.
-    targets = torch.where(right > 0, (hits + 1) / (hits + 2), 1 / (total - hits + 2))
-    mean, spread = x.mean().item(), x.std().clamp_min(1e-12).item()
+    odds, right, first = given.among if among else given.own, given.right, given.first
+    if _enough(right[first]) and _enough(right[~first]):
+        fits = [logistic(odds[part].unsqueeze(1), right[part]) for part in (~first, first)]
+    else:  # one for all
+        fits = [logistic(odds.unsqueeze(1), right)] * 2
+    ((slope,), intercept), ((first_slope,), first_intercept) = fits
+    found = Scaling(slope, intercept, first_slope, first_intercept, among, len(right), 0.0, 0.0, 0.0)
+    return found._replace(log_likelihood=_likelihood(found(odds, first), right))
+
+
+def _likelihood(chances: Tensor, right: Tensor) -> float:
+    tiny = torch.finfo(torch.double).tiny
+    return torch.where(right, chances, 1 - chances).clamp_min(tiny).log().mean().item()
+
+
+def fit_weighing(log_odds: Tensor, log_rate: Tensor, right: Tensor) -> Weighing | None:
+    """The weighing under which discoveries [n] are most likely; None where too few are right, or wrong, to tell."""
+    if not _enough(right, 2):
+        return None
+    (slope, rate), intercept = logistic(torch.stack((log_odds, log_rate), 1), right)
+    found = Weighing(slope, rate, intercept, len(right), int(right.sum()), 0.0)
+    return found._replace(log_likelihood=_likelihood(found(log_odds, log_rate), right))
+
+
+@torch.inference_mode(False)
+def logistic(features: Tensor, right: Tensor) -> tuple[list[float], float]:
+    """Positive slopes of features [n, k], and an intercept: the most likely ones, given which of the answers are right.
+
+    Targets lie a little within 0 and 1, as Platt has them: some features tell right from wrong without exception.
+    """
+    x, true = features.double().clone(), right.double()
+    hits, total = true.sum(), len(true)
+    targets = torch.where(true > 0, (hits + 1) / (hits + 2), 1 / (total - hits + 2))
+    mean, spread = x.mean(0), x.std(0)
+    spread = torch.where(spread > 1e-9, spread, 1.0)  # a feature that is the same everywhere keeps its weight
     scaled = (x - mean) / spread
 
     def loss(at: Tensor) -> Tensor:
-        return F.binary_cross_entropy_with_logits(at[0].exp() * scaled + at[1], targets)
+        return F.binary_cross_entropy_with_logits(scaled @ at[:-1].exp() + at[-1], targets)
 
-    steepness, intercept = _minimum(loss, [0.0, torch.logit(hits / total).item()])
-    slope = math.exp(steepness) / spread
-    intercept -= slope * mean
-    likelihood = -F.binary_cross_entropy_with_logits(slope * x + intercept, right).item()
-    return Scaling(slope, intercept, among, total, likelihood, 0.0, 0.0)
+    *steepness, intercept = _minimum(loss, [0.0] * x.shape[1] + [torch.logit(hits / total).item()])
+    slopes = torch.tensor(steepness, dtype=torch.double).exp() / spread.cpu()
+    return slopes.tolist(), intercept - (slopes @ mean.cpu()).item()
 
 
 def fit_temperature(log_probabilities: Tensor, targets: Tensor) -> Scaling | None:
@@ -124,7 +192,7 @@ def fit_temperature(log_probabilities: Tensor, targets: Tensor) -> Scaling | Non
         best = one.softmax(1).max(1)
         errors.append(calibration_error(bins(best.values, best.indices == true)))
     likelihood = -F.cross_entropy(slope * found, true).item()
-    return Scaling(slope, 0.0, False, len(true), likelihood, *errors)
+    return Scaling(slope, 0.0, slope, 0.0, False, len(true), likelihood, *errors)
 
 
 def _minimum(loss: Callable[[Tensor], Tensor], start: Sequence[float]) -> list[float]:
@@ -143,27 +211,42 @@ def _minimum(loss: Callable[[Tensor], Tensor], start: Sequence[float]) -> list[f
     return [float(value) for value in at.detach()]
 
 
-def stored(calibration: Mapping[str, Scaling | None]) -> dict[str, Any]:
+def stored(calibration: Mapping[str, Scaling | None], discoveries: Weighing | None = None) -> dict[str, Any]:
     """What `calibration.json` holds: the split, and a scaling, or null, by what it is the probability of."""
     found = {kind: None if scaling is None else scaling._asdict() for kind, scaling in calibration.items()}
-    return {"split": "valid", **found}
+    return {"split": "valid", **found, **({} if discoveries is None else {_DISCOVERIES: discoveries._asdict()})}
 
 
 def restored(content: Mapping[str, Any]) -> dict[str, Scaling | None]:
     """A calibration from the content of `calibration.json`."""
-    kinds = {kind: fields for kind, fields in content.items() if kind != "split"}
+    kinds = {kind: fields for kind, fields in content.items() if kind not in ("split", _DISCOVERIES)}
     return {kind: None if fields is None else _scaling(fields) for kind, fields in kinds.items()}
 
 
+def restored_weighing(content: Mapping[str, Any]) -> Weighing | None:
+    """That of the discoveries from the content of `calibration.json`, where it has one."""
+    if content.get(_DISCOVERIES) is None:
+        return None
+    slope, rate, intercept, answers, right, likelihood = _numbers(content[_DISCOVERIES], Weighing._fields, 2)
+    return Weighing(slope, rate, intercept, int(answers), int(right), likelihood)
+
+
 def _scaling(fields: Any) -> Scaling:
+    if isinstance(fields, dict) and "first_slope" not in fields:  # as they once were, all answers alike
+        fields = {**fields, "first_slope": fields.get("slope"), "first_intercept": fields.get("intercept")}
+    slope, intercept, first_slope, first_intercept, among, answers, *others = _numbers(fields, Scaling._fields, 1)
+    return Scaling(slope, intercept, first_slope, first_intercept, bool(among), int(answers), *others)
+
+
+def _numbers(fields: Any, names: Sequence[str], positive: int) -> list[float]:
+    """The numbers of these names, of which the first ones are above 0."""
     try:
-        numbers = [float(fields[name]) for name in Scaling._fields]
+        numbers = [float(fields[name]) for name in names]
     except (LookupError, TypeError, ValueError):
         numbers = []
-    if not numbers or not all(map(math.isfinite, numbers)) or numbers[0] <= 0:
-        expected = f"the numbers {', '.join(Scaling._fields)}, the slope above 0"
+    if not numbers or not all(map(math.isfinite, numbers)) or min(numbers[:positive]) <= 0:
+        expected = f"the numbers {', '.join(names)}, {' and '.join(names[:positive])} above 0"
         raise InputError(
             f"calibration.json of the run is damaged: expected {expected}, not {fields!r}; remove the file"
         )
-    slope, intercept, among, answers, *others = numbers
-    return Scaling(slope, intercept, bool(among), int(answers), *others)
+    return numbers

@@ -1,8 +1,11 @@
-"""The most probable facts that are not in the graph, over many queries, in bounded memory."""
+"""The most probable facts that are not in the graph, over many queries, in bounded memory.
+
+How probable they are is told by discoveries made as if train were all there is, and looked up in validation.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,16 +14,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from compgcn.answers.calibration import Weighing, fit_weighing
+from compgcn.answers.known import Known, known_entities
 from compgcn.answers.links import Links
-from compgcn.answers.retrieval import best, blocks, must_be_finite
+from compgcn.answers.retrieval import Progress, best, blocks, must_be_finite
 from compgcn.data import KnowledgeGraph
 from compgcn.data.arrays import Numbers
 from compgcn.errors import InputError
 
-Progress = Callable[[int, int], None]  # queries answered, of so many
 Rates = NDArray[np.float64]
 
 _HEADS = 10  # of the average relation, that each is taken to have besides its own
+_SAMPLE, _SHOWN = 5000, 10  # queries that a weighing is fitted to, and answers to each
 
 
 class Discovery(NamedTuple):
@@ -33,7 +38,7 @@ class Discovery(NamedTuple):
     relation_name: str
     tail_name: str
     score: float
-    probability: float  # that the head lacks a tail, and that this is one
+    probability: float  # that it holds, see `discover`
 
 
 SCHEMA = pa.schema(
@@ -43,6 +48,34 @@ SCHEMA = pa.schema(
         *((name, pa.float64()) for name in Discovery._fields[6:]),
     ]
 )  # of a table of them
+
+
+class _Asked(NamedTuple):
+    """What discoveries are made with.
+
+    Fields:
+        known: the tails that are no discoveries.
+        seen: those of them that say whether a head has a tail.
+        missing: how likely a head has another, as a logarithm, see `lacking` [R, 2].
+        loops: whether a relation has facts of an entity with itself [R].
+    """
+
+    known: Known
+    seen: Known
+    missing: Tensor
+    loops: Tensor
+
+
+class _Answers(NamedTuple):
+    """The best new tails of some queries [B, k]: which, with their scores, log-odds and the logarithm of the rate.
+
+    Where a query has fewer than k of them, the scores of the others are -inf.
+    """
+
+    tails: Tensor
+    scores: Tensor
+    odds: Tensor
+    rates: Tensor
 
 
 class _Found(NamedTuple):
@@ -72,8 +105,9 @@ def discover(
 ) -> list[Discovery]:
     """The most probable of all facts (head, relation, ?) that stand in no split, best first.
 
-    A probability here is that of the answer times the chance that there is one to find, see `lacking`. A fact of an
-    entity with itself counts only in relations that have such facts.
+    A probability here weighs that of the answer and how often heads of the relation lack a tail, as `weighing` has
+    found it, or is the product of the two where it found nothing. A fact of an entity with itself counts only in
+    relations that have such facts.
 
     Args:
         links: what answers.
@@ -86,23 +120,58 @@ def discover(
     for name, value in (("top", top), ("per_relation", per_relation)):
         if value is not None and (not isinstance(value, int) or value < 1):
             raise InputError(f"{name} must be a whole number from 1 on, not {value!r}")
-    data = links.data
-    wanted = range(data.num_relations) if relation is None else [data.relations.index(relation)]
-    facts = np.concatenate(list(data.splits.values()))
-    everyone = np.arange(data.num_entities)
-    heads = {r: everyone if all_heads else np.unique(facts[facts[:, 1] == r, 0]) for r in wanted}
+    relations = range(links.data.num_relations) if relation is None else [links.data.relations.index(relation)]
+    heads = _heads(links.data, relations, all_heads)
+    asked = _asked(links, links.known_entities, links.known_entities)
     total, done, found = sum(map(len, heads.values())), 0, _nothing(links)
-    missing = lacking(data)
-    for r in wanted:
-        loops = bool(((facts[:, 1] == r) & (facts[:, 0] == facts[:, 2])).any())
+    for r in relations:
         kept, most = _nothing(links), min(top, per_relation or top)
-        for block in blocks(len(heads[r]), data.num_entities):
-            some = heads[r][block]
-            kept, done = kept.and_(_candidates(links, r, some, missing[r], loops, most)).best(most), done + len(some)
+        for block in blocks(len(heads[r]), links.data.num_entities):
+            some = torch.from_numpy(heads[r][block]).to(links.device)
+            kept, done = kept.and_(_best_facts(links, some, r, asked, most)).best(most), done + len(some)
             if notify is not None:
                 notify(done, total)
         found = found.and_(kept).best(top)
     return _named(links, found)
+
+
+def _heads(data: KnowledgeGraph, relations: Sequence[int], everyone: bool) -> dict[int, Numbers]:
+    """Of which heads each relation is asked: those it has, or all entities."""
+    if everyone:
+        return dict.fromkeys(relations, np.arange(data.num_entities))
+    facts = np.concatenate(list(data.splits.values()))
+    return {r: np.unique(facts[facts[:, 1] == r, 0]) for r in relations}
+
+
+@torch.inference_mode()
+def weighing(links: Links) -> Weighing | None:
+    """How the log-odds of an answer and the rate of its relation make a probability; None where valid has too little.
+
+    Of a sample of the heads and relations of train, drawn with a fixed seed, the best tails that stand neither in train
+    nor in test are looked up in valid.
+    """
+    data, R = links.data, links.data.num_relations
+    if not len(data.valid):
+        return None
+    others = {name: triples for name, triples in data.splits.items() if name != "valid"}
+    known, seen, right = (
+        known_entities(splits, data.num_entities, R)
+        for splits in (others, {"train": data.train}, {"valid": data.valid})
+    )
+    asked = _asked(links, known, seen)
+    pairs = np.unique(data.train[:, :2], axis=0)
+    chosen = np.sort(np.random.default_rng(0).permutation(len(pairs))[:_SAMPLE])
+    found = []
+    for block in blocks(len(chosen), data.num_entities):
+        some = pairs[chosen[block]]
+        s, r = torch.from_numpy(some).to(links.device).unbind(1)
+        answers = _best_tails(links, s, r, asked, _SHOWN)
+        splits = right.of(some[:, 0] * (2 * R) + some[:, 1], answers.tails.cpu().numpy())
+        hits = torch.tensor([[split is not None for split in row] for row in splits], device=links.device)
+        left = answers.scores > -torch.inf
+        found.append([part[left].cpu() for part in (answers.odds, answers.rates.expand_as(left), hits)])
+    odds, rates, hits = (torch.cat(parts) for parts in zip(*found, strict=True))
+    return fit_weighing(odds, rates, hits)
 
 
 def lacking(data: KnowledgeGraph) -> Rates:
@@ -129,25 +198,42 @@ def _nothing(links: Links) -> _Found:
     return _Found(facts, facts.new_zeros(0, dtype=torch.double), facts.new_zeros(0, dtype=torch.float))
 
 
+def _asked(links: Links, known: Known, seen: Known) -> _Asked:
+    data, device = links.data, links.device
+    facts = np.concatenate(list(data.splits.values()))
+    loops = np.isin(np.arange(data.num_relations), facts[facts[:, 0] == facts[:, 2], 1])
+    return _Asked(known, seen, torch.from_numpy(lacking(data)).log().to(device), torch.from_numpy(loops).to(device))
+
+
 @torch.inference_mode()
-def _candidates(links: Links, r: int, heads: Numbers, missing: Rates, loops: bool, most: int) -> _Found:
-    """The best new facts of a relation and some heads [B], which lack one as `missing` has it [2]."""
-    s = torch.from_numpy(heads).to(links.device)
-    scores = must_be_finite(links.task.model.score(links.encoded, s, torch.full_like(s, r)))  # [B, N]
-    known = links._known_entities.pairs(heads * (2 * links.data.num_relations) + r)
-    cells = tuple(torch.from_numpy(part).to(links.device) for part in known)
-    ranked = scores.index_put(cells, scores.new_tensor(-torch.inf))
-    hidden = ranked if loops else ranked.scatter(1, s.unsqueeze(1), -torch.inf)
+def _best_tails(links: Links, s: Tensor, r: Tensor, asked: _Asked, most: int) -> _Answers:
+    """The best new tails of (s, r, ?), [B] both."""
+    scores = must_be_finite(links.task.model.score(links.encoded, s, r))  # [B, N]
+    keys = (s * (2 * links.data.num_relations) + r).cpu().numpy()
+    ranked = links.without_known(scores, keys, asked.known)
+    itself = torch.where(asked.loops[r].unsqueeze(1), ranked.gather(1, s.unsqueeze(1)), -torch.inf)
+    hidden = ranked.scatter(1, s.unsqueeze(1), itself)
     # Of one query the best by score are the best by probability, so that no other can be among those kept.
     places = best(hidden, most)  # [B, k]
-    some = torch.zeros_like(s).index_fill(0, cells[0], 1)  # whether a head has a known tail
-    chances = links._probabilities(scores, places, ranked) * torch.from_numpy(missing).to(s.device)[some].unsqueeze(1)
-    chances = chances.masked_fill(hidden.gather(1, places) == -torch.inf, -torch.inf).flatten()
+    rows = torch.from_numpy(asked.seen.pairs(keys)[0]).to(s.device)
+    some = torch.zeros_like(s).index_fill(0, rows, 1)  # whether a head has a known tail
+    odds = torch.logit(links.probabilities(scores, places, ranked), 1e-12)
+    return _Answers(places, hidden.gather(1, places), odds, asked.missing[r, some].unsqueeze(1))
+
+
+def _best_facts(links: Links, heads: Tensor, r: int, asked: _Asked, most: int) -> _Found:
+    """The best new facts of a relation and some heads [B]."""
+    found = _best_tails(links, heads, torch.full_like(heads, r), asked, most)
+    if links.weighing is None:
+        chances = found.odds.sigmoid() * found.rates.exp()
+    else:
+        chances = links.weighing(found.odds, found.rates)
+    chances = chances.masked_fill(found.scores == -torch.inf, -torch.inf).flatten()
     chosen = best(chances.unsqueeze(0), most)[0]
     chosen = chosen[chances[chosen] > -torch.inf]
-    row, o = chosen // places.shape[1], places.flatten()[chosen]
-    facts = torch.stack((s[row], torch.full_like(o, r), o), 1)
-    return _Found(facts, chances[chosen], scores[row, o].float())
+    s, o = heads[chosen // found.tails.shape[1]], found.tails.flatten()[chosen]
+    facts = torch.stack((s, torch.full_like(o, r), o), 1)
+    return _Found(facts, chances[chosen], found.scores.flatten()[chosen].float())
 
 
 def _named(links: Links, found: _Found) -> list[Discovery]:

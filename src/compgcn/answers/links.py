@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compgcn.answers.calibration import Bin, Scaling
+from compgcn.answers.calibration import Bin, Scaling, Weighing
 from compgcn.answers.explanations import Explanation, Method, explain
 from compgcn.answers.known import Known, known_entities, known_relations
 from compgcn.answers.reliability import of_entities
-from compgcn.answers.retrieval import best, blocks, log_odds_among, must_be_finite, scores_of_relations
+from compgcn.answers.retrieval import best, blocks, log_odds_among, must_be_finite, scores_of_relations, unbeaten
 from compgcn.config import Config
 from compgcn.data import KnowledgeGraph, Vocabulary
 from compgcn.data.arrays import Numbers
@@ -51,30 +51,13 @@ class Links:
         self.config, self.data, self.task = config, data, task
         self.device = task.graph.src.device
         self.scalings: Mapping[str, Scaling | None] = {}  # of "entities" and "relations", where they are calibrated
+        self.weighing: Weighing | None = None  # of discoveries, likewise
 
     @cached_property
     def encoded(self) -> Encoded:
         """Vectors of the whole graph, made once."""
         with torch.inference_mode():
             return self.task.model.encode(self.task.graph)
-
-    def predict(
-        self,
-        head: str | None = None,
-        relation: str | None = None,
-        tail: str | None = None,
-        top: int = 10,
-        *,
-        new: bool = False,
-    ) -> list[Prediction]:
-        """The most probable tails of (head, relation, ?), heads of (?, relation, tail) or relations of (head, ?, tail).
-
-        Ids and names both work. With `new`, facts that stand in the data already are left out.
-        """
-        query = self.query(head, relation, tail)
-        if not isinstance(top, int) or top < 1:
-            raise InputError(f"top must be a whole number from 1 on, not {top!r}")
-        return self.answer([query], top, new)[0]
 
     def query(self, head: str | None, relation: str | None, tail: str | None) -> Query:
         """Ids or names as rows, the one that is asked for as None."""
@@ -122,7 +105,7 @@ class Links:
         s, r = torch.tensor(asked, device=self.device).view(-1, 2).unbind(1)
         scores = must_be_finite(self.task.model.score(self.encoded, s, r))  # [B, N]
         keys = (s * (2 * R) + r).cpu().numpy()
-        return self._predictions(scores, keys, self._known_entities, self.data.entities, top, new)
+        return self._predictions(scores, keys, self.known_entities, self.data.entities, top, new)
 
     @torch.inference_mode()
     def _best_relations(self, queries: Sequence[Query], top: int, new: bool) -> list[list[Prediction]]:
@@ -131,7 +114,7 @@ class Links:
         R = self.data.num_relations
         scores = must_be_finite(scores_of_relations(self.task.model, self.encoded, s, o, R))  # [B, R]
         keys = (s * self.data.num_entities + o).cpu().numpy()
-        return self._predictions(scores, keys, self._known_relations, self.data.relations, top, new)
+        return self._predictions(scores, keys, self.known_relations, self.data.relations, top, new)
 
     @torch.inference_mode()
     def fact(self, s: int, r: int, o: int) -> Prediction:
@@ -139,12 +122,12 @@ class Links:
         query, place = torch.tensor([[s, r]], device=self.device).unbind(1), torch.tensor([[o]], device=self.device)
         scores = must_be_finite(self.task.model.score(self.encoded, *query))  # [1, N]
         keys = np.array([s * (2 * self.data.num_relations) + r])
-        ranked = self._without_known(scores, keys, self._known_entities)
-        chance = self._probabilities(scores, place, ranked).item()
-        ((split,),) = self._known_entities.of(keys, np.array([[o]]))
+        ranked = self.without_known(scores, keys, self.known_entities)
+        chance = self.probabilities(scores, place, ranked).item()
+        ((split,),) = self.known_entities.of(keys, np.array([[o]]))
         return Prediction(self.data.entities.ids[o], self.data.entities.names[o], scores[0, o].item(), chance, split)
 
-    def _without_known(self, scores: Tensor, keys: Numbers, known: Known) -> Tensor:
+    def without_known(self, scores: Tensor, keys: Numbers, known: Known) -> Tensor:
         """The scores [B, C], -inf where an answer stands in the data."""
         cells = tuple(torch.from_numpy(part).to(self.device) for part in known.pairs(keys))
         return scores.index_put(cells, scores.new_tensor(-torch.inf))
@@ -153,11 +136,11 @@ class Links:
         self, scores: Tensor, keys: Numbers, known: Known, vocabulary: Vocabulary, top: int, new: bool
     ) -> list[list[Prediction]]:
         """The best of each row of scores [B, C], by the keys [B] under which `known` has what stands in the data."""
-        ranked = self._without_known(scores, keys, known)
+        ranked = self.without_known(scores, keys, known)
         places = best(ranked if new else scores, top)
         kind = "entities" if vocabulary is self.data.entities else "relations"
         kept = (ranked if new else scores).gather(1, places)
-        chances = self._probabilities(scores, places, ranked, kind)
+        chances = self.probabilities(scores, places, ranked, kind)
         splits = known.of(keys, places.cpu().numpy())
         ids, names = vocabulary.ids, vocabulary.names
         rows = zip(places.tolist(), kept.tolist(), chances.tolist(), splits, strict=True)
@@ -176,9 +159,7 @@ class Links:
             return log_odds_among(scores, scores, places)
         return scores.gather(1, places).double()
 
-    def _probabilities(
-        self, scores: Tensor, places: Tensor, ranked: Tensor | None = None, kind: str = "entities"
-    ) -> Tensor:
+    def probabilities(self, scores: Tensor, places: Tensor, ranked: Tensor, kind: str = "entities") -> Tensor:
         """Of the answers at these places [B, k] to be right, calibrated where the run has a calibration of the kind.
 
         Args:
@@ -190,17 +171,16 @@ class Links:
         scaling = self.scalings.get(kind)
         if scaling is None:
             return self.log_odds(scores, places).sigmoid()
-        if scaling.among and ranked is not None:
-            return scaling(log_odds_among(scores, ranked, places))
-        return scaling(self.log_odds(scores, places))
+        odds = log_odds_among(scores, ranked, places) if scaling.among else self.log_odds(scores, places)
+        return scaling(odds, unbeaten(scores, ranked, places))
 
     @cached_property
-    def _known_entities(self) -> Known:
+    def known_entities(self) -> Known:
         """Which entities answer which queries in the data."""
         return known_entities(self.data.splits, self.data.num_entities, self.data.num_relations)
 
     @cached_property
-    def _known_relations(self) -> Known:
+    def known_relations(self) -> Known:
         """Which relations hold between which entities in the data."""
         return known_relations(self.data.splits, self.data.num_entities, self.data.num_relations)
 

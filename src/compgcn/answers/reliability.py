@@ -12,7 +12,7 @@ from torch import Tensor
 
 from compgcn.answers.calibration import Reliability, Scaling, fit_scaling
 from compgcn.answers.known import Known, known_entities, known_relations
-from compgcn.answers.retrieval import best, blocks, log_odds_among, scores_of_relations
+from compgcn.answers.retrieval import best, blocks, log_odds_among, scores_of_relations, unbeaten
 from compgcn.compose import Composition
 
 if TYPE_CHECKING:
@@ -70,17 +70,17 @@ def _some(keys: Tensor, most: int | None) -> Tensor:
 
 def _answers(links: Links, scores: Tensor, keys: Tensor, known: Known, wanted: Known, top: int) -> Reliability:
     """Of queries [B] with these scores [B, C]; one with fewer than `top` answers left has as many as it can."""
-    hidden = tuple(torch.from_numpy(part).to(scores.device) for part in known.pairs(keys.numpy()))
-    ranked = scores.index_put(hidden, scores.new_tensor(-torch.inf))
+    ranked = links.without_known(scores, keys.numpy(), known)
     places = best(ranked, top)
     cells = tuple(torch.from_numpy(part).to(scores.device) for part in wanted.pairs(keys.numpy()))
     true = torch.zeros_like(scores, dtype=torch.bool).index_put(cells, torch.tensor(True, device=scores.device))
     left = ranked.gather(1, places) > -torch.inf
-    parts = links.log_odds(scores, places), log_odds_among(scores, ranked, places), true.gather(1, places)
+    odds = links.log_odds(scores, places), log_odds_among(scores, ranked, places)
+    parts = *odds, true.gather(1, places), unbeaten(scores, ranked, places)
     return Reliability(*(part[left].cpu() for part in parts))
 
 
 def _joined(found: list[Reliability]) -> Reliability:
     nothing = torch.zeros(0, dtype=torch.double)
-    nobody = Reliability(nothing, nothing, nothing.bool())
+    nobody = Reliability(nothing, nothing, nothing.bool(), nothing.bool())
     return Reliability(*(torch.cat(parts) for parts in zip(nobody, *found, strict=True)))

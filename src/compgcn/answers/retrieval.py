@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -12,6 +12,8 @@ from compgcn.compose import Composition
 from compgcn.errors import InputError
 from compgcn.tasks.link_prediction import Encoded, LinkPredictor
 from compgcn.tasks.objectives import dual, relation_scores
+
+Progress = Callable[[int, int], None]  # queries answered, of so many
 
 _SCORES = 2**22  # at a time
 _CERTAIN = 300.0  # log-odds beyond which nothing is told apart
@@ -66,6 +68,11 @@ def log_odds_among(scores: Tensor, ranked: Tensor, places: Tensor | None = None)
     # A new answer is among those that were summed, a known one is not.
     odds = torch.where(new, logs - torch.log1p(-logs.exp().clamp_max(1)), logs)
     return odds.clamp(-_CERTAIN, _CERTAIN)
+
+
+def unbeaten(scores: Tensor, ranked: Tensor, places: Tensor) -> Tensor:
+    """Whether no new answer has a higher score than these [B, k], of scores [B, C] and the same without known ones."""
+    return scores.gather(1, places) >= ranked.amax(1, keepdim=True)
 
 
 def scores_of_relations(model: LinkPredictor, encoded: Encoded, s: Tensor, o: Tensor, num_relations: int) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from compgcn.data.arrays import counted
 from compgcn.errors import InputError
 
 if TYPE_CHECKING:
-    from compgcn.run import Run
+    from compgcn.run import Classified, Run
 
 
 def predict_file(run: Run, queries: Path, to: Path | None, top: int, new: bool, as_json: bool) -> None:
@@ -27,6 +27,26 @@ def predict_file(run: Run, queries: Path, to: Path | None, top: int, new: bool, 
         out.print_json(json.dumps({**written._asdict(), "file": str(to)}))
     else:
         out.print(f"{counted(written.answers, 'answer')} to {counted(written.queries, 'query')} written to {to}")
+        notes = {kind: calibration_note(run, kind) for kind in ("entities", "relations")}
+        differ = len(set(notes.values())) > 1
+        for kind, note in notes.items() if differ else [("", notes["entities"])]:
+            out.print(f"{kind}: {note}" if differ else note)
+
+
+def write_classes(run: Run, found: Sequence[Classified], to: Path, as_json: bool) -> None:
+    """Write the classes of nodes or graphs to a table."""
+    import pyarrow as pa
+
+    from compgcn.answers.classes import Classified
+    from compgcn.answers.rows import write_rows
+
+    types = {"probability": pa.float64()}
+    schema = pa.schema([(name, types.get(name, pa.string())) for name in Classified._fields])
+    write_rows(to, schema, [[tuple(answer) for answer in found]])
+    if as_json:
+        out.print_json(json.dumps({"answers": len(found), "file": str(to)}))
+    else:
+        out.print(f"{counted(len(found), 'class')} written to {to}")
         out.print(calibration_note(run))
 
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from compgcn.cli import doubts
 from compgcn.cli.bulk import progress
 from compgcn.cli.console import Device, Json, RunFolder, out
-from compgcn.cli.tables import calibration_note, discoveries_table
+from compgcn.cli.tables import Dataset, calibration_note, discoveries_table
 from compgcn.cli.use import opened_run
 from compgcn.data.arrays import counted
+
+if TYPE_CHECKING:
+    from compgcn.run import Discovery, Run
 
 
 def discover(
@@ -41,8 +45,7 @@ def discover(
 
     Example: compgcn discover runs/world-compgcn-distmult-0 --relation borders --top 20
     """
-    from compgcn.answers.discovery import SCHEMA
-    from compgcn.answers.rows import check_table, write_rows
+    from compgcn.answers.rows import check_table
 
     if to is not None:
         check_table(to)
@@ -50,7 +53,22 @@ def discover(
     with progress("asking") as notify:
         found = opened.discover(relation, top, per_relation, all_heads=all_heads, notify=notify)
     doubts.tell(opened)
-    note = f"{calibration_note(opened)}, times how often heads of the relation lacked a tail that valid has"
+    _show(found, opened.data, _note(opened), to, as_json)
+
+
+def _note(run: Run) -> str:
+    """What the probabilities are."""
+    note = calibration_note(run, "discoveries")
+    if run.calibrated("discoveries"):
+        return f"{note}: how often such finds, made without it, stood in it"
+    return f"{note}: those of the answers, times how often heads of the relation lacked a tail that valid has"
+
+
+def _show(found: Sequence[Discovery], data: Dataset, note: str, to: Path | None, as_json: bool) -> None:
+    """Facts in a file, as JSON or as a table."""
+    from compgcn.answers.discovery import SCHEMA
+    from compgcn.answers.rows import write_rows
+
     rows = [(rank, *fact) for rank, fact in enumerate(found, 1)]
     if to is not None:
         write_rows(to, SCHEMA, [rows])
@@ -60,6 +78,6 @@ def discover(
         out.print(f"{counted(len(found), 'fact')} written to {to}")
         out.print(note)
     elif found:
-        out.print(discoveries_table(found, opened.data, note))
+        out.print(discoveries_table(found, data, note))
     else:
         out.print("no new facts")

@@ -10,7 +10,7 @@ from rich.table import Table
 from compgcn.data import GraphCollection, KnowledgeGraph
 
 if TYPE_CHECKING:
-    from compgcn.run import Contribution, Discovery, Prediction, Run
+    from compgcn.run import Contribution, Discovery, Kind, Prediction, Run
 
 Dataset = KnowledgeGraph | GraphCollection
 
@@ -44,12 +44,13 @@ def add_metrics(table: Table, label: str, metrics: dict[str, Any]) -> None:
     table.add_row(printable(label), *cells)
 
 
-def calibration_note(run: Run) -> str:
-    """What the probabilities of a run are."""
-    if not run.calibrated:
+def calibration_note(run: Run, kind: Kind | None = None) -> str:
+    """What the probabilities of a kind of answer are; without one, of entities or classes."""
+    split = run.calibrated(kind)
+    if split is None:
         return "probabilities not calibrated"
     # Validation has no newcomers, so that how right answers about them are was never compared.
-    return f"probabilities calibrated on {'entities that were trained on' if run.newcomers else run.calibrated}"
+    return f"probabilities calibrated on {'entities that were trained on' if run.newcomers else split}"
 
 
 def predictions_table(question: str, answers: Sequence[Prediction], note: str) -> Table:

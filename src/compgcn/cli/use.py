@@ -78,34 +78,43 @@ def evaluate(
     if plot is not None:
         check_figure(plot)
     opened = opened_run(run, device)
-    links = opened.config.classifier.protocol is None
     which = split.value if split is not None else opened.answers.reported
     report = opened.evaluate(which, by.value if by else None)
-    if plot is not None and links:
-        reliability.draw(opened, which, plot)
-    elif plot is not None:
-        whole = opened.evaluate(which)
-        if not whole:
-            raise InputError(f"the run {run} has no report on {which} to draw; try another --split")
-        classes.draw(opened, which, whole, plot)
+    if plot is not None:
+        _draw(opened, which, plot)
     if as_json:
         out.print_json(json.dumps(report))
         return
-    if not report:
-        out.print(f"the {which} split is empty{_elsewhere(opened)}")
-    elif links:
-        if by is Part.relation:
-            report = {_name(opened, text): part for text, part in report.items()}
-        _show_ranks(report, which, by)
-        if by is None:
-            reliability.show(opened, which)
-    else:
-        if split is None and which != "test":
-            protocol = opened.config.classifier.protocol
-            out.print(f"the protocol '{protocol}' reports on {which}, so these are the figures of {which}")
-        classes.show_report(report, which, by.value if by else None)
+    _show(opened, report, which, by, asked=split is not None)
     if plot is not None:
         out.print(f"the figure is {plot}")
+
+
+def _draw(run: Run, split: str, plot: Path) -> None:
+    if run.config.classifier.protocol is None:
+        reliability.draw(run, split, plot)
+        return
+    whole = run.evaluate(split)
+    if not whole:
+        raise InputError(f"the run {run.path} has no report on {split} to draw; try another --split")
+    classes.draw(run, split, whole, plot)
+
+
+def _show(run: Run, report: dict[str, Any], split: str, by: Part | None, asked: bool) -> None:
+    """A report on a split, which was asked for or is the one that the run reports on."""
+    protocol = run.config.classifier.protocol
+    if not report:
+        out.print(f"the {split} split is empty{_elsewhere(run)}")
+    elif protocol is None:
+        if by is Part.relation:
+            report = {_name(run, text): part for text, part in report.items()}
+        _show_ranks(report, split, by)
+        if by is None:
+            reliability.show(run, split)
+    else:
+        if not asked and split != "test":
+            out.print(f"the protocol '{protocol}' reports on {split}, so these are the figures of {split}")
+        classes.show_report(report, split, by.value if by else None)
 
 
 def _elsewhere(run: Run) -> str:
@@ -156,7 +165,8 @@ def predict(
         typer.Option(help="A file of heads, relations and tails, one of each line ? or empty.", metavar="FILE"),
     ] = None,
     to: Annotated[
-        Path | None, typer.Option(help="With --queries: the .parquet or .csv file of the answers.", metavar="FILE")
+        Path | None,
+        typer.Option(help="With --queries, or of classes: the .parquet or .csv file of the answers.", metavar="FILE"),
     ] = None,
     facts: Facts = None,
     device: Device = "auto",
@@ -178,34 +188,47 @@ def predict(
         if wrong := [option for option, value in asked.items() if value is not None]:
             what = f"{' and '.join(wrong)} {'asks' if len(wrong) == 1 else 'ask'} for links"
             raise InputError(f"{what}, and {run} is a run of {opened.config.task}; name what to classify with --item")
-        _classify(opened, item, graphs, top, as_json)
+        _classify(opened, item, graphs, top, to, as_json)
         doubts.tell(opened)
         return
     if item or graphs is not None:
         raise InputError(f"--item and --graphs ask for classes, and {run} predicts links; give --head and --relation")
-    if to is not None and queries is None:
-        raise InputError("--to goes with --queries, a file with heads, relations and tails in place of the options")
-    if queries is not None:
-        options = {"--head": head, "--relation": relation, "--tail": tail}
-        if given := [option for option, value in options.items() if value is not None]:
-            what = "what is asked stands in the file of --queries"
-            raise InputError(f"{what}, so leave out {' and '.join(given)}, or ask without --queries and --to")
-        bulk.predict_file(opened, queries, to, top, new, as_json)
+    if queries is None and to is None:
+        _complete(opened, head, relation, tail, top, new, as_json)
         doubts.tell(opened)
         return
-    answers = opened.predict(head=head, relation=relation, tail=tail, top=top, new=new)
+    if queries is None:
+        raise InputError("--to goes with --queries, a file with heads, relations and tails in place of the options")
+    options = {"--head": head, "--relation": relation, "--tail": tail}
+    if given := [option for option, value in options.items() if value is not None]:
+        what = "what is asked stands in the file of --queries"
+        raise InputError(f"{what}, so leave out {' and '.join(given)}, or ask without --queries and --to")
+    bulk.predict_file(opened, queries, to, top, new, as_json)
     doubts.tell(opened)
+
+
+def _complete(
+    run: Run, head: str | None, relation: str | None, tail: str | None, top: int, new: bool, as_json: bool
+) -> None:
+    """The answers to one query."""
+    answers = run.predict(head=head, relation=relation, tail=tail, top=top, new=new)
     if as_json:
         out.print_json(json.dumps([{"rank": rank, **answer._asdict()} for rank, answer in enumerate(answers, 1)]))
         return
     question = " - ".join("?" if part is None else part for part in (head, relation, tail))
-    out.print(predictions_table(question, answers, calibration_note(opened)))
+    note = calibration_note(run, "relations" if relation is None else "entities")
+    out.print(predictions_table(question, answers, note))
 
 
-def _classify(run: Run, item: list[str] | None, graphs: Path | None, top: int, as_json: bool) -> None:
+def _classify(run: Run, item: list[str] | None, graphs: Path | None, top: int, to: Path | None, as_json: bool) -> None:
     """The classes of what is named; else of the nodes without a label, those that are most certain."""
+    if item is not None and graphs is not None:
+        raise InputError("--item names what the run has and --graphs gives others; ask for one of them at a time")
     if item is None and graphs is None and isinstance(run.data, GraphCollection):
         raise InputError("name the graphs to classify with --item, or give a folder of others with --graphs")
+    from compgcn.answers.rows import check_table
+
+    table = None if to is None else check_table(to)
     found = run.classify(tu.read(graphs) if graphs is not None else item)
     total = None
     if item is None and graphs is None:
@@ -213,9 +236,11 @@ def _classify(run: Run, item: list[str] | None, graphs: Path | None, top: int, a
             raise InputError("every node of this run has a label; name those to classify with --item")
         total = len(found)
         found = sorted(found, key=lambda answer: -answer.probability)[:top]
-    if as_json:
+    if table is not None:
+        bulk.write_classes(run, found, table, as_json)
+    elif as_json:
         out.print_json(json.dumps([answer._asdict() for answer in found]))
-        return
-    classes.show_classes(found, "in the data" if graphs is None else "true class", calibration_note(run))
-    if total is not None:
+    else:
+        classes.show_classes(found, "in the data" if graphs is None else "true class", calibration_note(run))
+    if total is not None and not as_json:
         out.print(f"the {len(found):,} most certain of {total:,} nodes without a label; --top N shows others")

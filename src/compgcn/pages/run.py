@@ -38,6 +38,8 @@ Panel = tuple[str, Callable[[Any], None], float]  # what it shows, what draws it
 
 def write_page(run: Run, path: Path | None = None) -> Path:
     """One HTML file that needs nothing else; where it was written, `report.html` in the run folder if not said."""
+    if run.enlarged and path is None:
+        raise InputError(f"the page of a run with more facts is none of {run.path}; say where to write it")
     path = run.path / "report.html" if path is None else check_page(path)
     text = page_html(page(run), f"{run.model_name} on {run.data.name}")
     replace(path, lambda part: part.write_text(text, encoding="utf-8"))
@@ -117,7 +119,7 @@ def _curve(axes: Any, *, found: Mapping[str, Sequence[float]], name: str, best: 
 
 def _calibration(run: Run, split: str) -> list[Part]:
     found = {"as the model says": run.answers.calibration(split)}
-    if run.calibrated:
+    if run.calibrated():
         found["calibrated on validation"] = run.answers.calibration(split, calibrated=True)
     found = {name: bins for name, bins in found.items() if bins}
     if not found:

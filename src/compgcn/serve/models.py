@@ -226,7 +226,7 @@ class Served:
             "examples": [
                 {"head": self.named_entity(s), "relation": self.named_relation(r)} for s, r in self.atlas.examples()
             ],
-            "calibrated": self.run.calibrated is not None,
+            "calibrated": self.run.calibrated() is not None,
         }
 
 
