@@ -81,13 +81,37 @@ def test_a_test_split_is_ranked_as_fast_as_promised() -> None:
     assert report("cpu", "evaluate")["ours"]["ms"] <= 30_000
 
 
-def test_calibration_makes_the_probabilities_of_answers_far_more_believable() -> None:
-    result = json.loads((BENCHMARKS / "calibration.json").read_text(encoding="utf-8"))
-    assert len(result["commit"]) == 40
-    answers = next(row["answers"] for row in result["rows"] if row["data"] == "world")
-    for what, most in (("the ten best entities", 0.02), ("the best entity", 0.1)):
+def of_data(name: str, data: str) -> dict[str, Any]:
+    """The row of a measurement on some data, which says what it was measured with and how the run was trained."""
+    result = json.loads((BENCHMARKS / f"{name}.json").read_text(encoding="utf-8"))
+    (row,) = (row for row in result["rows"] if row["data"] == data)
+    for made in (result["environment"], row["trained"]):
+        assert len(made["commit"]) == 40
+        assert made["device"]
+    assert row["config"]["data"]["source"] == data
+    assert row["config"]["training"]["epochs"] > 0
+    return dict(row)
+
+
+@pytest.mark.parametrize("data", ["world", "fb15k-237"])
+def test_calibration_makes_the_probabilities_of_answers_far_more_believable(data: str) -> None:
+    answers = of_data("calibration", data)["answers"]
+    for what, most in (("the ten best entities", 0.02), ("the best entity", 0.05)):
         before, after = answers[what]["before"]["error"], answers[what]["after"]["error"]
         assert after <= min(most, before / 3)
+
+
+@pytest.mark.parametrize("data", ["world", "fb15k-237"])
+def test_discoveries_are_so_about_as_often_as_they_are_said_to_be(data: str) -> None:
+    """The fit is nearer to it than the product is, and the rate makes most of the ranking."""
+    row = of_data("discoveries", data)
+    fitted, product, bare = ({one["top"]: one for one in row[way]} for way in ("fitted", "product", "without the rate"))
+    assert list(fitted) == [20, 100, 500, 2000]
+    for top in (500, 2000):
+        apart = [abs(some[top]["in_test"] - some[top]["probability"]) for some in (fitted, product, bare)]
+        assert apart[0] < min(apart[1:])
+        assert fitted[top]["in_test"] < 2 * fitted[top]["probability"] < 4 * fitted[top]["in_test"]
+        assert fitted[top]["in_test"] > bare[top]["in_test"]
 
 
 def test_the_server_answers_as_many_and_as_quickly_as_promised() -> None:
