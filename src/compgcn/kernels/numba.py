@@ -18,7 +18,7 @@ from compgcn.kernels.backend import wide
 from compgcn.kernels.plan import Segments
 from compgcn.kernels.reference import grouped_matmul, grouped_outer, rectified_gradient, rectified_sum
 
-# Numba takes all cores unless told, and with them sets how many torch may use: whoever gave torch one has more of both.
+# Unless told, Numba takes every core, and has torch take as many; so it gets the number that torch was given.
 if "numba" not in sys.modules:
     os.environ.setdefault("NUMBA_NUM_THREADS", str(torch.get_num_threads()))
 
