@@ -157,13 +157,19 @@ class Job(NamedTuple):
         return results / self.experiment.name / f"{self.name}.json"
 
 
+def rows_of(experiment: Experiment, names: Iterable[str]) -> list[str]:
+    """Of names such as 'conve-none', of a row of any experiment, and 'encoders/conve-none', those of this one."""
+    parts = [name.rpartition("/") for name in names]
+    return [row for home, _, row in parts if home in ("", experiment.name)]
+
+
 def jobs(found: Iterable[Experiment], rows: Sequence[str] = (), seeds: int | None = None) -> list[Job]:
     """What there is to train for some experiments: of the named rows, or all that are not quoted; every one once."""
     found = list(found)
     made: dict[tuple[str, str, int], Job] = {}
     asked = _figures(found)
     for experiment in found:
-        for row in [experiment.row(name) for name in rows] or experiment.rows:
+        for row in [experiment.row(name) for name in rows_of(experiment, rows)] if rows else experiment.rows:
             home, own = at_home(experiment, row)
             if own.settings is None:
                 if rows:
@@ -296,6 +302,7 @@ def reproduce(
     *,
     smoke: bool = False,
     device: str = "auto",
+    beside: int = 0,
     notify: Callable[[Event], None] | None = None,
     interrupted: Callable[[], bool] = lambda: False,
 ) -> Path:
@@ -307,6 +314,7 @@ def reproduce(
         runs: where the run folders are; they can be removed when the results are written.
         smoke: on a small graph that comes with the package and with small models, to see that everything works.
         device: where to train.
+        beside: how many other rows are trained there at the same time; its seconds are to be read so.
         notify, interrupted: see `compgcn.run.train`.
     """
     path = job.file(folder)
@@ -321,7 +329,10 @@ def reproduce(
     if torch.cuda.is_available():  # the peak of this row, and not of those before
         torch.cuda.reset_peak_memory_stats()
     run = train(config, data, runs / job.experiment.name / job.name, notify, interrupted)
-    text = json.dumps(result_of(job, run) | ({"smoke": True} if smoke else {}), indent=1)
+    result = result_of(job, run)
+    if beside:
+        result["environment"]["beside"] = beside
+    text = json.dumps(result | ({"smoke": True} if smoke else {}), indent=1)
     path.parent.mkdir(parents=True, exist_ok=True)
     replace(path, lambda part: part.write_text(_compact(text) + "\n", encoding="utf-8"))
     if smoke:  # the next trial run may be one of other code

@@ -39,7 +39,9 @@ def reproduce(
         list[str] | None, typer.Argument(metavar="NAME", help="Experiments, by name or .toml file.", show_default=False)
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every experiment.")] = False,
-    row: Annotated[list[str] | None, typer.Option(help="Only this row; may be repeated.")] = None,
+    row: Annotated[
+        list[str] | None, typer.Option(help="Only this row, or EXPERIMENT/ROW; may be repeated.", metavar="ROW")
+    ] = None,
     seeds: Annotated[
         int | None, typer.Option(help="So many seeds, from 0 on; those of the experiment if not given.", min=1)
     ] = None,
@@ -61,6 +63,8 @@ def reproduce(
     from compgcn import experiment as lab
     from compgcn.train import Interrupted
 
+    if not names and not everything:
+        names = list(dict.fromkeys(one.rpartition("/")[0] for one in row or [] if "/" in one))
     _check_asked(names or [], everything)
     found = lab.experiments(names or [])
     _check_rows(found.values(), row or [])
@@ -77,7 +81,7 @@ def reproduce(
                 one = partial(lab.reproduce, folder=folder, runs=runs, smoke=smoke, device=device, **watch)
                 made: Iterator[Trained] = ((job, partial(one, job)) for job in waiting)
             else:
-                made = _side_by_side(jobs, waiting, (folder, runs, smoke, device), stopped, show)
+                made = _side_by_side(jobs, waiting, (folder, runs, smoke, device, jobs - 1), stopped, show)
             for job, finish in made:
                 try:
                     finish()
@@ -117,21 +121,23 @@ def _check_asked(names: Sequence[str], everything: bool) -> None:
 
 def _check_rows(found: Iterable[Experiment], rows: Sequence[str]) -> None:
     """Every experiment must have the rows; all that it has are listed where none is alike."""
+    from compgcn import experiment as lab
+
     for experiment in found:
         known = [row.name for row in experiment.rows]
-        for name in rows:
+        for name in lab.rows_of(experiment, rows):
             if name not in known:
                 raise unknown(f"row of {experiment.name}", name, known, listed=len(known))
 
 
-def _one(job: Job, folder: Path, runs: Path, smoke: bool, device: str, answer: Connection) -> None:
+def _one(job: Job, folder: Path, runs: Path, smoke: bool, device: str, beside: int, answer: Connection) -> None:
     """What a process does for a row: it answers with what went wrong, or with nothing."""
     from compgcn import experiment as lab
     from compgcn.train import Interrupted
 
     try:
         with stop_requests() as stopped:
-            lab.reproduce(job, folder, runs, smoke=smoke, device=device, interrupted=stopped)
+            lab.reproduce(job, folder, runs, smoke=smoke, device=device, beside=beside, interrupted=stopped)
         answer.send("")
     except Interrupted:
         answer.send(None)
