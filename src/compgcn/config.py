@@ -82,7 +82,6 @@ class Decoder(Section):
 
     name: str = "conve"
     entity_bias: bool | None = None
-    bias_start: float = 0.0  # what entity biases begin with; with bce, the log-odds of an answer save them the way there
     margin: float = 9.0  # TransE, RotatE: score = margin - distance
     margin_decay: float = Field(0.0, ge=0)  # subtracted from the margin ..
     margin_patience: int = Field(10, ge=1)  # .. every so many evaluations without gain

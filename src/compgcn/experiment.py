@@ -168,16 +168,18 @@ def jobs(found: Iterable[Experiment], rows: Sequence[str] = (), seeds: int | Non
     found = list(found)
     made: dict[tuple[str, str, int], Job] = {}
     asked = _figures(found)
-    for experiment in found:
-        for row in [experiment.row(name) for name in rows_of(experiment, rows)] if rows else experiment.rows:
-            home, own = at_home(experiment, row)
-            if own.settings is None:
-                if rows:
-                    raise InputError(f"row '{row.name}' is quoted from {row.source}; there is nothing to train")
-                continue
-            for seed in range(seeds or experiment.seeds):
-                job = Job(home, own, seed, frozenset(asked.get((home.name, own.name), ())))
-                made.setdefault((home.name, own.name, seed), job)
+    pairs = [(experiment, row) for experiment in found for row in experiment.rows]
+    if rows:  # in the order in which they are named
+        pairs = [(one, one.row(name)) for asked_for in rows for one in found for name in rows_of(one, [asked_for])]
+    for experiment, row in pairs:
+        home, own = at_home(experiment, row)
+        if own.settings is None:
+            if rows:
+                raise InputError(f"row '{row.name}' is quoted from {row.source}; there is nothing to train")
+            continue
+        for seed in range(seeds or experiment.seeds):
+            job = Job(home, own, seed, frozenset(asked.get((home.name, own.name), ())))
+            made.setdefault((home.name, own.name, seed), job)
     return list(made.values())
 
 

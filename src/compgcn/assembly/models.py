@@ -86,7 +86,6 @@ def build_model(config: Config, data: KnowledgeGraph, *, half_query: bool = Fals
         data.num_entities,
         encoder.dim,
         entity_bias=d.entity_bias,
-        bias_start=d.bias_start,
         margin=d.margin,
         settings=settings,
         half_query=half_query,

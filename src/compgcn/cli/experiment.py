@@ -39,9 +39,7 @@ def reproduce(
         list[str] | None, typer.Argument(metavar="NAME", help="Experiments, by name or .toml file.", show_default=False)
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every experiment.")] = False,
-    row: Annotated[
-        list[str] | None, typer.Option(help="Only this row, or EXPERIMENT/ROW; may be repeated.", metavar="ROW")
-    ] = None,
+    row: Annotated[list[str] | None, typer.Option(help="Only this row, or EXPERIMENT/ROW; may be repeated.")] = None,
     seeds: Annotated[
         int | None, typer.Option(help="So many seeds, from 0 on; those of the experiment if not given.", min=1)
     ] = None,

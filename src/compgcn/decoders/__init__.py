@@ -39,8 +39,7 @@ class Decoder(nn.Module):
             another width if the similarity knows what to do with them.
         similarity: (q [B, d], e [C, d] or [B, C, d]) -> [B, C]; a function, or a module with parameters of its own.
         num_entities: N.
-        entity_bias: whether each entity has a learned bias.
-        bias_start: what the biases begin with.
+        entity_bias: whether each entity has a learned bias, zero at first.
         half_query: in training, make the queries in bfloat16 where autocast finds it safe.
         margin: added to every score, or None. It is the buffer `margin`, saved with the weights; a schedule changes it
             in place, `decoder.margin.sub_(5)`.
@@ -56,7 +55,6 @@ class Decoder(nn.Module):
         num_entities: int,
         *,
         entity_bias: bool = False,
-        bias_start: float = 0.0,
         margin: float | None = None,
         half_query: bool = False,
     ) -> None:
@@ -64,8 +62,7 @@ class Decoder(nn.Module):
         self.phi = phi
         self.similarity = similarity
         self.num_entities, self.half_query = num_entities, half_query
-        biases = nn.Parameter(torch.full((num_entities,), float(bias_start))) if entity_bias else None
-        self.register_parameter("entity_bias", biases)
+        self.register_parameter("entity_bias", nn.Parameter(torch.zeros(num_entities)) if entity_bias else None)
         self.register_buffer("margin", None if margin is None else torch.tensor(float(margin)))
 
     def query(self, x_s: Tensor, z_r: Tensor) -> Tensor:
@@ -244,7 +241,6 @@ def build_decoder(
     dim: int,
     *,
     entity_bias: bool | None = None,
-    bias_start: float = 0.0,
     margin: float = 9.0,
     settings: ConvolutionSettings | None = None,
     half_query: bool = False,
@@ -256,7 +252,6 @@ def build_decoder(
         num_entities: N.
         dim: d.
         entity_bias: whether entities have a bias; None leaves it to the row.
-        bias_start: as in `Decoder`.
         margin: what a decoder with a margin starts from; the others have none.
         settings: the sizes of a convolution; None leaves them to the row.
         half_query: as in `Decoder`.
@@ -271,7 +266,6 @@ def build_decoder(
         row.similarity(dim, settings) if isinstance(row.similarity, type) else row.similarity,
         num_entities,
         entity_bias=row.entity_bias if entity_bias is None else entity_bias,
-        bias_start=bias_start,
         margin=margin if row.margin else None,
         half_query=half_query,
     )
