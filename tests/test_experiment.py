@@ -353,12 +353,30 @@ def test_a_result_from_before_says_so_and_shows_no_memory(tmp_path: Path) -> Non
     write(tmp_path, one)
     text = markdown(page(Board(tmp_path, EXPERIMENTS), one.experiment))
     assert "123,456" in text
-    assert "| 90 |" in text  # epochs
+    assert "| 45 |" in text  # epochs
     assert "recorded before" not in text
     write(tmp_path, one, parameters=None)
     text = markdown(page(Board(tmp_path, EXPERIMENTS), one.experiment))
     assert "123,456" not in text
     assert "1 of the 1 results were recorded before" in text
+
+
+def test_rows_of_several_experiments_are_trained_in_the_order_of_their_names() -> None:
+    found = [EXPERIMENTS[name] for name in ("encoders", "systems")]
+    asked = ["systems/wn18rr-conve", "encoders/conve-none", "systems/fb15k-237-conve"]
+    made = [f"{one.experiment.name}/{one.row.name}" for one in lab.jobs(found, asked, 1)]
+    assert made == asked
+
+
+def test_the_seconds_of_a_row_trained_beside_others_say_so(tmp_path: Path) -> None:
+    one = job("encoders", "conve-dgcn")
+    write(tmp_path, one)
+    path = one.file(tmp_path)
+    result = json.loads(path.read_text())
+    result["environment"]["beside"] = 4
+    path.write_text(json.dumps(result))
+    text = markdown(page(Board(tmp_path, EXPERIMENTS), one.experiment))
+    assert f"({result['environment']['device']}, beside 4 others)" in text
 
 
 def test_sizes_that_were_never_measured_are_not_ours() -> None:

@@ -196,6 +196,12 @@ def is_converted(result: Mapping[str, Any]) -> bool:
     return result.get("parameters") is None
 
 
+def _place(environment: Mapping[str, Any]) -> str:
+    """Where a row was trained, and beside how many others, whose share of the device its seconds include."""
+    beside = environment.get("beside")
+    return environment["device"] + (f", beside {beside} others" if beside else "")
+
+
 def _costs(found: Sequence[Mapping[str, Any]]) -> list[str]:
     """Parameters, epochs at most, seconds and peak memory, of the mean seed, and which seeds."""
     if not found:
@@ -207,7 +213,7 @@ def _costs(found: Sequence[Mapping[str, Any]]) -> list[str]:
     seconds = statistics.fmean(one["seconds"] for one in environments)
     peaks = [one["environment"]["peak_memory_mib"] for one in found if not is_converted(one)]
     known = [peak for peak in peaks if peak is not None]  # it is not where rows were trained in one process
-    devices = " / ".join(dict.fromkeys(one["device"] for one in environments))
+    devices = " / ".join(dict.fromkeys(_place(one) for one in environments))
     seeds = ", ".join(str(result["seed"]) for result in found)
     trained = [MISSING, MISSING] if fitted else [f"{size:,}" if size else MISSING, f"{epochs:,}"]
     return [*trained, f"{seconds:,.0f} ({devices})", f"{max(known):,}" if known else MISSING, seeds]
