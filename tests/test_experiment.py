@@ -518,14 +518,13 @@ def test_a_smoke_run_of_everything_ends_in_reports_of_everything(command: Comman
     assert "compgcn report rgcn --results runs/smoke/results" in again.out
 
 
-def test_rows_are_trained_side_by_side_into_any_folder(command: Command, tmp_path: Path) -> None:
-    rows = ("--row", "distmult-none", "--row", "transe-none")
-    made = command("reproduce", "encoders", *rows, "--smoke", "--device", "cpu", "--to", "out", "--jobs", 2)
+def test_rows_are_trained_side_by_side_into_any_folder(command: Command) -> None:
+    rows = ("--row", "encoders/distmult-none", "--row", "systems/fb15k-237-transe")
+    made = command("reproduce", *rows, "--seeds", 1, "--smoke", "--device", "cpu", "--to", "out", "--jobs", 2)
     assert made.code == 0, made
-    assert {path.name for path in (tmp_path / "out/encoders").iterdir()} == {
-        "distmult-none-0.json",
-        "transe-none-0.json",
-    }
+    files = sorted(Path("out").rglob("*.json"))
+    assert files == [Path("out/encoders/distmult-none-0.json"), Path("out/systems/fb15k-237-transe-0.json")]
+    assert all(json.loads(file.read_text())["environment"]["beside"] == 1 for file in files)
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

@@ -199,7 +199,7 @@ def is_converted(result: Mapping[str, Any]) -> bool:
 def _place(environment: Mapping[str, Any]) -> str:
     """Where a row was trained, and beside how many others, whose share of the device its seconds include."""
     beside = environment.get("beside")
-    return environment["device"] + (f", beside {beside} others" if beside else "")
+    return f"{environment['device']}, beside {beside} others" if beside else str(environment["device"])
 
 
 def _costs(found: Sequence[Mapping[str, Any]]) -> list[str]:
