@@ -37,6 +37,7 @@ from compgcn.report import (
     tables,
     verdict,
 )
+from compgcn.results import curve, parameters
 from compgcn.smoke import smoke_data, smoke_settings
 from compgcn.tasks.classification import Classification
 from compgcn.train import Interrupted
@@ -250,10 +251,10 @@ def test_parameters_are_those_that_score() -> None:
         data = smoke_data(configure(Config(), settings))
         built = build_task(expand(recommended(settings, data, one.row.model), data), data, CPU)
         if isinstance(built, Fitted):
-            assert lab.parameters(built) == 0
+            assert parameters(built) == 0
             continue
         every, generator = (sum(w.numel() for w in m.parameters()) for m in (built.model, built.model.adversary))
-        assert lab.parameters(built) == every - generator < every
+        assert parameters(built) == every - generator < every
 
 
 @pytest.mark.parametrize(
@@ -290,7 +291,7 @@ def test_a_curve_has_the_epochs_that_were_evaluated_and_the_mean_over_folds(tmp_
     inner = {"event": "epoch", "epoch": 2, "loss": 9.0, "part": "fold 1 of 2, inner 1 of 2", "valid": {"accuracy": 0.0}}
     lines = [json.dumps(event) for event in ({"event": "start"}, *events, inner)]
     path.write_text("\n".join([*lines, '{"event": "ep']))
-    assert lab.curve(path) == {"epoch": [2], "loss": [1.5], "accuracy": [0.375]}
+    assert curve(path) == {"epoch": [2], "loss": [1.5], "accuracy": [0.375]}
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), max_size=40))

@@ -26,7 +26,7 @@ LAYERS = (
     ("pages",),
     ("report",),
     ("bench", "experiment", "tune"),
-    ("plots", "smoke", "claims", "search"),
+    ("plots", "smoke", "claims", "search", "results"),
     ("run",),
     ("assembly",),
     ("answers", "protocols"),

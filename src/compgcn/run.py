@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -12,29 +11,28 @@ from typing import Any, Literal
 import torch
 
 from compgcn.answers.bulk import Written, answer_file
-from compgcn.answers.calibration import Scaling, Weighing, fit_temperature, restored, restored_weighing, stored
+from compgcn.answers.calibration import restored, restored_weighing, stored
 from compgcn.answers.classes import Classes, Classified
-from compgcn.answers.discovery import Discovery, discover, weighing
+from compgcn.answers.discovery import Discovery, discover
 from compgcn.answers.explanations import Contribution, Explanation, Method
 from compgcn.answers.links import Links, Prediction
-from compgcn.answers.reliability import fitted
 from compgcn.answers.similar import Neighbours, Similar
 from compgcn.answers.vectors import write_vectors
 from compgcn.assembly.device import find_device
 from compgcn.assembly.items import must_fill_batches
 from compgcn.assembly.labels import must_suffice
 from compgcn.assembly.newcomers import Given, add_facts
-from compgcn.assembly.settings import candidates, expand, recommended
+from compgcn.assembly.probabilities import calibrate, fit_probabilities
+from compgcn.assembly.settings import candidates, expand, filled_in, recommended, with_features
 from compgcn.assembly.tasks import TASKS, build_task, chosen_protocol
 from compgcn.config import Config, configure, differences
 from compgcn.data import GraphCollection, KnowledgeGraph
 from compgcn.errors import InputError
 from compgcn.folder import Folder, default_folder
 from compgcn.inputs import Dataset
-from compgcn.protocols import Session, validation
+from compgcn.protocols import Session
 from compgcn.sampling import randomness
 from compgcn.storage import Array, Table, must_differ
-from compgcn.tasks.classification import log_probabilities
 from compgcn.tasks.link_prediction import Encoded
 from compgcn.train import Event
 
@@ -148,35 +146,10 @@ def _train(
     )
     record({"event": "start", "time": time.time(), "task": config.task})
     metrics = chosen_protocol(config)(session)
-    _calibrate(session, data)
+    calibrate(session, data)
     folder.describe_environment(device, config.training.seed, session.seconds)
     folder.finish(metrics)
     record({"event": "end", "best_epoch": metrics["best_epoch"], "seconds": round(session.seconds, 3)})
-
-
-def _calibrate(session: Session, data: Dataset) -> None:
-    """Fit the probabilities of the model that is kept to validation, where it was left out of training."""
-    config, scalings = session.config, dict[str, Scaling | None]()
-    discoveries: Weighing | None = None
-    if config.classifier.protocol is None:
-        session.built.model.eval()
-        assert isinstance(data, KnowledgeGraph)
-        links = Links(config, data, session.built, {})
-        _fit(links)
-        scalings, discoveries = dict(links.scalings), links.weighing
-    elif config.classifier.protocol == "holdout":
-        _, valid = validation(session)
-        if len(valid):
-            found = log_probabilities(session.built, valid, session.training.batch_size)
-            scalings = {"classes": fit_temperature(found, session.targets[valid])}
-    if any(scalings.values()):
-        session.folder.keep_calibration(stored(scalings, discoveries))
-
-
-def _fit(links: Links) -> None:
-    """The calibration of a link predictor: of its answers, and of discoveries by the probabilities these then have."""
-    links.scalings = fitted(links)
-    links.weighing = weighing(links)
 
 
 def _must_match(folder: Folder, config: Config) -> None:
@@ -204,7 +177,7 @@ class Run:
         self.metrics = folder.metrics()
         config = configure(folder.config(), self.metrics.get("settings", {}))  # those of the candidate chosen
         self.data = folder.data(config.data.source)
-        self.config = _filled_in(config, self.data, folder)
+        self.config = filled_in(config, self.data, folder)
 
     def __repr__(self) -> str:
         return f"Run('{self.path}': {self.model_name} on {self.data.name}{'' if self.metrics else ', unfinished'})"
@@ -225,7 +198,7 @@ class Run:
     def task(self) -> Any:
         """The model with the best weights, ready to answer: a task, or all the items of a classification."""
         with randomness(self.config.training.seed, self.device):
-            task = build_task(self.config, _with_features(self.data, self.folder), self.device, whole=True)
+            task = build_task(self.config, with_features(self.data, self.folder), self.device, whole=True)
         self.folder.restore(task.model)
         task.model.eval()
         return task
@@ -256,7 +229,7 @@ class Run:
         links = self._links()
         if self.enlarged:
             raise InputError(f"a run with more facts is calibrated as {self.path} is; calibrate that one, without them")
-        _fit(links)
+        fit_probabilities(links)
         found = any(links.scalings.values())
         if found:
             self.folder.keep_calibration(stored(links.scalings, links.weighing))
@@ -414,26 +387,3 @@ class Run:
         `compgcn.answers.vectors.FORMATS`: "projector" writes a folder for TensorBoard.
         """
         return write_vectors(Path(path), self.answers.tables(), format)
-
-
-def _filled_in(config: Config, data: Dataset, folder: Folder) -> Config:
-    """The config of a run; what one of an earlier build left open is filled in as for a new run."""
-    encoder = config.encoder
-    if config.classifier.baseline is not None or None not in (config.task, encoder.input, encoder.add_inverse):
-        return config
-    try:
-        whole = expand(configure(config, {"data.fingerprint": None}), _with_features(data, folder))
-    except InputError as error:
-        raise InputError(
-            f"the run folder {folder.path} is of an earlier build, and its settings leave open what is needed now "
-            f"({error}); remove the folder, train again"
-        ) from None
-    return configure(whole, {"data.fingerprint": config.data.fingerprint})
-
-
-def _with_features(data: Dataset, folder: Folder) -> Dataset:
-    """The data with the features that were given to the run."""
-    nodes, relations = folder.features()
-    if isinstance(data, GraphCollection):
-        return data if nodes is None else replace(data, node_features=nodes)
-    return data.with_features(nodes, relations)

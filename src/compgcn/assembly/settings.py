@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,8 +16,9 @@ from compgcn.baselines.networks import must_be_used
 from compgcn.compose import Composition
 from compgcn.config import Config, configure, parse_settings, searchable
 from compgcn.config import Encoder as EncoderSettings
-from compgcn.data import DATASETS, OWN_RECIPES
+from compgcn.data import DATASETS, OWN_RECIPES, GraphCollection
 from compgcn.errors import InputError, unknown
+from compgcn.folder import Folder
 from compgcn.inputs import INPUTS, Dataset
 from compgcn.models import beneath
 from compgcn.models import model as find_model
@@ -144,3 +146,29 @@ def _dims(encoder: EncoderSettings, data: Dataset, chosen: str) -> tuple[int, ..
     nodes = INPUTS[chosen].start(data).features if chosen in ("features", "literals") else None
     given = [table for table in (nodes, relations) if table is not None]
     return (given[0].shape[1], *dims[1:]) if given else dims
+
+
+# Of a run that was trained before
+
+
+def filled_in(config: Config, data: Dataset, folder: Folder) -> Config:
+    """The config of a run; what one of an earlier build left open is filled in as for a new run."""
+    encoder = config.encoder
+    if config.classifier.baseline is not None or None not in (config.task, encoder.input, encoder.add_inverse):
+        return config
+    try:
+        whole = expand(configure(config, {"data.fingerprint": None}), with_features(data, folder))
+    except InputError as error:
+        raise InputError(
+            f"the run folder {folder.path} is of an earlier build, and its settings leave open what is needed now "
+            f"({error}); remove the folder, train again"
+        ) from None
+    return configure(whole, {"data.fingerprint": config.data.fingerprint})
+
+
+def with_features(data: Dataset, folder: Folder) -> Dataset:
+    """The data with the features that were given to the run."""
+    nodes, relations = folder.features()
+    if isinstance(data, GraphCollection):
+        return data if nodes is None else replace(data, node_features=nodes)
+    return data.with_features(nodes, relations)

@@ -16,7 +16,6 @@ from compgcn.answers.calibration import calibration_error
 from compgcn.config import to_toml
 from compgcn.data import KnowledgeGraph
 from compgcn.errors import InputError
-from compgcn.experiment import curve, parameters
 from compgcn.pages.examples import Example, classified, told
 from compgcn.pages.markup import Figures, Folded, Listing, Part, Verbatim, page_html
 from compgcn.plots import run as panels
@@ -24,6 +23,7 @@ from compgcn.plots.classification import confusion
 from compgcn.plots.figure import BARS, PANEL, inline
 from compgcn.ranking import by_category, by_relation
 from compgcn.report import MISSING, Table
+from compgcn.results import curve, parameters
 from compgcn.run import Run
 from compgcn.storage import replace
 

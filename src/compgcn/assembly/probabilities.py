@@ -1,0 +1,37 @@
+"""Probabilities of a model that is trained, fitted to validation."""
+
+from __future__ import annotations
+
+from compgcn.answers.calibration import Scaling, Weighing, fit_temperature, stored
+from compgcn.answers.discovery import weighing
+from compgcn.answers.links import Links
+from compgcn.answers.reliability import fitted
+from compgcn.data import KnowledgeGraph
+from compgcn.inputs import Dataset
+from compgcn.protocols import Session, validation
+from compgcn.tasks.classification import log_probabilities
+
+
+def calibrate(session: Session, data: Dataset) -> None:
+    """Fit the probabilities of the model that is kept to validation, where it was left out of training."""
+    config, scalings = session.config, dict[str, Scaling | None]()
+    discoveries: Weighing | None = None
+    if config.classifier.protocol is None:
+        session.built.model.eval()
+        assert isinstance(data, KnowledgeGraph)
+        links = Links(config, data, session.built, {})
+        fit_probabilities(links)
+        scalings, discoveries = dict(links.scalings), links.weighing
+    elif config.classifier.protocol == "holdout":
+        _, valid = validation(session)
+        if len(valid):
+            found = log_probabilities(session.built, valid, session.training.batch_size)
+            scalings = {"classes": fit_temperature(found, session.targets[valid])}
+    if any(scalings.values()):
+        session.folder.keep_calibration(stored(scalings, discoveries))
+
+
+def fit_probabilities(links: Links) -> None:
+    """The calibration of a link predictor: of its answers, and of discoveries by the probabilities these then have."""
+    links.scalings = fitted(links)
+    links.weighing = weighing(links)
