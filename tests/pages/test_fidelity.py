@@ -200,6 +200,19 @@ def test_every_row_that_is_compared_stands_beside_the_point_that_it_measures() -
     assert sorted(named) == sorted(row.name for row in FIDELITY.rows if row.control is not None)
 
 
+def test_what_the_page_says_of_the_recipes_is_so() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    ours, transe = (lab.expected(*lab.at_home(FIDELITY, FIDELITY.row(name))) for name in ("ours", "transe"))
+    home, _, name = FIDELITY.seeds_of.partition("/")
+    headline = lab.expected(EXPERIMENTS[home], EXPERIMENTS[home].row(name))
+    assert f"{ours.training.epochs} epochs with the recipe" in text
+    assert headline.training.epochs == 2 * ours.training.epochs
+    evaluations = transe.training.epochs // transe.training.evaluate_every
+    assert f"it falls after {transe.decoder.margin_patience} evaluations without gain" in text
+    assert f"these trainings have {evaluations} evaluations" in text
+    assert evaluations < transe.decoder.margin_patience
+
+
 def test_a_new_result_changes_the_page_and_nothing_that_is_written_by_hand(results: Path) -> None:
     text = PAGE.read_text(encoding="utf-8")
     write(results, "fidelity/norm-none", 0.34)
