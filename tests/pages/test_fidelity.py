@@ -122,8 +122,22 @@ def test_what_is_not_known_is_said_and_not_concluded_from(results: Path) -> None
     (results / "link-prediction" / "fb15k-237-compgcn-2.json").unlink()
     write(results, "fidelity/flow", 0.2)
     board = Board(results, EXPERIMENTS)
-    assert "not known yet" in rule(board, FIDELITY)
+    assert "not known yet: `link-prediction/fb15k-237-compgcn` has fewer" in rule(board, FIDELITY)
     assert worth(board, FIDELITY, FIDELITY.row("flow")) == ""
+
+
+def test_differences_may_do_without_seeds_but_not_with_those_of_a_row_there_is_not(results: Path) -> None:
+    write(results, "fidelity/flow", 0.2)
+    board, row = Board(results, EXPERIMENTS), FIDELITY.row("flow")
+    bare = FIDELITY.model_copy(update={"seeds_of": ""})
+    assert "not known yet, so" in rule(board, bare)
+    assert worth(board, bare, row) == ""
+    for name, sentence in (
+        ("encoder/x", "did you mean 'encoders'"),
+        ("encoders/conve-nome", "did you mean 'conve-none'"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            worth(board, FIDELITY.model_copy(update={"seeds_of": name}), row)
 
 
 def test_a_line_has_the_settings_the_figures_and_the_differences(results: Path) -> None:

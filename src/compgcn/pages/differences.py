@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from compgcn.config import write_setting
+from compgcn.errors import unknown
 from compgcn.experiment import Experiment, Row, at_home, chosen
 from compgcn.report import COSTS, LOWER, MISSING, NOT_RUN, Board, Figure, Table, costs, shown, title
 
@@ -16,7 +17,7 @@ _RULE = (
     "`{row}`, {sd}. *Undecided* is one within twice the standard error of a difference between two such models, which "
     "is √2 times that deviation where each has one seed. *Better* and *worse* are beyond both."
 )
-_NO_RULE = "How far seeds lie apart is not known yet: `{row}` has fewer than two of them."
+_NO_RULE = "How far seeds lie apart is not known yet{why}, so that no difference is called one."
 
 
 def difference_tables(board: Board, experiment: Experiment) -> list[Table]:
@@ -82,7 +83,7 @@ def rule(board: Board, experiment: Experiment) -> str:
     """When a difference is one."""
     chance = _spread(board, experiment)
     if chance is None:
-        return _NO_RULE.format(row=experiment.seeds_of)
+        return _NO_RULE.format(why=f": `{experiment.seeds_of}` has fewer than two" if experiment.seeds_of else "")
     home, row = _seeds_of(board, experiment)
     seeds = ", ".join(str(result["seed"]) for result in board.results(home, row))
     figure = title(experiment.metrics[0])
@@ -91,11 +92,15 @@ def rule(board: Board, experiment: Experiment) -> str:
 
 def _seeds_of(board: Board, experiment: Experiment) -> tuple[Experiment, Row]:
     home, _, name = experiment.seeds_of.partition("/")
+    if home not in board.experiments:
+        raise unknown("experiment", home, board.experiments)
     return board.experiments[home], board.experiments[home].row(name)
 
 
 def _spread(board: Board, experiment: Experiment) -> Figure | None:
     """What the row of `seeds_of` reached over several seeds, by the figure that verdicts go by."""
+    if not experiment.seeds_of:
+        return None
     found = board.real(*_seeds_of(board, experiment), experiment.metrics[0], experiment.split)
     return None if found is None or found.seeds < 2 else found
 
