@@ -123,7 +123,7 @@ def draw(board: Board, experiment: Experiment, path: Path) -> bool:
     rows = []
     for row in experiment.rows:
         ours = board.real(experiment, row, metric)
-        rows.append((_label(row), row.paper.get(metric), None if ours is None else (ours.mean, ours.sd)))
+        rows.append((_label(experiment, row), row.paper.get(metric), None if ours is None else (ours.mean, ours.sd)))
     if all(ours is None for _, _, ours in rows):
         return False
     draw_rows(experiment.title, rows, metric, *_best(board, experiment), path)
@@ -139,7 +139,7 @@ def _best(board: Board, experiment: Experiment) -> tuple[Curves, Curves]:
     calibration: dict[str, Any] = {}
     for _, row in ranked[:_LINES]:
         result = board.results(experiment, row)[0]
-        label = _label(row)
+        label = _label(experiment, row)
         if len(result["curve"].get(metric, ())) > 1:
             curves[label] = (result["curve"]["epoch"], result["curve"][metric])
         if result.get("calibration"):
@@ -148,5 +148,8 @@ def _best(board: Board, experiment: Experiment) -> tuple[Curves, Curves]:
     return curves, calibration
 
 
-def _label(row: Row) -> str:
+def _label(experiment: Experiment, row: Row) -> str:
+    """A row in a few words."""
+    if experiment.kind == "differences":
+        return row.name
     return f"{row.label}, {row.group}" if row.group and row.group not in row.label else row.label
