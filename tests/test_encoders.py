@@ -233,6 +233,23 @@ def test_the_released_preset_computes_what_the_released_code_did(composition, bi
     assert_same_with_gradients(encoder(AWKWARD.graph()), (expected, z), list(encoder.parameters()))
 
 
+@pytest.mark.parametrize("bias", [False, True], ids=["no bias", "bias"])
+def test_divided_by_three_a_layer_is_the_undivided_one_with_nine_times_the_eps_of_its_batch_norm(bias):
+    """In values and in every gradient; a bias is taken out by either."""
+    encoder = encoder_of(AWKWARD, (4, 6), "released", composition="corr", bias=bias, batch_norm=True)
+    (layer,), (norm,) = encoder.layers, encoder.norms
+    norm.eps = 0.1  # so that it shows
+    h = 3 * released_layer(AWKWARD, encoder.nodes, encoder.relations.weight, layer, "corr")
+    z = encoder.relations.weight @ layer.weight_relation
+
+    def undivided(eps: float) -> Tensor:
+        return torch.tanh((h - h.mean(0)) / (h.var(0, correction=0) + eps) ** 0.5 * norm.weight + norm.bias)
+
+    found = encoder(AWKWARD.graph())
+    assert_same_with_gradients(found, (undivided(9 * norm.eps), z), list(encoder.parameters()))
+    assert not torch.allclose(found[0], undivided(norm.eps))
+
+
 def test_the_sequence_is_sum_bias_batch_norm_activation_dropout():
     seen = []
     encoder = Encoder(

@@ -70,12 +70,17 @@ def test_every_row_has_its_source_and_the_papers_figures_or_says_why_not(experim
         assert row.paper or row.note, row.name
         assert set(row.paper) <= set(experiment.metrics), row.name
         assert set(row.also) | set(row.spread) <= set(row.paper), row.name
-        if row.control is not None:
+        if row.control is not None and experiment.kind != "differences":
             home, control = lab.at_home(experiment, experiment.row(row.control))
             assert lab.chosen(home, control)["encoder.name"] == "none"
             assert (
                 (lab.chosen(home, control)["decoder.name"]) == lab.chosen(*lab.at_home(experiment, row))["decoder.name"]
             )
+    if experiment.kind == "differences":
+        assert all(not row.paper and experiment.row(row.control) for row in experiment.rows if row.control is not None)
+        home, _, name = experiment.seeds_of.partition("/")
+        assert experiment.metrics[0] in EXPERIMENTS[home].metrics
+        assert EXPERIMENTS[home].row(name)
     if experiment.kind == "figure":
         assert all(row.x is not None for row in experiment.rows)
         names = [row.name for row in experiment.rows] + [row.series for row in experiment.rows]

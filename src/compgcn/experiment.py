@@ -56,18 +56,18 @@ class Row(Section):
     model: str | None = None  # a whole system, see `compgcn.models`; settings come on top
     settings: dict[str, Any] | None = None  # of training; None: quoted, and not run here
     same_as: str | None = None  # "experiment/row", whose results these are
-    control: str | None = None  # the row of the same decoder without an encoder
+    control: str | None = None  # the row of the same decoder without an encoder; of differences, the row it changes
     x: float | None = None  # of a point
     series: str = ""
     note: str = ""
 
 
 class Experiment(Section):
-    """A table or a figure of the paper."""
+    """A table or a figure of the paper, or differences between rows that it has no figures of."""
 
     title: str
     source: str  # its label in the paper
-    kind: Literal["table", "figure", "generated"] = "table"
+    kind: Literal["table", "figure", "generated", "differences"] = "table"
     ranks: str = ""  # how the paper takes ranks, as far as it says
     metrics: tuple[str, ...] = ()  # the figures, the first being the one that verdicts go by
     split: Literal["valid", "test"] = "test"  # what the paper's figures are of
@@ -77,6 +77,7 @@ class Experiment(Section):
     rows: tuple[Row, ...] = ()
     reference: str = ""  # of a figure: the row, or the series, that its points are relative to
     axis: str = ""  # of a figure: what x is
+    seeds_of: str = ""  # of differences: "experiment/row", whose seeds say how far models lie apart by chance
     note: str = ""
     name: str = ""  # that of its file
 

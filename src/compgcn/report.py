@@ -22,7 +22,7 @@ MISSING = "–"
 NOT_RUN = "not run yet"
 _FB15K237 = (237, (100, 200))  # relations, and the dimensions of one layer
 _SEEN = ("node embeddings", "directions", "relations", "relation embeddings")
-_COSTS = ("parameters", "epochs", "seconds", "peak MiB", "seeds")
+COSTS = ("parameters", "epochs", "seconds", "peak MiB", "seeds")
 
 RULE = (
     f"*Reproduced* means within {100 * TOLERANCE:.0f} % of the paper's figure, twice the standard error of our mean "
@@ -175,7 +175,7 @@ def _compared(board: Board, experiment: Experiment, group: str, rows: Sequence[R
     metric = experiment.metrics[0]
     controls = any(row.control for row in rows)
     beside = ("without encoder",) if controls else ()
-    header = ("model", f"paper, {title(metric)}", "ours", "difference", "verdict", *beside, *_COSTS)
+    header = ("model", f"paper, {title(metric)}", "ours", "difference", "verdict", *beside, *COSTS)
     lines = []
     for row in rows:
         ours, paper = board.ours(experiment, row, metric), row.paper.get(metric)
@@ -187,7 +187,7 @@ def _compared(board: Board, experiment: Experiment, group: str, rows: Sequence[R
         if controls:
             control = board.real(experiment, experiment.row(row.control), metric) if row.control else None
             cells.append(shown(control, metric))
-        lines.append([*cells, *_costs(board.results(experiment, row))])
+        lines.append([*cells, *costs(board.results(experiment, row))])
     return Table(group, header, lines)
 
 
@@ -202,10 +202,10 @@ def _place(environment: Mapping[str, Any]) -> str:
     return f"{environment['device']}, beside {beside} others" if beside else str(environment["device"])
 
 
-def _costs(found: Sequence[Mapping[str, Any]]) -> list[str]:
+def costs(found: Sequence[Mapping[str, Any]]) -> list[str]:
     """Parameters, epochs at most, seconds and peak memory, of the mean seed, and which seeds."""
     if not found:
-        return [MISSING] * len(_COSTS)
+        return [MISSING] * len(COSTS)
     environments = [result["environment"] for result in found]
     baseline = BASELINES.get(found[0]["config"].get("classifier", {}).get("baseline") or "")
     fitted = baseline is not None and isinstance(baseline.how, FitOnce)
@@ -260,9 +260,9 @@ def _points(board: Board, experiment: Experiment) -> Table:
         ours = board.ours(experiment, row, metric)
         change = relative(board, experiment, row)
         cells = [row.label, shown(ours, metric), MISSING if change is None else f"{100 * change:+.1f} %"]
-        lines.append([*cells, NOT_RUN if ours is None else ours.state, *_costs(board.results(experiment, row))])
+        lines.append([*cells, NOT_RUN if ours is None else ours.state, *costs(board.results(experiment, row))])
     header = ("model", f"ours, {title(metric)}", f"relative to {experiment.reference}", "")
-    return Table("", (*header, *_COSTS), lines)
+    return Table("", (*header, *COSTS), lines)
 
 
 def relative(board: Board, experiment: Experiment, row: Row) -> float | None:
@@ -386,5 +386,5 @@ def summary(board: Board) -> Table:
             data = DATASETS[board.results(experiment, row)[0]["config"]["data"]["source"]].name
             cells = [experiment.title, f"`{data}`", row.label, title(metric)]
             cells += [said(experiment, row, metric), shown(ours, metric)]
-            lines.append([*cells, verdict(experiment, row, metric, ours), *_costs(board.results(experiment, row))[1:]])
-    return Table("", ("table", "data", "model", "figure", "paper", "ours", "verdict", *_COSTS[1:]), lines)
+            lines.append([*cells, verdict(experiment, row, metric, ours), *costs(board.results(experiment, row))[1:]])
+    return Table("", ("table", "data", "model", "figure", "paper", "ours", "verdict", *COSTS[1:]), lines)

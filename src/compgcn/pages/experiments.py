@@ -10,6 +10,10 @@ from typing import Any
 from compgcn.claims import RULE as CLAIMS
 from compgcn.claims import read_claims
 from compgcn.experiment import Experiment, Row, find_folder
+from compgcn.pages.differences import difference_tables
+from compgcn.pages.differences import rule as differences_rule
+from compgcn.pages.fidelity import NAME as FIDELITY
+from compgcn.pages.fidelity import filled
 from compgcn.pages.markup import markdown, page_html
 from compgcn.plots.results import Curves, draw_lines, draw_rows
 from compgcn.report import RULE, TIES, Board, Table, claims_table, is_converted, relative, tables
@@ -40,14 +44,18 @@ def page(board: Board, experiment: Experiment, level: int = 1, figure: str | Non
         parts.append("These are trial runs of small models on a small graph, and no results.")
     if figure is not None:
         parts.append(f"![{experiment.title}]({figure})")
-    for table in tables(board, experiment):
+    compared = experiment.kind == "differences"
+    for table in difference_tables(board, experiment) if compared else tables(board, experiment):
         parts += [f"{'#' * (level + 1)} {table.title}"] if table.title else []
         parts.append(table)
-    notes = [f"{row.label}: {row.note}" for row in experiment.rows if row.note and experiment.kind == "table"]
+    noted = experiment.kind in ("table", "differences")
+    notes = [f"{row.label}: {row.note}" for row in experiment.rows if row.note and noted]
     parts += [f"- {note}." for note in dict.fromkeys(notes)]
     converted = sum(map(is_converted, found))
     if converted:
         parts.append(_CONVERTED.format(converted, len(found)))
+    if compared:
+        parts.append(differences_rule(board, experiment))
     if experiment.kind == "table":
         judged = "/" not in experiment.metrics[0] and any(experiment.metrics[0] in row.paper for row in experiment.rows)
         parts += [" ".join([RULE] * judged + [TIES] * bool(experiment.ranks))] if judged or experiment.ranks else []
@@ -67,10 +75,14 @@ def write_one(board: Board, experiment: Experiment) -> list[Path]:
 
 
 def write_all(board: Board, path: Path) -> list[Path]:
-    """Every report, and a page with the claims and all tables."""
+    """Every report, a page with the claims and all tables, and, where it lies beside that, the page of deviations."""
     written = [file for experiment in board.experiments.values() for file in write_one(board, experiment)]
     path.parent.mkdir(parents=True, exist_ok=True)
     _write(path, whole(board, path.parent))
+    prices = path.parent / f"{FIDELITY}.md"
+    if prices.is_file() and FIDELITY in board.experiments:
+        _write(prices, filled(prices.read_text(encoding="utf-8"), board))
+        written.insert(0, prices)
     return [path, *written]
 
 
@@ -111,7 +123,7 @@ def draw(board: Board, experiment: Experiment, path: Path) -> bool:
     rows = []
     for row in experiment.rows:
         ours = board.real(experiment, row, metric)
-        rows.append((_label(row), row.paper.get(metric), None if ours is None else (ours.mean, ours.sd)))
+        rows.append((_label(experiment, row), row.paper.get(metric), None if ours is None else (ours.mean, ours.sd)))
     if all(ours is None for _, _, ours in rows):
         return False
     draw_rows(experiment.title, rows, metric, *_best(board, experiment), path)
@@ -127,7 +139,7 @@ def _best(board: Board, experiment: Experiment) -> tuple[Curves, Curves]:
     calibration: dict[str, Any] = {}
     for _, row in ranked[:_LINES]:
         result = board.results(experiment, row)[0]
-        label = _label(row)
+        label = _label(experiment, row)
         if len(result["curve"].get(metric, ())) > 1:
             curves[label] = (result["curve"]["epoch"], result["curve"][metric])
         if result.get("calibration"):
@@ -136,5 +148,8 @@ def _best(board: Board, experiment: Experiment) -> tuple[Curves, Curves]:
     return curves, calibration
 
 
-def _label(row: Row) -> str:
+def _label(experiment: Experiment, row: Row) -> str:
+    """A row in a few words."""
+    if experiment.kind == "differences":
+        return row.name
     return f"{row.label}, {row.group}" if row.group and row.group not in row.label else row.label

@@ -1,0 +1,258 @@
+"""The page of deviations shows what was measured, and all that is measured is shown."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compgcn import experiment as lab
+from compgcn.config import configure
+from compgcn.errors import InputError
+from compgcn.pages.differences import BELOW, changed, difference, difference_tables, rule, worth
+from compgcn.pages.experiments import page, write_all
+from compgcn.pages.fidelity import BEGIN, END, PATIENCE, filled, measured, stopped
+from compgcn.report import NOT_RUN, Board
+from toy import graph, train
+
+ROOT = Path(__file__).parents[2]
+EXPERIMENTS = lab.experiments([str(path) for path in (ROOT / "experiments").glob("*.toml") if path.stem != "claims"])
+FIDELITY = EXPERIMENTS["fidelity"]
+PAGE = ROOT / "docs" / "fidelity.md"
+SEEDS = (0.35, 0.352, 0.354)  # a standard deviation of .002
+
+
+def write(folder: Path, name: str, figure: float, seed: int = 0, **more: Any) -> None:
+    """A result of a row, 'experiment/row', with that MRR."""
+    home, _, row = name.partition("/")
+    own = EXPERIMENTS[home].row(row)
+    config = lab.expected(EXPERIMENTS[home], own)
+    figures = {"mrr": figure, "hits@10": figure, "optimistic": {"mrr": figure + 1e-5}, "pessimistic": {"mrr": figure}}
+    result = {
+        "seed": seed,
+        "hash": "",
+        "config": json.loads(config.model_dump_json()),
+        "parameters": 7,
+        "environment": {"seconds": 1.0, "peak_memory_mib": 1, "device": "cpu"},
+        "metrics": {"valid": figures, "test": figures},
+        "curve": {"epoch": [5, 10, 45], "mrr": [0.1, figure, 0.2]},
+    }
+    path = folder / home / f"{row}-{seed}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(result | more), encoding="utf-8")
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """A folder where the reference and the spread of seeds are known."""
+    write(tmp_path, "encoders/conve-compgcn-corr", 0.35)
+    for seed, figure in enumerate(SEEDS):
+        write(tmp_path, "link-prediction/fb15k-237-compgcn", figure, seed)
+    return tmp_path
+
+
+# The rows
+
+
+def test_a_row_differs_from_its_control_in_what_it_says_alone() -> None:
+    """Whatever the recipes become that references are trained by."""
+    for row in FIDELITY.rows:
+        if row.control is None:
+            continue
+        before = lab.expected(*lab.at_home(FIDELITY, FIDELITY.row(row.control)))
+        after = lab.expected(*lab.at_home(FIDELITY, row))
+        settings = changed(FIDELITY, row)
+        assert 1 <= len(settings) <= 2, row.name
+        if row.name != "no-encoder":  # whose composition and norm go with the encoder
+            asked = dict(settings) | ({"encoder.norm": "released"} if "encoder.name" in settings else {})
+            assert configure(before, asked) == after, row.name
+
+
+def test_every_row_is_a_reference_or_is_compared_with_one() -> None:
+    controls = {row.control for row in FIDELITY.rows if row.control is not None}
+    for row in FIDELITY.rows:
+        assert (row.control is not None) or (row.name in controls and row.same_as is not None), row.name
+
+
+@pytest.mark.parametrize(
+    ("figure", "words"),
+    [
+        (0.3515, BELOW),
+        (0.3485, BELOW),
+        (0.3555, "undecided"),
+        (0.3445, "undecided"),
+        (0.36, "better"),
+        (0.34, "worse"),
+    ],
+)
+def test_a_difference_is_held_against_how_far_seeds_lie_apart(results: Path, figure: float, words: str) -> None:
+    write(results, "fidelity/flow", figure)
+    board, row = Board(results, EXPERIMENTS), FIDELITY.row("flow")
+    assert difference(board, FIDELITY, row, "mrr") == pytest.approx(figure - 0.35)
+    assert worth(board, FIDELITY, row) == words
+
+
+def test_more_seeds_decide_more(results: Path) -> None:
+    for seed in range(3):
+        write(results, "fidelity/flow", 0.354, seed)
+    row = FIDELITY.row("flow")
+    assert worth(Board(results, EXPERIMENTS), FIDELITY, row) == "undecided"
+    for seed in range(1, 3):
+        write(results, "encoders/conve-compgcn-corr", 0.35, seed)
+    assert worth(Board(results, EXPERIMENTS), FIDELITY, row) == "better"
+
+
+def test_what_is_not_known_is_said_and_not_concluded_from(results: Path) -> None:
+    row = FIDELITY.row("bce-floor")
+    assert worth(Board(results, EXPERIMENTS), FIDELITY, row) == NOT_RUN
+    write(results, "fidelity/bce-floor", 0.3)
+    assert worth(Board(results, EXPERIMENTS), FIDELITY, row) == "`bce` is not run yet"
+    write(results, "fidelity/bce", 0.3, config=lab.expected(FIDELITY, row).model_dump(mode="json"))
+    board = Board(results, EXPERIMENTS)
+    assert worth(board, FIDELITY, FIDELITY.row("bce")) == lab.OLDER
+    assert difference(board, FIDELITY, row, "mrr") is None
+    assert ".0020" in rule(board, FIDELITY)
+    assert "over seeds 0, 1, 2" in rule(board, FIDELITY)
+    (results / "link-prediction" / "fb15k-237-compgcn-1.json").unlink()
+    (results / "link-prediction" / "fb15k-237-compgcn-2.json").unlink()
+    write(results, "fidelity/flow", 0.2)
+    board = Board(results, EXPERIMENTS)
+    assert "not known yet: `link-prediction/fb15k-237-compgcn` has fewer" in rule(board, FIDELITY)
+    assert worth(board, FIDELITY, FIDELITY.row("flow")) == ""
+
+
+def test_differences_may_do_without_seeds_but_not_with_those_of_a_row_there_is_not(results: Path) -> None:
+    write(results, "fidelity/flow", 0.2)
+    board, row = Board(results, EXPERIMENTS), FIDELITY.row("flow")
+    bare = FIDELITY.model_copy(update={"seeds_of": ""})
+    assert "not known yet, so" in rule(board, bare)
+    assert worth(board, bare, row) == ""
+    for name, sentence in (
+        ("encoder/x", "did you mean 'encoders'"),
+        ("encoders/conve-nome", "did you mean 'conve-none'"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            worth(board, FIDELITY.model_copy(update={"seeds_of": name}), row)
+
+
+def test_a_line_has_the_settings_the_figures_and_the_differences(results: Path) -> None:
+    write(results, "fidelity/norm-none", 0.34)
+    made = difference_tables(Board(results, EXPERIMENTS), FIDELITY)
+    lines = {line[1]: line for table in made for line in table.rows}
+    assert list(lines) == [f"`{row.name}`" for row in FIDELITY.rows]
+    figures = [".340", "−.0100", ".340", "−.0100"]
+    assert lines["`norm-none`"][2:9] == ["`ours`", '`encoder.norm = "none"`', *figures, "worse"]
+    assert lines["`ours`"][2:9] == ["–", "–", ".350", "–", ".350", "–", ""]
+
+
+def test_the_report_of_differences_has_their_rule_and_notes(results: Path) -> None:
+    board = Board(results, EXPERIMENTS)
+    parts = page(board, FIDELITY)
+    assert rule(board, FIDELITY) in parts
+    assert sum(isinstance(part, str) and part.startswith("- ") for part in parts) == len(FIDELITY.rows)
+
+
+# Ties and stopping
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=40), st.integers(1, 50))
+def test_a_patience_chooses_the_best_until_it_ends_training_and_a_greater_one_chooses_no_worse(
+    figures: list[float], patience: int
+) -> None:
+    curve = {"epoch": [5 * (k + 1) for k in range(len(figures))], "mrr": figures}
+    stop, longer = stopped(curve, patience), stopped(curve, patience + 1)
+    run = len(figures) if stop.epoch is None else stop.epoch // 5
+    assert stop.best == max(figures[:run])
+    assert max(figures[: max(run - patience, 0)], default=0.0) == stop.best or stop.epoch is None
+    assert longer.best >= stop.best
+    assert stop.epoch is None or longer.epoch is None or longer.epoch > stop.epoch
+    if patience >= len(figures):
+        assert stop == (None, max(figures))
+
+
+def test_training_stops_where_the_curve_of_a_longer_one_says(tmp_path: Path) -> None:
+    settings, data = {"epochs": 30, "lr": 0.1}, graph()
+    whole = lab.curve(train(tmp_path / "long", data, patience=1000, **settings).path / "events.jsonl")
+    ends = set()
+    for patience in (1, 2, 4):
+        curve = lab.curve(train(tmp_path / str(patience), data, patience=patience, **settings).path / "events.jsonl")
+        stop = stopped(whole, patience)
+        assert (stop.epoch or 30, stop.best) == (curve["epoch"][-1], max(curve["mrr"]))
+        ends.add(stop.epoch)
+    assert len(ends) > 1  # so that patience mattered
+
+
+def test_the_tables_of_ties_and_of_stopping_are_of_present_results(results: Path) -> None:
+    write(results, "link-prediction/wn18rr-compgcn", 0.4, curve={"epoch": [1], "mrr": [0.4]}, hash="x")
+    text = measured(Board(results, EXPERIMENTS))
+    assert "| `encoders/conve-compgcn-corr` | 0 | .35001 | .35000 | .35000 | 1e-05 |" in text
+    stops = ["never"] * len(PATIENCE)
+    assert f"| `encoders/conve-compgcn-corr` | 0 | 3 | 5 epochs | .3500 | {' | '.join(stops)} |" in text
+    assert "| `encoders/conve-compgcn-corr-bce` | not run yet |" in text
+    assert re.search(r"`link-prediction/wn18rr-compgcn` \| 0 \| 1 \|.*not known", text)  # it ended before its time
+    longer = {"epoch": [5, 10, 15, 20, 25, 45], "mrr": [0.1, 0.3, 0.2, 0.2, 0.2, 0.35]}
+    write(results, "encoders/conve-compgcn-corr", 0.35, curve=longer)
+    assert "| epoch 25 of 45, −.0500 | never |" in measured(Board(results, EXPERIMENTS))
+
+
+# The page
+
+
+def test_the_page_is_that_of_the_committed_results() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert filled(text, Board(ROOT / "results", lab.experiments())) == text
+
+
+def test_every_row_that_is_compared_stands_beside_the_point_that_it_measures() -> None:
+    cells = re.findall(r"<!-- measured: (.+?) -->", PAGE.read_text(encoding="utf-8"))
+    named = [name.strip() for cell in cells for name in cell.split(",")]
+    assert sorted(named) == sorted(row.name for row in FIDELITY.rows if row.control is not None)
+
+
+def test_what_the_page_says_of_the_recipes_is_so() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    ours, transe = (lab.expected(*lab.at_home(FIDELITY, FIDELITY.row(name))) for name in ("ours", "transe"))
+    home, _, name = FIDELITY.seeds_of.partition("/")
+    headline = lab.expected(EXPERIMENTS[home], EXPERIMENTS[home].row(name))
+    assert f"{ours.training.epochs} epochs with the recipe" in text
+    assert headline.training.epochs == 2 * ours.training.epochs
+    evaluations = transe.training.epochs // transe.training.evaluate_every
+    assert f"it falls after {transe.decoder.margin_patience} evaluations without gain" in text
+    assert f"these trainings have {evaluations} evaluations" in text
+    assert evaluations < transe.decoder.margin_patience
+
+
+def test_a_new_result_changes_the_page_and_nothing_that_is_written_by_hand(results: Path) -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    write(results, "fidelity/norm-none", 0.34)
+    made = filled(text, Board(results, EXPERIMENTS))
+    assert "no norm: −.0100, worse; " in made
+    assert filled(made, Board(results, EXPERIMENTS)) == made
+    assert filled(made, Board(ROOT / "results", lab.experiments())) == text
+
+
+def test_a_page_without_a_place_for_tables_or_with_an_unknown_row_is_one_sentence(results: Path) -> None:
+    board = Board(results, EXPERIMENTS)
+    with pytest.raises(InputError, match="has no place for tables"):
+        filled("# Nothing", board)
+    with pytest.raises(InputError, match="did you mean 'norm-none'"):
+        filled(f"| <!-- measured: norm-nonne --> |\n{BEGIN}{END}", board)
+
+
+def test_the_report_of_everything_fills_the_page_beside_it(results: Path, tmp_path: Path) -> None:
+    chosen = {name: EXPERIMENTS[name] for name in ("fidelity", "link-prediction", "encoders")}
+    board = Board(results, chosen)
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("compgcn.pages.experiments.write_one", lambda *_: [])
+        patch.setattr("compgcn.pages.experiments.whole", lambda *_: "")
+        assert write_all(board, folder / "results.md") == [folder / "results.md"]
+        (folder / "fidelity.md").write_text(f"{BEGIN}{END}\n", encoding="utf-8")
+        assert write_all(board, folder / "results.md") == [folder / "results.md", folder / "fidelity.md"]
+    assert "## Stopping" in (folder / "fidelity.md").read_text(encoding="utf-8")
