@@ -329,6 +329,13 @@ def test_a_verdict_goes_by_the_distance_to_the_paper(ours: Figure | None, expect
     assert verdict(experiment, experiment.row("transe-none"), "mrr", ours) == expected
 
 
+def test_a_row_that_was_not_run_says_why_where_that_is_known() -> None:
+    experiment = EXPERIMENTS["node-classification"]
+    row = experiment.row("am-compgcn")
+    assert verdict(experiment, row, "accuracy", None) == f"not run: {row.missing}"
+    assert row.missing
+
+
 def test_a_lower_mean_rank_is_better() -> None:
     experiment = EXPERIMENTS["encoders"]
     assert verdict(experiment, experiment.row("transe-none"), "mr", Figure(200.0, 0.0, 1)) == "above"

@@ -59,6 +59,7 @@ class Row(Section):
     control: str | None = None  # the row of the same decoder without an encoder; of differences, the row it changes
     x: float | None = None  # of a point
     series: str = ""
+    missing: str = ""  # why it was not run
     note: str = ""
 
 

@@ -128,11 +128,16 @@ def said(experiment: Experiment, row: Row, metric: str) -> str:
     return number(row.paper[metric], metric) + spread
 
 
+def without(row: Row) -> str:
+    """What is said in place of a result."""
+    return f"not run: {row.missing}" if row.missing else NOT_RUN
+
+
 def verdict(experiment: Experiment, row: Row, metric: str, ours: Figure | None) -> str:
     """How ours stands to the paper's figure."""
     home = at_home(experiment, row)[1]
     if ours is None:
-        return NOT_RUN if home.settings is not None else "quoted"
+        return without(home) if home.settings is not None else "quoted"
     if ours.state:
         return ours.state
     if metric not in row.paper:
