@@ -215,6 +215,17 @@ def test_a_look_at_what_is_not_there_gets_a_sentence(client: TestClient, path: s
     assert set(answer.json()) == {"detail"}
 
 
+def test_a_body_that_is_not_marked_as_json_gets_told_how(client: TestClient) -> None:
+    answer = client.post("/api/predict", content=json.dumps(QUESTION).encode(), headers={"content-type": "text/plain"})
+    refused(answer, 422, "send the header 'content-type: application/json'")
+
+
+def test_the_card_names_the_kinds_of_answers_with_calibrated_probabilities(client: TestClient, run: Run) -> None:
+    (card,) = client.get("/api/models").json()["models"]
+    kinds = ("entities", "relations", "discoveries")
+    assert card["calibrated"] == [kind for kind in kinds if run.calibrated(kind)]
+
+
 def test_a_body_too_large_is_refused_whether_its_length_is_told_or_not(client: TestClient) -> None:
     def pieces() -> Iterator[bytes]:
         for _ in range(9):

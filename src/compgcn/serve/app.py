@@ -209,6 +209,8 @@ async def _misshapen(_: Request, error: Exception) -> Response:
     first = error.errors()[0]
     if first["type"] == "json_invalid":
         return Reply({"detail": f"the body is not JSON: {first.get('ctx', {}).get('error', 'it cannot be read')}"}, 422)
+    if first["loc"] == ("body",) and isinstance(error.body, bytes):  # no header says that it is JSON
+        return Reply({"detail": "this is not marked as JSON; send the header 'content-type: application/json'"}, 422)
     where = ".".join(str(part) for part in first["loc"][1:]) or "the body"
     return Reply({"detail": f"{where}: {first['msg']}"}, 422)
 

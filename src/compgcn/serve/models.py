@@ -19,7 +19,7 @@ from compgcn.answers.links import Links, Prediction
 from compgcn.answers.plane import Plane, principal_plane
 from compgcn.data import Vocabulary
 from compgcn.errors import InputError
-from compgcn.run import Run, open_run
+from compgcn.run import Kind, Run, open_run
 from compgcn.serve.atlas import Atlas
 from compgcn.serve.lanes import BusyError, Lane, LateError
 from compgcn.serve.limits import POINTS, Limits
@@ -27,6 +27,7 @@ from compgcn.serve.limits import POINTS, Limits
 _COMPARED = 50_000  # ids in a vocabulary up to which an unknown name is answered with those that look like it
 _GUESSES, _GUESSING = 8, 1.0  # unknown names that wait for such an answer, and the seconds they do
 _SIZES = (10, 100)  # lists up to these lengths are made together: a long one must not make all the others long
+_KINDS: tuple[Kind, ...] = ("entities", "relations", "discoveries")  # of answers with probabilities
 _SHOWN = ("valid", "test", "best_epoch", "ties")  # of the metrics
 
 # A query (head, relation, tail) by rows, None in the place that is asked for; how many answers; only new ones or not.
@@ -226,7 +227,7 @@ class Served:
             "examples": [
                 {"head": self.named_entity(s), "relation": self.named_relation(r)} for s, r in self.atlas.examples()
             ],
-            "calibrated": self.run.calibrated() is not None,
+            "calibrated": [kind for kind in _KINDS if self.run.calibrated(kind) is not None],
         }
 
 

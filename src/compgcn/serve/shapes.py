@@ -94,7 +94,7 @@ class ModelCard(Shape):
     config: dict[str, Any]
     curve: list[Epoch]
     examples: list[Example]
-    calibrated: bool
+    calibrated: list[str] = Field(description="the kinds of answers whose probabilities are fitted to validation")
 
 
 class Models(Shape):

@@ -79,6 +79,7 @@ export function answers(context, choose) {
       return;
     }
     const end = scale(found.answers.map((one) => one.probability));
+    const calibrated = context.model.calibrated.includes(found.answers_are);
     body.replaceChildren(
       h(
         "ol",
@@ -92,8 +93,8 @@ export function answers(context, choose) {
           "span",
           { class: "hint" },
           `A full bar is ${count(100 * end)}\u202f%. `,
-          context.model.calibrated ? "Probabilities are calibrated." : "Probabilities are not calibrated.",
-          context.model.calibrated && mixed(found.answers)
+          calibrated ? "Probabilities are calibrated." : "Probabilities are not calibrated.",
+          calibrated && mixed(found.answers)
             ? " Known and new answers are calibrated apart, so that a bar may be longer than the one above it."
             : "",
         ),

@@ -98,7 +98,9 @@ function quality(model) {
   const notes = [
     model.metrics.ties ? `Filtered ranks, ties ${model.metrics.ties}.` : "",
     model.metrics.best_epoch ? `The weights are those of epoch ${model.metrics.best_epoch}, the best on valid.` : "",
-    model.calibrated ? "Probabilities are calibrated on valid." : "Probabilities are not calibrated.",
+    model.calibrated.length
+      ? `Probabilities of ${model.calibrated.join(", ")} are calibrated on valid.`
+      : "Probabilities are not calibrated.",
   ];
   return panel(
     "quality",
