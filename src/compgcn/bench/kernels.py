@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from compgcn import kernels
-from compgcn.bench.measure import Cost, Report, Say, copy_bandwidth, cost, device_cost, environment
+from compgcn.bench.measure import Cost, Report, Say, copy_bandwidth, cost, device_cost, environment, free_mib
 from compgcn.bench.peers import PHI, PerEdge
 from compgcn.compose import resolve
 from compgcn.data import KnowledgeGraph
@@ -135,13 +135,5 @@ def _scaling(device: torch.device, say: Say) -> list[Report]:
 
 def _affordable(last: Cost) -> bool:
     """Whether ten times as much is still worth measuring on a CPU, and fits."""
-    free = _available_mib()
+    free = free_mib(torch.device("cpu"))
     return 10 * last.ms < _SLOW and (free is None or last.mib is None or 10 * last.mib < free)
-
-
-def _available_mib() -> float | None:
-    try:
-        with open("/proc/meminfo") as lines:
-            return next(float(line.split()[1]) / 1024 for line in lines if line.startswith("MemAvailable"))
-    except (OSError, StopIteration):
-        return None

@@ -40,6 +40,27 @@ def cost(call: Callable[[], object], device: torch.device, repeats: int = 10, wa
     return Cost(statistics.median(times), memory.peak())
 
 
+def cost_from_scratch(
+    make: Callable[[], Callable[[], object]], device: torch.device, repeats: int, warm_up: int = 1
+) -> Cost:
+    """As `cost`, of the call that `make` gives; on a GPU the memory is all of it, what was made for the call included.
+
+    Elsewhere it is what a call adds.
+    """
+    gc.collect()
+    on_gpu = device.type == "cuda"
+    before = 0
+    if on_gpu:
+        torch.cuda.empty_cache()  # of what was measured before
+        before = torch.cuda.memory_allocated(device)
+        torch.cuda.reset_peak_memory_stats(device)
+    call = make()
+    call()  # compiled and recorded on the way
+    peak = torch.cuda.max_memory_allocated(device) - before if on_gpu else 0
+    taken = cost(call, device, repeats, warm_up)
+    return Cost(taken.ms, peak / 2**20 if on_gpu else taken.mib)
+
+
 def device_cost(call: Callable[[], object], device: torch.device, repeats: int = 20, calls: int = 10) -> Cost:
     """As `cost`; on a GPU of the device's own time, from a recording of several calls without gaps for launching."""
     if device.type != "cuda":
@@ -97,6 +118,17 @@ class _Memory:
 def _resident(field: str) -> float:
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(float(line.split()[1]) / 1024 for line in lines if line.startswith(field))
+
+
+def free_mib(device: torch.device) -> float | None:
+    """The memory that could still be taken; None where the system does not tell."""
+    if device.type == "cuda":
+        return float(torch.cuda.mem_get_info(device)[0]) / 2**20
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return next(float(line.split()[1]) / 1024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        return None
 
 
 def copy_bandwidth(device: torch.device) -> float:

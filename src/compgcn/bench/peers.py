@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from compgcn.config import Config
 from compgcn.data import KnowledgeGraph
 from compgcn.graph import RelationalGraph
 from compgcn.layers import CompGCNConv
@@ -57,31 +60,73 @@ class PerEdge(nn.Module):
         return out, rel @ layer.weight_relation
 
 
-def pykeen_step(data: KnowledgeGraph, batch: int, device: torch.device) -> Callable[[], object] | None:
-    """One training step of PyKEEN's CompGCN (composition and decoder DistMult, d 200, one-to-all), if installed."""
+def edge_by_edge(module: nn.Module) -> None:
+    """Put `PerEdge` in the place of every layer of a model's encoder; the weights stay the same."""
+    layers = module.get_submodule("encoder.layers")
+    assert isinstance(layers, nn.ModuleList)
+    for index, layer in enumerate(layers):
+        assert isinstance(layer, CompGCNConv)
+        layers[index] = PerEdge(layer)
+
+
+def is_per_edge(config: Config) -> bool:
+    """Whether `PerEdge` computes the layers of a model, which has some."""
+    encoder = config.encoder
+    return encoder.name == "compgcn" and encoder.composition in PHI and len(encoder.dims) > 1
+
+
+class Peer(NamedTuple):
+    """A model of a framework: a training step of it, how many parameters it has, and the framework's version."""
+
+    step: Callable[[], object]
+    parameters: int
+    version: str
+
+
+def is_pykeens(config: Config) -> bool:
+    """Whether the model is the one that PyKEEN's CompGCN is unless told otherwise: phi and decoder are products."""
+    encoder = config.encoder
+    product = (encoder.composition, config.decoder.name) == ("mult", "distmult")
+    return is_per_edge(config) and product and not encoder.bases
+
+
+def has_pykeen() -> bool:
+    """Whether PyKEEN can be imported."""
     try:
-        with warnings.catch_warnings():  # of what it imports in its turn: nobody here can help it
-            warnings.simplefilter("ignore", DeprecationWarning)
-            from pykeen.models import CompGCN
-            from pykeen.triples import CoreTriplesFactory
+        _pykeen()
     except ImportError:
-        return None
+        return False
+    return True
+
+
+def _pykeen() -> tuple[Any, Any]:
+    with warnings.catch_warnings():  # of what it imports in its turn: nobody here can help it
+        warnings.simplefilter("ignore", DeprecationWarning)
+        from pykeen.models import CompGCN
+        from pykeen.triples import CoreTriplesFactory
+    return CompGCN, CoreTriplesFactory
+
+
+def pykeen(data: KnowledgeGraph, batch: int, device: torch.device, dims: Sequence[int] = (200, 200)) -> Peer:
+    """PyKEEN's CompGCN (composition and decoder DistMult, one-to-all), with a layer from each dimension to the next."""
+    CompGCN, CoreTriplesFactory = _pykeen()
     factory = CoreTriplesFactory(
         torch.from_numpy(data.train), num_entities=data.num_entities, num_relations=data.num_relations,
         create_inverse_triples=True,
     )  # fmt: skip
-    model: Any = CompGCN(triples_factory=factory, embedding_dim=200, encoder_kwargs={"num_layers": 1}).to(device)
+    layers = {"num_layers": len(dims) - 1, "dims": list(dims[1:])}
+    model = CompGCN(triples_factory=factory, embedding_dim=dims[0], encoder_kwargs=layers, random_seed=0).to(device)
     optimiser = torch.optim.Adam(model.parameters())
-    queries = torch.from_numpy(data.train[:batch, :2].copy()).to(device)
+    triples = torch.from_numpy(np.resize(data.train, (batch, 3))).to(device)  # from the first again where there are few
     labels = torch.zeros(batch, data.num_entities, device=device)
-    labels[torch.arange(batch), torch.from_numpy(data.train[:batch, 2].copy())] = 1.0
+    labels[torch.arange(batch, device=device), triples[:, 2]] = 1.0
     model.train()
 
     def step() -> None:
         optimiser.zero_grad()
-        scores = model.score_t(queries)
+        scores = model.score_t(triples[:, :2])
         nn.functional.binary_cross_entropy_with_logits(scores, labels).backward()  # type: ignore[no-untyped-call]
         optimiser.step()
         model.post_parameter_update()
 
-    return step
+    return Peer(step, sum(p.numel() for p in model.parameters()), version("pykeen"))

@@ -5,20 +5,18 @@ Where nodes are classified, a step is an epoch: all labelled nodes at once.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor
 
 from compgcn.assembly.settings import expand, recommended
 from compgcn.assembly.tasks import build_task
-from compgcn.bench.measure import Cost, Report, Say, copy_bandwidth, cost, environment
-from compgcn.bench.peers import PHI, PerEdge, pykeen_step
-from compgcn.config import Config
+from compgcn.bench.measure import Cost, Report, Say, copy_bandwidth, cost_from_scratch, environment
+from compgcn.bench.peers import edge_by_edge, has_pykeen, is_per_edge, pykeen
+from compgcn.config import Config, Training
 from compgcn.data import KnowledgeGraph
-from compgcn.layers import CompGCNConv
 from compgcn.tasks.classification import Classification
 from compgcn.tasks.link_prediction import LinkPrediction
 from compgcn.train import Task, make_step
@@ -53,20 +51,19 @@ def bench_step(
         report["floor_ms"] = round(_floor_bytes(task, config) / report["copy_gb_s"] / 1e6, 3)
     del task
     say("ours")
-    costs = {"ours": _step_cost(make, config, device)}
+    costs = {"ours": step_cost(make, config.training, device)}
     if device.type == "cuda":
         say("ours, operation by operation")
-        costs["ours, eager"] = _step_cost(make, config, device, eager=True)
+        costs["ours, eager"] = step_cost(make, eager(config.training), device)
     if classify:
         say("ours, on the whole graph")
-        costs["ours, whole graph"] = _step_cost(lambda: make(True), config, device)
-    if config.encoder.composition in PHI and config.encoder.name == "compgcn":
+        costs["ours, whole graph"] = step_cost(lambda: make(True), config.training, device)
+    if is_per_edge(config):
         say("the same with the layer edge by edge")
-        costs["per edge"] = _step_cost(lambda: make(True), config, device, eager=True, per_edge=True)
-    theirs = None if classify else pykeen_step(data, report["batch"], device)
-    if theirs is not None:
+        costs["per edge"] = step_cost(lambda: make(True), eager(config.training), device, per_edge=True)
+    if not classify and has_pykeen():
         say("PyKEEN's CompGCN")
-        costs["PyKEEN"] = cost(theirs, device, 5)
+        costs["PyKEEN"] = cost_from_scratch(lambda: pykeen(data, report["batch"], device).step, device, 5)
     report["steps"] = {name: taken.as_dict() for name, taken in costs.items()}
     return report
 
@@ -89,34 +86,49 @@ def fresh_classification(config: Config, data: KnowledgeGraph, device: torch.dev
     return Classification(items, train, train[:0], config.training)
 
 
-def _step_cost(
-    make: Callable[[], Task], config: Config, device: torch.device, *, eager: bool = False, per_edge: bool = False
+def step_cost(
+    make: Callable[[], Task],
+    settings: Training,
+    device: torch.device,
+    *,
+    per_edge: bool = False,
+    batches: int | None = None,
+    repeats: int | None = None,
 ) -> Cost:
-    """The mean over a few batches; the memory is all of it on a GPU, model and data included, else what a step adds."""
+    """The mean over a few batches; the memory as in `cost_from_scratch`.
+
+    Args:
+        make: the task, anew.
+        settings: of training, which say how the step is made.
+        device: where.
+        per_edge: with the layers edge by edge.
+        batches: how many different ones; by default 10 on a GPU and 2 elsewhere.
+        repeats: how often they are taken, for a median; by default 20 and 3.
+    """
     on_gpu = device.type == "cuda"
-    gc.collect()
-    before = torch.cuda.memory_allocated(device) if on_gpu else 0
-    if on_gpu:
-        torch.cuda.reset_peak_memory_stats(device)
-    task = make()
-    if per_edge:
-        layers = task.module.get_submodule("encoder.layers")
-        assert isinstance(layers, nn.ModuleList)
-        for index, layer in enumerate(layers):
-            assert isinstance(layer, CompGCNConv)
-            layers[index] = PerEdge(layer)
-    settings = config.training.model_copy(update={"cuda_graph": False, "compile": False} if eager else {})
-    update = make_step(task, settings, steps=10**9)
-    batches = [task.examples(0, step) for step in range(min(_BATCHES if on_gpu else 2, task.steps_per_epoch))]
+    taken: list[Tensor] = []
 
-    def call() -> None:
-        for examples in batches:
-            update(examples, settings.lr)
+    def prepare() -> Callable[[], object]:
+        task = make()
+        if per_edge:
+            edge_by_edge(task.module)
+        update = make_step(task, settings, steps=10**9)
+        many = batches or (_BATCHES if on_gpu else 2)
+        taken.extend(task.examples(0, step) for step in range(min(many, task.steps_per_epoch)))
 
-    call()  # compiled and recorded on the way
-    peak = torch.cuda.max_memory_allocated(device) - before if on_gpu else 0
-    taken = cost(call, device, repeats=20 if on_gpu else 3, warm_up=1)
-    return Cost(taken.ms / len(batches), peak / 2**20 if on_gpu else taken.mib)
+        def call() -> None:
+            for examples in taken:
+                update(examples, settings.lr)
+
+        return call
+
+    found = cost_from_scratch(prepare, device, repeats or (20 if on_gpu else 3))
+    return Cost(found.ms / len(taken), found.mib)
+
+
+def eager(settings: Training) -> Training:
+    """The same, operation by operation."""
+    return settings.model_copy(update={"cuda_graph": False, "compile": False})
 
 
 def _floor_bytes(task: LinkPrediction, config: Config) -> float:

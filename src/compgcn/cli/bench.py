@@ -1,4 +1,4 @@
-"""The commands `bench kernels`, `bench step` and `bench evaluate`."""
+"""The commands `bench kernels`, `bench step`, `bench evaluate` and `bench costs`."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ from compgcn.errors import InputError
 
 app = typer.Typer(no_args_is_help=True, help="Measure this implementation beside the per-edge definition.")
 
+_EXPERIMENT = "encoders"  # whose rows `bench costs` measures
+
 Data = Annotated[str, typer.Option(help="A data set's name, or a file of triples.")]
 
 
 @contextmanager
-def _saying() -> Iterator[Callable[[str], None]]:
-    """What is being measured, on a line of its own that goes away."""
+def _saying(*, kept: bool = False) -> Iterator[Callable[[str], None]]:
+    """What is being measured, on a line that goes away; with `kept`, on lines that stay where no one is looking."""
     if not err.is_terminal:
-        yield lambda text: None
+        yield err.print if kept else lambda text: None
         return
     with err.status("starting") as status:
         yield lambda text: status.update(text)
@@ -143,3 +145,48 @@ def bench_evaluate(
         f"{report['ranks']:,} filtered ranks ({report['queries']:,} distinct queries) in {ours['ms'] / 1000:.3f} s: "
         f"{ours['us_per_rank']} us a rank, against {theirs['us_per_rank']:,} triple by triple"
     )
+
+
+@app.command("costs")
+def bench_costs(
+    data: Data = "fb15k-237",
+    row: Annotated[list[str] | None, typer.Option(help="Only this row; may be repeated.")] = None,
+    compiled: Annotated[
+        bool, typer.Option("--compile", help="Compile every step first, as long runs do: on a GPU some seconds a row.")
+    ] = False,
+    settings: Settings = None,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """Time, memory and parameters of every scoring function with every encoder, by the settings of `encoders`.
+
+    Example: compgcn bench costs --data world --row distmult-none --row distmult-compgcn-mult
+    """
+    from compgcn import bench
+    from compgcn import experiment as lab
+    from compgcn.assembly.device import find_device
+
+    graph, given = _graph(data, settings)
+    table = lab.experiments([_EXPERIMENT])[_EXPERIMENT]
+    wanted = [table.row(name) for name in row] if row else table.rows
+    rows = [bench.Row(one.name, one.label, {**lab.chosen(table, one), **given}) for one in wanted]
+    with _saying(kept=True) as say:
+        report = bench.bench_costs(graph, find_device(device), rows, compiled=compiled, say=say)
+    if as_json:
+        out.print_json(json.dumps(report))
+        return
+    _head(report)
+    _show_costs(report["rows"])
+
+
+def _show_costs(rows: list[dict[str, Any]]) -> None:
+    table = plain_table("row", "step", "ms>", "s an epoch>", "MiB>", "parameters>", "times ours>")
+    for row in rows:
+        for name, cost in row["steps"].items():
+            ratio = cost["ms"] / row["steps"]["ours"]["ms"] if "ours" in row["steps"] else None
+            figures = (_figure(cost["ms"], 3), _figure(cost["seconds_per_epoch"]), _figure(cost["mib"], 0))
+            parameters = _figure(cost.get("parameters", row["parameters"]), 0)
+            table.add_row(row["row"], name, *figures, parameters, _figure(ratio, 1))
+        for name, why in row.get("left_out", {}).items():
+            table.add_row(row["row"], name, why)
+    out.print(table)

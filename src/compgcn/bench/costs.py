@@ -1,0 +1,133 @@
+"""What rows of a table cost to train: time, memory and parameters, beside the layer edge by edge and a framework's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import torch
+
+from compgcn.assembly.settings import expand, recommended
+from compgcn.bench.measure import Report, Say, cost_from_scratch, environment, free_mib
+from compgcn.bench.peers import Peer, has_pykeen, is_per_edge, is_pykeens, pykeen
+from compgcn.bench.steps import eager, fresh_task, step_cost
+from compgcn.config import Config, Training
+from compgcn.data import KnowledgeGraph
+from compgcn.tasks.link_prediction import LinkPrediction
+
+_REPEATS = 3
+_BATCHES = {"cuda": 10, "cpu": 1}  # a step on a CPU takes long, and always the same
+_FEW = 3  # of a step edge by edge on a GPU
+
+TOO_LARGE = "it needs more memory than there is"
+
+
+class Row(NamedTuple):
+    """A model to be measured: its name, what to call it in a table, and its settings by dotted name."""
+
+    name: str
+    label: str
+    settings: dict[str, Any]
+
+
+def bench_costs(
+    data: KnowledgeGraph,
+    device: torch.device,
+    rows: Sequence[Row],
+    *,
+    compiled: bool = False,
+    say: Say = lambda _: None,
+) -> Report:
+    """A training step of every row, as training makes it, and what an epoch of such steps takes.
+
+    On a GPU that is a recorded step. Beside it stand, operation by operation: the same, where there is something to
+    compare it with; with the layers edge by edge, where `PerEdge` computes them; and PyKEEN's CompGCN of the same
+    dimensions and batches, where the row is that model. What does not fit into the memory is left out with a note.
+
+    Args:
+        data: what the rows are trained on.
+        device: where.
+        rows: for link prediction.
+        compiled: compile every step first, as long runs do, which takes 5 to 15 seconds a row.
+        say: told what comes next.
+    """
+    report: Report = {"bench": "costs", "data": data.name, "environment": environment(device), "compiled": compiled}
+    report["rows"] = []
+    for number, row in enumerate(rows, 1):
+        report["rows"].append(_line(data, device, row, compiled, say, f"{number} of {len(rows)}, {row.name}"))
+    return report
+
+
+def _line(data: KnowledgeGraph, device: torch.device, row: Row, compiled: bool, say: Say, place: str) -> Report:
+    """One row: its sizes, the costs of its steps by who makes them, and why some of them are not there."""
+    config = expand(recommended(row.settings, data), data)
+    task = fresh_task(config, data, device)
+    steps, needed = task.steps_per_epoch, per_edge_mib(task)
+    line: Report = {
+        "row": row.name,
+        "label": row.label,
+        "settings": row.settings,
+        "batch": task.batch_size,
+        "steps_per_epoch": steps,
+        "parameters": sum(p.numel() for p in task.module.parameters()),
+    }
+    del task
+    costs: dict[str, Report] = {}
+    left_out: dict[str, str] = {}
+    for name, measure in _measures(data, device, config, line["batch"], compiled).items():
+        say(f"{place}: {name}")
+        free = free_mib(device) if name == "per edge" else None
+        try:
+            if free is not None and needed > free:
+                raise torch.OutOfMemoryError
+            costs[name] = measure()
+        except torch.OutOfMemoryError:
+            left_out[name] = TOO_LARGE
+            continue
+        costs[name]["seconds_per_epoch"] = round(steps * costs[name]["ms"] / 1000, 4)
+    return {**line, "steps": costs, **({"left_out": left_out} if left_out else {})}
+
+
+def _measures(
+    data: KnowledgeGraph, device: torch.device, config: Config, batch: int, compiled: bool
+) -> dict[str, Callable[[], Report]]:
+    """What is measured of a row, by name, and how."""
+    on_gpu, comparable = device.type == "cuda", is_per_edge(config)
+    as_trained = config.training.model_copy(update={"compile": compiled})
+    make = partial(fresh_task, config, data, device)
+
+    def taken(settings: Training, *, per_edge: bool = False, batches: int = _BATCHES[device.type]) -> Report:
+        found = step_cost(make, settings, device, per_edge=per_edge, batches=batches, repeats=_REPEATS)
+        return dict(found.as_dict())
+
+    measures: dict[str, Callable[[], Report]] = {"ours": lambda: taken(as_trained)}
+    if comparable and on_gpu:
+        measures["ours, eager"] = lambda: taken(eager(as_trained))
+    if comparable:
+        measures["per edge"] = lambda: taken(eager(as_trained), per_edge=True, batches=_FEW if on_gpu else 1)
+    if is_pykeens(config) and has_pykeen():
+        measures["PyKEEN"] = lambda: _pykeen(data, batch, device, config.encoder.dims)
+    return measures
+
+
+def _pykeen(data: KnowledgeGraph, batch: int, device: torch.device, dims: Sequence[int]) -> Report:
+    """PyKEEN's step, its parameters and its version."""
+    peers: list[Peer] = []
+
+    def make() -> Callable[[], object]:
+        peers.append(pykeen(data, batch, device, dims))
+        return peers[0].step
+
+    found = cost_from_scratch(make, device, _REPEATS)
+    return {**found.as_dict(), "parameters": peers[0].parameters, "version": peers[0].version}
+
+
+def per_edge_mib(task: LinkPrediction) -> float:
+    """About what a step keeps of all messages edge by edge, in numbers of 4 bytes and in both directions.
+
+    That is x, z and phi(x, z) [E, in], and its product with a filter, as it is and weighted [E, out].
+    """
+    numbers = sum(3 * inputs + 2 * outputs for inputs, outputs in pairwise(task.model.encoder.dims))
+    return 2 * task.graph.num_edges * numbers * 4 / 2**20
