@@ -436,11 +436,17 @@ def test_exit_codes_are_as_documented(arguments: str, expected: int, monkeypatch
     assert stopped.value.code == expected
 
 
-@pytest.mark.parametrize("tool", ["results.py", "benchmarks.py", "measured.py"])
-def test_the_tables_in_the_readme_are_those_of_the_committed_files(tool: str) -> None:
-    made = subprocess.run([sys.executable, ROOT / "tools" / tool], capture_output=True, text=True, check=True)
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    shown = readme.split(f"<!-- python tools/{tool} -->\n")[1].split("\n<!-- end")[0]
+@pytest.mark.parametrize(
+    ("page", "tool"),
+    [
+        *((README, tool) for tool in ("results.py", "benchmarks.py", "measured.py")),
+        (MODELS_PAGE, "benchmarks.py costs"),
+    ],
+)
+def test_the_tables_of_a_page_are_those_of_the_committed_files(page: Path, tool: str) -> None:
+    name, *words = tool.split()
+    made = subprocess.run([sys.executable, ROOT / "tools" / name, *words], capture_output=True, text=True, check=True)
+    shown = page.read_text(encoding="utf-8").split(f"<!-- python tools/{tool} -->\n")[1].split("\n<!-- end")[0]
     assert shown == made.stdout.strip()
 
 

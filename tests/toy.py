@@ -80,10 +80,10 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
-def script(name: str) -> ModuleType:
-    """A file of benchmarks/, imported."""
-    path = Path(__file__).parents[1] / "benchmarks" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(f"benchmarks_{name}", path)
+def script(name: str, folder: str = "benchmarks") -> ModuleType:
+    """A file of benchmarks/, or of another folder of the project, imported."""
+    path = Path(__file__).parents[1] / folder / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"{folder}_{name}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

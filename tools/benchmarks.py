@@ -1,4 +1,4 @@
-"""The committed benchmarks as a Markdown table and a chart: `python tools/benchmarks.py [chart.svg]`."""
+"""The committed benchmarks as Markdown tables and a chart: `python tools/benchmarks.py [costs | chart.svg]`."""
 
 from __future__ import annotations
 
@@ -49,6 +49,8 @@ def rows(machine: str) -> list[str]:
             lines.append(line(what, report, eager, steps.get("per edge"), cell(steps.get("PyKEEN"))))
             if recorded:
                 lines.append(line("the same, compiled and recorded as one CUDA graph", report, steps["ours"], None))
+    if report := load(machine, "costs-fb15k-237"):
+        lines += beside_pykeen(report)
     if report := load(machine, "kernels"):
         for row in report["layer"]:
             what = f"layer, forward and backward, {report['data']}, {row['composition']}, 100 → 200"
@@ -60,6 +62,55 @@ def rows(machine: str) -> list[str]:
         what = f"filtered test evaluation, {report['data']}, {report['ranks']:,} ranks"
         lines.append(line(what, report, {"ms": report["ours"]["ms"]}, None))
     return lines
+
+
+def beside_pykeen(report: dict[str, Any]) -> list[str]:
+    """The row of the costs that PyKEEN has too."""
+    lines = []
+    for row in report["rows"]:
+        steps = row["steps"]
+        if "PyKEEN" in steps and "ours" in steps:
+            what = f"training step, {report['data']}, {row['label']}, batch {row['batch']}"
+            plain = steps.get("ours, eager", steps["ours"])
+            lines.append(line(what, report, plain, steps.get("per edge"), cell(steps["PyKEEN"])))
+            if "ours, eager" in steps:
+                how = "compiled and recorded" if report["compiled"] else "recorded"
+                lines.append(line(f"the same, {how} as one CUDA graph", report, steps["ours"], None))
+    return lines
+
+
+def costs() -> str:
+    """What every scoring function with every encoder costs, a table for each machine that measured it."""
+    reports = [report for machine in MACHINES if (report := load(machine, "costs-fb15k-237"))]
+    return "\n\n".join(map(cost_table, reports)) or "Not measured yet."
+
+
+def cost_table(report: dict[str, Any]) -> str:
+    """The rows of one report; a cell is a step, an epoch of such steps and the peak memory."""
+    made = report["environment"]
+    recorded = any("ours, eager" in row["steps"] for row in report["rows"])
+    kinds = ["ours", *(["ours, eager"] if recorded else []), "per edge", "PyKEEN"]
+    names = {"ours": "ours, recorded" if recorded else "ours", "ours, eager": "ours, operation by operation"}
+    header = ["model", "batch", "parameters", *(names.get(kind, kind) for kind in kinds)]
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    for row in report["rows"]:
+        cells = [row["label"], f"{row['batch']:,}", f"{row['parameters']:,}"]
+        cells += [cost_cell(row, kind) for kind in kinds]
+        lines.append("| " + " | ".join(cells) + " |")
+    how = ", compiled" if report["compiled"] else ""
+    title = f"{report['data']}, {made['device']}, torch {made['torch']}{how}, {made['date']}:"
+    return "\n".join([title, "", *lines])
+
+
+def cost_cell(row: dict[str, Any], kind: str) -> str:
+    """A step, an epoch and the peak memory; parameters where they are not the row's."""
+    if kind not in row["steps"]:
+        return row.get("left_out", {}).get(kind, "–")
+    found = row["steps"][kind]
+    time, _, memory = cell(found).partition(", ")
+    parts = [time, f"{found['seconds_per_epoch']:,.2f} s", memory]
+    parts += [f"{found['parameters']:,} parameters"] if "parameters" in found else []
+    return ", ".join(part for part in parts if part)
 
 
 def table() -> str:
@@ -97,7 +148,9 @@ def draw(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
+    if sys.argv[1:] == ["costs"]:
+        print(costs())
+    elif len(sys.argv) > 1:
         draw(Path(sys.argv[1]))
     else:
         print(table())

@@ -64,7 +64,7 @@ def _line(data: KnowledgeGraph, device: torch.device, row: Row, compiled: bool, 
     """One row: its sizes, the costs of its steps by who makes them, and why some of them are not there."""
     config = expand(recommended(row.settings, data), data)
     task = fresh_task(config, data, device)
-    steps, needed = task.steps_per_epoch, per_edge_mib(task)
+    steps, needed = task.steps_per_epoch, {"per edge": per_edge_mib(task), "PyKEEN": pykeen_mib(task)}
     line: Report = {
         "row": row.name,
         "label": row.label,
@@ -78,9 +78,9 @@ def _line(data: KnowledgeGraph, device: torch.device, row: Row, compiled: bool, 
     left_out: dict[str, str] = {}
     for name, measure in _measures(data, device, config, line["batch"], compiled).items():
         say(f"{place}: {name}")
-        free = free_mib(device) if name == "per edge" else None
+        free = free_mib(device)
         try:
-            if free is not None and needed > free:
+            if free is not None and needed.get(name, 0.0) > free:  # a CPU's is not refused: the process would be ended
                 raise torch.OutOfMemoryError
             costs[name] = measure()
         except torch.OutOfMemoryError:
@@ -131,3 +131,9 @@ def per_edge_mib(task: LinkPrediction) -> float:
     """
     numbers = sum(3 * inputs + 2 * outputs for inputs, outputs in pairwise(task.model.encoder.dims))
     return 2 * task.graph.num_edges * numbers * 4 / 2**20
+
+
+def pykeen_mib(task: LinkPrediction) -> float:
+    """About what PyKEEN's step keeps of the scores of all entities: four arrays [B, N, d]."""
+    encoder = task.model.encoder
+    return 4 * task.batch_size * encoder.num_nodes * encoder.dims[-1] * 4 / 2**20

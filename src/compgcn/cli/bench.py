@@ -180,13 +180,14 @@ def bench_costs(
 
 
 def _show_costs(rows: list[dict[str, Any]]) -> None:
-    table = plain_table("row", "step", "ms>", "s an epoch>", "MiB>", "parameters>", "times ours>")
+    table = plain_table("row", "step", "ms>", "s an epoch>", "MiB>", "parameters>")
+    notes = []
     for row in rows:
         for name, cost in row["steps"].items():
-            ratio = cost["ms"] / row["steps"]["ours"]["ms"] if "ours" in row["steps"] else None
             figures = (_figure(cost["ms"], 3), _figure(cost["seconds_per_epoch"]), _figure(cost["mib"], 0))
-            parameters = _figure(cost.get("parameters", row["parameters"]), 0)
-            table.add_row(row["row"], name, *figures, parameters, _figure(ratio, 1))
+            table.add_row(row["row"], name, *figures, _figure(cost.get("parameters", row["parameters"]), 0))
         for name, why in row.get("left_out", {}).items():
-            table.add_row(row["row"], name, why)
+            notes.append(f"{row['row']}, {name}: left out, {why}")
     out.print(table)
+    for note in notes:
+        out.print(note)
