@@ -12,6 +12,7 @@ import pytest
 from compgcn.assembly.settings import expand, recommended
 from compgcn.bench.provenance import trained
 from compgcn.config import parse_setting
+from compgcn.experiment import experiments
 from compgcn.run import fit
 from toy import SMALL, graph
 
@@ -63,6 +64,18 @@ def test_a_step_takes_no_longer_than_promised() -> None:
     assert museum["ours, whole graph"]["ms"] <= 15
     cpu = report("cpu", "step-fb15k-237")["steps"]
     assert cpu["per edge"]["ms"] >= 8 * cpu["ours"]["ms"]
+
+
+@pytest.mark.parametrize("path", sorted(BENCHMARKS.glob("*/costs-*.json")), ids=lambda path: path.parent.name)
+def test_the_costs_are_of_every_row_and_less_than_edge_by_edge(path: Path) -> None:
+    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    assert [row["row"] for row in rows] == [row.name for row in experiments(["encoders"])["encoders"].rows]
+    for row in rows:
+        for cost in row["steps"].values():
+            assert cost["seconds_per_epoch"] == pytest.approx(row["steps_per_epoch"] * cost["ms"] / 1000, abs=1e-4)
+        if "per edge" in row["steps"]:
+            assert row["steps"]["ours"]["ms"] < row["steps"]["per edge"]["ms"]
+            assert row["steps"]["ours"]["mib"] < row["steps"]["per edge"]["mib"]
 
 
 def test_sums_and_layers_are_as_fast_as_promised() -> None:

@@ -128,6 +128,8 @@ def test_the_command_measures_the_rows_that_are_named(command: Command, tmp_path
     assert done.code == 0
     report = json.loads(done.out)
     assert [row["row"] for row in report["rows"]] == ["transe-dgcn", "transe-compgcn-sub"]
+    assert all("batch_size" not in row["settings"] for row in report["rows"])
+    assert [row["settings"]["training.batch_size"] for row in report["rows"]] == [8, 8]
     assert report["compiled"] is False
     assert "2 of 2, transe-compgcn-sub: per edge" in done.err
     shown = command(*words).out

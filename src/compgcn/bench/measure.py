@@ -123,7 +123,8 @@ def _resident(field: str) -> float:
 def free_mib(device: torch.device) -> float | None:
     """The memory that could still be taken; None where the system does not tell."""
     if device.type == "cuda":
-        return float(torch.cuda.mem_get_info(device)[0]) / 2**20
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)  # by torch, for the next
+        return float(torch.cuda.mem_get_info(device)[0] + kept) / 2**20
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         return next(float(line.split()[1]) / 1024 for line in lines if line.startswith("MemAvailable"))

@@ -11,7 +11,7 @@ import typer
 
 from compgcn.cli.console import Device, Json, Settings, err, out
 from compgcn.cli.tables import plain_table
-from compgcn.config import Config, configure, parse_setting
+from compgcn.config import PATHS, Config, configure, parse_setting
 from compgcn.data import KnowledgeGraph, find
 from compgcn.errors import InputError
 
@@ -169,6 +169,7 @@ def bench_costs(
     graph, given = _graph(data, settings)
     table = lab.experiments([_EXPERIMENT])[_EXPERIMENT]
     wanted = [table.row(name) for name in row] if row else table.rows
+    given = {PATHS.get(name) or name: value for name, value in given.items()}  # as the rows call them
     rows = [bench.Row(one.name, one.label, {**lab.chosen(table, one), **given}) for one in wanted]
     with _saying(kept=True) as say:
         report = bench.bench_costs(graph, find_device(device), rows, compiled=compiled, say=say)
