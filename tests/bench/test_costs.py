@@ -106,18 +106,39 @@ def test_what_needs_more_memory_than_there_is_is_left_out_and_said(monkeypatch: 
     assert row["left_out"] == dict.fromkeys(("per edge", "PyKEEN"), costs.TOO_LARGE)
 
 
-def test_a_row_that_runs_out_of_memory_does_not_end_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("failure", "said"),
+    [
+        (torch.OutOfMemoryError("no more"), costs.TOO_LARGE),
+        (RuntimeError("it broke\nin the middle"), "RuntimeError: it broke"),
+    ],
+)
+def test_a_row_that_fails_does_not_end_the_others(
+    monkeypatch: pytest.MonkeyPatch, failure: Exception, said: str
+) -> None:
     whole = costs.step_cost
 
-    def out_of_memory(make: Any, settings: Any, device: Any, **options: Any) -> Any:
+    def failing(make: Any, settings: Any, device: Any, **options: Any) -> Any:
         if make().model.encoder.layers:
-            raise torch.OutOfMemoryError("no more")
+            raise failure
         return whole(make, settings, device, **options)
 
-    monkeypatch.setattr(costs, "step_cost", out_of_memory)
+    monkeypatch.setattr(costs, "step_cost", failing)
     rows = measured("conve-compgcn-sub", "conve-none")
-    assert rows["conve-compgcn-sub"]["left_out"] == dict.fromkeys(("ours", "per edge"), costs.TOO_LARGE)
+    assert rows["conve-compgcn-sub"]["left_out"] == dict.fromkeys(("ours", "per edge"), said)
     assert [*rows["conve-none"]["steps"]] == ["ours"]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_on_a_gpu_every_encoder_is_measured_recorded_and_the_papers_eagerly_too() -> None:
+    rows = [row.name for row in ENCODERS.rows if row.group == "DistMult"]
+    report = bench_costs(toy.graph(), torch.device("cuda"), [small(name) for name in rows])
+    for row in report["rows"]:
+        assert "left_out" not in row
+        assert {"ours", "ours, eager", "per edge"} & set(row["steps"]) == (
+            {"ours", "ours, eager", "per edge"} if "-compgcn-" in row["row"] else {"ours"}
+        )
+        assert all(cost["mib"] > 0 for cost in row["steps"].values())
 
 
 def test_the_command_measures_the_rows_that_are_named(command: Command, tmp_path: Path) -> None:

@@ -18,8 +18,7 @@ from compgcn.data import KnowledgeGraph
 from compgcn.tasks.link_prediction import LinkPrediction
 
 _REPEATS = 3
-_BATCHES = {"cuda": 10, "cpu": 1}  # a step on a CPU takes long, and always the same
-_FEW = 3  # of a step edge by edge on a GPU
+_MANY, _FEW = 10, 3  # batches on a GPU, and of a step edge by edge there; elsewhere, where it takes long, one
 
 TOO_LARGE = "it needs more memory than there is"
 
@@ -44,7 +43,8 @@ def bench_costs(
 
     On a GPU that is a recorded step. Beside it stand, operation by operation: the same, where there is something to
     compare it with; with the layers edge by edge, where `PerEdge` computes them; and PyKEEN's CompGCN of the same
-    dimensions and batches, where the row is that model. What does not fit into the memory is left out with a note.
+    dimensions and batches, where the row is that model. What does not fit into the memory, or fails, is left out
+    with a note.
 
     Args:
         data: what the rows are trained on.
@@ -86,6 +86,9 @@ def _line(data: KnowledgeGraph, device: torch.device, row: Row, compiled: bool, 
         except torch.OutOfMemoryError:
             left_out[name] = TOO_LARGE
             continue
+        except Exception as error:  # whatever it is, the others are measured all the same
+            left_out[name] = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+            continue
         costs[name]["seconds_per_epoch"] = round(steps * costs[name]["ms"] / 1000, 4)
     return {**line, "steps": costs, **({"left_out": left_out} if left_out else {})}
 
@@ -95,18 +98,19 @@ def _measures(
 ) -> dict[str, Callable[[], Report]]:
     """What is measured of a row, by name, and how."""
     on_gpu, comparable = device.type == "cuda", is_per_edge(config)
+    many, few = (_MANY, _FEW) if on_gpu else (1, 1)
     as_trained = config.training.model_copy(update={"compile": compiled})
     make = partial(fresh_task, config, data, device)
 
-    def taken(settings: Training, *, per_edge: bool = False, batches: int = _BATCHES[device.type]) -> Report:
+    def taken(settings: Training, batches: int, *, per_edge: bool = False) -> Report:
         found = step_cost(make, settings, device, per_edge=per_edge, batches=batches, repeats=_REPEATS)
         return dict(found.as_dict())
 
-    measures: dict[str, Callable[[], Report]] = {"ours": lambda: taken(as_trained)}
+    measures: dict[str, Callable[[], Report]] = {"ours": lambda: taken(as_trained, many)}
     if comparable and on_gpu:
-        measures["ours, eager"] = lambda: taken(eager(as_trained))
+        measures["ours, eager"] = lambda: taken(eager(as_trained), many)
     if comparable:
-        measures["per edge"] = lambda: taken(eager(as_trained), per_edge=True, batches=_FEW if on_gpu else 1)
+        measures["per edge"] = lambda: taken(eager(as_trained), few, per_edge=True)
     if is_pykeens(config) and has_pykeen():
         measures["PyKEEN"] = lambda: _pykeen(data, batch, device, config.encoder.dims)
     return measures

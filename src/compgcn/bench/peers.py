@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -91,12 +92,8 @@ def is_pykeens(config: Config) -> bool:
 
 
 def has_pykeen() -> bool:
-    """Whether PyKEEN can be imported."""
-    try:
-        _pykeen()
-    except ImportError:
-        return False
-    return True
+    """Whether PyKEEN is installed."""
+    return find_spec("pykeen") is not None
 
 
 def _pykeen() -> tuple[Any, Any]:

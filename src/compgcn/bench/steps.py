@@ -6,6 +6,7 @@ Where nodes are classified, a step is an epoch: all labelled nodes at once.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -63,7 +64,8 @@ def bench_step(
         costs["per edge"] = step_cost(lambda: make(True), eager(config.training), device, per_edge=True)
     if not classify and has_pykeen():
         say("PyKEEN's CompGCN")
-        costs["PyKEEN"] = cost_from_scratch(lambda: pykeen(data, report["batch"], device).step, device, 5)
+        with suppress(ImportError):  # of something that it needs
+            costs["PyKEEN"] = cost_from_scratch(lambda: pykeen(data, report["batch"], device).step, device, 5)
     report["steps"] = {name: taken.as_dict() for name, taken in costs.items()}
     return report
 
