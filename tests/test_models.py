@@ -58,6 +58,14 @@ def test_the_settings_of_a_user_go_over_those_of_a_system() -> None:
     assert (found.encoder.name, found.training.optimiser) == ("none", "adagrad")
 
 
+@pytest.mark.parametrize("source", ["fb15k-237", "wn18rr"])
+def test_the_papers_model_is_trained_by_the_recipe_of_the_papers_data(source: str) -> None:
+    recipe = DATASETS[source].recipe
+    found = recommended({"data.source": source}, graph(), "compgcn")
+    assert recipe
+    assert configure(found, recipe) == found
+
+
 def test_without_a_recipe_a_system_is_its_settings() -> None:
     assert beneath(MODELS["transe"], {}) == {}
 

@@ -23,7 +23,7 @@ from compgcn.data import DATASETS, find
 from compgcn.errors import InputError, unknown
 from compgcn.inputs import Dataset
 from compgcn.models import model as find_model
-from compgcn.results import summary, write
+from compgcn.results import kept, write
 from compgcn.run import train
 from compgcn.smoke import smoke_data, smoke_settings
 from compgcn.train import Event
@@ -314,7 +314,7 @@ def reproduce(
         runs: where the run folders are; they can be removed when the results are written.
         smoke: on a small graph that comes with the package and with small models, to see that everything works.
         device: where to train.
-        beside: how many other rows are trained there at the same time; its seconds are to be read so.
+        beside: how many other rows are trained there at the same time at most; its seconds are to be read so.
         notify, interrupted: see `compgcn.run.train`.
     """
     path = job.file(folder)
@@ -329,7 +329,7 @@ def reproduce(
     if torch.cuda.is_available():  # the peak of this row, and not of those before
         torch.cuda.reset_peak_memory_stats()
     run = train(config, data, runs / job.experiment.name / job.name, notify, interrupted)
-    result = {"experiment": job.experiment.name, "row": job.row.name, "seed": job.seed, **summary(run)}
+    result = {"experiment": job.experiment.name, "row": job.row.name, "seed": job.seed, **kept(run)}
     if beside:
         result["environment"]["beside"] = beside
     if smoke:

@@ -271,15 +271,20 @@ def spared(path: str | Path) -> Path:
 
 
 def commit() -> str | None:
-    """The commit of the source the package runs from, if it is known."""
+    """The commit of the source the package runs from, if it is known; with `-dirty` where that was changed since."""
     if given := os.environ.get("COMPGCN_COMMIT"):
         return given
     here = Path(__file__).parent
     try:
-        for command in (["ls-files", "--error-unmatch", "folder.py"], ["rev-parse", "HEAD"]):
-            answer = subprocess.run(["git", *command], cwd=here, capture_output=True, text=True, check=True, timeout=5)
+        _git(here, "ls-files", "--error-unmatch", "folder.py")
+        changed = _git(here, "status", "--porcelain", "--untracked-files=no", ".")
+        return _git(here, "rev-parse", "HEAD") + ("-dirty" if changed else "")
     except (OSError, subprocess.SubprocessError):
         return None
+
+
+def _git(here: Path, *words: str) -> str:
+    answer = subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True, timeout=5)
     return answer.stdout.strip()
 
 

@@ -17,7 +17,7 @@ _FOLD = re.compile(r"fold \d+ of \d+")
 _DIGITS = 6
 
 
-def summary(run: Run) -> dict[str, Any]:
+def kept(run: Run) -> dict[str, Any]:
     """All that any report needs of a run: models are large and stay where they were trained."""
     config = json.loads(run.config.model_dump_json())
     environment = json.loads((run.path / "environment.json").read_text(encoding="utf-8"))

@@ -71,23 +71,9 @@ def reproduce(
     waiting = [job for job in wanted if not lab.is_done(job, folder, smoke=smoke)]
     if not as_json:
         out.print(f"{len(wanted)} rows and seeds, {len(wanted) - len(waiting)} of them done already")
-    failed: list[str] = []
     try:
         with stop_requests() as stopped, _live(partial(_table, wanted, folder, runs, smoke), as_json) as show:
-            if jobs == 1:
-                watch: dict[str, Any] = {"notify": _now_and_then(show), "interrupted": stopped}
-                one = partial(lab.reproduce, folder=folder, runs=runs, smoke=smoke, device=device, **watch)
-                made: Iterator[Trained] = ((job, partial(one, job)) for job in waiting)
-            else:
-                made = _side_by_side(jobs, waiting, (folder, runs, smoke, device, jobs - 1), stopped, show)
-            for job, finish in made:
-                try:
-                    finish()
-                    show(job)
-                except Interrupted:
-                    raise
-                except Exception as error:  # whatever it is, the other rows are trained all the same
-                    failed.append(f"{job.experiment.name}/{job.name}: {_sentence(error)}")
+            failed = _train(waiting, jobs, (folder, runs, smoke, device), stopped, show)
     except Interrupted:
         err.print(f"stopped; the same command goes on from here ({runs})")
         raise SystemExit(130) from None
@@ -100,6 +86,32 @@ def reproduce(
             out.print(f"results beside the paper's: compgcn report {name}{place}")
     if failed:
         raise InputError(f"{len(failed)} of {len(wanted)} rows could not be trained; the first is {failed[0]}")
+
+
+def _train(
+    waiting: Sequence[Job], number: int, shared: tuple[Any, ...], stopped: Callable[[], bool], show: Show
+) -> list[str]:
+    """Train rows, one after another or so many side by side; what went wrong with those that could not be."""
+    from compgcn import experiment as lab
+    from compgcn.train import Interrupted
+
+    if number == 1:
+        folder, runs, smoke, device = shared
+        watch: dict[str, Any] = {"notify": _now_and_then(show), "interrupted": stopped}
+        one = partial(lab.reproduce, folder=folder, runs=runs, smoke=smoke, device=device, **watch)
+        made: Iterator[Trained] = ((job, partial(one, job)) for job in waiting)
+    else:
+        made = _side_by_side(number, waiting, (*shared, min(number, len(waiting)) - 1), stopped, show)
+    failed = []
+    for job, finish in made:
+        try:
+            finish()
+            show(job)
+        except Interrupted:
+            raise
+        except Exception as error:  # whatever it is, the other rows are trained all the same
+            failed.append(f"{job.experiment.name}/{job.name}: {_sentence(error)}")
+    return failed
 
 
 def _sentence(error: Exception) -> str:
@@ -121,6 +133,12 @@ def _check_rows(found: Iterable[Experiment], rows: Sequence[str]) -> None:
     """Every experiment must have the rows; all that it has are listed where none is alike."""
     from compgcn import experiment as lab
 
+    found = list(found)
+    named = [experiment.name for experiment in found]
+    for name in rows:
+        home = name.rpartition("/")[0]
+        if home and home not in named:
+            raise InputError(f"the row '{name}' is of an experiment that is not among those named: {', '.join(named)}")
     for experiment in found:
         known = [row.name for row in experiment.rows]
         for name in lab.rows_of(experiment, rows):

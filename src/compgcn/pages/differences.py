@@ -12,12 +12,15 @@ from compgcn.experiment import Experiment, Row, at_home, chosen
 from compgcn.report import COSTS, LOWER, MISSING, NOT_RUN, Board, Figure, Table, costs, shown, title
 
 BELOW = "below the spread of seeds"
+# Beyond so many standard errors lies chance alone once in 20: Student's t, by how many seeds more than one there are.
+_QUANTILES = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
 _RULE = (
     "*Below the spread of seeds* is a difference smaller than the standard deviation of {figure} over seeds {seeds} of "
-    "`{row}`, {sd}. *Undecided* is one within twice the standard error of a difference between two such models, which "
-    "is √2 times that deviation where each has one seed. *Better* and *worse* are beyond both."
+    "`{row}`, {sd}; that of other models is taken to be the same. *Undecided* is one within {times:.2f} standard "
+    "errors of a difference between two such models, which chance exceeds once in 20 by Student's t; the standard "
+    "error is √2 times that deviation where each has one seed. *Better* and *worse* are beyond both."
 )
-_NO_RULE = "How far seeds lie apart is not known yet{why}, so that no difference is called one."
+_NO_RULE = "How far seeds lie apart is not known yet{why}, and no difference is called better or worse."
 
 
 def difference_tables(board: Board, experiment: Experiment) -> list[Table]:
@@ -74,20 +77,26 @@ def worth(board: Board, experiment: Experiment, row: Row) -> str:
         return ""
     if abs(gap) < chance.sd:
         return BELOW
-    if abs(gap) <= 2 * chance.sd * math.sqrt(1 / ours.seeds + 1 / other.seeds):
+    if abs(gap) <= _times(chance) * chance.sd * math.sqrt(1 / ours.seeds + 1 / other.seeds):
         return "undecided"
-    return "better" if (gap > 0) != (metric in LOWER) else "worse"
+    return "better" if (gap > 0) != (metric.rpartition("/")[2] in LOWER) else "worse"
+
+
+def _times(chance: Figure) -> float:
+    """How many standard errors a difference must exceed."""
+    return _QUANTILES[min(chance.seeds - 1, len(_QUANTILES)) - 1]
 
 
 def rule(board: Board, experiment: Experiment) -> str:
     """When a difference is one."""
     chance = _spread(board, experiment)
     if chance is None:
-        return _NO_RULE.format(why=f": `{experiment.seeds_of}` has fewer than two" if experiment.seeds_of else "")
+        return _NO_RULE.format(why=f": `{experiment.seeds_of}` has fewer than two seeds" if experiment.seeds_of else "")
     home, row = _seeds_of(board, experiment)
     seeds = ", ".join(str(result["seed"]) for result in board.results(home, row))
     figure = title(experiment.metrics[0])
-    return _RULE.format(figure=figure, seeds=seeds, row=experiment.seeds_of, sd=small(chance.sd)[1:])
+    sd, times = small(chance.sd)[1:], _times(chance)
+    return _RULE.format(figure=figure, seeds=seeds, row=experiment.seeds_of, sd=sd, times=times)
 
 
 def _seeds_of(board: Board, experiment: Experiment) -> tuple[Experiment, Row]:
@@ -107,4 +116,4 @@ def _spread(board: Board, experiment: Experiment) -> Figure | None:
 
 def small(value: float) -> str:
     """A difference, which may be too small for the digits that figures have."""
-    return ("+" if value >= 0 else "−") + f"{abs(value):.4f}".replace("0.", ".", 1)
+    return ("+" if value >= 0 else "−") + f"{abs(value):.4f}".removeprefix("0")

@@ -94,6 +94,9 @@ def whole(board: Board, beside: Path) -> str:
         table = claims_table(board, read_claims(claims))
         parts += ["## Claims", CLAIMS, table]
     for experiment in board.experiments.values():
+        if experiment.name == FIDELITY and (beside / f"{FIDELITY}.md").is_file():
+            parts += [f"## {experiment.title}", f"On a page of its own: [{FIDELITY}.md]({FIDELITY}.md)."]
+            continue
         figure = board.folder / experiment.name / "figure.svg"
         link = Path(os.path.relpath(figure, beside)).as_posix() if figure.is_file() else None
         parts += page(board, experiment, 2, link)

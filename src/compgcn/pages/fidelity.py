@@ -21,7 +21,7 @@ _CELL = re.compile(r"(<!-- measured: ([a-z0-9., -]+?) -->)[^|\n]*")  # of a tabl
 PATIENCE = (3, 5, 10, 25, 100)
 # Rows that show what ties and stopping do: the reference, and those of the paper's headline and of its own loss.
 WATCHED = (
-    (NAME, "ours"),
+    (NAME, "reference"),
     ("link-prediction", "fb15k-237-compgcn"),
     ("encoders", "conve-compgcn-corr-bce"),
     ("link-prediction", "wn18rr-compgcn"),
@@ -70,6 +70,8 @@ def _watched(board: Board) -> list[tuple[str, str, list[dict[str, Any]]]]:
     """Name, state and results of each row that is watched; no results if they are of other settings than the row's."""
     found = []
     for name, row in WATCHED:
+        if name not in board.experiments:
+            continue
         home, own = at_home(board.experiments[name], board.experiments[name].row(row))
         reached = board.ours(home, own, "mrr")
         state = NOT_RUN if reached is None else reached.state
@@ -85,7 +87,7 @@ def _ties(board: Board) -> list[str | Table]:
         if results:
             reports = [result["metrics"]["test"] for result in results]
             rules = [[(report if one == "realistic" else report[one])["mrr"] for report in reports] for one in _RULES]
-            widest = max(best - worst for best, worst in zip(rules[0], rules[-1], strict=True))
+            widest = max(map(_apart, results))
             cells = [f"{statistics.fmean(values):.5f}".lstrip("0") for values in rules]
             cells.append(f"{widest:.0e}" if widest else "0")
         lines.append([name, ", ".join(str(result["seed"]) for result in results) or state, *cells])
@@ -96,7 +98,25 @@ def _ties(board: Board) -> list[str | Table]:
         "Ranks here are of logits. The released code sorts sigmoids, which are the same, 1, for all logits above 17 in "
         "float32; what ties that makes cannot be told from results."
     )
-    return [text, Table("", header, lines)]
+    return [text, Table("", header, lines), _widest(board)]
+
+
+def _widest(board: Board) -> str:
+    """The row, of all that were run, in which ties matter most."""
+    apart = {
+        f"`{experiment.name}/{row.name}`": max(_apart(result) for result in board.results(experiment, row))
+        for experiment in board.experiments.values()
+        for row in experiment.rows
+        if row.same_as is None and board.real(experiment, row, "mrr") is not None
+    }
+    name = max(apart, key=lambda one: apart[one], default=None)
+    return "" if name is None else f"Of all {len(apart)} rows of links it is {apart[name]:.0e} at most, in {name}."
+
+
+def _apart(result: Mapping[str, Any]) -> float:
+    """By how much MRR depends on ties."""
+    test = result["metrics"]["test"]
+    return float(test["optimistic"]["mrr"] - test["pessimistic"]["mrr"])
 
 
 def stopped(curve: Mapping[str, Sequence[float]], patience: int) -> Stop:
@@ -120,7 +140,8 @@ def _stopping(board: Board) -> list[str | Table]:
     header = ("row", "seed", "evaluations", "every", "best, MRR of valid", *(f"patience {one}" for one in PATIENCE))
     text = (
         "Where training would have stopped after so many evaluations without gain, and what that costs: the validation "
-        "MRR of the weights chosen less that of the best ones. *Never*: it would have gone on to the end."
+        f"MRR of the weights chosen less that of the best ones. *Never*: it would have gone on to the end; {MISSING}: "
+        "there were not more evaluations than that, so that nothing is known."
     )
     return [text, Table("", header, lines)]
 
@@ -133,6 +154,8 @@ def _stops(result: Mapping[str, Any]) -> list[str]:
         stop = stopped(curve, patience)
         if stop.epoch not in (None, epochs):
             cells.append(f"epoch {stop.epoch} of {epochs}, {small(stop.best - best)}")
-        else:  # a run that its own patience ended says nothing of a greater one
-            cells.append("never" if curve["epoch"][-1] == epochs else "not known")
+        elif curve["epoch"][-1] < epochs:  # a run that its own patience ended says nothing of a greater one
+            cells.append("not known")
+        else:
+            cells.append("never" if len(curve["epoch"]) > patience else MISSING)
     return cells
