@@ -31,6 +31,7 @@ from compgcn.report import (
     Figure,
     claims_table,
     read,
+    relative,
     said,
     shown,
     summary,
@@ -379,6 +380,15 @@ def test_rows_of_several_experiments_are_trained_in_the_order_of_their_names() -
     asked = ["systems/wn18rr-conve", "encoders/conve-none", "systems/fb15k-237-conve"]
     made = [f"{one.experiment.name}/{one.row.name}" for one in lab.jobs(found, asked, 1)]
     assert made == asked
+
+
+def test_a_point_of_a_figure_has_its_change_and_the_spread_of_its_seeds(tmp_path: Path) -> None:
+    one, base = job("bases", "b5"), job("encoders", "conve-compgcn-corr")
+    write(tmp_path, base, metrics={"valid": {}, "test": {"mrr": 0.4}})
+    for seed, figure in enumerate((0.3, 0.34)):
+        write(tmp_path, one, seed, metrics={"valid": {}, "test": {"mrr": figure}})
+    found = relative(Board(tmp_path, EXPERIMENTS), one.experiment, one.row)
+    assert found == pytest.approx((0.32 / 0.4 - 1, 0.04 / 2**0.5 / 0.4))
 
 
 def test_a_row_of_an_experiment_that_is_not_named_is_refused(command: Command) -> None:

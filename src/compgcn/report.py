@@ -279,18 +279,27 @@ def _points(board: Board, experiment: Experiment) -> Table:
     for row in experiment.rows:
         ours = board.ours(experiment, row, metric)
         change = relative(board, experiment, row)
-        cells = [row.label, shown(ours, metric), MISSING if change is None else f"{100 * change:+.1f} %"]
+        cells = [row.label, shown(ours, metric), MISSING if change is None else f"{100 * change.share:+.1f} %"]
         lines.append([*cells, NOT_RUN if ours is None else ours.state, *costs(board.results(experiment, row))])
     header = ("model", f"ours, {title(metric)}", f"relative to {experiment.reference}", "")
     return Table("", (*header, *COSTS), lines)
 
 
-def relative(board: Board, experiment: Experiment, row: Row) -> float | None:
-    """How far a point lies from the reference of its figure: a row, or the series of that name at the same place."""
+class Change(NamedTuple):
+    """How far a point of a figure lies from its reference, as a share, and its standard deviation over seeds."""
+
+    share: float
+    sd: float
+
+
+def relative(board: Board, experiment: Experiment, row: Row) -> Change | None:
+    """The change from the reference of a figure: a row, or the series of that name at the same place."""
     metric, reference = experiment.metrics[0], experiment.reference
     others = [one for one in experiment.rows if one.name == reference or (one.series, one.x) == (reference, row.x)]
     ours, base = (board.real(experiment, one, metric) for one in (row, others[0]))
-    return None if ours is None or base is None or not base.mean else ours.mean / base.mean - 1
+    if ours is None or base is None or not base.mean:
+        return None
+    return Change(ours.mean / base.mean - 1, ours.sd / base.mean)
 
 
 def title(metric: str) -> str:

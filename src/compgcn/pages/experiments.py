@@ -113,11 +113,11 @@ def draw(board: Board, experiment: Experiment, path: Path) -> bool:
         return False
     metric = experiment.metrics[0]
     if experiment.kind == "figure":
-        lines: dict[str, list[tuple[float, float]]] = {}
+        lines: dict[str, list[tuple[float, float, float]]] = {}
         for row in experiment.rows:
             change = relative(board, experiment, row)
             if change is not None and row.x is not None:
-                lines.setdefault(row.series, []).append((row.x, 100 * change))
+                lines.setdefault(row.series, []).append((row.x, 100 * change.share, 100 * change.sd))
         if sum(map(len, lines.values())) < 2:
             return False
         labels = (experiment.axis, f"{metric} relative to {experiment.reference}, %")

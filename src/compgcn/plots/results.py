@@ -69,13 +69,15 @@ def _calibration(axes: Any, calibration: Curves) -> None:
 
 
 def draw_lines(
-    title: str, lines: Mapping[str, Sequence[tuple[float, float]]], labels: tuple[str, str], path: str | Path
+    title: str, lines: Mapping[str, Sequence[tuple[float, float, float]]], labels: tuple[str, str], path: str | Path
 ) -> None:
-    """The lines of a figure, each a series of points; what x and y are."""
+    """The lines of a figure, each a series of points x, y and the spread of y, 0 if there is none; what x and y are."""
 
     def panel(axes: Any) -> None:
         for k, (name, points) in enumerate(lines.items()):
-            axes.plot(*zip(*sorted(points), strict=True), "o-", color=COLOURS[k % len(COLOURS)], label=name or None)
+            x, y, spread = zip(*sorted(points), strict=True)
+            bars = spread if any(spread) else None
+            axes.errorbar(x, y, bars, fmt="o-", capsize=3, color=COLOURS[k % len(COLOURS)], label=name or None)
         axes.set_xlabel(labels[0])
         axes.set_ylabel(labels[1])
         axes.grid()
