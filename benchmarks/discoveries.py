@@ -71,7 +71,7 @@ def measure(run: Run) -> dict[str, Any]:
     ways: dict[str, list[dict[str, Any]]] = {"fitted": found_in_test(links, test)}
     links.weighing = None
     ways["product"] = found_in_test(links, test)
-    with patch.object(discovery, "lacking", lambda data: np.ones((data.num_relations, 2))):
+    with patch.object(discovery, "lacking", lambda data: np.ones((data.num_relations, 3))):
         ways["without the rate"] = found_in_test(links, test)
     about = {"data": run.data.name, "model": run.model_name, "mrr": round(run.metrics["test"]["mrr"], 4)}
     made = json.loads((run.path / "environment.json").read_text(encoding="utf-8"))

@@ -131,17 +131,26 @@ def test_the_trial_of_a_process_that_died_is_taken_up_and_no_other(tmp_path: Pat
     assert len(rates) == (3 if taken else 2)
 
 
+@pytest.mark.parametrize("space", [None, {"training.lr": Range(1e-3, 0.1, True)}, {"training.lr": (0.1, 0.01)}])
+def test_the_settings_as_they_are_come_first_where_they_are_in_the_space(tmp_path: Path, space: Any) -> None:
+    given = {"data.source": "toy", **CLASSES, "epochs": 1, "lr": 0.02}
+    made = search.plan(given, labelled(), space, tmp_path)  # None: the paper's grid
+    study = tune.open_study(made, None, 3)
+    tune.suggest(study.ask(), made.space)
+    assert (study.trials[0].params["training.lr"] == 0.02) == (space is None or isinstance(space["training.lr"], Range))
+
+
 def test_a_trial_that_falls_behind_is_stopped_and_leaves_no_folder(tmp_path: Path) -> None:
     rates = (0.05, 0.06, 0.07, 0.08, 0.09, 1e-9)
     made = plan(tmp_path, labelled(), {"training.lr": Range(1e-9, 0.1, True)}, epochs=10)
-    study = tune.open_study(made, None, 6)
+    study = tune.open_study(made, None, 7)
     for rate in rates:
         study.enqueue_trial({"training.lr": rate})
-    tune.work(made, study, 6)
+    tune.work(made, study, 7)  # and the settings as they are
     found = tune.result(made, study)
-    assert (found["complete"], found["pruned"]) == (5, 1)
+    assert (found["complete"], found["pruned"]) == (6, 1)
     assert study.trials[-1].state.name == "PRUNED"
-    assert len(list(tmp_path.glob("trials/*"))) == 5
+    assert len(list(tmp_path.glob("trials/*"))) == 6
 
 
 def test_settings_that_do_not_go_together_are_refused_and_the_search_goes_on(tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ class Gain(NamedTuple):
     share: float
     error: float
     note: str = ""
+    label: str = ""
 
 
 Value = Callable[[str, str, str], Reached | None]  # of experiment, row and metric
@@ -117,7 +118,15 @@ def gain(comparison: Comparison, value: Value) -> Gain | None:
     theirs = (min if lower else max)(known, key=lambda one: one.value)
     share = _ratio(theirs.value, mine.value) if lower else _ratio(mine.value, theirs.value)
     alone = _AROUND_PARTS if "/" in comparison.metric else _AROUND
-    return Gain(share, _error(mine, theirs, alone), ", ".join(notes))
+    return Gain(share, _error(mine, theirs, alone), ", ".join(notes), _label(comparison))
+
+
+def _label(comparison: Comparison) -> str:
+    """What tells a comparison from others of its claim: the figure, if it is no MRR, or who is compared with."""
+    *parts, figure = comparison.metric.split("/")
+    what = [*parts[1:], *([] if figure in ("mrr", "accuracy") else [figure.replace("hits", "H").replace("mr", "MR")])]
+    others = [f"over {comparison.than[0]}"] if len(comparison.than) == 1 and not parts else []
+    return " ".join(what + others)
 
 
 def _chosen(rows: dict[str, Reached], lower: bool) -> str:
@@ -180,4 +189,9 @@ def _ahead(kind: str, share: float) -> float:
 
 
 def _evidence(gains: Sequence[Gain]) -> str:
-    return ", ".join(f"{100 * one.share:+.1f} %{f' ({one.note})' if one.note else ''}" for one in gains)
+    several = len({one.label for one in gains}) > 1
+    parts = []
+    for one in gains:
+        label = f"{one.label or 'MRR'} " if several else ""
+        parts.append(f"{label}{100 * one.share:+.1f} %" + (f" ({one.note})" if one.note else ""))
+    return ", ".join(parts)

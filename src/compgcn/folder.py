@@ -241,6 +241,8 @@ class Folder:
     # Reading and writing
 
     def _damage(self, name: str, reason: str) -> InputError:
+        if self.path.is_file():
+            return InputError(f"{self.path} is a file, and no run folder; train on it first: compgcn train {self.path}")
         return InputError(f"the run folder {self.path} is damaged: {name}: {reason}")
 
     def _read_table(self, name: str, schema: pa.Schema) -> pa.Table:

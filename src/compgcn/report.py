@@ -254,11 +254,12 @@ def _all_figures(board: Board, experiment: Experiment, group: str, rows: Sequenc
 
 
 def _ties(found: Sequence[Mapping[str, Any]], split: str) -> str:
-    """The MRR if every tie is taken for the worse, and for the better; that of the first seed."""
+    """The MRR if every tie is taken for the worse, and for the better; the means over seeds."""
     if not found:
         return MISSING
-    report = found[0]["metrics"][split]
-    return " to ".join(f"{report[ties]['mrr']:.5f}".lstrip("0") for ties in ("pessimistic", "optimistic"))
+    reports = [result["metrics"][split] for result in found]
+    means = (statistics.fmean(one[ties]["mrr"] for one in reports) for ties in ("pessimistic", "optimistic"))
+    return " to ".join(f"{mean:.5f}".lstrip("0") for mean in means)
 
 
 def _transposed(board: Board, experiment: Experiment) -> Table:

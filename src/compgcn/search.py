@@ -11,7 +11,7 @@ from typing import Any
 from compgcn.assembly.compositions import LEARNED
 from compgcn.assembly.settings import expand, recommended
 from compgcn.compose import COMPOSITIONS
-from compgcn.config import PATHS, Config
+from compgcn.config import PATHS, Config, names
 from compgcn.data import GraphCollection
 from compgcn.decoders import DECODERS
 from compgcn.errors import InputError, unknown
@@ -31,19 +31,21 @@ PAPER: dict[str, tuple[Any, ...]] = {
 
 
 def paper_grid(config: Config) -> Space:
-    """The values the paper searched, as far as the task and the encoder have such a setting.
+    """The values the paper searched, as far as the task and the encoder have such a setting, and those of the config.
 
     For classifications the paper names none; theirs is the same table, with the higher rate that suits few examples,
     and without batches where all nodes are trained on at once.
     """
     dims = config.encoder.dims
-    space: Space = {"encoder.dims": tuple((dims[0], *(dims[-1],) * layers) for layers in LAYERS)}
+    space: Space = {"encoder.dims": tuple((dims[0], *(dims[-1],) * layers) for layers in LAYERS), **PAPER}
     if config.encoder.name == "none":
-        return {path: values for path, values in PAPER.items() if path != "encoder.dropout"}
-    if config.task == "link-prediction":
-        return space | PAPER
-    space |= {"training.lr": (1e-2, *PAPER["training.lr"]), "encoder.dropout": PAPER["encoder.dropout"]}
-    return space | ({"training.batch_size": (128, 256)} if config.task == "graph-classification" else {})
+        space = {path: values for path, values in PAPER.items() if path != "encoder.dropout"}
+    elif config.task != "link-prediction":
+        space["training.lr"] = (1e-2, *PAPER["training.lr"])
+        if config.task != "graph-classification":
+            del space["training.batch_size"]
+    own = names(config.model_dump())
+    return {path: values if own[path] in values else (own[path], *values) for path, values in space.items()}
 
 
 def without_test(data: Dataset) -> Dataset:

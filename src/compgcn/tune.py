@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compgcn.config import Config, configure, differences, to_toml
+from compgcn.config import Config, configure, differences, names, to_toml
 from compgcn.errors import InputError, unknown
 from compgcn.run import train
 from compgcn.search import Plan
@@ -64,6 +64,7 @@ def open_study(plan: Plan, storage: str | None, trials: int, pruner: str = "medi
     if "config" not in study.user_attrs:
         for key, value in described.items():
             study.set_user_attr(key, value)
+        _queue_own(plan, study)
     _must_match(plan, study.user_attrs)
     if grid_size(plan.space) <= trials and "queued" not in study.user_attrs:
         study.set_user_attr("queued", True)
@@ -123,6 +124,20 @@ def _seed(plan: Plan, study: optuna.Study) -> int:
     known = study.get_trials(deepcopy=False)
     others = any(trial.state.name == "RUNNING" for trial in known)
     return plan.config().training.seed + len(known) + (os.getpid() if others else 0)
+
+
+def _queue_own(plan: Plan, study: optuna.Study) -> None:
+    """Try the settings as they are first, where the space has them: what is found is no worse than they are."""
+    own = names(plan.config().model_dump())
+    point: dict[str, Any] = {}
+    for path, values in plan.space.items():
+        if not isinstance(values, Range):
+            known = [text for text, value in _texts(values).items() if value == own[path]]
+        else:  # a number, if it is set
+            known = [own[path]] if own[path] is not None and values.low <= own[path] <= values.high else []
+        point |= {path: known[0]} if known else {}
+    if len(point) == len(plan.space):
+        study.enqueue_trial(point, skip_if_exists=True)
 
 
 def _queue_grid(plan: Plan, study: optuna.Study) -> None:

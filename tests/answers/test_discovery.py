@@ -10,14 +10,17 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
+from hypothesis import given
 
 from compgcn.answers import calibration, retrieval
 from compgcn.answers.calibration import fit_weighing
 from compgcn.answers.discovery import SCHEMA, Discovery, lacking, weighing
+from compgcn.answers.heads import Peers
 from compgcn.answers.links import Links
 from compgcn.data import KnowledgeGraph, Vocabulary
 from compgcn.errors import InputError
 from compgcn.run import Run
+from oracles import Edges, edge_lists
 from toy import Command, graph, refused, train
 
 
@@ -26,18 +29,59 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     return train(tmp_path_factory.mktemp("run") / request.param, loss=request.param, decoder="distmult")
 
 
+def kind_of(facts: list[list[int]], entity: int, relation: int) -> int:
+    """Of an entity for a relation, by the definition: 2 a head, 1 a peer of the heads, 0 neither."""
+    heads = {s for s, r, _ in facts if r == relation}
+    if entity in heads:
+        return 2
+    places = {(r, 0) for s, r, _ in facts if s == entity} | {(r, 1) for _, r, o in facts if o == entity}
+    for r, side in places:
+        having = {fact[2 * side] for fact in facts if fact[1] == r}
+        if 2 * len(having & heads) >= len(having):
+            return 1
+    return 0
+
+
 def every_new_fact(run: Run, all_heads: bool = False) -> list[tuple[tuple[str, str, str], float]]:
     """All of them with their probabilities, asked one query at a time."""
     data, facts = run.data, [row for part in run.data.splits.values() for row in part.tolist()]
     found, missing = [], lacking(data)
     for r, relation in enumerate(data.relations.ids):
-        heads = range(data.num_entities) if all_heads else sorted({s for s, p, _ in facts if p == r})
-        for s in heads:
-            head = data.entities.ids[s]
-            answers = run.predict(head, relation, top=99, new=True)
-            chance = missing[r, int(any(fact[:2] == [s, r] for fact in facts))]
-            found += [((head, relation, a.entity), chance * a.probability) for a in answers if a.entity != head]
+        for s in range(data.num_entities):
+            kind, head = kind_of(facts, s, r), data.entities.ids[s]
+            if all_heads or kind:
+                answers = run.predict(head, relation, top=99, new=True)
+                chances = ((a.entity, missing[r, kind] * a.probability) for a in answers if a.entity != head)
+                found += [((head, relation, tail), chance) for tail, chance in chances]
     return found
+
+
+@given(edge_lists())
+def test_heads_and_their_peers_are_those_of_the_definition(edges: Edges) -> None:
+    facts = np.array(edges.triples, dtype=np.int64).reshape(-1, 3)
+    peers = Peers(facts, edges.num_nodes, edges.num_relations)
+    for r in range(edges.num_relations):
+        expected = [kind_of(facts.tolist(), entity, r) for entity in range(edges.num_nodes)]
+        assert peers.of(r, strangers=True).kinds.tolist() == expected
+        asked = peers.of(r)
+        assert dict(zip(asked.entities.tolist(), asked.kinds.tolist(), strict=True)) == {
+            entity: kind for entity, kind in enumerate(expected) if kind
+        }
+
+
+def test_someone_who_lacks_what_all_others_like_them_have_is_found(tmp_path: Path) -> None:
+    rows = [[p, 0, 40 + p % 4] for p in range(40)] + [[p, 1, 44 + p % 2] for p in range(40) if p % 8]
+    facts = np.array(rows)
+    names = [*(f"person {p}" for p in range(40)), *(f"team {t}" for t in range(4)), "Oslo", "Bergen"]
+    held = np.arange(len(facts)) % 10 == 9
+    data = KnowledgeGraph(
+        "staff", Vocabulary("entity", names), Vocabulary("relation", ["works in", "based in"]),
+        facts[~held], facts[held], facts[:0],
+    )  # fmt: skip
+    found = train(tmp_path / "run", data, decoder="distmult", loss="cross-entropy", epochs=60, lr=0.01).discover(top=5)
+    assert {(fact.head, fact.relation, fact.tail) for fact in found} == {
+        (f"person {p}", "based in", "Oslo") for p in range(0, 40, 8)
+    }
 
 
 @pytest.mark.parametrize("all_heads", [False, True])
@@ -62,7 +106,7 @@ def test_heads_lack_a_tail_as_often_as_validation_has_one_of_them() -> None:
     data = KnowledgeGraph(
         "g", Vocabulary("entity", names), Vocabulary("relation", ["one", "many"]), rows, more, more[:0]
     )
-    (_, one), (_, many) = lacking(data)
+    (*_, one), (*_, many) = lacking(data)
     assert one < 0.05 < 0.5 < many < 0.65  # those with a tail of the first relation never have a second
     assert (lacking(dataclasses.replace(data, valid=more[:0])) == 1).all()
 
@@ -81,7 +125,7 @@ def test_the_weighing_that_made_the_discoveries_is_found_and_few_are_too_few() -
 def test_a_weighing_is_fitted_to_finds_as_if_train_were_all_that_is_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The ten best tails of every head and relation of train, without those of train and test, looked up in valid."""
+    """The ten best tails of all heads and peers by train, without those of train and test, looked up in valid."""
     monkeypatch.setattr(calibration, "_FEWEST", 1)
     data = graph()
     more = data.train[:20].copy()
@@ -92,7 +136,9 @@ def test_a_weighing_is_fitted_to_finds_as_if_train_were_all_that_is_known(
     links = opened.answers
     assert isinstance(links, Links)
     shown = []
-    for s, r in np.unique(data.train[:, :2], axis=0).tolist():
+    rows = data.train.tolist()
+    pairs = [(s, r) for s in range(data.num_entities) for r in range(data.num_relations) if kind_of(rows, s, r)]
+    for s, r in pairs:
         answers = opened.predict(data.entities.ids[s], data.relations.ids[r], top=99)
         shown += [a for a in answers if a.known not in ("train", "test") and a.entity != data.entities.ids[s]][:10]
     links.weighing = weighing(links)

@@ -5,7 +5,6 @@ How probable they are is told by discoveries made as if train were all there is,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,11 +14,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from compgcn.answers.calibration import Weighing, fit_weighing
+from compgcn.answers.heads import Peers
 from compgcn.answers.known import Known, known_entities
 from compgcn.answers.links import Links
 from compgcn.answers.retrieval import Progress, best, blocks, must_be_finite
 from compgcn.data import KnowledgeGraph
-from compgcn.data.arrays import Numbers
 from compgcn.errors import InputError
 
 Rates = NDArray[np.float64]
@@ -55,13 +54,11 @@ class _Asked(NamedTuple):
 
     Fields:
         known: the tails that are no discoveries.
-        seen: those of them that say whether a head has a tail.
-        missing: how likely a head has another, as a logarithm, see `lacking` [R, 2].
+        missing: how likely one of a kind has another, as a logarithm, see `lacking` [R, 3].
         loops: whether a relation has facts of an entity with itself [R].
     """
 
     known: Known
-    seen: Known
     missing: Tensor
     loops: Tensor
 
@@ -105,7 +102,7 @@ def discover(
 ) -> list[Discovery]:
     """The most probable of all facts (head, relation, ?) that stand in no split, best first.
 
-    A probability here weighs that of the answer and how often heads of the relation lack a tail, as `weighing` has
+    A probability here weighs that of the answer and how often such heads of the relation lack a tail, as `weighing` has
     found it, or is the product of the two where it found nothing. A fact of an entity with itself counts only in
     relations that have such facts.
 
@@ -114,58 +111,50 @@ def discover(
         relation: only of this one.
         top: how many.
         per_relation: at most so many of each relation.
-        all_heads: ask of every entity, not only of those that are the head of some fact of the relation.
+        all_heads: ask of every entity, not only of the heads a relation has and their peers, see `heads.Peers`.
         notify: called with the queries answered so far, and how many there are.
     """
     for name, value in (("top", top), ("per_relation", per_relation)):
         if value is not None and (not isinstance(value, int) or value < 1):
             raise InputError(f"{name} must be a whole number from 1 on, not {value!r}")
     relations = range(links.data.num_relations) if relation is None else [links.data.relations.index(relation)]
-    heads = _heads(links.data, relations, all_heads)
-    asked = _asked(links, links.known_entities, links.known_entities)
-    total, done, found = sum(map(len, heads.values())), 0, _nothing(links)
-    for r in relations:
+    facts = np.concatenate(list(links.data.splits.values()))
+    peers = Peers(facts, links.data.num_entities, links.data.num_relations)
+    heads = dict(peers.each(relations, strangers=all_heads))
+    asked = _asked(links, links.known_entities)
+    total, done, found = sum(len(some.entities) for some in heads.values()), 0, _nothing(links)
+    for r, (entities, kinds) in heads.items():
         kept, most = _nothing(links), min(top, per_relation or top)
-        for block in blocks(len(heads[r]), links.data.num_entities):
-            some = torch.from_numpy(heads[r][block]).to(links.device)
-            kept, done = kept.and_(_best_facts(links, some, r, asked, most)).best(most), done + len(some)
+        for block in blocks(len(entities), links.data.num_entities):
+            some, kind = (torch.from_numpy(part[block]).to(links.device) for part in (entities, kinds))
+            kept, done = kept.and_(_best_facts(links, some, kind, r, asked, most)).best(most), done + len(some)
             if notify is not None:
                 notify(done, total)
         found = found.and_(kept).best(top)
     return _named(links, found)
 
 
-def _heads(data: KnowledgeGraph, relations: Sequence[int], everyone: bool) -> dict[int, Numbers]:
-    """Of which heads each relation is asked: those it has, or all entities."""
-    if everyone:
-        return dict.fromkeys(relations, np.arange(data.num_entities))
-    facts = np.concatenate(list(data.splits.values()))
-    return {r: np.unique(facts[facts[:, 1] == r, 0]) for r in relations}
-
-
 @torch.inference_mode()
 def weighing(links: Links) -> Weighing | None:
     """How the log-odds of an answer and the rate of its relation make a probability; None where valid has too little.
 
-    Of a sample of the heads and relations of train, drawn with a fixed seed, the best tails that stand neither in train
-    nor in test are looked up in valid.
+    Of a sample of the heads of relations by train and their peers, drawn with a fixed seed, the best tails that stand
+    neither in train nor in test are looked up in valid.
     """
     data, R = links.data, links.data.num_relations
     if not len(data.valid):
         return None
     others = {name: triples for name, triples in data.splits.items() if name != "valid"}
-    known, seen, right = (
-        known_entities(splits, data.num_entities, R)
-        for splits in (others, {"train": data.train}, {"valid": data.valid})
-    )
-    asked = _asked(links, known, seen)
-    pairs = np.unique(data.train[:, :2], axis=0)
+    known, right = (known_entities(splits, data.num_entities, R) for splits in (others, {"valid": data.valid}))
+    asked = _asked(links, known)
+    heads = Peers(data.train, data.num_entities, R).each(range(R))
+    pairs = np.concatenate([np.stack((some, np.full_like(some, r), kinds), 1) for r, (some, kinds) in heads])  # [n, 3]
     chosen = np.sort(np.random.default_rng(0).permutation(len(pairs))[:_SAMPLE])
     found = []
     for block in blocks(len(chosen), data.num_entities):
         some = pairs[chosen[block]]
-        s, r = torch.from_numpy(some).to(links.device).unbind(1)
-        answers = _best_tails(links, s, r, asked, _SHOWN)
+        s, r, kind = torch.from_numpy(some).to(links.device).unbind(1)
+        answers = _best_tails(links, s, r, kind, asked, _SHOWN)
         splits = right.of(some[:, 0] * (2 * R) + some[:, 1], answers.tails.cpu().numpy())
         hits = torch.tensor([[split is not None for split in row] for row in splits], device=links.device)
         left = answers.scores > -torch.inf
@@ -175,21 +164,20 @@ def weighing(links: Links) -> Weighing | None:
 
 
 def lacking(data: KnowledgeGraph) -> Rates:
-    """How likely a head has a tail that is not in the data [R, 2]: one without any known tail, and one with some.
+    """How likely an entity has a tail of a relation that is not in the data [R, 3]: a stranger, a peer, and a head.
 
-    As often as heads by what train has of them have one in valid, so that a relation of one tail each is not offered a
-    second. Rates of few heads are drawn to those of all relations; without facts in valid all are 1.
+    As often as those that are so by train have one in valid, so that a relation of one tail each is not offered a
+    second. Rates of few entities are drawn to those of all relations; without facts in valid all are 1.
     """
+    R = data.num_relations
     if not len(data.valid):
-        return np.ones((data.num_relations, 2))
-    train, valid = (np.unique(facts[:, :2], axis=0) for facts in (data.train, data.valid))  # pairs of head, relation
-    keys = [pairs[:, 0] * data.num_relations + pairs[:, 1] for pairs in (train, valid)]
-    again = np.isin(keys[1], keys[0])
-    counts = [np.bincount(r, minlength=data.num_relations) for r in (train[:, 1], valid[~again, 1], valid[again, 1])]
-    heads = np.stack((data.num_entities - counts[0], counts[0]), 1)  # [R, 2]
-    lack = np.stack(counts[1:], 1)
-    usual = np.maximum(lack.sum(0), 0.5) / np.maximum(heads.sum(0), 1)  # above 0, however little there is
-    rates: Rates = np.minimum((lack + _HEADS * usual) / (heads + _HEADS), 1.0)
+        return np.ones((R, 3))
+    there, lack = np.zeros((2, R, 3))
+    for r, (_, kinds) in Peers(data.train, data.num_entities, R).each(range(R), strangers=True):
+        there[r] = np.bincount(kinds, minlength=3)
+        lack[r] = np.bincount(kinds[np.unique(data.valid[data.valid[:, 1] == r, 0])], minlength=3)
+    usual = np.maximum(lack.sum(0), 0.5) / np.maximum(there.sum(0), 1)  # above 0, however little there is
+    rates: Rates = np.minimum((lack + _HEADS * usual) / (there + _HEADS), 1.0)
     return rates
 
 
@@ -198,16 +186,16 @@ def _nothing(links: Links) -> _Found:
     return _Found(facts, facts.new_zeros(0, dtype=torch.double), facts.new_zeros(0, dtype=torch.float))
 
 
-def _asked(links: Links, known: Known, seen: Known) -> _Asked:
+def _asked(links: Links, known: Known) -> _Asked:
     data, device = links.data, links.device
     facts = np.concatenate(list(data.splits.values()))
     loops = np.isin(np.arange(data.num_relations), facts[facts[:, 0] == facts[:, 2], 1])
-    return _Asked(known, seen, torch.from_numpy(lacking(data)).log().to(device), torch.from_numpy(loops).to(device))
+    return _Asked(known, torch.from_numpy(lacking(data)).log().to(device), torch.from_numpy(loops).to(device))
 
 
 @torch.inference_mode()
-def _best_tails(links: Links, s: Tensor, r: Tensor, asked: _Asked, most: int) -> _Answers:
-    """The best new tails of (s, r, ?), [B] both."""
+def _best_tails(links: Links, s: Tensor, r: Tensor, kind: Tensor, asked: _Asked, most: int) -> _Answers:
+    """The best new tails of (s, r, ?), where s is of a kind for r; all [B]."""
     scores = must_be_finite(links.task.model.score(links.encoded, s, r))  # [B, N]
     keys = (s * (2 * links.data.num_relations) + r).cpu().numpy()
     ranked = links.without_known(scores, keys, asked.known)
@@ -215,15 +203,13 @@ def _best_tails(links: Links, s: Tensor, r: Tensor, asked: _Asked, most: int) ->
     hidden = ranked.scatter(1, s.unsqueeze(1), itself)
     # Of one query the best by score are the best by probability, so that no other can be among those kept.
     places = best(hidden, most)  # [B, k]
-    rows = torch.from_numpy(asked.seen.pairs(keys)[0]).to(s.device)
-    some = torch.zeros_like(s).index_fill(0, rows, 1)  # whether a head has a known tail
     odds = torch.logit(links.probabilities(scores, places, ranked), 1e-12)
-    return _Answers(places, hidden.gather(1, places), odds, asked.missing[r, some].unsqueeze(1))
+    return _Answers(places, hidden.gather(1, places), odds, asked.missing[r, kind].unsqueeze(1))
 
 
-def _best_facts(links: Links, heads: Tensor, r: int, asked: _Asked, most: int) -> _Found:
+def _best_facts(links: Links, heads: Tensor, kinds: Tensor, r: int, asked: _Asked, most: int) -> _Found:
     """The best new facts of a relation and some heads [B]."""
-    found = _best_tails(links, heads, torch.full_like(heads, r), asked, most)
+    found = _best_tails(links, heads, torch.full_like(heads, r), kinds, asked, most)
     if links.weighing is None:
         chances = found.odds.sigmoid() * found.rates.exp()
     else:

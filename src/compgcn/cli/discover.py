@@ -30,7 +30,8 @@ def discover(
         int | None, typer.Option(help="At most so many facts of each relation.", min=1, show_default=False)
     ] = None,
     all_heads: Annotated[
-        bool, typer.Option("--all-heads", help="Ask of every entity, not only of the heads a relation has.")
+        bool,
+        typer.Option("--all-heads", help="Ask every entity, not only a relation's heads and those like them."),
     ] = False,
     to: Annotated[
         Path | None,
@@ -41,7 +42,7 @@ def discover(
 ) -> None:
     """List the most probable facts that are not in the graph, in no split.
 
-    Asked are the tails of every head that a relation has.
+    Asked are the tails of every head that a relation has, and of entities like them that have none yet.
 
     Example: compgcn discover runs/world-compgcn-distmult-0 --relation borders --top 20
     """

@@ -205,6 +205,8 @@ def _hint(text: Text, number: int, fields: list[str], width: int) -> str:
         return f"; {graphs}{which}, by name or by position from 0 on"
     whole = text.delimiter.join(fields)
     other = next((mark for mark in _OTHERS if mark != text.delimiter and len(whole.split(mark)) == width), None)
+    if other == " " and 1 < len(fields) < width:  # it has the right separator, a name with a space and a field too few
+        other = None
     seen = f"; this line looks separated by {_OTHERS[other]}" if other else ""
     if len(fields) != 1:
         return f" ({seen.removeprefix('; ')})" if seen else ""

@@ -99,7 +99,7 @@ def existing(path: str | Path) -> Path:
     """The path of a file that is there."""
     path = Path(path)
     if path.is_dir():
-        raise InputError(f"'{path}' is a folder; give a file of triples, or train=, valid= and test= files in it")
+        raise InputError(f"'{path}' is a folder; give a file of triples in it, others with valid= (--valid) and test=")
     if not path.exists():
         raise InputError(f"there is no file '{path}'")
     return path

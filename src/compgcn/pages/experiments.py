@@ -27,8 +27,8 @@ _INTRO = (
 )
 
 _CONVERTED = (
-    "{} of the {} results were recorded before `compgcn reproduce` wrote results, and lack parameters, categories, "
-    "calibration and memory; the seconds of all their seeds are those of the first."
+    "{} of the {} results were recorded before `compgcn reproduce` wrote results, and lack parameters, categories and "
+    "calibration; their peak memory is that of a process with other rows in it, and is left out."
 )
 
 

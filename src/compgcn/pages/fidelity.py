@@ -59,7 +59,9 @@ def _price(board: Board, experiment: Experiment, row: Row, named: bool) -> str:
 def measured(board: Board) -> str:
     """All tables, as Markdown."""
     experiment = board.experiments[NAME]
-    parts: list[str | Table] = ["## The rows", rule(board, experiment)]
+    compared = [row for row in experiment.rows if row.control is not None]
+    known = sum(board.real(experiment, row, experiment.metrics[0]) is not None for row in compared)
+    parts: list[str | Table] = ["## The rows", f"{known} of {len(compared)} were run so far. {rule(board, experiment)}"]
     for table in difference_tables(board, experiment):
         parts += [f"### {table.title}", table]
     parts += ["## Ties", *_ties(board), "## Stopping", *_stopping(board)]

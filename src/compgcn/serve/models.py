@@ -151,12 +151,14 @@ class Served:
             found = self.run.explain(e[s], relations[r], e[o], top)
         facts = [
             {
+                "rank": rank,
                 "head": {"id": each.head, "name": each.head_name},
                 "relation": {"id": each.relation, "name": each.relation_name},
                 "tail": {"id": each.tail, "name": each.tail_name},
                 "contribution": each.contribution,
+                "itself": found.is_itself(each),
             }
-            for each in found.facts
+            for rank, each in enumerate(found.facts, 1)
         ]
         fields = ("score", "probability", "known", "method", "edges")
         return {**self.fact(fact), **{name: getattr(found, name) for name in fields}, "facts": facts}

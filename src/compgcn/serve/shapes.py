@@ -134,10 +134,12 @@ class Predictions(Shape):
 
 
 class ExplainedFact(Shape):
+    rank: int
     head: Named
     relation: Named
     tail: Named
     contribution: float = Field(description="the score with this fact less the score without it")
+    itself: bool = Field(description="whether it is the fact that is explained")
 
 
 class Explained(Shape):
