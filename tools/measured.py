@@ -64,6 +64,16 @@ def probabilities() -> list[tuple[str, ...]]:
     return rows
 
 
+def discoveries() -> list[tuple[str, ...]]:
+    rows = []
+    for row in load("discoveries.json")["rows"]:
+        found = {one["top"]: one for one in row["fitted"]}
+        said = ", ".join(f"{one['in_test']:.0%} of {top:,}" for top, one in found.items() if top > 100)
+        what = "facts that `discover` lists first, in a test split that was hidden: of 100"
+        rows.append((what, row["data"], f"{found[100]['in_test']:.0%}", f"of 20 {found[20]['in_test']:.0%}; {said}"))
+    return rows
+
+
 def serving() -> list[tuple[str, ...]]:
     report = load("cpu/serving.json")
     what = f"predictions a second of `serve`, {report['connections']} connections, {report['environment']['device']}"
@@ -74,7 +84,7 @@ def serving() -> list[tuple[str, ...]]:
 def table() -> str:
     names = ("what", "data", "measured", "beside it")
     head = ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
-    rows = [*newcomers(), *explanations(), *probabilities(), *serving()]
+    rows = [*newcomers(), *explanations(), *probabilities(), *discoveries(), *serving()]
     return "\n".join([*head, *("| " + " | ".join(row) + " |" for row in rows)])
 
 

@@ -122,10 +122,10 @@ def test_the_weighing_that_made_the_discoveries_is_found_and_few_are_too_few() -
     assert fit_weighing(odds, rates, torch.arange(20_000) < 19) is None
 
 
-def test_a_weighing_is_fitted_to_finds_as_if_train_were_all_that_is_known(
+def test_a_weighing_is_fitted_to_finds_as_if_valid_were_not_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The ten best tails of all heads and peers by train, without those of train and test, looked up in valid."""
+    """The ten best tails of all heads and peers by train and test, without those of either, looked up in valid."""
     monkeypatch.setattr(calibration, "_FEWEST", 1)
     data = graph()
     more = data.train[:20].copy()
@@ -136,8 +136,7 @@ def test_a_weighing_is_fitted_to_finds_as_if_train_were_all_that_is_known(
     links = opened.answers
     assert isinstance(links, Links)
     shown = []
-    rows = data.train.tolist()
-    pairs = [(s, r) for s in range(data.num_entities) for r in range(data.num_relations) if kind_of(rows, s, r)]
+    pairs = [(s, r) for s in range(data.num_entities) for r in range(data.num_relations) if kind_of(known, s, r)]
     for s, r in pairs:
         answers = opened.predict(data.entities.ids[s], data.relations.ids[r], top=99)
         shown += [a for a in answers if a.known not in ("train", "test") and a.entity != data.entities.ids[s]][:10]

@@ -1,6 +1,6 @@
 """The most probable facts that are not in the graph, over many queries, in bounded memory.
 
-How probable they are is told by discoveries made as if train were all there is, and looked up in validation.
+How probable they are is told by discoveries made as if validation were yet to be found, and looked up in it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from compgcn.answers.known import Known, known_entities
 from compgcn.answers.links import Links
 from compgcn.answers.retrieval import Progress, best, blocks, must_be_finite
 from compgcn.data import KnowledgeGraph
+from compgcn.data.arrays import Numbers
 from compgcn.errors import InputError
 
 Rates = NDArray[np.float64]
@@ -138,8 +139,8 @@ def discover(
 def weighing(links: Links) -> Weighing | None:
     """How the log-odds of an answer and the rate of its relation make a probability; None where valid has too little.
 
-    Of a sample of the heads of relations by train and their peers, drawn with a fixed seed, the best tails that stand
-    neither in train nor in test are looked up in valid.
+    As if valid were yet to be found: of a sample of the heads of relations by the other splits and their peers, drawn
+    with a fixed seed, the best tails that stand in none of these are looked up in valid.
     """
     data, R = links.data, links.data.num_relations
     if not len(data.valid):
@@ -147,7 +148,7 @@ def weighing(links: Links) -> Weighing | None:
     others = {name: triples for name, triples in data.splits.items() if name != "valid"}
     known, right = (known_entities(splits, data.num_entities, R) for splits in (others, {"valid": data.valid}))
     asked = _asked(links, known)
-    heads = Peers(data.train, data.num_entities, R).each(range(R))
+    heads = Peers(_but_valid(data), data.num_entities, R).each(range(R))
     pairs = np.concatenate([np.stack((some, np.full_like(some, r), kinds), 1) for r, (some, kinds) in heads])  # [n, 3]
     chosen = np.sort(np.random.default_rng(0).permutation(len(pairs))[:_SAMPLE])
     found = []
@@ -166,19 +167,23 @@ def weighing(links: Links) -> Weighing | None:
 def lacking(data: KnowledgeGraph) -> Rates:
     """How likely an entity has a tail of a relation that is not in the data [R, 3]: a stranger, a peer, and a head.
 
-    As often as those that are so by train have one in valid, so that a relation of one tail each is not offered a
-    second. Rates of few entities are drawn to those of all relations; without facts in valid all are 1.
+    As often as those that are so by the other splits have one in valid, so that a relation of one tail each is not
+    offered a second. Rates of few entities are drawn to those of all relations; without facts in valid all are 1.
     """
     R = data.num_relations
     if not len(data.valid):
         return np.ones((R, 3))
     there, lack = np.zeros((2, R, 3))
-    for r, (_, kinds) in Peers(data.train, data.num_entities, R).each(range(R), strangers=True):
+    for r, (_, kinds) in Peers(_but_valid(data), data.num_entities, R).each(range(R), strangers=True):
         there[r] = np.bincount(kinds, minlength=3)
         lack[r] = np.bincount(kinds[np.unique(data.valid[data.valid[:, 1] == r, 0])], minlength=3)
     usual = np.maximum(lack.sum(0), 0.5) / np.maximum(there.sum(0), 1)  # above 0, however little there is
     rates: Rates = np.minimum((lack + _HEADS * usual) / (there + _HEADS), 1.0)
     return rates
+
+
+def _but_valid(data: KnowledgeGraph) -> Numbers:
+    return np.concatenate([facts for name, facts in data.splits.items() if name != "valid"])
 
 
 def _nothing(links: Links) -> _Found:
