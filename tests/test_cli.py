@@ -542,3 +542,10 @@ def test_the_module_is_the_command() -> None:
         [sys.executable, "-m", "compgcn", "--version"], capture_output=True, text=True, env=toy.ENVIRONMENT
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, f"compgcn {compgcn.__version__}\n", "")
+
+
+def test_an_encoder_without_a_layer_is_noticed(command: Command) -> None:
+    Path("own.tsv").write_text("".join(f"e{k}\tr\te{k + 1}\n" for k in range(30)))
+    words = ("train", "own.tsv", "--epochs", 1, "--set", "batch_size=8", "--set")
+    assert "has no layer: encoder.dims takes two numbers" in command(*words, "encoder.dims=[8]", "--run-dir", "a").out
+    assert "has no layer" not in command(*words, "encoder.dims=[8,8]", "--run-dir", "b").out

@@ -145,7 +145,7 @@ def train(
     folder = run_dir or default_folder(config, model)
     if not as_json:
         assert config.task is not None
-        describe(found, remarks(config, TASKS[config.task].items(found)))
+        describe(found, [*_of_layers(config), *remarks(config, TASKS[config.task].items(found))])
     finished = (folder / "metrics.json").is_file()
     if any((folder / "checkpoint").glob("[!.]*")) and not as_json:
         out.print(f"resuming the run in {folder}")
@@ -226,6 +226,14 @@ def stop_requests() -> Iterator[Callable[[], bool]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _of_layers(config: Config) -> list[str]:
+    """That an encoder does nothing, where that is so."""
+    alone = len(config.encoder.dims) == 1 and config.encoder.name != "none" and config.classifier.baseline is None
+    return (
+        [f"the encoder '{config.encoder.name}' has no layer: encoder.dims takes two numbers for one"] if alone else []
+    )
 
 
 @contextmanager
