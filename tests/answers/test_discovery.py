@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from compgcn.answers import calibration, retrieval
 from compgcn.answers.calibration import fit_weighing
@@ -189,3 +190,17 @@ def test_the_command_shows_writes_and_prints_json(command: Command, run: Run) ->
         dict(zip(SCHEMA.names, (rank, *fact), strict=True)) for rank, fact in enumerate(found, 1)
     ]
     refused(command("discover", run.path, "--to", "found.txt"), "a .parquet or .csv file")
+
+
+@given(edge_lists(), st.integers(1, 60))
+def test_a_sample_is_of_what_is_asked_and_a_large_one_is_all_of_it(edges: Edges, size: int) -> None:
+    facts = np.array(edges.triples, dtype=np.int64).reshape(-1, 3)
+    assume(len(facts))
+    peers = Peers(facts, edges.num_nodes, edges.num_relations)
+    asked = [peers.of(r) for r in range(edges.num_relations)]
+    every = {
+        (s, r, kind) for r, some in enumerate(asked) for s, kind in zip(*(part.tolist() for part in some), strict=True)
+    }
+    rows = [tuple(row) for row in peers.sample(range(edges.num_relations), size, seed=0).tolist()]
+    assert len(rows) == len(set(rows)) == min(size, len(every))
+    assert set(rows) <= every

@@ -121,10 +121,10 @@ def discover(
     relations = range(links.data.num_relations) if relation is None else [links.data.relations.index(relation)]
     facts = np.concatenate(list(links.data.splits.values()))
     peers = Peers(facts, links.data.num_entities, links.data.num_relations)
-    heads = dict(peers.each(relations, strangers=all_heads))
     asked = _asked(links, links.known_entities)
-    total, done, found = sum(len(some.entities) for some in heads.values()), 0, _nothing(links)
-    for r, (entities, kinds) in heads.items():
+    total, done, found = int(peers.sizes(relations, strangers=all_heads).sum()), 0, _nothing(links)
+    for r in relations:
+        entities, kinds = peers.of(r, strangers=all_heads)
         kept, most = _nothing(links), min(top, per_relation or top)
         for block in blocks(len(entities), links.data.num_entities):
             some, kind = (torch.from_numpy(part[block]).to(links.device) for part in (entities, kinds))
@@ -148,12 +148,10 @@ def weighing(links: Links) -> Weighing | None:
     others = {name: triples for name, triples in data.splits.items() if name != "valid"}
     known, right = (known_entities(splits, data.num_entities, R) for splits in (others, {"valid": data.valid}))
     asked = _asked(links, known)
-    heads = Peers(_but_valid(data), data.num_entities, R).each(range(R))
-    pairs = np.concatenate([np.stack((some, np.full_like(some, r), kinds), 1) for r, (some, kinds) in heads])  # [n, 3]
-    chosen = np.sort(np.random.default_rng(0).permutation(len(pairs))[:_SAMPLE])
+    pairs = Peers(_but_valid(data), data.num_entities, R).sample(range(R), _SAMPLE, seed=0)
     found = []
-    for block in blocks(len(chosen), data.num_entities):
-        some = pairs[chosen[block]]
+    for block in blocks(len(pairs), data.num_entities):
+        some = pairs[block]
         s, r, kind = torch.from_numpy(some).to(links.device).unbind(1)
         answers = _best_tails(links, s, r, kind, asked, _SHOWN)
         splits = right.of(some[:, 0] * (2 * R) + some[:, 1], answers.tails.cpu().numpy())
@@ -174,7 +172,9 @@ def lacking(data: KnowledgeGraph) -> Rates:
     if not len(data.valid):
         return np.ones((R, 3))
     there, lack = np.zeros((2, R, 3))
-    for r, (_, kinds) in Peers(_but_valid(data), data.num_entities, R).each(range(R), strangers=True):
+    peers = Peers(_but_valid(data), data.num_entities, R)
+    for r in range(R):
+        kinds = peers.of(r, strangers=True).kinds
         there[r] = np.bincount(kinds, minlength=3)
         lack[r] = np.bincount(kinds[np.unique(data.valid[data.valid[:, 1] == r, 0])], minlength=3)
     usual = np.maximum(lack.sum(0), 0.5) / np.maximum(there.sum(0), 1)  # above 0, however little there is

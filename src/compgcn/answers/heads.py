@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -50,6 +50,21 @@ class Peers:
         entities = np.arange(self.num_entities) if strangers else np.flatnonzero(kinds)
         return Heads(entities, kinds[entities])
 
-    def each(self, relations: Iterable[int], *, strangers: bool = False) -> Iterator[tuple[int, Heads]]:
-        """The same of several."""
-        return ((r, self.of(r, strangers=strangers)) for r in relations)
+    def sizes(self, relations: Iterable[int], *, strangers: bool = False) -> Numbers:
+        """How many entities each of several relations is asked of; nothing more is kept, for they may be very many."""
+        if strangers:
+            return np.array([self.num_entities for _ in relations], dtype=np.int64)
+        return np.array([len(self.of(r).entities) for r in relations], dtype=np.int64)
+
+    def sample(self, relations: Sequence[int], size: int, seed: int) -> Numbers:
+        """So many of all that are asked, or all if there are no more: rows entity, relation, kind [n, 3]."""
+        ends = np.cumsum(self.sizes(relations))
+        draw = np.random.default_rng(seed)
+        chosen = np.sort(draw.choice(ends[-1], min(size, ends[-1]), replace=False, shuffle=False))
+        rows = []
+        for r, end, places in zip(relations, ends, np.split(chosen, np.searchsorted(chosen, ends[:-1])), strict=True):
+            if len(places):
+                entities, kinds = self.of(r)
+                picked = places - (end - len(entities))
+                rows.append(np.stack((entities[picked], np.full_like(picked, r), kinds[picked]), 1))
+        return np.concatenate(rows)
