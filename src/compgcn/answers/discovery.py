@@ -143,7 +143,7 @@ def weighing(links: Links) -> Weighing | None:
     with a fixed seed, the best tails that stand in none of these are looked up in valid.
     """
     data, R = links.data, links.data.num_relations
-    if not len(data.valid):
+    if not len(data.valid) or not len(_but_valid(data)):
         return None
     others = {name: triples for name, triples in data.splits.items() if name != "valid"}
     known, right = (known_entities(splits, data.num_entities, R) for splits in (others, {"valid": data.valid}))

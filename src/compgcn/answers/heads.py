@@ -67,4 +67,4 @@ class Peers:
                 entities, kinds = self.of(r)
                 picked = places - (end - len(entities))
                 rows.append(np.stack((entities[picked], np.full_like(picked, r), kinds[picked]), 1))
-        return np.concatenate(rows)
+        return np.concatenate(rows) if rows else np.empty((0, 3), dtype=np.int64)
