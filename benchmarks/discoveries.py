@@ -64,13 +64,12 @@ def found_in_test(links: Links, test: set[tuple[int, ...]]) -> list[dict[str, An
 
 
 def measure(run: Run) -> dict[str, Any]:
-    """A run: as fitted, as the product that is taken where there is nothing to fit to, and by the answers alone."""
+    """A run: as fitted, and by the answers alone."""
     links = without_test(run)
     fit = None if links.weighing is None else links.weighing._asdict()
     test = {tuple(fact) for fact in run.data.splits["test"].tolist()}
     ways: dict[str, list[dict[str, Any]]] = {"fitted": found_in_test(links, test)}
     links.weighing = None
-    ways["product"] = found_in_test(links, test)
     with patch.object(discovery, "lacking", lambda data: np.ones((data.num_relations, 3))):
         ways["without the rate"] = found_in_test(links, test)
     about = {"data": run.data.name, "model": run.model_name, "mrr": round(run.metrics["test"]["mrr"], 4)}
@@ -82,13 +81,14 @@ def measure(run: Run) -> dict[str, Any]:
 
 
 def main() -> None:
+    here = environment(torch.device("cpu"))
     with tempfile.TemporaryDirectory() as folder:
         rows = [measure(compgcn.fit(compgcn.load("world"), run_dir=Path(folder) / "world", device="cpu"))]
     rows += [measure(compgcn.open_run(path, "cpu")) for path in sys.argv[1:]]
     for row in rows:
-        for way in ("fitted", "product", "without the rate"):
+        for way in ("fitted", "without the rate"):
             print(row["data"], way, *(f"{one['top']}: {one['in_test']} {one['probability']}" for one in row[way]))
-    result = {"command": "python benchmarks/discoveries.py RUN", "environment": environment(torch.device("cpu"))}
+    result = {"command": "python benchmarks/discoveries.py RUN", "environment": here}
     RESULT.write_text(json.dumps({**result, "rows": rows}, indent=2) + "\n", encoding="utf-8")
 
 

@@ -23,7 +23,7 @@ RULE = (
     "Gains are relative; of a mean rank, lower is better. Of several rows that stand for one model, ours is the one of "
     f"the best validation figure. *Undecided* is what the standard error over seeds leaves open, which is taken to be "
     f"{100 * _AROUND:.0f} % where a row has one seed, and {100 * _AROUND_PARTS:.0f} % for a category of relations; a "
-    "gain is *around* the claimed one if at most a third of it away."
+    "gain is *around* the claimed one if at most a third of it away, and undecided beyond that as far as its error goes."
 )
 
 
@@ -125,8 +125,9 @@ def _label(comparison: Comparison) -> str:
     """What tells a comparison from others of its claim: the figure, if it is no MRR, or who is compared with."""
     *parts, figure = comparison.metric.split("/")
     what = [*parts[1:], *([] if figure in ("mrr", "accuracy") else [figure.replace("hits", "H").replace("mr", "MR")])]
-    others = [f"over {comparison.than[0]}"] if len(comparison.than) == 1 and not parts else []
-    return " ".join(what + others)
+    who = [comparison.rows[0]] if len(comparison.rows) == 1 else []
+    who += [f"over {comparison.than[0]}"] if len(comparison.than) == 1 else []
+    return " ".join(what or who[:1])
 
 
 def _chosen(rows: dict[str, Reached], lower: bool) -> str:

@@ -263,10 +263,11 @@ def test_a_damaged_calibration_is_one_sentence(run: Run, content: str) -> None:
 
 def test_what_is_stored_is_what_is_read() -> None:
     calibration = {"entities": Scaling(0.5, -1.25, 0.25, 1.5, True, 1234, -0.5, 0.25, 0.125), "relations": None}
-    discoveries = Weighing(0.5, 1.25, -1.0, 1234, 56, -0.5)
+    discoveries = Weighing(0.5, -1.0, 1234, 56, -0.5)
     content = json.loads(json.dumps(stored(calibration, discoveries)))
     assert (restored(content), restored_weighing(content)) == (calibration, discoveries)
     assert restored_weighing(stored(calibration)) is None
+    assert restored_weighing({"discoveries": {**discoveries._asdict(), "rate": 1.0}}) is None  # of an earlier build
 
 
 def test_too_little_validation_leaves_a_run_as_it_is(tmp_path: Path) -> None:

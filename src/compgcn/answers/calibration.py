@@ -76,21 +76,20 @@ class Scaling(NamedTuple):
 
 
 class Weighing(NamedTuple):
-    """The probability of a discovery: the sigmoid of slope · log-odds of the answer + rate · log(rate) + intercept.
+    """The probability of a discovery: the sigmoid of slope · log-odds + intercept, the slope being positive.
 
-    The rate is how often heads of the relation lack a tail, see `compgcn.answers.discovery.lacking`; slope and rate are
-    positive.
+    The log-odds are of the probability of the answer times how often such an entity lacks a tail of the relation, see
+    `compgcn.answers.discovery.lacking`; the order of discoveries stays that of this product.
     """
 
     slope: float
-    rate: float
     intercept: float
     answers: int  # that it was fitted to
     right: int  # of these
     log_likelihood: float  # of these, the mean
 
-    def __call__(self, log_odds: Tensor, log_rate: Tensor) -> Tensor:
-        return torch.sigmoid(self.slope * log_odds.double() + self.rate * log_rate + self.intercept)
+    def __call__(self, log_odds: Tensor) -> Tensor:
+        return torch.sigmoid(self.slope * log_odds.double() + self.intercept)
 
 
 class Reliability(NamedTuple):
@@ -150,13 +149,13 @@ def _likelihood(chances: Tensor, right: Tensor) -> float:
     return torch.where(right, chances, 1 - chances).clamp_min(tiny).log().mean().item()
 
 
-def fit_weighing(log_odds: Tensor, log_rate: Tensor, right: Tensor) -> Weighing | None:
+def fit_weighing(log_odds: Tensor, right: Tensor) -> Weighing | None:
     """The weighing under which discoveries [n] are most likely; None where too few are right, or wrong, to tell."""
     if not _enough(right, 2):
         return None
-    (slope, rate), intercept = logistic(torch.stack((log_odds, log_rate), 1), right)
-    found = Weighing(slope, rate, intercept, len(right), int(right.sum()), 0.0)
-    return found._replace(log_likelihood=_likelihood(found(log_odds, log_rate), right))
+    (slope,), intercept = logistic(log_odds.unsqueeze(1), right)
+    found = Weighing(slope, intercept, len(right), int(right.sum()), 0.0)
+    return found._replace(log_likelihood=_likelihood(found(log_odds), right))
 
 
 @torch.inference_mode(False)
@@ -224,11 +223,15 @@ def restored(content: Mapping[str, Any]) -> dict[str, Scaling | None]:
 
 
 def restored_weighing(content: Mapping[str, Any]) -> Weighing | None:
-    """That of the discoveries from the content of `calibration.json`, where it has one."""
-    if content.get(_DISCOVERIES) is None:
+    """That of the discoveries from the content of `calibration.json`, where it has one.
+
+    One with a `rate` is of an earlier build, which asked others, and says nothing of those who are asked now.
+    """
+    fields = content.get(_DISCOVERIES)
+    if fields is None or (isinstance(fields, dict) and "rate" in fields):
         return None
-    slope, rate, intercept, answers, right, likelihood = _numbers(content[_DISCOVERIES], Weighing._fields, 2)
-    return Weighing(slope, rate, intercept, int(answers), int(right), likelihood)
+    slope, intercept, answers, right, likelihood = _numbers(fields, Weighing._fields, 1)
+    return Weighing(slope, intercept, int(answers), int(right), likelihood)
 
 
 def _scaling(fields: Any) -> Scaling:

@@ -55,7 +55,7 @@ class _Asked(NamedTuple):
 
     Fields:
         known: the tails that are no discoveries.
-        missing: how likely one of a kind has another, as a logarithm, see `lacking` [R, 3].
+        missing: how likely one of a kind has another, see `lacking` [R, 3].
         loops: whether a relation has facts of an entity with itself [R].
     """
 
@@ -65,7 +65,7 @@ class _Asked(NamedTuple):
 
 
 class _Answers(NamedTuple):
-    """The best new tails of some queries [B, k]: which, with their scores, log-odds and the logarithm of the rate.
+    """The best new tails of some queries [B, k]: which, with their scores, and the log-odds that they are lacking.
 
     Where a query has fewer than k of them, the scores of the others are -inf.
     """
@@ -73,7 +73,6 @@ class _Answers(NamedTuple):
     tails: Tensor
     scores: Tensor
     odds: Tensor
-    rates: Tensor
 
 
 class _Found(NamedTuple):
@@ -103,9 +102,9 @@ def discover(
 ) -> list[Discovery]:
     """The most probable of all facts (head, relation, ?) that stand in no split, best first.
 
-    A probability here weighs that of the answer and how often such heads of the relation lack a tail, as `weighing` has
-    found it, or is the product of the two where it found nothing. A fact of an entity with itself counts only in
-    relations that have such facts.
+    They are ordered by the probability of the answer times how often such an entity lacks a tail of the relation. What
+    is told is that product as `weighing` has fitted it, or itself where there was nothing to fit to. A fact of an
+    entity with itself counts only in relations that have such facts.
 
     Args:
         links: what answers.
@@ -137,7 +136,7 @@ def discover(
 
 @torch.inference_mode()
 def weighing(links: Links) -> Weighing | None:
-    """How the log-odds of an answer and the rate of its relation make a probability; None where valid has too little.
+    """How the probability of an answer and the rate of those asked make one together; None where valid has too little.
 
     As if valid were yet to be found: of a sample of the heads of relations by the other splits and their peers, drawn
     with a fixed seed, the best tails that stand in none of these are looked up in valid.
@@ -157,9 +156,9 @@ def weighing(links: Links) -> Weighing | None:
         splits = right.of(some[:, 0] * (2 * R) + some[:, 1], answers.tails.cpu().numpy())
         hits = torch.tensor([[split is not None for split in row] for row in splits], device=links.device)
         left = answers.scores > -torch.inf
-        found.append([part[left].cpu() for part in (answers.odds, answers.rates.expand_as(left), hits)])
-    odds, rates, hits = (torch.cat(parts) for parts in zip(*found, strict=True))
-    return fit_weighing(odds, rates, hits)
+        found.append([part[left].cpu() for part in (answers.odds, hits)])
+    odds, hits = (torch.cat(parts) for parts in zip(*found, strict=True))
+    return fit_weighing(odds, hits)
 
 
 def lacking(data: KnowledgeGraph) -> Rates:
@@ -195,7 +194,7 @@ def _asked(links: Links, known: Known) -> _Asked:
     data, device = links.data, links.device
     facts = np.concatenate(list(data.splits.values()))
     loops = np.isin(np.arange(data.num_relations), facts[facts[:, 0] == facts[:, 2], 1])
-    return _Asked(known, torch.from_numpy(lacking(data)).log().to(device), torch.from_numpy(loops).to(device))
+    return _Asked(known, torch.from_numpy(lacking(data)).to(device), torch.from_numpy(loops).to(device))
 
 
 @torch.inference_mode()
@@ -208,17 +207,14 @@ def _best_tails(links: Links, s: Tensor, r: Tensor, kind: Tensor, asked: _Asked,
     hidden = ranked.scatter(1, s.unsqueeze(1), itself)
     # Of one query the best by score are the best by probability, so that no other can be among those kept.
     places = best(hidden, most)  # [B, k]
-    odds = torch.logit(links.probabilities(scores, places, ranked), 1e-12)
-    return _Answers(places, hidden.gather(1, places), odds, asked.missing[r, kind].unsqueeze(1))
+    chances = links.probabilities(scores, places, ranked) * asked.missing[r, kind].unsqueeze(1)
+    return _Answers(places, hidden.gather(1, places), torch.logit(chances, 1e-12))
 
 
 def _best_facts(links: Links, heads: Tensor, kinds: Tensor, r: int, asked: _Asked, most: int) -> _Found:
     """The best new facts of a relation and some heads [B]."""
     found = _best_tails(links, heads, torch.full_like(heads, r), kinds, asked, most)
-    if links.weighing is None:
-        chances = found.odds.sigmoid() * found.rates.exp()
-    else:
-        chances = links.weighing(found.odds, found.rates)
+    chances = found.odds.sigmoid() if links.weighing is None else links.weighing(found.odds)
     chances = chances.masked_fill(found.scores == -torch.inf, -torch.inf).flatten()
     chosen = best(chances.unsqueeze(0), most)[0]
     chosen = chosen[chances[chosen] > -torch.inf]

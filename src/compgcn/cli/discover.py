@@ -59,10 +59,14 @@ def discover(
 
 def _note(run: Run) -> str:
     """What the probabilities are."""
+    from compgcn.data import KnowledgeGraph
+
     note = calibration_note(run, "discoveries")
     if run.calibrated("discoveries"):
         return f"{note}: how often such finds, made without it, stood in it"
-    return f"{note}: those of the answers, times how often heads of the relation lacked a tail that valid has"
+    if isinstance(run.data, KnowledgeGraph) and not len(run.data.valid):
+        return f"{note}: those of the answers, for there are no validation facts to tell how often one is lacking"
+    return f"{note}: those of the answers, times how often such heads of the relation lacked a tail that valid has"
 
 
 def _show(found: Sequence[Discovery], data: Dataset, note: str, to: Path | None, as_json: bool) -> None:
