@@ -23,7 +23,7 @@ RULE = (
     "Gains are relative; of a mean rank, lower is better. Of several rows that stand for one model, ours is the one of "
     f"the best validation figure. *Undecided* is what the standard error over seeds leaves open, which is taken to be "
     f"{100 * _AROUND:.0f} % where a row has one seed, and {100 * _AROUND_PARTS:.0f} % for a category of relations; a "
-    "gain is *around* the claimed one if at most a third of it away, and undecided beyond that as far as its error goes."
+    "gain is *around* the claimed one if at most a third of it away, and undecided beyond as far as its error goes."
 )
 
 
