@@ -121,16 +121,17 @@ def test_most_of_the_first_hundred_discoveries_are_so_and_the_rate_makes_the_ran
     row = of_data("discoveries", data)
     fitted, bare = ({one["top"]: one for one in row[way]} for way in ("fitted", "without the rate"))
     assert list(fitted) == [20, 100, 500, 2000]
-    assert min(fitted[20]["in_test"], fitted[100]["in_test"]) >= 0.75
+    assert min(fitted[20]["in_test"], fitted[100]["in_test"]) >= 0.9
     for top in (500, 2000):
         assert fitted[top]["in_test"] > bare[top]["in_test"]
 
 
 @pytest.mark.parametrize("data", ["world", "fb15k-237"])
-def test_the_fit_says_better_how_often_discoveries_are_so_than_the_answers_do(data: str) -> None:
+def test_discoveries_are_so_at_least_as_often_as_they_are_said_to_be(data: str) -> None:
+    """And the answers alone say too much of all but the first on `world`."""
     row = of_data("discoveries", data)
-    for fitted, bare in list(zip(row["fitted"], row["without the rate"], strict=True))[2:]:
-        assert abs(fitted["in_test"] - fitted["probability"]) < abs(bare["in_test"] - bare["probability"])
+    assert all(one["in_test"] >= one["probability"] for one in row["fitted"])
+    assert all(one["in_test"] < one["probability"] for one in row["without the rate"][1:])
 
 
 def test_the_server_answers_as_many_and_as_quickly_as_promised() -> None:
