@@ -142,12 +142,12 @@ def weighing(links: Links) -> Weighing | None:
     with a fixed seed, the best tails that stand in none of these are looked up in valid.
     """
     data, R = links.data, links.data.num_relations
-    if not len(data.valid) or not len(_but_valid(data)):
+    others = _but_valid(data)
+    if not len(data.valid) or not len(others):
         return None
-    others = {name: triples for name, triples in data.splits.items() if name != "valid"}
-    known, right = (known_entities(splits, data.num_entities, R) for splits in (others, {"valid": data.valid}))
+    known, right = (known_entities({"known": facts}, data.num_entities, R) for facts in (others, data.valid))
     asked = _asked(links, known)
-    pairs = Peers(_but_valid(data), data.num_entities, R).sample(range(R), _SAMPLE, seed=0)
+    pairs = Peers(others, data.num_entities, R).sample(range(R), _SAMPLE, seed=0)
     found = []
     for block in blocks(len(pairs), data.num_entities):
         some = pairs[block]
