@@ -27,13 +27,17 @@ def learned(rows: int, dim: int, scale: float | None = None) -> nn.Parameter:
     return xavier(rows, dim) if scale is None else nn.Parameter(torch.randn(rows, dim) * scale)
 
 
+Tie = bool | Callable[[Tensor], Tensor]  # False; True, the negative; or what makes inverses of vectors [R, d]
+
+
 class RelationTable(nn.Module):
     """Initial relation vectors z, [2R, d]: originals, then inverses.
 
     Args:
         inverses: False leaves the inverses out: z is [R, d].
         bases: B > 0 makes z_r = sum_b alpha_br v_b, the paper's basis vectors; 0 gives every row its own vector.
-        tie_inverse: learn R rows only; an inverse is the negative of its original, as TransE has it.
+        tie_inverse: learn R rows only; an inverse is the negative of its original, as TransE has it, or what a function
+            makes of it.
         features: given vectors [R, d] or [2R, d] in place of learned ones; for R of them, the inverses are a learned
             linear image of the originals.
         init_scale: standard deviation that vectors begin with; None for Xavier's. Basis vectors keep Xavier's.
@@ -46,12 +50,14 @@ class RelationTable(nn.Module):
         *,
         inverses: bool = True,
         bases: int = 0,
-        tie_inverse: bool = False,
+        tie_inverse: Tie = False,
         features: Tensor | None = None,
         init_scale: float | None = None,
     ) -> None:
         super().__init__()
-        self.tie_inverse = tie_inverse and inverses
+        self.tied = None
+        if tie_inverse and inverses:
+            self.tied = torch.neg if tie_inverse is True else tie_inverse
         rows = 2 * num_relations if inverses and not tie_inverse else num_relations
         self.register_buffer("features", features)
         self.weight = self.alpha = self.inverse = None
@@ -71,6 +77,7 @@ class RelationTable(nn.Module):
     weight: nn.Parameter | None
     alpha: nn.Parameter | None
     inverse: nn.Parameter | None
+    tied: Callable[[Tensor], Tensor] | None
 
     def forward(self) -> Tensor:
         """z [2R, d], or [R, d] without inverses."""
@@ -78,8 +85,8 @@ class RelationTable(nn.Module):
         assert table is not None
         if self.alpha is not None:
             table = self.alpha @ table
-        if self.tie_inverse:
-            return torch.cat((table, -table))
+        if self.tied is not None:
+            return torch.cat((table, self.tied(table)))
         return table if self.inverse is None else torch.cat((table, table @ self.inverse))
 
 
@@ -164,7 +171,7 @@ class Encoder(nn.Module):
         hidden_dropout: on the entity vectors after each layer's activation.
         bias, batch_norm, activation, self_loop: of the layers.
         add_inverse: False sends along edges in one direction only, and gives R relation vectors in place of 2R.
-        tie_inverse: an inverse relation starts as the negative of its original.
+        tie_inverse: an inverse relation starts as the negative of its original, or as what a function makes of it.
         node_features, relation_features: given input in place of learned tables.
         residual: D, the dimension of the raw vectors and of what comes out; 0 for none.
         edge_dropout: in training, the share of edges left out of a call, the same in all layers and in both
@@ -192,7 +199,7 @@ class Encoder(nn.Module):
         activation: Callable[[Tensor], Tensor] = torch.tanh,
         self_loop: bool = True,
         add_inverse: bool = True,
-        tie_inverse: bool = False,
+        tie_inverse: Tie = False,
         node_features: Tensor | None = None,
         relation_features: Tensor | None = None,
         residual: int = 0,

@@ -136,6 +136,17 @@ def test_one_query_and_no_query_are_scored(name):
     assert decoder(x[:0], z[:0], entities).shape == (0, N)
 
 
+@pytest.mark.parametrize("name", [name for name, row in DECODERS.items() if row.inverse is not None])
+def test_a_triple_read_backwards_by_the_inverse_has_the_same_score(name):
+    decoder, inverse = build(name, entity_bias=False), DECODERS[name].inverse
+    z, entities = normal(B, D, seed=1), normal(N, D, seed=2)
+    for s, o in ((0, 1), (4, 2), (3, 3)):
+        forwards = decoder(entities[s].expand(B, D), z, entities)[:, o]
+        backwards = decoder(entities[o].expand(B, D), inverse(z), entities)[:, s]
+        torch.testing.assert_close(forwards, backwards)
+    torch.testing.assert_close(inverse(inverse(z)), z)
+
+
 def test_the_margin_moves_every_score_and_is_saved():
     decoder = build("transe")
     before = decoder(*inputs())

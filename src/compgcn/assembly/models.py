@@ -12,8 +12,8 @@ from compgcn.assembly.compositions import find_composition
 from compgcn.config import Config
 from compgcn.data import KnowledgeGraph
 from compgcn.data.arrays import Numbers
-from compgcn.decoders import ConvolutionSettings, build_decoder
-from compgcn.encoders import Encoder
+from compgcn.decoders import DECODERS, ConvolutionSettings, build_decoder
+from compgcn.encoders import Encoder, Tie
 from compgcn.graph import RelationalGraph
 from compgcn.inputs import INPUTS, Dataset, num_nodes
 from compgcn.sampling import seeded
@@ -57,7 +57,7 @@ def build_encoder(config: Config, data: Dataset) -> tuple[Encoder, Numbers | Non
         activation=ACTIVATIONS[e.activation],
         self_loop=e.self_loop,
         add_inverse=e.add_inverse,
-        tie_inverse=e.tie_inverse,
+        tie_inverse=_tie(config),
         node_features=start.vectors,
         relation_features=None if given is None else torch.as_tensor(given),
         residual=e.residual,
@@ -65,6 +65,12 @@ def build_encoder(config: Config, data: Dataset) -> tuple[Encoder, Numbers | Non
         init_scale=e.init_scale,
     )
     return encoder, start.rows
+
+
+def _tie(config: Config) -> Tie:
+    """How an inverse is made, where it is to be tied: as the decoder reads a triple backwards."""
+    read = DECODERS[config.decoder.name].inverse if config.task == "link-prediction" else None
+    return config.encoder.tie_inverse and (read or True)
 
 
 def build_model(config: Config, data: KnowledgeGraph, *, half_query: bool = False) -> LinkPredictor:
@@ -93,7 +99,7 @@ def build_model(config: Config, data: KnowledgeGraph, *, half_query: bool = Fals
     return LinkPredictor(
         encoder,
         decoder,
-        tie_inverse=e.tie_inverse,
+        tie_inverse=_tie(config),
         init_scale=e.init_scale,
         adversary=_adversary(config, data) if SAMPLERS[config.training.sampler].adversary else None,
     )

@@ -133,6 +133,8 @@ class Row(NamedTuple):
         entity_bias: whether it has one unless told otherwise.
         margin: whether the score is margin + similarity.
         settings: its usual number of filters and size of kernel, where it has any.
+        inverse: z [R, d] -> [R, d] by which a triple read backwards has the score that it has forwards; None where
+            there is none.
     """
 
     query: str | Callable[[int, ConvolutionSettings], nn.Module]
@@ -142,6 +144,17 @@ class Row(NamedTuple):
     description: str
     reference: str
     settings: ConvolutionSettings = ConvolutionSettings()
+    inverse: Callable[[Tensor], Tensor] | None = None
+
+
+def _conjugate(z: Tensor) -> Tensor:
+    real, imaginary = z.chunk(2, -1)
+    return torch.cat((real, -imaginary), -1)
+
+
+def _turned(z: Tensor) -> Tensor:
+    """z_0, z_{d−1}, .., z_1: circular correlation read backwards."""
+    return z.flip(-1).roll(1, -1)
 
 
 DECODERS: dict[str, Row] = {
@@ -152,6 +165,7 @@ DECODERS: dict[str, Row] = {
         margin=True,
         description="margin − ‖x + z − e‖₁: a relation moves its subject to its object",
         reference="Bordes et al., Translating Embeddings for Modeling Multi-relational Data, NeurIPS 2013",
+        inverse=torch.neg,
     ),
     "distmult": Row(
         query="mult",
@@ -161,6 +175,7 @@ DECODERS: dict[str, Row] = {
         description="(x · z)ᵀe: a relation weighs the dimensions; it cannot tell subject from object",
         reference="Yang et al., Embedding Entities and Relations for Learning and Inference in Knowledge Bases, "
         "ICLR 2015",
+        inverse=torch.clone,
     ),
     "complex": Row(
         query="cmul",
@@ -169,6 +184,7 @@ DECODERS: dict[str, Row] = {
         margin=False,
         description="Re⟨x, z, conj(e)⟩: DistMult of complex numbers, which tells subject from object",
         reference="Trouillon et al., Complex Embeddings for Simple Link Prediction, ICML 2016",
+        inverse=_conjugate,
     ),
     "hole": Row(
         query="conv",
@@ -177,6 +193,7 @@ DECODERS: dict[str, Row] = {
         margin=False,
         description="zᵀ(x ⋆ e) = (x ∗ z)ᵀe: a relation weighs the circular correlation of subject and object",
         reference="Nickel et al., Holographic Embeddings of Knowledge Graphs, AAAI 2016",
+        inverse=_turned,
     ),
     "rotate": Row(
         query="rotate",
@@ -185,6 +202,7 @@ DECODERS: dict[str, Row] = {
         margin=True,
         description="margin − ‖x ∘ z/|z| − e‖₁ of complex numbers: a relation turns its subject to its object",
         reference="Sun et al., RotatE: Knowledge Graph Embedding by Relational Rotation in Complex Space, ICLR 2019",
+        inverse=_conjugate,
     ),
     "conve": Row(
         query=ConvEQuery,

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from compgcn.config import Training
 from compgcn.decoders import Decoder
-from compgcn.encoders import Encoder, RelationTable
+from compgcn.encoders import Encoder, RelationTable, Tie
 from compgcn.graph import RelationalGraph
 from compgcn.queries import Answers
 from compgcn.ranking import SideRanks, rank_triples, summary
@@ -36,7 +36,8 @@ class LinkPredictor(nn.Module):
 
     Args:
         encoder, decoder: its parts.
-        tie_inverse: in the decoder's own table an inverse is the negative of its original.
+        tie_inverse: in the decoder's own table an inverse is the negative of its original, or what a function makes
+            of it.
         init_scale: standard deviation that this table begins with; None for Xavier's.
         adversary: what chooses the negatives it is trained with; it has no part in any score.
     """
@@ -46,7 +47,7 @@ class LinkPredictor(nn.Module):
         encoder: Encoder,
         decoder: Decoder,
         *,
-        tie_inverse: bool = False,
+        tie_inverse: Tie = False,
         init_scale: float | None = None,
         adversary: Adversary | None = None,
     ) -> None:
