@@ -18,35 +18,25 @@ from compgcn.answers.calibration import bins
 from compgcn.assembly.settings import expand, recommended
 from compgcn.assembly.tasks import build_task
 from compgcn.baselines.fitted import Fitted
-from compgcn.claims import Claim, Comparison, Reached, judge, read_claims
+from compgcn.claims import Claim, Comparison
 from compgcn.cli import experiment as cli
 from compgcn.config import Config, configure
-from compgcn.pages.experiments import page, whole
-from compgcn.pages.markup import markdown, page_html
 from compgcn.report import (
-    MISSING,
     NOT_RUN,
-    RULE,
     Board,
     Figure,
     claims_table,
     read,
-    relative,
-    said,
-    shown,
     summary,
-    tables,
     verdict,
 )
 from compgcn.results import curve, parameters
 from compgcn.smoke import smoke_data, smoke_settings
 from compgcn.tasks.classification import Classification
 from compgcn.train import Interrupted
+from laboratory import EXPERIMENTS, job, write
 from toy import Command, refused
 
-ROOT = Path(__file__).parents[1]
-EXPERIMENTS = lab.experiments([str(path) for path in (ROOT / "experiments").glob("*.toml") if path.stem != "claims"])
-CLAIMS = read_claims(ROOT / "experiments" / "claims.toml")
 CPU = torch.device("cpu")
 
 EVERY = pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=list(EXPERIMENTS))
@@ -90,11 +80,11 @@ def test_every_row_has_its_source_and_the_papers_figures_or_says_why_not(experim
 
 @EVERY
 def test_every_row_that_is_trained_builds_and_takes_a_step(experiment: lab.Experiment) -> None:
-    for job in lab.jobs([experiment], seeds=1):
-        settings = lab.chosen(job.experiment, job.row)
+    for one in lab.jobs([experiment], seeds=1):
+        settings = lab.chosen(one.experiment, one.row)
         data = smoke_data(configure(Config(), settings))
-        config = expand(recommended(settings, data, job.row.model), data)
-        assert configure(config, settings) == config, job.name  # so that its result is known for the row's
+        config = expand(recommended(settings, data, one.row.model), data)
+        assert configure(config, settings) == config, one.name  # so that its result is known for the row's
         config = expand(configure(config, smoke_settings(config)), data)
         built = build_task(config, data, CPU)
         if isinstance(built, Fitted):
@@ -104,7 +94,7 @@ def test_every_row_that_is_trained_builds_and_takes_a_step(experiment: lab.Exper
             built = Classification(built, torch.arange(4), torch.arange(4, 8), config.training)
         loss = built.loss(built.examples(0, 0))
         loss.backward()
-        assert torch.isfinite(loss), job.name
+        assert torch.isfinite(loss), one.name
         assert any(weights.grad is not None for weights in built.module.parameters())
 
 
@@ -148,10 +138,6 @@ def test_a_file_that_is_wrong_is_one_sentence(tmp_path: Path, text: str, sentenc
 # Results
 
 
-def job(name: str = "encoders", row: str = "distmult-none") -> lab.Job:
-    return lab.jobs([EXPERIMENTS[name]], [row], 1)[0]
-
-
 def test_a_row_is_trained_once_goes_on_where_it_was_stopped_and_again_when_its_settings_change(tmp_path: Path) -> None:
     one, steps = job(), []
 
@@ -176,25 +162,6 @@ def test_a_row_is_trained_once_goes_on_where_it_was_stopped_and_again_when_its_s
     assert not lab.is_done(one, tmp_path, smoke=True)
     write(tmp_path, one, metrics=result["metrics"])
     assert lab.is_done(one, tmp_path)
-
-
-def write(folder: Path, one: lab.Job, seed: int = 0, settings: Any = (), **more: Any) -> None:
-    """A result as a row would have it, with other settings where they are given."""
-    config = configure(lab.expected(one.experiment, one.row), dict(settings))
-    figures = {metric: 0.25 for _, metric in one.figures if "/" not in metric} | {"mrr": 0.25, "mr": 100.0}
-    figures |= {"accuracy": 0.75, "optimistic": {"mrr": 0.25}, "pessimistic": {"mrr": 0.25}}
-    result: dict[str, Any] = {
-        "seed": seed,
-        "hash": str(settings),
-        "config": json.loads(config.model_dump_json()),
-        "parameters": 7,
-        "environment": {"seconds": 1.0, "peak_memory_mib": 123456, "device": "cpu"},
-        "metrics": {"valid": figures, "test": figures},
-        "curve": {"epoch": []},
-    }
-    path = one._replace(seed=seed).file(folder)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(result | more))
 
 
 def test_a_result_without_a_figure_that_another_experiment_has_of_the_row_is_not_done(tmp_path: Path) -> None:
@@ -222,18 +189,6 @@ def test_a_result_is_held_to_settings_the_row_does_not_name(tmp_path: Path, sett
     one = job("encoders", "conve-dgcn")
     write(tmp_path, one, settings=settings.items())
     assert lab.is_done(one, tmp_path) == done
-
-
-def test_results_of_other_settings_are_neither_averaged_nor_judged(tmp_path: Path) -> None:
-    one, experiment = job("node-classification", "mutag-compgcn"), EXPERIMENTS["node-classification"]
-    write(tmp_path, one, 0, {"training.lr": 0.5}.items())
-    write(tmp_path, one, 1, {"training.lr": 0.4}.items())
-    found = Board(tmp_path, EXPERIMENTS).ours(experiment, one.row, "accuracy")
-    assert found == Figure(75.0, 0.0, 1, lab.OLDER)
-    assert verdict(experiment, one.row, "accuracy", found) == "older settings"
-    write(tmp_path, one, 2)
-    assert Board(tmp_path, EXPERIMENTS).ours(experiment, one.row, "accuracy") == Figure(75.0, 0.0, 1)
-    assert [one["seed"] for one in Board(tmp_path, EXPERIMENTS).results(experiment, one.row)] == [2]
 
 
 def test_a_trial_run_is_no_result(tmp_path: Path) -> None:
@@ -310,71 +265,6 @@ def test_calibration_bins_hold_every_answer_once(answers: list[tuple[float, bool
     assert [one.probability for one in found] == sorted(one.probability for one in found)
 
 
-# Reports
-
-
-@pytest.mark.parametrize(
-    ("ours", "expected"),
-    [
-        (Figure(0.294, 0.0, 1), "reproduced"),
-        (Figure(0.292, 0.0, 1), "reproduced"),
-        (Figure(0.25, 0.0, 1), "below"),
-        (Figure(0.32, 0.0, 1), "above"),
-        (Figure(0.32, 0.03, 4), "undecided"),  # however much seeds differ, 9 % above is not the same
-        (Figure(0.299, 0.006, 4), "reproduced"),
-        (None, NOT_RUN),
-    ],
-)
-def test_a_verdict_goes_by_the_distance_to_the_paper(ours: Figure | None, expected: str) -> None:
-    experiment = EXPERIMENTS["encoders"]
-    assert verdict(experiment, experiment.row("transe-none"), "mrr", ours) == expected
-
-
-def test_a_row_that_was_not_run_says_why_where_that_is_known() -> None:
-    experiment = EXPERIMENTS["node-classification"]
-    row = experiment.row("am-compgcn")
-    assert verdict(experiment, row, "accuracy", None) == f"not run: {row.missing}"
-    assert row.missing
-
-
-def test_a_lower_mean_rank_is_better() -> None:
-    experiment = EXPERIMENTS["encoders"]
-    assert verdict(experiment, experiment.row("transe-none"), "mr", Figure(200.0, 0.0, 1)) == "above"
-
-
-def test_a_verdict_says_how_many_seeds_it_lacks() -> None:
-    experiment = EXPERIMENTS["node-classification"]
-    row = experiment.row("mutag-feat")
-    assert verdict(experiment, row, "accuracy", Figure(77.9, 0.0, 1)) == "reproduced (1 of 10 seeds)"
-    assert verdict(experiment, row, "accuracy", Figure(77.9, 0.0, 10)) == "reproduced"
-
-
-def test_a_spread_says_what_it_is_over() -> None:
-    experiment = EXPERIMENTS["graph-classification"]
-    assert said(experiment, experiment.row("ptc-compgcn"), "accuracy") == "71.6 ± 12.0 (folds)"
-    assert shown(Figure(71.6, 1.0, 2), "accuracy") == "71.6 ± 1.0 (seeds)"
-
-
-def test_the_rule_stands_under_experiments_with_verdicts_alone() -> None:
-    board = Board(ROOT / "nowhere", EXPERIMENTS)
-    ruled = {name for name, one in EXPERIMENTS.items() if any(RULE in str(part) for part in page(board, one))}
-    assert {"encoders", "node-classification"} <= ruled
-    assert not {"categories", "graph-classification-nested", "bases", "datasets"} & ruled
-
-
-def test_a_result_from_before_says_so_and_shows_no_memory(tmp_path: Path) -> None:
-    one = job("encoders", "conve-dgcn")
-    write(tmp_path, one)
-    text = markdown(page(Board(tmp_path, EXPERIMENTS), one.experiment))
-    assert "123,456" in text
-    assert "| 45 |" in text  # epochs
-    assert "recorded before" not in text
-    write(tmp_path, one, parameters=None)
-    text = markdown(page(Board(tmp_path, EXPERIMENTS), one.experiment))
-    assert "123,456" not in text
-    assert "1 of the 1 results were recorded before" in text
-
-
 def test_rows_of_several_experiments_are_trained_in_the_order_of_their_names() -> None:
     found = [EXPERIMENTS[name] for name in ("encoders", "systems")]
     asked = ["systems/wn18rr-conve", "encoders/conve-none", "systems/fb15k-237-conve"]
@@ -382,161 +272,10 @@ def test_rows_of_several_experiments_are_trained_in_the_order_of_their_names() -
     assert made == asked
 
 
-def test_a_point_of_a_figure_has_its_change_and_the_spread_of_its_seeds(tmp_path: Path) -> None:
-    one, base = job("bases", "b5"), job("encoders", "conve-compgcn-corr")
-    write(tmp_path, base, metrics={"valid": {}, "test": {"mrr": 0.4}})
-    for seed, figure in enumerate((0.3, 0.34)):
-        write(tmp_path, one, seed, metrics={"valid": {}, "test": {"mrr": figure}})
-    found = relative(Board(tmp_path, EXPERIMENTS), one.experiment, one.row)
-    assert found == pytest.approx((0.32 / 0.4 - 1, 0.04 / 2**0.5 / 0.4))
-
-
 def test_a_row_of_an_experiment_that_is_not_named_is_refused(command: Command) -> None:
     found = command("reproduce", "systems", "--row", "encoders/conve-none", "--smoke")
     assert found.code == 1
     assert "'encoders/conve-none' is of an experiment that is not among those named: systems" in found.err
-
-
-def test_a_control_that_was_trained_otherwise_says_how(tmp_path: Path) -> None:
-    one, control = job("encoders", "conve-compgcn-corr-bce"), job("encoders", "conve-none")
-    write(tmp_path, one)
-    write(tmp_path, control)
-    write(tmp_path, job("encoders", "conve-dgcn"))
-    made = [one for one in tables(Board(tmp_path, EXPERIMENTS), one.experiment) if "without encoder" in one.header]
-    found = {line[0]: line[table.header.index("without encoder")] for table in made for line in table.rows}
-    assert found[one.row.label] == ".250 (45 epochs, cross-entropy)"
-    assert found["ConvE + D-GCN"] == ".250"
-
-
-def test_the_seconds_of_a_row_trained_beside_others_say_so(tmp_path: Path) -> None:
-    one = job("encoders", "conve-dgcn")
-    write(tmp_path, one)
-    path = one.file(tmp_path)
-    result = json.loads(path.read_text())
-    result["environment"]["beside"] = 4
-    path.write_text(json.dumps(result))
-    text = markdown(page(Board(tmp_path, EXPERIMENTS), one.experiment))
-    assert f"({result['environment']['device']}, beside up to 4 more)" in text
-
-
-def test_sizes_that_were_never_measured_are_not_ours() -> None:
-    found = {line[0]: line for line in tables(Board(ROOT / "results", EXPERIMENTS), EXPERIMENTS["datasets"])[0].rows}
-    assert found["AM"][2] == "1,666,764 / –"
-    assert found["WN18RR"][2] == "40,943 / 40,943"
-
-
-def claim(kind: str, pairs: list[tuple[float, float]], error: float | None = 0.0, **more: Any) -> tuple[Claim, Any]:
-    values = {f"{side}{k}": Reached(pair[n], error) for k, pair in enumerate(pairs) for n, side in enumerate("ab")}
-    made = [Comparison(experiment="e", rows=(f"a{k}",), than=(f"b{k}",)) for k in range(len(pairs))]
-    stated = Claim(text="", source="", kind=kind, compare=tuple(made), **more)  # type: ignore[arg-type]
-    return stated, lambda experiment, row, metric: values.get(row)
-
-
-@pytest.mark.parametrize(
-    ("kind", "pairs", "more", "holds"),
-    [
-        ("above", [(2, 1), (3, 2)], {}, True),
-        ("above", [(2, 1), (2, 2)], {}, False),
-        ("below", [(1, 2), (1, 3)], {}, True),
-        ("below", [(1, 2), (3, 2)], {}, False),
-        ("not-below", [(0.995, 1)], {}, True),
-        ("not-below", [(0.9, 1)], {}, False),
-        ("gain", [(1.05, 1)], {"gain": 0.06}, True),
-        ("gain", [(1.03, 1)], {"gain": 0.06}, False),
-        ("gain", [(1.12, 1)], {"gain": 0.06}, False),
-        ("near", [(0.98, 1)], {}, True),
-        ("near", [(0.9, 1)], {}, False),
-        ("count", [(2, 1), (1, 1), (1, 2)], {"count": 2}, True),
-        ("count", [(2, 1), (1, 2), (1, 2)], {"count": 2}, False),
-    ],
-)
-def test_a_claim_holds_by_its_comparisons(kind: str, pairs: Any, more: Any, holds: bool) -> None:
-    stated, value = claim(kind, pairs, **more)
-    assert judge(stated, value, "missing").startswith("holds") == holds
-    assert judge(stated, lambda *_: None, "missing") == "missing"
-
-
-@pytest.mark.parametrize(
-    ("kind", "pairs", "error", "more", "answer"),
-    [
-        ("above", [(1.005, 1)], None, {}, "undecided"),
-        ("above", [(0.995, 1)], None, {}, "undecided"),
-        ("above", [(0.98, 1)], None, {}, "*does not hold*"),
-        ("above", [(1.02, 1)], None, {}, "holds"),
-        ("above", [(1.02, 1)], 0.02, {}, "undecided"),
-        ("above", [(1.005, 1)], 0.001, {}, "holds"),
-        ("below", [(1.005, 1)], None, {}, "undecided"),
-        ("near", [(1.035, 1)], None, {}, "undecided"),
-        ("gain", [(1.005, 1)], None, {"gain": 0.06}, "*does not hold*"),
-        ("gain", [(1.035, 1)], None, {"gain": 0.06}, "undecided"),
-        ("gain", [(1.005, 1)], None, {"gain": 0.005}, "undecided"),
-        ("gain", [(1.12, 1)], None, {"gain": 0.06}, "*more than claimed*"),
-        ("count", [(1.005, 1), (2, 1)], None, {"count": 2}, "undecided"),
-        ("count", [(1.005, 1), (2, 1)], None, {"count": 1}, "holds"),
-        ("above", [(0, 0)], 0.0, {}, "*does not hold*"),
-        ("above", [(1, 0)], 0.0, {}, "holds"),
-    ],
-)
-def test_a_claim_is_undecided_within_what_seeds_differ_by(
-    kind: str, pairs: Any, error: float | None, more: Any, answer: str
-) -> None:
-    stated, value = claim(kind, pairs, error, **more)
-    assert judge(stated, value, "missing").partition(":")[0] == answer
-
-
-def test_of_several_rows_the_one_of_the_best_validation_figure_is_compared() -> None:
-    figures = {"a": Reached(0.5, 0.0, 0.3), "b": Reached(0.4, 0.0, 0.4), "c": Reached(0.2, 0.0)}
-    compare = Comparison(experiment="e", rows=("a", "b"), than=("c", "not run"))
-    stated = Claim(text="", source="", kind="above", compare=(compare,))
-    found = judge(stated, lambda experiment, row, metric: figures.get(row), "missing")
-    assert found == "holds: +100.0 % (b by validation, against 1 of 2)"
-
-
-def test_every_claim_compares_rows_there_are_and_the_papers_own_figures_decide_it() -> None:
-    for stated in CLAIMS:
-        for one in stated.compare:
-            experiment = EXPERIMENTS[one.experiment]
-            assert one.metric in experiment.metrics
-            for name in one.rows:
-                assert experiment.kind == "figure" or one.metric in experiment.row(name).paper, (stated.text, name)
-            assert all(experiment.row(name) for name in one.than)
-    for stated, data in zip(CLAIMS[:2], ("fb15k-237", "wn18rr"), strict=True):  # against all, even without a figure
-        every = [row.name for row in EXPERIMENTS["link-prediction"].rows if row.name.startswith(data)]
-        rows = [name for name in every if not name.endswith("-all")]  # another training of the same model
-        assert all(sorted((*one.rows, *one.than)) == sorted(rows) for one in stated.compare)
-    board = Board(ROOT / "results", EXPERIMENTS)
-    text = whole(board, ROOT / "docs")
-    claim, where = "D-, R- and W-GCN make TransE worse", "`sec:results_gcn_encoder`"
-    assert f"{claim} | {where} | *does not hold*: transe-dgcn +1.7 %" in text
-
-
-def test_the_page_of_results_is_that_of_the_committed_files() -> None:
-    board = Board(ROOT / "results", lab.experiments())
-    assert (ROOT / "docs" / "results.md").read_text(encoding="utf-8") == whole(board, ROOT / "docs")
-    assert len(summary(board).rows) >= 9
-
-
-def test_a_peak_of_memory_that_is_not_known_is_left_out(tmp_path: Path) -> None:
-    experiment = EXPERIMENTS["systems"]
-    for peak, expected in ((None, MISSING), (1208, "1,208")):
-        board = Board(tmp_path, EXPERIMENTS)
-        result = json.loads((ROOT / "results/systems/fb15k-237-hyper-0.json").read_text(encoding="utf-8"))
-        result["environment"]["peak_memory_mib"] = peak
-        (tmp_path / "systems").mkdir(exist_ok=True)
-        (tmp_path / "systems/fb15k-237-hyper-0.json").write_text(json.dumps(result), encoding="utf-8")
-        assert summary(board).rows[0][-2] == expected
-        assert summary(board).rows[0][2] == experiment.row("fb15k-237-hyper").label
-
-
-def test_the_table_of_methods_is_the_papers() -> None:
-    seen, _ = tables(Board(ROOT / "results", EXPERIMENTS), EXPERIMENTS["methods"])
-    found = {line[0].strip("`"): ("".join("x" if cell else "-" for cell in line[2:6]), line[6]) for line in seen.rows}
-    paper = {"gcn": "x---", "dgcn": "xx--", "wgcn": "x-x-", "rgcn-basis": "xxx-", "compgcn": "xxxx"}
-    assert {name: found[name][0] for name in paper} == paper
-    assert found["compgcn"][1] == "O(K d² + B d + B |R|)"
-    assert found["vrgcn"] == ("xxxx", "O(K d² + |R| d)")  # messages by role, and no bases
-    assert "\\|R\\|" in markdown([seen])
-    assert "<code>gcn</code>" in page_html([seen], "x")
 
 
 # The commands

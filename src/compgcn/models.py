@@ -72,8 +72,16 @@ MODELS: dict[str, Model] = {
         "Lacroix et al., ICML 2018; Chen et al., AKBC 2021",
     ),
     "rotate": Model(
-        {**_ALONE, "decoder.name": "rotate", "encoder.dims": (400,), "training.epochs": 15},
-        "RotatE, one against all",
+        {
+            **_ALONE,
+            "decoder.name": "rotate",
+            "encoder.dims": (400,),
+            "encoder.tie_inverse": True,
+            "training.loss": "self-adversarial",
+            "training.negatives": 128,
+            "training.schedule_start": 0.3,
+        },
+        "RotatE, with self-adversarial negatives",
         "Sun et al., ICLR 2019",
     ),
     "hole": Model(

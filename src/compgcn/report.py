@@ -205,10 +205,17 @@ def _without_encoder(board: Board, experiment: Experiment, row: Row, metric: str
     mine, theirs = (board.results(experiment, one)[:1] for one in (row, control))
     if found == MISSING or not mine or not theirs:
         return found
-    ours, other = (one[0]["config"]["training"] for one in (mine, theirs))
-    words = [f"{other['epochs']} epochs"] * (ours["epochs"] != other["epochs"])
+    ours, other = ({**one[0]["config"]["training"], "width": _width(one[0]["config"])} for one in (mine, theirs))
+    words = [f"{other['width']:,} dimensions"] * (ours["width"] != other["width"])
+    words += [f"{other['epochs']} epochs"] * (ours["epochs"] != other["epochs"])
     words += [other["loss"]] * (ours["loss"] != other["loss"])
     return f"{found} ({', '.join(words)})" if words else found
+
+
+def _width(config: Mapping[str, Any]) -> int:
+    """The dimension of the vectors that are scored."""
+    encoder = config["encoder"]
+    return int(encoder.get("residual") or encoder["dims"][-1])
 
 
 def is_converted(result: Mapping[str, Any]) -> bool:
