@@ -16,7 +16,7 @@ from compgcn.pages.fidelity import NAME as FIDELITY
 from compgcn.pages.fidelity import filled
 from compgcn.pages.markup import markdown, page_html
 from compgcn.plots.results import Curves, draw_lines, draw_rows
-from compgcn.report import RULE, TIES, Board, Table, claims_table, is_converted, relative, tables
+from compgcn.report import RULE, TIES, Board, Table, claims_table, is_converted, relative, tables, title
 from compgcn.storage import replace
 
 _LINES = 6  # at most so many in one panel
@@ -120,7 +120,7 @@ def draw(board: Board, experiment: Experiment, path: Path) -> bool:
                 lines.setdefault(row.series, []).append((row.x, 100 * change.share, 100 * change.sd))
         if sum(map(len, lines.values())) < 2:
             return False
-        labels = (experiment.axis, f"{metric} relative to {experiment.reference}, %")
+        labels = (experiment.axis, f"{title(metric)} relative to {experiment.reference}, %")
         draw_lines(experiment.title, lines, labels, path)
         return True
     rows = []
@@ -129,7 +129,7 @@ def draw(board: Board, experiment: Experiment, path: Path) -> bool:
         rows.append((_label(experiment, row), row.paper.get(metric), None if ours is None else (ours.mean, ours.sd)))
     if all(ours is None for _, _, ours in rows):
         return False
-    draw_rows(experiment.title, rows, metric, *_best(board, experiment), path)
+    draw_rows(experiment.title, rows, title(metric), *_best(board, experiment), path)
     return True
 
 

@@ -123,8 +123,8 @@ def heading(axes: Any, title: str, subtitle: str = "") -> None:
         axes.text(0, 1.02, subtitle, transform=axes.transAxes, fontsize=9, alpha=0.75)
 
 
-def short(name: str) -> str:
+def short(name: str, letters: int = _LETTERS) -> str:
     """A name that fits beside a bar: its start and its end."""
     clean = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)
-    half = _LETTERS // 2
-    return clean if len(clean) <= _LETTERS else f"{clean[: half - 1]}…{clean[-half:]}"
+    half = letters // 2
+    return clean if len(clean) <= letters else f"{clean[: half - 1]}…{clean[-half:]}"

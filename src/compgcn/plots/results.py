@@ -11,6 +11,9 @@ from compgcn.plots.figure import COLOURS, FAINT, INK, PANEL, check_figure, headi
 Compared = tuple[str, float | None, tuple[float, float] | None]  # label, paper, and ours: mean and deviation
 Curves = Mapping[str, tuple[Sequence[float], Sequence[float]]]  # label -> x and y
 
+_LETTERS = 48  # of a row's label: what tells it from the next may be in the middle
+_WIDE = 10  # times the first x is the last, from which on they stand on a log axis
+
 
 def draw_rows(
     title: str, rows: Sequence[Compared], metric: str, curves: Curves, calibration: Curves, path: str | Path
@@ -40,7 +43,7 @@ def _rows(axes: Any, rows: Sequence[Compared], metric: str) -> None:
         axes.plot(*zip(*quoted, strict=True), "o", color="none", markeredgecolor=INK, label="paper")
     means, deviations, places = zip(*reached, strict=True)
     axes.errorbar(means, places, xerr=deviations, fmt="D", color=COLOURS[0], markersize=5, capsize=3, label="ours")
-    axes.set_yticks(range(len(rows)), [short(label) for label, _, _ in rows])
+    axes.set_yticks(range(len(rows)), [short(label, _LETTERS) for label, _, _ in rows])
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.grid()
     axes.set_xlabel(metric)
@@ -49,7 +52,7 @@ def _rows(axes: Any, rows: Sequence[Compared], metric: str) -> None:
 
 def _curves(axes: Any, curves: Curves, metric: str) -> None:
     for k, (name, (epochs, values)) in enumerate(curves.items()):
-        axes.plot(epochs, values, color=COLOURS[k % len(COLOURS)], linewidth=1.5, label=short(name))
+        axes.plot(epochs, values, color=COLOURS[k % len(COLOURS)], linewidth=1.5, label=short(name, _LETTERS))
     axes.grid()
     axes.set_xlabel("epoch")
     axes.set_ylabel(f"validation {metric}")
@@ -60,7 +63,7 @@ def _curves(axes: Any, curves: Curves, metric: str) -> None:
 def _calibration(axes: Any, calibration: Curves) -> None:
     axes.plot([0, 1], [0, 1], color=FAINT, linewidth=1.5)
     for k, (name, (chances, right)) in enumerate(calibration.items()):
-        axes.plot(chances, right, "o-", color=COLOURS[k % len(COLOURS)], markersize=4, label=short(name))
+        axes.plot(chances, right, "o-", color=COLOURS[k % len(COLOURS)], markersize=4, label=short(name, _LETTERS))
     axes.grid()
     axes.set_xlabel("probability of the best answer")
     axes.set_ylabel("share of answers that are right")
@@ -78,6 +81,11 @@ def draw_lines(
             x, y, spread = zip(*sorted(points), strict=True)
             bars = spread if any(spread) else None
             axes.errorbar(x, y, bars, fmt="o-", capsize=3, color=COLOURS[k % len(COLOURS)], label=name or None)
+        places = sorted({x for points in lines.values() for x, _, _ in points})
+        if places[0] > 0 and places[-1] / places[0] > _WIDE:
+            axes.set_xscale("log")
+            axes.set_xticks(places, [f"{x:,g}" for x in places], minor=False)
+            axes.minorticks_off()
         axes.set_xlabel(labels[0])
         axes.set_ylabel(labels[1])
         axes.grid()
