@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from compgcn.assembly.compositions import LEARNED
 from compgcn.compose import COMPOSITIONS
+from compgcn.decoders import DECODERS
 from compgcn.encoders import Encoder, RelationTable
 from compgcn.errors import InputError
 from compgcn.graph import FLOWS
@@ -326,13 +327,31 @@ def test_basis_vectors_are_mixed_for_the_first_layer_only():
 
 
 @pytest.mark.parametrize("options", [{}, {"bases": 2}, {"features": normal(3, 4, grad=False)}])
-def test_tied_inverses_start_as_negatives(options):
-    z = RelationTable(3, 4, tie_inverse=True, **options)()
+@pytest.mark.parametrize("name", [name for name, row in DECODERS.items() if row.backwards is not None])
+def test_tied_inverses_are_their_originals_read_backwards(options, name):
+    backwards = DECODERS[name].backwards
+    table = RelationTable(3, 4, tie_inverse=backwards, **options)
+    z = table()
     assert z.shape == (6, 4)
-    assert torch.equal(z[3:], -z[:3])
+    assert torch.equal(z[3:], backwards(z[:3]))
+    assert sum(weights.numel() for weights in table.parameters()) == (
+        0 if "features" in options else 12 if not options else 14
+    )
 
 
-@pytest.mark.parametrize("tie_inverse", [False, True])
+@pytest.mark.parametrize("backwards", [torch.neg, torch.clone])
+@pytest.mark.parametrize("options", [{}, {"bases": 2}, {"residual": 4}])
+def test_inverses_that_start_tied_by_a_sign_come_out_so(backwards, options):
+    encoder = Encoder(AWKWARD.num_nodes, AWKWARD.num_relations, [4, 6], tie_inverse=backwards, **options)
+    with torch.no_grad():
+        for weights in encoder.parameters():
+            weights += 0.3 * torch.randn_like(weights)  # what starts at zero hides nothing
+    z = encoder(AWKWARD.graph())[1]
+    half = AWKWARD.num_relations
+    torch.testing.assert_close(z[half : 2 * half], backwards(z[:half]))
+
+
+@pytest.mark.parametrize("tie_inverse", [None, torch.neg])
 @pytest.mark.parametrize("bases", [0, 2])
 def test_without_inverses_a_table_has_one_row_per_relation(tie_inverse, bases):
     table = RelationTable(3, 4, inverses=False, bases=bases, tie_inverse=tie_inverse)
@@ -377,7 +396,10 @@ def test_features_of_the_originals_alone_give_inverses_by_a_learned_map():
         ({"node_features": torch.zeros(5, 4)}, r"node features must have shape \[6, 4\], not \[5, 4\]"),
         ({"node_features": torch.zeros(6, 3)}, r"node features must have shape \[6, 4\], not \[6, 3\]"),
         ({"relation_features": torch.zeros(4, 4)}, r"shape \[3, 4\] or \[6, 4\], not \[4, 4\]"),
-        ({"relation_features": torch.zeros(6, 4), "tie_inverse": True}, r"shape \[3, 4\], not \[6, 4\]"),
+        (
+            {"relation_features": torch.zeros(6, 4), "tie_inverse": torch.neg},
+            r"shape \[3, 4\], not \[6, 4\]; inverses are tied",
+        ),
         ({"relation_features": torch.zeros(6, 4), "add_inverse": False}, r"shape \[3, 4\], not \[6, 4\]"),
         ({"name": "gcn", "composition": "corr"}, "encoder 'gcn' has composition 'copy'"),
         ({"name": "compgnc"}, "unknown encoder 'compgnc'; did you mean .*'compgcn'"),
@@ -516,7 +538,7 @@ ABLATIONS = {
     "random graph": ({}, lambda graph: graph.randomised(torch.Generator().manual_seed(0))),
     "no self-loop": ({"self_loop": False}, lambda graph: graph),
     "no inverses": ({"add_inverse": False}, lambda graph: graph),
-    "tied inverses": ({"tie_inverse": True}, lambda graph: graph),
+    "tied inverses": ({"tie_inverse": torch.neg}, lambda graph: graph),
     "no self-loop, no graph": ({"self_loop": False}, lambda graph: graph.without_edges()),
 }
 

@@ -70,7 +70,7 @@ class Encoder(Section):
     activation: Literal["tanh", "relu", "none"] = "tanh"
     self_loop: bool = True
     add_inverse: bool | None = None  # send along edges backwards too; None: unless every edge is there both ways
-    tie_inverse: bool = False  # an inverse relation starts as its original read backwards: for TransE, its negative
+    tie_inverse: bool = False  # an inverse relation starts as its original read backwards: TransE's negative
     init_scale: float | None = Field(None, gt=0)  # standard deviation of the initial tables; None: Xavier's
     graph: Literal["given", "none", "random"] = "given"  # ablations: no edges, or edges between random entities
     residual: int = Field(0, ge=0)  # dimension of raw vectors that the encoder's are added to; 0: none

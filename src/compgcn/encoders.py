@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 
 import torch
@@ -27,7 +28,7 @@ def learned(rows: int, dim: int, scale: float | None = None) -> nn.Parameter:
     return xavier(rows, dim) if scale is None else nn.Parameter(torch.randn(rows, dim) * scale)
 
 
-Tie = bool | Callable[[Tensor], Tensor]  # False; True, the negative; or what makes inverses of vectors [R, d]
+Backwards = Callable[[Tensor], Tensor]  # vectors of relations [R, d] -> those of their inverses
 
 
 class RelationTable(nn.Module):
@@ -36,8 +37,7 @@ class RelationTable(nn.Module):
     Args:
         inverses: False leaves the inverses out: z is [R, d].
         bases: B > 0 makes z_r = sum_b alpha_br v_b, the paper's basis vectors; 0 gives every row its own vector.
-        tie_inverse: learn R rows only; an inverse is the negative of its original, as TransE has it, or what a function
-            makes of it.
+        tie_inverse: learn R rows only, and make the inverses of them: `torch.neg` gives those of TransE.
         features: given vectors [R, d] or [2R, d] in place of learned ones; for R of them, the inverses are a learned
             linear image of the originals.
         init_scale: standard deviation that vectors begin with; None for Xavier's. Basis vectors keep Xavier's.
@@ -50,22 +50,21 @@ class RelationTable(nn.Module):
         *,
         inverses: bool = True,
         bases: int = 0,
-        tie_inverse: Tie = False,
+        tie_inverse: Backwards | None = None,
         features: Tensor | None = None,
         init_scale: float | None = None,
     ) -> None:
         super().__init__()
-        self.tied = None
-        if tie_inverse and inverses:
-            self.tied = torch.neg if tie_inverse is True else tie_inverse
-        rows = 2 * num_relations if inverses and not tie_inverse else num_relations
+        self.backwards = tie_inverse if inverses else None
+        rows = 2 * num_relations if inverses and tie_inverse is None else num_relations
         self.register_buffer("features", features)
         self.weight = self.alpha = self.inverse = None
         if features is not None:
             shapes = [[count, dim] for count in sorted({num_relations, rows})]
             if list(features.shape) not in shapes:
                 expected = " or ".join(str(shape) for shape in shapes)
-                raise InputError(f"relation features must have shape {expected}, not {list(features.shape)}")
+                why = "; inverses are tied, and made of the originals" if self.backwards is not None else ""
+                raise InputError(f"relation features must have shape {expected}, not {list(features.shape)}{why}")
             if len(features) < rows:
                 self.inverse = xavier(dim, dim)
         elif bases > 0:
@@ -77,7 +76,7 @@ class RelationTable(nn.Module):
     weight: nn.Parameter | None
     alpha: nn.Parameter | None
     inverse: nn.Parameter | None
-    tied: Callable[[Tensor], Tensor] | None
+    backwards: Backwards | None
 
     def forward(self) -> Tensor:
         """z [2R, d], or [R, d] without inverses."""
@@ -85,8 +84,8 @@ class RelationTable(nn.Module):
         assert table is not None
         if self.alpha is not None:
             table = self.alpha @ table
-        if self.tied is not None:
-            return torch.cat((table, self.tied(table)))
+        if self.backwards is not None:
+            return torch.cat((table, self.backwards(table)))
         return table if self.inverse is None else torch.cat((table, table @ self.inverse))
 
 
@@ -171,7 +170,7 @@ class Encoder(nn.Module):
         hidden_dropout: on the entity vectors after each layer's activation.
         bias, batch_norm, activation, self_loop: of the layers.
         add_inverse: False sends along edges in one direction only, and gives R relation vectors in place of 2R.
-        tie_inverse: an inverse relation starts as the negative of its original, or as what a function makes of it.
+        tie_inverse: what an inverse relation starts as, made of its original; None: as a vector of its own.
         node_features, relation_features: given input in place of learned tables.
         residual: D, the dimension of the raw vectors and of what comes out; 0 for none.
         edge_dropout: in training, the share of edges left out of a call, the same in all layers and in both
@@ -199,7 +198,7 @@ class Encoder(nn.Module):
         activation: Callable[[Tensor], Tensor] = torch.tanh,
         self_loop: bool = True,
         add_inverse: bool = True,
-        tie_inverse: Tie = False,
+        tie_inverse: Backwards | None = None,
         node_features: Tensor | None = None,
         relation_features: Tensor | None = None,
         residual: int = 0,
@@ -215,17 +214,12 @@ class Encoder(nn.Module):
         self.hidden_dropout, self.edge_dropout, self.activation = hidden_dropout, edge_dropout, activation
         self.relation_activation = row.relation_activation
         self.nodes, self.node_features = self._node_input(dims[0], node_features, None if residual else init_scale)
+        table = partial(RelationTable, num_relations, inverses=add_inverse, tie_inverse=tie_inverse)
         self.relations = None
         if row.relations == "vectors":
-            self.relations = RelationTable(
-                num_relations,
-                dims[0],
-                inverses=add_inverse,
-                bases=0 if row.bases is None or row.tying in ("basis", "block") else bases,
-                tie_inverse=tie_inverse,
-                features=relation_features,
-                init_scale=None if residual else init_scale,
-            )
+            shared = 0 if row.bases is None or row.tying in ("basis", "block") else bases
+            scale = None if residual else init_scale
+            self.relations = table(dims[0], bases=shared, features=relation_features, init_scale=scale)
         self.layers = nn.ModuleList(
             CompGCNConv(
                 inputs,
@@ -251,11 +245,8 @@ class Encoder(nn.Module):
         self.dim = residual or dims[-1]  # of what comes out
         self.residual = None
         if residual:
-            relations = row.relations == "vectors"
-            table = RelationTable(
-                num_relations, residual, inverses=add_inverse, tie_inverse=tie_inverse, init_scale=init_scale
-            )
-            self.residual = Residual(num_nodes, dims[-1], residual, table if relations else None, init_scale)
+            raw = None if self.relations is None else table(residual, init_scale=init_scale)
+            self.residual = Residual(num_nodes, dims[-1], residual, raw, init_scale)
 
     nodes: nn.Parameter | None
     node_features: Tensor | None

@@ -136,9 +136,15 @@ def test_one_query_and_no_query_are_scored(name):
     assert decoder(x[:0], z[:0], entities).shape == (0, N)
 
 
-@pytest.mark.parametrize("name", [name for name, row in DECODERS.items() if row.inverse is not None])
+def test_decoders_that_are_a_composition_read_triples_backwards():
+    assert {name for name, row in DECODERS.items() if row.backwards} == {
+        name for name, row in DECODERS.items() if isinstance(row.query, str)
+    }
+
+
+@pytest.mark.parametrize("name", [name for name, row in DECODERS.items() if row.backwards is not None])
 def test_a_triple_read_backwards_by_the_inverse_has_the_same_score(name):
-    decoder, inverse = build(name, entity_bias=False), DECODERS[name].inverse
+    decoder, inverse = build(name, entity_bias=False), DECODERS[name].backwards
     z, entities = normal(B, D, seed=1), normal(N, D, seed=2)
     for s, o in ((0, 1), (4, 2), (3, 3)):
         forwards = decoder(entities[s].expand(B, D), z, entities)[:, o]

@@ -13,7 +13,7 @@ from compgcn.config import Config
 from compgcn.data import KnowledgeGraph
 from compgcn.data.arrays import Numbers
 from compgcn.decoders import DECODERS, ConvolutionSettings, build_decoder
-from compgcn.encoders import Encoder, Tie
+from compgcn.encoders import Backwards, Encoder
 from compgcn.graph import RelationalGraph
 from compgcn.inputs import INPUTS, Dataset, num_nodes
 from compgcn.sampling import seeded
@@ -67,10 +67,11 @@ def build_encoder(config: Config, data: Dataset) -> tuple[Encoder, Numbers | Non
     return encoder, start.rows
 
 
-def _tie(config: Config) -> Tie:
-    """How an inverse is made, where it is to be tied: as the decoder reads a triple backwards."""
-    read = DECODERS[config.decoder.name].inverse if config.task == "link-prediction" else None
-    return config.encoder.tie_inverse and (read or True)
+def _tie(config: Config) -> Backwards | None:
+    """What makes an inverse of its original, where they are tied: as the decoder reads a triple backwards."""
+    if not config.encoder.tie_inverse:
+        return None
+    return DECODERS[config.decoder.name].backwards if config.task == "link-prediction" else torch.neg
 
 
 def build_model(config: Config, data: KnowledgeGraph, *, half_query: bool = False) -> LinkPredictor:

@@ -16,8 +16,10 @@ from compgcn.config import Config
 from compgcn.data import GraphCollection, KnowledgeGraph
 from compgcn.data.arrays import Numbers
 from compgcn.decoders import DECODERS
+from compgcn.decoders import Row as DecoderRow
 from compgcn.errors import InputError, unknown
 from compgcn.inputs import Dataset
+from compgcn.presets import preset
 from compgcn.protocols import Metrics, Session, fitted, holdout, nested, paper, ranking, refit
 
 
@@ -83,12 +85,27 @@ def _complete_links(config: Config, data: KnowledgeGraph) -> dict[str, Any]:
     if config.classifier.candidates:
         raise InputError("link prediction chooses among no candidates; search for settings with compgcn tune")
     d, row = config.decoder, DECODERS[config.decoder.name]
+    if config.encoder.tie_inverse:
+        _must_tie(config.encoder.name, d.name, row)
     return {
         "decoder.entity_bias": row.entity_bias if d.entity_bias is None else d.entity_bias,
         "decoder.filters": d.filters or row.settings.filters,
         "decoder.kernel": d.kernel or row.settings.kernel,
         "encoder.add_inverse": True,
     }
+
+
+def _must_tie(encoder: str, decoder: str, row: DecoderRow) -> None:
+    """Refuse to tie what cannot be: an inverse must be its original read backwards where it is scored."""
+    if row.backwards is None:
+        raise InputError(f"decoder '{decoder}' reads no triple backwards; leave encoder.tie_inverse out")
+    z = torch.arange(1.0, 5.0)
+    of_sign = any(torch.equal(row.backwards(z), sign * z) for sign in (1, -1))  # which every linear map keeps
+    if not of_sign and preset(encoder).relations == "vectors":
+        raise InputError(
+            f"encoder '{encoder}' maps the vectors of relations, after which inverses are no more what decoder "
+            f"'{decoder}' reads backwards; leave encoder.tie_inverse out"
+        )
 
 
 def _complete_classes(config: Config, data: Dataset) -> dict[str, Any]:

@@ -133,8 +133,8 @@ class Row(NamedTuple):
         entity_bias: whether it has one unless told otherwise.
         margin: whether the score is margin + similarity.
         settings: its usual number of filters and size of kernel, where it has any.
-        inverse: z [R, d] -> [R, d] by which a triple read backwards has the score that it has forwards; None where
-            there is none.
+        backwards: z [R, d] -> [R, d], the vectors of inverse relations by which a triple read backwards has the score
+            that it has forwards; None where there are none.
     """
 
     query: str | Callable[[int, ConvolutionSettings], nn.Module]
@@ -144,7 +144,7 @@ class Row(NamedTuple):
     description: str
     reference: str
     settings: ConvolutionSettings = ConvolutionSettings()
-    inverse: Callable[[Tensor], Tensor] | None = None
+    backwards: Callable[[Tensor], Tensor] | None = None
 
 
 def _conjugate(z: Tensor) -> Tensor:
@@ -165,7 +165,7 @@ DECODERS: dict[str, Row] = {
         margin=True,
         description="margin − ‖x + z − e‖₁: a relation moves its subject to its object",
         reference="Bordes et al., Translating Embeddings for Modeling Multi-relational Data, NeurIPS 2013",
-        inverse=torch.neg,
+        backwards=torch.neg,
     ),
     "distmult": Row(
         query="mult",
@@ -175,7 +175,7 @@ DECODERS: dict[str, Row] = {
         description="(x · z)ᵀe: a relation weighs the dimensions; it cannot tell subject from object",
         reference="Yang et al., Embedding Entities and Relations for Learning and Inference in Knowledge Bases, "
         "ICLR 2015",
-        inverse=torch.clone,
+        backwards=torch.clone,
     ),
     "complex": Row(
         query="cmul",
@@ -184,7 +184,7 @@ DECODERS: dict[str, Row] = {
         margin=False,
         description="Re⟨x, z, conj(e)⟩: DistMult of complex numbers, which tells subject from object",
         reference="Trouillon et al., Complex Embeddings for Simple Link Prediction, ICML 2016",
-        inverse=_conjugate,
+        backwards=_conjugate,
     ),
     "hole": Row(
         query="conv",
@@ -193,7 +193,7 @@ DECODERS: dict[str, Row] = {
         margin=False,
         description="zᵀ(x ⋆ e) = (x ∗ z)ᵀe: a relation weighs the circular correlation of subject and object",
         reference="Nickel et al., Holographic Embeddings of Knowledge Graphs, AAAI 2016",
-        inverse=_turned,
+        backwards=_turned,
     ),
     "rotate": Row(
         query="rotate",
@@ -202,7 +202,7 @@ DECODERS: dict[str, Row] = {
         margin=True,
         description="margin − ‖x ∘ z/|z| − e‖₁ of complex numbers: a relation turns its subject to its object",
         reference="Sun et al., RotatE: Knowledge Graph Embedding by Relational Rotation in Complex Space, ICLR 2019",
-        inverse=_conjugate,
+        backwards=_conjugate,
     ),
     "conve": Row(
         query=ConvEQuery,

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from compgcn.config import Training
 from compgcn.decoders import Decoder
-from compgcn.encoders import Encoder, RelationTable, Tie
+from compgcn.encoders import Backwards, Encoder, RelationTable
 from compgcn.graph import RelationalGraph
 from compgcn.queries import Answers
 from compgcn.ranking import SideRanks, rank_triples, summary
@@ -36,8 +36,7 @@ class LinkPredictor(nn.Module):
 
     Args:
         encoder, decoder: its parts.
-        tie_inverse: in the decoder's own table an inverse is the negative of its original, or what a function makes
-            of it.
+        tie_inverse: what makes an inverse of its original in the decoder's own table; None: it has a vector of its own.
         init_scale: standard deviation that this table begins with; None for Xavier's.
         adversary: what chooses the negatives it is trained with; it has no part in any score.
     """
@@ -47,7 +46,7 @@ class LinkPredictor(nn.Module):
         encoder: Encoder,
         decoder: Decoder,
         *,
-        tie_inverse: Tie = False,
+        tie_inverse: Backwards | None = None,
         init_scale: float | None = None,
         adversary: Adversary | None = None,
     ) -> None:
