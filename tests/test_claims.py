@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from compgcn.claims import Claim, Comparison, Reached, judge, read_claims
+from compgcn.pages.claims import claims_table
 from compgcn.pages.experiments import whole
 from compgcn.report import Board
-from laboratory import EXPERIMENTS, ROOT
+from laboratory import EXPERIMENTS, ROOT, job, write
 
 CLAIMS = read_claims(ROOT / "experiments" / "claims.toml")
 
@@ -97,3 +99,15 @@ def test_every_claim_compares_rows_there_are_and_the_papers_own_figures_decide_i
     text = whole(board, ROOT / "docs")
     claim, where = "D-, R- and W-GCN make TransE worse", "`sec:results_gcn_encoder`"
     assert f"{claim} | {where} | *does not hold*: transe-dgcn +1.7 %" in text
+
+
+def test_a_claim_says_which_rows_fall_short_of_the_papers_figure(tmp_path: Path) -> None:
+    one, other = job("encoders", "distmult-compgcn-mult"), job("encoders", "distmult-dgcn")
+    for each, figure in ((one, 0.3), (other, 0.2)):
+        write(tmp_path, each, metrics={"valid": {"mrr": figure}, "test": {"mrr": figure}})
+    compare = Comparison(experiment="encoders", rows=(one.row.name,), than=(other.row.name,))
+    stated = Claim(text="x", source="y", kind="above", compare=(compare,))
+    found = claims_table(Board(tmp_path, EXPERIMENTS), [stated]).rows[0][-1]
+    assert found == "holds: +50.0 %; short of the paper's figure: distmult-compgcn-mult"
+    write(tmp_path, one, metrics={"valid": {"mrr": 0.338}, "test": {"mrr": 0.338}})
+    assert "short" not in claims_table(Board(tmp_path, EXPERIMENTS), [stated]).rows[0][-1]

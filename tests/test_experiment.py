@@ -21,11 +21,11 @@ from compgcn.baselines.fitted import Fitted
 from compgcn.claims import Claim, Comparison
 from compgcn.cli import experiment as cli
 from compgcn.config import Config, configure
+from compgcn.pages.claims import claims_table
 from compgcn.report import (
     NOT_RUN,
     Board,
     Figure,
-    claims_table,
     read,
     summary,
     verdict,

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from compgcn.claims import read_claims
 from compgcn.experiment import experiments, find_folder
+from compgcn.pages.claims import claims_table
 from compgcn.pages.markup import markdown
-from compgcn.report import Board, claims_table, summary
+from compgcn.report import Board, summary
 
 RESULTS = Path(__file__).parent.parent / "results"
 HEADLINES = ("link-prediction", "node-classification", "graph-classification", "graph-classification-nested")

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from compgcn.baselines import BASELINES, FitOnce
-from compgcn.claims import Claim, Reached, judge
 from compgcn.data import DATASETS
 from compgcn.encoders import Encoder
 from compgcn.experiment import Experiment, Row, at_home, results
@@ -384,31 +383,6 @@ GENERATED: dict[str, Callable[[Experiment], list[Table]]] = {"methods": _methods
 
 
 # Claims
-
-
-def claims_table(board: Board, claims: Sequence[Claim]) -> Table:
-    """What the paper claims, whether its own figures say so, and whether ours do."""
-
-    def paper(experiment: str, row: str, metric: str) -> Reached | None:
-        found = board.experiments[experiment].row(row).paper.get(metric)
-        return None if found is None else Reached(found, 0.0)
-
-    def ours(experiment: str, row: str, metric: str) -> Reached | None:
-        made = board.experiments[experiment]
-        line = made.row(row)
-        if at_home(made, line)[1].settings is None:  # quoted
-            return Reached(line.paper[metric]) if metric in line.paper else None
-        found = board.real(made, line, metric)
-        valid = board.real(made, line, made.metrics[0].rpartition("/")[2], "valid")
-        if found is None:
-            return None
-        return Reached(found.mean, found.error if found.seeds > 1 else None, None if valid is None else valid.mean)
-
-    lines = [
-        [claim.text, f"`{claim.source}`", judge(claim, paper, "no figures given"), judge(claim, ours, NOT_RUN)]
-        for claim in claims
-    ]
-    return Table("Claims", ("the paper says", "where", "its own figures", "ours"), lines)
 
 
 def summary(board: Board) -> Table:

@@ -10,13 +10,14 @@ from typing import Any
 from compgcn.claims import RULE as CLAIMS
 from compgcn.claims import read_claims
 from compgcn.experiment import Experiment, Row, find_folder
+from compgcn.pages.claims import SHORT, claims_table
 from compgcn.pages.differences import difference_tables
 from compgcn.pages.differences import rule as differences_rule
 from compgcn.pages.fidelity import NAME as FIDELITY
 from compgcn.pages.fidelity import filled
 from compgcn.pages.markup import markdown, page_html
 from compgcn.plots.results import Curves, draw_lines, draw_rows
-from compgcn.report import RULE, TIES, Board, Table, claims_table, is_converted, relative, tables, title
+from compgcn.report import RULE, TIES, Board, Table, is_converted, relative, tables, title
 from compgcn.storage import replace
 
 _LINES = 6  # at most so many in one panel
@@ -92,7 +93,7 @@ def whole(board: Board, beside: Path) -> str:
     parts: list[str | Table] = ["# Results", _INTRO]
     if claims.is_file():
         table = claims_table(board, read_claims(claims))
-        parts += ["## Claims", CLAIMS, table]
+        parts += ["## Claims", f"{CLAIMS} {SHORT}", table]
     for experiment in board.experiments.values():
         if experiment.name == FIDELITY and (beside / f"{FIDELITY}.md").is_file():
             parts += [f"## {experiment.title}", f"On a page of its own: [{FIDELITY}.md]({FIDELITY}.md)."]
