@@ -125,7 +125,8 @@ def test_every_block_runs_from_top_to_bottom(
     monkeypatch.chdir(tmp_path)
     before = [dict(table) for table in REGISTRIES]
     names: dict[str, Any] = {"__name__": "__main__"}
-    for page in (USE, path) if path.name in pages_of_use() else (path,):
+    goes_on = any("family" in block.text for block in blocks(path))  # from the graph and the run of the front page
+    for page in dict.fromkeys((USE, path) if goes_on else (path,)):
         for block in blocks(page):
             match block.info:
                 case ["bash"]:
@@ -204,11 +205,6 @@ def table(path: Path, mark: str) -> list[list[str]]:
 def code(cell: str) -> list[str]:
     """What stands in backticks."""
     return re.findall(r"`([^`]+)`", cell)
-
-
-def pages_of_use() -> list[str]:
-    """The pages whose examples go on from the graph and the run of the front page."""
-    return [re.findall(r"\((.+)\)", row[0])[0] for row in table(USE, "pages")]
 
 
 def test_the_readme_names_everything_there_is() -> None:
