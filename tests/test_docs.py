@@ -21,7 +21,8 @@ import torch
 import typer
 
 from compgcn import config
-from compgcn.answers.vectors import FORMATS
+from compgcn.answers.calibration import Scaling, Weighing
+from compgcn.answers.vectors import FORMATS as EXPORTS
 from compgcn.assembly.compositions import LEARNED
 from compgcn.assembly.tasks import TASKS
 from compgcn.baselines import BASELINES
@@ -43,7 +44,11 @@ from compgcn.tying import TYINGS
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
-USE, MODELS_PAGE, README = ROOT / "docs" / "use.md", ROOT / "docs" / "models.md", ROOT / "README.md"
+REPORTS = sorted((ROOT / "results").glob("*/report.md"))
+README, USE = ROOT / "README.md", ROOT / "docs" / "use.md"
+CLASSIFICATION, COMMANDS, DATA, FORMATS, MODELS_PAGE, SETTINGS = (
+    ROOT / "docs" / f"{name}.md" for name in ("classification", "commands", "data", "formats", "models", "settings")
+)
 PROTOCOLS = {name: row for task in [*TASKS][1:] for name, row in TASKS[task].protocols.items()}
 REGISTRIES = (COMPOSITIONS, FACTORED, DECODERS, PRESETS, DATASETS, NORMS, TYINGS, MODELS, BASELINES)
 
@@ -120,13 +125,15 @@ def test_every_block_runs_from_top_to_bottom(
     monkeypatch.chdir(tmp_path)
     before = [dict(table) for table in REGISTRIES]
     names: dict[str, Any] = {"__name__": "__main__"}
-    for block in blocks(path):
-        match block.info:
-            case ["bash"]:
-                shell(block.text, tmp_path)
-            case ["python"]:
-                source = "\n" * (block.line - 1) + block.text  # so that a traceback names the line of the document
-                exec(compile(source, str(path), "exec"), names)
+    goes_on = any("family" in block.text for block in blocks(path))  # from the graph and the run of the front page
+    for page in dict.fromkeys((USE, path) if goes_on else (path,)):
+        for block in blocks(page):
+            match block.info:
+                case ["bash"]:
+                    shell(block.text, tmp_path)
+                case ["python"]:
+                    source = "\n" * (block.line - 1) + block.text  # so that a traceback names the line of the document
+                    exec(compile(source, str(page), "exec"), names)
     assert [dict(table) for table in REGISTRIES] == before
 
 
@@ -141,18 +148,47 @@ def test_every_block_says_what_it_is() -> None:
     assert sum(info == ["python"] for info in kinds.values()) >= 10
 
 
-@EVERY_DOCUMENT
+def prose(path: Path) -> str:
+    """A document without its blocks, in which a `#` is a comment and brackets are code."""
+    return re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
+@functools.cache
+def anchors(path: Path) -> list[str]:
+    """What the headings of a document are linked by."""
+    headings = re.findall(r"^#+ (.+)$", prose(path), re.MULTILINE)
+    return [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
+
+
+def leads_somewhere(target: str, path: Path) -> bool:
+    """Whether a link in a document goes to a file that is there and, if it names a heading, to the only one of it."""
+    file, _, anchor = target.partition("#")
+    there = (path.parent / file).resolve() if file else path
+    return there.exists() and (not anchor or anchors(there).count(anchor) == 1)
+
+
+@pytest.mark.parametrize("path", [*DOCUMENTS, *REPORTS], ids=lambda path: str(path.relative_to(ROOT)))
 def test_relative_links_lead_somewhere(path: Path) -> None:
-    text = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-    for target in re.findall(r"\]\(([^)\s]+)\)", text):
-        if target.startswith("https://"):
-            continue
-        file, _, anchor = target.partition("#")
-        there = (path.parent / file).resolve() if file else path
-        assert there.exists(), target
-        if anchor:
-            headings = re.findall(r"^#+ (.+)$", there.read_text(encoding="utf-8"), re.MULTILINE)
-            assert anchor in {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}, target
+    targets = re.findall(r"\]\(([^)\s]+)\)", prose(path))
+    broken = [one for one in targets if not one.startswith("https://") and not leads_somewhere(one, path)]
+    assert broken == []
+
+
+def test_every_page_that_the_source_names_is_there() -> None:
+    places = [
+        file for folder in ("src", "tests", "tools", "benchmarks", "examples") for file in (ROOT / folder).rglob("*")
+    ]
+    kinds = (".py", ".js", ".html", ".json", ".toml")
+    for file in [ROOT / "Makefile", ROOT / "pyproject.toml", *(one for one in places if one.suffix in kinds)]:
+        for target in re.findall(r"\bdocs/[\w-]+\.md(?:#[\w-]+)?", file.read_text(encoding="utf-8")):
+            assert leads_somewhere(target, README), f"{file.relative_to(ROOT)}: {target}"
+
+
+def test_the_front_page_is_short_and_leads_to_every_other() -> None:
+    text = USE.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 80
+    linked = {target.partition("#")[0] for target in re.findall(r"\]\(([^)\s]+)\)", text)}
+    assert {path.name for path in (ROOT / "docs").glob("*.md")} - {USE.name} <= linked
 
 
 # Tables, found by the comment above them
@@ -229,7 +265,7 @@ def test_the_table_of_decoders_has_their_biases() -> None:
 
 
 def test_the_table_of_baselines_is_the_registry() -> None:
-    found = {code(name)[0]: cells for name, *cells in table(USE, "table: baselines")}
+    found = {code(name)[0]: cells for name, *cells in table(CLASSIFICATION, "table: baselines")}
     kinds = {"nodes": "node-classification", "graphs": "graph-classification"}
     assert {name: (kinds[kind], *texts) for name, (kind, *texts) in found.items()} == {
         name: (row.task, row.description, row.reference) for name, row in BASELINES.items()
@@ -248,7 +284,7 @@ def test_the_table_of_settings_is_complete_and_has_the_defaults() -> None:
     tree = config.Config().model_dump()
     expected = {"task": tree["task"]}
     expected |= {f"{s}.{key}": value for s, t in tree.items() if isinstance(t, dict) for key, value in t.items()}
-    rows = [(name, default) for names, default, _ in table(USE, "settings") for name in code(names)]
+    rows = [(name, default) for names, default, _ in table(SETTINGS, "settings") for name in code(names)]
     assert [name for name, _ in rows] == list(expected)
     for name, default in rows:
         value = expected[name]
@@ -265,7 +301,7 @@ OWN = {
 
 def test_the_recipes_are_as_documented() -> None:
     found = {}
-    for data, cell in table(USE, "recipes"):
+    for data, cell in table(SETTINGS, "recipes"):
         settings = sorted(code(cell))
         own = data.partition(",")[0]
         found |= dict.fromkeys([*code(data), *([own] if own in OWN else [])], settings)
@@ -292,7 +328,7 @@ def test_the_models_are_as_documented() -> None:
 
 def test_the_mirrors_are_as_documented() -> None:
     found = {
-        code(row[0])[0]: (code(row[1]), re.findall(r"<(.+?)>", row[2]), code(row[3])) for row in table(USE, "mirrors")
+        code(row[0])[0]: (code(row[1]), re.findall(r"<(.+?)>", row[2]), code(row[3])) for row in table(DATA, "mirrors")
     }
     assert found == {
         name: (
@@ -305,8 +341,8 @@ def test_the_mirrors_are_as_documented() -> None:
 
 
 def test_the_formats_of_an_export_are_as_documented() -> None:
-    found = {code(name)[0]: tuple(code(endings)) for name, endings, _ in table(USE, "table: formats")}
-    assert found == {name: row.endings for name, row in FORMATS.items()}
+    found = {code(name)[0]: tuple(code(endings)) for name, endings, _ in table(COMMANDS, "table: formats")}
+    assert found == {name: row.endings for name, row in EXPORTS.items()}
 
 
 # Commands
@@ -328,14 +364,24 @@ def commands() -> dict[str, set[str]]:
 
 
 def test_every_command_and_option_is_documented_and_no_other() -> None:
-    text = USE.read_text(encoding="utf-8")
-    documented = {
-        name: {code(row[0])[0].split()[0] for row in table(USE, f"options: {name}")}
+    texts = {page: page.read_text(encoding="utf-8") for page in DOCUMENTS}
+    documented = [
+        (name, sorted(option.split()[0] for row in table(page, f"options: {name}") for option in code(row[0])))
+        for page, text in texts.items()
         for name in re.findall(r"<!-- options: (.+?) -->", text)
-    }
-    assert documented == commands()
-    headings = re.findall(r"^### `(compgcn [a-z ]+?)(?: [A-Z]+)?`$", text, re.MULTILINE)
-    assert headings == list(commands())[1:]
+    ]
+    assert sorted(documented) == sorted((name, sorted(options)) for name, options in commands().items())
+
+
+def test_every_command_has_a_row_that_leads_to_its_section() -> None:
+    """In the order of the program, as the sections of a page are."""
+    rows = [re.fullmatch(r"\[`(.+)`\]\((.*)#(.+)\)", row[0]) for row in table(COMMANDS, "commands")]
+    found = [(row[1], row[2] or COMMANDS.name, row[3]) for row in rows if row]
+    assert [name for name, *_ in found] == list(commands())[1:]
+    for page in DOCUMENTS:
+        headings = re.findall(r"^## `(compgcn [a-z ]+?)(?: [A-Z]+)?`$", page.read_text(encoding="utf-8"), re.MULTILINE)
+        assert headings == [name for name, file, _ in found if file == page.name]
+    assert all(anchor.startswith(name.replace(" ", "-")) for name, _, anchor in found)
 
 
 def test_every_option_in_a_command_of_a_document_exists() -> None:
@@ -386,8 +432,9 @@ def test_the_json_and_the_events_are_as_documented(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    shapes = {" ".join(block.info[1:]): json.loads(block.text) for block in blocks(USE) if block.info[0] == "json"}
-    shell(next(block.text for block in blocks(USE) if block.info == ["bash"]), tmp_path)  # writes the graph
+    shapes = {" ".join(block.info[1:]): json.loads(block.text) for block in blocks(FORMATS) if block.info[0] == "json"}
+    for page, file in ((USE, "family.tsv"), (CLASSIFICATION, "generations.tsv")):
+        shell(next(block.text for block in blocks(page) if f"> {file} <<" in block.text), tmp_path)
     run = "runs/family-compgcn-distmult-0"
     (tmp_path / "queries.tsv").write_text("Finn\tlives_in\t?\n", encoding="utf-8")
     given = {
@@ -416,11 +463,15 @@ def test_the_json_and_the_events_are_as_documented(
 
     lines = (tmp_path / run / "events.jsonl").read_text(encoding="utf-8").splitlines()
     found = {event.pop("event"): list(event) for event in map(json.loads, lines)}
-    assert found == {code(name)[0]: code(keys) for name, keys in table(USE, "table: events")}
+    assert found == {code(name)[0]: code(keys) for name, keys in table(FORMATS, "table: events")}
 
     made_with = json.loads((tmp_path / run / "environment.json").read_text(encoding="utf-8"))
-    keys = {key for names, _ in table(USE, "table: environment") for key in code(names)}
+    keys = {key for names, _ in table(FORMATS, "table: environment") for key in code(names)}
     assert keys == set(made_with)
+
+    fits = {kind: code(keys) for kinds, keys in table(FORMATS, "table: calibration") for kind in code(kinds)}
+    assert fits.pop("discoveries") == list(Weighing._fields)
+    assert set(map(tuple, fits.values())) == {Scaling._fields}
 
     files = {code(name)[0].rstrip("/") for name, _ in table(README, "table: run folder")}
     assert files == {path.name for path in (tmp_path / run).iterdir() if path.name[0] != "."}

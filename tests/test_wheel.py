@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -39,6 +40,19 @@ def test_the_wheel_holds_the_package_its_data_and_their_notice_and_nothing_else(
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"compgcn"}
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert "Name: compgcn" in metadata
+
+
+@pytest.mark.xdist_group("wheel")
+def test_the_source_distribution_holds_every_document(tmp_path: Path) -> None:
+    pytest.importorskip("build")
+    words = ["-m", "build", "--sdist", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (made,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(made) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    documents = [*ROOT.glob("*.md"), *(path for path in (ROOT / "docs").rglob("*") if path.is_file())]
+    assert {str(path.relative_to(ROOT)) for path in documents} <= names
 
 
 @pytest.mark.xdist_group("wheel")

@@ -1,4 +1,4 @@
-"""What docs/use.md says of the server is so: its examples are asked of a model of `world`, its tables are compared."""
+"""What docs/server.md says is so: its examples are asked of a model of `world`, its tables are compared."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from compgcn.serve.app import create_app
 from compgcn.serve.limits import FACTS, FOUND, NAME, POINTS, TOP, Limits
 from compgcn.serve.models import open_all
 
-TEXT = (Path(__file__).parents[2] / "docs" / "use.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).parents[2] / "docs" / "server.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^curl .+$", TEXT, re.MULTILINE)
 SHAPES = {
     "health": shapes.Health,
