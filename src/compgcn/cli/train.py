@@ -134,7 +134,8 @@ def train(
     if space is not None:
         asked["classifier.candidates"] = candidates(space)
     found = read_data(asked, model)
-    from compgcn.assembly.labels import remarks  # torch comes with it: what is wrong is said before
+    from compgcn.assembly.idle import idle  # torch comes with it: what is wrong is said before
+    from compgcn.assembly.labels import remarks
     from compgcn.assembly.settings import expand, recommended
     from compgcn.assembly.tasks import TASKS
     from compgcn.folder import default_folder
@@ -145,7 +146,8 @@ def train(
     folder = run_dir or default_folder(config, model)
     if not as_json:
         assert config.task is not None
-        describe(found, [*_of_layers(config), *remarks(config, TASKS[config.task].items(found))])
+        notes = [*_of_layers(config), *idle(config, asked), *remarks(config, TASKS[config.task].items(found))]
+        describe(found, notes)
     finished = (folder / "metrics.json").is_file()
     if any((folder / "checkpoint").glob("[!.]*")) and not as_json:
         out.print(f"resuming the run in {folder}")
