@@ -377,3 +377,24 @@ def test_tables_and_weights_of_another_plan_are_refused():
         aggregate(x, z, weight.detach(), plan, Combine.MULT),
         (x, z),
     )
+
+
+def test_an_answer_does_not_load_the_compiler_and_is_what_training_has():
+    assert vars(torch.compiler.assume_constant_result(lambda: 0)) == vars(backends.runs)
+    code = (
+        "import sys, torch\n"
+        "from compgcn.nn import CompGCNConv\n"
+        "from compgcn.kernels import l1_distance, grouped_matmul, make_groups\n"
+        "conv = CompGCNConv(4, 3, 2)\n"
+        "x, z = torch.randn(5, 4), torch.randn(4, 4)\n"
+        "edges, kinds = torch.tensor([[0, 1, 2], [1, 2, 3]]), torch.tensor([0, 1, 1])\n"
+        "q, w = torch.randn(3, 1, 4), torch.randn(2, 1, 4, 3)\n"
+        "groups = make_groups(torch.tensor([0, 0, 1]), 2)\n"
+        "both = lambda: (*conv(x, z, edges, kinds), l1_distance(x, z), grouped_matmul(q, w, groups))\n"
+        "with torch.inference_mode():\n"
+        "    fast = both()\n"
+        "assert 'torch._dynamo' not in sys.modules\n"
+        "for one, other in zip(fast, both(), strict=True):\n"
+        "    torch.testing.assert_close(one, other)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

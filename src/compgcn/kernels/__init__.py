@@ -20,7 +20,7 @@ from torch import Tensor
 
 from compgcn.compose import Combine
 from compgcn.errors import InputError
-from compgcn.kernels.backend import kernels, wide
+from compgcn.kernels.backend import at_once, kernels, wide
 from compgcn.kernels.distance import l1_distance
 from compgcn.kernels.grouped import Groups, grouped_matmul, make_groups
 from compgcn.kernels.plan import Plan, Segments, make_plan
@@ -48,9 +48,13 @@ def aggregate(x: Tensor, z: Tensor, weight: Tensor | None, plan: Plan, combine: 
         raise InputError(f"entities of width {x.shape[1]} cannot be combined with relations of width {z.shape[1]}")
     if not torch.compiler.is_compiling():
         _check(x, z, weight, plan, combine)
-    tensors = [tensor for segments in plan for tensor in segments]
     weight = plan.by_row.weight[:0] if weight is None else weight
-    out: Tensor = _aggregate(x, z.to(x.dtype), weight, tensors, combine)
+    if at_once():
+        run = kernels(x.device.type).segment_reduce
+        out: Tensor = run(x, z.to(x.dtype), plan.by_row.weigh(weight), plan.by_row, combine)
+        return out
+    tensors = [tensor for segments in plan for tensor in segments]
+    out = _aggregate(x, z.to(x.dtype), weight, tensors, combine)
     return out
 
 

@@ -42,7 +42,6 @@ def _choose(wanted: str, device: str) -> str:
     return name
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def runs(name: str, device: str) -> bool:
     """Whether that backend can run on that type of device; Triton's interpreter runs on a CPU, for tests."""
     if name == "reference":
@@ -50,6 +49,18 @@ def runs(name: str, device: str) -> bool:
     if find_spec(name) is None:
         return False
     return device == "cpu" if name == "numba" else device == "cuda" or os.environ.get("TRITON_INTERPRET") == "1"
+
+
+# As torch.compiler.assume_constant_result marks it, which loads the whole compiler and takes seconds to.
+runs._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+def at_once() -> bool:
+    """Whether nothing is recorded or compiled, so that kernels are called as they are.
+
+    The first operation that is called by way of torch loads its compiler, which takes longer than most answers.
+    """
+    return not torch.compiler.is_compiling() and torch.is_inference_mode_enabled()
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from compgcn.kernels.backend import kernels
+from compgcn.kernels.backend import at_once, kernels
 
 
 def l1_distance(q: Tensor, e: Tensor, *, planar: bool = False) -> Tensor:
@@ -14,7 +14,8 @@ def l1_distance(q: Tensor, e: Tensor, *, planar: bool = False) -> Tensor:
     With `planar` the vectors are of d/2 complex numbers, all real parts before all imaginary parts, and what is added
     up are the moduli of their differences. The slope of a difference of 0 is 0.
     """
-    out: Tensor = _distance(q, e.to(q.dtype), planar)
+    run = kernels(q.device.type).l1_distance if at_once() else _distance
+    out: Tensor = run(q, e.to(q.dtype), planar)
     return out
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from compgcn.kernels.backend import kernels
+from compgcn.kernels.backend import at_once, kernels
 from compgcn.kernels.plan import cut
 
 
@@ -31,7 +31,8 @@ def make_groups(group: Tensor, size: int) -> Groups:
 
 def grouped_matmul(rows: Tensor, weight: Tensor, groups: Groups) -> Tensor:
     """rows [P, B, in], weight [Z, B, in, out] -> [P, B, out]; differentiable in both."""
-    out: Tensor = _matmul(rows, weight.to(rows.dtype), *groups)
+    run = kernels(rows.device.type).grouped_matmul if at_once() else _matmul
+    out: Tensor = run(rows, weight.to(rows.dtype), *groups)
     return out
 
 

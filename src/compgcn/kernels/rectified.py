@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from compgcn.kernels.backend import kernels
+from compgcn.kernels.backend import at_once, kernels
 
 
 def rectified_sum(q: Tensor, e: Tensor, slope: Tensor, weight: Tensor) -> Tensor:
@@ -19,7 +19,8 @@ def rectified_sum(q: Tensor, e: Tensor, slope: Tensor, weight: Tensor) -> Tensor
 
     Differentiable in all four.
     """
-    out: Tensor = _rectified_sum(q, e.to(q.dtype), slope.to(q.dtype), weight.to(q.dtype))
+    run = kernels(q.device.type).rectified_sum if at_once() else _rectified_sum
+    out: Tensor = run(q, e.to(q.dtype), slope.to(q.dtype), weight.to(q.dtype))
     return out
 
 
