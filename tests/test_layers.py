@@ -222,6 +222,106 @@ def test_conve_composes_vectors_of_any_dimension_row_by_row(dim):
 
 
 # ---------------------------------------------------------------------------------------------------------------------
+# basis matrices, mixed or one at a time
+
+WAYS = {  # mixed into a matrix per relation; a basis at a time, its sums kept; and made again for the gradient
+    "mixed": {"mixes": lambda *sizes: True},
+    "kept": {"mixes": lambda *sizes: False, "_KEPT": 2**26},
+    "again": {"mixes": lambda *sizes: False, "_KEPT": 0},
+}
+ONE_AT_A_TIME = pytest.mark.parametrize("way", ["kept", "again"])
+
+
+def by_way(way: str, layer: CompGCNConv, *args, **options):
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in WAYS[way].items():
+            patch.setattr(compgcn.tying, name, value)
+        return layer(*args, **options)
+
+
+@ONE_AT_A_TIME
+@EVERY_PHI
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("flow", FLOWS)
+@pytest.mark.parametrize("counted", [False, True], ids=["all edges", "edges of some weight"])
+def test_bases_one_at_a_time_are_the_mixed_ones(way, composition, norm, flow, counted):
+    layer = layer_of(AWKWARD, composition, tying="basis", bases=3, norm=norm, flow=flow, relation_bias=True, bias=True)
+    (x, rel), graph = inputs(AWKWARD), AWKWARD.graph()
+    keep = torch.arange(graph.num_edges).double() % 3 / 2 if counted else None
+    ours, theirs = (by_way(name, layer, x, rel, graph, keep=keep) for name in (way, "mixed"))
+    assert_same_with_gradients(ours, theirs, (x, rel, *layer.parameters()))
+
+
+@ONE_AT_A_TIME
+@pytest.mark.parametrize("edges", DEGENERATE.values(), ids=list(DEGENERATE))
+@pytest.mark.parametrize(
+    ("relations", "composition"), [("none", "copy"), *product(["scalars"], ["add", "sub", "mult"])]
+)
+@pytest.mark.parametrize("add_inverse", [True, False])
+def test_bases_one_at_a_time_are_the_mixed_ones_without_vectors_of_relations(
+    way, edges, relations, composition, add_inverse
+):
+    layer = layer_of(edges, composition, tying="basis", bases=2, relations=relations, add_inverse=add_inverse)
+    x, _ = inputs(edges)
+    ours, theirs = (by_way(name, layer, x, None, edges.graph())[0] for name in (way, "mixed"))
+    assert_same_with_gradients(ours, theirs, (x, *layer.parameters()))
+
+
+@ONE_AT_A_TIME
+@EVERY_LEARNED
+def test_bases_one_at_a_time_are_the_mixed_ones_of_a_learned_composition(way, learned):
+    layer, (x, rel) = layer_of(AWKWARD, learned, tying="basis", bases=2), inputs(AWKWARD)
+    ours, theirs = (by_way(name, layer, x, rel, AWKWARD.graph()) for name in (way, "mixed"))
+    assert_same_with_gradients(ours, theirs, (x, rel, *layer.parameters()))
+
+
+@ONE_AT_A_TIME
+@pytest.mark.parametrize("roles", [True, False])
+@given(edges=edge_lists(), composition=st.sampled_from(sorted(COMPOSITIONS)))
+def test_bases_one_at_a_time_are_the_mixed_ones_on_any_graph(way, roles, edges, composition):
+    layer, (x, rel) = layer_of(edges, composition, tying="basis", bases=2, roles=roles), inputs(edges)
+    ours, theirs = (by_way(name, layer, x, rel, edges.graph()) for name in (way, "mixed"))
+    assert_same_with_gradients(ours, theirs, (x, rel, *layer.parameters()))
+
+
+@ONE_AT_A_TIME
+def test_bases_one_at_a_time_are_the_mixed_ones_in_single_precision_and_for_a_part_of_a_graph(way):
+    layer, (x, rel) = layer_of(AWKWARD, tying="basis", bases=3).float(), inputs(AWKWARD, dtype=torch.float32)
+    (part,) = AWKWARD.graph().around(torch.tensor([1, 3]), 1).layers
+    for graph, rows in ((AWKWARD.graph(), x), (part, x[: part.num_nodes])):
+        ours, theirs = (by_way(name, layer, rows, rel, graph) for name in (way, "mixed"))
+        assert_same_with_gradients(ours, theirs, (x, rel, *layer.parameters()), rtol=1e-5, atol=1e-5)
+
+
+def test_a_matrix_per_relation_is_made_only_where_all_of_them_are_small():
+    """FB15k-237's are mixed; those of 5,000 relations would be larger than anything else in the layer."""
+    mixes = compgcn.tying.mixes
+    assert mixes(2 * 237, 2 * 272_115, 100, 200)
+    assert not mixes(2 * 5_000, 2 * 200_000, 100, 200)
+    assert mixes(2 * 100, 2, 100, 200), "few matrices are mixed whatever the graph"
+    assert mixes(10_000, 200 * 10_000, 100, 200)
+    assert not mixes(10_000, 200 * 10_000 - 1, 100, 200)
+
+
+def stored(layer: CompGCNConv, *args) -> list[int]:
+    """The sizes of the tensors that a call keeps for the gradient."""
+    sizes: list[int] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: sizes.append(t.numel()) or t, lambda t: t):
+        layer(*args)
+    return sizes
+
+
+def test_many_relations_keep_no_matrix_each():
+    R, width, triples = 300, 16, [(i % 7, i, (i + 1) % 7) for i in range(300)]
+    edges = Edges(triples, 7, R)
+    layer, (x, rel) = CompGCNConv(width, 256, R, "copy", tying="basis", bases=2), inputs(edges, width=width)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compgcn.tying, "_FEW", 0)
+        assert max(stored(layer, x.float(), rel.float(), edges.graph())) < 2 * R * 256
+    assert max(stored(layer, x.float(), rel.float(), edges.graph())) >= 2 * R * width * 256
+
+
+# ---------------------------------------------------------------------------------------------------------------------
 # edges left out
 
 

@@ -19,6 +19,12 @@ from compgcn.norms import Norm
 Shapes = dict[str, tuple[int, ...]]
 
 _ROWS = 2**14  # messages of a composition that does not factor that are computed at a time
+_FEW = 2**24  # numbers in the matrices of all relations that are few whatever the graph: 64 MiB of float32
+_KEPT = 2**26  # numbers in the sums of all bases that are kept for the gradient, and not made again: 256 MiB of float32
+_SUMS = (Combine.ADD, Combine.SUB)
+# What is computed again for the gradient draws no random numbers, and asking for their state would stop the recording
+# of a CUDA graph.
+_AGAIN: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": False}
 
 
 class Sizes(NamedTuple):
@@ -56,9 +62,7 @@ def contents(phi: nn.Module, x: Tensor, z: Tensor, sender: Tensor, relation: Ten
     if len(sender) <= _ROWS:
         return part(x, z, sender, relation)
     pieces = zip(torch.split(sender, _ROWS), torch.split(relation, _ROWS), strict=True)
-    # phi draws no random numbers, and asking for their state would stop the recording of a CUDA graph.
-    options: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": False}
-    return torch.cat([checkpoint(part, x, z, u, r, **options) for u, r in pieces])
+    return torch.cat([checkpoint(part, x, z, u, r, **_AGAIN) for u, r in pieces])
 
 
 # A tying is data too: the parameters it wants, and the sums [N, out] they give, by direction or all in one.
@@ -97,9 +101,63 @@ def _direction(p: Mapping[str, Tensor], m: Message) -> list[Tensor]:
 
 
 def _basis(p: Mapping[str, Tensor], m: Message) -> list[Tensor]:
-    """W_r = sum_b a_rb V_b."""
-    weight = torch.einsum("rb,bio->rio", p["coefficients"], p["bases"])  # [Z, in, out]
+    """W_r = sum_b a_rb V_b: mixed into a matrix per relation, or, where those would be large, a basis at a time."""
+    coefficients, bases = p["coefficients"], p["bases"]
+    if not mixes(len(coefficients), m.messages.relation.numel(), bases.shape[1], bases.shape[2]):
+        return [_per_basis(coefficients, bases, m)]
+    weight = torch.einsum("rb,bio->rio", coefficients, bases)  # [Z, in, out]
     return [_per_relation(weight.unsqueeze(1), m)]
+
+
+def mixes(relations: int, messages: int, inputs: int, outputs: int) -> bool:
+    """Whether to mix B bases [in, out] into a matrix for each of Z relations, for M messages.
+
+    Mixing takes B Z in out multiplications, and spares all but one of B passes over the messages of M in each. So it
+    pays where Z out <= M; and the matrices are then no more numbers than the sums by relation and receiver that the
+    one pass lays out, up to M in. Where they are few it pays in any case: B passes are B times as many calls.
+    """
+    return relations * inputs * outputs <= max(messages * inputs, _FEW)
+
+
+def _per_basis(coefficients: Tensor, bases: Tensor, m: Message) -> Tensor:
+    """sum_b (sum of weight * a_rb * phi(x[u], z[r])) V_b, for a [Z, B] and V [B, in, out]: [N, out].
+
+    No matrix of a relation is made. The sums of each basis are kept for the gradient, or made again where those are
+    many.
+    """
+    entities, relations, combine = _as_product(m, len(coefficients))
+    halves = 2 if m.phi.combine in _SUMS else 1
+
+    def part(entities: Tensor, relations: Tensor, a: Tensor, basis: Tensor) -> Tensor:
+        factor = (a.unsqueeze(1) * relations).expand(-1, entities.shape[1])  # [Z, D]
+        rows = aggregate(entities, factor, m.weight, m.messages.plan(m.norm), combine).to(m.x.dtype)
+        sums = rows.view(m.messages.num_receivers, m.messages.num_directions, rows.shape[-1]).sum(1)  # [N, D]
+        return sums @ m.phi.fold(basis, sums.shape[-1] // halves).repeat(halves, 1)
+
+    kept = m.messages.num_receivers * entities.shape[1] + relations.numel()  # for one basis
+    again = kept * len(bases) > _KEPT
+    # Under autocast each part is half precise; their sum need not be.
+    total = m.x.new_zeros(1, dtype=torch.promote_types(m.x.dtype, torch.float32))
+    for a, basis in zip(coefficients.unbind(1), bases, strict=True):
+        given = (entities, relations, a, basis)
+        total = total + (checkpoint(part, *given, **_AGAIN) if again else part(*given))
+    return total.to(m.x.dtype)
+
+
+def _as_product(m: Message, rows: int) -> tuple[Tensor, Tensor, Combine]:
+    """phi lifted and linear in the relation, so that what a message counts for is a factor of its relation.
+
+    A sum is x * 1 + 1 * z: both products side by side, which the filter below each of them adds up.
+    """
+    x = m.phi.lift(m.x)  # [N, D]
+    if m.phi.combine is Combine.COPY:
+        return x, x.new_ones(rows, 1), Combine.MULT
+    assert m.z is not None
+    z = m.phi.lift_relation(m.z).expand(-1, x.shape[-1])  # [Z, D], also of a scalar per relation
+    if m.phi.combine not in _SUMS:
+        return x, z, m.phi.combine
+    z = z if m.phi.combine is Combine.ADD else -z
+    return torch.cat((x, torch.ones_like(x)), 1), torch.cat((torch.ones_like(z), z), 1), Combine.MULT
 
 
 def _relation(p: Mapping[str, Tensor], m: Message) -> list[Tensor]:

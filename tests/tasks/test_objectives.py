@@ -6,16 +6,19 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 from compgcn.compose import COMPOSITIONS
 from compgcn.config import Config, Training, configure
-from compgcn.decoders import DECODERS, Decoder, Row
-from compgcn.decoders.similarity import dot
+from compgcn.decoders import DECODERS, ConvolutionSettings, Decoder, Row, build_decoder
+from compgcn.decoders.similarity import dot, negative_complex_l1, negative_l1
 from compgcn.errors import InputError
 from compgcn.run import build_task, expand
-from compgcn.tasks.link_prediction import LinkPrediction
+from compgcn.tasks import objectives
+from compgcn.tasks.link_prediction import Encoded, LinkPrediction
 from compgcn.tasks.objectives import REGULARISERS, relation_scores
+from oracles import assert_same_with_gradients, normal
 from toy import SMALL, graph
 
 COMPOSED = [name for name, row in DECODERS.items() if isinstance(row.query, str)]
@@ -56,6 +59,65 @@ def test_scores_of_all_relations_are_those_of_the_queries_but_for_a_constant(dec
             task.model.score(encoded, s, torch.full_like(s, r), o.unsqueeze(1)) for r in range(2 * task.num_relations)
         ]
     torch.testing.assert_close(found.log_softmax(1), torch.cat(columns, 1).log_softmax(1))
+
+
+def by_definition(decoder: Decoder, encoded: Encoded, s: Tensor, o: Tensor) -> Tensor:
+    """The score of every (s, r, o), each as a triple of its own: [B, 2R]."""
+    B, C = len(s), len(encoded.relations)
+    subjects, objects = (entities.repeat_interleave(C) for entities in (s, o))  # [B 2R]
+    relations = torch.arange(C).repeat(B)
+    x, z = encoded.entities[subjects], encoded.relations[relations]
+    scores: Tensor = decoder(x, z, encoded.entities, objects.unsqueeze(1))
+    return scores.view(B, C)
+
+
+SIMILARITIES = {"dot": dot, "l1": negative_l1, "complex-l1": negative_complex_l1}
+
+
+def decoder_of(name: str) -> Decoder:
+    """A row of the table, or a composition and a similarity: in double precision, with a bias for each entity."""
+    phi, _, similarity = name.partition(" ")
+    if similarity:
+        decoder = Decoder(COMPOSITIONS[phi], SIMILARITIES[similarity], 7, entity_bias=True, margin=3.0)
+    else:
+        decoder = build_decoder(name, 7, 6, entity_bias=True, settings=ConvolutionSettings(filters=2, kernel=2))
+    assert decoder.entity_bias is not None
+    decoder.entity_bias.data.normal_(generator=torch.Generator().manual_seed(0))
+    return decoder.double().eval()
+
+
+@pytest.mark.parametrize("numbers", [1, 5 * 6 * 3, 2**22], ids=["one relation", "three relations", "all relations"])
+@pytest.mark.parametrize("name", [*DECODERS, *(f"{phi} {of}" for phi in COMPOSITIONS for of in SIMILARITIES)])
+def test_scores_of_all_relations_are_those_of_every_triple_and_so_are_their_gradients(
+    monkeypatch: pytest.MonkeyPatch, name: str, numbers: int
+) -> None:
+    monkeypatch.setattr(objectives, "_NUMBERS", numbers)
+    decoder, encoded = decoder_of(name), Encoded(normal(7, 6), normal(8, 6, seed=1))
+    s, o = torch.tensor([0, 3, 5, 5, 2]), torch.tensor([6, 3, 1, 1, 0])
+    x, e = F.embedding(torch.stack((s, o)), encoded.entities)
+    found, expected = relation_scores(decoder, encoded, x, e, o), by_definition(decoder, encoded, s, o)
+    if objectives.dual(decoder) is not None:  # but for what is the same for all relations
+        found, expected = found.log_softmax(1), expected.log_softmax(1)
+    assert_same_with_gradients(found, expected, (*encoded, *decoder.parameters()))
+
+
+@pytest.mark.parametrize("decoder", ["transe", "rotate"])
+def test_what_the_scores_of_all_relations_keep_does_not_grow_with_relations_times_dimensions(
+    monkeypatch: pytest.MonkeyPatch, decoder: str
+) -> None:
+    B, C, d = 16, 64, 32
+    monkeypatch.setattr(objectives, "_NUMBERS", B * d * 4)
+    encoded, o = Encoded(normal(7, d), normal(C, d, seed=1)), torch.arange(B) % 7
+    sizes: dict[int, int] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        sizes[storage.data_ptr()] = storage.nbytes() // tensor.itemsize
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        relation_scores(build_decoder(decoder, 7, d), encoded, normal(B, d), normal(B, d, seed=2), o)
+    assert 0 < sum(sizes.values()) < B * C * d / 4
 
 
 @pytest.mark.parametrize("decoder", PRODUCTS)

@@ -8,17 +8,20 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from compgcn import losses
-from compgcn.compose import Composition
+from compgcn.compose import COMPOSITIONS, Composition
 from compgcn.config import Training
 from compgcn.decoders import Decoder
-from compgcn.decoders.similarity import dot
+from compgcn.decoders.similarity import dot, negative_complex_l1, negative_l1
 from compgcn.errors import InputError
 from compgcn.tasks.samplers import SAMPLERS
 
 if TYPE_CHECKING:
     from compgcn.tasks.link_prediction import Batch, Encoded, LinkPrediction
+
+_NUMBERS = 2**22  # in the queries of a batch by several relations that are made at a time: 16 MiB of float32
 
 Loss = Callable[["LinkPrediction", "Encoded", "Batch", "Vectors"], Tensor]
 
@@ -128,22 +131,45 @@ def dual(decoder: Decoder) -> Composition | None:
 def relation_scores(decoder: Decoder, encoded: Encoded, x: Tensor, e: Tensor, o: Tensor) -> Tensor:
     """Scores of (s, r, o) for every relation r, inverses too: [B, 2R].
 
-    As one product where the decoder is linear in the relation, but for what is the same for all relations; else by the
-    definition, a query for each.
+    As one product where the decoder is linear in the relation, but for what is the same for all relations; as one
+    table of distances where the relation is added; else by the definition, a query for each.
 
     Args:
         x, e: vectors of the subjects and of the objects [B, d].
         o: the objects [B].
     """
-    B, C = len(o), len(encoded.relations)
     psi = dual(decoder)
     if psi is not None:
         return dot(psi(x, e), encoded.relations)
-    subjects = x.unsqueeze(1).expand(B, C, -1).flatten(0, 1)  # [B 2R, d]
-    relations = encoded.relations.unsqueeze(0).expand(B, C, -1).flatten(0, 1)  # [B 2R, d]
-    objects = o.unsqueeze(1).expand(B, C).reshape(B * C, 1)
-    scores: Tensor = decoder(subjects, relations, encoded.entities, objects)  # [B 2R, 1]
-    return scores.view(B, C)
+    if decoder.phi == COMPOSITIONS["add"] and decoder.similarity in (negative_l1, negative_complex_l1):
+        scores = decoder.similarity(e - x, encoded.relations)  # the distance of x + z from e is that of z from e − x
+    else:
+        scores = _by_query(decoder, encoded.relations, x, e)
+    if decoder.entity_bias is not None:
+        scores = scores + decoder.entity_bias[o].unsqueeze(1)
+    return scores if decoder.margin is None else scores + decoder.margin
+
+
+def _by_query(decoder: Decoder, relations: Tensor, x: Tensor, e: Tensor) -> Tensor:
+    """Similarities of e [B, d] with the queries of x [B, d] by every relation [C, d]: [B, C].
+
+    Where there are many, some relations at a time, and again for the gradient: there are never more queries than
+    `_NUMBERS` allows, or those of one relation.
+    """
+    B, d = x.shape
+
+    def part(x: Tensor, e: Tensor, some: Tensor) -> Tensor:
+        each = (B, len(some), d)
+        queries = decoder.query(*(v.expand(each).flatten(0, 1) for v in (x.unsqueeze(1), some)))  # [B c, d]
+        answers = e.unsqueeze(1).expand(each).reshape(-1, 1, d)  # [B c, 1, d]
+        return decoder.similarity(queries, answers).view(each[:2])
+
+    slices = torch.split(relations, max(1, _NUMBERS // max(1, B * d)))
+    if len(slices) == 1:
+        return part(x, e, relations)
+    # A composition draws no random numbers, and asking for their state would stop the recording of a CUDA graph.
+    parts = [checkpoint(part, x, e, some, use_reentrant=False, preserve_rng_state=False) for some in slices]
+    return torch.cat(parts, 1)
 
 
 def batch_loss(task: LinkPrediction, encoded: Encoded, batch: Batch) -> Tensor:
