@@ -8,6 +8,7 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ import typer
 import compgcn
 import toy
 from compgcn import cli
+from compgcn.answers.discovery import weighing
 from compgcn.assembly.compositions import LEARNED
 from compgcn.assembly.tasks import TASKS
 from compgcn.baselines import BASELINES
@@ -117,6 +119,30 @@ def test_a_stopped_run_says_that_it_is_resumed(command: Command, data: Path, mon
         stopped = command("train", data, *flags(SMALL))
     assert (stopped.code, "stopped; the same command goes on" in stopped.err) == (130, True)
     assert "resuming the run in runs/family-compgcn-conve-0" in command("train", data, *flags(SMALL)).out
+
+
+def test_ctrl_c_while_a_run_is_calibrated_stops_it_as_training_does(
+    command: Command, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asked_to_stop(*given: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGINT)
+        return weighing(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("compgcn.assembly.probabilities.weighing", asked_to_stop)
+        stopped = command("train", data, *flags(SMALL))
+    assert (stopped.code, "stopped; the same command goes on" in stopped.err) == (130, True)
+    measured = Path("runs/family-compgcn-conve-0/metrics.json").read_bytes()
+    events = Path("runs/family-compgcn-conve-0/events.jsonl")
+    before = events.read_text()
+    again = command("train", data, *flags(SMALL))
+    assert again.code == 0, again
+    assert "resuming the run in runs/family-compgcn-conve-0" in again.out
+    assert "already finished" not in again.out
+    assert Path("runs/family-compgcn-conve-0/metrics.json").read_bytes() == measured
+    more = [json.loads(line)["event"] for line in events.read_text().removeprefix(before).splitlines()]
+    assert more == ["start", "end"]
+    assert "already finished" in command("train", data, *flags(SMALL)).out
 
 
 def test_few_validation_triples_and_a_model_below_the_baseline_are_said(command: Command, data: Path) -> None:

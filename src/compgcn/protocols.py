@@ -74,6 +74,15 @@ class Session:
         if self.interrupted():
             raise Interrupted
 
+    def told(self, what: str) -> Callable[[int, int], None]:
+        """Who is told how far a long piece of work is, done and of how many, and stops it if that was asked for."""
+
+        def notify(done: int, total: int) -> None:
+            self.record({"event": "progress", "what": what, "done": done, "total": total})
+            self.pause()
+
+        return notify
+
 
 def ranking(session: Session) -> Metrics:
     """Link prediction: train on train, keep the epoch that ranks valid best, then rank test."""

@@ -137,7 +137,7 @@ def train(
     from compgcn.assembly.labels import remarks  # torch comes with it: what is wrong is said before
     from compgcn.assembly.settings import expand, recommended
     from compgcn.assembly.tasks import TASKS
-    from compgcn.folder import default_folder
+    from compgcn.folder import Folder, default_folder
     from compgcn.run import train as train_run
     from compgcn.train import Interrupted
 
@@ -146,7 +146,7 @@ def train(
     if not as_json:
         assert config.task is not None
         describe(found, [*_of_layers(config), *remarks(config, TASKS[config.task].items(found))])
-    finished = (folder / "metrics.json").is_file()
+    finished = Folder(folder).is_calibrated
     if any((folder / "checkpoint").glob("[!.]*")) and not as_json:
         out.print(f"resuming the run in {folder}")
     try:
@@ -257,6 +257,8 @@ def _progress_line(quiet: bool) -> Iterator[Callable[[dict[str, Any]], None] | N
         def notify(event: dict[str, Any]) -> None:
             if event["event"] == "evaluate":
                 progress.update(bar, text="evaluating")
+            if event["event"] == "progress":
+                progress.update(bar, text=f"{event['what']} {event['done']:,} of {event['total']:,}")
             if "epoch" not in event:
                 return
             latest.update(event.get("valid") or {})
