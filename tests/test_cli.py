@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import pty
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 import typer
+from rich.console import Console
 
 import compgcn
 import toy
@@ -24,6 +26,7 @@ from compgcn.answers.discovery import weighing
 from compgcn.assembly.compositions import LEARNED
 from compgcn.assembly.tasks import TASKS
 from compgcn.baselines import BASELINES
+from compgcn.cli.train import _progress_line
 from compgcn.compose import COMPOSITIONS
 from compgcn.data import DATASETS
 from compgcn.decoders import DECODERS
@@ -575,3 +578,15 @@ def test_an_encoder_without_a_layer_is_noticed(command: Command) -> None:
     words = ("train", "own.tsv", "--epochs", 1, "--set", "batch_size=8", "--set")
     assert "has no layer: encoder.dims takes two numbers" in command(*words, "encoder.dims=[8]", "--run-dir", "a").out
     assert "has no layer" not in command(*words, "encoder.dims=[8,8]", "--run-dir", "b").out
+
+
+def test_a_long_evaluation_says_on_the_live_line_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = io.StringIO()
+    terminal = Console(file=drawn, force_terminal=True, width=120)
+    monkeypatch.setattr("compgcn.cli.train.err", terminal)
+    with _progress_line(quiet=False) as notify:
+        assert notify is not None
+        notify({"event": "progress", "what": "evaluating", "done": 12_000, "total": 100_000})
+        notify({"event": "progress", "what": "calibrating", "done": 5, "total": 5})
+    assert "evaluating 12,000 of 100,000" in drawn.getvalue()
+    assert "calibrating 5" not in drawn.getvalue(), "what is over at once is not shown"

@@ -95,9 +95,10 @@ def ranking(session: Session) -> Metrics:
     metrics: Metrics = {}
     for split in ("valid", "test"):
         session.pause()
-        metrics[split] = summary(task.ranks(split))
+        metrics[split] = summary(task.ranks(split, notify=session.told(f"evaluating {split}")))
     metrics["best_epoch"], metrics["ties"] = progress.best_epoch, "realistic"
-    baseline = rank_triples(popularity.score, task.splits["test"], task.known, task.num_entities)
+    told = session.told("evaluating the popularity baseline")
+    baseline = rank_triples(popularity.score, task.splits["test"], task.known, task.num_entities, notify=told)
     metrics["popularity"] = {"test": summary(baseline)}
     return metrics
 

@@ -257,7 +257,7 @@ def _progress_line(quiet: bool) -> Iterator[Callable[[dict[str, Any]], None] | N
         def notify(event: dict[str, Any]) -> None:
             if event["event"] == "evaluate":
                 progress.update(bar, text="evaluating")
-            if event["event"] == "progress":
+            if event["event"] == "progress" and event["done"] < event["total"]:  # what is over at once would flicker
                 progress.update(bar, text=f"{event['what']} {event['done']:,} of {event['total']:,}")
             if "epoch" not in event:
                 return

@@ -13,7 +13,7 @@ from compgcn.decoders import Decoder
 from compgcn.encoders import Encoder, RelationTable, Tie
 from compgcn.graph import RelationalGraph
 from compgcn.queries import Answers
-from compgcn.ranking import SideRanks, rank_triples, summary
+from compgcn.ranking import SideRanks, Watch, rank_triples, summary
 from compgcn.tasks.batches import Batches
 from compgcn.tasks.objectives import OBJECTIVES, batch_loss, must_agree
 from compgcn.tasks.removal import BatchEdges
@@ -149,9 +149,9 @@ class LinkPrediction:
         keep = None if self.removal is None else self.removal.keep(examples)
         return batch_loss(self, self.model.encode(self.graph, keep), self.batch(examples))
 
-    def validate(self) -> dict[str, Any]:
+    def validate(self, notify: Watch | None = None) -> dict[str, Any]:
         """Filtered metrics on the validation split."""
-        return summary(self.ranks("valid"))
+        return summary(self.ranks("valid", notify=notify))
 
     def stale(self, evaluations: int) -> None:
         """Lower TransE's margin, where that is asked for."""
@@ -161,8 +161,8 @@ class LinkPrediction:
             margin.sub_(amount)
 
     @torch.inference_mode()
-    def ranks(self, split: str, max_elements: int = 2**26) -> SideRanks:
-        """Filtered ranks of a split's triples from both sides; the graph is encoded once."""
+    def ranks(self, split: str, max_elements: int = 2**26, notify: Watch | None = None) -> SideRanks:
+        """Filtered ranks of a split's triples from both sides; the graph is encoded once. See `rank_triples`."""
         self.model.eval()
         encoded = self.model.encode(self.graph)
         if self.graph.src.device.type == "cpu":  # what a few queries need stays in the cache
@@ -173,4 +173,5 @@ class LinkPrediction:
             self.known,
             self.num_entities,
             max_elements=max_elements,
+            notify=notify,
         )
