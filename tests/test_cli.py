@@ -148,6 +148,19 @@ def test_ctrl_c_while_a_run_is_calibrated_stops_it_as_training_does(
     assert "already finished" in command("train", data, *flags(SMALL)).out
 
 
+def test_a_graph_too_large_to_score_all_its_entities_is_said_and_trained_with_negatives(
+    command: Command, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("compgcn.assembly.settings._STEP_BYTES", 5 * 4 * 512 * 12 - 1)
+    found = command("train", data, "--epochs", 1, "--set", "dims=[4, 4]")
+    assert found.code == 0, found
+    assert "note: a step that scores all 12 entities would take about 0.0 GiB, so that negatives are drawn" in found.out
+    assert "training.loss=self-adversarial, training.batch_size=4096; give either to choose both" in found.out
+    assert open_run("runs/family-compgcn-distmult-0").config.training.loss == "self-adversarial"
+    monkeypatch.setattr("compgcn.assembly.settings._STEP_BYTES", 5 * 4 * 512 * 12)
+    assert "scores all" not in command("train", data, "--epochs", 1, "--run-dir", "small").out
+
+
 def test_few_validation_triples_and_a_model_below_the_baseline_are_said(command: Command, data: Path) -> None:
     words = ["--run-dir", "world", "--epochs", 0, "--set", "dims=[4]", "--encoder", "none"]
     assert "the model is no better than the baseline" in command("train", "world", *words).out

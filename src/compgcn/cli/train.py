@@ -135,7 +135,7 @@ def train(
         asked["classifier.candidates"] = candidates(space)
     found = read_data(asked, model)
     from compgcn.assembly.labels import remarks  # torch comes with it: what is wrong is said before
-    from compgcn.assembly.settings import expand, recommended
+    from compgcn.assembly.settings import expand, of_size, recommended
     from compgcn.assembly.tasks import TASKS
     from compgcn.folder import Folder, default_folder
     from compgcn.run import train as train_run
@@ -145,7 +145,8 @@ def train(
     folder = run_dir or default_folder(config, model)
     if not as_json:
         assert config.task is not None
-        describe(found, [*_of_layers(config), *remarks(config, TASKS[config.task].items(found))])
+        said = [*_of_layers(config), *of_size(asked, found, model), *remarks(config, TASKS[config.task].items(found))]
+        describe(found, said)
     finished = Folder(folder).is_calibrated
     if any((folder / "checkpoint").glob("[!.]*")) and not as_json:
         out.print(f"resuming the run in {folder}")
