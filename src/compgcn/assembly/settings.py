@@ -26,6 +26,7 @@ from compgcn.norms import NORMS
 from compgcn.presets import preset
 
 _STEP_BYTES = 2**30  # that the scores of a step over all entities may take
+_HOW = {"training.loss", "training.batch_size"}  # of the recipe for large graphs, what belongs together
 _COPIES = 5  # of its scores, 4 bytes each, that such a step holds at a time: logits, what is made of them, gradients
 
 
@@ -40,31 +41,44 @@ def recommended(settings: Mapping[str, Any], data: Dataset, model: str | None = 
 
 
 def scaled(settings: Mapping[str, Any], data: Dataset, model: str | None = None) -> dict[str, Any]:
-    """What is recommended because a graph of one's own is large: nothing where loss or batch size are chosen."""
+    """What is recommended because a graph of one's own is large.
+
+    How to train is left to who chooses a loss, a batch size or a model, and what chooses the epoch to who says so.
+    """
     whole = configure(_usual(settings, data, model), settings)
-    task = task_of(whole, data)
-    own = model is None and task == "link-prediction" and not _has_recipe(whole, task)
-    if not own or {"training.loss", "training.batch_size"} & {PATHS[name] for name in settings}:
+    task, given = task_of(whole, data), {PATHS[name] for name in settings}
+    if task != "link-prediction" or _has_recipe(whole, task) or step_bytes(data) <= _STEP_BYTES:
         return {}
-    return dict(LARGE_RECIPE) if step_bytes(whole, data) > _STEP_BYTES else {}
+    if model is not None or given & _HOW:
+        given |= _HOW
+    return {name: value for name, value in LARGE_RECIPE.items() if name not in given}
 
 
-def step_bytes(config: Config, data: Dataset) -> int:
-    """About what the scores of a step over all entities take."""
-    return _COPIES * 4 * config.training.batch_size * data.num_entities if isinstance(data, KnowledgeGraph) else 0
+def step_bytes(data: Dataset) -> int:
+    """About what the scores of a step over all entities take with the recipe for one's own files."""
+    batch: int = OWN_RECIPES["link-prediction"]["training.batch_size"]
+    return _COPIES * 4 * batch * data.num_entities if isinstance(data, KnowledgeGraph) else 0
 
 
 def of_size(settings: Mapping[str, Any], data: Dataset, model: str | None = None) -> list[str]:
-    """That a graph is trained on in another way because it is large, where that is so."""
-    changed = scaled(settings, data, model)
+    """That a graph is trained on, or judged, in another way because it is large, where that is so."""
+    changed, notes = scaled(settings, data, model), []
     if not changed:
         return []
     assert isinstance(data, KnowledgeGraph)
-    need = step_bytes(configure(_usual(settings, data, model), settings), data) / 2**30
-    return [
-        f"a step that scores all {data.num_entities:,} entities would take about {need:.1f} GiB, so that negatives are "
-        f"drawn instead: {', '.join(f'{name}={value}' for name, value in changed.items())}; give either to choose both"
-    ]
+    how = ", ".join(f"{name}={value}" for name, value in changed.items() if name in _HOW)
+    if how:
+        notes.append(
+            f"a step that scores all {data.num_entities:,} entities would take about {step_bytes(data) / 2**30:.1f} "
+            f"GiB, so that negatives are drawn instead: {how}; give either to choose both"
+        )
+    sample = changed.get("training.valid_sample")
+    if sample is not None and sample < len(data.valid):
+        notes.append(
+            f"the epoch is chosen by {sample:,} of {len(data.valid):,} validation triples (training.valid_sample); the "
+            "metrics at the end are of all"
+        )
+    return notes
 
 
 def _has_recipe(config: Config, task: str) -> bool:
