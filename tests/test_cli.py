@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -15,13 +17,16 @@ from typing import Any
 
 import pytest
 import typer
+from rich.console import Console
 
 import compgcn
 import toy
 from compgcn import cli
+from compgcn.answers.discovery import weighing
 from compgcn.assembly.compositions import LEARNED
 from compgcn.assembly.tasks import TASKS
 from compgcn.baselines import BASELINES
+from compgcn.cli.train import _progress_line
 from compgcn.compose import COMPOSITIONS
 from compgcn.data import DATASETS
 from compgcn.decoders import DECODERS
@@ -117,6 +122,43 @@ def test_a_stopped_run_says_that_it_is_resumed(command: Command, data: Path, mon
         stopped = command("train", data, *flags(SMALL))
     assert (stopped.code, "stopped; the same command goes on" in stopped.err) == (130, True)
     assert "resuming the run in runs/family-compgcn-conve-0" in command("train", data, *flags(SMALL)).out
+
+
+def test_ctrl_c_while_a_run_is_calibrated_stops_it_as_training_does(
+    command: Command, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asked_to_stop(*given: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGINT)
+        return weighing(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("compgcn.assembly.probabilities.weighing", asked_to_stop)
+        stopped = command("train", data, *flags(SMALL))
+    assert (stopped.code, "stopped; the same command goes on" in stopped.err) == (130, True)
+    measured = Path("runs/family-compgcn-conve-0/metrics.json").read_bytes()
+    events = Path("runs/family-compgcn-conve-0/events.jsonl")
+    before = events.read_text()
+    again = command("train", data, *flags(SMALL))
+    assert again.code == 0, again
+    assert "resuming the run in runs/family-compgcn-conve-0" in again.out
+    assert "already finished" not in again.out
+    assert Path("runs/family-compgcn-conve-0/metrics.json").read_bytes() == measured
+    more = [json.loads(line)["event"] for line in events.read_text().removeprefix(before).splitlines()]
+    assert more == ["start", "end"]
+    assert "already finished" in command("train", data, *flags(SMALL)).out
+
+
+def test_a_graph_too_large_to_score_all_its_entities_is_said_and_trained_with_negatives(
+    command: Command, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("compgcn.assembly.settings._STEP_BYTES", 5 * 4 * 512 * 12 - 1)
+    found = command("train", data, "--epochs", 1, "--set", "dims=[4, 4]")
+    assert found.code == 0, found
+    assert "note: a step that scores all 12 entities would take about 0.0 GiB, so that negatives are drawn" in found.out
+    assert "training.loss=self-adversarial, training.batch_size=4096; give either to choose both" in found.out
+    assert open_run("runs/family-compgcn-distmult-0").config.training.loss == "self-adversarial"
+    monkeypatch.setattr("compgcn.assembly.settings._STEP_BYTES", 5 * 4 * 512 * 12)
+    assert "scores all" not in command("train", data, "--epochs", 1, "--run-dir", "small").out
 
 
 def test_few_validation_triples_and_a_model_below_the_baseline_are_said(command: Command, data: Path) -> None:
@@ -549,3 +591,15 @@ def test_an_encoder_without_a_layer_is_noticed(command: Command) -> None:
     words = ("train", "own.tsv", "--epochs", 1, "--set", "batch_size=8", "--set")
     assert "has no layer: encoder.dims takes two numbers" in command(*words, "encoder.dims=[8]", "--run-dir", "a").out
     assert "has no layer" not in command(*words, "encoder.dims=[8,8]", "--run-dir", "b").out
+
+
+def test_a_long_evaluation_says_on_the_live_line_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = io.StringIO()
+    terminal = Console(file=drawn, force_terminal=True, width=120)
+    monkeypatch.setattr("compgcn.cli.train.err", terminal)
+    with _progress_line(quiet=False) as notify:
+        assert notify is not None
+        notify({"event": "progress", "what": "evaluating", "done": 12_000, "total": 100_000})
+        notify({"event": "progress", "what": "calibrating", "done": 5, "total": 5})
+    assert "evaluating 12,000 of 100,000" in drawn.getvalue()
+    assert "calibrating 5" not in drawn.getvalue(), "what is over at once is not shown"

@@ -150,7 +150,7 @@ def test_killed_at_any_event_a_run_resumes_to_the_same_bits(tmp_path: Path, name
     settings = TROUBLED[name] | {"checkpoint_seconds": seconds}
     events: list[dict[str, Any]] = []
     undisturbed = lasting(train(tmp_path / "undisturbed", notify=events.append, **settings).path)
-    assert {event["event"] for event in events} == {"start", "step", "epoch", "evaluate", "end"}
+    assert {event["event"] for event in events} == {"start", "step", "epoch", "evaluate", "progress", "end"}
     for k in _spread(len(events), 12)[:-1]:  # after the last, the end, there is nothing to resume
         folder = tmp_path / str(k)
         with pytest.raises(Killed):
@@ -217,8 +217,50 @@ def test_a_run_stopped_while_it_is_judged_has_nothing_to_train_again(tmp_path: P
         train(tmp_path / "run", notify=notify, interrupted=lambda: asked, **settings)
     events: list[dict[str, Any]] = []
     train(tmp_path / "run", notify=events.append, **settings)
-    assert [event["event"] for event in events] == ["start", "evaluate", "end"]
+    assert [event["event"] for event in events if event["event"] != "progress"] == ["start", "evaluate", "end"]
     assert lasting(tmp_path / "run") == undisturbed
+
+
+CALIBRATED: dict[str, Any] = {"epochs": 2, "decoder": "distmult", "loss": "cross-entropy"}
+
+
+def _ample() -> compgcn.KnowledgeGraph:
+    """A graph with enough validation to be calibrated on."""
+    return graph(people=40, towns=5, valid=30, test=30)
+
+
+def test_a_run_stopped_at_any_moment_of_its_calibration_is_measured_and_has_only_that_left(tmp_path: Path) -> None:
+    undisturbed, events = tmp_path / "undisturbed", list[dict[str, Any]]()
+    train(undisturbed, _ample(), notify=events.append, **CALIBRATED)
+    moments = [event for event in events if event.get("what", "").startswith("calibrating")]
+    assert {event["what"].split()[1] for event in moments} == {"entities", "relations", "discoveries"}
+    assert all(0 < event["done"] <= event["total"] for event in moments)
+    for k, moment in enumerate(moments):
+        seen: list[dict[str, Any]] = []
+        with pytest.raises(Interrupted):
+            train(tmp_path / str(k), _ample(), notify=seen.append, interrupted=lambda: moment in seen, **CALIBRATED)  # noqa: B023
+        assert open_run(tmp_path / str(k)).metrics == open_run(undisturbed).metrics
+        assert not (tmp_path / str(k) / "calibration.json").exists()
+        more: list[dict[str, Any]] = []
+        train(tmp_path / str(k), _ample(), notify=more.append, **CALIBRATED)
+        assert [event for event in more if event["event"] != "start"] == [*moments, events[-1] | more[-1]]
+        for name in (*toy.LASTING, "calibration.json"):
+            assert (tmp_path / str(k) / name).read_bytes() == (undisturbed / name).read_bytes()
+        assert not any((tmp_path / str(k) / "checkpoint").iterdir())
+
+
+def test_a_classifier_killed_before_its_calibration_is_calibrated_by_the_same_command(tmp_path: Path) -> None:
+    data = toy.labelled(60, valid=15)
+    toy.classify(tmp_path / "undisturbed", data, protocol="holdout", epochs=3)
+    with killed_at_rename(0, before=True) as names:
+        toy.classify(tmp_path / "same", data, protocol="holdout", epochs=3)
+    assert names[-2:] == ["metrics.json", "calibration.json"]
+    with killed_at_rename(len(names), before=True), pytest.raises(Killed):
+        toy.classify(tmp_path / "run", data, protocol="holdout", epochs=3)
+    assert open_run(tmp_path / "run").calibrated() is None
+    assert toy.classify(tmp_path / "run", data, protocol="holdout", epochs=3).calibrated() == "valid"
+    kept = [(tmp_path / name / "calibration.json").read_bytes() for name in ("undisturbed", "run")]
+    assert kept[0] == kept[1]
 
 
 def _start(folder: Path, data: Path, **settings: Any) -> subprocess.Popen[str]:

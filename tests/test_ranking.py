@@ -103,6 +103,39 @@ def test_ranking_triples_equals_the_definition_for_any_chunk(triples, others, se
     assert_same(ranks, dense_ranks(table, triples, known_mask(filtered)))
 
 
+@given(st.lists(TRIPLE, min_size=1, max_size=25), st.integers(1, 200))
+def test_who_watches_is_told_after_every_block_until_all_triples_are_ranked(triples, max_elements):
+    table, triples, told, blocks = score_table(0, 4), tensor(triples), [], []
+
+    def score(s: torch.Tensor, r: torch.Tensor) -> torch.Tensor:
+        blocks.append(len(told))
+        return table[s, r]
+
+    answers = Answers.from_triples(triples, R)
+    rank_triples(score, triples, answers, N, max_elements=max_elements, notify=lambda *seen: told.append(seen))
+    assert blocks == list(range(len(told)))
+    assert [total for _, total in told] == [len(triples)] * len(told)
+    counts = [done for done, _ in told]
+    assert counts == sorted(counts)
+    assert counts[-1] == len(triples)
+
+
+def test_what_the_watch_raises_ends_the_ranking():
+    triples, asked = tensor([(0, 0, 1), (2, 1, 3)]), []
+    table = score_table(0, 4)
+
+    def score(s: torch.Tensor, r: torch.Tensor) -> torch.Tensor:
+        asked.extend(s.tolist())
+        return table[s, r]
+
+    def stop(done: int, total: int) -> None:
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        rank_triples(score, triples, Answers.from_triples(triples, R), N, max_elements=N, notify=stop)
+    assert len(asked) == 1
+
+
 @given(st.lists(TRIPLE, min_size=1, max_size=25), SEEDS)
 def test_ranks_follow_a_permutation_of_the_triples(triples, seed):
     table, triples = score_table(seed, 4), tensor(triples)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import random
@@ -16,8 +17,9 @@ from safetensors.torch import load_file
 
 import compgcn
 from compgcn.assembly.device import find_device
-from compgcn.assembly.settings import expand
-from compgcn.config import Config, configure, differences
+from compgcn.assembly.settings import expand, of_size, recommended
+from compgcn.config import Config, changes, configure, differences
+from compgcn.data import OWN_RECIPES
 from compgcn.decoders import DECODERS
 from compgcn.errors import InputError
 from compgcn.folder import default_folder
@@ -470,6 +472,69 @@ def test_a_recipe_goes_by_what_was_read_not_by_the_name_of_a_file(tmp_path: Path
     file.write_text("".join(f"a{i}\tr\ta{i + 1}\n" for i in range(30)))
     run = compgcn.fit(compgcn.read(file), run_dir=tmp_path / "run", epochs=0)
     assert (run.config.decoder.name, run.config.data.source) == ("distmult", str(file))
+
+
+@pytest.mark.parametrize(("entities", "large"), [(100_000, False), (110_000, True), (1_000_000, True)])
+def test_a_graph_of_ones_own_is_trained_on_with_negatives_where_scores_of_all_entities_do_not_fit(
+    entities: int, large: bool
+) -> None:
+    found = recommended({"data.source": "big.tsv"}, _sized(entities)).training
+    assert (found.loss, found.batch_size) == (("self-adversarial", 4096) if large else ("cross-entropy", 512))
+    assert bool(of_size({"data.source": "big.tsv"}, _sized(entities))) == large
+    assert found.lr == OWN_RECIPES["link-prediction"]["training.lr"]
+    assert found.valid_sample == (5000 if large else None)
+
+
+@pytest.mark.parametrize(
+    ("settings", "model"),
+    [
+        ({"loss": "bce"}, None),
+        ({"training.batch_size": 64}, None),
+        ({"data.source": "fb15k-237"}, None),
+        ({}, "complex"),
+    ],
+    ids=str,
+)
+def test_who_chooses_a_loss_a_batch_size_or_a_model_keeps_it_however_large_the_graph_is(
+    settings: dict[str, Any], model: str | None
+) -> None:
+    asked = {"data.source": "big.tsv", **settings}
+    large, small = (recommended(asked, _sized(size), model) for size in (1_000_000, 12))
+    assert changes(small, large) == ({} if settings.get("data.source") else {"training.valid_sample": 5000})
+    assert of_size(asked, _sized(1_000_000), model) == [], "there are fewer validation triples"
+    many = dataclasses.replace(_sized(1_000_000), valid=np.tile(graph().valid, (2000, 1)))
+    said = "the epoch is chosen by 5,000 of 6,000 validation triples"
+    assert [said in note for note in of_size(asked, many, model)] == ([] if settings.get("data.source") else [True])
+    assert recommended(asked | {"valid_sample": 7}, many, model).training.valid_sample == 7
+
+
+def test_a_sample_of_validation_chooses_the_epoch_and_all_of_it_is_reported(tmp_path: Path) -> None:
+    data, events = graph(people=40, towns=5, valid=30, test=30), list[dict[str, Any]]()
+    run = train(tmp_path / "run", data, notify=events.append, valid_sample=7, epochs=4, lr=0.05)
+    again = train(tmp_path / "again", data, valid_sample=7, epochs=4, lr=0.05)
+    assert lasting(again.path) == lasting(run.path)
+    told = [event["total"] for event in events if event.get("what") == "evaluating"]
+    assert told == [7] * 4
+    assert [event["total"] for event in events if event.get("what") == "evaluating valid"] == [30]
+    assert run.metrics["valid"] == run.evaluate("valid") == open_run(run.path).evaluate("valid")
+    best = max(event["valid"]["mrr"] for event in events if event["event"] == "epoch")
+    rows = run.task.judged_by.tolist()
+    assert len({tuple(row) for row in rows}) == 7
+    assert all(row in data.valid.tolist() for row in rows)
+    assert run.task.validate()["mrr"] == pytest.approx(best)
+    assert run.metrics["valid"]["mrr"] != best
+
+
+def test_a_sample_larger_than_validation_is_all_of_it(tmp_path: Path) -> None:
+    whole, sampled = train(tmp_path / "whole"), train(tmp_path / "sampled", valid_sample=3)
+    assert whole.metrics == sampled.metrics
+    assert (whole.path / "model.safetensors").read_bytes() == (sampled.path / "model.safetensors").read_bytes()
+
+
+def _sized(entities: int) -> compgcn.KnowledgeGraph:
+    """A graph of the toy's facts with so many entities."""
+    data = graph()
+    return dataclasses.replace(data, entities=compgcn.data.Vocabulary("entity", [str(i) for i in range(entities)]))
 
 
 def test_where_a_run_is_made_and_how_its_files_are_called_does_not_make_it_another(tmp_path: Path) -> None:

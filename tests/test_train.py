@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -57,7 +58,10 @@ class Scripted:
         self.losses.append((epoch, step))
         return (self.module.weight * (1 + epoch) - step).square().sum() + self.module.bias.sum()
 
-    def validate(self) -> dict[str, Any]:
+    def validate(self, notify: Callable[[int, int], None] | None = None) -> dict[str, Any]:
+        assert notify is not None
+        for done in range(3):
+            notify(done + 1, 3)
         self.after.append(self.module.weight.detach().clone())
         value = self.script.pop(0)
         return {} if value is None else {"mrr": value}
@@ -111,6 +115,30 @@ def test_an_interruption_is_noticed_after_the_step_under_way_and_leaves_a_checkp
         optimise(task, Training(epochs=3), store, lambda event: None, lambda: len(task.losses) == 1)
     assert task.losses == [(0, 0)]
     assert store.state is not None
+
+
+@pytest.mark.parametrize("done", [1, 2])
+def test_an_interruption_is_noticed_while_evaluating_and_no_step_is_made_again(done: int) -> None:
+    torch.manual_seed(0)
+    undisturbed, kept, _, expected = _train([0.2, 0.1, 0.3], epochs=3)
+    torch.manual_seed(0)
+    task, store, events, stops = Scripted([0.2, 0.1, 0.3]), Memory(), list[dict[str, Any]](), 0
+
+    def interrupted() -> bool:
+        """Every other time that the evaluation gets here: once in each epoch."""
+        return events[-1].get("done") == done and sum(event.get("done") == done for event in events) % 2 == 1
+
+    for _ in range(9):
+        try:
+            optimise(task, Training(epochs=3), store, events.append, interrupted)
+            break
+        except Interrupted:
+            stops += 1
+    assert stops == 3
+    assert task.losses == undisturbed.losses
+    torch.testing.assert_close(store.best[-1], kept.best[-1], rtol=0, atol=0)
+    found, wanted = ([one | {"seconds": 0} for one in some if one["event"] == "epoch"] for some in (events, expected))
+    assert found == wanted
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])

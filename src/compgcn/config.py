@@ -137,6 +137,7 @@ class Training(Section):
     deterministic: bool = False  # on a GPU, only what gives the same bits every time
     patience: int = Field(25, ge=1)  # evaluations without gain before stopping
     evaluate_every: int = Field(1, ge=1)  # epochs
+    valid_sample: int | None = Field(None, ge=1)  # of links, validation triples that choose the epoch; None: all
     checkpoint_seconds: float = Field(30.0, ge=0)
     max_shard_mib: float | None = Field(None, gt=0)  # cut the weights into files of at most this size
     seed: int = Field(0, ge=0, lt=2**63)
@@ -304,7 +305,7 @@ _FREE = {"training.device", "training.checkpoint_seconds", *(f"data.{key}" for k
 
 
 # What may be searched: what the model is and how it is trained; nothing that makes its figures those of another task.
-_FIXED = {"seed", "device", "deterministic", "checkpoint_seconds", "max_shard_mib", "evaluate_every"}
+_FIXED = {"seed", "device", "deterministic", "checkpoint_seconds", "max_shard_mib", "evaluate_every", "valid_sample"}
 SEARCHABLE = {
     *(f"encoder.{key}" for key in Encoder.model_fields if key not in ("graph", "input")),
     *(f"decoder.{key}" for key in Decoder.model_fields),

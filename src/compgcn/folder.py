@@ -34,6 +34,7 @@ from compgcn.storage import Array, load_tensors, reason, replace, save_tensors
 
 MODEL = "model.safetensors"
 _SPLITS = ("train", "valid", "test")
+_UNCALIBRATED = "checkpoint/uncalibrated"  # there from the end of training to that of calibration
 _LAST = "training.device"  # of the settings in a config
 _ALWAYS = ("vocabulary.parquet", "triples.parquet")  # what the data of every run have
 _FIRST = (*SCHEMAS, "checkpoint")  # what is there before the config makes it a run
@@ -58,6 +59,11 @@ class Folder:
     @property
     def is_finished(self) -> bool:
         return (self.path / "metrics.json").is_file()
+
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether a finished run has nothing left to do: its probabilities are fitted, as far as they can be."""
+        return self.is_finished and not (self.path / _UNCALIBRATED).is_file()
 
     # What never changes
 
@@ -147,9 +153,16 @@ class Folder:
     # What is found out
 
     def finish(self, metrics: dict[str, Any]) -> None:
-        """Write the metrics, which ends the run, and drop what only resuming needs."""
+        """Write the metrics, which ends training, and drop what only resuming it needs; see `end_calibration`."""
+        self._text(_UNCALIBRATED, "")
         self._text("metrics.json", json.dumps(metrics, indent=2) + "\n")
         for path in (self.path / "checkpoint").glob("*"):  # a kill may have left a half-written one besides
+            if path != self.path / _UNCALIBRATED:
+                path.unlink(missing_ok=True)
+
+    def end_calibration(self) -> None:
+        """Say that what could be calibrated is; a run that was stopped before goes on with this."""
+        for path in (self.path / "checkpoint").glob("*"):
             path.unlink(missing_ok=True)
 
     def metrics(self) -> dict[str, Any]:
@@ -210,6 +223,13 @@ class Folder:
             "peak_memory_mib": round(memory / 2**20),
         }
         self._text("environment.json", json.dumps(environment, indent=2) + "\n")
+
+    def seconds(self) -> float:
+        """How long training took, by environment.json."""
+        try:
+            return float(json.loads((self.path / "environment.json").read_text(encoding="utf-8"))["seconds"])
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise self._damage("environment.json", reason(error)) from None
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:

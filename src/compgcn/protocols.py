@@ -74,6 +74,15 @@ class Session:
         if self.interrupted():
             raise Interrupted
 
+    def told(self, what: str) -> Callable[[int, int], None]:
+        """Who is told how far a long piece of work is, done and of how many, and stops it if that was asked for."""
+
+        def notify(done: int, total: int) -> None:
+            self.record({"event": "progress", "what": what, "done": done, "total": total})
+            self.pause()
+
+        return notify
+
 
 def ranking(session: Session) -> Metrics:
     """Link prediction: train on train, keep the epoch that ranks valid best, then rank test."""
@@ -86,9 +95,10 @@ def ranking(session: Session) -> Metrics:
     metrics: Metrics = {}
     for split in ("valid", "test"):
         session.pause()
-        metrics[split] = summary(task.ranks(split))
+        metrics[split] = summary(task.ranks(split, notify=session.told(f"evaluating {split}")))
     metrics["best_epoch"], metrics["ties"] = progress.best_epoch, "realistic"
-    baseline = rank_triples(popularity.score, task.splits["test"], task.known, task.num_entities)
+    told = session.told("evaluating the popularity baseline")
+    baseline = rank_triples(popularity.score, task.splits["test"], task.known, task.num_entities, notify=told)
     metrics["popularity"] = {"test": summary(baseline)}
     return metrics
 

@@ -17,6 +17,7 @@ from compgcn.errors import InputError
 from compgcn.queries import Answers, check_triples
 
 Scorer = Callable[[Tensor, Tensor], Tensor]
+Watch = Callable[[int, int], None]  # triples ranked, of so many; what it raises ends the ranking
 Metrics = dict[str, float]
 Report = dict[str, float | Metrics]
 
@@ -72,7 +73,13 @@ def filtered_ranks(scores: Tensor, target: Tensor, known: Tensor) -> Ranks:
 
 @torch.no_grad()
 def rank_triples(
-    score: Scorer, triples: Tensor, known: Answers, num_entities: int, *, max_elements: int = 2**26
+    score: Scorer,
+    triples: Tensor,
+    known: Answers,
+    num_entities: int,
+    *,
+    max_elements: int = 2**26,
+    notify: Watch | None = None,
 ) -> SideRanks:
     """Rank the object and the subject of each triple: `filtered_ranks`, with each distinct query scored once.
 
@@ -83,6 +90,7 @@ def rank_triples(
         known: what to leave out: the answers in all splits, with inverses, on the same device.
         num_entities: N.
         max_elements: bound on q·N; at its peak memory holds two such blocks of scores.
+        notify: called after each block, with the triples ranked so far and how many there are.
     """
     check_triples(triples, known.num_relations, num_entities)
     s, r, o = triples.long().unbind(1)
@@ -105,6 +113,8 @@ def rank_triples(
             )
         _check_finite(scores)
         greater[mine], equal[mine] = _count(scores, owner[mine] - first, target[mine], *known.lookup(subject, relation))
+        if notify is not None:
+            notify(ends[first + len(chunk)] // 2, len(triples))  # of two ranks each
     n = len(triples)
     ranks = Ranks.from_counts(greater, equal)
     return SideRanks(tail=Ranks(*(x[:n] for x in ranks)), head=Ranks(*(x[n:] for x in ranks)))

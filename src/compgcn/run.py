@@ -22,7 +22,7 @@ from compgcn.assembly.device import find_device
 from compgcn.assembly.items import must_fill_batches
 from compgcn.assembly.labels import must_suffice
 from compgcn.assembly.newcomers import Given, add_facts
-from compgcn.assembly.probabilities import calibrate, fit_probabilities
+from compgcn.assembly.probabilities import CALIBRATED, calibrate, fit_probabilities
 from compgcn.assembly.settings import candidates, expand, filled_in, recommended, with_features
 from compgcn.assembly.tasks import TASKS, build_task, chosen_protocol
 from compgcn.config import Config, configure, differences
@@ -68,8 +68,10 @@ def fit(
         model: a whole system by its name in `compgcn.models`, such as "sacn"; the settings go over it.
         run_dir: the folder; `runs/<data>-<encoder>-<decoder>-<seed>` if not given, with a model
             `runs/<data>-<model>-<seed>`.
-        notify: called with every event, as `events.jsonl` gets them and one per step besides.
-        interrupted: asked after every step; True stops cleanly with `compgcn.train.Interrupted`.
+        notify: called with every event, as `events.jsonl` gets them, and besides one per step and one per block of
+            an evaluation or a calibration.
+        interrupted: asked after every step, and every block of an evaluation or a calibration; True stops cleanly with
+            `compgcn.train.Interrupted`.
         settings: any of `compgcn.config`, such as `encoder="compgcn"`, `composition="corr"`, `epochs=100`, `lr=1e-3`;
             `task="node-classification"` and the like where the data leave a choice.
     """
@@ -96,7 +98,7 @@ def train(
     device = find_device(config.training.device)
     if folder.is_run:
         _must_match(folder, config)
-        if folder.is_finished:
+        if folder.is_calibrated:
             return Run(folder, device)
     with randomness(config.training.seed, device):
         built = build_task(config, data, device)  # what is wrong is said before there is a folder
@@ -108,7 +110,7 @@ def train(
                 _must_match(folder, config)
             else:
                 folder.create(config, data)
-            if not folder.is_finished:  # another process may have been quicker
+            if not folder.is_calibrated:  # another process may have been quicker
                 _train(built, config, data, folder, device, notify, interrupted)
     return Run(folder, device)
 
@@ -123,7 +125,7 @@ def _train(
     interrupted: Callable[[], bool],
 ) -> None:
     def record(event: Event) -> None:
-        if event["event"] != "step":
+        if event["event"] not in ("step", "progress"):
             folder.append(event)
         if notify is not None:
             notify(event)
@@ -145,10 +147,16 @@ def _train(
         candidates(config, data),
     )
     record({"event": "start", "time": time.time(), "task": config.task})
-    metrics = chosen_protocol(config)(session)
+    if folder.is_finished:  # it was stopped while it was calibrated
+        metrics, session.seconds = folder.metrics(), folder.seconds()
+        if config.classifier.protocol in CALIBRATED:
+            folder.restore(built.model)
+    else:
+        metrics = chosen_protocol(config)(session)
+        folder.describe_environment(device, config.training.seed, session.seconds)
+        folder.finish(metrics)  # before anything else is begun: what was measured is not to be lost
     calibrate(session, data)
-    folder.describe_environment(device, config.training.seed, session.seconds)
-    folder.finish(metrics)
+    folder.end_calibration()
     record({"event": "end", "best_epoch": metrics["best_epoch"], "seconds": round(session.seconds, 3)})
 
 

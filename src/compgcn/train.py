@@ -44,8 +44,8 @@ class Task(Protocol):
     def loss(self, examples: Tensor) -> Tensor:
         """The loss of one batch."""
 
-    def validate(self) -> dict[str, Any]:
-        """Metrics on the validation split, or nothing where there is none."""
+    def validate(self, notify: Callable[[int, int], None] | None = None) -> dict[str, Any]:
+        """Metrics on the validation split, or nothing where there is none; tells how much is done, and of how much."""
 
     def stale(self, evaluations: int) -> None:
         """Told after every evaluation how many have passed without gain."""
@@ -81,6 +81,7 @@ class Progress:
     best_step: int = -1
     stale: int = 0  # evaluations since
     stopped: bool = False
+    due: bool = False  # the steps of the epoch under way are done, and what comes after them is not
     loss_sum: float = 0.0  # of the epoch under way
     seconds: float = 0.0
 
@@ -114,16 +115,22 @@ def _optimise(
     if progress.step == 0:
         store.keep_best(task.module)  # a run of no epochs is a model too
     total = torch.tensor(progress.loss_sum, dtype=torch.float64, device=device)
-    while progress.step < last and not progress.stopped:
-        epoch, step = divmod(progress.step, task.steps_per_epoch)
-        task.module.train()
-        total += update(task.examples(epoch, step), settings.lr * rate(settings, progress.step / last))
-        progress.step += 1
+    while progress.due or (progress.step < last and not progress.stopped):
+        epoch, step = divmod(progress.step - progress.due, task.steps_per_epoch)
+        if not progress.due:
+            task.module.train()
+            total += update(task.examples(epoch, step), settings.lr * rate(settings, progress.step / last))
+            progress.step += 1
         progress.seconds = before + time.monotonic() - started
         improved = False
         if step + 1 == task.steps_per_epoch:
-            progress.loss_sum = total.item()
-            improved = _end_epoch(task, settings, progress, epoch + 1, notify)
+            progress.loss_sum, progress.due = total.item(), True
+            try:
+                improved = _end_epoch(task, settings, progress, epoch + 1, notify, interrupted)
+            except Interrupted:
+                progress.loss_sum = total.item()
+                store.save(*_snapshot(task.module, update.optimiser, progress))
+                raise
             total.zero_()
         elif time.monotonic() - told >= pause:
             progress.loss_sum, told = total.item(), time.monotonic()
@@ -152,8 +159,21 @@ def make_step(task: Task, settings: Training, steps: int) -> Step:
     )
 
 
-def _end_epoch(task: Task, settings: Training, progress: Progress, epoch: int, notify: Callable[[Event], None]) -> bool:
+def _end_epoch(
+    task: Task,
+    settings: Training,
+    progress: Progress,
+    epoch: int,
+    notify: Callable[[Event], None],
+    interrupted: Callable[[], bool],
+) -> bool:
     """Evaluate if it is time to; whether these are the best weights so far."""
+
+    def watch(done: int, total: int) -> None:
+        notify({"event": "progress", "what": "evaluating", "done": done, "total": total})
+        if done < total and interrupted():  # else it is over, and asked next
+            raise Interrupted
+
     loss = progress.loss_sum / task.steps_per_epoch
     if not math.isfinite(loss):
         raise _diverged(loss, epoch)
@@ -161,7 +181,7 @@ def _end_epoch(task: Task, settings: Training, progress: Progress, epoch: int, n
     improved, valid = False, {}
     if epoch % settings.evaluate_every == 0 or epoch == settings.epochs:
         task.module.eval()
-        valid = task.validate()
+        valid = task.validate(watch)
         # Without a validation split every epoch counts as a gain: the last weights are kept.
         improved = not valid or valid[task.goal] > progress.best
         progress.stale = 0 if improved else progress.stale + 1
@@ -170,6 +190,7 @@ def _end_epoch(task: Task, settings: Training, progress: Progress, epoch: int, n
             progress.best_epoch, progress.best_step = epoch, progress.step
         task.stale(progress.stale)
         progress.stopped = progress.stale >= settings.patience
+    progress.due = False
     figures = {name: value for name, value in valid.items() if isinstance(value, float)}
     notify({**_event("epoch", progress, epoch, loss, settings, task), "valid": figures})
     return improved

@@ -65,9 +65,34 @@ def test_heads_and_their_peers_are_those_of_the_definition(edges: Edges) -> None
         expected = [kind_of(facts.tolist(), entity, r) for entity in range(edges.num_nodes)]
         assert peers.of(r, strangers=True).kinds.tolist() == expected
         asked = peers.of(r)
-        assert dict(zip(asked.entities.tolist(), asked.kinds.tolist(), strict=True)) == {
-            entity: kind for entity, kind in enumerate(expected) if kind
-        }
+        assert list(zip(*(part.tolist() for part in asked), strict=True)) == [
+            (entity, kind) for entity, kind in enumerate(expected) if kind
+        ]
+        assert asked.kinds_of(np.arange(edges.num_nodes)[::-1]).tolist() == expected[::-1]
+    relations = range(edges.num_relations)
+    for some in (peers, Peers(facts, edges.num_nodes, edges.num_relations)):  # what was looked at, or nothing yet
+        assert some.sizes(relations).tolist() == [len(peers.of(r).entities) for r in relations]
+
+
+@given(edge_lists(max_edges=24), st.integers(0, 12))
+def test_how_often_someone_lacks_a_tail_is_by_the_definition(edges: Edges, held: int) -> None:
+    facts = np.array(edges.triples, dtype=np.int64).reshape(-1, 3)
+    N, R = edges.num_nodes, edges.num_relations
+    entities, relations = (Vocabulary(kind, [str(k) for k in range(n)]) for kind, n in (("entity", N), ("relation", R)))
+    data = KnowledgeGraph("g", entities, relations, facts[held:], facts[:held], facts[:0])
+    if not len(data.valid):
+        assert (lacking(data) == 1).all()
+        return
+    kinds = np.array([[kind_of(data.train.tolist(), s, r) for s in range(N)] for r in range(R)])  # [R, N]
+    asks = np.array([[[s, r] in data.valid[:, :2].tolist() for s in range(N)] for r in range(R)])
+    there, lack = (np.array([[(row & (kinds[r] == kind)).sum() for kind in range(3)] for r, row in enumerate(rows)])
+                   for rows in (np.ones_like(asks), asks))  # fmt: skip
+    usual = np.maximum(lack.sum(0), 0.5) / np.maximum(there.sum(0), 1)
+    told: list[tuple[int, int]] = []
+    found = lacking(data, notify=lambda *seen: told.append(seen))
+    np.testing.assert_array_equal(found, np.minimum((lack + 10 * usual) / (there + 10), 1.0))
+    np.testing.assert_array_equal(found, lacking(data, Peers(data.train, N, R)))
+    assert told == [(r + 1, R) for r in range(R)]
 
 
 def test_someone_who_lacks_what_all_others_like_them_have_is_found(tmp_path: Path) -> None:

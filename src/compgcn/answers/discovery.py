@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from compgcn.answers.calibration import Weighing, fit_weighing
-from compgcn.answers.heads import Peers
+from compgcn.answers.heads import HEAD, Peers, Rows, distinct_pairs
 from compgcn.answers.known import Known, known_entities
 from compgcn.answers.links import Links
 from compgcn.answers.retrieval import Progress, best, blocks, must_be_finite
@@ -135,19 +135,24 @@ def discover(
 
 
 @torch.inference_mode()
-def weighing(links: Links) -> Weighing | None:
+def weighing(links: Links, notify: Progress | None = None) -> Weighing | None:
     """How the probability of an answer and the rate of those asked make one together; None where valid has too little.
 
     As if valid were yet to be found: of a sample of the heads of relations by the other splits and their peers, drawn
     with a fixed seed, the best tails that stand in none of these are looked up in valid.
+
+    Args:
+        links: what answers.
+        notify: called with the relations looked at and the queries answered so far, and how many there are at most.
     """
     data, R = links.data, links.data.num_relations
     others = _but_valid(data)
     if not len(data.valid) or not len(others):
         return None
     known, right = (known_entities({"known": facts}, data.num_entities, R) for facts in (others, data.valid))
-    asked = _asked(links, known)
-    pairs = Peers(others, data.num_entities, R).sample(range(R), _SAMPLE, seed=0)
+    peers = Peers(others, data.num_entities, R)
+    asked = _asked(links, known, peers, None if notify is None else lambda done, _: notify(done, R + _SAMPLE))
+    pairs = peers.sample(range(R), _SAMPLE, seed=0)
     found = []
     for block in blocks(len(pairs), data.num_entities):
         some = pairs[block]
@@ -157,25 +162,36 @@ def weighing(links: Links) -> Weighing | None:
         hits = torch.tensor([[split is not None for split in row] for row in splits], device=links.device)
         left = answers.scores > -torch.inf
         found.append([part[left].cpu() for part in (answers.odds, hits)])
+        if notify is not None:
+            notify(R + block.stop, R + len(pairs))
     odds, hits = (torch.cat(parts) for parts in zip(*found, strict=True))
     return fit_weighing(odds, hits)
 
 
-def lacking(data: KnowledgeGraph) -> Rates:
+def lacking(data: KnowledgeGraph, peers: Peers | None = None, notify: Progress | None = None) -> Rates:
     """How likely an entity has a tail of a relation that is not in the data [R, 3]: a stranger, a peer, and a head.
 
     As often as those that are so by the other splits have one in valid, so that a relation of one tail each is not
     offered a second. Rates of few entities are drawn to those of all relations; without facts in valid all are 1.
+
+    Args:
+        data: the graph.
+        peers: by the facts of the splits but valid, where the caller has them.
+        notify: called with the relations looked at so far, and how many there are.
     """
-    R = data.num_relations
+    N, R = data.num_entities, data.num_relations
     if not len(data.valid):
         return np.ones((R, 3))
     there, lack = np.zeros((2, R, 3))
-    peers = Peers(_but_valid(data), data.num_entities, R)
+    peers = peers or Peers(_but_valid(data), N, R)
+    having = Rows(*distinct_pairs(data.valid[:, 1], data.valid[:, 0], N), R)  # the heads of each relation in valid
     for r in range(R):
-        kinds = peers.of(r, strangers=True).kinds
-        there[r] = np.bincount(kinds, minlength=3)
-        lack[r] = np.bincount(kinds[np.unique(data.valid[data.valid[:, 1] == r, 0])], minlength=3)
+        asked = peers.of(r)
+        heads = np.count_nonzero(asked.kinds == HEAD)
+        there[r] = N - len(asked.kinds), len(asked.kinds) - heads, heads
+        lack[r] = np.bincount(asked.kinds_of(having.of(np.array([r]))), minlength=3)
+        if notify is not None:
+            notify(r + 1, R)
     usual = np.maximum(lack.sum(0), 0.5) / np.maximum(there.sum(0), 1)  # above 0, however little there is
     rates: Rates = np.minimum((lack + _HEADS * usual) / (there + _HEADS), 1.0)
     return rates
@@ -190,11 +206,12 @@ def _nothing(links: Links) -> _Found:
     return _Found(facts, facts.new_zeros(0, dtype=torch.double), facts.new_zeros(0, dtype=torch.float))
 
 
-def _asked(links: Links, known: Known) -> _Asked:
+def _asked(links: Links, known: Known, peers: Peers | None = None, notify: Progress | None = None) -> _Asked:
     data, device = links.data, links.device
     facts = np.concatenate(list(data.splits.values()))
     loops = np.isin(np.arange(data.num_relations), facts[facts[:, 0] == facts[:, 2], 1])
-    return _Asked(known, torch.from_numpy(lacking(data)).to(device), torch.from_numpy(loops).to(device))
+    missing = lacking(data, peers, notify)
+    return _Asked(known, torch.from_numpy(missing).to(device), torch.from_numpy(loops).to(device))
 
 
 @torch.inference_mode()

@@ -5,6 +5,7 @@ An answer counts as right if the fact stands in the split; facts of the other sp
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from compgcn.answers.calibration import Reliability, Scaling, fit_scaling
 from compgcn.answers.known import Known, known_entities, known_relations
-from compgcn.answers.retrieval import best, blocks, log_odds_among, scores_of_relations, unbeaten
+from compgcn.answers.retrieval import Progress, best, blocks, log_odds_among, scores_of_relations, unbeaten
 from compgcn.compose import Composition
 
 if TYPE_CHECKING:
@@ -24,8 +25,13 @@ _FACTS = 20_000  # scored one by one, where a decoder has no quicker way to rank
 
 
 @torch.inference_mode()
-def of_entities(links: Links, split: str, top: int = SHOWN, most: int | None = _MOST) -> Reliability:
-    """The best answers to the queries of a split, from both sides; to `most` of them, drawn with a fixed seed."""
+def of_entities(
+    links: Links, split: str, top: int = SHOWN, most: int | None = _MOST, notify: Progress | None = None
+) -> Reliability:
+    """The best answers to the queries of a split, from both sides; to `most` of them, drawn with a fixed seed.
+
+    `notify` is called with the queries answered so far, and how many there are.
+    """
     data, R = links.data, links.data.num_relations
     others = {name: triples for name, triples in data.splits.items() if name != split}
     known, wanted = (known_entities(some, data.num_entities, R) for some in (others, {split: data.splits[split]}))
@@ -35,12 +41,19 @@ def of_entities(links: Links, split: str, top: int = SHOWN, most: int | None = _
         key = keys[block].to(links.device)
         scores = links.task.model.score(links.encoded, key // (2 * R), key % (2 * R))  # [B, N]
         found.append(_answers(links, scores, keys[block], known, wanted, top))
+        if notify is not None:
+            notify(block.stop, len(keys))
     return _joined(found)
 
 
 @torch.inference_mode()
-def of_relations(links: Links, split: str, top: int = SHOWN, most: int | None = _MOST) -> Reliability:
-    """The best relations between the entities of a split's triples; where they are scored one by one, of fewer."""
+def of_relations(
+    links: Links, split: str, top: int = SHOWN, most: int | None = _MOST, notify: Progress | None = None
+) -> Reliability:
+    """The best relations between the entities of a split's triples; where they are scored one by one, of fewer.
+
+    `notify` is called as by `of_entities`.
+    """
     data, N, R = links.data, links.data.num_entities, links.data.num_relations
     others = {name: triples for name, triples in data.splits.items() if name != split}
     known, wanted = (known_relations(some, N, R) for some in (others, {split: data.splits[split]}))
@@ -52,13 +65,16 @@ def of_relations(links: Links, split: str, top: int = SHOWN, most: int | None = 
         key = keys[block].to(links.device)
         scores = scores_of_relations(links.task.model, links.encoded, key // N, key % N, R)  # [B, R]
         found.append(_answers(links, scores, keys[block], known, wanted, top))
+        if notify is not None:
+            notify(block.stop, len(keys))
     return _joined(found)
 
 
-def fitted(links: Links) -> dict[str, Scaling | None]:
-    """The calibration of a link predictor on validation."""
+def fitted(links: Links, told: Callable[[str], Progress | None] = lambda kind: None) -> dict[str, Scaling | None]:
+    """The calibration of a link predictor on validation; `told` has, for a kind of answers, whom to tell how far."""
     return {
-        kind: fit_scaling(of(links, "valid")) for kind, of in (("entities", of_entities), ("relations", of_relations))
+        kind: fit_scaling(of(links, "valid", notify=told(kind)))
+        for kind, of in (("entities", of_entities), ("relations", of_relations))
     }
 
 

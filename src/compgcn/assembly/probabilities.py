@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from compgcn.answers.calibration import Scaling, Weighing, fit_temperature, stored
 from compgcn.answers.discovery import weighing
 from compgcn.answers.links import Links
 from compgcn.answers.reliability import fitted
+from compgcn.answers.retrieval import Progress
 from compgcn.data import KnowledgeGraph
 from compgcn.inputs import Dataset
 from compgcn.protocols import Session, validation
 from compgcn.tasks.classification import log_probabilities
+
+CALIBRATED = (None, "holdout")  # protocols of classification that leave validation out of training, and none at all
 
 
 def calibrate(session: Session, data: Dataset) -> None:
@@ -20,7 +25,7 @@ def calibrate(session: Session, data: Dataset) -> None:
         session.built.model.eval()
         assert isinstance(data, KnowledgeGraph)
         links = Links(config, data, session.built, {})
-        fit_probabilities(links)
+        fit_probabilities(links, lambda kind: session.told(f"calibrating {kind}"))
         scalings, discoveries = dict(links.scalings), links.weighing
     elif config.classifier.protocol == "holdout":
         _, valid = validation(session)
@@ -31,7 +36,10 @@ def calibrate(session: Session, data: Dataset) -> None:
         session.folder.keep_calibration(stored(scalings, discoveries))
 
 
-def fit_probabilities(links: Links) -> None:
-    """The calibration of a link predictor: of its answers, and of discoveries by the probabilities these then have."""
-    links.scalings = fitted(links)
-    links.weighing = weighing(links)
+def fit_probabilities(links: Links, told: Callable[[str], Progress | None] = lambda kind: None) -> None:
+    """The calibration of a link predictor: of its answers, and of discoveries by the probabilities these then have.
+
+    `told` has, for "entities", "relations" and "discoveries", who is told how far it is, and may end it by raising.
+    """
+    links.scalings = fitted(links, told)
+    links.weighing = weighing(links, told("discoveries"))

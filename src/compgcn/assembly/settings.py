@@ -14,9 +14,9 @@ from compgcn.baselines import FitOnce, find_baseline, must_be_installed
 from compgcn.baselines.fitted import must_not_train
 from compgcn.baselines.networks import must_be_used
 from compgcn.compose import Composition
-from compgcn.config import Config, configure, parse_settings, searchable
+from compgcn.config import PATHS, Config, configure, parse_settings, searchable
 from compgcn.config import Encoder as EncoderSettings
-from compgcn.data import DATASETS, OWN_RECIPES, GraphCollection
+from compgcn.data import DATASETS, LARGE_RECIPE, OWN_RECIPES, GraphCollection, KnowledgeGraph
 from compgcn.errors import InputError, unknown
 from compgcn.folder import Folder
 from compgcn.inputs import INPUTS, Dataset
@@ -25,19 +25,74 @@ from compgcn.models import model as find_model
 from compgcn.norms import NORMS
 from compgcn.presets import preset
 
+_STEP_BYTES = 2**30  # that the scores of a step over all entities may take
+_HOW = {"training.loss", "training.batch_size"}  # of the recipe for large graphs, what belongs together
+_COPIES = 5  # of its scores, 4 bytes each, that such a step holds at a time: logits, what is made of them, gradients
+
 
 def recommended(settings: Mapping[str, Any], data: Dataset, model: str | None = None) -> Config:
     """The defaults, then what the data set's recipe (or that for one's own files) recommends, then the settings.
 
     With a model, a row of `MODELS`, its settings come before one's own, and what the recipe says of others is left out.
     A baseline's own recipe comes before the data set's, of which it takes how to classify and, unless it is fitted
-    once, how to train.
+    once, how to train. Over the recipe for one's own files goes that for large graphs, see `scaled`.
     """
+    return configure(configure(_usual(settings, data, model), scaled(settings, data, model)), settings)
+
+
+def scaled(settings: Mapping[str, Any], data: Dataset, model: str | None = None) -> dict[str, Any]:
+    """What is recommended because a graph of one's own is large.
+
+    How to train is left to who chooses a loss, a batch size or a model, and what chooses the epoch to who says so.
+    """
+    whole = configure(_usual(settings, data, model), settings)
+    task, given = task_of(whole, data), {PATHS[name] for name in settings}
+    if task != "link-prediction" or _has_recipe(whole, task) or step_bytes(data) <= _STEP_BYTES:
+        return {}
+    if model is not None or given & _HOW:
+        given |= _HOW
+    return {name: value for name, value in LARGE_RECIPE.items() if name not in given}
+
+
+def step_bytes(data: Dataset) -> int:
+    """About what the scores of a step over all entities take with the recipe for one's own files."""
+    batch: int = OWN_RECIPES["link-prediction"]["training.batch_size"]
+    return _COPIES * 4 * batch * data.num_entities if isinstance(data, KnowledgeGraph) else 0
+
+
+def of_size(settings: Mapping[str, Any], data: Dataset, model: str | None = None) -> list[str]:
+    """That a graph is trained on, or judged, in another way because it is large, where that is so."""
+    changed, notes = scaled(settings, data, model), []
+    if not changed:
+        return []
+    assert isinstance(data, KnowledgeGraph)
+    how = ", ".join(f"{name}={value}" for name, value in changed.items() if name in _HOW)
+    if how:
+        notes.append(
+            f"a step that scores all {data.num_entities:,} entities would take about {step_bytes(data) / 2**30:.1f} "
+            f"GiB, so that negatives are drawn instead: {how}; give either to choose both"
+        )
+    sample = changed.get("training.valid_sample")
+    if sample is not None and sample < len(data.valid):
+        notes.append(
+            f"the epoch is chosen by {sample:,} of {len(data.valid):,} validation triples (training.valid_sample); the "
+            "metrics at the end are of all"
+        )
+    return notes
+
+
+def _has_recipe(config: Config, task: str) -> bool:
+    known = DATASETS.get(config.data.source)
+    return known is not None and known.task == task
+
+
+def _usual(settings: Mapping[str, Any], data: Dataset, model: str | None) -> Config:
+    """What is beneath the settings, whatever the size of the data."""
     system = None if model is None else find_model(model)
     own: Mapping[str, Any] = {} if system is None else system.settings
     asked = configure(configure(Config(), own), settings)
-    task, known = task_of(asked, data), DATASETS.get(asked.data.source)
-    recipe = dict(known.recipe if known is not None and known.task == task else OWN_RECIPES[task])
+    task = task_of(asked, data)
+    recipe = dict(DATASETS[asked.data.source].recipe if _has_recipe(asked, task) else OWN_RECIPES[task])
     if system is not None:
         if task != "link-prediction":
             raise InputError(f"the model '{model}' is one of link prediction, not of {task}; choose an encoder instead")
@@ -52,7 +107,7 @@ def recommended(settings: Mapping[str, Any], data: Dataset, model: str | None = 
     usual = configure(configure(Config(), recipe), own)
     if configure(usual, settings).decoder.name != usual.decoder.name:  # the recipe's sizes are those of another one
         usual = configure(usual, {"decoder.filters": None, "decoder.kernel": None})
-    return configure(usual, settings)
+    return usual
 
 
 def expand(config: Config, data: Dataset) -> Config:

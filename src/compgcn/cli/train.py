@@ -136,9 +136,9 @@ def train(
     found = read_data(asked, model)
     from compgcn.assembly.idle import idle  # torch comes with it: what is wrong is said before
     from compgcn.assembly.labels import remarks
-    from compgcn.assembly.settings import expand, recommended
+    from compgcn.assembly.settings import expand, of_size, recommended
     from compgcn.assembly.tasks import TASKS
-    from compgcn.folder import default_folder
+    from compgcn.folder import Folder, default_folder
     from compgcn.run import train as train_run
     from compgcn.train import Interrupted
 
@@ -146,9 +146,9 @@ def train(
     folder = run_dir or default_folder(config, model)
     if not as_json:
         assert config.task is not None
-        notes = [*_of_layers(config), *idle(config, asked), *remarks(config, TASKS[config.task].items(found))]
-        describe(found, notes)
-    finished = (folder / "metrics.json").is_file()
+        notes = [*_of_layers(config), *idle(config, asked), *of_size(asked, found, model)]
+        describe(found, [*notes, *remarks(config, TASKS[config.task].items(found))])
+    finished = Folder(folder).is_calibrated
     if any((folder / "checkpoint").glob("[!.]*")) and not as_json:
         out.print(f"resuming the run in {folder}")
     try:
@@ -259,6 +259,8 @@ def _progress_line(quiet: bool) -> Iterator[Callable[[dict[str, Any]], None] | N
         def notify(event: dict[str, Any]) -> None:
             if event["event"] == "evaluate":
                 progress.update(bar, text="evaluating")
+            if event["event"] == "progress" and event["done"] < event["total"]:  # what is over at once would flicker
+                progress.update(bar, text=f"{event['what']} {event['done']:,} of {event['total']:,}")
             if "epoch" not in event:
                 return
             latest.update(event.get("valid") or {})

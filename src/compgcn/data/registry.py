@@ -36,6 +36,12 @@ OWN_RECIPE: dict[str, Any] = {
     "training.epochs": 200,
     "training.patience": 10,
 }
+# What goes over it where a step that scores all entities does not fit: negatives, and so many triples at a time.
+LARGE_RECIPE: dict[str, Any] = {
+    "training.loss": "self-adversarial",
+    "training.batch_size": 4096,
+    "training.valid_sample": 5000,  # ranking all of a large validation split takes longer than the epochs between
+}
 
 
 # What does well on graphs with a few hundred labelled nodes, and on collections of a few hundred molecules.

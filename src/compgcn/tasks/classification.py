@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -138,8 +138,8 @@ class Classification:
         smoothing = self.settings.label_smoothing
         return losses.cross_entropy(logits, self.items.targets[examples], smoothing=smoothing, weights=self.weights)
 
-    def validate(self) -> dict[str, Any]:
-        """The report on the validation items."""
+    def validate(self, notify: Callable[[int, int], None] | None = None) -> dict[str, Any]:
+        """The report on the validation items, so few that nobody is told how far it is."""
         if not len(self.valid):
             return {}
         tally = self.tally(self.valid)

@@ -13,7 +13,7 @@ from compgcn.decoders import Decoder
 from compgcn.encoders import Backwards, Encoder, RelationTable
 from compgcn.graph import RelationalGraph
 from compgcn.queries import Answers
-from compgcn.ranking import SideRanks, rank_triples, summary
+from compgcn.ranking import SideRanks, Watch, rank_triples, summary
 from compgcn.tasks.batches import Batches
 from compgcn.tasks.objectives import OBJECTIVES, batch_loss, must_agree
 from compgcn.tasks.removal import BatchEdges
@@ -102,6 +102,7 @@ class LinkPrediction:
         stale_margin: tuple[float, int] = (0.0, 10),
     ) -> None:
         self.model, self.graph, self.splits, self.settings = model, graph, splits, settings
+        self.judged_by = _sample(splits["valid"], settings.valid_sample)
         self.stale_margin = stale_margin
         self.num_entities, self.num_relations = graph.num_nodes, graph.num_relations
         self.train = Answers.from_triples(splits["train"], self.num_relations)
@@ -148,9 +149,9 @@ class LinkPrediction:
         keep = None if self.removal is None else self.removal.keep(examples)
         return batch_loss(self, self.model.encode(self.graph, keep), self.batch(examples))
 
-    def validate(self) -> dict[str, Any]:
-        """Filtered metrics on the validation split."""
-        return summary(self.ranks("valid"))
+    def validate(self, notify: Watch | None = None) -> dict[str, Any]:
+        """Filtered metrics on the validation split, or on `valid_sample` of its triples, always the same ones."""
+        return summary(self._ranks(self.judged_by, notify=notify))
 
     def stale(self, evaluations: int) -> None:
         """Lower TransE's margin, where that is asked for."""
@@ -159,17 +160,29 @@ class LinkPrediction:
         if amount and margin is not None and evaluations and evaluations % every == 0:
             margin.sub_(amount)
 
+    def ranks(self, split: str, max_elements: int = 2**26, notify: Watch | None = None) -> SideRanks:
+        """Filtered ranks of all triples of a split from both sides; the graph is encoded once. See `rank_triples`."""
+        return self._ranks(self.splits[split], max_elements, notify)
+
     @torch.inference_mode()
-    def ranks(self, split: str, max_elements: int = 2**26) -> SideRanks:
-        """Filtered ranks of a split's triples from both sides; the graph is encoded once."""
+    def _ranks(self, triples: Tensor, max_elements: int = 2**26, notify: Watch | None = None) -> SideRanks:
         self.model.eval()
         encoded = self.model.encode(self.graph)
         if self.graph.src.device.type == "cpu":  # what a few queries need stays in the cache
             max_elements = min(max_elements, max(_CACHED, _QUERIES * self.num_entities))
         return rank_triples(
             lambda s, r: self.model.score(encoded, s, r),
-            self.splits[split],
+            triples,
             self.known,
             self.num_entities,
             max_elements=max_elements,
+            notify=notify,
         )
+
+
+def _sample(triples: Tensor, size: int | None) -> Tensor:
+    """So many of the triples [n, 3], drawn with a fixed seed, in their order; all where there are no more."""
+    if size is None or len(triples) <= size:
+        return triples
+    chosen = torch.randperm(len(triples), generator=torch.Generator().manual_seed(0))[:size].sort().values
+    return triples[chosen.to(triples.device)]
