@@ -12,7 +12,7 @@ import toy
 from compgcn.data import KnowledgeGraph, Vocabulary
 from compgcn.serve.atlas import Atlas
 
-LETTERS = "aAbBß \n/"
+LETTERS = "aAáÁbBß \n/\u0301"
 NAMES = st.lists(st.text(LETTERS, max_size=4), min_size=2, max_size=12)
 
 
@@ -28,20 +28,22 @@ def graphs(draw: st.DrawFn) -> KnowledgeGraph:
 
 
 def folded(text: str) -> str:
-    """A line break counts as a space, and case not at all."""
-    return text.casefold().replace("\n", " ")
+    """A line break counts as a space, case and accents not at all."""
+    return text.casefold().translate({ord("á"): "a", 0x301: None, ord("\n"): " "})
 
 
 @given(graphs(), st.text(LETTERS, max_size=2), st.integers(1, 15))
-def test_a_search_finds_beginnings_then_parts_the_best_connected_first(
+def test_a_search_finds_beginnings_as_written_first_then_parts_the_best_connected_first(
     graph: KnowledgeGraph, text: str, limit: int
 ) -> None:
     atlas, part = Atlas(graph), folded(text)
     labels = [[folded(label) for label in pair] for pair in zip(graph.entities.ids, graph.entities.names, strict=True)]
 
-    def key(entity: int) -> tuple[bool, int, int]:
+    def key(entity: int) -> tuple[bool, bool, int, int]:
         begins = any(label.startswith(part) for label in labels[entity])
-        return not begins, -int(atlas.degree[entity]), entity
+        own = graph.entities.ids[entity], graph.entities.names[entity]
+        written = bool(part) and any(label.startswith(text) for label in own)
+        return not begins, not written, -int(atlas.degree[entity]), entity
 
     matching = [i for i, pair in enumerate(labels) if any(part in label for label in pair)]
     assert atlas.search(text, limit) == sorted(matching, key=key)[:limit]
