@@ -63,8 +63,8 @@ def test_the_type_of_an_entity_is_its_commonest_place_in_facts(graph: KnowledgeG
     atlas = Atlas(graph)
     places: list[Counter[str]] = [Counter() for _ in range(graph.num_entities)]
     for s, r, o in atlas.facts.tolist():
-        places[s][f"{graph.relations.names[r]} (head)"] += 1
-        places[o][f"{graph.relations.names[r]} (tail)"] += 1
+        places[s][f"subject of {graph.relations.names[r]}"] += 1
+        places[o][f"object of {graph.relations.names[r]}"] += 1
     for found, counts in zip(atlas.types, places, strict=True):
         assert counts[found] == max(counts.values(), default=0)
         assert (found == "") == (not counts)

@@ -84,7 +84,7 @@ class Atlas:
 
     @cached_property
     def types(self) -> list[str]:
-        """What each entity is mostly: head or tail of which relation [N]; empty where it is in no fact."""
+        """What each entity is mostly: subject or object of which relation [N]; empty where it is in no fact."""
         places = 2 * self.graph.num_relations  # as head of each relation, then as tail
         heads = self.facts[:, 0] * places + self.facts[:, 1]
         tails = self.facts[:, 2] * places + self.facts[:, 1] + self.graph.num_relations
@@ -93,7 +93,7 @@ class Atlas:
         entities, first = np.unique(keys[order] // places, return_index=True)
         commonest = keys[order[first]] % places
         names = self.graph.relations.names
-        labels = [f"{name} ({side})" for side in ("head", "tail") for name in names]
+        labels = [f"{side} of {name}" for side in ("subject", "object") for name in names]
         found = [""] * self.graph.num_entities
         for entity, place in zip(entities.tolist(), commonest.tolist(), strict=True):
             found[entity] = labels[place]
