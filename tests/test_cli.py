@@ -314,15 +314,17 @@ def test_a_terminal_gets_a_live_line(data: Path, tmp_path: Path) -> None:
 
 
 def test_predictions_are_a_table_of_rank_name_probability_and_known(command: Command, run: Path) -> None:
-    result = command("predict", run, "--head", "name of p0", "--relation", "lives", "--top", 12)
+    result = command("predict", run, "--head", "NAME of P0", "--relation", "LIVES", "--top", 12)
     assert result.code == 0, result
     lines = result.out.splitlines()
     assert lines[0].strip() == "name of p0 - lives - ?"
-    assert lines[1].split() == ["rank", "name", "id", "probability", "known"]
+    assert lines[1].split() == ["rank", "name", "id", "probability", "in", "the", "data"]
     assert len(lines) == 2 + 12 + 1
     assert lines[-1].strip() == "probabilities not calibrated"
     for rank, line in enumerate(lines[2:-1], 1):
-        assert re.fullmatch(rf" *{rank} +name of \w\d +\w\d +[01]\.\d{{4}} +(new|yes, in (train|valid|test)) *", line)
+        assert re.fullmatch(
+            rf" *{rank} +name of \w\d +\w\d +[01]\.\d{{4}} +(no, new|yes, in (train|valid|test)) *", line
+        )
 
 
 def test_predict_json_is_pure_json(command: Command, run: Path) -> None:
@@ -378,7 +380,7 @@ def test_vectors_are_exported(command: Command, run: Path) -> None:
     assert Path("vectors.tsv").read_text().startswith("kind\tid\tname\t0\t1\t")
     assert command("export", run, "--to", "vectors", "--format", "projector").code == 0
     assert Path("vectors", "projector_config.pbtxt").is_file()
-    refused(command("export", run, "--to", "vectors.csv"), ".w2v or .vec")
+    refused(command("export", run, "--to", "vectors.xls"), ".w2v or .vec")
     refused(command("export", run, "--to", "no/such/vectors.tsv"), "there is no folder")
     Path("taken.tsv").mkdir()
     refused(command("export", run, "--to", "taken.tsv"), "could not write taken.tsv")

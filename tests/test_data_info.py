@@ -48,6 +48,27 @@ def test_a_folder_of_three_splits_is_described_with_its_leakage(command: Command
     assert re.search(r"^any of these +\d+ +\d+\.\d % +\d+ +\d+\.\d %", shown, re.MULTILINE)
 
 
+def test_a_file_with_too_little_to_validate_by_is_said_to_be_so(command: Command, tmp_path: Path) -> None:
+    lines = [f"a\tr\ta{i}\n" for i in range(100)] + [f"b{i}\tr\tb{j}\n" for i in range(6) for j in range(i)]
+    (tmp_path / "small.tsv").write_text("".join(lines))
+    shown = command("data", "info", "small.tsv").out
+    assert "115 triples (104 train, 5 valid, 6 test)" in shown
+    assert "note: only 5 validation triples: which epoch is best is a matter of chance" in shown
+    assert "matter of chance" not in command("data", "info", "world").out
+
+
+def test_values_in_a_table_are_named_with_the_way_to_leave_them_out(command: Command, tmp_path: Path) -> None:
+    lines = [f"film{i}\tyear\t{1990 + i}\nfilm{i}\tnext\tfilm{i + 1}\n" for i in range(20)]
+    (tmp_path / "films.tsv").write_text("".join(lines))
+    shown = command("data", "info", "films.tsv").out
+    assert "note: the objects of 'year' are numbers or dates, and 20 entities came of them" in shown
+    way = re.search(r"--set '(exclude=.*)'", shown)
+    assert way is not None
+    left = command("data", "info", "films.tsv", "--set", way[1]).out
+    assert "20 triples of 1 excluded relation left out" in left
+    assert "numbers or dates" not in left
+
+
 def test_a_folder_of_something_else_is_refused(command: Command, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     refused(command("data", "info", "mine"), "cannot tell what the folder 'mine' holds")

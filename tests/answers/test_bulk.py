@@ -46,7 +46,12 @@ def write(path: Path, gap: str = "?", header: bool = False) -> Path:
 
 def read(path: Path) -> list[dict[str, Any]]:
     options = csv.ConvertOptions(strings_can_be_null=True, column_types={"known": pa.string(), "tail": pa.string()})
-    table = pq.read_table(path) if path.suffix == ".parquet" else csv.read_csv(path, convert_options=options)
+    parsing = csv.ParseOptions(delimiter="\t" if path.suffix == ".tsv" else ",")
+    table = (
+        pq.read_table(path)
+        if path.suffix == ".parquet"
+        else csv.read_csv(path, parse_options=parsing, convert_options=options)
+    )
     assert table.column_names == bulk.SCHEMA.names
     rows: list[dict[str, Any]] = table.to_pylist()
     return rows
@@ -63,7 +68,7 @@ def read(path: Path) -> list[dict[str, Any]]:
         ("q.parquet", "", False),
     ],
 )
-@pytest.mark.parametrize("to", ["out.csv", "out.parquet"])
+@pytest.mark.parametrize("to", ["out.csv", "out.tsv", "out.parquet"])
 def test_every_query_has_the_answers_it_would_have_alone(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, gap: str, header: bool, to: str
 ) -> None:
@@ -151,7 +156,7 @@ def test_the_command_says_what_it_wrote_and_refuses_what_does_not_go_together(
     result = command("predict", run.path, "--queries", queries, "--to", "out.csv", "--top", 2, "--json")
     assert json.loads(result.out) == {"queries": 5, "answers": 10, "file": "out.csv"}
     refused(command("predict", run.path, "--queries", queries), "--to answers.parquet")
-    refused(command("predict", run.path, "--queries", queries, "--to", "out.txt"), "a .parquet or .csv file")
+    refused(command("predict", run.path, "--queries", queries, "--to", "out.txt"), "a .parquet, .csv or .tsv file")
     refused(command("predict", run.path, "--queries", queries, "--to", "no/out.csv"), "there is no folder 'no'")
     (tmp_path / "q.xlsx").touch()
     refused(command("predict", run.path, "--queries", "q.xlsx", "--to", "out.csv"), ".tsv, .txt, .csv", ".parquet")

@@ -217,7 +217,7 @@ def test_the_command_shows_writes_and_prints_json(command: Command, run: Run) ->
     assert pq.read_table("found.parquet").to_pylist() == [
         dict(zip(SCHEMA.names, (rank, *fact), strict=True)) for rank, fact in enumerate(found, 1)
     ]
-    refused(command("discover", run.path, "--to", "found.txt"), "a .parquet or .csv file")
+    refused(command("discover", run.path, "--to", "found.txt"), "a .parquet, .csv or .tsv file")
 
 
 @given(edge_lists(), st.integers(1, 60))

@@ -53,6 +53,14 @@ def read_tsv(path: Path) -> Read:
     return *([row[key] for row in found] for key in ("kind", "id", "name")), values  # type: ignore[return-value]
 
 
+def read_csv(path: Path) -> Read:
+    with path.open(newline="", encoding="utf-8") as file:
+        found = list(csv.DictReader(file))
+    assert [row["id"] for row in found] == ALL_IDS  # tabs and all
+    values = np.array([[row[str(k)] for k in range(3)] for row in found], np.float32)
+    return *(flat([row[key] for row in found]) for key in ("kind", "id", "name")), values  # type: ignore[return-value]
+
+
 def read_npy(path: Path) -> Read:
     found = rows(path.with_suffix(".names.tsv"))
     return *([row[key] for row in found] for key in ("kind", "id", "name")), np.load(path)  # type: ignore[return-value]
@@ -72,7 +80,7 @@ def read_projector(path: Path) -> Read:
     return kinds, ids, names, np.concatenate(found)
 
 
-READERS = {"parquet": read_parquet, "tsv": read_tsv, "npy": read_npy, "projector": read_projector}
+READERS = {"parquet": read_parquet, "csv": read_csv, "tsv": read_tsv, "npy": read_npy, "projector": read_projector}
 
 
 @pytest.mark.parametrize("form", READERS)
@@ -119,7 +127,7 @@ def test_tokens_are_unique_and_have_no_blanks(ids: list[str]) -> None:
 @pytest.mark.parametrize(
     ("name", "form", "sentence"),
     [
-        ("v.csv", None, r"must end in \.parquet, \.tsv, \.npy, \.w2v or \.vec, or name a format: parquet, tsv"),
+        ("v.xls", None, r"must end in \.parquet, \.csv, \.tsv, \.npy, \.w2v or \.vec, or name a format: parquet, csv"),
         ("v.tsv", "parket", "unknown format 'parket'; did you mean 'parquet'"),
         ("no/v.npy", None, "there is no folder"),
         ("folder", "npy", "it is a folder"),

@@ -197,6 +197,9 @@ def test_a_neighbourhood_leads_from_entity_to_entity(tab: Tab, server: Server) -
     }
     shown = page.locator(".group .chip").evaluate_all("chips => chips.map(chip => chip.firstChild.textContent)")
     assert set(shown) == listed - {"France"}
+    headings = page.locator(".group h3").all_inner_texts()
+    assert headings[0].startswith("borders →")
+    assert any(text.startswith("← borders") for text in headings), "it reads right whatever the relation is called"
     page.locator(".graph .node", has_text=shown[0]).first.click()
     page.get_by_role("heading", name=shown[0], level=1).wait_for()
     page.go_back()

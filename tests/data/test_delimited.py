@@ -217,3 +217,17 @@ def test_an_error_quotes_no_more_than_a_line_of_a_name(tmp_path):
     with pytest.raises(InputError) as raised:
         compgcn.read(path, columns=("a", "b", "c"))
     assert len(str(raised.value)) < 1000
+
+
+def test_quotes_around_every_field_of_a_tsv_are_taken_off_and_noted(tmp_path: Path) -> None:
+    (tmp_path / "g.tsv").write_text('"head"\t"relation"\t"tail"\n"a ""b"""\t"r"\t"c"\n"c"\t"r"\t"d"\n')
+    facts = delimited.file(tmp_path / "g.tsv", header=True).facts()
+    assert [column.to_pylist() for column in facts.columns] == [['a "b"', "c"], ["r", "r"], ["c", "d"]]
+    assert any("stands in double quotes" in note for note in facts.notes)
+
+
+def test_quotes_around_some_fields_of_a_tsv_are_kept(tmp_path: Path) -> None:
+    (tmp_path / "g.tsv").write_text('"a"\t"r"\t"c"\n"c"\tr\t"d"\n')
+    facts = delimited.file(tmp_path / "g.tsv", header=True).facts()
+    assert facts.columns[0].to_pylist() == ['"a"', '"c"']
+    assert facts.notes == ()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -80,6 +82,33 @@ def test_the_fractions_are_met_where_the_graph_is_dense(valid: float, test: floa
     parts = split(triples, N, R, valid_fraction=valid, test_fraction=test)
     assert abs(len(parts[1]) - valid * len(triples)) <= 2
     assert abs(len(parts[2]) - test * len(triples)) <= 2
+
+
+def star(cliquish: int) -> tuple[Triples, int, int]:
+    """A star of 100 rays, all of which must be in train, and some nodes with every fact between them, few of which."""
+    rays = [(0, 0, 1 + i) for i in range(100)]
+    clique = [(101 + i, 0, 101 + j) for i in range(cliquish) for j in range(i)]
+    return np.array(rays + clique, dtype=np.int64), 101 + cliquish, 1
+
+
+@given(st.integers(0, 12), st.integers(0, 5), st.sampled_from([(0.1, 0.1), (0.1, 0.2), (0.3, 0.3)]))
+def test_what_is_short_of_the_fractions_is_short_in_valid_and_test_alike(
+    cliquish: int, seed: int, fractions: tuple[float, float]
+) -> None:
+    triples, N, R = star(cliquish)
+    train, valid, test = split(triples, N, R, seed=seed, valid_fraction=fractions[0], test_fraction=fractions[1])
+    wanted = [round(fraction * len(triples)) for fraction in fractions]
+    held_out = len(valid) + len(test)
+    assert held_out <= sum(wanted)
+    assert abs(len(test) - held_out * wanted[1] / sum(wanted)) <= 0.5
+    assert len(train) + held_out == len(triples)
+
+
+def test_a_split_with_enough_for_both_is_the_one_it_has_always_been() -> None:
+    parts = split(*dense(30), seed=3)
+    digest = hashlib.sha256(b"".join(part.astype("<i8").tobytes() for part in parts)).hexdigest()
+    assert [len(part) for part in parts] == [694, 88, 88]
+    assert digest == "6f0d262d8b3bef1a75812f53ab44ed842880182686393cc8ac723d186d2a3902"
 
 
 @pytest.mark.parametrize("fractions", [(-0.1, 0.1), (0.5, 0.5), (0.1, 2.0), (float("nan"), 0.1)])

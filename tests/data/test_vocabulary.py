@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compgcn.data import Vocabulary
+from compgcn.data.vocabulary import folded
 from compgcn.errors import InputError
 
 texts = st.text(max_size=8)
@@ -33,7 +34,8 @@ def test_any_text_gives_a_row_that_bears_it_or_an_input_error(pairs: list[tuple[
         assert vocabulary.names.count(text) != 1
     else:
         labels = {vocabulary.ids[row], vocabulary.names[row]}
-        assert text.casefold() in {label.casefold() for label in labels} or "://" in vocabulary.ids[row]
+        alike = {form for label in labels for form in (folded(label), label.casefold())}
+        assert folded(text) in alike or "://" in vocabulary.ids[row]
 
 
 def test_the_end_of_an_iri_is_enough_where_only_one_ends_so() -> None:
@@ -61,6 +63,16 @@ def test_case_is_forgiven_where_only_one_row_can_be_meant() -> None:
     assert vocabulary.index("PARIS") == vocabulary.index("q1") == 0
     with pytest.raises(InputError, match="'Q2', 'Q3'"):
         vocabulary.index("ROME")
+
+
+def test_accents_may_be_left_out_where_only_one_row_can_be_meant() -> None:
+    vocabulary = Vocabulary("entity", ["Q1", "Q2", "Q3", "Q4"], ["José Ferrer", "Łódź Café", "René", "Rene"])
+    assert vocabulary.index("jose ferrer") == vocabulary.index("JOSE\u0301 FERRER") == 0
+    assert vocabulary.index("łodz cafe") == 1
+    assert vocabulary.index("rené") == 2, "what is written so comes first"
+    assert vocabulary.index("rene") == 3
+    with pytest.raises(InputError, match="'Q3', 'Q4'"):
+        vocabulary.index("renè")
 
 
 def test_a_shared_name_is_answered_with_the_ids_that_bear_it() -> None:

@@ -51,7 +51,7 @@ def answer_file(
     Args:
         links: what answers.
         path: a .tsv, .txt, .csv (or .gz, .zst) or .parquet file.
-        to: a .parquet or .csv file; what is there before is replaced once all is written.
+        to: a .parquet, .csv or .tsv file; what is there before is replaced once all is written.
         top: how many answers to each.
         new: leave out the facts that stand in the data already.
         notify: called with the queries answered so far, and how many there are.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -10,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from compgcn.answers.rows import cells
 from compgcn.errors import InputError, unknown
 from compgcn.folder import spared
 from compgcn.storage import Array, Table, replace, replace_folder
@@ -70,11 +72,6 @@ def _size(tables: Sequence[Table]) -> tuple[int, int]:
     return sum(len(table.ids) for table in tables), tables[0].vectors.shape[1]
 
 
-def _cells(*texts: str) -> str:
-    """Text of a table without quotes, so a tab or a line end inside a name becomes a space."""
-    return "\t".join(text.replace("\t", " ").replace("\n", " ").replace("\r", " ") for text in texts)
-
-
 def _numbers(vector: Sequence[float], between: str) -> str:
     """Single precision survives nine digits."""
     return between.join([f"{value:.9g}" for value in vector])
@@ -107,19 +104,31 @@ def _tsv(path: Path, tables: Sequence[Table]) -> None:
     """Columns kind, id, name, and one for each number."""
 
     def lines() -> Iterator[str]:
-        yield _cells("kind", "id", "name", *map(str, range(_size(tables)[1]))) + "\n"
+        yield cells("kind", "id", "name", *map(str, range(_size(tables)[1]))) + "\n"
         for *texts, vector in _lines(tables):
-            yield f"{_cells(*texts)}{_TAB}{_numbers(vector, _TAB)}\n"
+            yield f"{cells(*texts)}{_TAB}{_numbers(vector, _TAB)}\n"
 
     replace(path, lambda part: _written(part, lines()))
+
+
+def _csv(path: Path, tables: Sequence[Table]) -> None:
+    """As `_tsv`, with commas, and quotes where a name needs them."""
+
+    def write(part: Path) -> None:
+        with part.open("w", encoding="utf-8", newline="") as file:
+            rows = csv.writer(file, lineterminator="\n")
+            rows.writerow(["kind", "id", "name", *range(_size(tables)[1])])
+            rows.writerows([*texts, *(f"{value:.9g}" for value in vector)] for *texts, vector in _lines(tables))
+
+    replace(path, write)
 
 
 def _npy(path: Path, tables: Sequence[Table]) -> None:
     """An array [n, d], and beside it what its rows stand for, `.names.tsv` in the place of the ending."""
 
     def lines() -> Iterator[str]:
-        yield _cells("kind", "id", "name") + "\n"
-        yield from (_cells(kind, *pair) + "\n" for kind, *texts, _ in tables for pair in zip(*texts, strict=True))
+        yield cells("kind", "id", "name") + "\n"
+        yield from (cells(kind, *pair) + "\n" for kind, *texts, _ in tables for pair in zip(*texts, strict=True))
 
     def write(part: Path) -> None:
         with part.open("wb") as file:
@@ -167,7 +176,7 @@ def _projector(path: Path, tables: Sequence[Table]) -> None:
         for table in tables:
             vectors, metadata = (f"{table.kind}_{what}.tsv" for what in ("tensors", "metadata"))
             _written(folder / vectors, (f"{_numbers(vector, _TAB)}\n" for *_, vector in _lines([table])))
-            texts = (_cells(*pair) + "\n" for pair in zip(table.names, table.ids, strict=True))
+            texts = (cells(*pair) + "\n" for pair in zip(table.names, table.ids, strict=True))
             _written(folder / metadata, (line for part in (["name\tid\n"], texts) for line in part))
             shape = "".join(f"  tensor_shape: {size}\n" for size in table.vectors.shape)
             paths = f'  tensor_path: "{vectors}"\n  metadata_path: "{metadata}"\n'
@@ -181,6 +190,7 @@ PROJECTOR = "projector_config.pbtxt"  # where TensorBoard looks
 
 FORMATS: dict[str, Format] = {
     "parquet": Format((".parquet",), _parquet),
+    "csv": Format((".csv",), _csv),
     "tsv": Format((".tsv",), _tsv),
     "npy": Format((".npy",), _npy),
     "word2vec": Format((".w2v", ".vec"), _word2vec),

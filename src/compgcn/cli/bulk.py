@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def predict_file(run: Run, queries: Path, to: Path | None, top: int, new: bool, as_json: bool) -> None:
     """Answer the queries of a file."""
     if to is None:
-        raise InputError("--queries needs a file to write the answers to: give --to answers.parquet or answers.csv")
+        raise InputError("--queries needs a file to write the answers to: give --to answers.parquet, .csv or .tsv")
     with progress("answering") as notify:
         written = run.predict_file(queries, to, top, new=new, notify=notify)
     if as_json:

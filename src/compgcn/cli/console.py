@@ -47,12 +47,17 @@ def fail(message: str) -> NoReturn:
 
 def describe(data: KnowledgeGraph | GraphCollection, remarks: Sequence[str] = ()) -> None:
     """The statistics of a data set, and what was noticed while reading it or of what is to be done with it."""
-    out.print(f"{data.name}: {headline(data.statistics())}")
-    for note in (*data.notes, *remarks):
+    sizes = data.statistics()
+    out.print(f"{data.name}: {headline(sizes)}")
+    for note in (*data.notes, *remarks, *chance(sizes)):
         out.print(f"  note: {note}")
-    if isinstance(data, KnowledgeGraph) and data.labels is None and len(data.valid) < _FEW:
-        what = f"only {counted(len(data.valid), 'validation triple')}"
-        out.print(f"  note: {what}: which epoch is best is a matter of chance")
+
+
+def chance(n: Mapping[str, int | float]) -> list[str]:
+    """What is to be said of a data set of these sizes that has too little to validate links by."""
+    if "classes" in n or n["valid"] >= _FEW:
+        return []
+    return [f"only {counted(int(n['valid']), 'validation triple')}: which epoch is best is a matter of chance"]
 
 
 def headline(n: Mapping[str, int | float]) -> str:

@@ -35,7 +35,7 @@ def discover(
     ] = False,
     to: Annotated[
         Path | None,
-        typer.Option(help="Write them to a .parquet or .csv file.", metavar="FILE", show_default=False),
+        typer.Option(help="Write them to a .parquet, .csv or .tsv file.", metavar="FILE", show_default=False),
     ] = None,
     device: Device = "auto",
     as_json: Json = False,

@@ -18,6 +18,7 @@ class Form(StrEnum):
     """How `export` can write vectors."""
 
     parquet = "parquet"
+    csv = "csv"
     tsv = "tsv"
     npy = "npy"
     word2vec = "word2vec"
@@ -29,7 +30,9 @@ def export(
     to: Annotated[
         Path,
         typer.Option(
-            help="A .parquet, .tsv, .npy, .w2v or .vec file; or any, with --format.", metavar="FILE", show_default=False
+            help="A .parquet, .csv, .tsv, .npy, .w2v or .vec file; or any, with --format.",
+            metavar="FILE",
+            show_default=False,
         ),
     ],
     form: Annotated[

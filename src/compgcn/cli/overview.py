@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from rich.table import Table
 
-from compgcn.cli.console import headline, out
+from compgcn.cli.console import chance, headline, out
 from compgcn.cli.tables import plain_table, printable
 from compgcn.data import Source
 from compgcn.data.leakage import Leakage, Overlap
@@ -62,7 +62,7 @@ def bar(value: float, largest: float, width: int = _WIDTH) -> str:
 def _sizes(summary: Summary, row: Source | None) -> None:
     """The sizes, beside those of the source and of the paper where these are known; what was noticed; where from."""
     out.print(f"{printable(summary.name)}: {headline(summary.statistics)}")
-    for note in summary.notes:
+    for note in (*summary.notes, *chance(summary.statistics)):
         out.print(f"  note: {note}")
     if row is None:
         return

@@ -56,12 +56,12 @@ def calibration_note(run: Run, kind: Kind | None = None) -> str:
 def predictions_table(question: str, answers: Sequence[Prediction], note: str) -> Table:
     """Answers as a table; ids beside names where they differ."""
     with_ids = any(answer.entity != answer.name for answer in answers)
-    table = plain_table("rank>", "name", *(["id"] if with_ids else []), "probability>", "known")
+    table = plain_table("rank>", "name", *(["id"] if with_ids else []), "probability>", "in the data")
     table.title, table.title_justify = question, "left"
     table.caption, table.caption_justify = note, "left"
     for rank, answer in enumerate(answers, 1):
         ids = [printable(answer.entity)] if with_ids else []
-        known = f"yes, in {answer.known}" if answer.known else "new"
+        known = f"yes, in {answer.known}" if answer.known else "no, new"
         table.add_row(str(rank), printable(answer.name), *ids, f"{answer.probability:.4f}", known)
     return table
 

@@ -166,7 +166,7 @@ def predict(
     ] = None,
     to: Annotated[
         Path | None,
-        typer.Option(help="With --queries, or of classes: the .parquet or .csv file of the answers.", metavar="FILE"),
+        typer.Option(help="With --queries, or of classes: a .parquet, .csv or .tsv file to write.", metavar="FILE"),
     ] = None,
     facts: Facts = None,
     device: Device = "auto",
@@ -215,7 +215,10 @@ def _complete(
     if as_json:
         out.print_json(json.dumps([{"rank": rank, **answer._asdict()} for rank, answer in enumerate(answers, 1)]))
         return
-    question = " - ".join("?" if part is None else part for part in (head, relation, tail))
+    vocabularies = (run.data.entities, run.data.relations, run.data.entities)  # type: ignore[union-attr]
+    given = zip((head, relation, tail), vocabularies, strict=True)
+    parts = ["?" if text is None else printable(known.names[known.index(text)]) for text, known in given]
+    question = " - ".join(parts)
     note = calibration_note(run, "relations" if relation is None else "entities")
     out.print(predictions_table(question, answers, note))
 

@@ -59,16 +59,20 @@ class Text:
             header = first(self)
             width, take = len(header), locate(self.label, self.columns, header)
         found = columns(self, width, take=take)
+        notes: tuple[str, ...] = ()
+        if not self.quoted and _all_quoted(found):  # as spreadsheets write it
+            found = [_unquoted(column) for column in found]
+            notes = (f"every field of '{self.label}' stands in double quotes, which were taken off",)
         named = self.columns is not None and isinstance(self.columns[0], str)
         places = named_places([column[0].as_py() for column in found]) if self.header and not named else None
         if not named and places is None:
-            return Facts(found, guessed=self.header)
+            return Facts(found, notes, guessed=self.header)
         if self.columns is None and places is not None:  # else what was asked for goes before what the line says
             found = [found[place] for place in places]
         found = [column.slice(1) for column in found]
         if not len(found[0]):
             raise InputError(f"'{self.label}' is empty: it holds a header and no triple")
-        return Facts(found, (f"the first line of '{self.label}' names the columns and was skipped",))
+        return Facts(found, (*notes, f"the first line of '{self.label}' names the columns and was skipped"))
 
 
 def file(path: str | Path, *, columns: Columns | None = None, comment: str | None = None, header: bool = False) -> Text:
@@ -162,6 +166,25 @@ def _has_blank(column: Any) -> bool:
     spaced = column.filter(pc.starts_with(column, " "))
     empty = pc.min(pc.binary_length(column)).as_py() == 0
     return empty or bool(pc.any(pc.equal(pc.ascii_trim(spaced, " "), "")).as_py())
+
+
+def _all_quoted(columns: Sequence[Any]) -> bool:
+    """Whether every field stands in double quotes with something between them."""
+    import pyarrow.compute as pc
+
+    def quoted(column: Any) -> bool:
+        return bool(pc.all(pc.match_substring_regex(column, '^"([^"]|"")+"$')).as_py())
+
+    if not all(str(column[0]).startswith('"') for column in columns):  # which settles it for nearly every file
+        return False
+    return all(quoted(column) for column in columns)
+
+
+def _unquoted(column: Any) -> Any:
+    """The fields without the quotes around them; one inside is written twice."""
+    import pyarrow.compute as pc
+
+    return pc.replace_substring(pc.utf8_slice_codeunits(column, 1, -1), '""', '"')
 
 
 def _has_line_end(column: Any) -> bool:

@@ -14,6 +14,7 @@ from compgcn.data.features import read_features
 from compgcn.data.labels import read_labels
 from compgcn.data.split import split
 from compgcn.data.triples import KnowledgeGraph, assemble, read_names, with_names
+from compgcn.data.values import value_notes
 from compgcn.errors import InputError
 
 log = logging.getLogger(__name__)
@@ -171,6 +172,7 @@ def _triples(
     graph = None if kept is None else parsed.load(kept, name)
     if graph is None:
         graph = assemble(name, sources, exclude=options["exclude"])
+        graph = replace(graph, notes=(*graph.notes, *value_notes(graph)))
         graph = graph if drawn is None else divided(graph, *drawn.values())
         if kept is not None and parsed.state(paths) == before:  # else it may be the graph of another content
             parsed.store(kept, graph)

@@ -23,7 +23,8 @@ def split(
 
     All triples over one unordered pair {s, o} go to the same split: a symmetric or an inverse fact never gives its
     twin away. Every entity and every relation that has a triple keeps one in train. Within these two rules the
-    fractions are met as closely as whole pairs allow.
+    fractions are met as closely as whole pairs allow; where too few pairs are left for both, valid and test have
+    their shares of them.
 
     Args:
         triples: [n, 3], (s, r, o), without duplicates.
@@ -43,9 +44,13 @@ def split(
 
     dealt = rng.permutation(np.flatnonzero(free))
     filled = np.cumsum(size[dealt])
-    in_test = _nearest(filled, round(test_fraction * n))
+    for_test, for_valid = round(test_fraction * n), round(valid_fraction * n)
+    left = int(size[dealt].sum())
+    if left < for_test + for_valid:  # else nothing is divided, and a split drawn before this was is drawn again
+        for_test = round(left * for_test / (for_test + for_valid))
+    in_test = _nearest(filled, for_test)
     start = filled[in_test - 1] if in_test else 0
-    in_valid = _nearest(filled[in_test:] - start, round(valid_fraction * n))
+    in_valid = _nearest(filled[in_test:] - start, for_valid)
     home = np.zeros(len(size), dtype=np.int8)
     home[dealt[:in_test]] = 2
     home[dealt[in_test : in_test + in_valid]] = 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 
@@ -39,7 +40,8 @@ class Vocabulary:
     def index(self, text: str) -> int:
         """The row that `text` means: an id, else a name only one row bears, else either of them whatever the case.
 
-        Of an IRI the part after its last # or / will do too, where nothing else bears it and no other IRI ends so.
+        Accents may be left out where nothing is called so with those given. Of an IRI the part after its last # or /
+        will do too, where nothing else bears it and no other IRI ends so.
         """
         row = self.find(text)
         if row is None:
@@ -53,7 +55,8 @@ class Vocabulary:
         row = self._by_id.get(text)
         if row is not None:
             return row
-        rows = self._by_name.get(text) or self._by_folded.get(text.casefold()) or self._by_ending.get(text, [])
+        rows = self._by_name.get(text) or self._by_folded.get(text.casefold()) or self._unaccented(text)
+        rows = rows or self._by_ending.get(text, [])
         if len(rows) > 1:
             raise self._shared(text, rows)
         return rows[0] if rows else None
@@ -83,6 +86,20 @@ class Vocabulary:
             folded[text] = sorted({*folded.get(text, ()), *rows})
         return folded
 
+    def _unaccented(self, text: str) -> list[int]:
+        """The rows called so but for case and accents."""
+        text = folded(text)
+        return sorted({*self._by_folded.get(text, ()), *self._by_accents.get(text, ())})
+
+    @cached_property
+    def _by_accents(self) -> dict[str, list[int]]:
+        """What has accents, without them -> the rows; what has none is found by `_by_folded`."""
+        found: dict[str, list[int]] = {}
+        for text, rows in self._by_folded.items():
+            if not text.isascii() and (plain := folded(text)) != text:
+                found.setdefault(plain, []).extend(rows)
+        return found
+
     @cached_property
     def _by_ending(self) -> dict[str, list[int]]:
         """The part of an IRI after its last # or / -> the rows."""
@@ -92,6 +109,14 @@ class Vocabulary:
             if ending:
                 found.setdefault(ending, []).append(row)
         return found
+
+
+def folded(text: str) -> str:
+    """A text without its case and accents, as it is typed by one who looks for it."""
+    if text.isascii():  # as most are, at a tenth of the time
+        return text.casefold()
+    parts = unicodedata.normalize("NFKD", text.casefold())
+    return "".join(mark for mark in parts if not unicodedata.combining(mark)).casefold()
 
 
 def _rows(texts: Iterable[str]) -> dict[str, list[int]]:

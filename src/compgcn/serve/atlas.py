@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compgcn.data import KnowledgeGraph, Vocabulary
+from compgcn.data.vocabulary import folded
 
 _SCANNED = 20_000  # matches that are looked at; of a letter or two there can be very many
 _EXAMPLES = 6
@@ -42,12 +43,21 @@ class Atlas:
         self.names = _Names(graph.entities)
 
     def search(self, text: str, limit: int) -> list[int]:
-        """Entities whose name or id begins with `text`, then those that contain it, each the best connected first."""
-        if not text:
+        """Entities whose name or id begins with `text`, then those that contain it, each the best connected first.
+
+        Case and accents do not matter, but of those that begin so the ones written so come before the others.
+        """
+        if not _folded(text):
             best: list[int] = self.by_degree[:limit].tolist()
             return best
         first = set(self.names.beginning(text))
-        found = heapq.nsmallest(limit, first, key=self._place)
+        ids, names = self.graph.entities.ids, self.graph.entities.names
+
+        def place(row: int) -> tuple[bool, int, int]:
+            written = names[row].startswith(text) or ids[row].startswith(text)
+            return not written, *self._place(row)
+
+        found = heapq.nsmallest(limit, first, key=place)
         if len(found) < limit:
             found += heapq.nsmallest(limit - len(found), set(self.names.containing(text)) - first, key=self._place)
         return found
@@ -74,7 +84,7 @@ class Atlas:
 
     @cached_property
     def types(self) -> list[str]:
-        """What each entity is mostly: head or tail of which relation [N]; empty where it is in no fact."""
+        """What each entity is mostly: subject or object of which relation [N]; empty where it is in no fact."""
         places = 2 * self.graph.num_relations  # as head of each relation, then as tail
         heads = self.facts[:, 0] * places + self.facts[:, 1]
         tails = self.facts[:, 2] * places + self.facts[:, 1] + self.graph.num_relations
@@ -83,7 +93,7 @@ class Atlas:
         entities, first = np.unique(keys[order] // places, return_index=True)
         commonest = keys[order[first]] % places
         names = self.graph.relations.names
-        labels = [f"{name} ({side})" for side in ("head", "tail") for name in names]
+        labels = [f"{side} of {name}" for side in ("subject", "object") for name in names]
         found = [""] * self.graph.num_entities
         for entity, place in zip(entities.tolist(), commonest.tolist(), strict=True):
             found[entity] = labels[place]
@@ -91,7 +101,7 @@ class Atlas:
 
 
 class _Names:
-    """Names and ids, whatever their case, by their beginnings and by what they contain."""
+    """Names and ids, whatever their case and accents, by their beginnings and by what they contain."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         folded = [(_folded(text), row) for row, text in enumerate(vocabulary.names)]
@@ -124,5 +134,5 @@ class _Names:
 
 
 def _folded(text: str) -> str:
-    """Without its case, on one line: a line is a name."""
-    return text.casefold().replace("\n", " ")
+    """Without its case and accents, on one line: a line is a name."""
+    return folded(text).replace("\n", " ")

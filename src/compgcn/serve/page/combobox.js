@@ -1,7 +1,7 @@
 // A text field with suggestions, by the ARIA pattern "combobox with list": everything works from the keyboard.
 
 import { h, say } from "./dom.js";
-import { plural } from "./format.js";
+import { folded, plural } from "./format.js";
 
 const PAUSE = 120; // ms of silence before what is typed is looked up
 let made = 0;
@@ -151,8 +151,13 @@ export function combobox({ label, placeholder, noun, source, choose }) {
   };
 }
 
+/** The name with the part that was typed marked, letter by letter: without its accents it has another length. */
 function marked(name, text) {
-  const at = text ? name.toLowerCase().indexOf(text.toLowerCase()) : -1;
+  const letters = [...name];
+  const places = letters.flatMap((letter, place) => Array(folded(letter).length).fill(place));
+  const at = folded(text) ? letters.map(folded).join("").indexOf(folded(text)) : -1;
   if (at < 0) return name;
-  return [name.slice(0, at), h("mark", {}, name.slice(at, at + text.length)), name.slice(at + text.length)];
+  const [from, to] = [places[at], places[at + folded(text).length - 1] + 1];
+  const part = (...ends) => letters.slice(...ends).join("");
+  return [part(0, from), h("mark", {}, part(from, to)), part(to)];
 }

@@ -207,9 +207,9 @@ function group({ relation, out, others }) {
     h(
       "h3",
       {},
-      out ? null : h("span", { class: "hint" }, "those that "),
+      out ? null : "← ",
       h("span", { class: "relation" }, relation.name),
-      out ? " →" : h("span", { class: "hint" }, " it"),
+      out ? " →" : null,
       h("span", { class: "number" }, count(others.length)),
     ),
     h(

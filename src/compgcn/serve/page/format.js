@@ -21,6 +21,9 @@ export function signed(value) {
   return (value < 0 ? "−" : "+") + digits;
 }
 
+/** A text without its case and accents, as the server compares names. */
+export const folded = (text) => text.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCase();
+
 /** A metric as tables show it. */
 export function figure(value) {
   if (typeof value !== "number") return String(value ?? "–");

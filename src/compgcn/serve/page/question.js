@@ -3,7 +3,7 @@
 import { get } from "./api.js";
 import { combobox } from "./combobox.js";
 import { h } from "./dom.js";
-import { plural } from "./format.js";
+import { folded, plural } from "./format.js";
 import { learn, nameOf, remember } from "./names.js";
 import { go, here } from "./router.js";
 
@@ -45,10 +45,10 @@ export function question(context) {
   );
 
   async function relations(text) {
-    const wanted = text.toLowerCase();
+    const wanted = folded(text);
     return context.relations
-      .filter((one) => one.name.toLowerCase().includes(wanted) || one.id.toLowerCase().includes(wanted))
-      .sort((a, b) => b.name.toLowerCase().startsWith(wanted) - a.name.toLowerCase().startsWith(wanted))
+      .filter((one) => folded(one.name).includes(wanted) || folded(one.id).includes(wanted))
+      .sort((a, b) => folded(b.name).startsWith(wanted) - folded(a.name).startsWith(wanted))
       .slice(0, LISTED)
       .map((one) => ({ ...one, detail: plural(one.facts, "fact") }));
   }
