@@ -312,6 +312,9 @@ SEARCHABLE = {
     *(f"training.{key}" for key in Training.model_fields.keys() - _FIXED),
 }
 
+# What bounds a training: on the command line of a search it bounds the trials, and not what is trained with the best.
+BUDGET = ("training.epochs", "training.patience", "training.evaluate_every")
+
 
 def searchable(name: str, where: str = "") -> str:
     """The path of a setting that may be searched; one sentence for any other name."""
