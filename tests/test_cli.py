@@ -340,6 +340,10 @@ def test_vectors_are_exported(command: Command, run: Path) -> None:
     refused(command("export", run, "--to", "no/such/vectors.tsv"), "there is no folder")
     Path("taken.tsv").mkdir()
     refused(command("export", run, "--to", "taken.tsv"), "could not write taken.tsv")
+    os.mkfifo("pipe.tsv")
+    refused(command("export", run, "--to", "pipe.tsv"), "'pipe.tsv' exists and is not a file")
+    Path("link.tsv").symlink_to(run / "metrics.json")
+    refused(command("export", run, "--to", "link.tsv"), "is a file of the run")
 
 
 def test_neighbours_are_a_table_or_json(command: Command, run: Path) -> None:

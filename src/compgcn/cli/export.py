@@ -48,6 +48,9 @@ def export(
 
     Example: compgcn export runs/world-compgcn-distmult-0 --to embeddings.parquet
     """
+    from compgcn.storage import settled  # torch comes with it
+
+    settled(to)  # what cannot be written to is said before the vectors are made
     rows = opened_run(run, device).export(to, form.value if form else None)
     out.print(f"{rows:,} vectors written to {to}")
 
