@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import typer
 
 import compgcn
@@ -116,7 +117,12 @@ def test_a_stopped_run_says_that_it_is_resumed(command: Command, data: Path, mon
         patch.setattr("compgcn.cli.train.stop_requests", lambda: contextlib.nullcontext(lambda: True))
         stopped = command("train", data, *flags(SMALL))
     assert (stopped.code, "stopped; the same command goes on" in stopped.err) == (130, True)
-    assert "resuming the run in runs/family-compgcn-conve-0" in command("train", data, *flags(SMALL)).out
+    other = command("train", data, *flags(SMALL | {"lr": 0.5}))
+    assert "holds an unfinished run with other options" in other.err
+    assert "resuming" not in other.out, "it is said only of what is resumed"
+    again = command("train", data, *flags(SMALL)).out
+    assert "resuming the run in runs/family-compgcn-conve-0, in epoch 1\n" in again
+    assert "resuming" not in command("train", data, *flags(SMALL)).out
 
 
 def test_few_validation_triples_and_a_model_below_the_baseline_are_said(command: Command, data: Path) -> None:
@@ -522,6 +528,36 @@ def test_a_run_dir_that_is_something_else_is_left_alone(command: Command, data: 
 def test_training_that_diverges_is_one_sentence(command: Command, data: Path) -> None:
     wild = flags(SMALL | {"lr": 1e30, "batch_norm": "false", "activation": "none", "decoder": "distmult"})
     refused(command("train", data, *wild, "--json"), "diverged", "lower training.lr")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        torch.OutOfMemoryError("CUDA out of memory"),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:1] DefaultCPUAllocator: can't allocate memory: you tried to .."),
+    ],
+    ids=["python", "gpu", "cpu"],
+)
+def test_too_little_memory_is_one_sentence(
+    command: Command, run: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("compgcn.run.open_run", fail)
+    refused(command("evaluate", run), "needs more memory than there is", "encoder.dims or training.batch_size")
+
+
+def test_an_error_of_our_own_is_not_taken_for_one_of_memory(
+    command: Command, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("shapes differ")
+
+    monkeypatch.setattr("compgcn.run.open_run", fail)
+    with pytest.raises(RuntimeError, match="shapes differ"):
+        command("evaluate", run)
 
 
 def test_a_command_broken_off_says_nothing_more(command: Command, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

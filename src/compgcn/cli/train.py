@@ -149,11 +149,10 @@ def train(
         notes = [*_of_layers(config), *idle(config, asked), *remarks(config, TASKS[config.task].items(found))]
         describe(found, notes)
     finished = (folder / "metrics.json").is_file()
-    if any((folder / "checkpoint").glob("[!.]*")) and not as_json:
-        out.print(f"resuming the run in {folder}")
+    begun = any((folder / "checkpoint").glob("[!.]*")) and not as_json
     try:
         with stop_requests() as stopped, _progress_line(quiet=as_json) as notify:
-            run = train_run(config, found, folder, notify, stopped)
+            run = train_run(config, found, folder, _resuming(folder, notify) if begun else notify, stopped)
     except Interrupted:
         err.print(f"stopped; the same command goes on from here ({folder})")
         raise SystemExit(130) from None
@@ -166,6 +165,22 @@ def train(
         _show_links(run, model)
     else:
         show_result(run)
+
+
+def _resuming(folder: Path, notify: Callable[[dict[str, Any]], None] | None) -> Callable[[dict[str, Any]], None]:
+    """Say that a run goes on, and from where, once it does: until then it may still be refused."""
+    said = False
+
+    def tell(event: dict[str, Any]) -> None:
+        nonlocal said
+        if not said and "epoch" in event:
+            said = True
+            part = f"{event['part']}, " if "part" in event else ""
+            out.print(f"resuming the run in {folder}, in {part}epoch {event['epoch']}")
+        if notify is not None:
+            notify(event)
+
+    return tell
 
 
 def asked_for(
