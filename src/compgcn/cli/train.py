@@ -15,7 +15,7 @@ from compgcn.cli.classes import show_result
 from compgcn.cli.console import Json, describe, err, out
 from compgcn.cli.doubts import doubts
 from compgcn.cli.tables import add_metrics, metrics_table
-from compgcn.config import PATHS, Config, configure, parse_setting, read_search
+from compgcn.config import PATHS, Config, as_list, configure, parse_setting, read_search
 from compgcn.data import GraphCollection, KnowledgeGraph, find
 from compgcn.errors import InputError
 from compgcn.models import model as find_model
@@ -198,8 +198,7 @@ def asked_for(
     given = {f"data.{name}" if name in _FILES else name: value for name, value in given.items()}
     given = {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}
     if "data.columns" in given:
-        places = given["data.columns"].split(",")
-        given["data.columns"] = [int(place) for place in places] if "".join(places).isdecimal() else places
+        given["data.columns"] = as_list("data.columns", given["data.columns"])
     taken = {PATHS[name] for name in given}
     for name, value in map(parse_setting, settings or []):
         if PATHS.get(name) in taken:
