@@ -77,6 +77,13 @@ def test_the_help_of_every_command_has_an_example(command: Command, words: list[
     assert f"Example: compgcn {' '.join(words)}".strip() in " ".join(result.out.split())
 
 
+def test_what_a_command_does_is_said_whole_in_eighty_columns(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    listed = command("--help").out.partition("Commands:")[2].strip().splitlines()
+    assert len(listed) >= 14
+    assert all(line.endswith(".") and not line.endswith("..") and len(line) <= 80 for line in listed), listed
+
+
 @pytest.mark.parametrize("words", [["data", "--help"], ["--version"]])
 def test_there_is_help_for_groups_and_a_version(command: Command, words: list[str]) -> None:
     result = command(*words)
@@ -352,6 +359,11 @@ def test_vectors_are_exported(command: Command, run: Path) -> None:
     refused(command("export", run, "--to", "link.tsv"), "is a file of the run")
 
 
+def test_one_who_takes_a_relation_for_an_entity_is_told_the_option(command: Command, run: Path) -> None:
+    refused(command("similar", run, "lives"), "'lives' is a relation; add --relation")
+    refused(command("similar", run, "livs", "--relation"), "did you mean 'lives'")
+
+
 def test_neighbours_are_a_table_or_json(command: Command, run: Path) -> None:
     result = command("similar", run, "p1", "--top", 2)
     assert re.search(r"^rank +name +id +similarity$", result.out, re.MULTILINE)
@@ -359,7 +371,7 @@ def test_neighbours_are_a_table_or_json(command: Command, run: Path) -> None:
     found = json.loads(command("similar", run, "knows", "--relation", "--json").out)
     assert [one["rank"] for one in found] == [1, 2, 3, 4, 5]
     assert {"rank", "entity", "name", "similarity"} == set(found[0])
-    refused(command("similar", run, "lives"), "unknown entity 'lives'")
+    refused(command("similar", run, "lives"), "'lives' is a relation")
 
 
 LISTED: dict[str, dict[str, Any]] = {

@@ -92,7 +92,9 @@ def test_a_key_of_two_sections_must_name_its_section(key: str) -> None:
     [
         ({"learning_rat": 1}, "unknown option 'learning_rat'"),
         ({"training.lrr": 1}, "unknown option 'training.lrr'; did you mean 'training.lr'"),
-        ({"epoch": 1}, "did you mean 'epochs'"),
+        ({"epoch": 1}, "did you mean 'training.epochs'"),
+        ({"learning_rate": 3}, "unknown option 'learning_rate'; did you mean 'training.lr'?"),
+        ({"training.optimizer": "adam"}, "did you mean 'training.optimiser'?"),
         ({"lr": "fast"}, "training.lr = 'fast': this should be a number"),
         ({"lr": -1}, "training.lr = -1: this should be a number above 0"),
         ({"lr": float("nan")}, "training.lr = nan"),
@@ -213,6 +215,11 @@ def test_every_setting_that_is_a_list_has_an_example_that_is_one() -> None:
 def _annotation(path: str) -> object:
     section, _, key = path.partition(".")
     return type(getattr(Config(), section)).model_fields[key].annotation
+
+
+def test_what_settings_are_called_elsewhere_is_no_name_of_ours_and_stands_for_one_that_is() -> None:
+    assert not configuration._CALLED.keys() & configuration.PATHS.keys()
+    assert set(configuration._CALLED.values()) <= set(configuration.PATHS)
 
 
 @pytest.mark.parametrize("text", ["lr", "=3", ""])

@@ -169,6 +169,20 @@ def _paths() -> dict[str, str]:
 
 PATHS = _paths()
 
+# What settings are called elsewhere.
+_CALLED = {
+    **dict.fromkeys(("learning_rate", "lr_rate", "learningrate", "step_size"), "training.lr"),
+    **dict.fromkeys(("embedding_dim", "embedding_size", "dim", "hidden_dim", "hidden_size"), "encoder.dims"),
+    **dict.fromkeys(("batch", "batchsize", "bs"), "training.batch_size"),
+    **dict.fromkeys(("n_epochs", "num_epochs", "max_epochs", "epoch"), "training.epochs"),
+    **dict.fromkeys(("optimizer", "optim"), "training.optimiser"),
+    **dict.fromkeys(("regularization", "reg", "l3"), "training.regularisation"),
+    **dict.fromkeys(("regularizer",), "training.regulariser"),
+    **dict.fromkeys(("num_negatives", "negative_samples", "num_negs_per_pos"), "training.negatives"),
+    **dict.fromkeys(("l2", "wd"), "training.weight_decay"),
+    **dict.fromkeys(("early_stopping",), "training.patience"),
+}
+
 # The settings that are lists, each with an example.
 LISTS = {
     "data.columns": '["head", "relation", "tail"]',
@@ -188,6 +202,8 @@ def configure(base: Config, settings: Mapping[str, Any], where: str = "") -> Con
             sections = [full for full in PATHS if full.endswith(f".{name}")]
             if sections:
                 raise InputError(f"{where}option '{name}' is ambiguous; say {' or '.join(sections)}")
+            if known := _CALLED.get(name.rpartition(".")[2].casefold()):
+                raise InputError(f"{where}unknown option '{name}'; did you mean '{known}'?")
             raise InputError(f"{where}{unknown('option', name, PATHS)}")
         if isinstance(value, str) and any("\ud800" <= c <= "\udfff" for c in value):
             raise InputError(

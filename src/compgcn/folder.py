@@ -248,6 +248,8 @@ class Folder:
     def _read_table(self, name: str, schema: pa.Schema) -> pa.Table:
         try:
             table = pq.read_table(self.path / name)
+        except FileNotFoundError:
+            raise self._damage(name, "the file is missing") from None
         except (OSError, pa.ArrowException) as error:
             raise self._damage(name, reason(error)) from None
         if not table.schema.equals(schema) or any(column.null_count for column in table.columns):
