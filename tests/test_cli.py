@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import typer
 from rich.console import Console
 
@@ -81,6 +82,13 @@ def test_the_help_of_every_command_has_an_example(command: Command, words: list[
     assert f"Example: compgcn {' '.join(words)}".strip() in " ".join(result.out.split())
 
 
+def test_what_a_command_does_is_said_whole_in_eighty_columns(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    listed = command("--help").out.partition("Commands:")[2].strip().splitlines()
+    assert len(listed) >= 14
+    assert all(line.endswith(".") and not line.endswith("..") and len(line) <= 80 for line in listed), listed
+
+
 @pytest.mark.parametrize("words", [["data", "--help"], ["--version"]])
 def test_there_is_help_for_groups_and_a_version(command: Command, words: list[str]) -> None:
     result = command(*words)
@@ -121,7 +129,12 @@ def test_a_stopped_run_says_that_it_is_resumed(command: Command, data: Path, mon
         patch.setattr("compgcn.cli.train.stop_requests", lambda: contextlib.nullcontext(lambda: True))
         stopped = command("train", data, *flags(SMALL))
     assert (stopped.code, "stopped; the same command goes on" in stopped.err) == (130, True)
-    assert "resuming the run in runs/family-compgcn-conve-0" in command("train", data, *flags(SMALL)).out
+    other = command("train", data, *flags(SMALL | {"lr": 0.5}))
+    assert "holds an unfinished run with other options" in other.err
+    assert "resuming" not in other.out, "it is said only of what is resumed"
+    again = command("train", data, *flags(SMALL)).out
+    assert "resuming the run in runs/family-compgcn-conve-0, in epoch 1\n" in again
+    assert "resuming" not in command("train", data, *flags(SMALL)).out
 
 
 def test_ctrl_c_while_a_run_is_calibrated_stops_it_as_training_does(
@@ -384,6 +397,15 @@ def test_vectors_are_exported(command: Command, run: Path) -> None:
     refused(command("export", run, "--to", "no/such/vectors.tsv"), "there is no folder")
     Path("taken.tsv").mkdir()
     refused(command("export", run, "--to", "taken.tsv"), "could not write taken.tsv")
+    os.mkfifo("pipe.tsv")
+    refused(command("export", run, "--to", "pipe.tsv"), "'pipe.tsv' exists and is not a file")
+    Path("link.tsv").symlink_to(run / "metrics.json")
+    refused(command("export", run, "--to", "link.tsv"), "is a file of the run")
+
+
+def test_one_who_takes_a_relation_for_an_entity_is_told_the_option(command: Command, run: Path) -> None:
+    refused(command("similar", run, "lives"), "'lives' is a relation; add --relation")
+    refused(command("similar", run, "livs", "--relation"), "did you mean 'lives'")
 
 
 def test_neighbours_are_a_table_or_json(command: Command, run: Path) -> None:
@@ -393,7 +415,7 @@ def test_neighbours_are_a_table_or_json(command: Command, run: Path) -> None:
     found = json.loads(command("similar", run, "knows", "--relation", "--json").out)
     assert [one["rank"] for one in found] == [1, 2, 3, 4, 5]
     assert {"rank", "entity", "name", "similarity"} == set(found[0])
-    refused(command("similar", run, "lives"), "unknown entity 'lives'")
+    refused(command("similar", run, "lives"), "'lives' is a relation")
 
 
 LISTED: dict[str, dict[str, Any]] = {
@@ -562,6 +584,36 @@ def test_a_run_dir_that_is_something_else_is_left_alone(command: Command, data: 
 def test_training_that_diverges_is_one_sentence(command: Command, data: Path) -> None:
     wild = flags(SMALL | {"lr": 1e30, "batch_norm": "false", "activation": "none", "decoder": "distmult"})
     refused(command("train", data, *wild, "--json"), "diverged", "lower training.lr")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        torch.OutOfMemoryError("CUDA out of memory"),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:1] DefaultCPUAllocator: can't allocate memory: you tried to .."),
+    ],
+    ids=["python", "gpu", "cpu"],
+)
+def test_too_little_memory_is_one_sentence(
+    command: Command, run: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("compgcn.run.open_run", fail)
+    refused(command("evaluate", run), "needs more memory than there is", "encoder.dims or training.batch_size")
+
+
+def test_an_error_of_our_own_is_not_taken_for_one_of_memory(
+    command: Command, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("shapes differ")
+
+    monkeypatch.setattr("compgcn.run.open_run", fail)
+    with pytest.raises(RuntimeError, match="shapes differ"):
+        command("evaluate", run)
 
 
 def test_a_command_broken_off_says_nothing_more(command: Command, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,9 +92,11 @@ def test_a_key_of_two_sections_must_name_its_section(key: str) -> None:
     [
         ({"learning_rat": 1}, "unknown option 'learning_rat'"),
         ({"training.lrr": 1}, "unknown option 'training.lrr'; did you mean 'training.lr'"),
-        ({"epoch": 1}, "did you mean 'epochs'"),
-        ({"lr": "fast"}, "training.lr = 'fast': input should be a valid number"),
-        ({"lr": -1}, "training.lr = -1: input should be greater than 0"),
+        ({"epoch": 1}, "did you mean 'training.epochs'"),
+        ({"learning_rate": 3}, "unknown option 'learning_rate'; did you mean 'training.lr'?"),
+        ({"training.optimizer": "adam"}, "did you mean 'training.optimiser'?"),
+        ({"lr": "fast"}, "training.lr = 'fast': this should be a number"),
+        ({"lr": -1}, "training.lr = -1: this should be a number above 0"),
         ({"lr": float("nan")}, "training.lr = nan"),
         ({"loss": "bcee"}, "unknown value of training.loss 'bcee'; did you mean 'bce'"),
         ({"loss": 3}, "training.loss = 3"),
@@ -103,10 +105,12 @@ def test_a_key_of_two_sections_must_name_its_section(key: str) -> None:
             {"task": "node-clasification"},
             "unknown value of task 'node-clasification'; did you mean 'node-classification'",
         ),
-        ({"dims": []}, "encoder.dims"),
-        ({"dims": [8, 0]}, "encoder.dims.1 = 0: input should be greater than or equal to 1"),
+        ({"dims": []}, "encoder.dims = (): this should be a list of at least 1"),
+        ({"exclude": "year"}, 'this should be a list, as in data.exclude = ["year", "rating"]'),
+        ({"dims": 100}, "encoder.dims = 100: this should be a list, as in encoder.dims = [100, 200]"),
+        ({"dims": [8, 0]}, "encoder.dims.1 = 0: this should be at least 1"),
         ({"dims": [-8]}, "encoder.dims.0 = -8"),
-        ({"epochs": 1.5}, "training.epochs = 1.5"),
+        ({"epochs": 1.5}, "training.epochs = 1.5: this should be a whole number"),
         ({"epochs": True}, "training.epochs = True"),
         ({"lr": True}, "training.lr = True"),
         ({"epochs": "5"}, "training.epochs = '5'"),
@@ -179,6 +183,43 @@ def test_a_toml_that_cannot_be_read_is_one_sentence(tmp_path: Path, content: byt
 )
 def test_a_setting_of_a_command_line_is_toml_or_else_text(text: str, value: object) -> None:
     assert parse_setting(text) == ("a", value)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("exclude=year", ["year"]),
+        ("exclude=year, born in", ["year", "born in"]),
+        ("exclude=1999", ["1999"]),
+        ("dims=100", [100]),
+        ("encoder.dims=100,200", [100, 200]),
+        ("encoder.dims=[100,200]", [100, 200]),
+        ("columns=film,rel,other", ["film", "rel", "other"]),
+        ("columns=0,2,3", [0, 2, 3]),
+        ("candidates='training.lr = 0.1, encoder.bias = true'", ["training.lr = 0.1, encoder.bias = true"]),
+        ("source=a,b", "a,b"),
+    ],
+)
+def test_a_list_of_a_command_line_is_one_value_or_values_with_commas_between(text: str, value: object) -> None:
+    assert parse_setting(text)[1] == value
+
+
+def test_every_setting_that_is_a_list_has_an_example_that_is_one() -> None:
+    config = Config()
+    lists = {path for path in configuration.PATHS.values() if "." in path and "tuple" in str(_annotation(path))}
+    assert set(configuration.LISTS) == lists
+    for path, example in configuration.LISTS.items():
+        configure(config, dict([parse_setting(f"{path}={example}")]))
+
+
+def _annotation(path: str) -> object:
+    section, _, key = path.partition(".")
+    return type(getattr(Config(), section)).model_fields[key].annotation
+
+
+def test_what_settings_are_called_elsewhere_is_no_name_of_ours_and_stands_for_one_that_is() -> None:
+    assert not configuration._CALLED.keys() & configuration.PATHS.keys()
+    assert set(configuration._CALLED.values()) <= set(configuration.PATHS)
 
 
 @pytest.mark.parametrize("text", ["lr", "=3", ""])

@@ -28,6 +28,15 @@ def molecules(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.parametrize("words", [["--columns", "3,0,1"], ["--columns", "d,a,b"], ["--set", "columns=d,a,b"]])
+def test_the_columns_of_a_table_are_named_as_for_train(command: Command, words: list[str]) -> None:
+    header = "" if words[1][0] == "3" else "a,b,c,d\n"
+    Path("table.csv").write_text(header + "".join(f"likes,tea,x{i},p{i}\n" for i in range(9)))
+    report = json.loads(command("data", "info", "table.csv", *words, "--json").out)
+    assert report["by_relation"] == {"likes": 9}
+    assert report["entities"] == 10
+
+
 def test_a_folder_of_graphs_is_described(command: Command, molecules: Path) -> None:
     shown = command("data", "info", molecules).out
     assert "M: 2 graphs, 3 nodes, 2 edges (1.5 and 1.0 a graph), 1 relation, 2 node labels, 2 classes" in shown

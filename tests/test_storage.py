@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compgcn.errors import InputError
-from compgcn.storage import load_tensors, replace, save_tensors
+from compgcn.storage import load_tensors, replace, replace_folder, save_tensors
 
 SIZES = st.lists(st.integers(0, 40), max_size=3)
 
@@ -70,3 +71,42 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path):
         replace(path, full)
     assert path.read_text() == "before"
     assert [p.name for p in tmp_path.iterdir()] == ["text"]
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_stays_a_link_and_what_it_leads_to_is_replaced(tmp_path, there):
+    (tmp_path / "far").mkdir()
+    file, link = tmp_path / "far" / "file", tmp_path / "link"
+    if there:
+        file.write_text("before")
+    link.symlink_to(Path("far") / "file")
+    replace(link, lambda part: part.write_text("after"))
+    assert link.is_symlink()
+    assert file.read_text() == "after"
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["far", "file", "link"]
+
+
+def test_a_link_to_a_folder_stays_one_and_its_folder_is_made_anew(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "old.tsv").touch()
+    (tmp_path / "link").symlink_to("folder")
+    replace_folder(tmp_path / "link", lambda part: (part / "new.tsv").touch(), ["*.tsv"])
+    assert (tmp_path / "link").is_symlink()
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["folder", "link", "new.tsv"]
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link to a pipe", "link to itself"])
+def test_what_is_no_file_is_refused_and_stays(tmp_path, kind):
+    place = tmp_path / "place"
+    if kind == "link to itself":
+        place.symlink_to("place")
+    elif kind == "pipe":
+        os.mkfifo(place)
+    else:
+        os.mkfifo(tmp_path / "pipe")
+        place.symlink_to("pipe")
+    before = {p.name: p.lstat().st_mode for p in tmp_path.iterdir()}
+    for write in (replace, lambda path, fill: replace_folder(path, fill, ["*"])):
+        with pytest.raises(InputError, match="is not a file that could be replaced; choose another name"):
+            write(place, lambda part: part.write_text("mine"))
+    assert {p.name: p.lstat().st_mode for p in tmp_path.iterdir()} == before

@@ -14,6 +14,7 @@ import pytest
 
 import toy
 from compgcn import search, tune
+from compgcn.config import read_config
 from compgcn.data import GraphCollection, KnowledgeGraph
 from compgcn.errors import InputError
 from compgcn.protocols import Classification
@@ -82,6 +83,41 @@ def test_the_best_settings_are_those_of_the_highest_figure_and_train_on_the_whol
     assert figures[best.training.lr] == max(figures.values())
     assert best.data.fingerprint is None
     assert "fingerprint" not in tune.write_best(made, study).read_text()
+
+
+@pytest.mark.parametrize(
+    ("file", "searched", "options", "trial", "best"),
+    [
+        ("", "", ["--epochs", 2], 2, (200, "recipe")),
+        ("", "", ["--set", "epochs=2", "--set", "patience=1"], 2, (200, "recipe")),
+        ("epochs = 5", "", ["--epochs", 2], 2, (5, "file")),
+        ("epochs = 2", "", [], 2, None),
+        ("", "training.epochs = [2]", ["--epochs", 3], 2, None),
+    ],
+)
+def test_the_budget_of_a_trial_is_not_that_of_the_best_settings(
+    command: Command,
+    tmp_path: Path,
+    file: str,
+    searched: str,
+    options: list[object],
+    trial: int,
+    best: tuple[int, str] | None,
+) -> None:
+    source = write_tsv(tmp_path / "toy.tsv", graph())
+    (tmp_path / "mine.toml").write_text(
+        f'[data]\nsource = "{source}"\n[training]\ndevice = "cpu"\n{file}\n'
+        f"[search]\nencoder.dims = [[4, 4]]\n{searched}\n"
+    )
+    done = command("tune", "mine.toml", "--trials", 1, "--study-dir", "study", *options)
+    assert done.code == 0, done
+    (config,) = (read_config(path) for path in Path("study/trials").glob("*/config.toml"))
+    written = read_config(Path("study/best.toml")).training
+    assert config.training.epochs == trial
+    assert written.epochs == (best[0] if best else trial)
+    assert written.patience > 1
+    said = f"trials had 2 epochs each; best.toml trains for the {best[1]}'s {best[0]}\n" if best else "trains for"
+    assert (said in done.out) == (best is not None)
 
 
 @pytest.mark.parametrize(
@@ -341,7 +377,11 @@ def test_a_nested_run_takes_its_candidates_from_a_file(command: Command, tmp_pat
 
 
 def test_importance_names_the_setting_that_mattered(tmp_path: Path) -> None:
-    made = plan(tmp_path, space={"training.lr": (1e-9, 0.05, 0.1), "encoder.bias": (True, False)}, epochs=6)
-    shares = tune.importance(searched(made, 6))
+    made = plan(tmp_path, space={"training.lr": (1e-9, 1e-8, 0.05, 0.1, 0.2), "encoder.bias": (True, False)}, epochs=6)
+    study = tune.open_study(made, None, tune.FEWEST, "none")  # every point of the grid, to its end
+    tune.work(made, study, tune.FEWEST - 1)
+    assert tune.importance(study) == {}, "of fewer trials it cannot be told"
+    tune.work(made, study, tune.FEWEST)
+    shares = tune.importance(study)
     assert max(shares, key=lambda path: shares[path]) == "training.lr"
     assert np.isclose(sum(shares.values()), 1)

@@ -170,6 +170,29 @@ def _paths() -> dict[str, str]:
 
 PATHS = _paths()
 
+# What settings are called elsewhere.
+_CALLED = {
+    **dict.fromkeys(("learning_rate", "lr_rate", "learningrate", "step_size"), "training.lr"),
+    **dict.fromkeys(("embedding_dim", "embedding_size", "dim", "hidden_dim", "hidden_size"), "encoder.dims"),
+    **dict.fromkeys(("batch", "batchsize", "bs"), "training.batch_size"),
+    **dict.fromkeys(("n_epochs", "num_epochs", "max_epochs", "epoch"), "training.epochs"),
+    **dict.fromkeys(("optimizer", "optim"), "training.optimiser"),
+    **dict.fromkeys(("regularization", "reg", "l3"), "training.regularisation"),
+    **dict.fromkeys(("regularizer",), "training.regulariser"),
+    **dict.fromkeys(("num_negatives", "negative_samples", "num_negs_per_pos"), "training.negatives"),
+    **dict.fromkeys(("l2", "wd"), "training.weight_decay"),
+    **dict.fromkeys(("early_stopping",), "training.patience"),
+}
+
+# The settings that are lists, each with an example.
+LISTS = {
+    "data.columns": '["head", "relation", "tail"]',
+    "data.exclude": '["year", "rating"]',
+    "data.label_columns": '["node", "class"]',
+    "encoder.dims": "[100, 200]",
+    "classifier.candidates": '["training.lr = 0.01", "training.lr = 0.001"]',
+}
+
 
 def configure(base: Config, settings: Mapping[str, Any], where: str = "") -> Config:
     """`base` with settings by name; an unknown name or a value of the wrong kind is one sentence, `where` before it."""
@@ -180,6 +203,8 @@ def configure(base: Config, settings: Mapping[str, Any], where: str = "") -> Con
             sections = [full for full in PATHS if full.endswith(f".{name}")]
             if sections:
                 raise InputError(f"{where}option '{name}' is ambiguous; say {' or '.join(sections)}")
+            if known := _CALLED.get(name.rpartition(".")[2].casefold()):
+                raise InputError(f"{where}unknown option '{name}'; did you mean '{known}'?")
             raise InputError(f"{where}{unknown('option', name, PATHS)}")
         if isinstance(value, str) and any("\ud800" <= c <= "\udfff" for c in value):
             raise InputError(
@@ -201,7 +226,7 @@ def _plain(value: Any) -> Any:
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
-    """`key=value` from a command line; the value is TOML, or a string where it is not."""
+    """`key=value` from a command line; the value is TOML, or a string where it is not; of a list, see `as_list`."""
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
         raise InputError(f"'{text}' is not a setting; write key=value, such as training.lr=0.001")
@@ -209,7 +234,22 @@ def parse_setting(text: str) -> tuple[str, Any]:
         tree = tomllib.loads(f"value = {value}")
     except tomllib.TOMLDecodeError:
         tree = {}
-    return name.strip(), tree["value"] if len(tree) == 1 else value.strip()
+    name, read = name.strip(), tree["value"] if len(tree) == 1 else value.strip()
+    return name, as_list(PATHS[name], read) if PATHS.get(name) in LISTS else read
+
+
+def as_list(path: str, value: Any) -> Any:
+    """What a command line gives for a list: a single value is a list of one, and text is parted at its commas.
+
+    Whole numbers are numbers where all parts are; settings to choose among have commas of their own, and stay whole.
+    """
+    if isinstance(value, list):
+        return value
+    if not isinstance(value, str) or path == "classifier.candidates":
+        return [str(value) if path == "data.exclude" else value]  # a relation may be called 1999
+    parts = [part.strip() for part in value.split(",")]
+    numbers = path != "data.exclude" and all(part.isdecimal() for part in parts)
+    return [int(part) for part in parts] if numbers else parts
 
 
 def parse_settings(text: str) -> dict[str, Any]:
@@ -284,6 +324,32 @@ def flat(tree: Mapping[str, Any], path: Path) -> dict[str, Any]:
     return names(tree)
 
 
+# What is expected, by pydantic's name of the mistake; in braces what it knows of the setting.
+_EXPECTED = {
+    "bool_type": "true or false",
+    "finite_number": "a finite number",
+    "float_type": "a number",
+    "greater_than": "a number above {gt:g}",
+    "greater_than_equal": "at least {ge}",
+    "int_from_float": "a whole number",
+    "int_parsing": "a whole number",
+    "int_type": "a whole number",
+    "less_than": "a number below {lt:g}",
+    "less_than_equal": "at most {le}",
+    "string_type": "text",
+    "too_short": "a list of at least {min_length}",
+}
+
+
+def _expected(path: str, kind: str, message: str, known: Mapping[str, Any]) -> str:
+    """What a value should be, as the end of a sentence."""
+    if kind == "tuple_type" and path in LISTS:
+        return f"this should be a list, as in {path} = {LISTS[path]}"
+    if kind in _EXPECTED:
+        return f"this should be {_EXPECTED[kind].format(**known)}"
+    return message.removeprefix("Value error, ").replace("Input should", "this should")
+
+
 def _validate(tree: Mapping[str, Any], where: str) -> Config:
     try:
         return Config.model_validate(tree)
@@ -292,7 +358,7 @@ def _validate(tree: Mapping[str, Any], where: str) -> Config:
     path = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         raise InputError(f"{where}{unknown('option', path, [*PATHS, *Config.model_fields])}") from None
-    expected = first["msg"][0].lower() + first["msg"][1:]
+    expected = _expected(path, first["type"], first["msg"], first.get("ctx", {}))
     if first["type"] == "literal_error" and isinstance(first["input"], str):
         known = [choice.strip("'") for choice in first["ctx"]["expected"].replace(" or ", ", ").split(", ")]
         raise InputError(f"{where}{unknown(f'value of {path}', first['input'], known)}") from None
@@ -312,6 +378,9 @@ SEARCHABLE = {
     *("classifier.readout", "classifier.class_weights"),
     *(f"training.{key}" for key in Training.model_fields.keys() - _FIXED),
 }
+
+# What bounds a training: on the command line of a search it bounds the trials, and not what is trained with the best.
+BUDGET = ("training.epochs", "training.patience", "training.evaluate_every")
 
 
 def searchable(name: str, where: str = "") -> str:

@@ -125,7 +125,7 @@ def experiments(names: Sequence[str] = ()) -> dict[str, Experiment]:
     paths = known()
     for name in names:
         if name not in paths:
-            raise unknown("experiment", name, paths)
+            raise unknown("experiment", name, paths, listed=len(paths))
     return {name: read_experiment(paths[name]) for name in names or paths}
 
 

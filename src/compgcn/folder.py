@@ -30,7 +30,7 @@ from compgcn.data import GraphCollection, KnowledgeGraph
 from compgcn.data.arrays import counted
 from compgcn.errors import InputError
 from compgcn.records import SCHEMAS, restored, tables
-from compgcn.storage import Array, load_tensors, reason, replace, save_tensors
+from compgcn.storage import Array, load_tensors, reason, replace, save_tensors, settled
 
 MODEL = "model.safetensors"
 _SPLITS = ("train", "valid", "test")
@@ -268,6 +268,8 @@ class Folder:
     def _read_table(self, name: str, schema: pa.Schema) -> pa.Table:
         try:
             table = pq.read_table(self.path / name)
+        except FileNotFoundError:
+            raise self._damage(name, "the file is missing") from None
         except (OSError, pa.ArrowException) as error:
             raise self._damage(name, reason(error)) from None
         if not table.schema.equals(schema) or any(column.null_count for column in table.columns):
@@ -282,13 +284,15 @@ class Folder:
 
 
 def spared(path: str | Path) -> Path:
-    """A path to write to, refused where it is a file of a run, whichever run that is."""
+    """A path to write to, refused where it is, or leads to, a file of a run, whichever run that is, or no file."""
     path = Path(path)
-    home = path.absolute().parent
-    inside = home.name == "checkpoint" and Folder(home.parent).is_run
-    if inside or (Folder(home).is_run and any(fnmatchcase(path.name.casefold(), pattern) for pattern in _OWN)):
-        run = path.parent.parent if inside else path.parent
-        raise InputError(f"'{path}' is a file of the run {run}, which needs it; choose another name")
+    target = settled(path)
+    for place in (path, target) if path.is_symlink() else (path,):
+        home = place.absolute().parent
+        inside = home.name == "checkpoint" and Folder(home.parent).is_run
+        if inside or (Folder(home).is_run and any(fnmatchcase(place.name.casefold(), pattern) for pattern in _OWN)):
+            run = place.parent.parent if inside else place.parent
+            raise InputError(f"'{path}' is a file of the run {run}, which needs it; choose another name")
     return path
 
 

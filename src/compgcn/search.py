@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,7 @@ class Plan:
         space: what to search.
         folder: of the study.
         model: a whole system that the settings go over, see `compgcn.models`.
+        budget: settings that bound a trial only, some of `compgcn.config.BUDGET`, by path; they go over the settings.
     """
 
     settings: Mapping[str, Any]
@@ -73,11 +74,16 @@ class Plan:
     space: Space
     folder: Path
     model: str | None = None
+    budget: Mapping[str, Any] = field(default_factory=dict)
 
     def config(self, chosen: Mapping[str, Any] | None = None) -> Config:
         """The settings of a trial, filled in."""
+        return self.final({**self.budget, **(chosen or {})})
+
+    def final(self, chosen: Mapping[str, Any]) -> Config:
+        """The settings with those of a trial, filled in, without what bounded the trials only."""
         named = {PATHS.get(name, name): value for name, value in self.settings.items()}
-        return expand(recommended({**named, **(chosen or {})}, self.data, self.model), self.data)
+        return expand(recommended({**named, **chosen}, self.data, self.model), self.data)
 
     @cached_property
     def goal(self) -> str:
@@ -95,6 +101,7 @@ def plan(
     space: Space | None,
     folder: Path | None = None,
     model: str | None = None,
+    budget: Mapping[str, Any] | None = None,
 ) -> Plan:
     """A search that can begin: its settings fit the data, there is something to search and something to judge by.
 
@@ -102,7 +109,7 @@ def plan(
     `runs/<data>-<model>-tune`.
     """
     data = without_test(data)
-    made = Plan(settings, data, {}, Path(), model)
+    made = Plan(settings, data, {}, Path(), model, budget or {})
     config = made.config()
     if config.classifier.protocol == "nested":
         raise InputError(

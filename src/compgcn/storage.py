@@ -28,15 +28,27 @@ os.umask(_UMASK)  # it can only be read by setting it
 _PIECE = "#"  # joins the name of a tensor and the number of a piece of it; no parameter has it in its name
 
 
+def settled(path: Path) -> Path:
+    """What a path leads to through links, to be written there; a device, a pipe or the like is refused.
+
+    A rename would put a file in the place of the link or the device, and leave what the link leads to as it was.
+    """
+    target = Path(os.path.realpath(path))
+    if target.is_symlink() or (target.exists() and not target.is_file() and not target.is_dir()):
+        raise InputError(f"'{path}' exists and is not a file that could be replaced; choose another name")
+    return target
+
+
 def replace(path: Path, write: Callable[[Path], object]) -> None:
-    """All or nothing: under another name first, then renamed."""
-    temporary = path.with_name(f".{path.name}.part")
+    """All or nothing: under another name first, then renamed. A link stays one, to the new file."""
+    target = settled(path)
+    temporary = target.with_name(f".{target.name}.part")
     try:
         write(temporary)
         temporary.chmod(0o666 & ~_UMASK)  # as any other file; safetensors writes for its owner only
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
-        temporary.replace(path)
+        temporary.replace(target)
     except (OSError, pa.ArrowException, safetensors.SafetensorError) as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
@@ -58,6 +70,7 @@ def replace_folder(path: Path, write: Callable[[Path], object], own: Sequence[st
         write: fills the folder it is given.
         own: patterns of the names of our files.
     """
+    path = settled(path)
     if path.exists() and not (path.is_dir() and all(_is_own(file, own) for file in path.iterdir())):
         raise InputError(f"'{path}' exists and is not a folder that was exported before; choose another")
     temporary, old = path.with_name(f".{path.name}.part"), path.with_name(f".{path.name}.old")

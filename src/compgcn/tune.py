@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import optuna
 
 PRUNERS = ("median", "hyperband", "none")
+FEWEST = 10  # finished trials from which on it means something which settings mattered
 
 
 def open_study(plan: Plan, storage: str | None, trials: int, pruner: str = "median") -> optuna.Study:
@@ -353,10 +354,13 @@ def settings_of(trial: optuna.trial.FrozenTrial, space: Space) -> dict[str, Any]
 
 
 def importance(study: optuna.Study) -> dict[str, float]:
-    """How much of what the trials reached each setting explains, all together 1; nothing if it cannot be told."""
+    """How much of what the trials reached each setting explains, all together 1; nothing if it cannot be told.
+
+    That takes `FEWEST` finished trials, and not all of them alike.
+    """
     optuna = _optuna()
     complete = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,))
-    if len({trial.value for trial in complete}) < 2:
+    if len(complete) < FEWEST or len({trial.value for trial in complete}) < 2:
         return {}
     return {path: float(share) for path, share in optuna.importance.get_param_importances(study).items()}
 
@@ -367,8 +371,11 @@ def history(study: optuna.Study) -> list[tuple[int, float | None]]:
 
 
 def best_config(plan: Plan, study: optuna.Study) -> Config:
-    """The settings of the best trial, for the whole data: a file of them is what `compgcn train` takes."""
-    return configure(plan.config(result(plan, study)["best"]["settings"]), {"data.fingerprint": None})
+    """The settings of the best trial, for the whole data: a file of them is what `compgcn train` takes.
+
+    What bounded the trials only, see `Plan`, is not among them.
+    """
+    return configure(plan.final(result(plan, study)["best"]["settings"]), {"data.fingerprint": None})
 
 
 def write_best(plan: Plan, study: optuna.Study) -> Path:

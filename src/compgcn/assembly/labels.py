@@ -85,7 +85,7 @@ def _fitted_once(config: Config) -> bool:
 
 def _must_deal(n: int, k: int, setting: str, which: str) -> None:
     if k > n:
-        advice = f"set {setting} to a number from 2 to {n}" if n > 1 else "give more labels"
+        advice = f"set {setting} to {'2' if n == 2 else f'a number from 2 to {n}'}" if n > 1 else "give more labels"
         raise InputError(f"{counted(n, 'example')}{which} cannot be dealt over {k} folds; {advice}")
 
 

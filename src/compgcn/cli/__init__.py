@@ -37,8 +37,19 @@ def main() -> None:
     except BrokenPipeError:  # the reader had enough, as in `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None
+    except (MemoryError, RuntimeError) as error:
+        if not _is_of_memory(error):
+            raise
+        fail("this needs more memory than there is; smaller encoder.dims or training.batch_size need less")
     except OSError as error:
         fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+
+
+def _is_of_memory(error: Exception) -> bool:
+    """Whether memory ran out; torch says so on a CPU in the text of an error that may be any other."""
+    said = ("can't allocate memory", "not enough memory", "Storage size calculation overflowed")
+    kinds = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"  # torch may not be loaded
+    return kinds or any(words in str(error) for words in said)
 
 
 def _version(wanted: bool) -> None:

@@ -12,7 +12,7 @@ from rich.text import Text
 from compgcn.cli import fetch, overview
 from compgcn.cli.console import Json, Settings, Split, out
 from compgcn.cli.tables import plain_table
-from compgcn.config import Config, configure, parse_setting
+from compgcn.config import Config, as_list, configure, parse_setting
 from compgcn.data import DATASETS, GraphCollection, KnowledgeGraph, find, read, tu, where
 from compgcn.data.summary import summarise
 from compgcn.errors import InputError
@@ -66,6 +66,13 @@ def data_info(
         str | None,
         typer.Option(help="graph-classification for a table of graphs.", metavar="TASK", show_default=False),
     ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            help="Subject, relation and object in a table: names or positions from 0 on, with commas between.",
+            show_default=False,
+        ),
+    ] = None,
     settings: Settings = None,
     as_json: Json = False,
 ) -> None:
@@ -76,6 +83,8 @@ def data_info(
     if plot is not None:
         check_figure(plot)
     given = dict(map(parse_setting, settings or [])) | ({} if task is None else {"task": task})
+    if columns is not None:
+        given["data.columns"] = as_list("data.columns", columns)
     summary = summarise(_open(name, given))
     row = DATASETS.get(name)
     if plot is not None:

@@ -40,7 +40,7 @@ def discover(
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """List the most probable facts that are not in the graph, in no split.
+    """List the most probable facts that are in no split.
 
     Asked are the tails of every head that a relation has, and of entities like them that have none yet.
 

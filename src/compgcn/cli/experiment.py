@@ -284,7 +284,7 @@ def report(
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """Set the paper's figures beside ours, from the results alone; or show a run on one page.
+    """Set the paper's figures beside ours, or show a run on one page.
 
     Of an experiment, report.md, report.html and, if matplotlib is there, figure.svg are written to the folder of
     results. A folder that exists is a run: one HTML page with its curves, metrics, calibration and examples.

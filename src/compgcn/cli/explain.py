@@ -47,7 +47,9 @@ def explain(
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """Show which facts of the graph carried a prediction, and what its score would lose without each.
+    """Show which facts carried a prediction.
+
+    Each has what the score would lose without it.
 
     Example: compgcn explain runs/world-compgcn-distmult-0 France borders Spain
     """

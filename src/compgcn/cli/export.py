@@ -12,6 +12,7 @@ import typer
 from compgcn.cli.console import Device, Json, RunFolder, out
 from compgcn.cli.tables import plain_table, printable
 from compgcn.cli.use import Facts, opened_run
+from compgcn.errors import InputError
 
 
 class Form(StrEnum):
@@ -45,12 +46,16 @@ def export(
     ] = None,
     device: Device = "auto",
 ) -> None:
-    """Write vectors with their ids and names: those of all entities and relations of a run that predicts links.
+    """Write vectors with their ids and names.
 
-    One that classifies nodes writes those of all nodes, one that classifies graphs those of all graphs.
+    A run that predicts links writes those of all entities and relations, one that classifies nodes those of all nodes,
+    one that classifies graphs those of all graphs.
 
     Example: compgcn export runs/world-compgcn-distmult-0 --to embeddings.parquet
     """
+    from compgcn.storage import settled  # torch comes with it
+
+    settled(to)  # what cannot be written to is said before the vectors are made
     rows = opened_run(run, device).export(to, form.value if form else None)
     out.print(f"{rows:,} vectors written to {to}")
 
@@ -66,11 +71,20 @@ def similar(
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """The nearest neighbours of an entity, or of a relation, by the cosine of the vectors that the encoder makes.
+    """The nearest neighbours of an entity or a relation.
+
+    By the cosine of the vectors that the encoder makes.
 
     Example: compgcn similar runs/world-compgcn-distmult-0 France --top 5
     """
-    found = opened_run(run, device, facts).similar(name, top, "relation" if relation else "entity")
+    opened = opened_run(run, device, facts)
+    try:
+        found = opened.similar(name, top, "relation" if relation else "entity")
+    except InputError:
+        relations = opened.data.relations
+        if not relation and name in (*relations.ids, *relations.names):
+            raise InputError(f"'{name}' is a relation; add --relation") from None
+        raise
     if as_json:
         out.print_json(json.dumps([{"rank": rank, **one._asdict()} for rank, one in enumerate(found, 1)]))
         return

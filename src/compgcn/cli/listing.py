@@ -32,7 +32,9 @@ def list_all(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """List everything there is by name, what it is and the paper it comes from.
+    """List everything there is by name, and what it is.
+
+    What comes from a paper is shown with it.
 
     Example: compgcn list decoders
     """

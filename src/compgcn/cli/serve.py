@@ -29,7 +29,9 @@ def serve(
     timeout: Annotated[float, typer.Option(help="Seconds for an answer; after that it is 504.", min=0.1)] = 30.0,
     device: Device = "auto",
 ) -> None:
-    """Serve trained models: JSON over HTTP and a page to explore them, for this machine alone unless told otherwise.
+    """Serve trained models: JSON over HTTP and a page.
+
+    For this machine alone unless told otherwise.
 
     Example: compgcn serve runs/world-compgcn-distmult-0 --port 8000
     """

@@ -15,7 +15,7 @@ from compgcn.cli.classes import show_result
 from compgcn.cli.console import Json, describe, err, out
 from compgcn.cli.doubts import doubts
 from compgcn.cli.tables import add_metrics, metrics_table
-from compgcn.config import PATHS, Config, configure, parse_setting, read_search
+from compgcn.config import PATHS, Config, as_list, configure, parse_setting, read_search
 from compgcn.data import GraphCollection, KnowledgeGraph, find
 from compgcn.errors import InputError
 from compgcn.models import model as find_model
@@ -149,11 +149,10 @@ def train(
         notes = [*_of_layers(config), *idle(config, asked), *of_size(asked, found, model)]
         describe(found, [*notes, *remarks(config, TASKS[config.task].items(found))])
     finished = Folder(folder).is_calibrated
-    if any((folder / "checkpoint").glob("[!.]*")) and not as_json:
-        out.print(f"resuming the run in {folder}")
+    begun = any((folder / "checkpoint").glob("[!.]*")) and not as_json
     try:
         with stop_requests() as stopped, _progress_line(quiet=as_json) as notify:
-            run = train_run(config, found, folder, notify, stopped)
+            run = train_run(config, found, folder, _resuming(folder, notify) if begun else notify, stopped)
     except Interrupted:
         err.print(f"stopped; the same command goes on from here ({folder})")
         raise SystemExit(130) from None
@@ -166,6 +165,22 @@ def train(
         _show_links(run, model)
     else:
         show_result(run)
+
+
+def _resuming(folder: Path, notify: Callable[[dict[str, Any]], None] | None) -> Callable[[dict[str, Any]], None]:
+    """Say that a run goes on, and from where, once it does: until then it may still be refused."""
+    said = False
+
+    def tell(event: dict[str, Any]) -> None:
+        nonlocal said
+        if not said and "epoch" in event:
+            said = True
+            part = f"{event['part']}, " if "part" in event else ""
+            out.print(f"resuming the run in {folder}, in {part}epoch {event['epoch']}")
+        if notify is not None:
+            notify(event)
+
+    return tell
 
 
 def asked_for(
@@ -183,8 +198,7 @@ def asked_for(
     given = {f"data.{name}" if name in _FILES else name: value for name, value in given.items()}
     given = {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}
     if "data.columns" in given:
-        places = given["data.columns"].split(",")
-        given["data.columns"] = [int(place) for place in places] if "".join(places).isdecimal() else places
+        given["data.columns"] = as_list("data.columns", given["data.columns"])
     taken = {PATHS[name] for name in given}
     for name, value in map(parse_setting, settings or []):
         if PATHS.get(name) in taken:

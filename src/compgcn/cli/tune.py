@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +16,7 @@ from compgcn.cli.console import Json, describe, err, out
 from compgcn.cli.options import options_of
 from compgcn.cli.tables import plain_table
 from compgcn.cli.train import asked_for, read_data, stop_requests, train
-from compgcn.config import write_setting
+from compgcn.config import BUDGET, PATHS, Config, configure, parse_setting, write_setting
 from compgcn.data.arrays import counted
 from compgcn.plots.figure import check_figure
 from compgcn.plots.study import draw_study
@@ -65,25 +65,26 @@ def tune(
 ) -> None:
     """Search for settings, judged on validation alone. The same command again goes on with the study.
 
-    The best are written as best.toml, for train. Started several times, the commands share the work.
+    The best are written as best.toml, for train; --epochs bounds the trials only. Started several times, the commands
+    share the work.
 
     Example: compgcn tune world --trials 20 --epochs 10
     """
     if plot is not None:
         check_figure(plot)
     settings, model = options.pop("settings"), options.pop("model")
-    asked, space = asked_for(data, options, settings, search)
+    asked, space, budget = _asked(data, options, settings, search)
     found = read_data(asked, model)
     from compgcn import tune as tuning  # torch comes with it: what is wrong is said before
     from compgcn.search import plan as make_plan
     from compgcn.train import Interrupted
 
-    plan = make_plan(asked, found, space, study_dir, model)
+    plan = make_plan(asked, found, space, study_dir, model, budget)
     study = tuning.open_study(plan, storage, trials, pruner)
     if not as_json:
         describe(found)
         out.print(f"{plan.folder}: {counted(len(tuning.finished(study)), 'trial')} so far")
-    common = (asked, space, study_dir, model, storage, trials, pruner, timeout)
+    common = (asked, space, study_dir, model, budget, storage, trials, pruner, timeout)
     try:
         with _workers(jobs - 1, common), stop_requests() as stopped, _live(plan, study, as_json) as notify:
             tuning.work(plan, study, trials, timeout, notify, stopped)
@@ -104,11 +105,40 @@ def tune(
     )
     for path, share in result["importance"].items():
         out.print(f"  {100 * share:3.0f} % of the difference is {path}")
+    if remark := _of_budget(plan, result["best"]["settings"]):
+        out.print(remark)
     out.print(f"train with the best: compgcn train {best} --run-dir {plan.folder / 'best'}")
 
 
+def _asked(
+    data: str, options: Mapping[str, Any], settings: Sequence[str] | None, search: Path | None
+) -> tuple[dict[str, Any], Space | None, dict[str, Any]]:
+    """As `asked_for`, with what the command line says of the budget of a trial apart, by path."""
+    whole, space = asked_for(data, options, settings, search)
+    kept = [text for text in settings or [] if PATHS.get(parse_setting(text)[0]) not in BUDGET]
+    asked, _ = asked_for(data, {**options, "epochs": None}, kept, search)
+    by_path = {PATHS.get(name, name): value for name, value in whole.items()}
+    budget = {path: by_path[path] for path in BUDGET if path in by_path and by_path[path] != asked.get(path)}
+    configure(Config(), budget)  # what is wrong with it is said before data are read
+    return asked, space, budget
+
+
+def _of_budget(plan: Plan, chosen: Mapping[str, Any]) -> str | None:
+    """That what is trained with the best settings is trained for longer than the trials were, or for less long."""
+    trial, final = plan.config(chosen).training.epochs, plan.final(chosen).training.epochs
+    if trial == final:
+        return None
+    whose = "the file's" if "training.epochs" in plan.settings else "the recipe's"
+    return f"trials had {counted(trial, 'epoch')} each; best.toml trains for {whose} {final}"
+
+
 def _work(
-    asked: Mapping[str, Any], space: Space | None, study_dir: Path | None, model: str | None, *shared: Any
+    asked: Mapping[str, Any],
+    space: Space | None,
+    study_dir: Path | None,
+    model: str | None,
+    budget: Mapping[str, Any],
+    *shared: Any,
 ) -> None:
     """What another process does: the same, in silence."""
     from compgcn import tune as tuning
@@ -116,7 +146,7 @@ def _work(
     from compgcn.train import Interrupted
 
     storage, trials, pruner, timeout = shared
-    plan = make_plan(asked, read_data(asked), space, study_dir, model)
+    plan = make_plan(asked, read_data(asked), space, study_dir, model, budget)
     study = tuning.open_study(plan, storage, trials, pruner)
     with stop_requests() as stopped:
         try:

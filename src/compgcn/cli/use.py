@@ -69,8 +69,9 @@ def evaluate(
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """Rank the triples of a split, filtered by all splits, ties at their mean rank; or see which classes were right.
+    """Rank the triples of a split, or see which classes were right.
 
+    Ranks are filtered by all splits, with ties at their mean rank.
     Categories are by average tails per head and heads per tail in train, from 1.5 on N.
 
     Example: compgcn evaluate runs/world-compgcn-distmult-0 --by relation
@@ -172,8 +173,9 @@ def predict(
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """Complete a fact, or tell the class of nodes or graphs; with names, and what is known already.
+    """Complete a fact, or tell the class of nodes or graphs.
 
+    Answers have their names, and whether they are known already.
     A run that classifies nodes, asked for nothing in particular, shows those without a label it is most certain of.
 
     Example: compgcn predict runs/world-compgcn-distmult-0 --head France --relation borders --top 5

@@ -52,6 +52,8 @@ def check_figure(path: str | Path) -> Path:
         raise InputError(f"a figure is a .png, .pdf or .svg file, not '{path.name}'")
     if not path.parent.is_dir():
         raise InputError(f"there is no folder '{path.parent}' to put '{path.name}' in; make it first")
+    if path.exists() and not path.is_file():
+        raise InputError(f"'{path}' exists and is not a file that could be replaced; choose another name")
     try:
         import matplotlib  # noqa: F401
     except ImportError:
