@@ -657,3 +657,15 @@ def test_a_long_evaluation_says_on_the_live_line_how_far_it_is(monkeypatch: pyte
         notify({"event": "progress", "what": "calibrating", "done": 5, "total": 5})
     assert "evaluating 12,000 of 100,000" in drawn.getvalue()
     assert "calibrating 5" not in drawn.getvalue(), "what is over at once is not shown"
+
+
+def test_training_without_a_terminal_tells_now_and_then_how_far_it_is(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("compgcn.cli.train._QUIET", 0.0)
+    words = ("train", "world", "--decoder", "distmult", "--encoder", "none", "--epochs", "2")
+    found = command(*words)
+    assert "epoch 2/2  loss " in found.err
+    assert "valid mrr" in found.err
+    monkeypatch.setattr("compgcn.cli.train._QUIET", 1e9)
+    assert command(*words, "--run-dir", "quiet").err == ""

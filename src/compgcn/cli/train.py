@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from compgcn.run import Run
 
 _FILES = ("valid", "test", "names", "columns", "labels")  # options that are settings of [data]
+_QUIET = 10.0  # seconds between two lines about training where there is no terminal
 
 
 def train(
@@ -254,9 +256,12 @@ def _of_layers(config: Config) -> list[str]:
 
 @contextmanager
 def _progress_line(quiet: bool) -> Iterator[Callable[[dict[str, Any]], None] | None]:
-    """A live line with epoch, loss, validation metric, best and time left; nothing where no one is looking."""
-    if quiet or not err.is_terminal:
+    """A live line with epoch, loss, validation metric, best and time left; into a file, a line now and then."""
+    if quiet:
         yield None
+        return
+    if not err.is_terminal:
+        yield _in_lines()
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -278,20 +283,41 @@ def _progress_line(quiet: bool) -> Iterator[Callable[[dict[str, Any]], None] | N
             if "epoch" not in event:
                 return
             latest.update(event.get("valid") or {})
-            goal, best = event["goal"], event["best"]
-            text = f"{event['part']}  " if "part" in event else ""
-            text += f"loss {event['loss']:.4f}"
-            if goal in latest and best is not None:
-                text += f"  valid {goal} {latest[goal]:.4f}  best {best:.4f} (epoch {event['best_epoch']})"
+            epoch = f"{event['epoch']}/{event['epochs']}"
             progress.update(
-                bar,
-                completed=event["step"],
-                total=event["steps"],
-                epoch=f"{event['epoch']}/{event['epochs']}",
-                text=text,
+                bar, completed=event["step"], total=event["steps"], epoch=epoch, text=_standing(event, latest)
             )
 
         yield notify
+
+
+def _standing(event: Mapping[str, Any], latest: Mapping[str, float]) -> str:
+    """The loss, and the latest and the best validation figure, as an event of training has them."""
+    goal, best = event["goal"], event["best"]
+    text = f"{event['part']}  " if "part" in event else ""
+    text += f"loss {event['loss']:.4f}"
+    if goal in latest and best is not None:
+        text += f"  valid {goal} {latest[goal]:.4f}  best {best:.4f} (epoch {event['best_epoch']})"
+    return text
+
+
+def _in_lines() -> Callable[[dict[str, Any]], None]:
+    """Tells how far training is once in `_QUIET` seconds, a line each time; short ones end before they say anything."""
+    told, latest = time.monotonic(), dict[str, float]()
+
+    def notify(event: dict[str, Any]) -> None:
+        nonlocal told
+        latest.update(event.get("valid") or {})
+        text = ""
+        if event["event"] == "progress":
+            text = f"{event['what']} {event['done']:,} of {event['total']:,}"
+        elif "epoch" in event:
+            text = f"epoch {event['epoch']}/{event['epochs']}  {_standing(event, latest)}"
+        if text and time.monotonic() - told >= _QUIET:
+            told = time.monotonic()
+            err.print(text)
+
+    return notify
 
 
 def _show_links(run: Run, model: str | None) -> None:
