@@ -247,3 +247,10 @@ def test_the_commands_take_facts_from_a_file(run: Run, command: Command, tmp_pat
     assert [fact["itself"] for fact in why["facts"]] == [f[:3] == FACTS[0] for f in found.facts]
     near = json.loads(command("similar", run.path, "ann", "--facts", "new.tsv", "--json").out)
     assert [one["entity"] for one in near] == [one.entity for one in run.with_facts(FACTS).similar("ann")]
+
+
+def test_what_is_wrong_with_facts_in_a_file_names_the_file(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "new.tsv"
+    file.write_text("ann\tlivez\tt1\n")
+    with pytest.raises(InputError, match=rf"{file}: .*'livez'.*'lives'"):
+        run.with_facts(file)

@@ -336,3 +336,9 @@ def test_triples_that_do_not_fit_the_vocabulary_are_refused(train: np.ndarray) -
 def test_the_package_imports_without_torch_and_without_pyarrow() -> None:
     code = "import sys, compgcn.data; sys.exit(bool({'torch', 'pyarrow'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_file_of_nearly_that_name_is_named(tmp_path: Path) -> None:
+    (tmp_path / "films.tsv").write_text("a\tb\tc\n")
+    with pytest.raises(InputError, match=r"no file '.*film\.tsv'; did you mean '.*films\.tsv'\?"):
+        read(tmp_path / "film.tsv")

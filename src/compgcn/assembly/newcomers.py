@@ -43,7 +43,13 @@ def add_facts(
         given: a file of triples in any format that is read, or triples (head, relation, tail) by id or name.
     """
     _must_send(config, task)
-    larger = _enlarged(data, _triples(given))
+    triples = _triples(given)
+    try:
+        larger = _enlarged(data, triples)
+    except InputError as error:
+        if isinstance(given, (str, Path)):
+            raise InputError(f"{given}: {error}") from None
+        raise
     if config.encoder.input != "learned" and larger.num_entities > data.num_entities:
         new = larger.entities.ids[data.num_entities]
         raise InputError(

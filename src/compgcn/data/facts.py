@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from compgcn.errors import InputError, unknown
 
 Columns = Sequence[str | int]
+
+_BESIDE = 1000  # files of a folder, at most, that a name which is not there is compared with
 
 # What the subject, the relation and the object of a triple are called in the header of a table.
 HEADERS = (
@@ -101,7 +105,11 @@ def existing(path: str | Path) -> Path:
     if path.is_dir():
         raise InputError(f"'{path}' is a folder; give a file of triples in it, others with valid= (--valid) and test=")
     if not path.exists():
-        raise InputError(f"there is no file '{path}'")
+        beside = islice(path.parent.iterdir(), _BESIDE) if path.parent.is_dir() else ()
+        near = get_close_matches(path.name, [file.name for file in beside], n=1, cutoff=0.8)
+        raise InputError(
+            f"there is no file '{path}'" + (f"; did you mean '{path.with_name(near[0])}'?" if near else "")
+        )
     return path
 
 
