@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -196,10 +197,22 @@ def test_the_most_certain_nodes_are_shown_and_how_many_there_are(nodes: Run, com
     assert last == f"the 3 most certain of {len(everything)} nodes without a label; --top N shows others"
 
 
+def test_only_nodes_like_the_labelled_are_shown_where_there_are_such(tmp_path: Path, command: Command) -> None:
+    data = toy.labelled()
+    assert data.labels is not None
+    fewer = replace(data.labels, train=data.labels.train[2:])
+    run = toy.classify(tmp_path / "run", replace(data, labels=fewer), epochs=2)
+    freed = {data.entities.ids[row] for row in data.labels.train[:2, 0]}
+    assert run.classes.alike() == freed
+    found = command("predict", run.path, "--top", 9).out
+    assert {line.split()[0] for line in found.splitlines()[1:3]} == freed
+    assert f"{data.num_entities - 24:,} more have other relations than those with a label" in found
+
+
 def test_classes_are_written_to_a_table(nodes: Run, command: Command) -> None:
     assert command("predict", nodes.path, "--item", "p1", "--item", "p2", "--to", "out.parquet").code == 0
     assert pq.read_table("out.parquet").to_pylist() == [answer._asdict() for answer in nodes.classify(["p1", "p2"])]
-    refused(command("predict", nodes.path, "--item", "p1", "--to", "out.txt"), "a .parquet or .csv file")
+    refused(command("predict", nodes.path, "--item", "p1", "--to", "out.txt"), "a .parquet, .csv or .tsv file")
     refused(command("predict", nodes.path, "--item", "p1", "--graphs", "others"), "one of them at a time")
 
 

@@ -80,6 +80,22 @@ class Classes:
         ids, shown = ([texts[row] for row in rows] for texts in (self.vocabulary.ids, self.vocabulary.names))
         return self._answers(ids, shown, self._log_probabilities[rows], known)
 
+    def alike(self) -> set[str]:
+        """The ids of nodes without a label that are like those with one: of what a class may be the class of.
+
+        Such a node stands in at least half of the places, subject or object of a relation, in which at least half of
+        the labelled nodes stand.
+        """
+        assert isinstance(self.data, KnowledgeGraph)
+        labelled = self.items.targets.cpu().numpy() >= 0
+        s, r, o = (column.astype(np.int64) for column in self.data.train.T)
+        places = 2 * self.data.num_relations
+        pairs = np.unique(np.concatenate((s * places + r, o * places + r + self.data.num_relations)))
+        node, place = np.divmod(pairs, places)
+        usual = np.bincount(place[labelled[node]], minlength=places) * 2 >= max(1, labelled.sum())
+        share = np.bincount(node[usual[place]], minlength=len(labelled)) * 2 >= usual.sum()
+        return {self.vocabulary.ids[row] for row in np.flatnonzero(share & ~labelled)}
+
     def _answers(
         self, ids: Sequence[str], names: Sequence[str], found: Tensor, known: Sequence[str | None]
     ) -> list[Classified]:

@@ -235,11 +235,13 @@ def _classify(run: Run, item: list[str] | None, graphs: Path | None, top: int, t
 
     table = None if to is None else check_table(to)
     found = run.classify(tu.read(graphs) if graphs is not None else item)
-    total = None
+    total, others = None, 0
     if item is None and graphs is None:
         if not found:
             raise InputError("every node of this run has a label; name those to classify with --item")
-        total = len(found)
+        like = run.classes.alike()
+        others, found = len(found), [answer for answer in found if answer.item in like] or found
+        total, others = len(found), others - len(found)
         found = sorted(found, key=lambda answer: -answer.probability)[:top]
     if table is not None:
         bulk.write_classes(run, found, table, as_json)
@@ -249,3 +251,5 @@ def _classify(run: Run, item: list[str] | None, graphs: Path | None, top: int, t
         classes.show_classes(found, "in the data" if graphs is None else "true class", calibration_note(run))
     if total is not None and not as_json:
         out.print(f"the {len(found):,} most certain of {total:,} nodes without a label; --top N shows others")
+        if others:
+            out.print(f"{others:,} more have other relations than those with a label; --item asks for one of them")
