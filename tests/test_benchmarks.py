@@ -71,7 +71,7 @@ def test_a_step_takes_no_longer_than_promised() -> None:
 @pytest.mark.parametrize("path", sorted(BENCHMARKS.glob("*/costs-*.json")), ids=lambda path: path.parent.name)
 def test_the_costs_are_of_every_row_and_less_than_edge_by_edge(path: Path) -> None:
     rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
-    assert [row["row"] for row in rows] == [row.name for row in experiments(["encoders"])["encoders"].rows]
+    assert {row["row"] for row in rows} >= {row.name for row in experiments(["encoders"])["encoders"].rows}
     for row in rows:
         for cost in row["steps"].values():
             assert cost["seconds_per_epoch"] == pytest.approx(row["steps_per_epoch"] * cost["ms"] / 1000, abs=1e-4)

@@ -175,10 +175,11 @@ def _resuming(folder: Path, notify: Callable[[dict[str, Any]], None] | None) -> 
 
     def tell(event: dict[str, Any]) -> None:
         nonlocal said
-        if not said and "epoch" in event:
+        if not said and ("epoch" in event or event["event"] == "progress"):
             said = True
             part = f"{event['part']}, " if "part" in event else ""
-            out.print(f"resuming the run in {folder}, in {part}epoch {event['epoch']}")
+            where = f"in {part}epoch {event['epoch']}" if "epoch" in event else event["what"]
+            out.print(f"resuming the run in {folder}, {where}")
         if notify is not None:
             notify(event)
 
