@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from compgcn.answers.calibration import Bin, Scaling, bins
+from compgcn.answers.heads import distinct_pairs
 from compgcn.baselines.fitted import Fitted
 from compgcn.config import Config
 from compgcn.data import GraphCollection, KnowledgeGraph, Vocabulary
@@ -88,10 +89,8 @@ class Classes:
         """
         assert isinstance(self.data, KnowledgeGraph)
         labelled = self.items.targets.cpu().numpy() >= 0
-        s, r, o = (column.astype(np.int64) for column in self.data.train.T)
-        places = 2 * self.data.num_relations
-        pairs = np.unique(np.concatenate((s * places + r, o * places + r + self.data.num_relations)))
-        node, place = np.divmod(pairs, places)
+        (s, r, o), places = self.data.train.T, 2 * self.data.num_relations
+        node, place = distinct_pairs(np.concatenate((s, o)), np.concatenate((r, r + self.data.num_relations)), places)
         usual = np.bincount(place[labelled[node]], minlength=places) * 2 >= max(1, labelled.sum())
         share = np.bincount(node[usual[place]], minlength=len(labelled)) * 2 >= usual.sum()
         return {self.vocabulary.ids[row] for row in np.flatnonzero(share & ~labelled)}
