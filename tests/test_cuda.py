@@ -86,6 +86,23 @@ def test_edges_are_left_out_alike_on_both_devices(composition, tying):
             torch.testing.assert_close(a.cpu(), b, rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.parametrize("kept", [0, 2**26], ids=["again", "kept"])
+@pytest.mark.parametrize("composition", COMPOSITIONS)
+def test_bases_one_at_a_time_give_the_same_on_both_devices(monkeypatch, composition, kept):
+    """Against the mixed ones of the CPU, by which they are tested there."""
+    conv, tensors = (
+        CompGCNConv(50, 30, R, composition=composition, tying="basis", bases=3).double(),
+        skewed(torch.float64),
+    )
+    expected = outputs_and_gradients(conv, tensors)
+    monkeypatch.setattr(compgcn.tying, "mixes", lambda *sizes: False)
+    monkeypatch.setattr(compgcn.tying, "_KEPT", kept)
+    ours = outputs_and_gradients(conv.cuda(), tuple(t.cuda() for t in tensors))
+    for a, b in zip(ours, expected, strict=True):
+        if b is not None:
+            torch.testing.assert_close(a.cpu(), b, rtol=1e-8, atol=1e-8)
+
+
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_encoder_gives_the_same_on_both_devices(name):
     _, _, edge_index, edge_type = skewed()
