@@ -111,3 +111,16 @@ def test_a_claim_says_which_rows_fall_short_of_the_papers_figure(tmp_path: Path)
     assert found == "holds: +50.0 %; short of the paper's figure: distmult-compgcn-mult"
     write(tmp_path, one, metrics={"valid": {"mrr": 0.338}, "test": {"mrr": 0.338}})
     assert "short" not in claims_table(Board(tmp_path, EXPERIMENTS), [stated]).rows[0][-1]
+
+
+def test_a_claim_of_a_row_that_says_why_it_has_no_result_is_undecided_for_that_reason(tmp_path: Path) -> None:
+    stated = next(claim for claim in CLAIMS if claim.text.startswith("Node classification"))
+    reason = "undecided, for `am-compgcn` is not run: only AM (partial) could be had"
+    assert claims_table(Board(tmp_path, EXPERIMENTS), [stated]).rows[0][-1] == reason
+    assert f"{reason}; so far" in claims_table(Board(ROOT / "results", EXPERIMENTS), [stated]).rows[0][-1]
+
+
+def test_every_claim_has_a_verdict_by_the_committed_results() -> None:
+    verdicts = ("holds", "*does not hold*", "*more than claimed*", "undecided")
+    for line in claims_table(Board(ROOT / "results", EXPERIMENTS), CLAIMS).rows:
+        assert line[-1].startswith(verdicts), line

@@ -69,9 +69,9 @@ def test_every_row_has_its_source_and_the_papers_figures_or_says_why_not(experim
             )
     if experiment.kind == "differences":
         assert all(not row.paper and experiment.row(row.control) for row in experiment.rows if row.control is not None)
-        home, _, name = experiment.seeds_of.partition("/")
-        assert experiment.metrics[0] in EXPERIMENTS[home].metrics
-        assert EXPERIMENTS[home].row(name)
+        for home, _, name in (one.partition("/") for one in experiment.seeds_of):
+            assert experiment.metrics[0] in EXPERIMENTS[home].metrics
+            assert EXPERIMENTS[home].row(name)
     if experiment.kind == "figure":
         assert all(row.x is not None for row in experiment.rows)
         names = [row.name for row in experiment.rows] + [row.series for row in experiment.rows]

@@ -176,3 +176,14 @@ def test_the_basis_matrices_of_rgcn_are_those_that_are_better_on_validation() ->
     assert found["conve-rgcn"]["metrics"]["valid"]["mrr"] > found["conve-rgcn-b10"]["metrics"]["valid"]["mrr"]
     rows = [row for row in EXPERIMENTS["rgcn"].rows if row.series == "R-GCN" and not row.same_as]
     assert all(lab.expected(EXPERIMENTS["rgcn"], row).encoder.bases in (0, many) for row in rows)
+
+
+def test_every_row_has_a_committed_result_of_its_settings_or_says_why_not() -> None:
+    board = Board(ROOT / "results", EXPERIMENTS)
+    for experiment in EXPERIMENTS.values():
+        for row in experiment.rows:
+            home, line = lab.at_home(experiment, row)
+            if line.settings is not None and not line.missing:
+                found = board.ours(home, line, home.metrics[0])
+                assert found is not None, f"{experiment.name}/{row.name}"
+                assert found.state == "", f"{experiment.name}/{row.name}"

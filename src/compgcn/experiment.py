@@ -78,7 +78,7 @@ class Experiment(Section):
     rows: tuple[Row, ...] = ()
     reference: str = ""  # of a figure: the row, or the series, that its points are relative to
     axis: str = ""  # of a figure: what x is
-    seeds_of: str = ""  # of differences: "experiment/row", whose seeds say how far models lie apart by chance
+    seeds_of: tuple[str, ...] = ()  # of differences: each an "experiment/row", whose seeds say how far chance goes
     note: str = ""
     name: str = ""  # that of its file
 

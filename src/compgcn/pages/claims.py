@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from compgcn.claims import Claim, Reached, judge
 from compgcn.experiment import at_home
-from compgcn.report import NOT_RUN, Board, Table, verdict
+from compgcn.report import NOT_RUN, Board, Table, verdict, without
 
 SHORT = (
     "Where a row of CompGCN falls short of the paper's figure for it, that is said too: a verdict is then one on our "
@@ -35,9 +35,18 @@ def claims_table(board: Board, claims: Sequence[Claim]) -> Table:
     lines = []
     for claim in claims:
         low = ", ".join(_short(board, claim))
-        judged = judge(claim, ours, NOT_RUN) + (f"; short of the paper's figure: {low}" if low else "")
+        judged = judge(claim, ours, _lacking(board, claim)) + (f"; short of the paper's figure: {low}" if low else "")
         lines.append([claim.text, f"`{claim.source}`", judge(claim, paper, "no figures given"), judged])
     return Table("Claims", ("the paper says", "where", "its own figures", "ours"), lines)
+
+
+def _lacking(board: Board, claim: Claim) -> str:
+    """What is said of a claim whose rows are not all there: that it cannot be decided, where a row says why."""
+    for one in claim.compare:
+        for row in map(board.experiments[one.experiment].row, one.rows):
+            if row.missing:
+                return f"undecided, for `{row.name}` is {without(row)}"
+    return NOT_RUN
 
 
 def _short(board: Board, claim: Claim) -> list[str]:

@@ -4,23 +4,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from compgcn.config import write_setting
 from compgcn.errors import unknown
 from compgcn.experiment import Experiment, Row, at_home, chosen
-from compgcn.report import COSTS, LOWER, MISSING, NOT_RUN, Board, Figure, Table, costs, shown, title
+from compgcn.report import COSTS, LOWER, MISSING, NOT_RUN, Board, Table, costs, shown, title
 
 BELOW = "below the spread of seeds"
-# Beyond so many standard errors lies chance alone once in 20: Student's t, by how many seeds more than one there are.
-_QUANTILES = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
+# Beyond so many standard errors lies chance alone once in 20: Student's t, by the degrees of freedom.
+_QUANTILES = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18)
 _RULE = (
-    "*Below the spread of seeds* is a difference smaller than the standard deviation of {figure} over seeds {seeds} of "
-    "`{row}`, {sd}; that of other models is taken to be the same. *Undecided* is one within {times:.2f} standard "
-    "errors of a difference between two such models, which chance exceeds once in 20 by Student's t; the standard "
-    "error is √2 times that deviation where each has one seed. *Better* and *worse* are beyond both."
+    "*Below the spread of seeds* is a difference smaller than the standard deviation of {figure} over seeds, {sd}, as "
+    "pooled from {rows}; that of other models is taken to be the same. *Undecided* is one within {times:.2f} standard "
+    "errors of a difference between two such models, which chance exceeds once in 20 by Student's t with {freedom} "
+    "degrees of freedom; the standard error is √2 times that deviation where each has one seed. *Better* and *worse* "
+    "are beyond both."
 )
 _NO_RULE = "How far seeds lie apart is not known yet{why}, and no difference is called better or worse."
+
+
+class Spread(NamedTuple):
+    """How far seeds of a model lie apart: the standard deviation, and by how many degrees of freedom it is known."""
+
+    sd: float
+    freedom: int
+
+    @property
+    def times(self) -> float:
+        """How many standard errors a difference must exceed."""
+        return _QUANTILES[min(self.freedom, len(_QUANTILES)) - 1]
 
 
 def difference_tables(board: Board, experiment: Experiment) -> list[Table]:
@@ -77,41 +90,47 @@ def worth(board: Board, experiment: Experiment, row: Row) -> str:
         return ""
     if abs(gap) < chance.sd:
         return BELOW
-    if abs(gap) <= _times(chance) * chance.sd * math.sqrt(1 / ours.seeds + 1 / other.seeds):
+    if abs(gap) <= chance.times * chance.sd * math.sqrt(1 / ours.seeds + 1 / other.seeds):
         return "undecided"
     return "better" if (gap > 0) != (metric.rpartition("/")[2] in LOWER) else "worse"
-
-
-def _times(chance: Figure) -> float:
-    """How many standard errors a difference must exceed."""
-    return _QUANTILES[min(chance.seeds - 1, len(_QUANTILES)) - 1]
 
 
 def rule(board: Board, experiment: Experiment) -> str:
     """When a difference is one."""
     chance = _spread(board, experiment)
     if chance is None:
-        return _NO_RULE.format(why=f": `{experiment.seeds_of}` has fewer than two seeds" if experiment.seeds_of else "")
-    home, row = _seeds_of(board, experiment)
-    seeds = ", ".join(str(result["seed"]) for result in board.results(home, row))
-    figure = title(experiment.metrics[0])
-    sd, times = small(chance.sd)[1:], _times(chance)
-    return _RULE.format(figure=figure, seeds=seeds, row=experiment.seeds_of, sd=sd, times=times)
+        names = ", ".join(f"`{name}`" for name in experiment.seeds_of)
+        return _NO_RULE.format(why=f": none of {names} has two seeds" if names else "")
+    rows: dict[str, list[str]] = {}
+    for name in experiment.seeds_of:
+        seeds = [str(result["seed"]) for result in board.results(*_seeds_of(board, name))]
+        if len(seeds) > 1:
+            rows.setdefault(", ".join(seeds), []).append(f"`{name}`")
+    return _RULE.format(
+        figure=title(experiment.metrics[0]),
+        sd=small(chance.sd)[1:],
+        rows="; ".join(f"seeds {seeds} of {', '.join(names)}" for seeds, names in rows.items()),
+        times=chance.times,
+        freedom=chance.freedom,
+    )
 
 
-def _seeds_of(board: Board, experiment: Experiment) -> tuple[Experiment, Row]:
-    home, _, name = experiment.seeds_of.partition("/")
+def _seeds_of(board: Board, name: str) -> tuple[Experiment, Row]:
+    home, _, row = name.partition("/")
     if home not in board.experiments:
         raise unknown("experiment", home, board.experiments)
-    return board.experiments[home], board.experiments[home].row(name)
+    return board.experiments[home], board.experiments[home].row(row)
 
 
-def _spread(board: Board, experiment: Experiment) -> Figure | None:
-    """What the row of `seeds_of` reached over several seeds, by the figure that verdicts go by."""
-    if not experiment.seeds_of:
+def _spread(board: Board, experiment: Experiment) -> Spread | None:
+    """The pooled deviation of the rows of `seeds_of`, by the figure that verdicts go by; None: none has two seeds."""
+    rows = (_seeds_of(board, name) for name in experiment.seeds_of)
+    found = [board.real(*row, experiment.metrics[0], experiment.split) for row in rows]
+    several = [figure for figure in found if figure is not None and figure.seeds > 1]
+    if not several:
         return None
-    found = board.real(*_seeds_of(board, experiment), experiment.metrics[0], experiment.split)
-    return None if found is None or found.seeds < 2 else found
+    freedom = sum(figure.seeds - 1 for figure in several)
+    return Spread(math.sqrt(sum((figure.seeds - 1) * figure.sd**2 for figure in several) / freedom), freedom)
 
 
 def small(value: float) -> str:

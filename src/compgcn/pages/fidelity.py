@@ -62,7 +62,8 @@ def measured(board: Board) -> str:
     experiment = board.experiments[NAME]
     compared = [row for row in experiment.rows if row.control is not None]
     known = sum(board.real(experiment, row, experiment.metrics[0]) is not None for row in compared)
-    parts: list[str | Table] = ["## The rows", f"{known} of {len(compared)} were run so far. {rule(board, experiment)}"]
+    run = f"All {known} were run." if known == len(compared) else f"{known} of {len(compared)} were run so far."
+    parts: list[str | Table] = ["## The rows", f"{run} {rule(board, experiment)}"]
     for table in difference_tables(board, experiment):
         parts += [f"### {table.title}", table]
     parts += ["## Ties", *_ties(board), "## Stopping", *_stopping(board)]
