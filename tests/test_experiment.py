@@ -61,12 +61,11 @@ def test_every_row_has_its_source_and_the_papers_figures_or_says_why_not(experim
         assert row.paper or row.note, row.name
         assert set(row.paper) <= set(experiment.metrics), row.name
         assert set(row.also) | set(row.spread) <= set(row.paper), row.name
-        if row.control is not None and experiment.kind != "differences":
-            home, control = lab.at_home(experiment, experiment.row(row.control))
-            assert lab.chosen(home, control)["encoder.name"] == "none"
-            assert (
-                (lab.chosen(home, control)["decoder.name"]) == lab.chosen(*lab.at_home(experiment, row))["decoder.name"]
-            )
+        control = lab.control_of(experiment, row)
+        if control is not None and experiment.kind != "differences":
+            theirs, ours = (lab.expected(*lab.at_home(*one)) for one in (control, (experiment, row)))
+            assert theirs.encoder.name == "none"
+            assert theirs.decoder.name == ours.decoder.name
     if experiment.kind == "differences":
         assert all(not row.paper and experiment.row(row.control) for row in experiment.rows if row.control is not None)
         for home, _, name in (one.partition("/") for one in experiment.seeds_of):
@@ -76,6 +75,15 @@ def test_every_row_has_its_source_and_the_papers_figures_or_says_why_not(experim
         assert all(row.x is not None for row in experiment.rows)
         names = [row.name for row in experiment.rows] + [row.series for row in experiment.rows]
         assert experiment.reference in names
+
+
+def test_beside_every_encoder_of_links_stands_the_same_decoder_without_one() -> None:
+    """In the tables of models; figures and categories of relations are of encoders alone, or have it as a column."""
+    tables = [EXPERIMENTS[name] for name in ("link-prediction", "systems", "encoders")]
+    for experiment in tables:
+        for row in experiment.rows:
+            bare = lab.expected(*lab.at_home(experiment, row)).encoder.name == "none"
+            assert bare == (lab.control_of(experiment, row) is None), row.name
 
 
 @EVERY

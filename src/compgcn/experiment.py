@@ -202,6 +202,14 @@ def at_home(experiment: Experiment, row: Row) -> tuple[Experiment, Row]:
     return other, other.row(name)
 
 
+def control_of(experiment: Experiment, row: Row) -> tuple[Experiment, Row] | None:
+    """The control of a row, or that of the row whose results it has, and the experiment where it stands."""
+    home = experiment
+    if row.control is None:
+        home, row = at_home(experiment, row)
+    return None if row.control is None else (home, home.row(row.control))
+
+
 def results(folder: Path, experiment: Experiment, row: Row) -> tuple[str, list[dict[str, Any]]]:
     """The results of a row, one for each seed, and what they are.
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from compgcn.baselines import BASELINES, FitOnce
 from compgcn.data import DATASETS
 from compgcn.encoders import Encoder
-from compgcn.experiment import Experiment, Row, at_home, results
+from compgcn.experiment import Experiment, Row, at_home, control_of, results
 from compgcn.presets import PRESETS
 
 LOWER = ("mr",)  # figures that are better when lower
@@ -178,7 +178,7 @@ def tables(board: Board, experiment: Experiment) -> list[Table]:
 def _compared(board: Board, experiment: Experiment, group: str, rows: Sequence[Row]) -> Table:
     """The figure that verdicts go by, with what it took; beside an encoder the same decoder without one."""
     metric = experiment.metrics[0]
-    controls = any(row.control for row in rows)
+    controls = any(control_of(experiment, row) for row in rows)
     beside = ("without encoder",) if controls else ()
     header = ("model", f"paper, {title(metric)}", "ours", "difference", "verdict", *beside, *COSTS)
     lines = []
@@ -197,11 +197,11 @@ def _compared(board: Board, experiment: Experiment, group: str, rows: Sequence[R
 
 def _without_encoder(board: Board, experiment: Experiment, row: Row, metric: str) -> str:
     """What the control of a row reached, and in which ways it was trained otherwise."""
-    if row.control is None:
+    control = control_of(experiment, row)
+    if control is None:
         return MISSING
-    control = experiment.row(row.control)
-    found = shown(board.real(experiment, control, metric), metric)
-    mine, theirs = (board.results(experiment, one)[:1] for one in (row, control))
+    found = shown(board.real(*control, metric), metric)
+    mine, theirs = (board.results(*one)[:1] for one in ((experiment, row), control))
     if found == MISSING or not mine or not theirs:
         return found
     ours, other = ({**one[0]["config"]["training"], "width": _width(one[0]["config"])} for one in (mine, theirs))
