@@ -15,7 +15,7 @@ from compgcn import experiment as lab
 from compgcn.config import Config, configure
 from compgcn.errors import InputError
 from compgcn.pages.differences import BELOW, changed, difference, difference_tables, rule, small, worth
-from compgcn.pages.experiments import page, write_all
+from compgcn.pages.experiments import draw, page, write_all
 from compgcn.pages.fidelity import BEGIN, END, PATIENCE, WATCHED, filled, measured, stopped
 from compgcn.presets import PRESETS
 from compgcn.report import NOT_RUN, Board
@@ -196,6 +196,22 @@ def test_a_line_has_the_settings_the_figures_and_the_differences(results: Path) 
     assert lines["`norm-none`"][2:9] == ["`reference`", '`encoder.norm = "none"`', *figures, "worse"]
     over = ".352 ± .002 (seeds)"
     assert lines["`reference`"][2:9] == ["–", "–", over, "–", over, "–", ""]
+
+
+def test_the_figure_of_differences_has_every_row_that_was_run_and_what_chance_may_do(results: Path) -> None:
+    figure = results / "figure.svg"
+    assert not draw(Board(results, EXPERIMENTS), FIDELITY, figure), "the reference alone is no difference"
+    write(results, "fidelity/norm-none", 0.33)
+    drawn = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("compgcn.pages.experiments.draw_differences", lambda *args: drawn.append(args))
+        assert draw(Board(results, EXPERIMENTS), FIDELITY, figure)
+    (label, gap, by_chance), *more = drawn[0][1]
+    assert (label, more) == ("no norm", [])
+    assert gap == pytest.approx(-0.022)
+    assert by_chance == pytest.approx(4.30 * 0.002 * (1 + 1 / 3) ** 0.5)
+    assert draw(Board(results, EXPERIMENTS), FIDELITY, figure)
+    assert figure.stat().st_size > 0
 
 
 def test_the_report_of_differences_has_their_rule_and_notes(results: Path) -> None:

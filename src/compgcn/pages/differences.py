@@ -82,17 +82,31 @@ def worth(board: Board, experiment: Experiment, row: Row) -> str:
         return NOT_RUN if ours is None else ours.state
     if row.control is None:
         return ""
-    other, chance = board.real(experiment, experiment.row(row.control), metric), _spread(board, experiment)
-    if other is None:
+    gap, chance, least = (
+        difference(board, experiment, row, metric),
+        _spread(board, experiment),
+        limit(board, experiment, row),
+    )
+    if gap is None:
         return f"`{row.control}` is {NOT_RUN}"
-    gap = ours.mean - other.mean
-    if chance is None:
+    if chance is None or least is None:
         return ""
     if abs(gap) < chance.sd:
         return BELOW
-    if abs(gap) <= chance.times * chance.sd * math.sqrt(1 / ours.seeds + 1 / other.seeds):
+    if abs(gap) <= least:
         return "undecided"
     return "better" if (gap > 0) != (metric.rpartition("/")[2] in LOWER) else "worse"
+
+
+def limit(board: Board, experiment: Experiment, row: Row) -> float | None:
+    """How large a difference of a row to its control may be by chance; None where that is not known."""
+    chance = _spread(board, experiment)
+    if row.control is None or chance is None:
+        return None
+    ours, other = (board.real(experiment, one, experiment.metrics[0]) for one in (row, experiment.row(row.control)))
+    if ours is None or other is None:
+        return None
+    return chance.times * chance.sd * math.sqrt(1 / ours.seeds + 1 / other.seeds)
 
 
 def rule(board: Board, experiment: Experiment) -> str:

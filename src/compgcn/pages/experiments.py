@@ -11,12 +11,12 @@ from compgcn.claims import RULE as CLAIMS
 from compgcn.claims import read_claims
 from compgcn.experiment import Experiment, Row, find_folder
 from compgcn.pages.claims import SHORT, claims_table
-from compgcn.pages.differences import difference_tables
+from compgcn.pages.differences import difference, difference_tables, limit
 from compgcn.pages.differences import rule as differences_rule
 from compgcn.pages.fidelity import NAME as FIDELITY
 from compgcn.pages.fidelity import filled
 from compgcn.pages.markup import markdown, page_html
-from compgcn.plots.results import Curves, draw_lines, draw_rows
+from compgcn.plots.results import Curves, draw_differences, draw_lines, draw_rows
 from compgcn.report import RULE, TIES, Board, Table, is_converted, relative, tables, title
 from compgcn.storage import replace
 
@@ -109,29 +109,44 @@ def _write(path: Path, text: str) -> None:
 
 
 def draw(board: Board, experiment: Experiment, path: Path) -> bool:
-    """Draw an experiment that has results: paper and ours of each row, or the lines of a figure; whether it was."""
+    """Draw an experiment that has results: paper and ours of each row, differences, or lines; whether it was."""
     if experiment.kind == "generated" or importlib.util.find_spec("matplotlib") is None:
         return False
     metric = experiment.metrics[0]
     if experiment.kind == "figure":
-        lines: dict[str, list[tuple[float, float, float]]] = {}
-        for row in experiment.rows:
-            change = relative(board, experiment, row)
-            if change is not None and row.x is not None:
-                lines.setdefault(row.series, []).append((row.x, 100 * change.share, 100 * change.sd))
-        if sum(map(len, lines.values())) < 2:
-            return False
-        labels = (experiment.axis, f"{title(metric)} relative to {experiment.reference}, %")
-        draw_lines(experiment.title, lines, labels, path)
-        return True
+        return _draw_lines(board, experiment, path)
+    if experiment.kind == "differences":
+        return _draw_differences(board, experiment, path)
     rows = []
     for row in experiment.rows:
         ours = board.real(experiment, row, metric)
-        rows.append((_label(experiment, row), row.paper.get(metric), None if ours is None else (ours.mean, ours.sd)))
+        rows.append((_label(row), row.paper.get(metric), None if ours is None else (ours.mean, ours.sd)))
     if all(ours is None for _, _, ours in rows):
         return False
     draw_rows(experiment.title, rows, title(metric), *_best(board, experiment), path)
     return True
+
+
+def _draw_lines(board: Board, experiment: Experiment, path: Path) -> bool:
+    lines: dict[str, list[tuple[float, float, float]]] = {}
+    for row in experiment.rows:
+        change = relative(board, experiment, row)
+        if change is not None and row.x is not None:
+            lines.setdefault(row.series, []).append((row.x, 100 * change.share, 100 * change.sd))
+    if sum(map(len, lines.values())) < 2:
+        return False
+    labels = (experiment.axis, f"{title(experiment.metrics[0])} relative to {experiment.reference}, %")
+    draw_lines(experiment.title, lines, labels, path)
+    return True
+
+
+def _draw_differences(board: Board, experiment: Experiment, path: Path) -> bool:
+    metric = experiment.metrics[0]
+    gaps = [(row, difference(board, experiment, row, metric)) for row in experiment.rows]
+    rows = [(row.label, gap, limit(board, experiment, row)) for row, gap in gaps if gap is not None]
+    if rows:
+        draw_differences(experiment.title, rows, title(metric), path)
+    return bool(rows)
 
 
 def _best(board: Board, experiment: Experiment) -> tuple[Curves, Curves]:
@@ -143,7 +158,7 @@ def _best(board: Board, experiment: Experiment) -> tuple[Curves, Curves]:
     calibration: dict[str, Any] = {}
     for _, row in ranked[:_LINES]:
         result = board.results(experiment, row)[0]
-        label = _label(experiment, row)
+        label = _label(row)
         if len(result["curve"].get(metric, ())) > 1:
             curves[label] = (result["curve"]["epoch"], result["curve"][metric])
         if result.get("calibration"):
@@ -152,8 +167,6 @@ def _best(board: Board, experiment: Experiment) -> tuple[Curves, Curves]:
     return curves, calibration
 
 
-def _label(experiment: Experiment, row: Row) -> str:
+def _label(row: Row) -> str:
     """A row in a few words."""
-    if experiment.kind == "differences":
-        return row.name
     return f"{row.label}, {row.group}" if row.group and row.group not in row.label else row.label

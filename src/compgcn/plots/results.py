@@ -71,6 +71,35 @@ def _calibration(axes: Any, calibration: Curves) -> None:
     heading(axes, "Calibration", "on the line, a probability means what it says")
 
 
+def draw_differences(
+    title: str, rows: Sequence[tuple[str, float, float | None]], metric: str, path: str | Path
+) -> None:
+    """What it does to change a setting, one row below the other; a bar says how much of that chance alone may do.
+
+    Args:
+        title: what it is of.
+        rows: a label, the difference, and how large it may be by chance; None where that is not known.
+        metric: what differs.
+        path: the file.
+    """
+
+    def panel(axes: Any) -> None:
+        axes.axvline(0, color=INK, linewidth=0.8)
+        bars = [(k, by_chance) for k, (_, _, by_chance) in enumerate(rows) if by_chance is not None]
+        if bars:
+            places, reach = zip(*bars, strict=True)
+            wide = [2 * most for most in reach]
+            axes.barh(places, wide, 0.6, [-most for most in reach], color=FAINT, label="chance alone, 19 times in 20")
+        axes.plot([gap for _, gap, _ in rows], range(len(rows)), "D", color=COLOURS[0], markersize=6, label="measured")
+        axes.set_yticks(range(len(rows)), [short(label, _LETTERS) for label, _, _ in rows])
+        axes.set_ylim(len(rows) - 0.5, -0.5)
+        axes.set_xlabel(f"change of {metric}")
+        axes.grid(axis="x")
+        axes.legend(frameon=False, loc="upper right", bbox_to_anchor=(1, -0.12), ncols=2)  # no row is covered
+
+    save([panel], title, check_figure(path), height=max(PANEL[1], 0.3 * len(rows)))
+
+
 def draw_lines(
     title: str, lines: Mapping[str, Sequence[tuple[float, float, float]]], labels: tuple[str, str], path: str | Path
 ) -> None:
