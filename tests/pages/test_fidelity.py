@@ -317,6 +317,17 @@ def test_the_models_whose_seeds_say_how_far_they_lie_apart_are_those_that_the_pa
         assert len(board.results(EXPERIMENTS[home], EXPERIMENTS[home].row(name))) == 3, name
 
 
+def test_binary_cross_entropy_reaches_more_in_the_end_as_the_page_says() -> None:
+    board, home = Board(ROOT / "results", EXPERIMENTS), EXPERIMENTS["encoders"]
+    longer, shorter = (home.row(name) for name in ("conve-compgcn-corr-bce", "conve-compgcn-corr"))
+    epochs = [lab.expected(home, row).training.epochs for row in (longer, shorter)]
+    assert "{} epochs of it reach more than {} of".format(*epochs) in PAGE.read_text(encoding="utf-8")
+    ours, others = (board.real(home, row, "mrr") for row in (longer, shorter))
+    assert ours is not None
+    assert others is not None
+    assert ours.mean > others.mean
+
+
 def test_what_the_page_says_of_the_trainings_that_it_watches_is_so() -> None:
     assert "In all these trainings the rate falls towards the end" in PAGE.read_text(encoding="utf-8")
     for home, name in WATCHED:
