@@ -222,10 +222,12 @@ def is_converted(result: Mapping[str, Any]) -> bool:
     return result.get("parameters") is None
 
 
-def _place(environment: Mapping[str, Any]) -> str:
-    """Where a row was trained, and beside how many others, whose use of the device its seconds include."""
-    beside = environment.get("beside")
-    return f"{environment['device']}, beside up to {beside} more" if beside else str(environment["device"])
+def _places(environments: Sequence[Mapping[str, Any]]) -> str:
+    """Where a row was trained, and beside how many others at most, whose use of the device its seconds include."""
+    most: dict[str, int] = {}
+    for one in environments:
+        most[str(one["device"])] = max(one.get("beside") or 0, most.get(str(one["device"]), 0))
+    return " / ".join(f"{device}, beside up to {beside} more" if beside else device for device, beside in most.items())
 
 
 def costs(found: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -239,10 +241,9 @@ def costs(found: Sequence[Mapping[str, Any]]) -> list[str]:
     seconds = statistics.fmean(one["seconds"] for one in environments)
     peaks = [one["environment"]["peak_memory_mib"] for one in found if not is_converted(one)]
     known = [peak for peak in peaks if peak is not None]  # it is not where rows were trained in one process
-    devices = " / ".join(dict.fromkeys(_place(one) for one in environments))
     seeds = ", ".join(str(result["seed"]) for result in found)
     trained = [MISSING, MISSING] if fitted else [f"{size:,}" if size else MISSING, f"{epochs:,}"]
-    return [*trained, f"{seconds:,.0f} ({devices})", f"{max(known):,}" if known else MISSING, seeds]
+    return [*trained, f"{seconds:,.0f} ({_places(environments)})", f"{max(known):,}" if known else MISSING, seeds]
 
 
 def _all_figures(board: Board, experiment: Experiment, group: str, rows: Sequence[Row]) -> Table:
