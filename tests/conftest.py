@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,3 +51,14 @@ def command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], 
 
     monkeypatch.chdir(tmp_path)
     return toy.command(monkeypatch, capfd)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes longest is begun first, or one process would still be at it when the other has nothing left."""
+    items.sort(key=lambda item: item.path.name != "test_wheel.py")
+
+
+def pytest_collection_finish() -> None:
+    """What is imported stays, and no search for garbage looks through it; what measures memory makes many of them."""
+    gc.collect()
+    gc.freeze()

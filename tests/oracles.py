@@ -272,3 +272,13 @@ def backend(name: str) -> Iterator[None]:
     """Aggregation on the kernels of that name."""
     with mock.patch.dict(os.environ, {"COMPGCN_KERNEL": name}):
         yield
+
+
+def gradcheck(name: str, function: Callable[..., Tensor], *leaves: Tensor) -> bool:
+    """Whether the gradients on the kernels of that name are those of finite differences.
+
+    By every number of the leaves in turn; of Triton, whose interpreter takes long, along random directions that move
+    all the numbers of a leaf at once. Single numbers of its gradients are compared with those of the reference.
+    """
+    with backend(name):
+        return torch.autograd.gradcheck(function, leaves, fast_mode=name == "triton")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -318,6 +320,15 @@ def test_rows_are_trained_side_by_side_into_any_folder(command: Command) -> None
     assert all(json.loads(file.read_text())["environment"]["beside"] == 1 for file in files)
 
 
+@pytest.fixture
+def forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes of rows are forks of one that has imported the package, without the seconds each would spend on it."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["compgcn.run", "compgcn.kernels.numba", "torch._dynamo"])
+    monkeypatch.setattr("compgcn.cli.experiment.multiprocessing", SimpleNamespace(get_context=lambda _: context))
+
+
+@pytest.mark.usefixtures("forked")
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_row_that_fails_does_not_keep_the_others_from_being_trained(command: Command, jobs: int) -> None:
     rows = [
@@ -332,6 +343,7 @@ def test_a_row_that_fails_does_not_keep_the_others_from_being_trained(command: C
     assert [path.name for path in Path("out/mine").iterdir()] == ["good-0.json"]
 
 
+@pytest.mark.usefixtures("forked")
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_row_that_dies_is_named_and_the_others_are_trained(
     command: Command, monkeypatch: pytest.MonkeyPatch, jobs: int

@@ -6,6 +6,8 @@ with more arguments it sends them, with its own standard streams, folder and env
 
 from __future__ import annotations
 
+import gc
+import importlib
 import json
 import os
 import signal
@@ -15,11 +17,19 @@ import traceback
 
 _LIMIT = 2**20
 
+# What takes long to import, and what commands would import sooner or later: the kernels, what torch loads with the
+# first optimiser, what pyarrow makes strings and tables with, and what draws.
+LONG = (
+    *("compgcn.pages.run", "compgcn.serve.app", "compgcn.tune", "compgcn.bench", "compgcn.kernels.numba"),
+    *("torch._dynamo", "pandas", "matplotlib.pyplot"),
+)
+
 
 def serve(path: str) -> None:
-    import compgcn.pages.run
-    import compgcn.serve.app
-    import compgcn.tune  # noqa: F401 - what takes long
+    for module in LONG:
+        importlib.import_module(module)
+    _wake_the_compiler()
+    gc.freeze()  # what is imported stays, and no command looks through it for garbage
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that end
     with socket.socket(socket.AF_UNIX) as listener:
@@ -34,6 +44,15 @@ def serve(path: str) -> None:
                 _obey(connection, json.loads(message), streams)
             for descriptor in (connection.detach(), *streams):
                 os.close(descriptor)
+
+
+def _wake_the_compiler() -> None:
+    """By a call of a kernel, with which numba loads its other half."""
+    import torch
+
+    from compgcn.kernels.numba import counting_order
+
+    counting_order(torch.tensor([0]), torch.tensor([0, 1]))
 
 
 def _obey(connection: socket.socket, asked: dict[str, object], streams: list[int]) -> None:

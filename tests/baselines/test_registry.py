@@ -32,6 +32,12 @@ def trained(folder: Path, name: str, data: KnowledgeGraph | GraphCollection | No
     return fit(data, run_dir=folder, baseline=name, **(small | settings))
 
 
+@pytest.fixture
+def few_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An SVM tries two bounds on its weights; that it tries all of them is tested in test_svm.py."""
+    monkeypatch.setattr("compgcn.baselines.svm._BOUNDS", (0.1, 10.0))
+
+
 @pytest.mark.parametrize("name", BASELINES)
 def test_every_baseline_tells_a_toy_apart_and_answers_by_name_when_it_is_opened_again(
     tmp_path: Path, name: str
@@ -53,6 +59,7 @@ def test_every_baseline_tells_a_toy_apart_and_answers_by_name_when_it_is_opened_
     assert again.evaluate("test") == run.metrics["test"]
 
 
+@pytest.mark.usefixtures("few_bounds")
 @pytest.mark.parametrize("name", ONCE)
 @pytest.mark.parametrize("protocol", TASKS["node-classification"].protocols)
 def test_the_labels_of_test_change_nothing_but_the_report_on_test(tmp_path: Path, name: str, protocol: str) -> None:
@@ -94,6 +101,7 @@ def test_what_is_chosen_is_chosen_among_nodes_of_train_alone(
         assert (variant.weigh(variant.table(pool[:, 0])) != table).nnz == 0
 
 
+@pytest.mark.usefixtures("few_bounds")
 @pytest.mark.parametrize("name", ONCE)
 def test_a_run_stopped_between_folds_ends_with_the_same_bits(tmp_path: Path, name: str) -> None:
     whole, calls = trained(tmp_path / "whole", name), iter(range(10))

@@ -27,6 +27,7 @@ from oracles import (
     assert_same_with_gradients,
     backend,
     edge_lists,
+    gradcheck,
     normal,
     phi,
     sent,
@@ -108,20 +109,14 @@ def test_lowered_sums_are_right_on_any_graph(composition, edges, half, seed):
 @EVERY_COMBINE
 def test_the_gradients_are_those_of_finite_differences(name, combine):
     edges = Edges([(0, 0, 1), (1, 1, 1), (0, 0, 1), (2, 1, 0)], 4, 2)
-    with backend(name):
-        assert torch.autograd.gradcheck(
-            partial(aggregate, plan=plan_of(edges), combine=combine), tuple(operands(edges, 4))
-        )
+    assert gradcheck(name, partial(aggregate, plan=plan_of(edges), combine=combine), *operands(edges, 4))
 
 
 @BACKENDS
 @EVERY_PHI
 def test_the_gradients_of_the_lowered_sum_are_those_of_finite_differences(name, composition):
     edges = Edges([(0, 0, 1), (1, 1, 1), (0, 0, 1), (2, 1, 0)], 4, 2)
-    with backend(name):
-        assert torch.autograd.gradcheck(
-            partial(lowered, composition, plan=plan_of(edges)), tuple(operands(edges, 2, seed=3))
-        )
+    assert gradcheck(name, partial(lowered, composition, plan=plan_of(edges)), *operands(edges, 2, seed=3))
 
 
 @pytest.mark.parametrize("name", [name for name in backends.BACKENDS if name != "reference"])
