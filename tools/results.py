@@ -24,8 +24,8 @@ def fare() -> str:
     rest = "".join(f"; {name}: {counts[name]}" for name in ("undecided", "exceeded", "not run") if counts[name])
     return (
         f"Of {len(answers)} claims of the paper, {counts['hold']} hold by these results and {counts['do not']} do not"
-        f"{rest}. Of those that do not, {short} rest on a CompGCN of ours that falls short of the paper's figure for "
-        "it, by its training as much as by its design: [Claims](docs/results.md#claims)."
+        f"{rest}. In {short} of those that do not, a CompGCN of ours falls short of the paper's figure for it, so that "
+        "they are verdicts on our training too: [Claims](docs/results.md#claims)."
     )
 
 

@@ -16,14 +16,15 @@ from compgcn.errors import InputError
 
 _AROUND = 0.01  # "not worse" is at most this share worse, and a single seed is known no better
 _AROUND_PARTS = 0.04  # of the categories of relations: so far apart are the seeds of the headline model
+_ERRORS = 2  # standard errors that chance may make: about 19 times in 20
 _NEAR = 0.03  # "comparable" is at most this share away
 _SHARE = 1 / 3  # "around 6 %" is 4 % to 8 %
 
 RULE = (
     "Gains are relative; of a mean rank, lower is better. Of several rows that stand for one model, ours is the one of "
-    f"the best validation figure. *Undecided* is what the standard error over seeds leaves open, which is taken to be "
-    f"{100 * _AROUND:.0f} % where a row has one seed, and {100 * _AROUND_PARTS:.0f} % for a category of relations; a "
-    "gain is *around* the claimed one if at most a third of it away, and undecided beyond as far as its error goes."
+    f"the best validation figure. *Undecided* is what {_ERRORS} standard errors over seeds leave open, one being taken "
+    f"for {100 * _AROUND:.0f} % where a row has one seed, and {100 * _AROUND_PARTS:.0f} % for a category of relations; "
+    "a gain is *around* the claimed one if at most a third of it away, and undecided beyond as far as its error goes."
 )
 
 
@@ -42,7 +43,7 @@ class Reached(NamedTuple):
 
 
 class Gain(NamedTuple):
-    """How much better some rows are: as a share, with its standard error; and which row, against how many of whom."""
+    """How much better some rows are: as a share, what of it may be chance; and which row, against how many of whom."""
 
     share: float
     error: float
@@ -118,7 +119,7 @@ def gain(comparison: Comparison, value: Value) -> Gain | None:
     theirs = (min if lower else max)(known, key=lambda one: one.value)
     share = _ratio(theirs.value, mine.value) if lower else _ratio(mine.value, theirs.value)
     alone = _AROUND_PARTS if "/" in comparison.metric else _AROUND
-    return Gain(share, _error(mine, theirs, alone), ", ".join(notes), _label(comparison))
+    return Gain(share, _ERRORS * _error(mine, theirs, alone), ", ".join(notes), _label(comparison))
 
 
 def _label(comparison: Comparison) -> str:

@@ -89,6 +89,12 @@ class Board:
         found = self.ours(experiment, row, metric, split)
         return None if found is None or found.state else found
 
+    def by_seed(self, experiment: Experiment, row: Row, metric: str) -> dict[int, float]:
+        """The same, seed by seed."""
+        state, runs = self._found(experiment, row)
+        values = {int(result["seed"]): read(result, experiment.split, metric) for result in runs if not state}
+        return {seed: value for seed, value in values.items() if value is not None}
+
 
 def read(result: Mapping[str, Any], split: str, metric: str) -> float | None:
     """A figure of a result by its name, such as "mrr" or "category/1-1/head/mrr"; an accuracy in %."""
@@ -114,8 +120,10 @@ def shown(figure: Figure | None, metric: str) -> str:
     """Mean ± standard deviation."""
     if figure is None:
         return MISSING
-    spread = f" ± {number(figure.sd, metric)} (seeds)" if figure.seeds > 1 else ""
-    return number(figure.mean, metric) + spread
+    spread = number(figure.sd, metric)
+    if figure.sd and not spread.strip(".0"):  # seeds that lie so close together are still not the same
+        spread = f"{figure.sd:.4f}".removeprefix("0")
+    return number(figure.mean, metric) + (f" ± {spread} (seeds)" if figure.seeds > 1 else "")
 
 
 def said(experiment: Experiment, row: Row, metric: str) -> str:
@@ -195,6 +203,10 @@ def _compared(board: Board, experiment: Experiment, group: str, rows: Sequence[R
     return Table(group, header, lines)
 
 
+_FIRST = {"epochs": "{} epochs", "loss": "{}"}  # what is always said of a control that has it otherwise
+_NAMED = 1  # more settings than that are not named one by one
+
+
 def _without_encoder(board: Board, experiment: Experiment, row: Row, metric: str) -> str:
     """What the control of a row reached, and in which ways it was trained otherwise."""
     control = control_of(experiment, row)
@@ -204,11 +216,18 @@ def _without_encoder(board: Board, experiment: Experiment, row: Row, metric: str
     mine, theirs = (board.results(*one)[:1] for one in ((experiment, row), control))
     if found == MISSING or not mine or not theirs:
         return found
-    ours, other = ({**one[0]["config"]["training"], "width": _width(one[0]["config"])} for one in (mine, theirs))
-    words = [f"{other['width']:,} dimensions"] * (ours["width"] != other["width"])
-    words += [f"{other['epochs']} epochs"] * (ours["epochs"] != other["epochs"])
-    words += [other["loss"]] * (ours["loss"] != other["loss"])
+    words = _otherwise(*(one[0]["config"] for one in (mine, theirs)))
     return f"{found} ({', '.join(words)})" if words else found
+
+
+def _otherwise(config: Mapping[str, Any], control: Mapping[str, Any]) -> list[str]:
+    """In which ways a control was trained otherwise; many that cannot be said in a word each are another recipe."""
+    ours, other = ({**one["training"], **one["decoder"]} for one in (config, control))
+    changed = [name for name in ours if ours[name] != other.get(name) and name not in ("evaluate_every", "patience")]
+    first = [form.format(other[name]) for name, form in _FIRST.items() if name in changed]
+    rest = [f"{name.replace('_', ' ')} {other.get(name)}" for name in changed if name not in _FIRST]
+    wide = [f"{_width(control):,} dimensions"] * (_width(config) != _width(control))
+    return [*wide, *first, *(rest if len(rest) <= _NAMED else ["another recipe"])]
 
 
 def _width(config: Mapping[str, Any]) -> int:

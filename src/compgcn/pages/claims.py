@@ -50,12 +50,13 @@ def _lacking(board: Board, claim: Claim) -> str:
 
 
 def _short(board: Board, claim: Claim) -> list[str]:
-    """The rows that a claim is about of which ours are below the paper's, by a figure that it compares."""
+    """The rows that a claim is about of which ours are below the paper's, by the figure that verdicts go by."""
     found = []
     for one in claim.compare:
         experiment = board.experiments[one.experiment]
+        metric = one.metric if "/" in one.metric else experiment.metrics[0]  # of parts, each for itself
         for row in map(experiment.row, one.rows):
-            ours = board.real(experiment, row, one.metric)
-            if ours is not None and verdict(experiment, row, one.metric, ours).startswith("below"):
+            ours = board.real(experiment, row, metric)
+            if ours is not None and verdict(experiment, row, metric, ours).startswith("below"):
                 found.append(row.name)
     return list(dict.fromkeys(found))

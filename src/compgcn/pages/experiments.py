@@ -142,8 +142,8 @@ def _draw_lines(board: Board, experiment: Experiment, path: Path) -> bool:
 
 def _draw_differences(board: Board, experiment: Experiment, path: Path) -> bool:
     metric = experiment.metrics[0]
-    gaps = [(row, difference(board, experiment, row, metric)) for row in experiment.rows]
-    rows = [(row.label, gap, limit(board, experiment, row)) for row, gap in gaps if gap is not None]
+    found = [(row, difference(board, experiment, row, metric)) for row in experiment.rows]
+    rows = [(row.label, one.gap, limit(board, experiment, row)) for row, one in found if one is not None]
     if rows:
         draw_differences(experiment.title, rows, title(metric), path)
     return bool(rows)

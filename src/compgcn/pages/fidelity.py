@@ -52,8 +52,8 @@ def filled(text: str, board: Board) -> str:
 
 def _price(board: Board, experiment: Experiment, row: Row, named: bool) -> str:
     """The difference of a row to its control, and what it comes to."""
-    gap, words = difference(board, experiment, row, experiment.metrics[0]), worth(board, experiment, row)
-    parts = [part for part in ("" if gap is None else small(gap), words) if part]
+    found, words = difference(board, experiment, row, experiment.metrics[0]), worth(board, experiment, row)
+    parts = [part for part in ("" if found is None else small(found.gap), words) if part]
     return f"{row.label}: {', '.join(parts)}" if named else ", ".join(parts)
 
 
