@@ -74,6 +74,11 @@ def test_a_verdict_says_how_many_seeds_it_lacks() -> None:
     assert verdict(experiment, row, "accuracy", Figure(77.9, 0.0, 10)) == "reproduced"
 
 
+def test_a_spread_that_is_small_is_not_none_at_all() -> None:
+    assert shown(Figure(0.3165, 0.0004, 3), "mrr") == ".317 ± .0004 (seeds)"
+    assert shown(Figure(0.3165, 0.0, 3), "mrr") == ".317 ± .000 (seeds)"
+
+
 def test_a_spread_says_what_it_is_over() -> None:
     experiment = EXPERIMENTS["graph-classification"]
     assert said(experiment, experiment.row("ptc-compgcn"), "accuracy") == "71.6 ± 12.0 (folds)"
@@ -113,10 +118,12 @@ def test_a_control_that_was_trained_otherwise_says_how(tmp_path: Path) -> None:
     one, control = job("encoders", "conve-compgcn-corr-bce"), job("encoders", "conve-none")
     write(tmp_path, one)
     write(tmp_path, control)
-    write(tmp_path, job("encoders", "conve-dgcn"))
+    for name in ("conve-dgcn", "conve-compgcn-sub"):
+        write(tmp_path, job("encoders", name))
     made = [one for one in tables(Board(tmp_path, EXPERIMENTS), one.experiment) if "without encoder" in one.header]
     found = {line[0]: line[table.header.index("without encoder")] for table in made for line in table.rows}
-    assert found[one.row.label] == ".250 (45 epochs, cross-entropy)"
+    assert found[one.row.label] == ".250 (45 epochs, cross-entropy, another recipe)"  # rate, batches and schedule too
+    assert found["ConvE + CompGCN (Sub)"] == ".250 (kernel 7)"
     assert found["ConvE + D-GCN"] == ".250"
 
 
