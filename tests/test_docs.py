@@ -490,7 +490,7 @@ def test_exit_codes_are_as_documented(arguments: str, expected: int, monkeypatch
 @pytest.mark.parametrize(
     ("page", "tool"),
     [
-        *((README, tool) for tool in ("results.py", "benchmarks.py", "measured.py")),
+        *((README, tool) for tool in ("results.py", "choice.py", "benchmarks.py", "measured.py")),
         (MODELS_PAGE, "benchmarks.py costs"),
     ],
 )

@@ -20,7 +20,8 @@ from compgcn.plots.results import Curves, draw_differences, draw_lines, draw_row
 from compgcn.report import RULE, TIES, Board, Table, is_converted, relative, tables, title
 from compgcn.storage import replace
 
-_LINES = 6  # at most so many in one panel
+_LINES = 6  # about so many in one panel
+_ANSWERS = 30  # of which a share is drawn; that of fewer is chance
 
 _INTRO = (
     "What the paper reports and what this package reaches, row by row. This page is made from the committed "
@@ -150,20 +151,23 @@ def _draw_differences(board: Board, experiment: Experiment, path: Path) -> bool:
 
 
 def _best(board: Board, experiment: Experiment) -> tuple[Curves, Curves]:
-    """Validation curves and calibration of the rows with the highest figures, of their first seed."""
+    """Validation curves and calibration of the rows with the highest figures of each group, of their first seed."""
     metric = experiment.metrics[0].rpartition("/")[2]
-    run = [(board.real(experiment, row, experiment.metrics[0]), row) for row in experiment.rows]
-    ranked = sorted(((ours.mean, row) for ours, row in run if ours is not None), key=lambda pair: -pair[0])
+    scale = 100 if metric == "accuracy" else 1
+    groups: dict[str, list[tuple[float, Row]]] = {}
+    for row in experiment.rows:
+        ours = board.real(experiment, row, experiment.metrics[0])
+        if ours is not None and len(board.results(experiment, row)[0]["curve"].get(metric, ())) > 1:
+            groups.setdefault(row.group, []).append((ours.mean, row))
     curves: dict[str, Any] = {}
     calibration: dict[str, Any] = {}
-    for _, row in ranked[:_LINES]:
-        result = board.results(experiment, row)[0]
-        label = _label(row)
-        if len(result["curve"].get(metric, ())) > 1:
-            curves[label] = (result["curve"]["epoch"], result["curve"][metric])
-        if result.get("calibration"):
-            bins = result["calibration"]
-            calibration[label] = ([one["probability"] for one in bins], [one["right"] for one in bins])
+    for found in groups.values():
+        for _, row in sorted(found, key=lambda pair: -pair[0])[: max(1, _LINES // len(groups))]:
+            result = board.results(experiment, row)[0]
+            curves[_label(row)] = (result["curve"]["epoch"], [scale * value for value in result["curve"][metric]])
+            bins = [one for one in result.get("calibration") or () if one["answers"] >= _ANSWERS]
+            if bins:
+                calibration[_label(row)] = ([one["probability"] for one in bins], [one["right"] for one in bins])
     return curves, calibration
 
 

@@ -29,10 +29,11 @@ def draw_rows(
         path: the file.
     """
     panels: list[Callable[[Any], None]] = [lambda axes: _rows(axes, rows, metric)]
+    colours = {name: COLOURS[k % len(COLOURS)] for k, name in enumerate({**curves, **calibration})}  # alike in both
     if curves:
-        panels.append(lambda axes: _curves(axes, curves, metric))
+        panels.append(lambda axes: _curves(axes, curves, metric, colours))
     if calibration:
-        panels.append(lambda axes: _calibration(axes, calibration))
+        panels.append(lambda axes: _calibration(axes, calibration, colours))
     save(panels, title, check_figure(path), height=max(PANEL[1], 0.3 * len(rows)))
 
 
@@ -50,25 +51,30 @@ def _rows(axes: Any, rows: Sequence[Compared], metric: str) -> None:
     axes.legend(frameon=False)
 
 
-def _curves(axes: Any, curves: Curves, metric: str) -> None:
-    for k, (name, (epochs, values)) in enumerate(curves.items()):
-        axes.plot(epochs, values, color=COLOURS[k % len(COLOURS)], linewidth=1.5, label=short(name, _LETTERS))
+def _curves(axes: Any, curves: Curves, metric: str, colours: Mapping[str, str]) -> None:
+    for name, (epochs, values) in curves.items():
+        axes.plot(epochs, values, color=colours[name], linewidth=1.5, label=short(name, _LETTERS))
     axes.grid()
     axes.set_xlabel("epoch")
     axes.set_ylabel(f"validation {metric}")
-    axes.legend(frameon=False, fontsize=8)
-    heading(axes, "Training", "the best rows, their first seed")
+    _below(axes)
+    heading(axes, "Training", "the best of the rows with a curve, their first seed")
 
 
-def _calibration(axes: Any, calibration: Curves) -> None:
+def _calibration(axes: Any, calibration: Curves, colours: Mapping[str, str]) -> None:
     axes.plot([0, 1], [0, 1], color=FAINT, linewidth=1.5)
-    for k, (name, (chances, right)) in enumerate(calibration.items()):
-        axes.plot(chances, right, "o-", color=COLOURS[k % len(COLOURS)], markersize=4, label=short(name, _LETTERS))
+    for name, (chances, right) in calibration.items():
+        axes.plot(chances, right, "o-", color=colours[name], markersize=4, label=short(name, _LETTERS))
     axes.grid()
     axes.set_xlabel("probability of the best answer")
     axes.set_ylabel("share of answers that are right")
-    axes.legend(frameon=False, fontsize=8)
-    heading(axes, "Calibration", "on the line, a probability means what it says")
+    _below(axes)
+    heading(axes, "The models' own probabilities", "before they are calibrated; on the line one means what it says")
+
+
+def _below(axes: Any) -> None:
+    """The legend under the axes, where it covers no line."""
+    axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(0, -0.12), ncols=2)
 
 
 def draw_differences(
