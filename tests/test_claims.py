@@ -10,6 +10,7 @@ import pytest
 from compgcn.claims import Claim, Comparison, Reached, judge, read_claims
 from compgcn.pages.claims import claims_table
 from compgcn.pages.experiments import whole
+from compgcn.pages.paper import placed
 from compgcn.report import Board
 from laboratory import EXPERIMENTS, ROOT, job, write
 
@@ -97,7 +98,7 @@ def test_every_claim_compares_rows_there_are_and_the_papers_own_figures_decide_i
         assert all(sorted((*one.rows, *one.than)) == sorted(rows) for one in stated.compare)
     board = Board(ROOT / "results", EXPERIMENTS)
     text = whole(board, ROOT / "docs")
-    claim, where = "D-, R- and W-GCN make TransE worse", "`sec:results_gcn_encoder`"
+    claim, where = "D-, R- and W-GCN make TransE worse", "Section 6.2"
     assert f"{claim} | {where} | *does not hold*: transe-dgcn +1.7 %" in text
 
 
@@ -124,3 +125,11 @@ def test_every_claim_has_a_verdict_by_the_committed_results() -> None:
     verdicts = ("holds", "*does not hold*", "*more than claimed*", "undecided")
     for line in claims_table(Board(ROOT / "results", EXPERIMENTS), CLAIMS).rows:
         assert line[-1].startswith(verdicts), line
+
+
+def test_every_source_has_a_place_in_the_printed_paper() -> None:
+    rows = [row for experiment in EXPERIMENTS.values() for row in experiment.rows]
+    sources = [one.source for one in (*CLAIMS, *EXPERIMENTS.values(), *rows)]
+    assert [source for source in sources if ":" in placed(source)] == []
+    assert placed("tbl:link_pred_results, quoted; tbl:link_pred") == "Table 4, quoted; Table 3"
+    assert placed("tbl:mine") == "tbl:mine"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from compgcn.claims import Claim, Reached, judge
 from compgcn.experiment import at_home
+from compgcn.pages.paper import placed
 from compgcn.report import NOT_RUN, Board, Table, verdict, without
 
 SHORT = (
@@ -36,7 +37,7 @@ def claims_table(board: Board, claims: Sequence[Claim]) -> Table:
     for claim in claims:
         low = ", ".join(_short(board, claim))
         judged = judge(claim, ours, _lacking(board, claim)) + (f"; short of the paper's figure: {low}" if low else "")
-        lines.append([claim.text, f"`{claim.source}`", judge(claim, paper, "no figures given"), judged])
+        lines.append([claim.text, placed(claim.source), judge(claim, paper, "no figures given"), judged])
     return Table("Claims", ("the paper says", "where", "its own figures", "ours"), lines)
 
 

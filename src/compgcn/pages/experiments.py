@@ -16,6 +16,7 @@ from compgcn.pages.differences import rule as differences_rule
 from compgcn.pages.fidelity import NAME as FIDELITY
 from compgcn.pages.fidelity import filled
 from compgcn.pages.markup import markdown, page_html
+from compgcn.pages.paper import placed
 from compgcn.plots.results import Curves, draw_differences, draw_lines, draw_rows
 from compgcn.report import RULE, TIES, Board, Table, is_converted, relative, tables, title
 from compgcn.storage import replace
@@ -25,7 +26,8 @@ _ANSWERS = 30  # of which a share is drawn; that of fewer is chance
 
 _INTRO = (
     "What the paper reports and what this package reaches, row by row. This page is made from the committed "
-    "results by `compgcn report --all`; `compgcn reproduce NAME` trains what has not been run yet."
+    "results by `compgcn report --all`; `compgcn reproduce NAME` trains what has not been run yet. Sources are places in "
+    "the paper."
 )
 
 _CONVERTED = (
@@ -37,7 +39,7 @@ _CONVERTED = (
 def page(board: Board, experiment: Experiment, level: int = 1, figure: str | None = None) -> list[str | Table]:
     """An experiment as headings, paragraphs and tables."""
     parts: list[str | Table] = [f"{'#' * level} {experiment.title}"]
-    about = [f"Source: `{experiment.source}`."]
+    about = [f"Source: {placed(experiment.source)}."]
     about += [f"Ranks of the paper: {experiment.ranks}."] if experiment.ranks else []
     about += [experiment.note] if experiment.note else []
     parts.append(" ".join(about))
@@ -51,7 +53,7 @@ def page(board: Board, experiment: Experiment, level: int = 1, figure: str | Non
         parts += [f"{'#' * (level + 1)} {table.title}"] if table.title else []
         parts.append(table)
     noted = experiment.kind in ("table", "differences")
-    notes = [f"{row.label}: {row.note}" for row in experiment.rows if row.note and noted]
+    notes = [f"{row.label}: {placed(row.note)}" for row in experiment.rows if row.note and noted]
     parts += [f"- {note}." for note in dict.fromkeys(notes)]
     converted = sum(map(is_converted, found))
     if converted:
