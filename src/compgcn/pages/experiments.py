@@ -26,8 +26,8 @@ _ANSWERS = 30  # of which a share is drawn; that of fewer is chance
 
 _INTRO = (
     "What the paper reports and what this package reaches, row by row. This page is made from the committed "
-    "results by `compgcn report --all`; `compgcn reproduce NAME` trains what has not been run yet. Sources are places in "
-    "the paper."
+    "results by `compgcn report --all`; `compgcn reproduce NAME` trains what has not been run yet. Sources are places "
+    "in the paper."
 )
 
 _CONVERTED = (
