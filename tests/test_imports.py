@@ -45,10 +45,12 @@ LAYERS = (
     ("kernels",),
     ("compose", "dropout", "adagrad", "models", "space"),
     ("config",),
+    ("mistakes",),
     ("errors",),
 )
 HEIGHT = {name: -level for level, names in enumerate(LAYERS) for name in names}
-LIGHT = ("compgcn", "compgcn.errors", "compgcn.config", "compgcn.models", "compgcn.space")  # these import no torch
+# These import no torch.
+LIGHT = ("compgcn", "compgcn.errors", "compgcn.mistakes", "compgcn.config", "compgcn.models", "compgcn.space")
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
