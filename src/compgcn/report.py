@@ -402,7 +402,7 @@ def _datasets(experiment: Experiment) -> list[Table]:
 GENERATED: dict[str, Callable[[Experiment], list[Table]]] = {"methods": _methods, "datasets": _datasets}
 
 
-# Claims
+# All tables in one
 
 
 def summary(board: Board) -> Table:
