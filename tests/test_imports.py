@@ -25,6 +25,7 @@ LAYERS = (
     ("serve",),
     ("pages",),
     ("report",),
+    ("tables",),
     ("bench", "experiment", "tune"),
     ("plots", "smoke", "claims", "search", "results"),
     ("run",),
