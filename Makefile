@@ -33,7 +33,7 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 
 test: lint
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2
 
 # Debian's package; a browser that lies elsewhere is named by CHROMIUM.
 chromium:

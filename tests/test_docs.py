@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import importlib.util
 import json
 import os
 import re
@@ -225,6 +226,12 @@ def test_the_readme_names_everything_there_is() -> None:
         "readouts": list(READOUTS),
         "data sets": list(DATASETS),
     }
+
+
+def test_every_module_there_is_to_read_exists_and_is_named_once() -> None:
+    named = [name for row in table(ROOT / "CONTRIBUTING.md", "table: reading") for cell in row for name in code(cell)]
+    assert [name for name in named if importlib.util.find_spec(f"compgcn.{name}") is None] == []
+    assert len(set(named)) == len(named) > 9
 
 
 @pytest.mark.parametrize(

@@ -217,14 +217,53 @@ def test_bad_edges_are_answered_with_a_sentence(src, dst, rel, sentence):
         RelationalGraph(torch.tensor(src), torch.tensor(dst), torch.tensor(rel), 5, 2)
 
 
-@given(edges=edge_lists())
-def test_a_graph_survives_the_way_through_pyg(edges):
-    pytest.importorskip("torch_geometric", reason="torch-geometric is not installed")
-    graph = edges.graph()
-    back = RelationalGraph.from_pyg(graph.to_pyg())
-    assert back.num_nodes == graph.num_nodes
-    for ours, theirs in ((graph.src, back.src), (graph.dst, back.dst), (graph.rel, back.rel)):
-        assert torch.equal(ours, theirs)
+def assert_same(ours: RelationalGraph, theirs: RelationalGraph):
+    assert (ours.num_nodes, ours.num_relations) == (theirs.num_nodes, theirs.num_relations)
+    for name in ("src", "dst", "rel"):
+        assert torch.equal(getattr(ours, name), getattr(theirs, name)), name
+    assert (ours.graph_of_node is None) == (theirs.graph_of_node is None)
+    assert ours.graph_of_node is None or torch.equal(ours.graph_of_node, theirs.graph_of_node)
+
+
+@st.composite
+def graphs_of_the_same_relations(draw: st.DrawFn) -> list[RelationalGraph]:
+    edges = draw(st.lists(edge_lists(), min_size=1, max_size=4))
+    relations = max(one.num_relations for one in edges)
+    return [one._replace(num_relations=relations).graph() for one in edges]
+
+
+@given(graphs=graphs_of_the_same_relations())
+def test_a_graph_and_a_union_survive_the_way_through_pyg(graphs):
+    data = pytest.importorskip("torch_geometric.data", reason="torch-geometric is not installed")
+    union = RelationalGraph.union(graphs)
+    for graph in (graphs[0], union):
+        assert_same(RelationalGraph.from_pyg(graph.to_pyg()), graph)
+    assert_same(RelationalGraph.from_pyg(data.Batch.from_data_list([graph.to_pyg() for graph in graphs])), union)
+
+
+def test_a_pyg_graph_has_the_relations_that_are_asked_for_else_those_it_names_else_those_of_its_edges():
+    data = pytest.importorskip("torch_geometric.data", reason="torch-geometric is not installed")
+    edges, relation = AWKWARD.tensors()
+    given = data.Data(edge_index=edges, edge_type=relation, num_nodes=AWKWARD.num_nodes)
+    assert RelationalGraph.from_pyg(given).num_relations == 2
+    assert RelationalGraph.from_pyg(given, num_relations=3).num_relations == 3
+    given.num_relations = 4
+    assert RelationalGraph.from_pyg(given).num_relations == 4
+    assert RelationalGraph.from_pyg(given, num_relations=3).num_relations == 3
+    with pytest.raises(InputError, match=r"relation index 1 is outside \[0, 1\)"):
+        RelationalGraph.from_pyg(given, num_relations=1)
+    typed = data.HeteroData()
+    typed["paper"].num_nodes = 2
+    typed["paper", "cites", "paper"].edge_index = torch.tensor([[0], [1]])
+    assert [RelationalGraph.from_pyg(typed, R).num_relations for R in (None, 3)] == [1, 3]
+
+
+@pytest.mark.parametrize("batch", [torch.zeros(5, dtype=torch.long), torch.zeros(6, dtype=torch.int32)])
+def test_a_batch_that_does_not_name_a_graph_for_each_node_is_refused(batch):
+    data = pytest.importorskip("torch_geometric.data", reason="torch-geometric is not installed")
+    edges, relation = AWKWARD.tensors()
+    with pytest.raises(InputError, match=r"graph_of_node must be torch.int64 of shape \[6\], .*, not torch.int"):
+        RelationalGraph.from_pyg(data.Data(edge_index=edges, edge_type=relation, num_nodes=6, batch=batch))
 
 
 def test_a_networkx_graph_numbers_its_nodes_and_relations_in_order():

@@ -25,6 +25,7 @@ LAYERS = (
     ("serve",),
     ("pages",),
     ("report",),
+    ("tables",),
     ("bench", "experiment", "tune"),
     ("plots", "smoke", "claims", "search", "results"),
     ("run",),
@@ -45,10 +46,12 @@ LAYERS = (
     ("kernels",),
     ("compose", "dropout", "adagrad", "models", "space"),
     ("config",),
+    ("mistakes",),
     ("errors",),
 )
 HEIGHT = {name: -level for level, names in enumerate(LAYERS) for name in names}
-LIGHT = ("compgcn", "compgcn.errors", "compgcn.config", "compgcn.models", "compgcn.space")  # these import no torch
+# These import no torch.
+LIGHT = ("compgcn", "compgcn.errors", "compgcn.mistakes", "compgcn.config", "compgcn.models", "compgcn.space")
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 

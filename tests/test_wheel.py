@@ -26,7 +26,6 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@pytest.mark.xdist_group("wheel")
 def test_the_wheel_holds_the_package_its_data_and_their_notice_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
@@ -42,7 +41,6 @@ def test_the_wheel_holds_the_package_its_data_and_their_notice_and_nothing_else(
     assert "Name: compgcn" in metadata
 
 
-@pytest.mark.xdist_group("wheel")
 def test_the_source_distribution_holds_every_document(tmp_path: Path) -> None:
     pytest.importorskip("build")
     words = ["-m", "build", "--sdist", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
@@ -55,7 +53,6 @@ def test_the_source_distribution_holds_every_document(tmp_path: Path) -> None:
     assert {str(path.relative_to(ROOT)) for path in documents} <= names
 
 
-@pytest.mark.xdist_group("wheel")
 def test_the_demo_runs_from_the_wheel_in_an_empty_environment(wheel: Path, tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "env")], check=True)
     bin_, empty = tmp_path / "env" / "bin", tmp_path / "empty"

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from pydantic import Field, ValidationError
 
 from compgcn.config import Section, read_tree
-from compgcn.errors import InputError
+from compgcn.mistakes import in_file
 
 _AROUND = 0.01  # "not worse" is at most this share worse, and a single seed is known no better
 _AROUND_PARTS = 0.04  # of the categories of relations: so far apart are the seeds of the headline model
@@ -90,9 +90,7 @@ def read_claims(path: Path) -> tuple[Claim, ...]:
     try:
         return Claims.model_validate_json(json.dumps(read_tree(path))).claims
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"{path}: {where}: {first['msg'][0].lower()}{first['msg'][1:]}") from None
+        raise in_file(error, path) from None
 
 
 def gain(comparison: Comparison, value: Value) -> Gain | None:

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from compgcn.errors import InputError, unknown
+from compgcn.mistakes import in_settings
 
 FORMAT = 1  # of a run folder; a newer one is refused
 SEARCH = "search"  # the table of a TOML that says which values of which settings to try
@@ -215,7 +216,10 @@ def configure(base: Config, settings: Mapping[str, Any], where: str = "") -> Con
         for parent in parents:
             table = table[parent]
         table[key] = _plain(value)
-    return _validate(tree, where)
+    try:
+        return Config.model_validate(tree)
+    except ValidationError as error:
+        raise in_settings(error, where, [*PATHS, *Config.model_fields], LISTS) from None
 
 
 def _plain(value: Any) -> Any:
@@ -322,47 +326,6 @@ def flat(tree: Mapping[str, Any], path: Path) -> dict[str, Any]:
             raise InputError(f"{path}: '{name}' belongs into the table [{PATHS[name].partition('.')[0]}]")
         raise InputError(f"{path}: {unknown('option', name, [*Config.model_fields, *PATHS])}")
     return names(tree)
-
-
-# What is expected, by pydantic's name of the mistake; in braces what it knows of the setting.
-_EXPECTED = {
-    "bool_type": "true or false",
-    "finite_number": "a finite number",
-    "float_type": "a number",
-    "greater_than": "a number above {gt:g}",
-    "greater_than_equal": "at least {ge}",
-    "int_from_float": "a whole number",
-    "int_parsing": "a whole number",
-    "int_type": "a whole number",
-    "less_than": "a number below {lt:g}",
-    "less_than_equal": "at most {le}",
-    "string_type": "text",
-    "too_short": "a list of at least {min_length}",
-}
-
-
-def _expected(path: str, kind: str, message: str, known: Mapping[str, Any]) -> str:
-    """What a value should be, as the end of a sentence."""
-    if kind == "tuple_type" and path in LISTS:
-        return f"this should be a list, as in {path} = {LISTS[path]}"
-    if kind in _EXPECTED:
-        return f"this should be {_EXPECTED[kind].format(**known)}"
-    return message.removeprefix("Value error, ").replace("Input should", "this should")
-
-
-def _validate(tree: Mapping[str, Any], where: str) -> Config:
-    try:
-        return Config.model_validate(tree)
-    except ValidationError as error:
-        first = error.errors()[0]
-    path = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "extra_forbidden":
-        raise InputError(f"{where}{unknown('option', path, [*PATHS, *Config.model_fields])}") from None
-    expected = _expected(path, first["type"], first["msg"], first.get("ctx", {}))
-    if first["type"] == "literal_error" and isinstance(first["input"], str):
-        known = [choice.strip("'") for choice in first["ctx"]["expected"].replace(" or ", ", ").split(", ")]
-        raise InputError(f"{where}{unknown(f'value of {path}', first['input'], known)}") from None
-    raise InputError(f"{where}{path} = {first['input']!r}: {expected}") from None
 
 
 # What a resumed run may change: where it runs and how often it saves; and, the data being the same, how they are named.

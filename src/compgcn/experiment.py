@@ -22,6 +22,7 @@ from compgcn.config import Config, Section, configure, names, read_tree
 from compgcn.data import DATASETS, find
 from compgcn.errors import InputError, unknown
 from compgcn.inputs import Dataset
+from compgcn.mistakes import in_file
 from compgcn.models import model as find_model
 from compgcn.results import kept, write
 from compgcn.run import train
@@ -96,9 +97,7 @@ def read_experiment(path: Path) -> Experiment:
     try:
         made = Experiment.model_validate_json(json.dumps({**tree, "name": path.stem}))
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"{path}: {where}: {first['msg'][0].lower()}{first['msg'][1:]}") from None
+        raise in_file(error, path) from None
     for row in made.rows:
         if row.settings is not None:
             configure(Config(), chosen(made, row), f"{path}, row '{row.name}': ")

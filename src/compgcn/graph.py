@@ -58,6 +58,10 @@ class RelationalGraph:
         if dtypes != {torch.int64}:
             given = ", ".join(sorted(str(dtype) for dtype in dtypes))
             raise InputError(f"node and relation indices must be torch.int64, not {given}; convert them with .long()")
+        of = self.graph_of_node
+        if of is not None and (of.dtype != torch.int64 or of.shape != (self.num_nodes,)):
+            expected = f"torch.int64 of shape [{self.num_nodes}], the number of a graph for each node"
+            raise InputError(f"graph_of_node must be {expected}, not {of.dtype} of shape {list(of.shape)}")
         if not self.src.numel():
             return
         ends = torch.stack((self.src, self.dst))
@@ -76,22 +80,30 @@ class RelationalGraph:
         return cls(src, dst, rel, num_nodes, num_relations)
 
     @classmethod
-    def from_pyg(cls, data: Any) -> RelationalGraph:
+    def from_pyg(cls, data: Any, num_relations: int | None = None) -> RelationalGraph:
         """From a PyG `Data` with edge_index [2, E] and edge_type [E], or a `HeteroData`.
 
         The nodes of a `HeteroData` stand one type after the other; a relation is the middle name of an edge type.
+
+        Args:
+            data: the graph; the `batch` [N] of a `Data`, as a `Batch` has one, says which graph each node belongs to.
+            num_relations: R; None for what the `Data` says as its own `num_relations`, as `to_pyg` writes it, or else
+                as many as its edges have.
         """
         if hasattr(type(data), "edge_types"):
-            return cls._from_hetero(data)
+            return cls._from_hetero(data, num_relations)
         edge_index, edge_type = (getattr(data, name, None) for name in ("edge_index", "edge_type"))
         if edge_index is None or edge_type is None:
             raise InputError("a PyG graph needs edge_index [2, E] and edge_type [E], the relation of each edge")
         src, dst = edge_index.contiguous()
-        relations = int(edge_type.max()) + 1 if edge_type.numel() else 0
-        return cls(src, dst, edge_type, int(data.num_nodes), relations)
+        if num_relations is None and (own := getattr(data, "num_relations", None)) is not None:
+            num_relations = int(torch.as_tensor(own).max())  # a batch has one of each of its graphs
+        if num_relations is None:
+            num_relations = int(edge_type.max()) + 1 if edge_type.numel() else 0
+        return cls(src, dst, edge_type, int(data.num_nodes), num_relations, getattr(data, "batch", None))
 
     @classmethod
-    def _from_hetero(cls, data: Any) -> RelationalGraph:
+    def _from_hetero(cls, data: Any, num_relations: int | None) -> RelationalGraph:
         sizes = {kind: int(data[kind].num_nodes) for kind in data.node_types}
         start = dict(zip(sizes, [0, *torch.tensor([*sizes.values(), 0]).cumsum(0).tolist()], strict=False))
         relation = {name: i for i, name in enumerate(dict.fromkeys(kind[1] for kind in data.edge_types))}
@@ -109,18 +121,19 @@ class RelationalGraph:
             torch.cat([edges[1] + offset for edges, _, offset in ends]),
             torch.cat([torch.full_like(data[kind].edge_index[0], relation[kind[1]]) for kind in data.edge_types]),
             sum(sizes.values()),
-            len(relation),
+            len(relation) if num_relations is None else num_relations,
         )
 
     def to_pyg(self) -> Any:
-        """A PyG `Data` with edge_index [2, E], edge_type [E] and num_nodes."""
+        """A PyG `Data` with edge_index [2, E], edge_type [E], num_nodes, num_relations and, of a union, batch [N]."""
         try:
             from torch_geometric.data import Data
         except ImportError:
             raise InputError("to_pyg needs PyG: install it with pip install torch-geometric") from None
+        more = {"num_nodes": self.num_nodes, "num_relations": self.num_relations}
         batch = {} if self.graph_of_node is None else {"batch": self.graph_of_node}
         edges = torch.stack((self.src, self.dst))  # [2, E]
-        return Data(edge_index=edges, edge_type=self.rel, num_nodes=self.num_nodes, **batch)
+        return Data(edge_index=edges, edge_type=self.rel, **more, **batch)
 
     @classmethod
     def from_networkx(cls, graph: Any, relation: str = "relation") -> RelationalGraph:

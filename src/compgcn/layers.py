@@ -32,6 +32,20 @@ def _must_be_known(norm: str, flow: str, tying: str, relations: str) -> None:
             raise unknown(kind, name, table)
 
 
+def _must_fit(
+    in_channels: int, out_channels: int, dropout: float, row: Composition | Learned, relations: Relations, roles: bool
+) -> None:
+    """Refuse sizes there are not, and a composition that does not take what stands for the relations."""
+    if min(in_channels, out_channels) < 1 or not 0 <= dropout <= 1:
+        raise InputError(
+            f"a layer needs dimensions of at least 1 and a dropout from 0 to 1, not {in_channels}, "
+            f"{out_channels} and {dropout}"
+        )
+    if not (relations == "vectors" if isinstance(row, Learned) or roles else row.combine in _TAKES[relations]):
+        how = " by roles" if roles else ""
+        raise InputError(f"composition '{row.name}'{how} does not work with relations='{relations}'")
+
+
 class _Seen(NamedTuple):
     """The last plain tensors a layer was called with, and the graph made of them."""
 
@@ -108,44 +122,36 @@ class CompGCNConv(nn.Module):
     ) -> None:
         super().__init__()
         _must_be_known(norm, flow, tying, relations)
-        if min(in_channels, out_channels) < 1 or not 0 <= dropout <= 1:
-            raise InputError(
-                f"a layer needs dimensions of at least 1 and a dropout from 0 to 1, not {in_channels}, "
-                f"{out_channels} and {dropout}"
-            )
         self.in_channels, self.out_channels, self.num_relations = in_channels, out_channels, num_relations
         self.composition = row = find(composition)
-        vectors = relations == "vectors"
-        if not (vectors if isinstance(row, Learned) or roles else row.combine in _TAKES[relations]):
-            how = " by roles" if roles else ""
-            raise InputError(f"composition '{row.name}'{how} does not work with relations='{relations}'")
+        _must_fit(in_channels, out_channels, dropout, row, relations, roles)
         self.phi = row.build(in_channels) if isinstance(row, Learned) else None
         self.norm, self.flow, self.roles = norm, flow, roles
         self.add_inverse, self.self_loop = add_inverse, self_loop
         self.dropout, self.loop_dropout = dropout, loop_dropout
         self.tying, self.relations = TYINGS[tying], relations
         directions = 2 if add_inverse else 1
-        rows = directions * num_relations
-        shapes = self.tying.shapes(Sizes(in_channels, out_channels, rows, directions, bases))
+        sizes = Sizes(in_channels, out_channels, directions * num_relations, directions, bases)
+        filters = self.tying.shapes(sizes)
         if not self_loop and self.tying.loop == "weight_loop":
-            del shapes["weight_loop"]
-        self._filters = [name for name in shapes if name != "weight_loop"]
-        if relations == "vectors":
-            shapes["weight_relation"] = (in_channels, out_channels)
-            if self_loop and not roles:
-                shapes["loop_relation"] = (1, in_channels)
-        if relations == "scalars":
-            shapes["relation_scale"] = (rows, 1)
-        if relation_bias:
-            shapes["relation_bias"] = (rows, out_channels)
-        if bias:
-            shapes["bias"] = (out_channels,)
-        for name in ("weight_relation", "loop_relation", "relation_scale", "relation_bias", "bias"):
-            self.register_parameter(name, None)
-        for name, shape in shapes.items():
-            self.register_parameter(name, nn.Parameter(torch.empty(shape)))
+            del filters["weight_loop"]
+        self._filters = [name for name in filters if name != "weight_loop"]
+        # In this order, in which initial values are drawn: another would be another model by the same seed.
+        for name, shape in {**self._other_shapes(sizes.relations, bias, relation_bias), **filters}.items():
+            self.register_parameter(name, None if shape is None else nn.Parameter(torch.empty(shape)))
         self._last: _Seen | None = None
         self.reset_parameters()
+
+    def _other_shapes(self, rows: int, bias: bool, relation_bias: bool) -> dict[str, tuple[int, ...] | None]:
+        """The parameters beside the filters, over so many rows of relations; None for those that there are not."""
+        vectors = self.relations == "vectors"
+        return {
+            "weight_relation": (self.in_channels, self.out_channels) if vectors else None,
+            "loop_relation": (1, self.in_channels) if vectors and self.self_loop and not self.roles else None,
+            "relation_scale": (rows, 1) if self.relations == "scalars" else None,
+            "relation_bias": (rows, self.out_channels) if relation_bias else None,
+            "bias": (self.out_channels,) if bias else None,
+        }
 
     def reset_parameters(self) -> None:
         """Xavier for every matrix, one for scalars, zero for biases; what a composition learns, its own way."""

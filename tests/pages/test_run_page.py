@@ -17,8 +17,8 @@ from compgcn.data import Vocabulary
 from compgcn.pages.examples import told
 from compgcn.pages.markup import Verbatim, page_html
 from compgcn.pages.run import write_page
-from compgcn.report import Table
 from compgcn.run import Run
+from compgcn.tables import Table
 from compgcn.train import Interrupted
 from toy import CLASSES, Command, classify, graph, labelled, molecules, refused, train
 

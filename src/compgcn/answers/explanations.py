@@ -26,7 +26,7 @@ class Contribution(NamedTuple):
     head_name: str
     relation_name: str
     tail_name: str
-    contribution: float  # the score with the fact minus the score without it
+    contribution: float  # the score with the fact minus the score without it: exact, or estimated to first order
 
 
 class Explanation(NamedTuple):

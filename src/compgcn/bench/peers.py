@@ -77,9 +77,9 @@ def is_per_edge(config: Config) -> bool:
 
 
 class Peer(NamedTuple):
-    """A model of a framework: a training step of it, how many parameters it has, and the framework's version."""
+    """A model of a framework: a training step, which gives its loss, how many parameters it has, and a version."""
 
-    step: Callable[[], object]
+    step: Callable[[], Tensor]
     parameters: int
     version: str
 
@@ -119,11 +119,13 @@ def pykeen(data: KnowledgeGraph, batch: int, device: torch.device, dims: Sequenc
     labels[torch.arange(batch, device=device), triples[:, 2]] = 1.0
     model.train()
 
-    def step() -> None:
+    def step() -> Tensor:
         optimiser.zero_grad()
         scores = model.score_t(triples[:, :2])
-        nn.functional.binary_cross_entropy_with_logits(scores, labels).backward()  # type: ignore[no-untyped-call]
+        loss = nn.functional.binary_cross_entropy_with_logits(scores, labels)
+        loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
         model.post_parameter_update()
+        return loss.detach()
 
     return Peer(step, sum(p.numel() for p in model.parameters()), version("pykeen"))

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
-from compgcn.report import Table
+from compgcn.tables import Table
 
 _NUMBER = re.compile(r"[-−+±–.,%/ \d]*\d[-−+±–.,%/ \d]*|–")
 

@@ -22,10 +22,10 @@ from compgcn.plots import run as panels
 from compgcn.plots.classification import confusion
 from compgcn.plots.figure import BARS, PANEL, inline
 from compgcn.ranking import by_category, by_relation
-from compgcn.report import MISSING, Table
 from compgcn.results import curve, parameters
 from compgcn.run import Run
 from compgcn.storage import replace
+from compgcn.tables import MISSING, Table
 
 _METRICS = ("mrr", "mr", "hits@1", "hits@3", "hits@10")
 _ENDINGS = (".html", ".htm")

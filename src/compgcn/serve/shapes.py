@@ -138,7 +138,10 @@ class ExplainedFact(Shape):
     head: Named
     relation: Named
     tail: Named
-    contribution: float = Field(description="the score with this fact less the score without it")
+    contribution: float = Field(
+        description="the score with this fact less the score without it; by gradient a first-order estimate of that, "
+        "with degrees as they are"
+    )
     itself: bool = Field(description="whether it is the fact that is explained")
 
 
@@ -149,7 +152,7 @@ class Explained(Shape):
     score: float
     probability: float
     known: str | None
-    method: str
+    method: str = Field(description="exact, or gradient where the neighbourhood is large")
     edges: int = Field(
         description="edges that were weighed: all it depends on if exact, else those that send it messages"
     )
