@@ -16,7 +16,7 @@ from torch import Tensor
 from compgcn.kernels import reference
 from compgcn.kernels.backend import wide
 from compgcn.kernels.plan import Segments
-from compgcn.kernels.reference import grouped_matmul, grouped_outer, rectified_gradient, rectified_sum
+from compgcn.kernels.reference import rectified_gradient, rectified_sum
 
 # Unless told, Numba takes every core, and has torch take as many; so it gets the number that torch was given.
 if "numba" not in sys.modules:
@@ -24,7 +24,7 @@ if "numba" not in sys.modules:
 
 from numba import njit, prange
 
-# Products of whole groups, layers of units and distances of real vectors are as fast as they can be in torch.
+# Layers of units and distances of real vectors are as fast as they can be in torch.
 __all__ = [
     "counting_order",
     "edge_dot",
@@ -38,6 +38,7 @@ __all__ = [
 ]
 
 _SMALL = 2**17  # multiplications that are done before a second thread has woken up
+_LARGE = 2**17  # multiplications of a group's block from which on a call of torch's product is worth making
 _CANDIDATES = 1024  # of which distances are made at a time: they stay in the cache
 _TASKS = 64  # pieces of about equal numbers of edges; many more than cores, so that no thread waits long
 
@@ -142,6 +143,72 @@ def _dot_shares(g, a, b, row, left, right, op, out):  # pragma: no cover
 
 
 @_compiled(parallel=False)
+def _product_groups(rows, weight, offsets, most, out, first, last):  # pragma: no cover
+    blocks, inputs, width = weight.shape[1:]
+    fours = inputs // 4 * 4  # four rows of a filter for each time that the sums are read and written
+    for group in range(first, last):
+        if offsets[group + 1] - offsets[group] > most:
+            continue
+        for p in range(offsets[group], offsets[group + 1]):
+            for b in range(blocks):
+                x, w, y = rows[p, b], weight[group, b], out[p, b]
+                for i in range(0, fours, 4):
+                    x0, x1, x2, x3 = x[i], x[i + 1], x[i + 2], x[i + 3]
+                    w0, w1, w2, w3 = w[i], w[i + 1], w[i + 2], w[i + 3]
+                    for j in range(width):
+                        y[j] += x0 * w0[j] + x1 * w1[j] + x2 * w2[j] + x3 * w3[j]
+                for i in range(fours, inputs):
+                    x0, w0 = x[i], w[i]
+                    for j in range(width):
+                        y[j] += x0 * w0[j]
+
+
+@_compiled(parallel=True)
+def _product_shares(rows, weight, offsets, most, out):  # pragma: no cover
+    groups = offsets.shape[0] - 1
+    size = rows.shape[0]
+    for task in prange(_TASKS):
+        first = np.searchsorted(offsets[:groups], size * task // _TASKS)
+        last = np.searchsorted(offsets[:groups], size * (task + 1) // _TASKS)
+        _product_groups(rows, weight, offsets, most, out, first, last)
+
+
+@_compiled(parallel=False)
+def _outer_groups(rows, g, offsets, most, out, first, last):  # pragma: no cover
+    blocks, inputs, width = out.shape[1:]
+    for group in range(first, last):
+        start, end = offsets[group], offsets[group + 1]
+        if end - start > most:
+            continue
+        fours = start + (end - start) // 4 * 4
+        for b in range(blocks):
+            w = out[group, b]
+            for p in range(start, fours, 4):
+                x0, x1, x2, x3 = rows[p, b], rows[p + 1, b], rows[p + 2, b], rows[p + 3, b]
+                g0, g1, g2, g3 = g[p, b], g[p + 1, b], g[p + 2, b], g[p + 3, b]
+                for i in range(inputs):
+                    y, a0, a1, a2, a3 = w[i], x0[i], x1[i], x2[i], x3[i]
+                    for j in range(width):
+                        y[j] += a0 * g0[j] + a1 * g1[j] + a2 * g2[j] + a3 * g3[j]
+            for p in range(fours, end):
+                x0, g0 = rows[p, b], g[p, b]
+                for i in range(inputs):
+                    y, a0 = w[i], x0[i]
+                    for j in range(width):
+                        y[j] += a0 * g0[j]
+
+
+@_compiled(parallel=True)
+def _outer_shares(rows, g, offsets, most, out):  # pragma: no cover
+    groups = offsets.shape[0] - 1
+    size = rows.shape[0]
+    for task in prange(_TASKS):
+        first = np.searchsorted(offsets[:groups], size * task // _TASKS)
+        last = np.searchsorted(offsets[:groups], size * (task + 1) // _TASKS)
+        _outer_groups(rows, g, offsets, most, out, first, last)
+
+
+@_compiled(parallel=False)
 def _moduli_rows(q, e, out, first, last):  # pragma: no cover
     half, C = q.shape[1] // 2, e.shape[1]
     for begin in range(0, C, _CANDIDATES):
@@ -206,9 +273,13 @@ def counting_order(key: Tensor, offsets: Tensor) -> Tensor:
     return order
 
 
-def _array(tensor: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:
+def _plain(tensor: Tensor) -> Tensor:
     tensor = tensor.to(wide(tensor.dtype)) if tensor.is_floating_point() else tensor
-    array: np.ndarray[tuple[int, ...], np.dtype[np.generic]] = tensor.detach().contiguous().numpy()
+    return tensor.detach().contiguous()
+
+
+def _array(tensor: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:
+    array: np.ndarray[tuple[int, ...], np.dtype[np.generic]] = _plain(tensor).numpy()
     return array
 
 
@@ -234,6 +305,39 @@ def edge_dot(g: Tensor, a: Tensor, b: Tensor, row: Tensor, left: Tensor, right: 
         else:
             _dot_shares(*operands, op, out.numpy())
     return out
+
+
+def grouped_matmul(rows: Tensor, weight: Tensor, offsets: Tensor, chunks: Tensor) -> Tensor:
+    """As `reference.grouped_matmul`: a call of torch's product for each large group, and one kernel for all others.
+
+    A call takes longer than the whole product of a small group, of which a graph of many relations has one for each.
+    """
+    _, blocks, inputs, width = weight.shape
+    a, w = _plain(rows), _plain(weight)
+    out = a.new_zeros(len(a), blocks, width)
+    most = _LARGE // max(1, inputs * width)  # rows of a group that is not large
+    if out.numel() * inputs < _SMALL:
+        _product_groups(a.numpy(), w.numpy(), _array(offsets), most, out.numpy(), 0, len(w))
+    else:
+        _product_shares(a.numpy(), w.numpy(), _array(offsets), most, out.numpy())
+    for group, part in reference.groups_above(offsets, most):
+        torch.bmm(a[part].transpose(0, 1), w[group], out=out[part].transpose(0, 1))
+    return out.to(rows.dtype)
+
+
+def grouped_outer(rows: Tensor, g: Tensor, offsets: Tensor) -> Tensor:
+    """As `reference.grouped_outer`, shared out as in `grouped_matmul`."""
+    inputs, width = rows.shape[2], g.shape[2]
+    a, b = _plain(rows), _plain(g)
+    out = a.new_zeros(len(offsets) - 1, *a.shape[1:], width)
+    most = _LARGE // max(1, inputs * width)
+    if b.numel() * inputs < _SMALL:
+        _outer_groups(a.numpy(), b.numpy(), _array(offsets), most, out.numpy(), 0, len(out))
+    else:
+        _outer_shares(a.numpy(), b.numpy(), _array(offsets), most, out.numpy())
+    for group, part in reference.groups_above(offsets, most):
+        torch.bmm(a[part].permute(1, 2, 0), b[part].transpose(0, 1), out=out[group])
+    return out.to(rows.dtype)
 
 
 def l1_distance(q: Tensor, e: Tensor, planar: bool) -> Tensor:

@@ -31,22 +31,27 @@ def edge_dot(g: Tensor, a: Tensor, b: Tensor, row: Tensor, left: Tensor, right: 
     return (g[row].to(wide(g.dtype)) * _combined(a, b, left, right, op)).sum(-1)
 
 
+def groups_above(offsets: Tensor, size: int) -> Iterator[tuple[int, slice]]:
+    """The groups of more rows than that, each with where its rows are."""
+    large = (offsets.diff() > size).nonzero().flatten()
+    for group, start, end in zip(large.tolist(), offsets[large].tolist(), offsets[large + 1].tolist(), strict=True):
+        yield group, slice(start, end)
+
+
 def grouped_matmul(rows: Tensor, weight: Tensor, offsets: Tensor, chunks: Tensor) -> Tensor:
     """out[p] = rows[p] @ weight[group of p], block by block: [P, B, in], [Z, B, in, out] -> [P, B, out]."""
-    sizes = offsets.diff().tolist()
     out = rows.new_empty(*rows.shape[:2], weight.shape[3])
-    for part, w, y in zip(torch.split(rows, sizes), weight, torch.split(out, sizes), strict=True):
-        y.copy_(torch.einsum("pbi,bio->pbo", part, w))
+    for group, part in groups_above(offsets, 0):
+        out[part] = torch.einsum("pbi,bio->pbo", rows[part], weight[group])
     return out
 
 
 def grouped_outer(rows: Tensor, g: Tensor, offsets: Tensor) -> Tensor:
     """The sum over the rows of a group of rows[p]ᵀ g[p]: [P, B, in], [P, B, out] -> [Z, B, in, out]."""
-    sizes = offsets.diff().tolist()
-    products = [
-        torch.einsum("pbi,pbo->bio", a, b) for a, b in zip(torch.split(rows, sizes), torch.split(g, sizes), strict=True)
-    ]
-    return torch.stack(products) if products else rows.new_empty(0, *rows.shape[1:], g.shape[2])
+    out = rows.new_zeros(len(offsets) - 1, *rows.shape[1:], g.shape[2])
+    for group, part in groups_above(offsets, 0):
+        out[group] = torch.einsum("pbi,pbo->bio", rows[part], g[part])
+    return out
 
 
 # Differences are laid out for so many numbers at a time.
