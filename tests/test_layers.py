@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Callable
+from functools import partial
 from itertools import product
 from random import Random
 
@@ -232,7 +234,7 @@ WAYS = {  # mixed into a matrix per relation; a basis at a time, its sums kept; 
 ONE_AT_A_TIME = pytest.mark.parametrize("way", ["kept", "again"])
 
 
-def by_way(way: str, layer: CompGCNConv, *args, **options):
+def by_way(way: str, layer: Callable, *args, **options):
     with pytest.MonkeyPatch.context() as patch:
         for name, value in WAYS[way].items():
             patch.setattr(compgcn.tying, name, value)
@@ -293,14 +295,41 @@ def test_bases_one_at_a_time_are_the_mixed_ones_in_single_precision_and_for_a_pa
         assert_same_with_gradients(ours, theirs, (x, rel, *layer.parameters()), rtol=1e-5, atol=1e-5)
 
 
+def mixes(relations: int, messages: int, inputs: int, outputs: int, *, bases: int = 4, nodes: int = 0, on_cpu=False):
+    return compgcn.tying.mixes(relations, messages, nodes, bases, inputs, outputs, on_cpu)
+
+
 def test_a_matrix_per_relation_is_made_only_where_all_of_them_are_small():
     """FB15k-237's are mixed; those of 5,000 relations would be larger than anything else in the layer."""
-    mixes = compgcn.tying.mixes
     assert mixes(2 * 237, 2 * 272_115, 100, 200)
     assert not mixes(2 * 5_000, 2 * 200_000, 100, 200)
     assert mixes(2 * 100, 2, 100, 200), "few matrices are mixed whatever the graph"
     assert mixes(10_000, 200 * 10_000, 100, 200)
     assert not mixes(10_000, 200 * 10_000 - 1, 100, 200)
+
+
+def test_a_cpu_mixes_many_bases_of_few_relations():
+    """As measured on one: 30 bases for FB15k-237 and not 2, 4 for 10 relations of a small graph and not for 10,000."""
+    larger, small = {"nodes": 14_541, "on_cpu": True}, {"nodes": 5_000, "on_cpu": True}
+    assert mixes(2 * 237, 2 * 272_115, 100, 200, bases=30, **larger)
+    assert not mixes(2 * 237, 2 * 272_115, 100, 200, bases=2, **larger)
+    assert mixes(2 * 10, 100_000, 16, 16, **small)
+    assert not mixes(2 * 10_000, 100_000, 16, 16, **small)
+
+
+@given(*(st.integers(1, most) for most in (10**5, 10**7, 10**6, 100, 300, 300)))
+def test_on_a_cpu_mixing_pays_the_more_the_more_bases_and_the_fewer_relations(
+    relations, messages, nodes, bases, inputs, outputs
+):
+    def on_a_cpu(relations: int, bases: int) -> bool:
+        return mixes(relations, messages, inputs, outputs, bases=bases, nodes=nodes, on_cpu=True)
+
+    if on_a_cpu(relations, bases):
+        assert on_a_cpu(relations, bases + 1)
+        assert on_a_cpu(relations - 1, bases)
+        assert mixes(relations, messages, inputs, outputs, bases=bases, nodes=nodes), "no larger matrices than on a GPU"
+    assert on_a_cpu(1, 10**6), "many passes are never cheaper than one and a product"
+    assert messages <= 2 * nodes or not on_a_cpu(relations, 1), "one pass in place of one pass saves nothing"
 
 
 def stored(layer: CompGCNConv, *args) -> list[int]:
@@ -318,7 +347,7 @@ def test_many_relations_keep_no_matrix_each():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compgcn.tying, "_FEW", 0)
         assert max(stored(layer, x.float(), rel.float(), edges.graph())) < 2 * R * 256
-    assert max(stored(layer, x.float(), rel.float(), edges.graph())) >= 2 * R * width * 256
+    assert max(by_way("mixed", partial(stored, layer), x.float(), rel.float(), edges.graph())) >= 2 * R * width * 256
 
 
 # ---------------------------------------------------------------------------------------------------------------------

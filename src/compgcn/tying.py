@@ -101,22 +101,31 @@ def _direction(p: Mapping[str, Tensor], m: Message) -> list[Tensor]:
 
 
 def _basis(p: Mapping[str, Tensor], m: Message) -> list[Tensor]:
-    """W_r = sum_b a_rb V_b: mixed into a matrix per relation, or, where those would be large, a basis at a time."""
+    """W_r = sum_b a_rb V_b: mixed into a matrix per relation, or, where that would not pay, a basis at a time."""
     coefficients, bases = p["coefficients"], p["bases"]
-    if not mixes(len(coefficients), m.messages.relation.numel(), bases.shape[1], bases.shape[2]):
+    B, inputs, outputs = bases.shape
+    messages, receivers = m.messages.relation.numel(), m.messages.num_receivers
+    if not mixes(len(coefficients), messages, receivers, B, inputs, outputs, m.x.is_cpu):
         return [_per_basis(coefficients, bases, m)]
     weight = torch.einsum("rb,bio->rio", coefficients, bases)  # [Z, in, out]
     return [_per_relation(weight.unsqueeze(1), m)]
 
 
-def mixes(relations: int, messages: int, inputs: int, outputs: int) -> bool:
-    """Whether to mix B bases [in, out] into a matrix for each of Z relations, for M messages.
+def mixes(relations: int, messages: int, receivers: int, bases: int, inputs: int, outputs: int, on_cpu: bool) -> bool:
+    """Whether to mix B bases [in, out] into a matrix for each of Z relations, for M messages to N receivers.
 
     Mixing takes B Z in out multiplications, and spares all but one of B passes over the messages of M in each. So it
     pays where Z out <= M; and the matrices are then no more numbers than the sums by relation and receiver that the
-    one pass lays out, up to M in. Where they are few it pays in any case: B passes are B times as many calls.
+    one pass lays out, up to M in. Where they are few they are afforded in any case, and on a GPU that pays: B passes
+    are B times as many launches.
+    A CPU takes longer to write and read a number than to multiply it, so there those count: mixed, Z in out of
+    matrices, up to M in of sums and M out of products, each written and read; a basis at a time, B times M in read,
+    N in written and read, and N out written.
     """
-    return relations * inputs * outputs <= max(messages * inputs, _FEW)
+    if relations * inputs * outputs > max(messages * inputs, _FEW):
+        return False
+    mixed = 2 * (relations * inputs * outputs + messages * (inputs + outputs))
+    return not on_cpu or mixed <= bases * (messages * inputs + receivers * (2 * inputs + outputs))
 
 
 def _per_basis(coefficients: Tensor, bases: Tensor, m: Message) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 import torch
 
@@ -45,6 +47,8 @@ def test_ranks_triple_by_triple_are_ours():
 
 def test_a_report_of_the_kernels_has_every_composition_and_scale(monkeypatch):
     monkeypatch.setattr(bench, "_SCALES", (100, 1000))
+    monkeypatch.setattr(bench, "_RELATIONS", (3, 30))
+    monkeypatch.setattr(bench, "_RELATIONAL_EDGES", 1000)
     said: list[str] = []
     report = bench_kernels(load("world"), CPU, say=said.append)
     assert (
@@ -55,6 +59,10 @@ def test_a_report_of_the_kernels_has_every_composition_and_scale(monkeypatch):
     assert len(report["aggregate"]) == 3 * len(PHI)
     assert [row["messages"] for row in report["scaling"]] == [100, 1000]
     assert all(row["ours"]["ms"] > 0 and row["per_edge"]["ms"] > 0 for row in report["layer"] + report["scaling"])
+    assert {(row["encoder"], row["relations"]) for row in report["relations"]} == set(
+        product(bench._RELATIONAL, (3, 30))
+    )
+    assert all(row["ours"]["ms"] > 0 for row in report["relations"])
     assert said
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 
+import numba
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
+import compgcn.kernels.numba as on_cpu
 import compgcn.kernels.reference as reference
 from compgcn.kernels import backend as backends
 from compgcn.kernels import grouped_matmul, l1_distance, make_groups, rectified_sum
@@ -40,6 +44,105 @@ def test_every_row_is_multiplied_by_the_filter_of_its_group(name, group, blocks)
         assert_same_with_gradients(
             grouped_matmul(rows, weight, groups), product_by_rows(rows, weight, group), (rows, weight)
         )
+
+
+# From how many multiplications on a group is torch's, and a kernel shared out: all of them, some, none.
+LARGE = pytest.mark.parametrize("large", [0, 70, 2**40], ids=["all large", "some large", "all small"])
+SHARED = pytest.mark.parametrize("small", [0, 2**40], ids=["shared out", "at once"])
+
+
+@LARGE
+@SHARED
+@given(
+    sizes=st.lists(st.integers(0, 9), max_size=80),
+    blocks=st.integers(1, 3),
+    shape=st.tuples(st.integers(1, 9), st.integers(1, 9)),
+    seed=st.integers(0, 2**31),
+)
+@settings(max_examples=15)
+def test_large_and_small_groups_are_multiplied_alike(large, small, sizes, blocks, shape, seed):
+    group = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes, dtype=torch.long)).tolist()
+    rows, weight = normal(len(group), blocks, shape[0], seed=seed), normal(len(sizes), blocks, *shape, seed=seed + 1)
+    groups = make_groups(torch.tensor(group, dtype=torch.long), len(sizes))
+    with pytest.MonkeyPatch.context() as patch, backend("numba"):
+        patch.setattr(on_cpu, "_LARGE", large)
+        patch.setattr(on_cpu, "_SMALL", small)
+        assert_same_with_gradients(
+            grouped_matmul(rows, weight, groups), product_by_rows(rows, weight, group), (rows, weight)
+        )
+
+
+@BACKENDS
+def test_strided_rows_and_filters_give_the_same_products(name):
+    group = GROUPS["several"]
+    rows, weight = normal(6, 2, 5), normal(4, 2, 5, 7, seed=1)
+    strided = rows.transpose(0, 2).contiguous().transpose(0, 2), weight.transpose(2, 3).contiguous().transpose(2, 3)
+    groups = make_groups(torch.tensor(group), 4)
+    with backend(name):
+        assert_same_with_gradients(
+            grouped_matmul(*strided, groups), product_by_rows(rows, weight, group), (rows, weight)
+        )
+
+
+@LARGE
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_products_of_half_precisions_are_summed_in_single(large, dtype, monkeypatch):
+    monkeypatch.setattr(on_cpu, "_LARGE", large)
+    leaves = normal(6, 2, 5, dtype=dtype), normal(4, 2, 5, 7, seed=1, dtype=dtype)
+    groups = make_groups(torch.tensor(GROUPS["several"]), 4)
+    with backend("numba"):
+        ours, single = grouped_matmul(*leaves, groups), grouped_matmul(*(t.float() for t in leaves), groups)
+        assert torch.equal(ours, single.to(dtype))
+        gradients = torch.autograd.grad(ours.sum(), leaves)
+        theirs = torch.autograd.grad(single.sum(), leaves)
+    assert all(a.dtype == dtype and torch.equal(a, b) for a, b in zip(gradients, theirs, strict=True))
+
+
+@SHARED
+def test_products_of_small_groups_have_the_same_bits_for_any_number_of_threads(small, monkeypatch):
+    generator = torch.Generator().manual_seed(0)
+    group = (torch.rand(2000, generator=generator) ** 3 * 300).long().sort().values
+    leaves = normal(2000, 1, 18, dtype=torch.float32), normal(300, 1, 18, 10, seed=1, dtype=torch.float32)
+    groups, threads, seen = make_groups(group, 300), numba.get_num_threads(), []
+    try:
+        for count, bound in ((1, small), (2, small), (2, small), (1, 2**40 - small)):
+            numba.set_num_threads(min(count, numba.config.NUMBA_NUM_THREADS))
+            monkeypatch.setattr(on_cpu, "_SMALL", bound)
+            with backend("numba"):
+                out = grouped_matmul(*leaves, groups)
+                seen.append((out, *torch.autograd.grad(out.square().sum(), leaves)))
+    finally:
+        numba.set_num_threads(threads)
+    for other in seen[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(seen[0], other, strict=True))
+
+
+class Calls(TorchDispatchMode):
+    """Counts the operations of torch."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
+def test_small_groups_take_no_call_each():
+    """Nor do they where some are large, which take as many as there are of these."""
+
+    def calls(sizes: list[int]) -> int:
+        group = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
+        rows, weight = normal(len(group), 1, 4, grad=False), normal(len(sizes), 1, 4, 3, seed=1, grad=False)
+        groups = make_groups(group, len(sizes))
+        with Calls() as counted:
+            out = on_cpu.grouped_matmul(rows, weight, *groups)
+            on_cpu.grouped_outer(rows, out, groups.offsets)
+        return counted.count
+
+    large = math.ceil((on_cpu._LARGE + 1) / 12)
+    assert calls([2, 0, 1] * 2) == calls([2, 0, 1] * 500)
+    assert calls([2, large]) == calls([2, 0, 1] * 500 + [large])
+    assert calls([large, large]) > calls([large]) > calls([2])
 
 
 @EVERY_GROUPING

@@ -12,12 +12,16 @@ from compgcn.bench.measure import Cost, Report, Say, copy_bandwidth, cost, devic
 from compgcn.bench.peers import PHI, PerEdge
 from compgcn.compose import resolve
 from compgcn.data import KnowledgeGraph
+from compgcn.encoders import Encoder
 from compgcn.graph import RelationalGraph
 from compgcn.nn import CompGCNConv
 from compgcn.norms import Norm
 
 _SCALES = tuple(10**k for k in range(4, 8))  # messages, inverses counted
 _SCALED_NODES, _SCALED_RELATIONS, _SCALED_DIM = 100_000, 100, 100
+_RELATIONS = (10, 100, 1_000, 10_000)
+_RELATIONAL = ("compgcn", "rgcn", "rgcn-basis", "rgcn-block")  # encoders that know relations apart
+_RELATIONAL_NODES, _RELATIONAL_EDGES, _RELATIONAL_DIM = 5_000, 50_000, 16
 _SLOW = 60_000.0  # ms a call: a larger graph is not tried per edge on a CPU
 
 
@@ -33,7 +37,10 @@ def power_law(edges: int, nodes: int, relations: int, device: torch.device) -> R
 def bench_kernels(
     data: KnowledgeGraph, device: torch.device, *, scaling: bool = True, say: Say = lambda _: None
 ) -> Report:
-    """aggregate and a layer, 100 -> 200, for each composition of the paper; and a layer on graphs of growing size."""
+    """aggregate and a layer, 100 -> 200, for each composition of the paper; and graphs of growing size.
+
+    These are a layer on more and more messages, and encoders of one layer on more and more relations.
+    """
     triples = torch.from_numpy(data.train).to(device)
     graph = RelationalGraph.from_triples(triples, data.num_entities, data.num_relations)
     report: Report = {"bench": "kernels", "data": data.name, "environment": environment(device)}
@@ -49,6 +56,7 @@ def bench_kernels(
         report["layer"].append({"composition": name} | _layer(name, graph, 100, 200, device))
     if scaling:
         report["scaling"] = _scaling(device, say)
+        report["relations"] = _relations(device, say)
     return report
 
 
@@ -131,6 +139,32 @@ def _scaling(device: torch.device, say: Say) -> list[Report]:
             fits = theirs is not None and (device.type == "cuda" or _affordable(theirs))
         rows.append({"messages": messages, "nodes": nodes, "plan_ms": plan.as_dict()["ms"], **_beside(ours, theirs)})
     return rows
+
+
+def _relations(device: torch.device, say: Say) -> list[Report]:
+    """Encoders of one layer, forward and backward, on power-law graphs of the same size but for their relations."""
+    rows = []
+    for relations in _RELATIONS:
+        graph = power_law(_RELATIONAL_EDGES, _RELATIONAL_NODES, relations, device)
+        for name in _RELATIONAL:
+            say(f"{name} with {relations:,} relations")
+            ours = _encoder_cost(name, graph, device)
+            rows.append(
+                {"encoder": name, "relations": relations, "messages": 2 * graph.num_edges, **_beside(ours, None)}
+            )
+    return rows
+
+
+def _encoder_cost(name: str, graph: RelationalGraph, device: torch.device) -> Cost:
+    composition = "mult" if name == "compgcn" else None
+    dims = [_RELATIONAL_DIM, _RELATIONAL_DIM]
+    encoder = Encoder(graph.num_nodes, graph.num_relations, dims, name, composition=composition).to(device)
+
+    def call() -> None:
+        encoder.zero_grad()
+        encoder(graph)[0].sum().backward()
+
+    return cost(call, device, repeats=7, warm_up=2)
 
 
 def _affordable(last: Cost) -> bool:

@@ -55,7 +55,7 @@ def _figure(value: float | None, digits: int = 2) -> str:
 def bench_kernels(
     data: Data = "fb15k-237",
     settings: Settings = None,
-    scaling: Annotated[bool, typer.Option(help="Also graphs of 10,000 to 10,000,000 messages.")] = True,
+    scaling: Annotated[bool, typer.Option(help="Also graphs of more and more messages or relations.")] = True,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
@@ -82,6 +82,9 @@ def bench_kernels(
     if scaling:
         out.print()
         _show_layers("messages (mult, 100 to 100)", [(f"{row['messages']:,}", row) for row in report["scaling"]])
+        out.print()
+        rows = [(f"{row['relations']:,}, {row['encoder']}", row) for row in report["relations"]]
+        _show_layers("relations (16 to 16)", rows)
 
 
 def _show_layers(title: str, rows: list[tuple[str, dict[str, Any]]]) -> None:
