@@ -336,13 +336,16 @@ def test_tables_of_different_widths_are_refused():
 _BITS = """
 import torch
 from compgcn.compose import Combine
-from compgcn.kernels import aggregate, make_plan
+from compgcn.kernels import aggregate, grouped_matmul, make_groups, make_plan
 
 generator = torch.Generator().manual_seed(0)
 row, sender, relation = (torch.randint(n, (300,), generator=generator) for n in (20, 10, 4))
 x, z, weight = (torch.randn(shape, generator=generator).requires_grad_() for shape in ((10, 18), (4, 18), (300,)))
 out = aggregate(x, z, weight, make_plan(row, sender, relation, rows=20, senders=10, relations=4), Combine.CONJUGATE)
-parts = (out.detach(), *torch.autograd.grad(out.square().sum(), (x, z, weight)))
+filters = torch.randn(20, 1, 18, 10, generator=generator).requires_grad_()
+product = grouped_matmul(x[sender].unsqueeze(1), filters, make_groups(row.sort().values, 20))
+total = out.square().sum() + product.square().sum()
+parts = (out.detach(), product.detach(), *torch.autograd.grad(total, (x, z, weight, filters)))
 print(b"".join(part.numpy().tobytes() for part in parts).hex())
 """
 
