@@ -12,6 +12,7 @@ import pyarrow as pa
 from compgcn.answers.links import Links, Query
 from compgcn.answers.retrieval import Progress
 from compgcn.answers.rows import check_table, write_rows
+from compgcn.answers.scoring import GAPS
 from compgcn.data.facts import existing
 from compgcn.data.tables import lines
 from compgcn.errors import InputError
@@ -30,7 +31,6 @@ SCHEMA = pa.schema(
         ("known", pa.string()),
     ]
 )
-_GAPS = ("", "?")
 _TOGETHER, _ANSWERS = 4096, 2**17  # queries, and answers, that are in memory at a time
 
 Texts = tuple[str | None, str | None, str | None]
@@ -80,10 +80,11 @@ def answer_file(
 def _asked(links: Links, path: Path) -> Iterator[tuple[Texts, Query]]:
     """The queries of a file, as text and as rows; an InputError that names the first line that is none."""
     for place, texts in lines(path):
-        given = [None if text is None or text.strip() in _GAPS else text for text in texts]
+        given = [None if text is None or text.strip() in GAPS else text for text in texts]
         if given.count(None) != 1:
             several = "none is" if None not in given else f"{given.count(None)} are"
             what = f"one of head, relation and tail must be ? or empty, and {several}"
+            what += "" if None in given else "; facts to be scored go in a file of their own"
             raise InputError(f"'{path}', {place}: {what}")
         head, relation, tail = given
         try:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compgcn.cli.console import err, out
-from compgcn.cli.tables import calibration_note
+from compgcn.cli.tables import calibration_note, scored_table
 from compgcn.data.arrays import counted
 from compgcn.errors import InputError
 
@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from compgcn.run import Classified, Run
 
 
-def predict_file(run: Run, queries: Path, to: Path | None, top: int, new: bool, as_json: bool) -> None:
+def predict_file(run: Run, queries: Path, to: Path | None, top: int, new: bool, doubtful: bool, as_json: bool) -> None:
     """Answer the queries of a file."""
+    if doubtful:
+        raise InputError(f"--doubtful puts facts in order, and '{queries}' asks for what is missing; leave it out")
     if to is None:
         raise InputError("--queries needs a file to write the answers to: give --to answers.parquet, .csv or .tsv")
     with progress("answering") as notify:
@@ -31,6 +33,29 @@ def predict_file(run: Run, queries: Path, to: Path | None, top: int, new: bool, 
         differ = len(set(notes.values())) > 1
         for kind, note in notes.items() if differ else [("", notes["entities"])]:
             out.print(f"{kind}: {note}" if differ else note)
+
+
+def score_file(run: Run, facts: Path, to: Path | None, top: int, new: bool, doubtful: bool, as_json: bool) -> None:
+    """Score the facts of a file: all of them to another, or the first on the screen."""
+    if new:
+        raise InputError(f"--new leaves out known answers, and '{facts}' asks for none: it holds facts; leave it out")
+    note = calibration_note(run, "entities")
+    with progress("scoring") as notify:
+        if to is not None:
+            written = run.score_file(facts, to, doubtful=doubtful, notify=notify)
+        else:
+            found = run.score(facts, doubtful=doubtful, notify=notify)
+    if as_json:
+        shown: object = (
+            {"facts": written, "file": str(to)} if to is not None else [one._asdict() for one in found[:top]]
+        )
+        out.print_json(json.dumps(shown))
+    elif to is not None:
+        out.print(f"{counted(written, 'fact')} written to {to}")
+        out.print(note)
+    else:
+        rest = f"; {counted(len(found) - top, 'more fact')}, see --top and --to" if len(found) > top else ""
+        out.print(scored_table(found[:top], run.data, note + rest))
 
 
 def write_classes(run: Run, found: Sequence[Classified], to: Path, as_json: bool) -> None:

@@ -163,8 +163,14 @@ def predict(
     graphs: Annotated[Path | None, typer.Option(help="Classify other graphs: a folder in the TU format.")] = None,
     queries: Annotated[
         Path | None,
-        typer.Option(help="A file of heads, relations and tails, one of each line ? or empty.", metavar="FILE"),
+        typer.Option(
+            help="A file of heads, relations and tails, one of each line ? or empty; or of facts, to be scored.",
+            metavar="FILE",
+        ),
     ] = None,
+    doubtful: Annotated[
+        bool, typer.Option("--doubtful", help="Of a file of facts: the least believable first.")
+    ] = False,
     to: Annotated[
         Path | None,
         typer.Option(help="With --queries, or of classes: a .parquet, .csv or .tsv file to write.", metavar="FILE"),
@@ -178,7 +184,11 @@ def predict(
     Answers have their names, and whether they are known already.
     A run that classifies nodes, asked for nothing in particular, shows those without a label it is most certain of.
 
+    A file of facts with no ? in it is scored: how probable each is, and its ranks.
+
     Example: compgcn predict runs/world-compgcn-distmult-0 --head France --relation borders --top 5
+
+    Example: compgcn predict runs/world-compgcn-distmult-0 --queries facts.tsv --doubtful --top 20
     """
     if to is not None:
         from compgcn.storage import must_differ
@@ -186,7 +196,14 @@ def predict(
         must_differ(to, queries=queries, facts=facts)
     opened = opened_run(run, device, facts)
     if opened.config.classifier.protocol is not None:
-        asked = {"--relation": relation, "--head": head, "--tail": tail, "--new": new or None, "--queries": queries}
+        asked = {
+            "--relation": relation,
+            "--head": head,
+            "--tail": tail,
+            "--new": new or None,
+            "--queries": queries,
+            "--doubtful": doubtful or None,
+        }
         if wrong := [option for option, value in asked.items() if value is not None]:
             what = f"{' and '.join(wrong)} {'asks' if len(wrong) == 1 else 'ask'} for links"
             raise InputError(f"{what}, and {run} is a run of {opened.config.task}; name what to classify with --item")
@@ -195,17 +212,22 @@ def predict(
         return
     if item or graphs is not None:
         raise InputError(f"--item and --graphs ask for classes, and {run} predicts links; give --head and --relation")
+    if queries is None and doubtful:
+        raise InputError("--doubtful goes with --queries, a file of facts")
     if queries is None and to is None:
         _complete(opened, head, relation, tail, top, new, as_json)
         doubts.tell(opened)
         return
     if queries is None:
         raise InputError("--to goes with --queries, a file with heads, relations and tails in place of the options")
+    from compgcn.answers.scoring import holds_facts
+
     options = {"--head": head, "--relation": relation, "--tail": tail}
     if given := [option for option, value in options.items() if value is not None]:
         what = "what is asked stands in the file of --queries"
         raise InputError(f"{what}, so leave out {' and '.join(given)}, or ask without --queries and --to")
-    bulk.predict_file(opened, queries, to, top, new, as_json)
+    answer = bulk.score_file if holds_facts(queries) else bulk.predict_file
+    answer(opened, queries, to, top, new, doubtful, as_json)
     doubts.tell(opened)
 
 
