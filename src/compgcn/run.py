@@ -259,16 +259,18 @@ class Run:
         top: int = 10,
         *,
         new: bool = False,
+        plausible: bool = False,
     ) -> list[Prediction]:
         """The most probable tails of (head, relation, ?), heads of (?, relation, tail) or relations of (head, ?, tail).
 
-        Ids and names both work. With `new`, facts that stand in the data already are left out.
+        Ids and names both work. With `new`, facts that stand in the data already are left out; with `plausible`,
+        entities that are never, in train, at that end of that relation. Scores and probabilities stay as they are.
         """
         links = self._links()
         query = links.query(head, relation, tail)
         if not isinstance(top, int) or top < 1:
             raise InputError(f"top must be a whole number from 1 on, not {top!r}")
-        return links.answer([query], top, new)[0]
+        return links.answer([query], top, new, plausible)[0]
 
     def explain(self, head: str, relation: str, tail: str, top: int = 5, *, method: Method = "auto") -> Explanation:
         """The facts of train that carried a prediction, with what the score would lose without each; ids and names.
@@ -303,6 +305,7 @@ class Run:
         top: int = 10,
         *,
         new: bool = False,
+        plausible: bool = False,
         notify: Callable[[int, int], None] | None = None,
     ) -> Written:
         """Answer a file of queries, in each of which one of head, relation and tail is `?` or empty, to another file.
@@ -310,7 +313,7 @@ class Run:
         See `compgcn.answers.bulk.answer_file`.
         """
         must_differ(to, queries=queries)
-        return answer_file(self._links(), queries, to, top, new, notify)
+        return answer_file(self._links(), queries, to, top, new, notify, plausible=plausible)
 
     def score(
         self, facts: files.Given, *, doubtful: bool = False, notify: Callable[[int, int], None] | None = None

@@ -156,7 +156,7 @@ def test_the_command_scores_a_file_of_facts(run: Run, command: Command, tmp_path
     assert command(*asked, "--to", "out.csv").out.startswith(f"{len(texts('train')) + 3} facts written to out.csv\n")
     assert json.loads(command(*asked, "--to", "out.csv", "--json").out)["facts"] == len(texts("train")) + 3
     assert (tmp_path / "out.csv").read_text().splitlines()[0] == ",".join(f'"{name}"' for name in Scored._fields)
-    refused(command(*asked, "--new"), "--new leaves out known answers")
+    refused(command(*asked, "--new"), "holds facts", "--new")
     queries = write(tmp_path / "queries.tsv", [("p0", "lives", "?"), ("p0", "lives", "t1")])
     wrong = ("predict", run.path, "--queries", queries)
     refused(command(*wrong, "--to", "x.csv"), "line 2: ", "facts to be scored go in a file of their own")

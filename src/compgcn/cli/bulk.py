@@ -17,14 +17,37 @@ if TYPE_CHECKING:
     from compgcn.run import Classified, Run
 
 
-def predict_file(run: Run, queries: Path, to: Path | None, top: int, new: bool, doubtful: bool, as_json: bool) -> None:
-    """Answer the queries of a file."""
-    if doubtful:
-        raise InputError(f"--doubtful puts facts in order, and '{queries}' asks for what is missing; leave it out")
+def from_file(
+    run: Run,
+    queries: Path,
+    to: Path | None,
+    top: int,
+    new: bool,
+    plausible: bool,
+    doubtful: bool,
+    as_json: bool,
+) -> None:
+    """Answer the queries of a file, or score its facts."""
+    from compgcn.answers.scoring import holds_facts
+
+    if not holds_facts(queries):
+        if doubtful:
+            raise InputError(f"--doubtful puts facts in order, and '{queries}' asks for what is missing; leave it out")
+        _predict_file(run, queries, to, top, new, plausible, as_json)
+        return
+    if given := [option for option, value in {"--new": new, "--plausible": plausible}.items() if value]:
+        what = f"'{queries}' holds facts, which are scored as they are"
+        raise InputError(f"{what}, and {' and '.join(given)} chooses among answers; leave it out")
+    _score_file(run, queries, to, top, doubtful, as_json)
+
+
+def _predict_file(
+    run: Run, queries: Path, to: Path | None, top: int, new: bool, plausible: bool, as_json: bool
+) -> None:
     if to is None:
         raise InputError("--queries needs a file to write the answers to: give --to answers.parquet, .csv or .tsv")
     with progress("answering") as notify:
-        written = run.predict_file(queries, to, top, new=new, notify=notify)
+        written = run.predict_file(queries, to, top, new=new, plausible=plausible, notify=notify)
     if as_json:
         out.print_json(json.dumps({**written._asdict(), "file": str(to)}))
     else:
@@ -35,10 +58,8 @@ def predict_file(run: Run, queries: Path, to: Path | None, top: int, new: bool, 
             out.print(f"{kind}: {note}" if differ else note)
 
 
-def score_file(run: Run, facts: Path, to: Path | None, top: int, new: bool, doubtful: bool, as_json: bool) -> None:
-    """Score the facts of a file: all of them to another, or the first on the screen."""
-    if new:
-        raise InputError(f"--new leaves out known answers, and '{facts}' asks for none: it holds facts; leave it out")
+def _score_file(run: Run, facts: Path, to: Path | None, top: int, doubtful: bool, as_json: bool) -> None:
+    """All of the facts to another file, or the first on the screen."""
     note = calibration_note(run, "entities")
     with progress("scoring") as notify:
         if to is not None:

@@ -157,6 +157,10 @@ def predict(
     tail: Annotated[str | None, typer.Option(help="Predict the heads of (?, relation, tail).")] = None,
     top: Annotated[int, typer.Option(help="How many answers.", min=1)] = 10,
     new: Annotated[bool, typer.Option("--new", help="Leave out the facts that stand in the data already.")] = False,
+    plausible: Annotated[
+        bool,
+        typer.Option("--plausible", help="Leave out entities that train never has at that end of the relation."),
+    ] = False,
     item: Annotated[
         list[str] | None, typer.Option(help="A node or a graph to classify, by id or name; may be repeated.")
     ] = None,
@@ -201,6 +205,7 @@ def predict(
             "--head": head,
             "--tail": tail,
             "--new": new or None,
+            "--plausible": plausible or None,
             "--queries": queries,
             "--doubtful": doubtful or None,
         }
@@ -215,27 +220,31 @@ def predict(
     if queries is None and doubtful:
         raise InputError("--doubtful goes with --queries, a file of facts")
     if queries is None and to is None:
-        _complete(opened, head, relation, tail, top, new, as_json)
+        _complete(opened, head, relation, tail, top, new, plausible, as_json)
         doubts.tell(opened)
         return
     if queries is None:
         raise InputError("--to goes with --queries, a file with heads, relations and tails in place of the options")
-    from compgcn.answers.scoring import holds_facts
-
     options = {"--head": head, "--relation": relation, "--tail": tail}
     if given := [option for option, value in options.items() if value is not None]:
         what = "what is asked stands in the file of --queries"
         raise InputError(f"{what}, so leave out {' and '.join(given)}, or ask without --queries and --to")
-    answer = bulk.score_file if holds_facts(queries) else bulk.predict_file
-    answer(opened, queries, to, top, new, doubtful, as_json)
+    bulk.from_file(opened, queries, to, top, new, plausible, doubtful, as_json)
     doubts.tell(opened)
 
 
 def _complete(
-    run: Run, head: str | None, relation: str | None, tail: str | None, top: int, new: bool, as_json: bool
+    run: Run,
+    head: str | None,
+    relation: str | None,
+    tail: str | None,
+    top: int,
+    new: bool,
+    plausible: bool,
+    as_json: bool,
 ) -> None:
     """The answers to one query."""
-    answers = run.predict(head=head, relation=relation, tail=tail, top=top, new=new)
+    answers = run.predict(head=head, relation=relation, tail=tail, top=top, new=new, plausible=plausible)
     if as_json:
         out.print_json(json.dumps([{"rank": rank, **answer._asdict()} for rank, answer in enumerate(answers, 1)]))
         return
