@@ -16,6 +16,8 @@ from compgcn.answers.classes import Classes, Classified
 from compgcn.answers.discovery import Discovery, discover
 from compgcn.answers.explanations import Contribution, Explanation, Method
 from compgcn.answers.links import Links, Prediction
+from compgcn.answers.rows import check_table
+from compgcn.answers.scoring import Scored, facts_of, score_facts, write_scores
 from compgcn.answers.similar import Neighbours, Similar
 from compgcn.answers.vectors import write_vectors
 from compgcn.assembly.device import find_device
@@ -26,7 +28,7 @@ from compgcn.assembly.probabilities import CALIBRATED, calibrate, fit_probabilit
 from compgcn.assembly.settings import candidates, expand, filled_in, recommended, with_features
 from compgcn.assembly.tasks import TASKS, build_task, chosen_protocol
 from compgcn.config import Config, configure, differences
-from compgcn.data import GraphCollection, KnowledgeGraph
+from compgcn.data import GraphCollection, KnowledgeGraph, files
 from compgcn.errors import InputError
 from compgcn.folder import Folder, default_folder
 from compgcn.inputs import Dataset
@@ -43,6 +45,7 @@ __all__ = [
     "Explanation",
     "Prediction",
     "Run",
+    "Scored",
     "Similar",
     "fit",
     "open_run",
@@ -256,16 +259,18 @@ class Run:
         top: int = 10,
         *,
         new: bool = False,
+        plausible: bool = False,
     ) -> list[Prediction]:
         """The most probable tails of (head, relation, ?), heads of (?, relation, tail) or relations of (head, ?, tail).
 
-        Ids and names both work. With `new`, facts that stand in the data already are left out.
+        Ids and names both work. With `new`, facts that stand in the data already are left out; with `plausible`,
+        entities that are never, in train, at that end of that relation. Scores and probabilities stay as they are.
         """
         links = self._links()
         query = links.query(head, relation, tail)
         if not isinstance(top, int) or top < 1:
             raise InputError(f"top must be a whole number from 1 on, not {top!r}")
-        return links.answer([query], top, new)[0]
+        return links.answer([query], top, new, plausible)[0]
 
     def explain(self, head: str, relation: str, tail: str, top: int = 5, *, method: Method = "auto") -> Explanation:
         """The facts of train that carried a prediction, with what the score would lose without each; ids and names.
@@ -300,6 +305,7 @@ class Run:
         top: int = 10,
         *,
         new: bool = False,
+        plausible: bool = False,
         notify: Callable[[int, int], None] | None = None,
     ) -> Written:
         """Answer a file of queries, in each of which one of head, relation and tail is `?` or empty, to another file.
@@ -307,7 +313,37 @@ class Run:
         See `compgcn.answers.bulk.answer_file`.
         """
         must_differ(to, queries=queries)
-        return answer_file(self._links(), queries, to, top, new, notify)
+        return answer_file(self._links(), queries, to, top, new, notify, plausible=plausible)
+
+    def score(
+        self, facts: files.Given, *, doubtful: bool = False, notify: Callable[[int, int], None] | None = None
+    ) -> list[Scored]:
+        """How believable facts are, known ones or others: score, probability, ranks, and the split each stands in.
+
+        Args:
+            facts: triples (head, relation, tail) by ids or names, in a table as for `predict_file` or in memory, as
+                `compgcn.read` takes them.
+            doubtful: the least believable first, see `compgcn.answers.scoring.Scores.doubtful`; else as they are given.
+            notify: called with the facts scored so far, and how many there are.
+        """
+        links = self._links()
+        found = score_facts(links, facts_of(links, facts), notify)
+        return list((found.doubtful() if doubtful else found).named(links))
+
+    def score_file(
+        self,
+        facts: files.Given,
+        to: str | Path,
+        *,
+        doubtful: bool = False,
+        notify: Callable[[int, int], None] | None = None,
+    ) -> int:
+        """The same, to a .parquet, .csv or .tsv file; how many facts there were."""
+        links, table = self._links(), check_table(to)
+        if isinstance(facts, (str, Path)):
+            must_differ(table, facts=facts)
+        found = score_facts(links, facts_of(links, facts), notify)
+        return write_scores(links, found.doubtful() if doubtful else found, table)
 
     def discover(
         self,

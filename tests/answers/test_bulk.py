@@ -12,6 +12,7 @@ import pytest
 from pyarrow import csv
 
 from compgcn.answers import bulk
+from compgcn.data import KnowledgeGraph
 from compgcn.errors import InputError
 from compgcn.run import Run
 from toy import Command, contents, refused, train
@@ -166,3 +167,38 @@ def test_the_command_says_what_it_wrote_and_refuses_what_does_not_go_together(
         command("predict", run.path, "--head", "p0", "--relation", "lives", "--to", "out.csv"),
         "--to goes with --queries",
     )
+
+
+@pytest.mark.parametrize("new", [False, True])
+@pytest.mark.parametrize("query", [("p0", "lives", None), (None, "born", "t1"), ("t1", "knows", None)])
+def test_plausible_answers_are_the_others_without_those_never_at_that_end(
+    run: Run, query: tuple[str | None, str, str | None], new: bool
+) -> None:
+    data = run.data
+    assert isinstance(data, KnowledgeGraph)
+    relation, end = data.relations.index(query[1]), 2 if query[2] is None else 0
+    there = {data.entities.ids[row] for row in data.train[data.train[:, 1] == relation, end]}
+    every = run.predict(*query, top=1000, new=new)
+    expected = [answer for answer in every if answer.entity in there]
+    assert 0 < len(expected) < len(every)
+    assert run.predict(*query, top=1000, new=new, plausible=True) == expected
+    assert run.predict(*query, top=2, new=new, plausible=True) == expected[:2]
+
+
+def test_plausible_answers_come_from_the_command_and_from_a_file_too(
+    run: Run, command: Command, tmp_path: Path
+) -> None:
+    asked = ("predict", run.path, "--head", "p0", "--relation", "lives", "--plausible", "--json")
+    shown = json.loads(command(*asked).out)
+    assert [one["entity"] for one in shown] == [a.entity for a in run.predict("p0", "lives", plausible=True)]
+    assert {one["entity"][0] for one in shown} == {"t"}  # towns, and no people
+    queries, to = tmp_path / "q.tsv", tmp_path / "out.csv"
+    queries.write_text("p0\tlives\t?\n?\tborn\tt1\n")
+    command("predict", run.path, "--queries", queries, "--to", to, "--plausible", "--top", 99)
+    found = [(row["query"], row["id"]) for row in read(to)]
+    expected = [run.predict("p0", "lives", top=99, plausible=True), run.predict(None, "born", "t1", 99, plausible=True)]
+    assert found == [(number, answer.entity) for number, answers in enumerate(expected, 1) for answer in answers]
+    queries.write_text("p0\tlives\t?\np0\t?\tt1\n")
+    asked = ("predict", run.path, "--queries", queries, "--to", to, "--plausible")
+    refused(command(*asked), "line 2: a relation is asked for")
+    refused(command("predict", run.path, "--head", "p0", "--tail", "t1", "--plausible"), "a relation is asked for")

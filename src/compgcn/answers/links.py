@@ -70,10 +70,13 @@ class Links:
             None if tail is None else entities.index(tail),
         )
 
-    def answer(self, queries: Sequence[Query], top: int = 10, new: bool = False) -> list[list[Prediction]]:
+    def answer(
+        self, queries: Sequence[Query], top: int = 10, new: bool = False, plausible: bool = False
+    ) -> list[list[Prediction]]:
         """The best answers to many queries, each with one of its three rows None; scored together, block by block.
 
-        With `new`, facts that stand in the data already are left out.
+        With `new`, facts that stand in the data already are left out. With `plausible`, so are entities that train has
+        in no fact of the relation at the end that is asked for; scores and probabilities stay as they are.
         """
         sizes = self.data.num_entities, self.data.num_relations, self.data.num_entities
         for query in queries:
@@ -82,13 +85,15 @@ class Links:
                 raise InputError(f"a query is two rows of the vocabularies and None for the third, not {query}")
         entities = [i for i, query in enumerate(queries) if query[1] is not None]
         relations = [i for i, query in enumerate(queries) if query[1] is None]
+        if plausible and relations:
+            raise InputError("plausible chooses entities by their relation, and here a relation is asked for")
         found: list[list[Prediction]] = [[] for _ in queries]
         for places, width, rank in (
             (entities, self.data.num_entities, self._best_entities),
             (relations, self.data.num_relations, self._best_relations),
         ):
             for block in blocks(len(places), width):
-                answers = rank([queries[i] for i in places[block]], top, new)
+                answers = rank([queries[i] for i in places[block]], top, new, plausible)
                 for i, some in zip(places[block], answers, strict=True):
                     found[i] = some
         return found
@@ -98,17 +103,18 @@ class Links:
         return explain(self, head, relation, tail, top, method)
 
     @torch.inference_mode()
-    def _best_entities(self, queries: Sequence[Query], top: int, new: bool) -> list[list[Prediction]]:
+    def _best_entities(self, queries: Sequence[Query], top: int, new: bool, plausible: bool) -> list[list[Prediction]]:
         """Of (s, r, None) or (None, r, o), the latter asked as (o, r + R, ?)."""
         R = self.data.num_relations
         asked = [(s, r) if o is None else (o, cast(int, r) + R) for s, r, o in queries]
         s, r = torch.tensor(asked, device=self.device).view(-1, 2).unbind(1)
         scores = must_be_finite(self.task.model.score(self.encoded, s, r))  # [B, N]
         keys = (s * (2 * R) + r).cpu().numpy()
-        return self._predictions(scores, keys, self.known_entities, self.data.entities, top, new)
+        among = self._plausible(r) if plausible else None
+        return self._predictions(scores, keys, self.known_entities, self.data.entities, top, new, among)
 
     @torch.inference_mode()
-    def _best_relations(self, queries: Sequence[Query], top: int, new: bool) -> list[list[Prediction]]:
+    def _best_relations(self, queries: Sequence[Query], top: int, new: bool, _: bool) -> list[list[Prediction]]:
         """Of (s, None, o)."""
         s, o = torch.tensor([(s, o) for s, _, o in queries], device=self.device).view(-1, 2).unbind(1)
         R = self.data.num_relations
@@ -132,14 +138,32 @@ class Links:
         cells = tuple(torch.from_numpy(part).to(self.device) for part in known.pairs(keys))
         return scores.index_put(cells, scores.new_tensor(-torch.inf))
 
+    def _plausible(self, r: Tensor) -> Tensor:
+        """Which entities stand, in train, where an answer to (?, r, ?) does, r running to 2R: bool [B, N] of [B]."""
+        cells = tuple(torch.from_numpy(part).to(self.device) for part in self.places.pairs(r.cpu().numpy()))
+        none = torch.zeros(len(r), self.data.num_entities, dtype=torch.bool, device=self.device)
+        return none.index_put(cells, torch.tensor(True, device=self.device))
+
     def _predictions(
-        self, scores: Tensor, keys: Numbers, known: Known, vocabulary: Vocabulary, top: int, new: bool
+        self,
+        scores: Tensor,
+        keys: Numbers,
+        known: Known,
+        vocabulary: Vocabulary,
+        top: int,
+        new: bool,
+        among: Tensor | None = None,
     ) -> list[list[Prediction]]:
-        """The best of each row of scores [B, C], by the keys [B] under which `known` has what stands in the data."""
+        """The best of each row of scores [B, C], by the keys [B] under which `known` has what stands in the data.
+
+        Where it is said which are to be chosen from [B, C], no others are.
+        """
         ranked = self.without_known(scores, keys, known)
-        places = best(ranked if new else scores, top)
+        shown = ranked if new else scores
+        shown = shown if among is None else shown.masked_fill(~among, -torch.inf)
+        places = best(shown, top)
         kind = "entities" if vocabulary is self.data.entities else "relations"
-        kept = (ranked if new else scores).gather(1, places)
+        kept = shown.gather(1, places)
         chances = self.probabilities(scores, places, ranked, kind)
         splits = known.of(keys, places.cpu().numpy())
         ids, names = vocabulary.ids, vocabulary.names
@@ -148,7 +172,7 @@ class Links:
             [
                 Prediction(ids[o], names[o], score, chance, split)
                 for o, score, chance, split in zip(*row, strict=True)
-                if score > -math.inf  # else it is known, and something new was asked for
+                if score > -math.inf  # else it is left out: known, or not plausible
             ]
             for row in rows
         ]
@@ -183,6 +207,13 @@ class Links:
     def known_relations(self) -> Known:
         """Which relations hold between which entities in the data."""
         return known_relations(self.data.splits, self.data.num_entities, self.data.num_relations)
+
+    @cached_property
+    def places(self) -> Known:
+        """Which entities are tails of which relations r in train, and under r + R their heads."""
+        s, r, o = self.data.train.T
+        keys, values = np.concatenate((r, r + self.data.num_relations)), np.concatenate((o, s))
+        return Known(keys, values, np.zeros_like(keys), ["train"], self.data.num_entities)
 
     @property
     def reported(self) -> str:

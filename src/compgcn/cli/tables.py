@@ -10,7 +10,7 @@ from rich.table import Table
 from compgcn.data import GraphCollection, KnowledgeGraph
 
 if TYPE_CHECKING:
-    from compgcn.run import Contribution, Discovery, Kind, Prediction, Run
+    from compgcn.run import Contribution, Discovery, Kind, Prediction, Run, Scored
 
 Dataset = KnowledgeGraph | GraphCollection
 
@@ -66,7 +66,7 @@ def predictions_table(question: str, answers: Sequence[Prediction], note: str) -
     return table
 
 
-def told_apart(fact: Discovery | Contribution, data: Dataset) -> list[str]:
+def told_apart(fact: Discovery | Contribution | Scored, data: Dataset) -> list[str]:
     """Head, relation and tail by their names; an id in brackets after a name that others bear too."""
     entities = data.entities.shared if isinstance(data, KnowledgeGraph) else frozenset[str]()
     shared = (entities, data.relations.shared, entities)
@@ -80,4 +80,15 @@ def discoveries_table(facts: Sequence[Discovery], data: Dataset, note: str) -> T
     table.caption, table.caption_justify = note, "left"
     for rank, fact in enumerate(facts, 1):
         table.add_row(str(rank), *told_apart(fact, data), f"{fact.probability:.4f}")
+    return table
+
+
+def scored_table(facts: Sequence[Scored], data: Dataset, note: str) -> Table:
+    """Facts that were given as a table."""
+    table = plain_table("head", "relation", "tail", "probability>", "head rank>", "tail rank>", "known")
+    table.caption, table.caption_justify = note, "left"
+    for fact in facts:
+        ranks = (f"{rank:,.1f}".removesuffix(".0") for rank in (fact.head_rank, fact.tail_rank))
+        known = f"in {fact.known}" if fact.known else "no"
+        table.add_row(*told_apart(fact, data), f"{fact.probability:.4f}", *ranks, known)
     return table

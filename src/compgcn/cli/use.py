@@ -157,14 +157,24 @@ def predict(
     tail: Annotated[str | None, typer.Option(help="Predict the heads of (?, relation, tail).")] = None,
     top: Annotated[int, typer.Option(help="How many answers.", min=1)] = 10,
     new: Annotated[bool, typer.Option("--new", help="Leave out the facts that stand in the data already.")] = False,
+    plausible: Annotated[
+        bool,
+        typer.Option("--plausible", help="Leave out entities that train never has at that end of the relation."),
+    ] = False,
     item: Annotated[
         list[str] | None, typer.Option(help="A node or a graph to classify, by id or name; may be repeated.")
     ] = None,
     graphs: Annotated[Path | None, typer.Option(help="Classify other graphs: a folder in the TU format.")] = None,
     queries: Annotated[
         Path | None,
-        typer.Option(help="A file of heads, relations and tails, one of each line ? or empty.", metavar="FILE"),
+        typer.Option(
+            help="A file of heads, relations and tails, one of each line ? or empty; or of facts, to be scored.",
+            metavar="FILE",
+        ),
     ] = None,
+    doubtful: Annotated[
+        bool, typer.Option("--doubtful", help="Of a file of facts: the least believable first.")
+    ] = False,
     to: Annotated[
         Path | None,
         typer.Option(help="With --queries, or of classes: a .parquet, .csv or .tsv file to write.", metavar="FILE"),
@@ -178,7 +188,11 @@ def predict(
     Answers have their names, and whether they are known already.
     A run that classifies nodes, asked for nothing in particular, shows those without a label it is most certain of.
 
+    A file of facts with no ? in it is scored: how probable each is, and its ranks.
+
     Example: compgcn predict runs/world-compgcn-distmult-0 --head France --relation borders --top 5
+
+    Example: compgcn predict runs/world-compgcn-distmult-0 --queries facts.tsv --doubtful --top 20
     """
     if to is not None:
         from compgcn.storage import must_differ
@@ -186,7 +200,15 @@ def predict(
         must_differ(to, queries=queries, facts=facts)
     opened = opened_run(run, device, facts)
     if opened.config.classifier.protocol is not None:
-        asked = {"--relation": relation, "--head": head, "--tail": tail, "--new": new or None, "--queries": queries}
+        asked = {
+            "--relation": relation,
+            "--head": head,
+            "--tail": tail,
+            "--new": new or None,
+            "--plausible": plausible or None,
+            "--queries": queries,
+            "--doubtful": doubtful or None,
+        }
         if wrong := [option for option, value in asked.items() if value is not None]:
             what = f"{' and '.join(wrong)} {'asks' if len(wrong) == 1 else 'ask'} for links"
             raise InputError(f"{what}, and {run} is a run of {opened.config.task}; name what to classify with --item")
@@ -195,8 +217,10 @@ def predict(
         return
     if item or graphs is not None:
         raise InputError(f"--item and --graphs ask for classes, and {run} predicts links; give --head and --relation")
+    if queries is None and doubtful:
+        raise InputError("--doubtful goes with --queries, a file of facts")
     if queries is None and to is None:
-        _complete(opened, head, relation, tail, top, new, as_json)
+        _complete(opened, head, relation, tail, top, new, plausible, as_json)
         doubts.tell(opened)
         return
     if queries is None:
@@ -205,15 +229,22 @@ def predict(
     if given := [option for option, value in options.items() if value is not None]:
         what = "what is asked stands in the file of --queries"
         raise InputError(f"{what}, so leave out {' and '.join(given)}, or ask without --queries and --to")
-    bulk.predict_file(opened, queries, to, top, new, as_json)
+    bulk.from_file(opened, queries, to, top, new, plausible, doubtful, as_json)
     doubts.tell(opened)
 
 
 def _complete(
-    run: Run, head: str | None, relation: str | None, tail: str | None, top: int, new: bool, as_json: bool
+    run: Run,
+    head: str | None,
+    relation: str | None,
+    tail: str | None,
+    top: int,
+    new: bool,
+    plausible: bool,
+    as_json: bool,
 ) -> None:
     """The answers to one query."""
-    answers = run.predict(head=head, relation=relation, tail=tail, top=top, new=new)
+    answers = run.predict(head=head, relation=relation, tail=tail, top=top, new=new, plausible=plausible)
     if as_json:
         out.print_json(json.dumps([{"rank": rank, **answer._asdict()} for rank, answer in enumerate(answers, 1)]))
         return

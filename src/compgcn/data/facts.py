@@ -99,6 +99,20 @@ def locate(label: str, columns: Columns, header: Sequence[str]) -> list[int]:
     return places
 
 
+def places_of(label: str, columns: Columns | None, names: Sequence[str]) -> list[int]:
+    """Where subject, relation and object stand in a table whose columns have names: as told, by name, or all three."""
+    if columns is not None:
+        return locate(label, columns, names)
+    if (named := named_places(names)) is not None:
+        return named
+    if len(names) == 3:
+        return [0, 1, 2]
+    if len(names) < 3:
+        raise InputError(f"'{label}' has the columns {', '.join(names)}; a triple has three")
+    what = "call three of them head, relation and tail, or say with columns= (--columns of train) which to read"
+    raise InputError(f"'{label}' has the columns {', '.join(names)}; {what}")
+
+
 def existing(path: str | Path) -> Path:
     """The path of a file that is there."""
     path = Path(path)

@@ -12,6 +12,7 @@ from compgcn.data import delimited, parquet, parsed, rdf
 from compgcn.data.facts import Columns, Source, check_columns, endings, existing
 from compgcn.data.features import read_features
 from compgcn.data.labels import read_labels
+from compgcn.data.memory import Memory, Rows
 from compgcn.data.split import split
 from compgcn.data.triples import KnowledgeGraph, assemble, read_names, with_names
 from compgcn.data.values import value_notes
@@ -20,14 +21,15 @@ from compgcn.errors import InputError
 log = logging.getLogger(__name__)
 
 File = str | Path
+Given = File | Rows  # triples: in a file, or in memory
 
 
 def read(
-    path: File | None = None,
+    path: Given | None = None,
     *,
-    train: File | None = None,
-    valid: File | None = None,
-    test: File | None = None,
+    train: Given | None = None,
+    valid: Given | None = None,
+    test: Given | None = None,
     columns: Columns | None = None,
     comment: str | None = None,
     literals: str = "drop",
@@ -44,11 +46,14 @@ def read(
     valid_fraction: float = 0.1,
     test_fraction: float = 0.1,
 ) -> KnowledgeGraph:
-    """Read your own graph: one file, split for you, or three files. What was noticed is in `notes`.
+    """Read your own graph: one file, split for you, or three files, or as many tables in memory.
+
+    What was noticed is in `notes`.
 
     Tables have a triple in a line: tab-separated (.tsv, .txt, without quoting), comma-separated (.csv, with quoting),
     in UTF-8, or Parquet. RDF is N-Triples (.nt), Turtle (.ttl) or RDF/XML (.rdf, .owl, .xml). Text may be compressed
-    (.gz, .zst). Ids are text, whatever they look like.
+    (.gz, .zst). In place of a file there can be a list of triples (subject, relation, object), an array of them, or a
+    data frame of pandas, Polars or pyarrow. Ids are text, whatever they look like.
 
     Args:
         path: one file of triples, split reproducibly (see `split`), unless there are labels.
@@ -97,7 +102,8 @@ def read(
     }
     settings = options | {"label_columns": None if label_columns is None else tuple(label_columns)}
     settings |= drawn if path is not None else {}
-    graph = replace(graph, origin={key: str(file) for key, file in _present(origin).items()} | _present(settings))
+    if all(isinstance(file, (str, Path)) for file in files.values()):  # what was in memory cannot be read again
+        graph = replace(graph, origin={key: str(file) for key, file in _present(origin).items()} | _present(settings))
     for note in graph.notes:
         log.info("%s: %s", graph.name, note)
     return graph
@@ -116,9 +122,9 @@ def _present(given: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in given.items() if value is not None}
 
 
-def _files(path: File | None, train: File | None, valid: File | None, test: File | None) -> dict[str, File]:
+def _files(path: Given | None, train: Given | None, valid: Given | None, test: Given | None) -> dict[str, Given]:
     """The one file under "", or the three by split."""
-    given: dict[str, File] = _present({"train": train, "valid": valid, "test": test})
+    given: dict[str, Given] = _present({"train": train, "valid": valid, "test": test})
     if path is not None and given:
         raise InputError(f"give either one file or train, valid and test files, not both a path and {', '.join(given)}")
     if path is None and len(given) < 3:
@@ -127,7 +133,7 @@ def _files(path: File | None, train: File | None, valid: File | None, test: File
     return given if path is None else {"": path}
 
 
-def _check(path: File | None, tables: Mapping[str, File], label_columns: Columns | None) -> None:
+def _check(path: Given | None, tables: Mapping[str, File], label_columns: Columns | None) -> None:
     if tables and path is None:
         raise InputError("labels go with one file of triples, all of which are for training; give that file alone")
     if tables and ("train" not in tables or ("valid" in tables and "test" not in tables)):
@@ -138,14 +144,17 @@ def _check(path: File | None, tables: Mapping[str, File], label_columns: Columns
             raise InputError(f"label_columns must be those of node and label, and perhaps split, not {label_columns!r}")
 
 
-def _stem(files: Mapping[str, File]) -> str:
-    return Path(next(iter(files.values()))).name.split(".")[0] or "graph"
+def _stem(files: Mapping[str, Given]) -> str:
+    first = next(iter(files.values()))
+    return (Path(first).name.split(".")[0] if isinstance(first, (str, Path)) else "") or "graph"
 
 
 def source(
-    path: File, columns: Columns | None = None, comment: str | None = None, literals: str = "drop", part: str = ""
+    path: Given, columns: Columns | None = None, comment: str | None = None, literals: str = "drop", part: str = ""
 ) -> Source:
-    """A file of triples, its format told by its ending; `part` names the split that it is, if it is not all."""
+    """A file of triples, its format told by its ending, or triples in memory; `part` names the split, if not all."""
+    if not isinstance(path, (str, Path)):
+        return Memory(part or "triples", path, columns)
     path = existing(path)
     ending, packed = endings(path)
     if ending in rdf.FORMATS:
@@ -159,16 +168,16 @@ def source(
 
 
 def _triples(
-    name: str, files: Mapping[str, File], options: Mapping[str, Any], drawn: Mapping[str, Any] | None
+    name: str, files: Mapping[str, Given], options: Mapping[str, Any], drawn: Mapping[str, Any] | None
 ) -> KnowledgeGraph:
     """The graph of the files, split if `drawn` says how; large ones are parsed once and kept."""
     sources = {
         part: source(file, options["columns"], options["comment"], options["literals"], part)
         for part, file in files.items()
     }
-    paths = {part: Path(file) for part, file in files.items()}
+    paths = {part: Path(file) for part, file in files.items() if isinstance(file, (str, Path))}
     before = parsed.state(paths)
-    kept = parsed.entry(paths, {**options, "split": drawn})
+    kept = parsed.entry(paths, {**options, "split": drawn}) if len(paths) == len(files) else None
     graph = None if kept is None else parsed.load(kept, name)
     if graph is None:
         graph = assemble(name, sources, exclude=options["exclude"])

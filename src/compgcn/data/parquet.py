@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from compgcn.data.facts import Columns, Facts, existing, locate, named_places
+from compgcn.data.facts import Columns, Facts, existing, places_of
 from compgcn.errors import InputError
 
 
@@ -25,16 +25,7 @@ class Parquet:
 
     def places(self, names: list[str]) -> list[int]:
         """Where the three stand among the columns of these names."""
-        if self.columns is not None:
-            return locate(self.label, self.columns, names)
-        if (named := named_places(names)) is not None:
-            return named
-        if len(names) == 3:
-            return [0, 1, 2]
-        if len(names) < 3:
-            raise InputError(f"'{self.label}' has the columns {', '.join(names)}; a triple has three")
-        what = "call three of them head, relation and tail, or say with columns= (--columns of train) which to read"
-        raise InputError(f"'{self.label}' has the columns {', '.join(names)}; {what}")
+        return places_of(self.label, self.columns, names)
 
 
 def file(path: str | Path, *, columns: Columns | None = None) -> Parquet:

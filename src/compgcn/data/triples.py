@@ -121,6 +121,29 @@ class KnowledgeGraph:
         return digest.hexdigest()
 
     @classmethod
+    def from_triples(
+        cls,
+        triples: Any,
+        columns: Sequence[str | int] | None = None,
+        *,
+        name: str = "graph",
+        split_seed: int = 0,
+        valid_fraction: float = 0.1,
+        test_fraction: float = 0.1,
+    ) -> KnowledgeGraph:
+        """Rows (subject, relation, object), an array or a data frame of them: `compgcn.read`, which takes more."""
+        from compgcn.data.files import read
+
+        return read(
+            triples,
+            columns=columns,
+            name=name,
+            split_seed=split_seed,
+            valid_fraction=valid_fraction,
+            test_fraction=test_fraction,
+        )
+
+    @classmethod
     def from_networkx(
         cls,
         graph: Any,
