@@ -137,8 +137,10 @@ def test_a_file_without_triples_is_said_to_be_empty(write: Write, content: bytes
 def test_a_missing_file_a_folder_and_a_strange_ending_each_get_a_sentence(tmp_path: Path, write: Write) -> None:
     with pytest.raises(InputError, match="there is no file"):
         read(tmp_path / "none.tsv")
-    with pytest.raises(InputError, match="is a folder"):
+    with pytest.raises(InputError, match="cannot tell what the folder"):
         read(tmp_path)
+    with pytest.raises(InputError, match="is a folder"):
+        read(train=tmp_path, valid=tmp_path, test=tmp_path)
     with pytest.raises(InputError, match="cannot tell the format"):
         read(write("x.docx", b"a\tr\tb\n"))
 

@@ -33,7 +33,9 @@ def train(
     data: Annotated[
         str,
         typer.Argument(
-            metavar="DATA", help="A data set's name, a file of triples, a folder of graphs, or a TOML of settings."
+            metavar="DATA",
+            help="A data set's name, a file of triples, a folder of train, valid and test files or of graphs,"
+            " or a TOML of settings.",
         ),
     ],
     valid: Annotated[Path | None, typer.Option(help="Validation triples; DATA is then the training triples.")] = None,

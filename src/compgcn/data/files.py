@@ -51,7 +51,8 @@ def read(
     (.gz, .zst). Ids are text, whatever they look like.
 
     Args:
-        path: one file of triples, split reproducibly (see `split`), unless there are labels.
+        path: one file of triples, split reproducibly (see `split`), unless there are labels; or a folder with one file
+            each of train, valid and test, such as train.tsv.
         train, valid, test: or three files, used as they are.
         columns: names, or positions from 0 on, of subject, relation and object in a table; by default the only three.
         comment: lines of a .tsv, .txt or .csv file that start with it are skipped; by default none is a comment.
@@ -67,8 +68,9 @@ def read(
         split_seed, valid_fraction, test_fraction: how one file, or its labels, are split.
     """
     files = _files(path, train, valid, test)
+    divide = "" in files  # else the parts are given
     tables = _present({"train": labels, "valid": valid_labels, "test": test_labels})
-    _check(path, tables, label_columns)
+    _check(divide, tables, label_columns)
     options: dict[str, Any] = {
         "columns": None if columns is None else check_columns(columns),
         "comment": comment,
@@ -76,7 +78,8 @@ def read(
         "exclude": (exclude,) if isinstance(exclude, str) else tuple(exclude),
     }
     drawn = {"split_seed": split_seed, "valid_fraction": valid_fraction, "test_fraction": test_fraction}
-    graph = _triples(name or _stem(files), files, options, drawn if path is not None and not tables else None)
+    stem = _stem(next(iter(files.values())) if path is None else path)
+    graph = _triples(name or stem, files, options, drawn if divide and not tables else None)
     if names is not None:
         texts = read_names(delimited.file(names))
         graph = with_names(graph, texts, texts)
@@ -85,7 +88,7 @@ def read(
         graph = replace(graph, labels=found, notes=(*graph.notes, *notes))
     graph = _with_features(graph, node_features, relation_features)
     origin = {
-        "source": files.get("", train),
+        "source": train if path is None else path,
         "valid": valid,
         "test": test,
         "names": names,
@@ -96,7 +99,7 @@ def read(
         "relation_features": relation_features,
     }
     settings = options | {"label_columns": None if label_columns is None else tuple(label_columns)}
-    settings |= drawn if path is not None else {}
+    settings |= drawn if divide else {}
     graph = replace(graph, origin={key: str(file) for key, file in _present(origin).items()} | _present(settings))
     for note in graph.notes:
         log.info("%s: %s", graph.name, note)
@@ -117,18 +120,29 @@ def _present(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _files(path: File | None, train: File | None, valid: File | None, test: File | None) -> dict[str, File]:
-    """The one file under "", or the three by split."""
+    """The one file under "", or the three by split, as they are given or as a folder has them."""
     given: dict[str, File] = _present({"train": train, "valid": valid, "test": test})
     if path is not None and given:
         raise InputError(f"give either one file or train, valid and test files, not both a path and {', '.join(given)}")
     if path is None and len(given) < 3:
         missing = [part for part in ("train", "valid", "test") if part not in given]
         raise InputError(f"{' and '.join(missing)} missing: give train, valid and test files, or one file to be split")
-    return given if path is None else {"": path}
+    if path is None:
+        return given
+    return _in_folder(Path(path)) if Path(path).is_dir() else {"": path}
 
 
-def _check(path: File | None, tables: Mapping[str, File], label_columns: Columns | None) -> None:
-    if tables and path is None:
+def _in_folder(folder: Path) -> dict[str, File]:
+    """The one file each of train, valid and test in a folder."""
+    found = {part: sorted(folder.glob(f"{part}.*")) for part in ("train", "valid", "test")}
+    if any(len(files) != 1 for files in found.values()):
+        what = "one file each of train, valid and test, such as train.tsv, or a file '*_A.txt' of the TU format"
+        raise InputError(f"cannot tell what the folder '{folder}' holds; expected {what}; or name a file in it")
+    return {part: files[0] for part, files in found.items()}
+
+
+def _check(divide: bool, tables: Mapping[str, File], label_columns: Columns | None) -> None:
+    if tables and not divide:
         raise InputError("labels go with one file of triples, all of which are for training; give that file alone")
     if tables and ("train" not in tables or ("valid" in tables and "test" not in tables)):
         raise InputError("give labels= for training and test_labels=, with or without valid_labels=")
@@ -138,8 +152,8 @@ def _check(path: File | None, tables: Mapping[str, File], label_columns: Columns
             raise InputError(f"label_columns must be those of node and label, and perhaps split, not {label_columns!r}")
 
 
-def _stem(files: Mapping[str, File]) -> str:
-    return Path(next(iter(files.values()))).name.split(".")[0] or "graph"
+def _stem(path: File) -> str:
+    return Path(path).name.split(".")[0] or "graph"
 
 
 def source(
