@@ -135,6 +135,10 @@ def test_a_stopped_run_says_that_it_is_resumed(command: Command, data: Path, mon
     again = command("train", data, *flags(SMALL)).out
     assert "resuming the run in runs/family-compgcn-conve-0, in epoch 1\n" in again
     assert "resuming" not in command("train", data, *flags(SMALL)).out
+    other = command("train", data, *flags(SMALL | {"lr": 0.5}))
+    assert "say --overwrite to remove that run" in other.err
+    anew = command("train", data, *flags(SMALL | {"lr": 0.5}), "--overwrite")
+    assert (anew.code, "resuming" in anew.out, "already finished" in anew.out) == (0, False, False)
 
 
 def test_ctrl_c_while_a_run_is_calibrated_stops_it_as_training_does(
