@@ -544,6 +544,7 @@ def test_bad_data_is_one_sentence_and_no_folder(command: Command, name: str) -> 
         (["--composition", "cor"], ["unknown composition 'cor'; did you mean 'corr'"]),
         (["--encoder", "gcn", "--composition", "cor"], ["unknown composition 'cor'"]),
         (["--encoder", "gcn", "--composition", "corr"], ["encoder 'gcn' has composition 'copy'"]),
+        (["--model", "foo"], ["unknown model 'foo'; known: ", *MODELS]),
         (["--set", "encoder=3"], ["encoder.name = 3"]),
         (["--set", "data.source=[1]"], ["data.source = "]),
         (["--set", "norm=symetric"], ["unknown norm 'symetric'; did you mean 'symmetric'"]),

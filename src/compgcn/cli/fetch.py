@@ -98,7 +98,7 @@ def _chosen(names: Sequence[str]) -> dict[str, Files | None]:
     known: dict[str, Files | None] = {**FILES, **{name: row.files for name, row in DATASETS.items()}}
     for name in names:
         if name not in known:
-            raise unknown("data set", name, known)
+            raise unknown("data set", name, known, listed=len(known))
     return {name: known[name] for name in names}
 
 
