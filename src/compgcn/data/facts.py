@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -97,6 +99,15 @@ def locate(label: str, columns: Columns, header: Sequence[str]) -> list[int]:
         else:
             raise InputError(f"'{label}': {unknown('column', column, header)}")
     return places
+
+
+def naming(columns: Sequence[str], setting: str = "columns") -> str:
+    """The option of a command that names these columns."""
+    plain = all(name == name.strip() and not set(name) & set(',"[]{}') and not name.isdecimal() for name in columns)
+    listed = ",".join(columns) if plain else json.dumps(list(columns), ensure_ascii=False, separators=(",", ":"))
+    if plain and setting == "columns":
+        return f"--columns {shlex.quote(listed)}"
+    return f"--set {shlex.quote(f'{setting}={listed}')}"
 
 
 def existing(path: str | Path) -> Path:

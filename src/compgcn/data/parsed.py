@@ -25,7 +25,7 @@ from compgcn.data.vocabulary import Vocabulary
 
 log = logging.getLogger(__name__)
 
-FORMAT = 4  # raised whenever a reader gives something else for the same file
+FORMAT = 5  # raised whenever a reader gives something else for the same file
 SMALLEST = 4 * 2**20  # bytes; what is smaller is read in a moment
 LARGEST = 8 * 2**30  # bytes of all entries together; those not used for longest go first
 _ENDING = ".graph"

@@ -11,7 +11,7 @@ import numpy as np
 
 from compgcn.data import delimited
 from compgcn.data.arrays import Features, checked_features, counted, keys
-from compgcn.data.facts import Attributes, Source
+from compgcn.data.facts import Attributes, Source, naming
 from compgcn.data.labels import Labels
 from compgcn.data.split import Triples, first
 from compgcn.data.vocabulary import Vocabulary
@@ -196,7 +196,7 @@ def assemble(
             s, r, o = (column[0].as_py() for column in one.columns)
             notes.append(
                 f"the first line of '{source.label}' looks like a header ('{s}', '{r}' and '{o}' occur nowhere else) "
-                "but was read as a triple; name its columns to have it skipped"
+                f"but was read as a triple; to have it skipped: {naming([s, r, o])}"
             )
     literals = _literals([one.attributes for one in facts], entity_ids, notes)
     graph = tidied(name, entity_ids, relation_ids, dict(zip(sources, triples, strict=True)), notes)
