@@ -391,6 +391,13 @@ def test_evaluation_is_a_table_or_json(command: Command, run: Path) -> None:
             assert re.search(rf"^{name} .*0\.\d{{4}}", result.out, re.MULTILINE), result
 
 
+def test_relations_with_most_triples_come_first(command: Command, run: Path) -> None:
+    report = json.loads(command("evaluate", run, "--split", "valid", "--by", "relation", "--json").out)
+    assert [(name, part["triples"]) for name, part in report.items()] == [("knows", 2), ("lives", 1)]
+    shown = command("evaluate", run, "--split", "valid", "--by", "relation").out
+    assert [line.split()[0] for line in shown.splitlines()[1:]] == ["knows", "lives"]
+
+
 def test_vectors_are_exported(command: Command, run: Path) -> None:
     result = command("export", run, "--to", "vectors.tsv")
     assert result.out == "18 vectors written to vectors.tsv\n"
