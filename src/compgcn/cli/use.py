@@ -17,7 +17,7 @@ from compgcn.errors import InputError
 from compgcn.plots.figure import check_figure
 
 if TYPE_CHECKING:
-    from compgcn.run import Run
+    from compgcn.run import Kind, Run
 
 
 _TOP = 10  # answers that are shown where nothing is said
@@ -227,10 +227,21 @@ def _complete(
         return
     vocabularies = (run.data.entities, run.data.relations, run.data.entities)  # type: ignore[union-attr]
     given = zip((head, relation, tail), vocabularies, strict=True)
-    parts = ["?" if text is None else printable(known.names[known.index(text)]) for text, known in given]
+    rows = [None if text is None else known.index(text) for text, known in given]
+    parts = ["?" if row is None else printable(vocabularies[place].names[row]) for place, row in enumerate(rows)]
     question = " - ".join(parts)
-    note = calibration_note(run, "relations" if relation is None else "entities")
-    out.print(predictions_table(question, answers, note))
+    kind: Kind = "relations" if relation is None else "entities"
+    out.print(predictions_table(question, answers, calibration_note(run, kind)))
+    if run.calibrated(kind) and any(answer.known is None for answer in answers) and _is_answered(run, rows):
+        out.print("an answer is known already: the probability of a new one holds if another is still missing")
+
+
+def _is_answered(run: Run, rows: list[int | None]) -> bool:
+    """Whether the data have a fact of these rows, None standing for any."""
+    places = [place for place, row in enumerate(rows) if row is not None]
+    wanted = [row for row in rows if row is not None]
+    splits = run.data.splits.values()  # type: ignore[union-attr]
+    return any(bool((triples[:, places] == wanted).all(axis=1).any()) for triples in splits)
 
 
 def _classify(
