@@ -76,6 +76,16 @@ def test_a_file_with_too_little_to_validate_by_is_said_to_be_so(command: Command
     assert "matter of chance" not in command("data", "info", "world").out
 
 
+def test_a_file_of_which_nothing_can_be_held_out_is_told_why(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "once.tsv").write_text("".join(f"a{i}\tr\tb{i}\n" for i in range(50)))
+    shown = command("data", "info", "once.tsv").out
+    assert "split into 50 / 0 / 0 (train / valid / test)" in shown
+    assert "every entity and every relation must keep a triple in train" in shown
+    assert "note: no validation triples: which epoch is best cannot be told, and the last one is kept" in shown
+    (tmp_path / "often.tsv").write_text("".join(f"a{i}\tr\ta{j}\n" for i in range(20) for j in range(i)))
+    assert "must keep a triple" not in command("data", "info", "often.tsv").out
+
+
 def test_values_in_a_table_are_named_with_the_way_to_leave_them_out(command: Command, tmp_path: Path) -> None:
     lines = [f"film{i}\tyear\t{1990 + i}\nfilm{i}\tnext\tfilm{i + 1}\n" for i in range(20)]
     (tmp_path / "films.tsv").write_text("".join(lines))

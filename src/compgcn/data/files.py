@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 
 File = str | Path
 
+_SHORT = 0.75  # of what valid and test were to have: with less a note says why
+
 
 def read(
     path: File | None = None,
@@ -206,4 +208,10 @@ def divided(graph: KnowledgeGraph, seed: int, valid_fraction: float, test_fracti
     sizes = " / ".join(f"{len(part):,}" for part in parts)
     note = f"split into {sizes} (train / valid / test) with seed {seed}, triples over one pair of entities together"
     train, valid, test = parts
+    wanted = (valid_fraction + test_fraction) * sum(map(len, parts))
+    if len(valid) + len(test) < _SHORT * wanted:
+        note += (
+            f"; that is less than {100 * valid_fraction:g} % and {100 * test_fraction:g} % for valid and test, since every "
+            "entity and every relation must keep a triple in train"
+        )
     return replace(graph, train=train, valid=valid, test=test, notes=(*graph.notes, note))
