@@ -174,6 +174,23 @@ def source(
     raise InputError(f"cannot tell the format of '{path}'; expected a name ending in one of {known} (or .gz, .zst)")
 
 
+def like(path: File, columns: Columns | None, comment: str | None, literals: str) -> Source:
+    """A file of triples read as another was: its columns too, where it has them, else three of its own."""
+    path = existing(path)
+    ending, _ = endings(path)
+    if ending in delimited.DELIMITERS:
+        header = delimited.first(delimited.file(path, comment=comment))
+    else:
+        header = parquet.column_names(str(path)) if ending == ".parquet" else []
+    there = [column in header if isinstance(column, str) else column < len(header) for column in columns or ()]
+    if not all(there):
+        columns = None
+    if ending in delimited.DELIMITERS and columns is None and len(header) > 3:
+        what = f"'{path}' has {len(header)} columns, and not those that were read of the file trained on"
+        raise InputError(f"{what}; keep three: subject, relation and object")
+    return source(path, columns, comment, literals)
+
+
 def _triples(
     name: str, files: Mapping[str, File], options: Mapping[str, Any], drawn: Mapping[str, Any] | None
 ) -> KnowledgeGraph:
