@@ -247,7 +247,7 @@ def _is_answered(run: Run, rows: list[int | None]) -> bool:
 def _classify(
     run: Run, item: list[str] | None, graphs: Path | None, top: int | None, to: Path | None, as_json: bool
 ) -> None:
-    """The classes of what is named; else of the nodes without a label, those that are most certain, or all in a file."""
+    """The classes of what is named; else of nodes without a label, those that are most certain, or in a file all."""
     if item is not None and graphs is not None:
         raise InputError("--item names what the run has and --graphs gives others; ask for one of them at a time")
     if item is None and graphs is None and isinstance(run.data, GraphCollection):

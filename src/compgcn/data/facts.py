@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from compgcn.errors import InputError, unknown
@@ -41,12 +42,14 @@ class Facts(NamedTuple):
         notes: what was noticed on the way, a sentence each.
         attributes: literal values kept aside.
         guessed: whether the first row was read as a triple for want of a header that could be recognised.
+        names: id -> readable name, where the source says it.
     """
 
     columns: list[Any]
     notes: tuple[str, ...] = ()
     attributes: Attributes | None = None
     guessed: bool = False
+    names: Mapping[str, str] = MappingProxyType({})
 
 
 class Source(Protocol):

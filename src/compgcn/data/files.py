@@ -61,7 +61,8 @@ def read(
         literals: what becomes of RDF literals: "drop", "keep" (as `graph.literals`, no part of the graph) or "nodes".
         exclude: ids of relations to leave out, such as the one that tells the label.
         names: a table with two columns, id and readable name, of entities and relations alike; ids it does not mention
-            keep the id as their name.
+            keep the id as their name. Without it names are those that RDF gives by rdfs:label, unless literals are
+            nodes.
         labels: a table of node and label, and perhaps split, for node classification.
         valid_labels, test_labels: further such tables; `labels` is then that of training.
         label_columns: names or positions of node and label, and perhaps split, in these tables.
@@ -81,7 +82,7 @@ def read(
     }
     drawn = {"split_seed": split_seed, "valid_fraction": valid_fraction, "test_fraction": test_fraction}
     stem = _stem(next(iter(files.values())) if path is None else path)
-    graph = _triples(name or stem, files, options, drawn if divide and not tables else None)
+    graph = _triples(name or stem, files, options, drawn if divide and not tables else None, named=names is None)
     if names is not None:
         texts = read_names(delimited.file(names))
         graph = with_names(graph, texts, texts)
@@ -159,13 +160,24 @@ def _stem(path: File) -> str:
 
 
 def source(
-    path: File, columns: Columns | None = None, comment: str | None = None, literals: str = "drop", part: str = ""
+    path: File,
+    columns: Columns | None = None,
+    comment: str | None = None,
+    literals: str = "drop",
+    part: str = "",
+    named: bool = False,
 ) -> Source:
-    """A file of triples, its format told by its ending; `part` names the split that it is, if it is not all."""
+    """A file of triples, its format told by its ending.
+
+    Args:
+        columns, comment, literals: as for `read`.
+        part: the split that it is, if it is not all.
+        named: whether names are taken from the file, where it has any.
+    """
     path = existing(path)
     ending, packed = endings(path)
     if ending in rdf.FORMATS:
-        return rdf.file(path, literals=literals, part=part)
+        return rdf.file(path, literals=literals, part=part, named=named)
     if ending == ".parquet" and not packed:
         return parquet.file(path, columns=columns)
     if ending in delimited.DELIMITERS:
@@ -192,16 +204,16 @@ def like(path: File, columns: Columns | None, comment: str | None, literals: str
 
 
 def _triples(
-    name: str, files: Mapping[str, File], options: Mapping[str, Any], drawn: Mapping[str, Any] | None
+    name: str, files: Mapping[str, File], options: Mapping[str, Any], drawn: Mapping[str, Any] | None, named: bool
 ) -> KnowledgeGraph:
     """The graph of the files, split if `drawn` says how; large ones are parsed once and kept."""
     sources = {
-        part: source(file, options["columns"], options["comment"], options["literals"], part)
+        part: source(file, options["columns"], options["comment"], options["literals"], part, named)
         for part, file in files.items()
     }
     paths = {part: Path(file) for part, file in files.items()}
     before = parsed.state(paths)
-    kept = parsed.entry(paths, {**options, "split": drawn})
+    kept = parsed.entry(paths, {**options, "split": drawn, "named": named})
     graph = None if kept is None else parsed.load(kept, name)
     if graph is None:
         graph = assemble(name, sources, exclude=options["exclude"])
@@ -228,7 +240,7 @@ def divided(graph: KnowledgeGraph, seed: int, valid_fraction: float, test_fracti
     wanted = (valid_fraction + test_fraction) * sum(map(len, parts))
     if len(valid) + len(test) < _SHORT * wanted:
         note += (
-            f"; that is less than {100 * valid_fraction:g} % and {100 * test_fraction:g} % for valid and test, since every "
-            "entity and every relation must keep a triple in train"
+            f"; that is less than {100 * valid_fraction:g} % and {100 * test_fraction:g} % for valid and test, since "
+            "every entity and every relation must keep a triple in train"
         )
     return replace(graph, train=train, valid=valid, test=test, notes=(*graph.notes, note))
