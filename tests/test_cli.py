@@ -135,6 +135,10 @@ def test_a_stopped_run_says_that_it_is_resumed(command: Command, data: Path, mon
     again = command("train", data, *flags(SMALL)).out
     assert "resuming the run in runs/family-compgcn-conve-0, in epoch 1\n" in again
     assert "resuming" not in command("train", data, *flags(SMALL)).out
+    other = command("train", data, *flags(SMALL | {"lr": 0.5}))
+    assert "say --overwrite to remove that run" in other.err
+    anew = command("train", data, *flags(SMALL | {"lr": 0.5}), "--overwrite")
+    assert (anew.code, "resuming" in anew.out, "already finished" in anew.out) == (0, False, False)
 
 
 def test_ctrl_c_while_a_run_is_calibrated_stops_it_as_training_does(
@@ -390,6 +394,13 @@ def test_evaluation_is_a_table_or_json(command: Command, run: Path) -> None:
             assert re.search(rf"^{name} .*0\.\d{{4}}", result.out, re.MULTILINE), result
 
 
+def test_relations_with_most_triples_come_first(command: Command, run: Path) -> None:
+    report = json.loads(command("evaluate", run, "--split", "valid", "--by", "relation", "--json").out)
+    assert [(name, part["triples"]) for name, part in report.items()] == [("knows", 2), ("lives", 1)]
+    shown = command("evaluate", run, "--split", "valid", "--by", "relation").out
+    assert [line.split()[0] for line in shown.splitlines()[1:]] == ["knows", "lives"]
+
+
 def test_vectors_are_exported(command: Command, run: Path) -> None:
     result = command("export", run, "--to", "vectors.tsv")
     assert result.out == "18 vectors written to vectors.tsv\n"
@@ -543,6 +554,7 @@ def test_bad_data_is_one_sentence_and_no_folder(command: Command, name: str) -> 
         (["--composition", "cor"], ["unknown composition 'cor'; did you mean 'corr'"]),
         (["--encoder", "gcn", "--composition", "cor"], ["unknown composition 'cor'"]),
         (["--encoder", "gcn", "--composition", "corr"], ["encoder 'gcn' has composition 'copy'"]),
+        (["--model", "foo"], ["unknown model 'foo'; known: ", *MODELS]),
         (["--set", "encoder=3"], ["encoder.name = 3"]),
         (["--set", "data.source=[1]"], ["data.source = "]),
         (["--set", "norm=symetric"], ["unknown norm 'symetric'; did you mean 'symmetric'"]),

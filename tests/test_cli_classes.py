@@ -197,6 +197,19 @@ def test_the_most_certain_nodes_are_shown_and_how_many_there_are(nodes: Run, com
     assert last == f"the 3 most certain of {len(everything)} nodes without a label; --top N shows others"
 
 
+def test_a_file_gets_every_node_unless_told_how_many(
+    nodes: Run, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("compgcn.cli.use._TOP", 5)
+    everything = len(nodes.classify())
+    shown = command("predict", nodes.path, "--to", "all.csv").out
+    assert len(Path("all.csv").read_text().splitlines()) == 1 + everything
+    assert shown.splitlines()[-1] == f"all {everything} nodes without a label, the most certain first"
+    command("predict", nodes.path, "--to", "few.csv", "--top", 3)
+    assert len(Path("few.csv").read_text().splitlines()) == 1 + 3
+    assert len(json.loads(command("predict", nodes.path, "--json").out)) == 5
+
+
 def test_only_nodes_like_the_labelled_are_shown_where_there_are_such(tmp_path: Path, command: Command) -> None:
     data = toy.labelled()
     assert data.labels is not None

@@ -65,8 +65,8 @@ def test_verify_says_what_is_right_unverified_and_altered(command: Command, tmp_
     command("data", "fetch", "made-up", "unhashed")
     result = command("data", "verify")
     assert result.code == 0, result
-    assert re.search(r"^made-up +train.txt +ok *$", result.out, re.MULTILINE)
-    assert re.search(r"^unhashed +train.txt +unverified *$", result.out, re.MULTILINE)
+    assert re.search(r"^made-up +cached +train.txt +ok *$", result.out, re.MULTILINE)
+    assert re.search(r"^unhashed +cached +train.txt +unverified *$", result.out, re.MULTILINE)
     (tmp_path / "cache" / "unhashed" / "test.txt").write_bytes(b"no\tr\tno\n")
     result = command("data", "verify", "--json")
     assert result.code == 1
@@ -78,6 +78,27 @@ def test_verify_says_what_is_right_unverified_and_altered(command: Command, tmp_
     missing = command("data", "verify", "nations")
     assert missing.code == 1
     assert "'nations' is not in the cache" in missing.err
+
+
+@pytest.mark.usefixtures("server")
+@pytest.mark.parametrize("packed", [False, True], ids=["files", "archive"])
+def test_verify_reads_what_the_local_folder_has(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packed: bool
+) -> None:
+    monkeypatch.setenv("COMPGCN_DATA", str(tmp_path))
+    (tmp_path / "set").mkdir()
+    for part, data in ({"set.zip": ZIP} if packed else {f"{part}.txt": data for part, data in PLAIN.items()}).items():
+        (tmp_path / "set" / part).write_bytes(data)
+    shown = command("data", "verify", "made-up", "unhashed")
+    assert shown.code == 0, shown
+    assert re.search(r"^made-up +local +train.txt +ok *$", shown.out, re.MULTILINE)
+    assert re.search(r"^unhashed +local +train.txt +unverified *$", shown.out, re.MULTILINE)
+    (tmp_path / "set" / ("set.zip" if packed else "test.txt")).write_bytes(b"no")
+    wrong = command("data", "verify", "made-up")
+    assert wrong.code == 1
+    assert "altered" in wrong.out
+    assert f"not as it was published: made-up in COMPGCN_DATA, {tmp_path}" in wrong.err
+    assert "nor in COMPGCN_DATA" in command("data", "verify", "nations").err
 
 
 def test_a_folder_can_be_given_and_what_it_lacks_is_named(command: Command, tmp_path: Path) -> None:

@@ -57,6 +57,16 @@ def test_a_folder_of_three_splits_is_described_with_its_leakage(command: Command
     assert re.search(r"^any of these +\d+ +\d+\.\d % +\d+ +\d+\.\d %", shown, re.MULTILINE)
 
 
+def test_what_info_describes_train_trains_on(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    for split in ("train", "valid", "test"):
+        write_tsv(tmp_path / "mine" / f"{split}.tsv", graph(), split)
+    shown = command("train", "mine/", *toy.flags({**toy.SMALL, "epochs": 1}))
+    assert shown.code == 0, shown
+    assert "mine: 12 entities, 3 relations, 24 triples (18 train, 3 valid, 3 test)" in shown.out
+    assert Path("runs/mine-compgcn-conve-0").is_dir()
+
+
 def test_a_file_with_too_little_to_validate_by_is_said_to_be_so(command: Command, tmp_path: Path) -> None:
     lines = [f"a\tr\ta{i}\n" for i in range(100)] + [f"b{i}\tr\tb{j}\n" for i in range(6) for j in range(i)]
     (tmp_path / "small.tsv").write_text("".join(lines))
@@ -64,6 +74,16 @@ def test_a_file_with_too_little_to_validate_by_is_said_to_be_so(command: Command
     assert "115 triples (104 train, 5 valid, 6 test)" in shown
     assert "note: only 5 validation triples: which epoch is best is a matter of chance" in shown
     assert "matter of chance" not in command("data", "info", "world").out
+
+
+def test_a_file_of_which_nothing_can_be_held_out_is_told_why(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "once.tsv").write_text("".join(f"a{i}\tr\tb{i}\n" for i in range(50)))
+    shown = command("data", "info", "once.tsv").out
+    assert "split into 50 / 0 / 0 (train / valid / test)" in shown
+    assert "every entity and every relation must keep a triple in train" in shown
+    assert "note: no validation triples: which epoch is best cannot be told, and the last one is kept" in shown
+    (tmp_path / "often.tsv").write_text("".join(f"a{i}\tr\ta{j}\n" for i in range(20) for j in range(i)))
+    assert "must keep a triple" not in command("data", "info", "often.tsv").out
 
 
 def test_values_in_a_table_are_named_with_the_way_to_leave_them_out(command: Command, tmp_path: Path) -> None:

@@ -333,6 +333,61 @@ def test_a_second_process_in_the_same_folder_is_refused(tmp_path: Path) -> None:
     assert lasting(train(tmp_path / "run", notify=second).path) == alone
 
 
+def test_a_run_that_overwrites_another_is_as_if_it_were_the_first(tmp_path: Path) -> None:
+    first = lasting(train(tmp_path / "alone").path)
+    with pytest.raises(Interrupted):
+        train(tmp_path / "run", lr=0.5, max_shard_mib=0.001, interrupted=lambda: True)
+    train(tmp_path / "finished", lr=0.5, max_shard_mib=0.001)
+    for name in ("run", "finished"):
+        (tmp_path / name / "notes.json").write_text("mine")
+        with pytest.raises(InputError, match="other options .*say --overwrite to remove that run"):
+            train(tmp_path / name)
+        assert lasting(train(tmp_path / name, overwrite=True).path) == first
+        files = {*toy.contents(tmp_path / name), ".lock"}
+        assert files == {*toy.contents(tmp_path / "alone"), ".lock", "notes.json"}
+    before = len((tmp_path / "alone" / "events.jsonl").read_bytes())
+    assert lasting(train(tmp_path / "alone", overwrite=True).path) == first
+    assert len((tmp_path / "alone" / "events.jsonl").read_bytes()) < 1.5 * before, "its events were removed too"
+
+
+def test_what_is_refused_removes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "metrics.json").write_text("{}")
+    with pytest.raises(InputError, match="is not a run folder"):
+        train(tmp_path / "mine", overwrite=True)
+    assert toy.contents(tmp_path / "mine") == {"metrics.json": b"{}"}
+
+    def second(event: dict[str, Any]) -> None:
+        if event["event"] == "epoch":
+            with pytest.raises(InputError, match="another process is training"):
+                train(tmp_path / "run", overwrite=True)
+
+    before = toy.contents(train(tmp_path / "run", notify=second).path)
+    with pytest.raises(InputError):
+        train(tmp_path / "run", overwrite=True, composition="rotate", **{"encoder.dims": (7, 7)})
+    assert toy.contents(tmp_path / "run") == before
+
+
+@pytest.mark.parametrize("k", range(1, 6))
+def test_a_kill_while_a_run_is_removed_leaves_one_that_can_be_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, k: int
+) -> None:
+    first = lasting(train(tmp_path / "run").path)
+    unlink, removed = Path.unlink, 0
+
+    def dying(self: Path, missing_ok: bool = False) -> None:
+        nonlocal removed
+        removed += 1
+        if removed == k:
+            raise Killed
+        unlink(self, missing_ok)
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(Path, "unlink", dying)
+        train(tmp_path / "run", overwrite=True)
+    assert lasting(train(tmp_path / "run", overwrite=True).path) == first
+
+
 def test_who_waited_for_the_lock_of_a_run_that_finished_meanwhile_does_not_train_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -249,6 +249,30 @@ def test_the_commands_take_facts_from_a_file(run: Run, command: Command, tmp_pat
     assert [one["entity"] for one in near] == [one.entity for one in run.with_facts(FACTS).similar("ann")]
 
 
+@pytest.mark.parametrize("columns", [("who", "how", "whom"), (3, 1, 0)], ids=["names", "positions"])
+def test_facts_are_read_as_the_file_that_was_trained_on(
+    columns: tuple[str | int, ...], tmp_path: Path, command: Command
+) -> None:
+    def write(name: str, facts: list[tuple[str, ...]]) -> Path:
+        path, header = tmp_path / name, "" if columns[0] == 3 else "whom,how,year,who\n"
+        path.write_text("# from the office\n" + header + "".join(f"{o},{r},1999,{s}\n" for s, r, o in facts))
+        return path
+
+    data = graph()
+    e, r = data.entities.ids, data.relations.ids
+    facts = [(e[s], r[p], e[o]) for part in data.splits.values() for s, p, o in part]
+    table = compgcn.read(write("table.csv", facts), columns=columns, comment="#")
+    run = train(tmp_path / "run", table, epochs=1)
+    larger = run.with_facts(write("new.csv", FACTS))
+    assert np.array_equal(larger.data.train, run.with_facts(FACTS).data.train)
+    (tmp_path / "three.csv").write_text("".join(f"{s},{r},{o}\n" for s, r, o in FACTS))
+    assert np.array_equal(run.with_facts(tmp_path / "three.csv").data.train, larger.data.train)
+    plain = train(tmp_path / "plain", data, epochs=1)
+    (tmp_path / "four.csv").write_text("ann,lives,1999,t1\n")
+    asked = command("predict", plain.path, "--head", "ann", "--relation", "lives", "--facts", "four.csv")
+    refused(asked, "'four.csv' has 4 columns, and not those that were read", "keep three")
+
+
 def test_what_is_wrong_with_facts_in_a_file_names_the_file(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "new.tsv"
     file.write_text("ann\tlivez\tt1\n")

@@ -39,6 +39,17 @@ _LAST = "training.device"  # of the settings in a config
 _ALWAYS = ("vocabulary.parquet", "triples.parquet")  # what the data of every run have
 _FIRST = (*SCHEMAS, "checkpoint")  # what is there before the config makes it a run
 _OWN = (*_FIRST, "model*.safetensors*", "config.toml", "*.json", "events.jsonl", ".lock")  # all, as patterns
+_MADE = (  # what a run writes, the lock and the checkpoint apart; its config, which makes it a run, is the last to go
+    *SCHEMAS,
+    MODEL,
+    "model-[01]-*.safetensors",
+    f"{MODEL}.index.json",
+    "metrics.json",
+    "calibration.json",
+    "environment.json",
+    "events.jsonl",
+    "config.toml",
+)
 
 
 class Folder:
@@ -81,6 +92,20 @@ class Folder:
                 with contextlib.suppress(OSError):  # it is not empty: someone else's
                     path.rmdir()
             raise
+
+    def clear(self) -> None:
+        """Remove the run, and nothing else that lies in its folder; to be called under the lock.
+
+        A kill on the way leaves a run, damaged, which can be cleared again.
+        """
+        try:
+            for path in (self.path / "checkpoint").glob("*"):
+                path.unlink()
+            for pattern in _MADE:
+                for path in (*self.path.glob(pattern), *self.path.glob(f".{pattern}.part")):
+                    path.unlink()
+        except OSError as error:
+            raise InputError(f"could not remove the run in {self.path}: {reason(error)}") from None
 
     def config(self) -> Config:
         """The settings, fully expanded."""

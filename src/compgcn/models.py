@@ -165,7 +165,7 @@ MODELS: dict[str, Model] = {
 def model(name: str) -> Model:
     """The row of that name."""
     if name not in MODELS:
-        raise unknown("model", name, MODELS)
+        raise unknown("model", name, MODELS, listed=len(MODELS))
     return MODELS[name]
 
 

@@ -60,6 +60,7 @@ def fit(
     *,
     model: str | None = None,
     run_dir: str | Path | None = None,
+    overwrite: bool = False,
     notify: Callable[[Event], None] | None = None,
     interrupted: Callable[[], bool] = lambda: False,
     **settings: Any,
@@ -71,6 +72,7 @@ def fit(
         model: a whole system by its name in `compgcn.models`, such as "sacn"; the settings go over it.
         run_dir: the folder; `runs/<data>-<encoder>-<decoder>-<seed>` if not given, with a model
             `runs/<data>-<model>-<seed>`.
+        overwrite: whether a run that is in the folder, of whatever settings, is removed and one begun anew.
         notify: called with every event, as `events.jsonl` gets them, and besides one per step and one per block of
             an evaluation or a calibration.
         interrupted: asked after every step, and every block of an evaluation or a calibration; True stops cleanly with
@@ -84,7 +86,7 @@ def fit(
     config = recommended({**origin, **settings}, data, model)
     if run_dir is None and model is not None:
         run_dir = default_folder(config, model)
-    return train(config, data, run_dir, notify, interrupted)
+    return train(config, data, run_dir, notify, interrupted, overwrite)
 
 
 def train(
@@ -93,13 +95,14 @@ def train(
     run_dir: str | Path | None = None,
     notify: Callable[[Event], None] | None = None,
     interrupted: Callable[[], bool] = lambda: False,
+    overwrite: bool = False,
 ) -> Run:
-    """Begin, resume or simply open the run of this config in its folder."""
+    """Begin, resume or simply open the run of this config in its folder; or begin it in the place of the one there."""
     config = expand(config, data)
     chosen_among = candidates(config, data)  # what is wrong with one is said before anything is trained
     folder = Folder(run_dir or default_folder(config), config.training.max_shard_mib)
     device = find_device(config.training.device)
-    if folder.is_run:
+    if folder.is_run and not overwrite:
         _must_match(folder, config)
         if folder.is_calibrated:
             return Run(folder, device)
@@ -109,6 +112,8 @@ def train(
         assert config.task is not None
         must_suffice(config, chosen_among, TASKS[config.task].items(data))
         with folder.lock():
+            if folder.is_run and overwrite:
+                folder.clear()
             if folder.is_run:
                 _must_match(folder, config)
             else:
@@ -168,7 +173,8 @@ def _must_match(folder: Folder, config: Config) -> None:
     if changed:
         state = "a finished" if folder.is_finished else "an unfinished"
         raise InputError(
-            f"{folder.path} holds {state} run with other options ({'; '.join(changed)}); choose another --run-dir"
+            f"{folder.path} holds {state} run with other options ({'; '.join(changed)}); choose another --run-dir, "
+            "or say --overwrite to remove that run and train anew"
         )
 
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compgcn.config import parse_setting
 from compgcn.data import KnowledgeGraph, Labels, read
 from compgcn.data.labels import deal
 from compgcn.errors import InputError
@@ -29,6 +30,22 @@ def graph_file(write: Write) -> Path:
 def named(graph: KnowledgeGraph, part: str) -> dict[str, str]:
     assert graph.labels is not None
     return {graph.entities.ids[node]: graph.labels.classes[c] for node, c in graph.labels.splits[part].tolist()}
+
+
+def test_a_header_or_a_third_column_of_something_else_is_answered_with_the_setting_for_it(
+    graph_file: Path, write: Write
+) -> None:
+    header, rows = "person,dept,comment\n", "n1,red,new here\nn2,blue,\nn3,blue,?\n"
+    for content, way in ((header + rows, "label_columns=person,dept"), (rows, "label_columns=[0,1]")):
+        path = write("l.csv", content)
+        with pytest.raises(InputError, match=r"is none of train, valid and test; if this line names") as error:
+            read(graph_file, labels=path)
+        assert way in str(error.value)
+        graph = read(graph_file, labels=path, label_columns=parse_setting(way)[1])
+        assert graph.labels is not None
+        assert graph.labels.classes == ("blue", "red")
+    with pytest.raises(InputError, match="label_columns=person,dept,part;"):
+        read(graph_file, labels=write("l.csv", "person,dept,part\nn1,red,train\nn2,blue,test\n"))
 
 
 def test_a_column_says_the_split_and_all_triples_are_for_training(graph_file: Path, write: Write) -> None:

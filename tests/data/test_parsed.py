@@ -53,6 +53,19 @@ def test_a_file_is_parsed_once_and_found_again(cache: Path, graph_file: Path, pa
     assert len(list(cache.iterdir())) == 1
 
 
+def test_names_from_the_file_are_kept_with_it(cache: Path, write: Write, parses: list[str]) -> None:
+    pytest.importorskip("pyoxigraph", reason="pyoxigraph is not installed: RDF cannot be read")
+    label = "<http://www.w3.org/2000/01/rdf-schema#label>"
+    file = write("g.nt", f'<http://x/a> <http://x/r> <http://x/b> .\n<http://x/a> {label} "Ann" .\n')
+    first, second = read(file), read(file)
+    assert first.entities.names == second.entities.names == ("Ann", "http://x/b")
+    assert second.relations.names == ("http://x/r",)
+    assert (first.notes, len(parses)) == (second.notes, 1)
+    own = read(file, names=write("names.tsv", "http://x/b\tBo\n"))
+    assert own.entities.names == ("http://x/a", "Bo"), "and a table of names is another way of reading"
+    assert len(list(cache.iterdir())) == 2
+
+
 def test_another_content_or_another_way_of_reading_is_another_entry(
     cache: Path, graph_file: Path, parses: list[str]
 ) -> None:

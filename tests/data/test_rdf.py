@@ -83,7 +83,9 @@ def test_reading_twice_gives_one_fingerprint_though_the_parser_draws_labels_for_
 
 def test_dropped_literals_are_counted(write: Write) -> None:
     graph = read(write("g.nt", NT))
-    assert "3 triples with a literal dropped" in graph.notes
+    (note,) = (note for note in graph.notes if note.startswith("3 triples with a literal dropped"))
+    assert "--set literals=keep" in note
+    assert "--names" in note
     assert graph.literals is None
 
 
@@ -251,3 +253,52 @@ def test_mutag_has_its_published_size_and_labels(benchmarks: Path) -> None:
         assert (sizes["entities"], sizes["train"], sizes["relations"]) == (23_644, 74_227, 23)
         assert (sizes["classes"], sizes["train_labels"], sizes["test_labels"]) == (2, 272, 68)
     assert plain(stripped) == plain(whole)
+
+
+LABELLED = """@prefix : <http://x/> .
+@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+:a :knows :b ; rdfs:label "Anne"@fr, "Ann"@en, "Ann O."@en-GB .
+:b :knows [ rdfs:label "someone" ] ; rdfs:label "Bo"@en, "Pérson 5" ; :age 7 .
+:c :knows :a ; rdfs:label " " .
+:knows rdfs:label "kennt"@de, "knows"@EN-us .
+:nobody rdfs:label "Nemo" .
+"""
+
+
+@pytest.mark.parametrize("literals", ["drop", "keep"])
+def test_labels_are_names_those_without_a_language_or_in_english_first(write: Write, literals: str) -> None:
+    graph = read(write("g.ttl", LABELLED), literals=literals)
+    names = dict(zip(graph.entities.ids, graph.entities.names, strict=True))
+    assert names == {
+        "http://x/a": "Ann",
+        "http://x/b": "Pérson 5",
+        "http://x/c": "http://x/c",
+        "_:b0": "someone",
+    }
+    assert graph.relations.names == ("knows",)
+    assert "names of 3 entities and 1 relation taken from rdfs:label; --names gives others" in graph.notes
+    assert not any("--names gives readable" in note for note in graph.notes)
+    own = read(write("g.ttl", LABELLED), literals=literals, names=write("n.tsv", "http://x/a\tA\n"))
+    assert dict(zip(own.entities.ids, own.entities.names, strict=True))["http://x/b"] == "http://x/b"
+    assert own.fingerprint() == graph.fingerprint()
+    assert not any("rdfs:label" in note for note in own.notes)
+
+
+def test_labels_that_are_nodes_are_no_names(write: Write) -> None:
+    graph = read(write("g.ttl", LABELLED), literals="nodes")
+    assert graph.entities.names == graph.entities.ids
+    assert '"Pérson 5"' in graph.entities.ids
+
+
+def test_of_three_files_the_first_that_labels_an_entity_names_it(write: Write) -> None:
+    label = "<http://www.w3.org/2000/01/rdf-schema#label>"
+    fact = "<http://x/a> <http://x/r> <http://x/b> .\n"
+    files = {
+        part: write(f"{part}.nt", fact + line)
+        for part, line in {
+            "train": "",
+            "valid": f'<http://x/a> {label} "first" .\n',
+            "test": f'<http://x/a> {label} "later" .\n<http://x/b> {label} "B" .\n',
+        }.items()
+    }
+    assert read(**files).entities.names == ("first", "B")

@@ -36,6 +36,18 @@ def test_graphs_are_found_again_by_their_origin(write: Write) -> None:
     assert find(config.data, config.task).fingerprint() == graphs.fingerprint()
 
 
+def test_a_folder_of_three_files_is_those_files_and_is_found_again(write: Write, tmp_path: Path) -> None:
+    parts = {part: write(f"{part}.tsv", f"a\tr\tb\nb\tr\t{part}\n") for part in ("train", "valid", "test")}
+    graph = read(tmp_path, split_seed=3)
+    assert graph.fingerprint() == read(**parts).fingerprint()
+    assert graph.name == tmp_path.name
+    config = configure(Config(), {f"data.{key}": value for key, value in graph.origin.items()})
+    assert find(config.data).fingerprint() == graph.fingerprint()
+    write("train.csv", "a,r,b\n")
+    with pytest.raises(InputError, match="expected one file each of train, valid and test"):
+        read(tmp_path)
+
+
 def test_a_graph_is_found_again_by_its_origin(write: Write, tmp_path: Path) -> None:
     table = "# x\nyear,who,how,whom\n" + "".join(f"1,n{i},r{i % 2},n{i + 1}\n" for i in range(20))
     np.save(tmp_path / "n.npy", np.ones((21, 2)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import logging
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from compgcn.config import as_list, parse_setting
 from compgcn.data import KnowledgeGraph, Vocabulary, read, tables
 from compgcn.errors import InputError
 
@@ -98,7 +100,8 @@ BAD_LINES = {
     "an empty field": ("x.tsv", b"a\tr\tb\nc\t\td\n", "line 2: column 2 is empty"),
     "a field of spaces": ("x.tsv", b"a\tr\tb\nc\tr\t  \n", "line 2: column 3 is empty"),
     "bad UTF-8": ("x.tsv", b"a\tr\tb\na\tr\tc\r\nd\tr\t\xff\n", "line 3: byte 5 is not UTF-8"),
-    "UTF-16": ("x.tsv", "a\tr\tb\n".encode("utf-16"), "line 1: byte 1 is not UTF-8"),
+    "UTF-16": ("x.tsv", "a\tr\tb\n".encode("utf-16"), r"is UTF-16, .* save it as UTF-8"),
+    "UTF-16, big end first": ("x.csv", b"\xfe\xff" + "a,r,b\n".encode("utf-16-be"), "is UTF-16"),
     "commas in a tab-separated file": ("x.tsv", b"a,r,b\n", r"line 1: expected 3 columns, found 1 .*named \.csv"),
     "tabs in a comma-separated file": ("x.csv", b"a\tr\tb\n", "line 1: expected 3 columns, found 1 .*by commas"),
     "an open quote": ("x.csv", b'a,r,b\n"a,r,b\nc,r,d\n', "line 2: not comma-separated values"),
@@ -137,8 +140,10 @@ def test_a_file_without_triples_is_said_to_be_empty(write: Write, content: bytes
 def test_a_missing_file_a_folder_and_a_strange_ending_each_get_a_sentence(tmp_path: Path, write: Write) -> None:
     with pytest.raises(InputError, match="there is no file"):
         read(tmp_path / "none.tsv")
-    with pytest.raises(InputError, match="is a folder"):
+    with pytest.raises(InputError, match="cannot tell what the folder"):
         read(tmp_path)
+    with pytest.raises(InputError, match="is a folder"):
+        read(train=tmp_path, valid=tmp_path, test=tmp_path)
     with pytest.raises(InputError, match="cannot tell the format"):
         read(write("x.docx", b"a\tr\tb\n"))
 
@@ -245,6 +250,17 @@ def test_a_first_line_that_looks_like_an_unknown_header_is_read_and_noted(write:
     assert any("looks like a header ('who', 'how' and 'whom' occur nowhere else)" in note for note in graph.notes)
     for content in ("a,r,b\nc,r,d\n", "a,r,b\nc,q,d\ne,s,f\n", "who,how,a\na,r,b\nb,r,c\n"):
         assert not any("looks like a header" in note for note in read(write("y.csv", content)).notes)
+
+
+@pytest.mark.parametrize("header", [("film", "link", "value"), ("the film", "li'nk", "[x]"), ("a,b", "2", ' c"')])
+def test_the_note_on_a_header_says_the_very_words_that_skip_it(write: Write, header: tuple[str, str, str]) -> None:
+    quoted = ",".join(f'"{name.replace(chr(34), 2 * chr(34))}"' for name in header)
+    path = write("x.csv", f"{quoted}\na,r,b\nb,r,c\nc,q,a\na,q,c\n")
+    (note,) = (note for note in read(path).notes if "looks like a header" in note)
+    option, words = shlex.split(note.rpartition("skipped: ")[2])
+    columns = as_list("data.columns", words) if option == "--columns" else parse_setting(words)[1]
+    assert columns == list(header)
+    assert read(path, columns=columns).num_entities == 3
 
 
 def test_excluded_relations_are_left_out_of_any_format(write: Write) -> None:

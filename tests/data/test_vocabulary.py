@@ -35,7 +35,8 @@ def test_any_text_gives_a_row_that_bears_it_or_an_input_error(pairs: list[tuple[
     else:
         labels = {vocabulary.ids[row], vocabulary.names[row]}
         alike = {form for label in labels for form in (folded(label), label.casefold())}
-        assert folded(text) in alike or "://" in vocabulary.ids[row]
+        trimmed = {folded(form.strip()).strip() for form in alike}
+        assert folded(text) in alike or folded(text.strip()).strip() in trimmed or "://" in vocabulary.ids[row]
 
 
 def test_the_end_of_an_iri_is_enough_where_only_one_ends_so() -> None:
@@ -73,6 +74,17 @@ def test_accents_may_be_left_out_where_only_one_row_can_be_meant() -> None:
     assert vocabulary.index("rene") == 3
     with pytest.raises(InputError, match="'Q3', 'Q4'"):
         vocabulary.index("renè")
+
+
+def test_spaces_around_a_name_may_be_left_out_where_only_one_row_can_be_meant() -> None:
+    vocabulary = Vocabulary("relation", [" Werkstoff ", "Größe", "a", " a", "  "])
+    assert vocabulary.index("Werkstoff") == vocabulary.index("werkstoff ") == 0
+    assert vocabulary.index(" grosse") == 1
+    assert (vocabulary.index("a"), vocabulary.index(" a")) == (2, 3), "what is written so comes first"
+    with pytest.raises(InputError, match="'a', ' a'"):
+        vocabulary.index("a ")
+    with pytest.raises(InputError, match="unknown relation"):
+        vocabulary.index("")
 
 
 def test_a_shared_name_is_answered_with_the_ids_that_bear_it() -> None:

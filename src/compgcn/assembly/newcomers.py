@@ -17,10 +17,10 @@ from torch import Tensor
 
 from compgcn.assembly.arrivals import arrival_notes
 from compgcn.assembly.tasks import build_task
-from compgcn.config import Config
+from compgcn.config import Config, Data
 from compgcn.data import KnowledgeGraph, Vocabulary
 from compgcn.data.arrays import Numbers, keys
-from compgcn.data.files import source
+from compgcn.data.files import like
 from compgcn.errors import InputError
 from compgcn.sampling import randomness
 from compgcn.tasks.link_prediction import LinkPrediction, LinkPredictor
@@ -40,10 +40,11 @@ def add_facts(
         config: of a run.
         data: its graph.
         task: with the weights of the run.
-        given: a file of triples in any format that is read, or triples (head, relation, tail) by id or name.
+        given: a file of triples in any format that is read, its columns those of the run's own file where it has
+            them, or triples (head, relation, tail) by id or name.
     """
     _must_send(config, task)
-    triples = _triples(given)
+    triples = _triples(given, config.data)
     try:
         larger = _enlarged(data, triples)
     except InputError as error:
@@ -99,10 +100,11 @@ def _padded(old: Tensor, fresh: Tensor) -> Tensor:
     return old if old.shape == fresh.shape else torch.cat((old, old.new_zeros(len(fresh) - len(old), *old.shape[1:])))
 
 
-def _triples(given: Given) -> list[tuple[str, str, str]]:
-    """Triples of text out of a file or a list."""
+def _triples(given: Given, trained: Data) -> list[tuple[str, str, str]]:
+    """Triples of text out of a list, or a file, read as the one that was trained on."""
     if isinstance(given, (str, Path)):
-        columns = [column.cast("string").to_pylist() for column in source(given).facts().columns]
+        facts = like(given, trained.columns, trained.comment, trained.literals).facts()
+        columns = [column.cast("string").to_pylist() for column in facts.columns]
         return list(zip(*columns, strict=True))
     rows = [tuple(row) if not isinstance(row, str) else (row,) for row in given]
     for row in rows:

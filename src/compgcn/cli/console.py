@@ -57,6 +57,8 @@ def chance(n: Mapping[str, int | float]) -> list[str]:
     """What is to be said of a data set of these sizes that has too little to validate links by."""
     if "classes" in n or n["valid"] >= _FEW:
         return []
+    if not n["valid"]:
+        return ["no validation triples: which epoch is best cannot be told, and the last one is kept"]
     return [f"only {counted(int(n['valid']), 'validation triple')}: which epoch is best is a matter of chance"]
 
 

@@ -13,7 +13,7 @@ from compgcn.cli import fetch, overview
 from compgcn.cli.console import Json, Settings, Split, out
 from compgcn.cli.tables import plain_table
 from compgcn.config import Config, as_list, configure, parse_setting
-from compgcn.data import DATASETS, GraphCollection, KnowledgeGraph, find, read, tu, where
+from compgcn.data import DATASETS, GraphCollection, KnowledgeGraph, find, tu, where
 from compgcn.data.summary import summarise
 from compgcn.errors import InputError
 from compgcn.plots.data import draw_summary
@@ -101,19 +101,10 @@ def data_info(
 
 def _open(name: str, settings: dict[str, Any]) -> KnowledgeGraph | GraphCollection:
     """A data set by name, a file, a folder in the TU format, or one with the files of three splits."""
-    folder = Path(name)
-    if name in DATASETS or not folder.is_dir():
-        config = configure(Config(), {"data.source": name, **settings})
-        return find(config.data, config.task)
-    if settings:
-        raise InputError("settings go with a file; a folder is read as it is")
-    if tu.found(folder):
-        return tu.read(folder)
-    train, valid, test = (sorted(folder.glob(f"{split.value}.*")) for split in Split)
-    if len(train) == len(valid) == len(test) == 1:
-        return read(train=train[0], valid=valid[0], test=test[0], name=folder.name)
-    what = "a file '*_A.txt' of the TU format, or one file each of train, valid and test"
-    raise InputError(f"cannot tell what the folder '{name}' holds; expected {what}")
+    if settings and name not in DATASETS and tu.found(name):
+        raise InputError("settings go with files of triples; a folder in the TU format is read as it is")
+    config = configure(Config(), {"data.source": name, **settings})
+    return find(config.data, config.task)
 
 
 app.command("fetch")(fetch.data_fetch)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -65,32 +66,43 @@ def data_verify(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Compare every file in the cache with its checksum; exit code 1 if one is not as it should be.
+    """Compare every file in the cache and in COMPGCN_DATA with its checksum; exit code 1 if one is not as it should be.
 
     Example: compgcn data verify
     """
     wanted = _chosen(names or [*FILES, *DATASETS])
-    rows = [
-        {"name": name, "file": entry.path.name, "status": state}
-        for name, files in wanted.items()
-        if files is not None
-        for entry, state in cache.verify(name, files).values()
-    ]
+    rows = [row for name, files in wanted.items() if files is not None for row in _verified(name, files)]
+    local = os.environ.get("COMPGCN_DATA")
     for name in names or ():
         if wanted[name] is not None and name not in {row["name"] for row in rows}:
-            raise InputError(f"'{name}' is not in the cache {cache.root()}; run compgcn data fetch {name}")
+            places = f"in the cache {cache.root()}" + (f" nor in COMPGCN_DATA, {local}" if local else "")
+            raise InputError(f"'{name}' is not {places}; run compgcn data fetch {name}")
     if as_json:
         out.print_json(json.dumps(rows))
     elif rows:
-        table = plain_table("name", "file", "status")
+        table = plain_table("name", "where", "file", "status")
         for row in rows:
             table.add_row(*row.values())
         out.print(table)
     else:
         out.print(f"there is no data set in the cache {cache.root()}")
-    wrong = dict.fromkeys(row["name"] for row in rows if row["status"] in ("altered", "missing"))
+    wrong = {(row["where"], row["name"]): None for row in rows if row["status"] in ("altered", "missing")}
+    here = [name for place, name in wrong if place == "local"]
+    if here:
+        what = f"not as it was published: {', '.join(here)} in COMPGCN_DATA, {local}"
+        raise InputError(f"{what}; put the published files there, or unset it and run compgcn data fetch")
     if wrong:
-        raise InputError(f"not as it was fetched: {', '.join(wrong)}; run compgcn data fetch {' '.join(wrong)}")
+        fetched = [name for _, name in wrong]
+        raise InputError(f"not as it was fetched: {', '.join(fetched)}; run compgcn data fetch {' '.join(fetched)}")
+
+
+def _verified(name: str, files: Files) -> list[dict[str, str]]:
+    """What is read of a data set, in COMPGCN_DATA and in the cache."""
+    local = [("local", path, state) for path, state in fetch.verify_local(files).values()]
+    cached = [("cached", entry.path, state) for entry, state in cache.verify(name, files).values()]
+    return [
+        {"name": name, "where": place, "file": path.name, "status": state} for place, path, state in (*local, *cached)
+    ]
 
 
 def _chosen(names: Sequence[str]) -> dict[str, Files | None]:
@@ -98,7 +110,7 @@ def _chosen(names: Sequence[str]) -> dict[str, Files | None]:
     known: dict[str, Files | None] = {**FILES, **{name: row.files for name, row in DATASETS.items()}}
     for name in names:
         if name not in known:
-            raise unknown("data set", name, known)
+            raise unknown("data set", name, known, listed=len(known))
     return {name: known[name] for name in names}
 
 

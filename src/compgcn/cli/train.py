@@ -33,7 +33,9 @@ def train(
     data: Annotated[
         str,
         typer.Argument(
-            metavar="DATA", help="A data set's name, a file of triples, a folder of graphs, or a TOML of settings."
+            metavar="DATA",
+            help="A data set's name, a file of triples, a folder of train, valid and test files or of graphs,"
+            " or a TOML of settings.",
         ),
     ],
     valid: Annotated[Path | None, typer.Option(help="Validation triples; DATA is then the training triples.")] = None,
@@ -108,6 +110,9 @@ def train(
             show_default=False,
         ),
     ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Remove the run that is in the run folder, and train anew.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Train a model on a graph. The same command again resumes a run that was stopped.
@@ -150,11 +155,12 @@ def train(
         assert config.task is not None
         notes = [*_of_layers(config), *idle(config, asked), *of_size(asked, found, model)]
         describe(found, [*notes, *remarks(config, TASKS[config.task].items(found))])
-    finished = Folder(folder).is_calibrated
-    begun = any((folder / "checkpoint").glob("[!.]*")) and not as_json
+    finished = Folder(folder).is_calibrated and not overwrite
+    begun = any((folder / "checkpoint").glob("[!.]*")) and not as_json and not overwrite
     try:
         with stop_requests() as stopped, _progress_line(quiet=as_json) as notify:
-            run = train_run(config, found, folder, _resuming(folder, notify) if begun else notify, stopped)
+            tell = _resuming(folder, notify) if begun else notify
+            run = train_run(config, found, folder, tell, stopped, overwrite)
     except Interrupted:
         err.print(f"stopped; the same command goes on from here ({folder})")
         raise SystemExit(130) from None

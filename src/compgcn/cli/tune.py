@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _SHOWN = 10  # trials in a table
 
 
-@options_of(train, without=("run_dir", "max_shard_mib"))
+@options_of(train, without=("run_dir", "max_shard_mib", "overwrite"))
 def tune(
     data: Annotated[
         str,

@@ -17,7 +17,10 @@ from compgcn.errors import InputError
 from compgcn.plots.figure import check_figure
 
 if TYPE_CHECKING:
-    from compgcn.run import Run
+    from compgcn.run import Kind, Run
+
+
+_TOP = 10  # answers that are shown where nothing is said
 
 
 class Part(StrEnum):
@@ -81,6 +84,8 @@ def evaluate(
     opened = opened_run(run, device)
     which = split.value if split is not None else opened.answers.reported
     report = opened.evaluate(which, by.value if by else None)
+    if by is Part.relation:
+        report = dict(sorted(report.items(), key=lambda item: -item[1]["triples"]))
     if plot is not None:
         _draw(opened, which, plot)
     if as_json:
@@ -155,7 +160,10 @@ def predict(
     ] = None,
     head: Annotated[str | None, typer.Option(help="Predict the tails of (head, relation, ?).")] = None,
     tail: Annotated[str | None, typer.Option(help="Predict the heads of (?, relation, tail).")] = None,
-    top: Annotated[int, typer.Option(help="How many answers.", min=1)] = 10,
+    top: Annotated[
+        int | None,
+        typer.Option(help="How many answers; 10 by default, and all nodes to a file of classes.", min=1),
+    ] = None,
     new: Annotated[bool, typer.Option("--new", help="Leave out the facts that stand in the data already.")] = False,
     plausible: Annotated[
         bool,
@@ -220,7 +228,7 @@ def predict(
     if queries is None and doubtful:
         raise InputError("--doubtful goes with --queries, a file of facts")
     if queries is None and to is None:
-        _complete(opened, head, relation, tail, top, new, plausible, as_json)
+        _complete(opened, head, relation, tail, top or _TOP, new, plausible, as_json)
         doubts.tell(opened)
         return
     if queries is None:
@@ -229,7 +237,7 @@ def predict(
     if given := [option for option, value in options.items() if value is not None]:
         what = "what is asked stands in the file of --queries"
         raise InputError(f"{what}, so leave out {' and '.join(given)}, or ask without --queries and --to")
-    bulk.from_file(opened, queries, to, top, new, plausible, doubtful, as_json)
+    bulk.from_file(opened, queries, to, top or _TOP, new, plausible, doubtful, as_json)
     doubts.tell(opened)
 
 
@@ -250,14 +258,27 @@ def _complete(
         return
     vocabularies = (run.data.entities, run.data.relations, run.data.entities)  # type: ignore[union-attr]
     given = zip((head, relation, tail), vocabularies, strict=True)
-    parts = ["?" if text is None else printable(known.names[known.index(text)]) for text, known in given]
+    rows = [None if text is None else known.index(text) for text, known in given]
+    parts = ["?" if row is None else printable(vocabularies[place].names[row]) for place, row in enumerate(rows)]
     question = " - ".join(parts)
-    note = calibration_note(run, "relations" if relation is None else "entities")
-    out.print(predictions_table(question, answers, note))
+    kind: Kind = "relations" if relation is None else "entities"
+    out.print(predictions_table(question, answers, calibration_note(run, kind)))
+    if run.calibrated(kind) and any(answer.known is None for answer in answers) and _is_answered(run, rows):
+        out.print("an answer is known already: the probability of a new one holds if another is still missing")
 
 
-def _classify(run: Run, item: list[str] | None, graphs: Path | None, top: int, to: Path | None, as_json: bool) -> None:
-    """The classes of what is named; else of the nodes without a label, those that are most certain."""
+def _is_answered(run: Run, rows: list[int | None]) -> bool:
+    """Whether the data have a fact of these rows, None standing for any."""
+    places = [place for place, row in enumerate(rows) if row is not None]
+    wanted = [row for row in rows if row is not None]
+    splits = run.data.splits.values()  # type: ignore[union-attr]
+    return any(bool((triples[:, places] == wanted).all(axis=1).any()) for triples in splits)
+
+
+def _classify(
+    run: Run, item: list[str] | None, graphs: Path | None, top: int | None, to: Path | None, as_json: bool
+) -> None:
+    """The classes of what is named; else of nodes without a label, those that are most certain, or in a file all."""
     if item is not None and graphs is not None:
         raise InputError("--item names what the run has and --graphs gives others; ask for one of them at a time")
     if item is None and graphs is None and isinstance(run.data, GraphCollection):
@@ -273,6 +294,7 @@ def _classify(run: Run, item: list[str] | None, graphs: Path | None, top: int, t
         like = run.classes.alike()
         others, found = len(found), [answer for answer in found if answer.item in like] or found
         total, others = len(found), others - len(found)
+        top = total if top is None and table is not None else top or _TOP
         found = sorted(found, key=lambda answer: -answer.probability)[:top]
     if table is not None:
         bulk.write_classes(run, found, table, as_json)
@@ -281,6 +303,9 @@ def _classify(run: Run, item: list[str] | None, graphs: Path | None, top: int, t
     else:
         classes.show_classes(found, "in the data" if graphs is None else "true class", calibration_note(run))
     if total is not None and not as_json:
-        out.print(f"the {len(found):,} most certain of {total:,} nodes without a label; --top N shows others")
+        if len(found) < total:
+            out.print(f"the {len(found):,} most certain of {total:,} nodes without a label; --top N shows others")
+        else:
+            out.print(f"all {total:,} nodes without a label, the most certain first")
         if others:
             out.print(f"{others:,} more have other relations than those with a label; --item asks for one of them")

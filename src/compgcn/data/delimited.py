@@ -7,6 +7,7 @@ something is not right, so that the error can name the line.
 from __future__ import annotations
 
 import csv
+import shlex
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from compgcn.errors import InputError
 DELIMITERS = {".tsv": "\t", ".txt": "\t", ".csv": ","}
 BROKEN = (OSError, EOFError, zlib.error)
 _BOM = b"\xef\xbb\xbf"
+_WIDE = (b"\xff\xfe", b"\xfe\xff")  # what UTF-16 begins with
 _GRAPH = "graph"  # what a table of many graphs calls its first column
 _OTHERS = {"\t": "tabs", ",": "commas", ";": "semicolons", " ": "spaces"}
 
@@ -276,6 +278,11 @@ def _quoted_records(text: Text) -> Iterator[tuple[int, list[str]]]:
         csv.field_size_limit(bound)
 
 
+def _utf_16(text: Text) -> InputError:
+    how = f"iconv -f UTF-16 -t UTF-8 {shlex.quote(text.label)} > another file"
+    return InputError(f"'{text.label}' is UTF-16, by its first two bytes; save it as UTF-8, or convert it with {how}")
+
+
 def _lines(text: Text) -> Iterator[tuple[int, str]]:
     """Line number and decoded line with its end; LF, CRLF and CR all end a line."""
     number = 0
@@ -288,6 +295,8 @@ def _lines(text: Text) -> Iterator[tuple[int, str]]:
                     try:
                         yield number, raw.decode()
                     except UnicodeDecodeError as error:
+                        if number == 1 and line.startswith(_WIDE):
+                            raise _utf_16(text) from None
                         what = f"byte {error.start + 1} is not UTF-8; save the file as UTF-8"
                         raise _wrong(text, number, what) from None
     except BROKEN as error:

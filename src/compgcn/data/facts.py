@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from compgcn.errors import InputError, unknown
@@ -39,12 +42,14 @@ class Facts(NamedTuple):
         notes: what was noticed on the way, a sentence each.
         attributes: literal values kept aside.
         guessed: whether the first row was read as a triple for want of a header that could be recognised.
+        names: id -> readable name, where the source says it.
     """
 
     columns: list[Any]
     notes: tuple[str, ...] = ()
     attributes: Attributes | None = None
     guessed: bool = False
+    names: Mapping[str, str] = MappingProxyType({})
 
 
 class Source(Protocol):
@@ -111,6 +116,15 @@ def places_of(label: str, columns: Columns | None, names: Sequence[str]) -> list
         raise InputError(f"'{label}' has the columns {', '.join(names)}; a triple has three")
     what = "call three of them head, relation and tail, or say with columns= (--columns of train) which to read"
     raise InputError(f"'{label}' has the columns {', '.join(names)}; {what}")
+
+
+def naming(columns: Sequence[str], setting: str = "columns") -> str:
+    """The option of a command that names these columns."""
+    plain = all(name == name.strip() and not set(name) & set(',"[]{}') and not name.isdecimal() for name in columns)
+    listed = ",".join(columns) if plain else json.dumps(list(columns), ensure_ascii=False, separators=(",", ":"))
+    if plain and setting == "columns":
+        return f"--columns {shlex.quote(listed)}"
+    return f"--set {shlex.quote(f'{setting}={listed}')}"
 
 
 def existing(path: str | Path) -> Path:

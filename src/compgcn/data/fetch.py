@@ -68,6 +68,30 @@ def located(name: str, files: Files) -> Iterator[dict[str, Path]]:
     yield {role: entry.path for role, entry in entries.items()}
 
 
+def verify_local(files: Files) -> dict[str, tuple[Path, str]]:
+    """Every file of a data set below COMPGCN_DATA by role, and what reading it shows; nothing if it is not there.
+
+    `ok`; `unverified`: nobody published a checksum; or `altered`. What is in an archive is unpacked to be read.
+    """
+    folder = os.environ.get("COMPGCN_DATA")
+    found = _find(files, Path(folder)) if folder else None
+    if found is None:
+        return {}
+    try:
+        with _unpacked(found, files) as paths:
+            return {role: (path, _local_state(files, role, path)) for role, path in paths.items()}
+    except ArchiveError:
+        assert found.archive_path is not None
+        return {"archive": (found.archive_path, "altered")}
+
+
+def _local_state(files: Files, role: str, path: Path) -> str:
+    known = files.known(role)
+    if sha256(path) in known:
+        return "ok"
+    return "unverified" if None in known else "altered"
+
+
 def unverified(name: str, files: Files, paths: Mapping[str, Path]) -> list[str]:
     """Which of the files that were located nobody has published a checksum of; those in COMPGCN_DATA are not asked."""
     entries = cache.entries(name, files) or {}

@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 File = str | Path
 Given = File | Rows  # triples: in a file, or in memory
 
+_SHORT = 0.75  # of what valid and test were to have: with less a note says why
+
 
 def read(
     path: Given | None = None,
@@ -56,14 +58,16 @@ def read(
     data frame of pandas, Polars or pyarrow. Ids are text, whatever they look like.
 
     Args:
-        path: one file of triples, split reproducibly (see `split`), unless there are labels.
+        path: one file of triples, split reproducibly (see `split`), unless there are labels; or a folder with one file
+            each of train, valid and test, such as train.tsv.
         train, valid, test: or three files, used as they are.
         columns: names, or positions from 0 on, of subject, relation and object in a table; by default the only three.
         comment: lines of a .tsv, .txt or .csv file that start with it are skipped; by default none is a comment.
         literals: what becomes of RDF literals: "drop", "keep" (as `graph.literals`, no part of the graph) or "nodes".
         exclude: ids of relations to leave out, such as the one that tells the label.
         names: a table with two columns, id and readable name, of entities and relations alike; ids it does not mention
-            keep the id as their name.
+            keep the id as their name. Without it names are those that RDF gives by rdfs:label, unless literals are
+            nodes.
         labels: a table of node and label, and perhaps split, for node classification.
         valid_labels, test_labels: further such tables; `labels` is then that of training.
         label_columns: names or positions of node and label, and perhaps split, in these tables.
@@ -72,8 +76,9 @@ def read(
         split_seed, valid_fraction, test_fraction: how one file, or its labels, are split.
     """
     files = _files(path, train, valid, test)
+    divide = "" in files  # else the parts are given
     tables = _present({"train": labels, "valid": valid_labels, "test": test_labels})
-    _check(path, tables, label_columns)
+    _check(divide, tables, label_columns)
     options: dict[str, Any] = {
         "columns": None if columns is None else check_columns(columns),
         "comment": comment,
@@ -81,7 +86,8 @@ def read(
         "exclude": (exclude,) if isinstance(exclude, str) else tuple(exclude),
     }
     drawn = {"split_seed": split_seed, "valid_fraction": valid_fraction, "test_fraction": test_fraction}
-    graph = _triples(name or _stem(files), files, options, drawn if path is not None and not tables else None)
+    stem = _stem(next(iter(files.values())) if path is None else path)
+    graph = _triples(name or stem, files, options, drawn if divide and not tables else None, named=names is None)
     if names is not None:
         texts = read_names(delimited.file(names))
         graph = with_names(graph, texts, texts)
@@ -90,7 +96,7 @@ def read(
         graph = replace(graph, labels=found, notes=(*graph.notes, *notes))
     graph = _with_features(graph, node_features, relation_features)
     origin = {
-        "source": files.get("", train),
+        "source": train if path is None else path,
         "valid": valid,
         "test": test,
         "names": names,
@@ -101,7 +107,7 @@ def read(
         "relation_features": relation_features,
     }
     settings = options | {"label_columns": None if label_columns is None else tuple(label_columns)}
-    settings |= drawn if path is not None else {}
+    settings |= drawn if divide else {}
     if all(isinstance(file, (str, Path)) for file in files.values()):  # what was in memory cannot be read again
         graph = replace(graph, origin={key: str(file) for key, file in _present(origin).items()} | _present(settings))
     for note in graph.notes:
@@ -123,18 +129,29 @@ def _present(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _files(path: Given | None, train: Given | None, valid: Given | None, test: Given | None) -> dict[str, Given]:
-    """The one file under "", or the three by split."""
+    """The one file under "", or the three by split, as they are given or as a folder has them."""
     given: dict[str, Given] = _present({"train": train, "valid": valid, "test": test})
     if path is not None and given:
         raise InputError(f"give either one file or train, valid and test files, not both a path and {', '.join(given)}")
     if path is None and len(given) < 3:
         missing = [part for part in ("train", "valid", "test") if part not in given]
         raise InputError(f"{' and '.join(missing)} missing: give train, valid and test files, or one file to be split")
-    return given if path is None else {"": path}
+    if path is None:
+        return given
+    return _in_folder(Path(path)) if isinstance(path, (str, Path)) and Path(path).is_dir() else {"": path}
 
 
-def _check(path: Given | None, tables: Mapping[str, File], label_columns: Columns | None) -> None:
-    if tables and path is None:
+def _in_folder(folder: Path) -> dict[str, Given]:
+    """The one file each of train, valid and test in a folder."""
+    found = {part: sorted(folder.glob(f"{part}.*")) for part in ("train", "valid", "test")}
+    if any(len(files) != 1 for files in found.values()):
+        what = "one file each of train, valid and test, such as train.tsv, or a file '*_A.txt' of the TU format"
+        raise InputError(f"cannot tell what the folder '{folder}' holds; expected {what}; or name a file in it")
+    return {part: files[0] for part, files in found.items()}
+
+
+def _check(divide: bool, tables: Mapping[str, File], label_columns: Columns | None) -> None:
+    if tables and not divide:
         raise InputError("labels go with one file of triples, all of which are for training; give that file alone")
     if tables and ("train" not in tables or ("valid" in tables and "test" not in tables)):
         raise InputError("give labels= for training and test_labels=, with or without valid_labels=")
@@ -144,21 +161,31 @@ def _check(path: Given | None, tables: Mapping[str, File], label_columns: Column
             raise InputError(f"label_columns must be those of node and label, and perhaps split, not {label_columns!r}")
 
 
-def _stem(files: Mapping[str, Given]) -> str:
-    first = next(iter(files.values()))
+def _stem(first: Given) -> str:
     return (Path(first).name.split(".")[0] if isinstance(first, (str, Path)) else "") or "graph"
 
 
 def source(
-    path: Given, columns: Columns | None = None, comment: str | None = None, literals: str = "drop", part: str = ""
+    path: Given,
+    columns: Columns | None = None,
+    comment: str | None = None,
+    literals: str = "drop",
+    part: str = "",
+    named: bool = False,
 ) -> Source:
-    """A file of triples, its format told by its ending, or triples in memory; `part` names the split, if not all."""
+    """A file of triples, its format told by its ending, or triples in memory.
+
+    Args:
+        columns, comment, literals: as for `read`.
+        part: the split that it is, if it is not all.
+        named: whether names are taken from the file, where it has any.
+    """
     if not isinstance(path, (str, Path)):
         return Memory(part or "triples", path, columns)
     path = existing(path)
     ending, packed = endings(path)
     if ending in rdf.FORMATS:
-        return rdf.file(path, literals=literals, part=part)
+        return rdf.file(path, literals=literals, part=part, named=named)
     if ending == ".parquet" and not packed:
         return parquet.file(path, columns=columns)
     if ending in delimited.DELIMITERS:
@@ -167,17 +194,34 @@ def source(
     raise InputError(f"cannot tell the format of '{path}'; expected a name ending in one of {known} (or .gz, .zst)")
 
 
+def like(path: File, columns: Columns | None, comment: str | None, literals: str) -> Source:
+    """A file of triples read as another was: its columns too, where it has them, else three of its own."""
+    path = existing(path)
+    ending, _ = endings(path)
+    if ending in delimited.DELIMITERS:
+        header = delimited.first(delimited.file(path, comment=comment))
+    else:
+        header = parquet.column_names(str(path)) if ending == ".parquet" else []
+    there = [column in header if isinstance(column, str) else column < len(header) for column in columns or ()]
+    if not all(there):
+        columns = None
+    if ending in delimited.DELIMITERS and columns is None and len(header) > 3:
+        what = f"'{path}' has {len(header)} columns, and not those that were read of the file trained on"
+        raise InputError(f"{what}; keep three: subject, relation and object")
+    return source(path, columns, comment, literals)
+
+
 def _triples(
-    name: str, files: Mapping[str, Given], options: Mapping[str, Any], drawn: Mapping[str, Any] | None
+    name: str, files: Mapping[str, Given], options: Mapping[str, Any], drawn: Mapping[str, Any] | None, named: bool
 ) -> KnowledgeGraph:
     """The graph of the files, split if `drawn` says how; large ones are parsed once and kept."""
     sources = {
-        part: source(file, options["columns"], options["comment"], options["literals"], part)
+        part: source(file, options["columns"], options["comment"], options["literals"], part, named)
         for part, file in files.items()
     }
     paths = {part: Path(file) for part, file in files.items() if isinstance(file, (str, Path))}
     before = parsed.state(paths)
-    kept = parsed.entry(paths, {**options, "split": drawn}) if len(paths) == len(files) else None
+    kept = parsed.entry(paths, {**options, "split": drawn, "named": named}) if len(paths) == len(files) else None
     graph = None if kept is None else parsed.load(kept, name)
     if graph is None:
         graph = assemble(name, sources, exclude=options["exclude"])
@@ -201,4 +245,10 @@ def divided(graph: KnowledgeGraph, seed: int, valid_fraction: float, test_fracti
     sizes = " / ".join(f"{len(part):,}" for part in parts)
     note = f"split into {sizes} (train / valid / test) with seed {seed}, triples over one pair of entities together"
     train, valid, test = parts
+    wanted = (valid_fraction + test_fraction) * sum(map(len, parts))
+    if len(valid) + len(test) < _SHORT * wanted:
+        note += (
+            f"; that is less than {100 * valid_fraction:g} % and {100 * test_fraction:g} % for valid and test, since "
+            "every entity and every relation must keep a triple in train"
+        )
     return replace(graph, train=train, valid=valid, test=test, notes=(*graph.notes, note))

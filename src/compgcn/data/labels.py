@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compgcn.data import delimited, parquet
-from compgcn.data.facts import Columns, endings, existing, is_header, locate
+from compgcn.data.facts import Columns, endings, existing, is_header, locate, naming
 from compgcn.data.vocabulary import Vocabulary
 from compgcn.errors import InputError
 
@@ -155,11 +155,21 @@ def _rows(file: str | Path, columns: Columns | None) -> Iterator[tuple[int, str,
     for number, (node, label, *rest) in rows:
         part = _PARTS.get(rest[0].strip().casefold()) if rest else ""
         if part is None:
-            raise InputError(f"'{path}', line {number}: the split '{rest[0]}' is none of train, valid and test")
+            what = f"the split '{rest[0]}' is none of train, valid and test"
+            raise InputError(f"'{path}', line {number}: {what}{_instead(header, columns) if empty else ''}")
         empty = False
         yield number, node, label, part
     if empty:
         raise InputError(f"'{path}' is empty: it holds a header and no label")
+
+
+def _instead(header: list[str], columns: Columns | None) -> str:
+    """What to say of a first row without a split: that it may name the columns, or that the third may be another."""
+    if columns is not None:
+        return ""
+    count = 3 if header[2].strip().casefold() in _HEADERS[2] else 2
+    named = naming(header[:count], "label_columns")
+    return f"; if this line names the columns, say {named}; if the third is no split, --set 'label_columns=[0,1]'"
 
 
 def _places(label: str, header: list[str], columns: Columns | None) -> tuple[list[int], bool]:

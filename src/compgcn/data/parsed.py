@@ -25,7 +25,7 @@ from compgcn.data.vocabulary import Vocabulary
 
 log = logging.getLogger(__name__)
 
-FORMAT = 4  # raised whenever a reader gives something else for the same file
+FORMAT = 5  # raised whenever a reader gives something else for the same file
 SMALLEST = 4 * 2**20  # bytes; what is smaller is read in a moment
 LARGEST = 8 * 2**30  # bytes of all entries together; those not used for longest go first
 _ENDING = ".graph"
@@ -69,7 +69,12 @@ def load(path: Path, name: str) -> KnowledgeGraph | None:
     try:
         table = pq.read_table(pa.BufferReader(_sound(path)))
         row = {column: table[column].chunk(0).flatten() for column in table.column_names}
-        entities, relations = (Vocabulary(kind, row[kind].to_pylist()) for kind in ("entity", "relation"))
+        entities, relations = (
+            Vocabulary(
+                kind, row[kind].to_pylist(), row[f"{kind}_names"].to_pylist() if f"{kind}_names" in row else None
+            )
+            for kind in ("entity", "relation")
+        )
         train, valid, test = (row[part].to_numpy().reshape(-1, 3) for part in _SPLITS)
         literals = None
         if "literal_values" in row:
@@ -114,6 +119,9 @@ def store(path: Path, graph: KnowledgeGraph) -> None:
         **{part: pa.array(triples.ravel().astype(np.int32)) for part, triples in graph.splits.items()},
         "notes": pa.array(graph.notes, pa.large_string()),
     }
+    for vocabulary in (graph.entities, graph.relations):
+        if vocabulary.names != vocabulary.ids:
+            columns[f"{vocabulary.kind}_names"] = pa.array(vocabulary.names, pa.large_string())
     if graph.literals is not None:
         columns["literal_entities"] = pa.array(graph.literals.entities)
         columns["literal_relations"] = pa.array(graph.literals.relations, pa.large_string())

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -25,6 +26,7 @@ FORMATS = {".nt": "N_TRIPLES", ".ttl": "TURTLE", ".rdf": "RDF_XML", ".owl": "RDF
 _NAMES = {"N_TRIPLES": "N-Triples", "TURTLE": "Turtle", "RDF_XML": "RDF/XML"}
 LITERALS = ("drop", "keep", "nodes")
 
+_LABEL = "<http://www.w3.org/2000/01/rdf-schema#label>"
 _BOM = b"\xef\xbb\xbf"
 _ENTITY = re.compile(rb"<!ENTITY[^\"'>]*(?:\"([^\"]*)\"|'([^']*)')")
 _NESTED = re.compile(rb"&(?!#|amp;|lt;|gt;|quot;|apos;)")
@@ -42,6 +44,7 @@ class Document:
         literals: "drop" leaves triples with a literal as their object out, "keep" keeps them beside the graph as
             attributes of their subject, "nodes" makes a node of each distinct literal.
         part: what sets its blank nodes apart from those of the other documents of the graph, if there are others.
+        named: whether names are taken from rdfs:label; not where literals are nodes, and labels thus facts.
     """
 
     label: str
@@ -49,6 +52,7 @@ class Document:
     format: str
     literals: str = "drop"
     part: str = ""
+    named: bool = False
 
     def facts(self) -> Facts:
         """The triples; what is done with the literals among them is counted."""
@@ -58,11 +62,15 @@ class Document:
         relations: dict[str, int] = {}
         subjects, predicates, objects = array("i"), array("i"), array("i")
         aside = Attributes([], [], [])
+        labels: dict[str, tuple[int, str]] = {}  # term -> how far from what is wanted its language is, and its label
         literals = 0
         for triple in _triples(self):
             s, p, o = str(triple).split(" ", 2)
             if o[0] == '"':
                 literals += 1
+                if p == _LABEL and self.named:
+                    found = _foreign(triple.object.language), triple.object.value
+                    labels[s] = min(labels.get(s, found), found, key=itemgetter(0))
                 if self.literals == "keep":
                     for values, value in zip(aside, (s, _id(p), triple.object.value), strict=True):
                         values.append(value)
@@ -81,15 +89,16 @@ class Document:
         if any(text[:2] == "<<" for text in nodes):
             line = _line_of(self, b"<<")
             raise InputError(f"'{self.label}', line {line}: triples about triples cannot be nodes of the graph")
-        named = self._ids(nodes, aside.nodes)
+        named = self._ids(nodes, aside.nodes, labels)
         ids = pa.array([named[text] for text in nodes]), pa.array([_id(text) for text in relations])
         columns = [
             pa.chunked_array([pa.DictionaryArray.from_arrays(pa.array(codes), ids[kind])])
             for codes, kind in ((subjects, 0), (predicates, 1), (objects, 0))
         ]
         aside = aside._replace(nodes=[named[text] for text in aside.nodes])
-        notes = (*self._notes(literals), *self._apart(sum(text[0] == "_" for text in nodes)))
-        return Facts(columns, notes, aside if self.literals == "keep" else None)
+        notes = (*self._notes(literals, bool(labels)), *self._apart(sum(text[0] == "_" for text in nodes)))
+        names = {named[text]: name for text, (_, name) in labels.items() if name.strip()}
+        return Facts(columns, notes, aside if self.literals == "keep" else None, names=names)
 
     def _ids(self, *terms: Iterable[str]) -> dict[str, str]:
         """Term as the parser writes it -> id."""
@@ -114,19 +123,31 @@ class Document:
         count = f"{blanks:,} blank node{'s' if blanks > 1 else ''}"
         return (f"{count} of '{self.label}' kept apart from those of the other files, as _:{self.part}.label",)
 
-    def _notes(self, literals: int) -> tuple[str, ...]:
+    def _notes(self, literals: int, labels: bool) -> tuple[str, ...]:
         if not literals:
             return ()
         what = {"drop": "dropped", "keep": "kept aside as attributes", "nodes": "kept, each distinct literal a node"}
-        return (f"{literals:,} triple{'s' if literals > 1 else ''} with a literal {what[self.literals]}",)
+        note = f"{literals:,} triple{'s' if literals > 1 else ''} with a literal {what[self.literals]}"
+        if self.literals == "drop":
+            note += "; to keep them: --set literals=keep, or literals=nodes to make nodes of them"
+            note += "; --names gives readable names" if self.named and not labels else ""
+        return (note,)
 
 
-def file(path: str | Path, *, literals: str = "drop", part: str = "") -> Document:
+def file(path: str | Path, *, literals: str = "drop", part: str = "", named: bool = False) -> Document:
     """A file on disk, its format told by its ending, possibly followed by .gz or .zst; see `Document`."""
     path = existing(path)
     if literals not in LITERALS:
         raise unknown("way to treat literals", str(literals), LITERALS)
-    return Document(str(path), partial(unpacked, path), FORMATS[endings(path)[0]], literals, part)
+    named = named and literals != "nodes"
+    return Document(str(path), partial(unpacked, path), FORMATS[endings(path)[0]], literals, part, named)
+
+
+def _foreign(language: str | None) -> int:
+    """How far a label's language is from what is wanted: none, English, English of a country, another."""
+    if language is None or language.casefold() == "en":
+        return 0 if language is None else 1
+    return 2 if language.casefold().startswith("en-") else 3
 
 
 def _id(text: str) -> str:

@@ -110,7 +110,7 @@ class Source(NamedTuple):
 def load(name: str) -> KnowledgeGraph | GraphCollection:
     """The data set called `name`, fetched on first use and checked against what was published of it."""
     if name not in DATASETS:
-        raise unknown("data set", name, DATASETS)
+        raise unknown("data set", name, DATASETS, listed=len(DATASETS))
     source = DATASETS[name]
     if source.files is None:
         return _checked(source, source.load({}))

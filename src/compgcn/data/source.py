@@ -53,7 +53,7 @@ def _find(data: Data, task: str | None) -> KnowledgeGraph | GraphCollection:
             )
         return load(data.source)
     if not Path(data.source).exists() and "." not in data.source and "/" not in data.source:
-        raise unknown("data set", data.source, DATASETS)
+        raise unknown("data set", data.source, DATASETS, listed=len(DATASETS))
     if tu.found(data.source):
         return tu.read(data.source)
     if task == "graph-classification":

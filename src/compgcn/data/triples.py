@@ -11,7 +11,7 @@ import numpy as np
 
 from compgcn.data import delimited
 from compgcn.data.arrays import Features, checked_features, counted, keys
-from compgcn.data.facts import Attributes, Source
+from compgcn.data.facts import Attributes, Facts, Source, naming
 from compgcn.data.labels import Labels
 from compgcn.data.split import Triples, first
 from compgcn.data.vocabulary import Vocabulary
@@ -205,7 +205,8 @@ def assemble(
 
     Args:
         sources: one entry, or the three splits in order.
-        entity_names, relation_names: id -> readable name; the latter defaults to the former.
+        entity_names, relation_names: id -> readable name; the latter defaults to the former, and that to what the
+            sources say.
         exclude: ids of relations to leave out.
     """
     facts = [source.facts() for source in sources.values()]
@@ -219,12 +220,26 @@ def assemble(
             s, r, o = (column[0].as_py() for column in one.columns)
             notes.append(
                 f"the first line of '{source.label}' looks like a header ('{s}', '{r}' and '{o}' occur nowhere else) "
-                "but was read as a triple; name its columns to have it skipped"
+                f"but was read as a triple; to have it skipped: {naming([s, r, o])}"
             )
+    if entity_names is None:
+        entity_names = _given_names(facts, entity_ids, relation_ids, notes)
     literals = _literals([one.attributes for one in facts], entity_ids, notes)
     graph = tidied(name, entity_ids, relation_ids, dict(zip(sources, triples, strict=True)), notes)
     graph = replace(graph, literals=literals)
     return with_names(graph, entity_names or {}, relation_names if relation_names is not None else entity_names or {})
+
+
+def _given_names(
+    facts: Sequence[Facts], entities: Sequence[str], relations: Sequence[str], notes: list[str]
+) -> dict[str, str]:
+    """Id -> name, as the sources say it, of several the first; of how many is noted."""
+    names = {text: name for one in reversed(facts) for text, name in one.names.items()}
+    of_entities, of_relations = (sum(text in names for text in ids) for ids in (entities, relations))
+    if of_entities or of_relations:
+        others = f" and {counted(of_relations, 'relation')}" if of_relations else ""
+        notes.append(f"names of {counted(of_entities, 'entity')}{others} taken from rdfs:label; --names gives others")
+    return names
 
 
 def tidied(

@@ -40,7 +40,7 @@ class Vocabulary:
     def index(self, text: str) -> int:
         """The row that `text` means: an id, else a name only one row bears, else either of them whatever the case.
 
-        Accents may be left out where nothing is called so with those given. Of an IRI the part after its last # or /
+        Accents, and spaces at either end, may be left out where nothing is called so with those given. Of an IRI the part after its last # or /
         will do too, where nothing else bears it and no other IRI ends so.
         """
         row = self.find(text)
@@ -56,7 +56,7 @@ class Vocabulary:
         if row is not None:
             return row
         rows = self._by_name.get(text) or self._by_folded.get(text.casefold()) or self._unaccented(text)
-        rows = rows or self._by_ending.get(text, [])
+        rows = rows or self._by_ending.get(text) or self._trimmed(text)
         if len(rows) > 1:
             raise self._shared(text, rows)
         return rows[0] if rows else None
@@ -98,6 +98,20 @@ class Vocabulary:
         for text, rows in self._by_folded.items():
             if not text.isascii() and (plain := folded(text)) != text:
                 found.setdefault(plain, []).extend(rows)
+        return found
+
+    def _trimmed(self, text: str) -> list[int]:
+        """The rows called so but for case, accents and spaces at either end."""
+        text = folded(text.strip()).strip()
+        return sorted({*self._unaccented(text), *self._by_trimmed.get(text, ())}) if text else []
+
+    @cached_property
+    def _by_trimmed(self) -> dict[str, list[int]]:
+        """What has spaces at either end, without them, case and accents -> the rows."""
+        found: dict[str, list[int]] = {}
+        for text, rows in self._by_folded.items():
+            if text != text.strip():
+                found.setdefault(folded(text.strip()).strip(), []).extend(rows)
         return found
 
     @cached_property
