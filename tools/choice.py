@@ -6,7 +6,8 @@ from pathlib import Path
 
 from compgcn.experiment import experiments
 from compgcn.pages.markup import markdown
-from compgcn.report import MISSING, Board, Table, costs, shown, title
+from compgcn.report import Board, costs, shown, title
+from compgcn.tables import MISSING, Table
 
 RESULTS = Path(__file__).parent.parent / "results"
 DATA = ("FB15k-237", "WN18RR")

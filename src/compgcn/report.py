@@ -11,9 +11,7 @@ from typing import Any, NamedTuple
 from compgcn.baselines import BASELINES, FitOnce
 from compgcn.data import DATASETS
 from compgcn.experiment import Experiment, Row, at_home, control_of, results
-from compgcn.tables import GENERATED
-from compgcn.tables import MISSING as MISSING
-from compgcn.tables import Table as Table
+from compgcn.tables import GENERATED, MISSING, Table
 
 LOWER = ("mr",)  # figures that are better when lower
 TOLERANCE = 0.01  # of the paper's figure, within which ours counts as the same

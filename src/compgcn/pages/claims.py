@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from compgcn.claims import Claim, Reached, judge
 from compgcn.experiment import at_home
 from compgcn.pages.paper import placed
-from compgcn.report import NOT_RUN, Board, Table, verdict, without
+from compgcn.report import NOT_RUN, Board, verdict, without
+from compgcn.tables import Table
 
 SHORT = (
     "Where a row of CompGCN falls short of the paper's figure for it, that is said too: a verdict is then one on our "

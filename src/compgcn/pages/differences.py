@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from compgcn.config import write_setting
 from compgcn.errors import unknown
 from compgcn.experiment import Experiment, Row, at_home, chosen
-from compgcn.report import COSTS, LOWER, MISSING, NOT_RUN, Board, Figure, Table, costs, shown, title
+from compgcn.report import COSTS, LOWER, NOT_RUN, Board, Figure, costs, shown, title
+from compgcn.tables import MISSING, Table
 
 BELOW = "below the spread of seeds"
 # Beyond so many standard errors lies chance alone once in 20: Student's t, by the degrees of freedom. With more of them

@@ -18,8 +18,9 @@ from compgcn.pages.fidelity import filled
 from compgcn.pages.markup import markdown, page_html
 from compgcn.pages.paper import placed
 from compgcn.plots.results import Curves, draw_differences, draw_lines, draw_rows
-from compgcn.report import RULE, TIES, Board, Table, is_converted, relative, tables, title
+from compgcn.report import RULE, TIES, Board, is_converted, relative, tables, title
 from compgcn.storage import replace
+from compgcn.tables import Table
 
 _LINES = 6  # about so many in one panel
 _ANSWERS = 30  # of which a share is drawn; that of fewer is chance

@@ -11,7 +11,8 @@ from compgcn.errors import InputError
 from compgcn.experiment import Experiment, Row, at_home
 from compgcn.pages.differences import difference, difference_tables, rule, small, worth
 from compgcn.pages.markup import markdown
-from compgcn.report import MISSING, NOT_RUN, Board, Table
+from compgcn.report import NOT_RUN, Board
+from compgcn.tables import MISSING, Table
 
 NAME = "fidelity"  # of the experiment, and of the page
 BEGIN, END = "<!-- compgcn report --all -->\n", "<!-- end of compgcn report --all -->"
