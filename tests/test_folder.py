@@ -340,7 +340,7 @@ def test_a_run_that_overwrites_another_is_as_if_it_were_the_first(tmp_path: Path
     train(tmp_path / "finished", lr=0.5, max_shard_mib=0.001)
     for name in ("run", "finished"):
         (tmp_path / name / "notes.json").write_text("mine")
-        with pytest.raises(InputError, match="other options .*say --overwrite to remove that run"):
+        with pytest.raises(InputError, match=r"other options .*say --overwrite to remove that run"):
             train(tmp_path / name)
         assert lasting(train(tmp_path / name, overwrite=True).path) == first
         files = {*toy.contents(tmp_path / name), ".lock"}
@@ -382,9 +382,10 @@ def test_a_kill_while_a_run_is_removed_leaves_one_that_can_be_overwritten(
             raise Killed
         unlink(self, missing_ok)
 
-    with monkeypatch.context() as patch, pytest.raises(Killed):
+    with monkeypatch.context() as patch:
         patch.setattr(Path, "unlink", dying)
-        train(tmp_path / "run", overwrite=True)
+        with pytest.raises(Killed):
+            train(tmp_path / "run", overwrite=True)
     assert lasting(train(tmp_path / "run", overwrite=True).path) == first
 
 

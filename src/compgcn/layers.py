@@ -74,8 +74,8 @@ class CompGCNConv(nn.Module):
         composition: phi, a name in `compgcn.compose.COMPOSITIONS` or `LEARNED`, or such a row itself. The parameters
             of one that has any are in `phi`.
         norm: the weights w, a name in `compgcn.norms.NORMS`.
-        flow: "source_to_target" (PyG's), or "target_to_source" (the paper's N(v) over the outgoing edges of v), which is
-            the default of `compgcn.encoders.Encoder`.
+        flow: "source_to_target" (PyG's), or "target_to_source" (the paper's N(v) over the outgoing edges of v), the
+            default of `compgcn.encoders.Encoder`.
         add_inverse: also send along every edge backwards, with relation R + r and its own filter.
         self_loop: add the loop term.
         dropout: on the sum of each direction after its filter.

@@ -40,8 +40,8 @@ class Vocabulary:
     def index(self, text: str) -> int:
         """The row that `text` means: an id, else a name only one row bears, else either of them whatever the case.
 
-        Accents, and spaces at either end, may be left out where nothing is called so with those given. Of an IRI the part after its last # or /
-        will do too, where nothing else bears it and no other IRI ends so.
+        Accents, and spaces at either end, may be left out where nothing is called so with those given. Of an IRI the
+        part after its last # or / will do too, where nothing else bears it and no other IRI ends so.
         """
         row = self.find(text)
         if row is None:
