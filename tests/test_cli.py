@@ -27,7 +27,7 @@ from compgcn.answers.discovery import weighing
 from compgcn.assembly.compositions import LEARNED
 from compgcn.assembly.tasks import TASKS
 from compgcn.baselines import BASELINES
-from compgcn.cli.train import _progress_line
+from compgcn.cli.train import _progress_line, _standing, _time_left, spell
 from compgcn.compose import COMPOSITIONS
 from compgcn.data import DATASETS
 from compgcn.decoders import DECODERS
@@ -682,5 +682,38 @@ def test_training_without_a_terminal_tells_now_and_then_how_far_it_is(
     found = command(*words)
     assert "epoch 2/2  loss " in found.err
     assert "valid mrr" in found.err
+    assert re.search(r"epoch 1/2  step 1/\d+  loss \S+  about \d+ s left\n", found.err)
+    assert re.search(r"evaluating test [\d,]+ of 1,022\n", found.err)
     monkeypatch.setattr("compgcn.cli.train._QUIET", 1e9)
     assert command(*words, "--run-dir", "quiet").err == ""
+
+
+@pytest.mark.parametrize("part", [None, "fold 2 of 5"])
+def test_what_is_left_of_training_takes_as_long_a_step_as_what_is_done(part: str | None) -> None:
+    event = {"event": "step", "epoch": 1, "epochs": 4, "step": 10, "steps": 80, "seconds": 120.0, "loss": 1.0}
+    event |= {"goal": "mrr", "best": None} | ({} if part is None else {"part": part})
+    assert _time_left()(event) == "  about 14 min left" + (f" of {part}" if part else "")
+    assert "step 10/20  loss 1.0000" in _standing(event, {})
+    assert _time_left()(event | {"event": "epoch", "step": 80}) == "", "nothing is left"
+
+
+def test_what_is_left_of_an_evaluation_takes_as_long_as_what_was_done_since_it_was_first_heard_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr("compgcn.cli.train.time.monotonic", lambda: now)
+    left, event = _time_left(), {"event": "progress", "what": "evaluating", "total": 600}
+    assert left(event | {"done": 100}) == "", "nobody knows how long that took"
+    now += 60
+    assert left(event | {"done": 200}) == "  about 4 min left"
+    assert left(event | {"done": 150, "what": "calibrating"}) == "", "another one"
+    now += 60
+    assert left(event | {"done": 300, "what": "calibrating"}) == "  about 2 min left"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.1, "1 s"), (59.4, "59 s"), (59.6, "1 min"), (5000, "83 min"), (7200, "2.0 h"), (3e5, "3.5 days")],
+)
+def test_a_time_is_said_with_two_figures_or_three(seconds: float, words: str) -> None:
+    assert spell(seconds) == words

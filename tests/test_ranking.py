@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from unittest import mock
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compgcn import ranking
 from compgcn.errors import InputError
+from compgcn.kernels import numba, reference
 from compgcn.queries import Answers
 from compgcn.ranking import (
     CATEGORIES,
@@ -148,11 +149,25 @@ def test_ranks_follow_a_permutation_of_the_triples(triples, seed):
 
 @pytest.mark.parametrize("block", [1, 3 * N, 2**18])
 def test_ranks_do_not_depend_on_the_block_they_are_counted_in(monkeypatch, block):
-    monkeypatch.setattr(ranking, "_COUNT_BLOCK_CPU", block)
+    monkeypatch.setenv("COMPGCN_KERNEL", "reference")
+    monkeypatch.setattr(reference, "_COUNT_BLOCK_CPU", block)
     triples = torch.randint(3, (50, 3), generator=torch.Generator().manual_seed(1))
     table = score_table(0, 4)
     ranks = rank_triples(lambda s, r: table[s, r], triples, Answers.from_triples(triples, R), N)
     assert_same(ranks, dense_ranks(table, triples, known_mask(triples)))
+
+
+@given(st.lists(st.lists(st.sampled_from([-math.inf, -1.0, 0.0, 1.0]), min_size=5, max_size=5), max_size=6), st.data())
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("small", [0, 2**17])
+def test_every_backend_counts_the_same_rivals(dtype, small, rows, data):
+    scores = torch.tensor(rows, dtype=dtype).view(-1, 5)
+    row = torch.tensor(data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=9)) if rows else [], dtype=torch.long)
+    bar = torch.zeros(len(row), dtype=dtype)
+    with mock.patch.object(numba, "_SMALL", small):  # on one thread, and on all
+        greater, equal = numba.count_rivals(scores, row, bar)
+    assert torch.equal(greater, (scores[row] > 0).sum(1))
+    assert torch.equal(equal, (scores[row] == 0).sum(1))
 
 
 def test_each_distinct_query_is_scored_once_within_the_bound_and_its_scores_are_left_alone():

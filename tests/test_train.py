@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from compgcn.config import Training
 from compgcn.errors import InputError
-from compgcn.train import Interrupted, optimise, rate
+from compgcn.train import Interrupted, optimise, rate, until_next
 
 
 class Memory:
@@ -208,3 +208,44 @@ def test_a_cosine_falls_slowly_at_both_ends() -> None:
     shares = [rate(settings, done) for done in (0.5, 0.625, 0.75, 0.875, 1.0)]
     expected = [0.2 + 0.8 * (1 + math.cos(math.pi * t)) / 2 for t in (0, 0.25, 0.5, 0.75, 1)]
     assert shares == pytest.approx(expected)
+
+
+class Slow(Memory):
+    """A store that takes two seconds of a clock to write a checkpoint."""
+
+    def __init__(self, clock: list[float]) -> None:
+        super().__init__()
+        self.clock, self.saves = clock, 0
+
+    def save(self, tensors: dict[str, Tensor], note: str) -> None:
+        super().save(tensors, note)
+        self.clock[0] += 2.0
+        self.saves += 1
+
+
+def test_checkpoints_that_take_long_are_written_so_seldom_that_they_take_little_of_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, task = [0.0], Scripted([0.5] * 1000)
+    monkeypatch.setattr("compgcn.train.time.monotonic", lambda: clock[0])
+    plain = task.loss
+
+    def loss(examples: Tensor) -> Tensor:
+        clock[0] += 1.0
+        return plain(examples)
+
+    task.loss = loss  # type: ignore[method-assign]
+    store = Slow(clock)
+    optimise(task, Training(epochs=1000, patience=1000, checkpoint_seconds=3.0), store, lambda event: None)
+    asked_for = 2  # the first evaluation is a gain, and the last step is the end
+    assert 2000 // 203 <= store.saves <= 2000 // 200 + asked_for
+    assert store.state is not None
+
+
+@given(st.floats(0, 1e4), st.floats(0, 1e4))
+def test_a_checkpoint_comes_no_sooner_than_asked_and_none_at_all_is_put_off_where_every_step_was_asked_for(
+    asked: float, took: float
+) -> None:
+    wait = until_next(Training(checkpoint_seconds=asked), took)
+    assert wait >= asked
+    assert took <= 0.01001 * wait if asked else wait == 0

@@ -139,7 +139,7 @@ class Training(Section):
     patience: int = Field(25, ge=1)  # evaluations without gain before stopping
     evaluate_every: int = Field(1, ge=1)  # epochs
     valid_sample: int | None = Field(None, ge=1)  # of links, validation triples that choose the epoch; None: all
-    checkpoint_seconds: float = Field(30.0, ge=0)
+    checkpoint_seconds: float = Field(30.0, ge=0)  # at the earliest, see `train.until_next`; 0: after every step
     max_shard_mib: float | None = Field(None, gt=0)  # cut the weights into files of at most this size
     seed: int = Field(0, ge=0, lt=2**63)
     device: str = "auto"

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from compgcn.errors import InputError
+from compgcn.kernels.backend import kernels
 from compgcn.queries import Answers, check_triples
 
 Scorer = Callable[[Tensor, Tensor], Tensor]
@@ -24,10 +25,6 @@ Report = dict[str, float | Metrics]
 HITS = (1, 3, 10)
 CATEGORIES = ("1-1", "1-N", "N-1", "N-N")
 UNSEEN = "unseen"
-
-# Rows are compared with their targets in blocks of this many scores: few enough for a CPU's cache, and elsewhere enough
-# to keep the device busy.
-_COUNT_BLOCK_CPU, _COUNT_BLOCK = 2**18, 2**24
 
 
 class Ranks(NamedTuple):
@@ -125,13 +122,7 @@ def _count(scores: Tensor, row: Tensor, target: Tensor, rows: Tensor, cols: Tens
     value = scores[row, target]  # before the known answers, the target among them, are put below everything
     scores = scores.index_put((rows, cols), scores.new_tensor(-torch.inf))
     itself = (scores[row, target] == value).long()  # a target that was not known still stands there
-    greater, equal = torch.empty_like(row), torch.empty_like(row)
-    step = max(1, (_COUNT_BLOCK_CPU if scores.device.type == "cpu" else _COUNT_BLOCK) // scores.shape[1])
-    for part in range(0, len(row), step):
-        block = slice(part, part + step)
-        rivals, bar = scores.index_select(0, row[block]), value[block].unsqueeze(1)  # [m, N], [m, 1]
-        torch.sum(rivals > bar, 1, out=greater[block])
-        torch.sum(rivals == bar, 1, out=equal[block])
+    greater, equal = kernels(scores.device.type).count_rivals(scores, row, value)
     return greater, equal - itself
 
 

@@ -20,6 +20,8 @@ Event = dict[str, Any]
 
 _REPAID = 10_000  # steps from which on a GPU the time that compiling takes is won back
 
+_SAVING = 0.01  # share of the time that checkpoints may take: those of a large graph are hundreds of megabytes
+
 _PAUSE = 0.1  # seconds between the events of steps on a GPU, where reading the loss waits for the device
 
 
@@ -111,6 +113,7 @@ def _optimise(
     update = make_step(task, settings, last)
     progress = _resume(task, update.optimiser, store)
     started = saved = told = time.monotonic()
+    wait = settings.checkpoint_seconds
     before = progress.seconds
     if progress.step == 0:
         store.keep_best(task.module)  # a run of no epochs is a model too
@@ -139,15 +142,22 @@ def _optimise(
             notify(_event("step", progress, epoch + 1, progress.loss_sum / (step + 1), settings, task))
         stop = interrupted()
         over = progress.stopped or progress.step == last
-        if improved or stop or over or time.monotonic() - saved >= settings.checkpoint_seconds:
+        due = time.monotonic()
+        if improved or stop or over or due - saved >= wait:
             progress.loss_sum = total.item()
             store.save(*_snapshot(task.module, update.optimiser, progress))
             saved = time.monotonic()
+            wait = until_next(settings, saved - due)
         if improved:  # after the checkpoint: a kill in between is made good by `_resume`
             store.keep_best(task.module)
         if stop:
             raise Interrupted
     return progress
+
+
+def until_next(settings: Training, took: float) -> float:
+    """Seconds from one checkpoint to the next, when writing one takes so many: 0, as asked for, is after every step."""
+    return max(settings.checkpoint_seconds, took / _SAVING) if settings.checkpoint_seconds else 0.0
 
 
 def make_step(task: Task, settings: Training, steps: int) -> Step:

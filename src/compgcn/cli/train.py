@@ -270,30 +270,24 @@ def _progress_line(quiet: bool) -> Iterator[Callable[[dict[str, Any]], None] | N
     if not err.is_terminal:
         yield _in_lines()
         return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, TextColumn
 
-    columns = (
-        TextColumn("epoch {task.fields[epoch]}"),
-        BarColumn(),
-        TextColumn("{task.fields[text]}"),
-        TimeRemainingColumn(compact=True),
-    )
+    columns = (TextColumn("epoch {task.fields[epoch]}"), BarColumn(), TextColumn("{task.fields[text]}"))
     with Progress(*columns, console=err, transient=True) as progress:
         bar = progress.add_task("", total=None, epoch="-", text="preparing")
-        latest: dict[str, float] = {}
+        latest, left = dict[str, float](), _time_left()
 
         def notify(event: dict[str, Any]) -> None:
             if event["event"] == "evaluate":
                 progress.update(bar, text="evaluating")
             if event["event"] == "progress" and event["done"] < event["total"]:  # what is over at once would flicker
-                progress.update(bar, text=f"{event['what']} {event['done']:,} of {event['total']:,}")
+                progress.update(bar, text=_counted(event) + left(event))
             if "epoch" not in event:
                 return
             latest.update(event.get("valid") or {})
             epoch = f"{event['epoch']}/{event['epochs']}"
-            progress.update(
-                bar, completed=event["step"], total=event["steps"], epoch=epoch, text=_standing(event, latest)
-            )
+            text = _standing(event, latest) + left(event)
+            progress.update(bar, completed=event["step"], total=event["steps"], epoch=epoch, text=text)
 
         yield notify
 
@@ -302,24 +296,61 @@ def _standing(event: Mapping[str, Any], latest: Mapping[str, float]) -> str:
     """The loss, and the latest and the best validation figure, as an event of training has them."""
     goal, best = event["goal"], event["best"]
     text = f"{event['part']}  " if "part" in event else ""
+    if event["event"] == "step":
+        each = event["steps"] // event["epochs"]
+        text += f"step {event['step'] - (event['epoch'] - 1) * each}/{each}  "
     text += f"loss {event['loss']:.4f}"
     if goal in latest and best is not None:
         text += f"  valid {goal} {latest[goal]:.4f}  best {best:.4f} (epoch {event['best_epoch']})"
     return text
 
 
+def _counted(event: Mapping[str, Any]) -> str:
+    return f"{event['what']} {event['done']:,} of {event['total']:,}"
+
+
+def _time_left() -> Callable[[Mapping[str, Any]], str]:
+    """Tells of each event how long what it is about takes yet, at the pace so far: the epochs, or an evaluation."""
+    what, before, begun = "", 0, 0.0  # the evaluation under way, which does not say when it began
+
+    def left(event: Mapping[str, Any]) -> str:
+        nonlocal what, before, begun
+        if event["event"] != "progress":
+            what = ""
+            done, ahead, seconds = event["step"], event["steps"] - event["step"], event["seconds"]
+        else:
+            if event["what"] != what:
+                what, before, begun = event["what"], event["done"], time.monotonic()
+            done, ahead, seconds = event["done"] - before, event["total"] - event["done"], time.monotonic() - begun
+        if not (seconds and done and ahead):
+            return ""
+        of = f" of {event['part']}" if "part" in event else ""
+        return f"  about {spell(seconds * ahead / done)} left{of}"
+
+    return left
+
+
+def spell(seconds: float) -> str:
+    """A time as one says it: 40 s, 14 min, 2.5 h, 3.1 days."""
+    if seconds < 59.5:
+        return f"{max(seconds, 1):.0f} s"
+    if seconds < 89.5 * 60:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"
+
+
 def _in_lines() -> Callable[[dict[str, Any]], None]:
     """Tells how far training is once in `_QUIET` seconds, a line each time; short ones end before they say anything."""
-    told, latest = time.monotonic(), dict[str, float]()
+    told, latest, left = time.monotonic(), dict[str, float](), _time_left()
 
     def notify(event: dict[str, Any]) -> None:
         nonlocal told
         latest.update(event.get("valid") or {})
         text = ""
         if event["event"] == "progress":
-            text = f"{event['what']} {event['done']:,} of {event['total']:,}"
+            text = _counted(event) + left(event)
         elif "epoch" in event:
-            text = f"epoch {event['epoch']}/{event['epochs']}  {_standing(event, latest)}"
+            text = f"epoch {event['epoch']}/{event['epochs']}  {_standing(event, latest)}{left(event)}"
         if text and time.monotonic() - told >= _QUIET:
             told = time.monotonic()
             err.print(text)

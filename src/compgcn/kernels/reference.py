@@ -128,3 +128,20 @@ def rectified_gradient(g: Tensor, q: Tensor, e: Tensor, slope: Tensor, weight: T
         else:
             de[part] += torch.einsum("bcfd,fd->cd", share, slopes)
     return on.to(q.dtype), on_e.to(q.dtype), de.to(e.dtype)
+
+
+# Rows are compared with their bars in blocks of this many scores: few enough for a CPU's cache, and elsewhere enough to
+# keep the device busy.
+_COUNT_BLOCK_CPU, _COUNT_BLOCK = 2**18, 2**24
+
+
+def count_rivals(scores: Tensor, row: Tensor, bar: Tensor) -> tuple[Tensor, Tensor]:
+    """How many of scores[row[i]] are greater than bar[i], and how many equal it: [B, N], [m], [m] -> [m] each."""
+    greater, equal = torch.empty_like(row), torch.empty_like(row)
+    step = max(1, (_COUNT_BLOCK_CPU if scores.device.type == "cpu" else _COUNT_BLOCK) // max(1, scores.shape[1]))
+    for part in range(0, len(row), step):
+        block = slice(part, part + step)
+        rivals, value = scores.index_select(0, row[block]), bar[block].unsqueeze(1)  # [b, N], [b, 1]
+        torch.sum(rivals > value, 1, out=greater[block])
+        torch.sum(rivals == value, 1, out=equal[block])
+    return greater, equal

@@ -1,11 +1,13 @@
 """Kernels for a GPU; the names are those of `compgcn.kernels.reference`."""
 
+from compgcn.kernels.reference import count_rivals
 from compgcn.kernels.triton.distances import l1_distance, l1_gradient
 from compgcn.kernels.triton.products import grouped_matmul, grouped_outer
 from compgcn.kernels.triton.segments import edge_dot, segment_reduce
 from compgcn.kernels.triton.units import rectified_gradient, rectified_sum
 
 __all__ = [
+    "count_rivals",
     "edge_dot",
     "grouped_matmul",
     "grouped_outer",
