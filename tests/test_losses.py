@@ -19,6 +19,7 @@ from compgcn.losses import (
     margin_ranking,
     n3,
     reinforce,
+    sampled_cross_entropy,
     self_adversarial,
     smoothing_floor,
 )
@@ -154,11 +155,21 @@ def test_the_expected_gradient_of_reinforce_is_that_of_the_expected_reward(seed,
     torch.testing.assert_close(-found, expected)
 
 
+@given(st.integers(0, 2**31), st.integers(1, 3))
+def test_negatives_that_are_all_other_entities_equally_often_give_the_cross_entropy(seed, times):
+    logits, target = normal(B, N, seed=seed), torch.tensor([3, 0, 8, 3])
+    true = torch.nn.functional.one_hot(target, N).bool()
+    others = logits[~true].view(B, N - 1).repeat(1, times)
+    found = sampled_cross_entropy(logits[true], others, num_entities=N - 1)
+    torch.testing.assert_close(found, cross_entropy(logits, target))
+
+
 LOSSES = {
     "binary_cross_entropy": lambda x: binary_cross_entropy(x, *true_pairs(0)[1:]),
     "cross_entropy": lambda x: cross_entropy(x, torch.tensor([3, 0, 8, 3]), smoothing=0.1),
     "margin_ranking": lambda x: margin_ranking(x[:, 0], x[:, 1:], margin=1.0),
     "self_adversarial": lambda x: self_adversarial(x[:, 0], x[:, 1:]),
+    "sampled_cross_entropy": lambda x: sampled_cross_entropy(x[:, 0], x[:, 1:], num_entities=100),
     "reinforce": lambda x: reinforce(x[:, 0], x[:, 1]),
 }
 

@@ -117,11 +117,11 @@ class Training(Section):
     lr: float = Field(1e-3, gt=0)
     encoder_lr: float | None = Field(None, gt=0)  # of the encoder, but for the raw vectors of a residual; None: lr
     weight_decay: float = Field(0.0, ge=0)
-    loss: Literal["bce", "cross-entropy", "margin", "self-adversarial"] = "bce"
+    loss: Literal["bce", "cross-entropy", "margin", "self-adversarial", "sampled-cross-entropy"] = "bce"
     label_smoothing: float = Field(0.1, ge=0, lt=1)
     smoothing_floor: Literal["eps/N", "1/N"] = "eps/N"
-    sampler: Literal["uniform", "kbgan"] = "uniform"  # of negatives, for the two losses that sample
-    negatives: int = Field(64, ge=1)  # per triple, for the two losses that sample; for kbgan, those it chooses from
+    sampler: Literal["uniform", "shared", "kbgan"] = "uniform"  # of negatives, for the losses that sample
+    negatives: int = Field(64, ge=1)  # per triple, if shared per batch; for kbgan, those it chooses from
     loss_margin: float = Field(1.0, ge=0)
     temperature: float = Field(1.0, ge=0)  # of the self-adversarial weights
     regulariser: Literal["none", "n3", "dura"] = "none"  # of the vectors of a batch's triples ..

@@ -5,6 +5,7 @@ They compute in float32 at least, also where the logits come in half precision.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -143,6 +144,21 @@ def self_adversarial(positive: Tensor, negative: Tensor, *, temperature: float =
     positive, negative = _wide(positive), _wide(negative)
     weight = torch.softmax(temperature * negative.detach(), dim=1)  # [B, K]
     return -(F.logsigmoid(positive) + (weight * F.logsigmoid(-negative)).sum(1)).mean() / 2
+
+
+def sampled_cross_entropy(positive: Tensor, negative: Tensor, *, num_entities: int) -> Tensor:
+    """Cross-entropy with an estimate of the softmax over all N entities: K uniform negatives stand for N/K each.
+
+    log(exp(positive) + N/K · Σ_k exp(negative_k)) − positive, in the mean over the queries.
+
+    Args:
+        positive: logits of the true triples [B].
+        negative: logits of their negatives [B, K].
+        num_entities: N.
+    """
+    positive, negative = _wide(positive), _wide(negative)
+    others = torch.logsumexp(negative, 1) + math.log(num_entities / negative.shape[1])
+    return (torch.logaddexp(positive, others) - positive).mean()
 
 
 def reinforce(log_probability: Tensor, reward: Tensor, baseline: Tensor | float = 0.0) -> Tensor:

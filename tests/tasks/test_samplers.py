@@ -11,7 +11,7 @@ import torch
 from compgcn.config import Config, Training, configure
 from compgcn.run import build_task, expand, open_run
 from compgcn.tasks.link_prediction import LinkPrediction
-from compgcn.tasks.samplers import SAMPLERS
+from compgcn.tasks.samplers import SAMPLERS, Negatives
 from toy import SMALL, graph, train
 
 KBGAN: dict[str, Any] = {"loss": "margin", "sampler": "kbgan", "decoder": "transe", "encoder": "none", "negatives": 5}
@@ -117,3 +117,28 @@ def test_a_run_with_an_adversary_learns_and_opens_again(tmp_path: Path) -> None:
     untrained = train(tmp_path / "untrained", graph(empty=("valid",)), **(settings | {"epochs": 0}))
     assert run.evaluate("train")["mrr"] > 0.8 > untrained.evaluate("train")["mrr"]
     assert open_run(run.path).predict("p2", "knows", top=99) == run.predict("p2", "knows", top=99)
+
+
+def shared(**settings: Any) -> LinkPrediction:
+    data = graph()
+    torch.manual_seed(0)
+    asked = SMALL | {"loss": "self-adversarial", "sampler": "shared", "negatives": 9} | settings
+    return build_task(expand(configure(Config(), asked), data), data, torch.device("cpu"))
+
+
+@pytest.mark.parametrize("decoder", ["distmult", "transe", "conve"])
+def test_negatives_that_are_shared_give_the_loss_of_the_same_ones_drawn_for_every_triple(
+    decoder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, found = shared(decoder=decoder), []
+    task.model.eval()
+    entities = SAMPLERS["shared"].draw(task, task.batch(torch.arange(8))).entities
+    assert entities.shape == (9,)
+    for drawn in (entities, entities.expand(8, 9)):
+        monkeypatch.setattr(task, "sampler", task.sampler._replace(draw=lambda *_, drawn=drawn: Negatives(drawn)))
+        task.model.zero_grad()
+        loss = task.loss(torch.arange(8))
+        loss.backward()  # type: ignore[no-untyped-call]
+        found.append([loss.detach(), *(p.grad for p in task.model.parameters() if p.grad is not None)])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)

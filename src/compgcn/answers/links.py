@@ -179,7 +179,7 @@ class Links:
 
     def log_odds(self, scores: Tensor, places: Tensor) -> Tensor:
         """Of the answers at these places [B, k]: among all [B, C] where training weighed them so, else each alone."""
-        if self.config.training.loss == "cross-entropy":
+        if self.config.training.loss in ("cross-entropy", "sampled-cross-entropy"):
             return log_odds_among(scores, scores, places)
         return scores.gather(1, places).double()
 

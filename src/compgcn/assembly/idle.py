@@ -8,7 +8,7 @@ from typing import NamedTuple
 from compgcn.config import PATHS, Config, names
 from compgcn.decoders import DECODERS
 
-_SAMPLED = ("margin", "self-adversarial")
+_SAMPLED = ("margin", "self-adversarial", "sampled-cross-entropy")
 
 
 class Rule(NamedTuple):

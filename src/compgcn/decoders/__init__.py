@@ -85,8 +85,11 @@ class Decoder(nn.Module):
         Returns:
             Logits [B, C], with C = N for every entity.
         """
-        self._check(x_s, entities, candidates)
-        q = self.query(x_s, z_r)  # [B, d]
+        return self.scores(self.query(x_s, z_r), entities, candidates)
+
+    def scores(self, q: Tensor, entities: Tensor, candidates: Tensor | slice | None = None) -> Tensor:
+        """As `forward`, of queries that are made: q [B, d] -> logits [B, C]."""
+        self._check(q, entities, candidates)
         bias: Tensor | None = self.entity_bias
         if isinstance(candidates, Tensor):
             entities = F.embedding(candidates, entities)  # [C, d] or [B, C, d]
@@ -106,17 +109,16 @@ class Decoder(nn.Module):
             scores = scores + self.entity_bias[o]
         return scores if self.margin is None else scores + self.margin
 
-    def _check(self, x_s: Tensor, entities: Tensor, candidates: Tensor | slice | None) -> None:
+    def _check(self, q: Tensor, entities: Tensor, candidates: Tensor | slice | None) -> None:
         if len(entities) != self.num_entities:
             raise InputError(
                 f"this decoder scores {self.num_entities} entities, but the table has shape {list(entities.shape)}"
             )
         if isinstance(candidates, Tensor) and not (
-            candidates.ndim == 1 or (candidates.ndim == 2 and len(candidates) == len(x_s))
+            candidates.ndim == 1 or (candidates.ndim == 2 and len(candidates) == len(q))
         ):
             raise InputError(
-                f"candidates must have shape [C], or [{len(x_s)}, C] for {len(x_s)} queries, "
-                f"not {list(candidates.shape)}"
+                f"candidates must have shape [C], or [{len(q)}, C] for {len(q)} queries, not {list(candidates.shape)}"
             )
 
     def extra_repr(self) -> str:

@@ -74,6 +74,11 @@ def _sampled(
 ) -> tuple[Tensor, Tensor, Tensor | float]:
     """Scores of the true answers [B] and of negatives [B, K], and what whoever chose these has to learn from them."""
     negatives = task.sampler.draw(task, batch)
+    if negatives.entities.ndim == 1:  # one list for all, without a copy of its vectors for every triple
+        decoder, answer = task.model.decoder, batch.answer.unsqueeze(1)
+        q = decoder.query(of.x, of.z)
+        positive, negative = (decoder.scores(q, encoded.entities, some) for some in (answer, negatives.entities))
+        return positive.squeeze(1), negative, 0.0
     candidates = torch.cat((batch.answer.unsqueeze(1), negatives.entities), 1)  # [B, 1 + K]
     scores = task.model.decoder(of.x, of.z, encoded.entities, candidates)
     lesson: Tensor | float = 0.0
@@ -93,11 +98,17 @@ def _self_adversarial(task: LinkPrediction, encoded: Encoded, batch: Batch, of: 
     return losses.self_adversarial(positive, negative, temperature=task.settings.temperature) + lesson
 
 
+def _sampled_cross_entropy(task: LinkPrediction, encoded: Encoded, batch: Batch, of: Vectors) -> Tensor:
+    positive, negative, lesson = _sampled(task, encoded, batch, of)
+    return losses.sampled_cross_entropy(positive, negative, num_entities=task.num_entities) + lesson
+
+
 OBJECTIVES: dict[str, Objective] = {
     "bce": Objective(True, False, _bce),
     "cross-entropy": Objective(False, False, _cross_entropy),
     "margin": Objective(False, True, _margin),
     "self-adversarial": Objective(False, True, _self_adversarial),
+    "sampled-cross-entropy": Objective(False, True, _sampled_cross_entropy),
 }
 
 

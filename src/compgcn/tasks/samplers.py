@@ -20,7 +20,7 @@ _NEVER = -1e9  # the score of what is not to be drawn; finite, so that there are
 
 
 class Negatives(NamedTuple):
-    """Entities in the place of the answer [B, K]; and, where an adversary chose them, its log-probabilities [B]."""
+    """Entities in the place of the answer, [B, K], or [K] for all; where an adversary chose them, its log p [B]."""
 
     entities: Tensor
     log_probability: Tensor | None = None
@@ -79,6 +79,10 @@ def _uniform(task: LinkPrediction, batch: Batch) -> Negatives:
     return Negatives(uniform_negatives(len(batch.s), task.settings.negatives, task.num_entities, device=batch.s.device))
 
 
+def _shared(task: LinkPrediction, batch: Batch) -> Negatives:
+    return Negatives(uniform_negatives(1, task.settings.negatives, task.num_entities, device=batch.s.device)[0])
+
+
 def _kbgan(task: LinkPrediction, batch: Batch) -> Negatives:
     assert task.model.adversary is not None
     candidates = _uniform(task, batch).entities
@@ -94,6 +98,12 @@ SAMPLERS: dict[str, Sampler] = {
         adversary=False,
         description="entities drawn uniformly, true answers not excluded",
         reference="Bordes et al., NeurIPS 2013",
+    ),
+    "shared": Sampler(
+        _shared,
+        adversary=False,
+        description="entities drawn uniformly, the same for all triples of a batch: their scores are one product",
+        reference="Zheng et al., DGL-KE, SIGIR 2020",
     ),
     "kbgan": Sampler(
         _kbgan,
