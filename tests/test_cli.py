@@ -172,8 +172,8 @@ def test_a_graph_too_large_to_score_all_its_entities_is_said_and_trained_with_ne
     found = command("train", data, "--epochs", 1, "--set", "dims=[4, 4]")
     assert found.code == 0, found
     assert "note: a step that scores all 12 entities would take about 0.0 GiB, so that negatives are drawn" in found.out
-    assert "training.loss=self-adversarial, training.batch_size=4096; give either to choose both" in found.out
-    assert open_run("runs/family-compgcn-distmult-0").config.training.loss == "self-adversarial"
+    assert "training.loss=sampled-cross-entropy, training.batch_size=4096; give either to train in another" in found.out
+    assert open_run("runs/family-compgcn-distmult-0").config.training.loss == "sampled-cross-entropy"
     monkeypatch.setattr("compgcn.assembly.settings._STEP_BYTES", 5 * 4 * 512 * 12)
     assert "scores all" not in command("train", data, "--epochs", 1, "--run-dir", "small").out
 

@@ -13,13 +13,15 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 import compgcn
 from compgcn.assembly.device import find_device
 from compgcn.assembly.settings import expand, of_size, recommended
 from compgcn.config import Config, changes, configure, differences
-from compgcn.data import OWN_RECIPES
+from compgcn.data import LARGE_RECIPE, OWN_RECIPES, large_batch
 from compgcn.decoders import DECODERS
 from compgcn.errors import InputError
 from compgcn.folder import default_folder
@@ -479,10 +481,35 @@ def test_a_graph_of_ones_own_is_trained_on_with_negatives_where_scores_of_all_en
     entities: int, large: bool
 ) -> None:
     found = recommended({"data.source": "big.tsv"}, _sized(entities)).training
-    assert (found.loss, found.batch_size) == (("self-adversarial", 4096) if large else ("cross-entropy", 512))
+    assert (found.loss, found.batch_size) == (("sampled-cross-entropy", 4096) if large else ("cross-entropy", 512))
     assert bool(of_size({"data.source": "big.tsv"}, _sized(entities))) == large
-    assert found.lr == OWN_RECIPES["link-prediction"]["training.lr"]
-    assert found.valid_sample == (5000 if large else None)
+    assert found.epochs == (LARGE_RECIPE if large else OWN_RECIPES["link-prediction"])["training.epochs"]
+    assert found.valid_sample == (2000 if large else None)
+
+
+@given(st.integers(1, 10**8))
+def test_an_epoch_over_a_large_graph_has_64_steps_unless_batches_would_be_very_small_or_very_large(
+    triples: int,
+) -> None:
+    batch = large_batch(triples)
+    assert 4096 <= batch <= 2**16
+    steps = -(-2 * triples // batch)
+    if batch == 4096:
+        assert steps <= 64
+    elif batch == 2**16:
+        assert steps >= 64
+    else:
+        assert 60 <= steps <= 64
+
+
+def test_what_is_recommended_for_a_large_graph_gives_way_to_every_setting_and_to_an_encoder_with_its_composition() -> (
+    None
+):
+    large = _sized(1_000_000)
+    found = recommended({"data.source": "big.tsv", "epochs": 3, "encoder": "gcn"}, large)
+    assert (found.training.epochs, found.training.loss) == (3, "sampled-cross-entropy")
+    assert found.encoder.composition is None
+    assert recommended({"data.source": "big.tsv"}, large).encoder.composition == "mult"
 
 
 @pytest.mark.parametrize(
@@ -500,10 +527,10 @@ def test_who_chooses_a_loss_a_batch_size_or_a_model_keeps_it_however_large_the_g
 ) -> None:
     asked = {"data.source": "big.tsv", **settings}
     large, small = (recommended(asked, _sized(size), model) for size in (1_000_000, 12))
-    assert changes(small, large) == ({} if settings.get("data.source") else {"training.valid_sample": 5000})
+    assert changes(small, large) == ({} if settings.get("data.source") else {"training.valid_sample": 2000})
     assert of_size(asked, _sized(1_000_000), model) == [], "there are fewer validation triples"
     many = dataclasses.replace(_sized(1_000_000), valid=np.tile(graph().valid, (2000, 1)))
-    said = "the epoch is chosen by 5,000 of 6,000 validation triples"
+    said = "the epoch is chosen by 2,000 of 6,000 validation triples"
     assert [said in note for note in of_size(asked, many, model)] == ([] if settings.get("data.source") else [True])
     assert recommended(asked | {"valid_sample": 7}, many, model).training.valid_sample == 7
 

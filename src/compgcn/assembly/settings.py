@@ -16,7 +16,7 @@ from compgcn.baselines.networks import must_be_used
 from compgcn.compose import Composition
 from compgcn.config import PATHS, Config, configure, parse_settings, searchable
 from compgcn.config import Encoder as EncoderSettings
-from compgcn.data import DATASETS, LARGE_RECIPE, OWN_RECIPES, GraphCollection, KnowledgeGraph
+from compgcn.data import DATASETS, LARGE_RECIPE, OWN_RECIPES, GraphCollection, KnowledgeGraph, large_batch
 from compgcn.errors import InputError, unknown
 from compgcn.folder import Folder
 from compgcn.inputs import INPUTS, Dataset
@@ -26,7 +26,8 @@ from compgcn.norms import NORMS
 from compgcn.presets import preset
 
 _STEP_BYTES = 2**30  # that the scores of a step over all entities may take
-_HOW = {"training.loss", "training.batch_size"}  # of the recipe for large graphs, what belongs together
+_CHOICE = {"training.loss", "training.batch_size"}  # who names one of these has a way to train of their own ..
+_HOW = {*_CHOICE, *LARGE_RECIPE} - {"training.valid_sample"}  # .. in place of all that large graphs are trained with
 _COPIES = 5  # of its scores, 4 bytes each, that such a step holds at a time: logits, what is made of them, gradients
 
 
@@ -49,9 +50,13 @@ def scaled(settings: Mapping[str, Any], data: Dataset, model: str | None = None)
     task, given = task_of(whole, data), {PATHS[name] for name in settings}
     if task != "link-prediction" or _has_recipe(whole, task) or step_bytes(data) <= _STEP_BYTES:
         return {}
-    if model is not None or given & _HOW:
+    if model is not None or given & _CHOICE:
         given |= _HOW
-    return {name: value for name, value in LARGE_RECIPE.items() if name not in given}
+    if preset(whole.encoder.name).composition is not None:
+        given.add("encoder.composition")
+    assert isinstance(data, KnowledgeGraph)
+    recipe = {**LARGE_RECIPE, "training.batch_size": large_batch(len(data.train))}
+    return {name: value for name, value in recipe.items() if name not in given}
 
 
 def step_bytes(data: Dataset) -> int:
@@ -66,11 +71,11 @@ def of_size(settings: Mapping[str, Any], data: Dataset, model: str | None = None
     if not changed:
         return []
     assert isinstance(data, KnowledgeGraph)
-    how = ", ".join(f"{name}={value}" for name, value in changed.items() if name in _HOW)
+    how = ", ".join(f"{name}={value}" for name, value in changed.items() if name in _CHOICE)
     if how:
         notes.append(
             f"a step that scores all {data.num_entities:,} entities would take about {step_bytes(data) / 2**30:.1f} "
-            f"GiB, so that negatives are drawn instead: {how}; give either to choose both"
+            f"GiB, so that negatives are drawn instead: {how}; give either to train in another way"
         )
     sample = changed.get("training.valid_sample")
     if sample is not None and sample < len(data.valid):

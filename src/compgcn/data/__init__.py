@@ -4,7 +4,7 @@ from compgcn.data.collection import GraphCollection
 from compgcn.data.files import read
 from compgcn.data.graphs import from_pyg, read_graphs
 from compgcn.data.labels import Labels
-from compgcn.data.registry import DATASETS, LARGE_RECIPE, OWN_RECIPES, Source, load, where
+from compgcn.data.registry import DATASETS, LARGE_RECIPE, OWN_RECIPES, Source, large_batch, load, where
 from compgcn.data.source import find
 from compgcn.data.triples import KnowledgeGraph
 from compgcn.data.vocabulary import Vocabulary
@@ -20,6 +20,7 @@ __all__ = [
     "Vocabulary",
     "find",
     "from_pyg",
+    "large_batch",
     "load",
     "read",
     "read_graphs",

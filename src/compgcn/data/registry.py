@@ -36,12 +36,30 @@ OWN_RECIPE: dict[str, Any] = {
     "training.epochs": 200,
     "training.patience": 10,
 }
-# What goes over it where a step that scores all entities does not fit: negatives, and so many triples at a time.
+# What goes over it where a step that scores all entities does not fit. A step encodes the whole graph, however few
+# triples it learns from: so there are few, of as many triples as `large_batch` says, and negatives that they share.
 LARGE_RECIPE: dict[str, Any] = {
-    "training.loss": "self-adversarial",
-    "training.batch_size": 4096,
-    "training.valid_sample": 5000,  # ranking all of a large validation split takes longer than the epochs between
+    "encoder.composition": "mult",
+    "encoder.hidden_dropout": 0.1,
+    "training.loss": "sampled-cross-entropy",
+    "training.sampler": "shared",
+    "training.negatives": 512,
+    "training.lr": 0.01,
+    "training.schedule": "linear",
+    "training.epochs": 15,
+    "training.patience": 3,
+    "training.valid_sample": 2000,  # ranking all of a large validation split takes longer than the epochs between
 }
+_STEPS, _LEAST, _MOST = 64, 4096, 2**16  # of an epoch over a large graph; examples in one of them
+
+
+def large_batch(triples: int) -> int:
+    """The batch size for a large graph of so many training triples, each an example from both sides.
+
+    64 steps make an epoch, whatever the size of the graph; but no batch is smaller than 4,096 or larger than 65,536
+    examples, whose scores against 512 negatives are 128 MiB.
+    """
+    return min(max(-(-2 * triples // _STEPS), _LEAST), _MOST)
 
 
 # What does well on graphs with a few hundred labelled nodes, and on collections of a few hundred molecules.
