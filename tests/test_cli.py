@@ -324,7 +324,9 @@ def test_a_terminal_gets_a_live_line(data: Path, tmp_path: Path) -> None:
     os.close(leader)
     assert process.returncode == 0
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.decode())
-    line = r"epoch \d+/100 \S+ loss \d\.\d+  valid mrr 0\.\d+  best 0\.\d+ \(epoch \d+\) \d+:\d\d"
+    line = (
+        r"epoch \d+/100 \S+ (step \d/\d  )?loss \d\.\d+  valid mrr 0\.\d+  best 0\.\d+ \(epoch \d+\)  about \d+ s left"
+    )
     assert re.search(line, text), repr(text)
     assert b"popularity baseline" in out
 
