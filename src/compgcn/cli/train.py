@@ -146,7 +146,7 @@ def train(
     found = read_data(asked, model)
     from compgcn.assembly.idle import idle  # torch comes with it: what is wrong is said before
     from compgcn.assembly.labels import remarks
-    from compgcn.assembly.settings import expand, of_size, recommended
+    from compgcn.assembly.settings import expand, of_size, recommended, scaled
     from compgcn.assembly.tasks import TASKS
     from compgcn.folder import Folder, default_folder
     from compgcn.run import train as train_run
@@ -158,7 +158,8 @@ def train(
         assert config.task is not None
         notes = [*_of_layers(config), *idle(config, asked), *of_size(asked, found, model)]
         describe(found, [*notes, *remarks(config, TASKS[config.task].items(found))])
-    keep_memory()
+    if scaled(asked, found, model):
+        keep_memory()
     finished = Folder(folder).is_calibrated and not overwrite
     begun = any((folder / "checkpoint").glob("[!.]*")) and not as_json and not overwrite
     try:
@@ -242,8 +243,8 @@ def read_data(asked: Mapping[str, Any], model: str | None = None) -> KnowledgeGr
 def keep_memory() -> bool:
     """Have the C library keep what is freed for what is allocated next; whether it does.
 
-    It gives arrays of megabytes back to the system at once, which hands them out again page by page, each made zero: a
-    third of the time of a step over a large graph.
+    It gives arrays of more than 32 MiB back to the system at once, which hands them out again page by page, each made
+    zero: a third of the time of a step over a large graph.
     """
     if sys.platform != "linux":
         return False
