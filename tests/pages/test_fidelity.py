@@ -184,6 +184,9 @@ def test_what_is_not_known_is_said_and_not_concluded_from(results: Path) -> None
     assert worth(Board(results, EXPERIMENTS), FIDELITY, row) == NOT_RUN
     write(results, "fidelity/bce-floor", 0.3)
     assert worth(Board(results, EXPERIMENTS), FIDELITY, row) == "`bce` is not run yet"
+    write(results, "fidelity/bce", 0.3, seed=5)
+    assert worth(Board(results, EXPERIMENTS), FIDELITY, row) == "`bce` has none of its seeds"
+    (results / "fidelity" / "bce-5.json").unlink()
     write(results, "fidelity/bce", 0.3, config=lab.expected(FIDELITY, row).model_dump(mode="json"))
     board = Board(results, EXPERIMENTS)
     assert worth(board, FIDELITY, FIDELITY.row("bce")) == lab.OLDER

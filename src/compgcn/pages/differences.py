@@ -100,7 +100,8 @@ def worth(board: Board, experiment: Experiment, row: Row) -> str:
         return ""
     found, chance = difference(board, experiment, row, metric), _spread(board, experiment, row)
     if found is None:
-        return f"`{row.control}` is {NOT_RUN}"
+        run = board.real(experiment, experiment.row(row.control), metric) is not None
+        return f"`{row.control}` {'has none of its seeds' if run else f'is {NOT_RUN}'}"
     if chance is None:
         return ""
     if abs(found.gap) < chance.sd:
