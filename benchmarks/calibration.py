@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from reproduction.bench.measure import environment
 
 import compgcn
-from compgcn.answers.calibration import Reliability, Scaling, calibration_error
-from compgcn.answers.links import Links
-from compgcn.answers.reliability import fitted, of_entities, of_relations
-from compgcn.bench.measure import environment
+from compgcn.answers.calibrate import Reliability, Scaling, calibration_error
+from compgcn.answers.links import Links, fitted, of_entities, of_relations
 from compgcn.config import read_tree
 from compgcn.run import Run
 

@@ -22,12 +22,11 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
+from reproduction.bench.measure import environment
 
 import compgcn
-from compgcn.answers import discovery
-from compgcn.answers.links import Links
-from compgcn.answers.reliability import fitted
-from compgcn.bench.measure import environment
+from compgcn.answers import discover
+from compgcn.answers.links import Links, fitted
 from compgcn.config import read_tree
 from compgcn.data import KnowledgeGraph
 from compgcn.run import Run
@@ -43,14 +42,14 @@ def without_test(run: Run) -> Links:
     assert isinstance(run.data, KnowledgeGraph)
     left = Links(run.config, dataclasses.replace(run.data, test=run.data.test[:0]), links.task, run.metrics)
     left.scalings = fitted(left)
-    left.weighing = discovery.weighing(left)
+    left.weighing = discover.weighing(left)
     return left
 
 
 def found_in_test(links: Links, test: set[tuple[int, ...]]) -> list[dict[str, Any]]:
     """Of the best discoveries, how many stand in test, and what their mean probability is."""
     entities, relations = links.data.entities.index, links.data.relations.index
-    found = discovery.discover(links, top=max(TOP))
+    found = discover.discover(links, top=max(TOP))
     right = [(entities(fact.head), relations(fact.relation), entities(fact.tail)) in test for fact in found]
     chances = [fact.probability for fact in found]
     return [
@@ -70,7 +69,7 @@ def measure(run: Run) -> dict[str, Any]:
     test = {tuple(fact) for fact in run.data.splits["test"].tolist()}
     ways: dict[str, list[dict[str, Any]]] = {"fitted": found_in_test(links, test)}
     links.weighing = None
-    with patch.object(discovery, "lacking", lambda data: np.ones((data.num_relations, 3))):
+    with patch.object(discover, "lacking", lambda data: np.ones((data.num_relations, 3))):
         ways["without the rate"] = found_in_test(links, test)
     about = {"data": run.data.name, "model": run.model_name, "mrr": round(run.metrics["test"]["mrr"], 4)}
     made = json.loads((run.path / "environment.json").read_text(encoding="utf-8"))

@@ -25,13 +25,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from reproduction.bench.measure import header, trained
 from torch import Tensor
 
-from compgcn.answers.explanations import contributions, is_small
+from compgcn.answers.explain import Field, Triple, contributions, is_small, receptive_field, scores_without
 from compgcn.answers.links import Links
-from compgcn.bench.provenance import header, trained
 from compgcn.run import Run, open_run
-from compgcn.tasks.edges import Field, Triple, receptive_field, scores_without
 
 RESULT = Path(__file__).with_suffix(".json")
 TOP, DRAWS = 3, 10

@@ -28,17 +28,17 @@ from typing import Any
 
 import numpy as np
 import torch
+from reproduction.bench.measure import header, trained
 from torch import Tensor
 
 import compgcn
 from compgcn.baselines.popularity import Popularity
-from compgcn.bench.provenance import header, trained
 from compgcn.data import KnowledgeGraph
 from compgcn.data.split import Triples
 from compgcn.errors import InputError
-from compgcn.queries import Answers
-from compgcn.ranking import Scorer, metrics, rank_triples
 from compgcn.run import Run, fit, open_run
+from compgcn.tasks.facts import Answers
+from compgcn.tasks.ranking import Scorer, metrics, rank_triples
 
 RESULT = Path(__file__).with_suffix(".json")
 SHARE, LEAST = 0.05, 2  # of the entities that are hidden, and the facts in train that one must have to be drawn

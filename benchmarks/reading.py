@@ -73,7 +73,7 @@ def main() -> None:
                 report = measure(path, options, Path(folder) / "cache")
                 rows.append({"file": path.name, "megabytes": path.stat().st_size // 10**6, "turn": turn, **report})
                 print(rows[-1])
-    from compgcn.bench.provenance import header  # now: the peak of a reading counts from that of this process
+    from reproduction.bench.measure import header  # now: the peak of a reading counts from that of this process
 
     RESULT.write_text(json.dumps({**header(), "rows": rows}, indent=2) + "\n", encoding="utf-8")
 

@@ -28,7 +28,7 @@ START_SECONDS = 180
 
 def requests(run: Path, count: int) -> list[bytes]:
     """Whole requests, of test facts: 45 % ask for the tail, 45 % for the head, 10 % for the relation."""
-    from compgcn.folder import Folder
+    from compgcn.train.folder import Folder
 
     graph = Folder(run).data(DATA)
     rng = random.Random(0)
@@ -115,8 +115,7 @@ def main() -> None:
     given = parser.parse_args()
 
     import torch
-
-    from compgcn.bench.measure import environment
+    from reproduction.bench.measure import environment
 
     with tempfile.TemporaryDirectory() as folder:
         run = given.run or Path(folder) / "run"

@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from compgcn import experiment as lab
+from reproduction import experiment as lab
+
 from compgcn.config import configure
 
 ROOT = Path(__file__).parents[1]

@@ -15,7 +15,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from compgcn.graph import RelationalGraph
+from compgcn.nn.graph import RelationalGraph
 
 # ---------------------------------------------------------------------------------------------------------------------
 # compositions

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from torch import nn
 
-from compgcn.decoders import Decoder
+from compgcn.nn.decoders import Decoder
 
 Array = np.ndarray
 Vector = list[float]

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+import compgcn.tying
 import pytest
 import torch
 
 import compgcn
-import compgcn.tying
-from compgcn.assembly.compositions import LEARNED
-from compgcn.assembly.settings import expand, recommended
-from compgcn.assembly.tasks import build_task
-from compgcn.compose import COMPOSITIONS, Combine
-from compgcn.decoders import DECODERS, ConvolutionSettings, build_decoder
-from compgcn.encoders import Encoder
-from compgcn.graph import RelationalGraph
 from compgcn.kernels import aggregate, make_plan
+from compgcn.kernels.combine import Combine
 from compgcn.nn import CompGCNConv
-from compgcn.presets import PRESETS
-from compgcn.step import RecordedStep, Step
-from compgcn.train import Interrupted
+from compgcn.nn.compose import COMPOSITIONS
+from compgcn.nn.decoders import DECODERS, ConvolutionSettings, build_decoder
+from compgcn.nn.encoder import PRESETS, Encoder
+from compgcn.nn.graph import RelationalGraph
+from compgcn.run.build import LEARNED, build_task
+from compgcn.run.resolve import expand, recommended
+from compgcn.train.loop import Interrupted
+from compgcn.train.step import RecordedStep, Step
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 

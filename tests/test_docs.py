@@ -22,26 +22,25 @@ import torch
 import typer
 
 from compgcn import config
-from compgcn.answers.calibration import Scaling, Weighing
-from compgcn.answers.vectors import FORMATS as EXPORTS
-from compgcn.assembly.compositions import LEARNED
-from compgcn.assembly.tasks import TASKS
+from compgcn.answers.calibrate import Scaling, Weighing
+from compgcn.answers.export import FORMATS as EXPORTS
 from compgcn.baselines import BASELINES
 from compgcn.cli import app, main
-from compgcn.compose import COMPOSITIONS
-from compgcn.compose import LEARNED as FACTORED
 from compgcn.data import DATASETS, OWN_RECIPES
-from compgcn.data.sources import FILES
-from compgcn.decoders import DECODERS
-from compgcn.inputs import INPUTS
-from compgcn.losses import SMOOTHING_FLOORS
-from compgcn.models import MODELS
-from compgcn.norms import NORMS
-from compgcn.presets import PRESETS
+from compgcn.data.download import FILES
+from compgcn.nn.compose import COMPOSITIONS
+from compgcn.nn.compose import LEARNED as FACTORED
+from compgcn.nn.decoders import DECODERS
+from compgcn.nn.encoder import PRESETS
+from compgcn.nn.filters import TYINGS
+from compgcn.nn.graph import NORMS
+from compgcn.run.build import LEARNED, TASKS
+from compgcn.tasks.classification import NAMES as READOUTS
+from compgcn.tasks.inputs import INPUTS
+from compgcn.tasks.losses import SMOOTHING_FLOORS
 from compgcn.tasks.objectives import OBJECTIVES, REGULARISERS
-from compgcn.tasks.readout import NAMES as READOUTS
-from compgcn.tasks.samplers import SAMPLERS
-from compgcn.tying import TYINGS
+from compgcn.tasks.sampling import SAMPLERS
+from compgcn.train.recipes import MODELS
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])

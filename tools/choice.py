@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from compgcn.experiment import experiments
-from compgcn.pages.markup import markdown
-from compgcn.report import Board, costs, shown, title
-from compgcn.tables import MISSING, Table
+from reproduction.experiment import experiments
+from reproduction.tables import MISSING, Board, Table, costs, shown, title
+
+from compgcn.run.report import markdown
 
 RESULTS = Path(__file__).parent.parent / "results"
 DATA = ("FB15k-237", "WN18RR")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from compgcn.claims import read_claims
-from compgcn.experiment import experiments, find_folder
-from compgcn.pages.claims import claims_table
-from compgcn.pages.markup import markdown
-from compgcn.report import NOT_RUN, Board, summary
+from reproduction.claims import read_claims
+from reproduction.experiment import experiments, find_folder
+from reproduction.pages import claims_table
+from reproduction.tables import NOT_RUN, Board, summary
+
+from compgcn.run.report import markdown
 
 RESULTS = Path(__file__).parent.parent / "results"
 HEADLINES = ("link-prediction", "node-classification", "graph-classification", "graph-classification-nested")

@@ -8,6 +8,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+if TYPE_CHECKING:
+    from compgcn.data import GraphCollection, KnowledgeGraph, load, read
+    from compgcn.errors import InputError
+    from compgcn.nn.graph import RelationalGraph
+    from compgcn.run import Classified, Prediction, Run, fit, open_run
+
+
 __version__ = "0.1.0"
 
 _HOME = {
@@ -24,11 +31,6 @@ _HOME = {
     "Classified": "compgcn.run",
 }
 
-if TYPE_CHECKING:
-    from compgcn.data import GraphCollection, KnowledgeGraph, load, read
-    from compgcn.errors import InputError
-    from compgcn.graph import RelationalGraph
-    from compgcn.run import Classified, Prediction, Run, fit, open_run
 
 __all__ = [
     "Classified",

@@ -1,20 +1,70 @@
-"""What a run is made of: typed, strict, TOML in and out. Imports no torch.
-
-A setting is named by section and key, `training.lr`; where the key alone is unambiguous, `lr` will do, and a section
-stands for its name: `encoder="compgcn"`.
-"""
+"""What to search: values of settings, as a table [search] of a TOML lists them. Imports no torch."""
 
 from __future__ import annotations
 
+import itertools
+import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from compgcn.errors import InputError, unknown
-from compgcn.mistakes import in_settings
+
+# What is expected, by pydantic's name of the mistake; in braces what it knows of the setting.
+_EXPECTED = {
+    "bool_type": "true or false",
+    "finite_number": "a finite number",
+    "float_type": "a number",
+    "greater_than": "a number above {gt:g}",
+    "greater_than_equal": "at least {ge}",
+    "int_from_float": "a whole number",
+    "int_parsing": "a whole number",
+    "int_type": "a whole number",
+    "less_than": "a number below {lt:g}",
+    "less_than_equal": "at most {le}",
+    "string_type": "text",
+    "too_short": "a list of at least {min_length}",
+}
+
+
+def in_settings(error: ValidationError, where: str, options: Iterable[str], lists: Mapping[str, str]) -> InputError:
+    """The first mistake in settings.
+
+    Args:
+        error: what pydantic found.
+        where: what the sentence begins with.
+        options: the names of settings there are.
+        lists: the settings that are lists, each with an example.
+    """
+    first: Mapping[str, Any] = error.errors()[0]
+    path, kind = _place(first), first["type"]
+    if kind == "extra_forbidden":
+        return InputError(f"{where}{unknown('option', path, options)}")
+    if kind == "literal_error" and isinstance(first["input"], str):
+        known = [choice.strip("'") for choice in first["ctx"]["expected"].replace(" or ", ", ").split(", ")]
+        return InputError(f"{where}{unknown(f'value of {path}', first['input'], known)}")
+    if kind == "tuple_type" and path in lists:
+        expected = f"this should be a list, as in {path} = {lists[path]}"
+    elif kind in _EXPECTED:
+        expected = f"this should be {_EXPECTED[kind].format(**first.get('ctx', {}))}"
+    else:
+        expected = first["msg"].removeprefix("Value error, ").replace("Input should", "this should")
+    return InputError(f"{where}{path} = {first['input']!r}: {expected}")
+
+
+def in_file(error: ValidationError, path: Path) -> InputError:
+    """The first mistake in a file, in pydantic's words."""
+    first: Mapping[str, Any] = error.errors()[0]
+    return InputError(f"{path}: {_place(first)}: {first['msg'][0].lower()}{first['msg'][1:]}")
+
+
+def _place(mistake: Mapping[str, Any]) -> str:
+    """Where it is, as a dotted path."""
+    return ".".join(str(part) for part in mistake["loc"])
+
 
 FORMAT = 1  # of a run folder; a newer one is refused
 SEARCH = "search"  # the table of a TOML that says which values of which settings to try
@@ -396,3 +446,72 @@ def _toml(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_toml(item) for item in value) + "]"
     return repr(value)
+
+
+class Range(NamedTuple):
+    """Numbers from `low` to `high`, both included; whole ones where both ends are; evenly in their logarithm or not."""
+
+    low: float
+    high: float
+    log: bool
+
+
+Space = dict[str, tuple[Any, ...] | Range]  # by path: values to choose among, or a range of them
+
+
+def parse_space(table: Mapping[str, Any], where: str = "") -> Space:
+    """The table [search] of a TOML: a list of values for each setting, or `{low, high, log}`."""
+    space: Space = {}
+    for name, given in _flat(table).items():
+        path = searchable(name, where)
+        if isinstance(given, dict):
+            space[path] = _range(path, given, where)
+        elif isinstance(given, list) and given:
+            space[path] = tuple(_frozen(value) for value in given)
+        else:
+            raise InputError(f"{where}{path} = {given!r}: this should be a list of values, or {{low, high, log}}")
+        ends = space[path]
+        for value in ends[:2] if isinstance(ends, Range) else ends:
+            configure(Config(), {path: value}, where)  # of the right kind
+    return space
+
+
+def _flat(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted names for what stands in [search.training] or as training.lr; a range is a table too, and stays one."""
+    found: dict[str, Any] = {}
+    for name, value in table.items():
+        inner = isinstance(value, dict) and name in Config.model_fields
+        found |= {f"{name}.{key}": below for key, below in value.items()} if inner else {name: value}
+    return found
+
+
+def _range(path: str, given: Mapping[str, Any], where: str) -> Range:
+    for key in given.keys() - {"low", "high", "log"}:
+        raise InputError(f"{where}{path}: {unknown('key of a range', key, ('low', 'high', 'log'))}")
+    low, high, log = given.get("low"), given.get("high"), given.get("log", False)
+    numbers = all(isinstance(end, (int, float)) and not isinstance(end, bool) for end in (low, high))
+    if not numbers or not isinstance(log, bool) or not low < high or (log and not low > 0):  # type: ignore[operator]
+        raise InputError(f"{where}{path} = {dict(given)}: a range needs numbers low < high, above 0 if log = true")
+    return Range(low, high, log)  # type: ignore[arg-type]
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+
+
+def grid_size(space: Space) -> float:
+    """How many combinations a space has; without end if one of its settings is a range."""
+    return math.prod(math.inf if isinstance(values, Range) else len(values) for values in space.values())
+
+
+def candidates(space: Space) -> tuple[str, ...]:
+    """Every combination of a space of lists, as `classifier.candidates` takes them."""
+    ranges = [path for path, values in space.items() if isinstance(values, Range)]
+    if ranges or not space:
+        what = f"{ranges[0]} is a range" if ranges else "there is nothing to search"
+        raise InputError(f"{what}; a nested run tries every combination, so list the values of [search]")
+    combinations = itertools.product(*space.values())
+    return tuple(
+        ", ".join(write_setting(path, value) for path, value in zip(space, values, strict=True))
+        for values in combinations
+    )

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import csv
 
-from compgcn.answers import bulk
+from compgcn.answers import score
 from compgcn.data import KnowledgeGraph
 from compgcn.errors import InputError
 from compgcn.run import Run
@@ -53,7 +53,7 @@ def read(path: Path) -> list[dict[str, Any]]:
         if path.suffix == ".parquet"
         else csv.read_csv(path, parse_options=parsing, convert_options=options)
     )
-    assert table.column_names == bulk.SCHEMA.names
+    assert table.column_names == score.ANSWERED.names
     rows: list[dict[str, Any]] = table.to_pylist()
     return rows
 
@@ -73,7 +73,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 def test_every_query_has_the_answers_it_would_have_alone(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, gap: str, header: bool, to: str
 ) -> None:
-    monkeypatch.setattr(bulk, "_TOGETHER", 2)
+    monkeypatch.setattr(score, "_TOGETHER", 2)
     seen: list[tuple[int, int]] = []
     written = run.predict_file(
         write(tmp_path / name, gap, header), tmp_path / to, 3, new=True, notify=lambda *how: seen.append(how)

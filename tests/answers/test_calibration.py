@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import toy
-from compgcn.answers.calibration import (
+from compgcn.answers.calibrate import (
     Reliability,
     Scaling,
     Weighing,
@@ -24,12 +24,10 @@ from compgcn.answers.calibration import (
     restored_weighing,
     stored,
 )
-from compgcn.answers.links import Links
-from compgcn.answers.reliability import fitted, of_entities, of_relations
-from compgcn.answers.retrieval import log_odds_among, unbeaten
+from compgcn.answers.links import Links, fitted, log_odds_among, of_entities, of_relations, unbeaten
 from compgcn.errors import InputError
-from compgcn.pages.run import _calibration, write_page
 from compgcn.run import Run, open_run
+from compgcn.run.report import _calibration, write_page
 
 
 @pytest.fixture(scope="module")

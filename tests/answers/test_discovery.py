@@ -13,11 +13,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compgcn.answers import calibration, retrieval
-from compgcn.answers.calibration import fit_weighing
-from compgcn.answers.discovery import SCHEMA, Discovery, lacking, weighing
-from compgcn.answers.heads import Peers
+from compgcn.answers import calibrate, links
+from compgcn.answers.calibrate import fit_weighing
+from compgcn.answers.discover import SCHEMA, Discovery, lacking, weighing
 from compgcn.answers.links import Links
+from compgcn.answers.peers import Peers
 from compgcn.data import KnowledgeGraph, Vocabulary
 from compgcn.errors import InputError
 from compgcn.run import Run
@@ -116,7 +116,7 @@ def test_what_is_discovered_are_the_most_probable_of_all_new_facts(
 ) -> None:
     expected = dict(every_new_fact(run, all_heads))
     best = sorted(expected.values(), reverse=True)
-    monkeypatch.setattr(retrieval, "_QUERIES", 3)
+    monkeypatch.setattr(links, "_QUERIES", 3)
     for top in (1, 7, 10_000):
         found = run.discover(top=top, all_heads=all_heads)
         assert len(found) == min(top, len(expected)) == len({fact[:3] for fact in found})
@@ -152,7 +152,7 @@ def test_a_weighing_is_fitted_to_finds_as_if_valid_were_not_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The ten best tails of all heads and peers by train and test, without those of either, looked up in valid."""
-    monkeypatch.setattr(calibration, "_FEWEST", 1)
+    monkeypatch.setattr(calibrate, "_FEWEST", 1)
     data = graph()
     more = data.train[:20].copy()
     more[:, 2] = (more[:, 2] + 1) % data.num_entities  # other tails of heads that train has

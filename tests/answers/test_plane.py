@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from compgcn.answers.plane import principal_plane
+from compgcn.answers.similar import principal_plane
 
 
 def test_the_plane_keeps_distances_of_flat_vectors_and_tells_its_share() -> None:

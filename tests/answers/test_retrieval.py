@@ -11,10 +11,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compgcn.answers import retrieval
-from compgcn.answers.known import known_entities, known_relations
+from compgcn.answers import links
 from compgcn.answers.links import Links
 from compgcn.run import Run
+from compgcn.tasks.facts import known_entities, known_relations
 from toy import graph, train
 
 
@@ -28,7 +28,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 def test_the_best_come_first_and_of_equals_the_first(rows: list[list[float]]) -> None:
     scores = torch.tensor(rows)
     for top in (1, 2, 4, 9, 20):
-        found = retrieval.best(scores, top)
+        found = links.best(scores, top)
         whole = scores.sort(dim=1, descending=True, stable=True).indices[:, :top]
         kept = scores.gather(1, whole) > -torch.inf
         assert torch.equal(found[kept], whole[kept])
@@ -63,7 +63,7 @@ def test_many_queries_have_the_answers_of_each_alone(run: Run, monkeypatch: pyte
     asked += [{"tail": e[i], "relation": r[i % 3]} for i in range(6)]
     asked += [{"head": e[i], "tail": e[(5 * i + 1) % 12]} for i in range(6)]
     queries = [links.query(*(one.get(part) for part in ("head", "relation", "tail"))) for one in asked]
-    monkeypatch.setattr(retrieval, "_QUERIES", 4)
+    monkeypatch.setattr(links, "_QUERIES", 4)
     for new in (False, True):
         together = links.answer(queries, 5, new)
         for one, answers in zip(asked, together, strict=True):

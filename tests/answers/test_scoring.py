@@ -13,12 +13,12 @@ import pytest
 import torch
 from pyarrow import csv
 
-from compgcn.answers import retrieval, scoring
+from compgcn.answers import links, score
 from compgcn.answers.links import Links
-from compgcn.answers.scoring import Scored
+from compgcn.answers.score import Scored
 from compgcn.errors import InputError
-from compgcn.ranking import filtered_ranks
 from compgcn.run import Run
+from compgcn.tasks.ranking import filtered_ranks
 from toy import Command, graph, refused, train
 
 NEW = [("p0", "lives", "p3"), ("t1", "knows", "t1"), ("name of p2", "born", "name of t0")]
@@ -47,7 +47,7 @@ def test_the_ranks_of_known_facts_are_those_of_evaluation(
 ) -> None:
     ranks = run.task.ranks(split)
     for queries in (1, 2, 512):
-        monkeypatch.setattr(retrieval, "_QUERIES", queries)
+        monkeypatch.setattr(links, "_QUERIES", queries)
         found = run.score(texts(split))
         assert [fact.tail_rank for fact in found] == ranks.tail.realistic.tolist()
         assert [fact.head_rank for fact in found] == ranks.head.realistic.tolist()
@@ -100,7 +100,7 @@ def test_the_doubtful_come_first_and_are_the_same_facts(run: Run) -> None:
 
 @pytest.mark.parametrize("ending", [".csv", ".tsv", ".parquet"])
 def test_a_file_holds_what_the_list_has(run: Run, tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scoring, "_WRITTEN", 2)
+    monkeypatch.setattr(score, "_WRITTEN", 2)
     facts, to = write(tmp_path / "facts.tsv", [*texts("test"), *NEW]), tmp_path / f"out{ending}"
     seen: list[tuple[int, int]] = []
     assert run.score_file(facts, to, doubtful=True, notify=lambda *how: seen.append(how)) == 6

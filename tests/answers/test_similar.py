@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 from compgcn.answers.similar import Neighbours
 from compgcn.errors import InputError
 from compgcn.run import Run
-from compgcn.storage import Table
+from compgcn.train.storage import Table
 from toy import CLASSES, classify, labelled, molecules, train
 
 WHOLE = hnp.arrays(np.float32, st.tuples(st.integers(1, 9), st.integers(1, 5)), elements=st.integers(-3, 3))

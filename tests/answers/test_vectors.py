@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compgcn.answers import vectors
-from compgcn.answers.vectors import FORMATS, PROJECTOR, write_vectors
+from compgcn.answers import export
+from compgcn.answers.export import FORMATS, PROJECTOR, write_vectors
 from compgcn.cli.export import Form
 from compgcn.errors import InputError
-from compgcn.storage import Table
+from compgcn.train.storage import Table
 from toy import contents
 
 # Names as data have them: a tab, a line end, blanks of other kinds, ids that differ in a blank only, quotes.
@@ -86,7 +86,7 @@ READERS = {"parquet": read_parquet, "csv": read_csv, "tsv": read_tsv, "npy": rea
 @pytest.mark.parametrize("form", READERS)
 @pytest.mark.parametrize("piece", [2, 2**14])
 def test_an_export_reads_back_as_it_was(tmp_path: Path, form: str, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vectors, "_ROWS", piece)
+    monkeypatch.setattr(export, "_ROWS", piece)
     path = tmp_path / "vectors.x"
     assert write_vectors(path, TABLES, form) == 11
     kinds, ids, names, values = READERS[form](path)
@@ -154,8 +154,8 @@ def test_an_export_that_fails_halfway_leaves_the_one_before(
 ) -> None:
     write_vectors(tmp_path / "v", TABLES, form)
     before = contents(tmp_path)
-    monkeypatch.setattr(vectors, "_ROWS", 1)
-    pieces = vectors._pieces
+    monkeypatch.setattr(export, "_ROWS", 1)
+    pieces = export._pieces
 
     def full(tables: list[Table]) -> Any:
         for number, piece in enumerate(pieces(tables)):
@@ -164,7 +164,7 @@ def test_an_export_that_fails_halfway_leaves_the_one_before(
             yield piece
 
     with monkeypatch.context() as patched:
-        patched.setattr(vectors, "_pieces", full)
+        patched.setattr(export, "_pieces", full)
         with pytest.raises(InputError, match=r"could not write .*No space left.*untouched"):
             write_vectors(tmp_path / "v", [ENTITIES], form)
     assert contents(tmp_path) == before

@@ -8,9 +8,8 @@ import torch
 from torch.nn import functional as F
 
 import toy
-from compgcn.baselines.dgcnn import DGCNN, usual_size
-from compgcn.tasks.classification import GraphClassifier
-from compgcn.tasks.graph_classification import Graphs
+from compgcn.baselines.networks import DGCNN, usual_size
+from compgcn.tasks.classification import GraphClassifier, Graphs
 
 
 @pytest.mark.parametrize("kept", [10, 13])

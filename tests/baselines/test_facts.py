@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compgcn.baselines.facts import fact_counts, logistic_regression
-from compgcn.graph import RelationalGraph
+from compgcn.nn.graph import RelationalGraph
 
 N, R = 6, 2
 node, relation = st.integers(0, N - 1), st.integers(0, R - 1)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compgcn.baselines.counts import WEIGHINGS, both_ways, sparse, weighings
-from compgcn.baselines.feat import relations
+from compgcn.baselines.facts import relations
+from compgcn.baselines.fitted import WEIGHINGS, both_ways, sparse, weighings
 
 N, R = 6, 2
 node, relation = st.integers(0, N - 1), st.integers(0, R - 1)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import torch
 
 import toy
-from compgcn.baselines.gin import GIN
-from compgcn.graph import RelationalGraph
-from compgcn.tasks.classification import GraphClassifier
-from compgcn.tasks.graph_classification import Graphs
+from compgcn.baselines.networks import GIN
+from compgcn.nn.graph import RelationalGraph
+from compgcn.tasks.classification import GraphClassifier, Graphs
 
 
 def test_gin_sums_over_neighbours_and_over_the_nodes_of_every_depth() -> None:

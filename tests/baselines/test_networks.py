@@ -11,14 +11,14 @@ import pytest
 import torch
 
 import toy
-from compgcn.assembly.settings import expand, recommended
-from compgcn.assembly.tasks import build_task
 from compgcn.baselines import BASELINES, Trained
 from compgcn.baselines.networks import extra
 from compgcn.data import GraphCollection
 from compgcn.errors import InputError
 from compgcn.run import Run, fit, open_run
-from compgcn.tasks.graph_classification import Graphs
+from compgcn.run.build import build_task
+from compgcn.run.resolve import expand, recommended
+from compgcn.tasks.classification import Graphs
 
 NETWORKS = [name for name, row in BASELINES.items() if isinstance(row.how, Trained)]
 SMALL: dict[str, Any] = {"epochs": 25, "lr": 0.02, "folds": 3, "inner_folds": 2, "device": "cpu"}

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compgcn.baselines.pachysan import PachySAN, nearest, receptive_fields, refine
-from compgcn.data.arrays import Numbers
+from compgcn.data.columns import Numbers
 
 
 def directed(pairs: list[tuple[int, int]]) -> Numbers:
@@ -84,7 +84,7 @@ def test_nodes_with_the_same_features_are_of_one_kind() -> None:
 
 @pytest.mark.parametrize("width", [1, 10, 14])
 def test_graphs_of_any_size_fit(width: int) -> None:
-    from compgcn.graph import RelationalGraph
+    from compgcn.nn.graph import RelationalGraph
 
     torch.manual_seed(0)
     net = PachySAN(1, width=width, field=4, hidden=6).eval()

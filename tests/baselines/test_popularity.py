@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compgcn.baselines.popularity import Popularity
-from compgcn.queries import Answers
-from compgcn.ranking import rank_triples, summary
+from compgcn.tasks.facts import Answers
+from compgcn.tasks.ranking import rank_triples, summary
 
 N, R = 5, 2
 TRIPLES = st.lists(

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compgcn.baselines import rdf2vec
-from compgcn.baselines.counts import outgoing
+from compgcn.baselines.fitted import outgoing
 from compgcn.baselines.rdf2vec import embed, sentences, walks
 
 N, R = 6, 2

@@ -11,12 +11,12 @@ import pytest
 
 import toy
 from compgcn import baselines
-from compgcn.assembly.tasks import TASKS
 from compgcn.baselines import BASELINES, FitOnce
 from compgcn.data import GraphCollection, KnowledgeGraph, Labels
 from compgcn.errors import InputError
 from compgcn.run import Run, fit, open_run
-from compgcn.train import Interrupted
+from compgcn.run.build import TASKS
+from compgcn.train.loop import Interrupted
 
 DATA = {"node-classification": toy.labelled, "graph-classification": toy.molecules}
 SETTINGS = {"folds": 3, "inner_folds": 2, "device": "cpu"}

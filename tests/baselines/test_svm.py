@@ -8,7 +8,7 @@ import pytest
 from compgcn.baselines import svm
 from compgcn.baselines.fitted import Fitting
 from compgcn.baselines.svm import fit_svm
-from compgcn.data.folds import folds
+from compgcn.data.collection import folds
 from compgcn.errors import InputError
 
 pytest.importorskip("sklearn")

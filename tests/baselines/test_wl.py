@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import toy
-from compgcn.baselines.counts import WEIGHINGS, outgoing
+from compgcn.baselines.fitted import WEIGHINGS, outgoing
 from compgcn.baselines.wl import refined, subtrees, wl_features
 from compgcn.data import Vocabulary
 

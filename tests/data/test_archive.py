@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compgcn.data import archive as module
-from compgcn.data.archive import ArchiveError, extract
+from compgcn.data import download as module
+from compgcn.data.download import ArchiveError, extract
 from server import tarred, zipped
 
 MEMBERS = {

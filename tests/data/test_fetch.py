@@ -17,10 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from compgcn.data import cache, fetch
+from compgcn.data import download
 from compgcn.data import download as download_module
-from compgcn.data.download import UnavailableError
-from compgcn.data.sources import Archive, Files, Item
+from compgcn.data.download import Archive, Files, Item, UnavailableError
 from compgcn.errors import InputError
 from server import Server, cut, resumable, sha, slow, tarred, whole, zipped
 
@@ -59,7 +58,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def contents(row: Files) -> dict[str, bytes]:
-    entries = cache.entries("made-up", row)
+    entries = download.entries("made-up", row)
     assert entries is not None
     return {role: entry.path.read_bytes() for role, entry in entries.items()}
 
@@ -79,13 +78,13 @@ def test_a_data_set_comes_from_its_public_address_and_then_from_the_cache(server
     row = files(server)
     server.answers["/set.zip"] = whole(ZIP)
     steps: list[int] = []
-    (first,) = fetch.fetch({"made-up": row}, notify=lambda name, done, total: steps.append(done))
+    (first,) = download.fetch({"made-up": row}, notify=lambda name, done, total: steps.append(done))
     assert contents(row) == PLAIN
     assert steps[-1] == len(ZIP)
     assert (first.already, first.mirror) == (False, "127.0.0.1 (set.zip)")
     assert all(entry.verified for entry in first.entries.values())
     assert left(home) == WHOLE  # the archive was needed only for a while
-    assert fetch.fetch({"made-up": row})[0].already
+    assert download.fetch({"made-up": row})[0].already
     assert server.paths() == ["/set.zip"]
 
 
@@ -97,7 +96,7 @@ def test_where_only_an_index_is_reached_the_package_is_read_and_not_run(
     server.answers["/files/pkg-1.0.tar.gz"] = whole(SDIST)
     row = files(package=SDIST)
     with caplog.at_level(logging.INFO):
-        (done,) = fetch.fetch({"made-up": row})
+        (done,) = download.fetch({"made-up": row})
     assert done.mirror == "the package file pkg-1.0.tar.gz"
     assert contents(row) == PLAIN
     assert left(home) == WHOLE
@@ -108,7 +107,7 @@ def test_where_only_an_index_is_reached_the_package_is_read_and_not_run(
 def test_one_download_serves_two_data_sets(server: Server) -> None:
     server.answers["/set.zip"] = whole(ZIP)
     row = files(server)
-    assert [done.name for done in fetch.fetch({"one": row, "two": row})] == ["one", "two"]
+    assert [done.name for done in download.fetch({"one": row, "two": row})] == ["one", "two"]
     assert server.paths() == ["/set.zip"]
 
 
@@ -129,7 +128,7 @@ def folder_of(tmp_path: Path, layout: str) -> Path:
 @pytest.mark.parametrize("layout", ["plain", "here", "zip", "sdist"])
 def test_a_local_folder_gives_its_files_its_archive_and_its_names(tmp_path: Path, layout: str) -> None:
     row = files(package=SDIST)
-    fetch.fetch({"made-up": row}, folder_of(tmp_path, layout))
+    download.fetch({"made-up": row}, folder_of(tmp_path, layout))
     assert contents(row) == {**PLAIN, "names": b"a\tb\n"}
 
 
@@ -139,11 +138,11 @@ def test_the_folder_of_the_variable_is_read_in_place(
 ) -> None:
     monkeypatch.setenv("COMPGCN_DATA", str(folder_of(tmp_path, layout)))
     row = files(package=SDIST)
-    assert fetch.place("made-up", row) == "local"
-    with fetch.located("made-up", row) as paths:
+    assert download.place("made-up", row) == "local"
+    with download.located("made-up", row) as paths:
         assert {role: path.read_bytes() for role, path in paths.items()} == {**PLAIN, "names": b"a\tb\n"}
     assert not home.exists()
-    fetch.fetch({"made-up": row})
+    download.fetch({"made-up": row})
     assert contents(row) == {**PLAIN, "names": b"a\tb\n"}
 
 
@@ -151,15 +150,15 @@ def test_altered_files_in_the_given_folder_are_refused(tmp_path: Path, home: Pat
     source = folder_of(tmp_path, "plain")
     (source / "set" / "test.txt").write_bytes(b"x\tr\ty\n")
     with pytest.raises(InputError, match=r"'test.txt' from '.*from' is not the published file: its sha256 differs"):
-        fetch.fetch({"made-up": files()}, source)
+        download.fetch({"made-up": files()}, source)
     assert left(home) == set()
 
 
 def test_what_a_given_folder_lacks_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"does not hold the data set 'made-up': there is no file '.*/set/train.txt'"):
-        fetch.fetch({"made-up": files()}, tmp_path)
+        download.fetch({"made-up": files()}, tmp_path)
     with pytest.raises(InputError, match="there is no folder"):
-        fetch.fetch({"made-up": files()}, tmp_path / "none")
+        download.fetch({"made-up": files()}, tmp_path / "none")
 
 
 def test_first_use_fetches_and_later_use_does_not(
@@ -167,20 +166,20 @@ def test_first_use_fetches_and_later_use_does_not(
 ) -> None:
     server.answers["/set.zip"] = whole(ZIP)
     row = files(server)
-    assert fetch.place("made-up", row) == "to fetch"
+    assert download.place("made-up", row) == "to fetch"
     for _ in range(2):
-        with fetch.located("made-up", row) as paths:
+        with download.located("made-up", row) as paths:
             assert {role: path.read_bytes() for role, path in paths.items()} == PLAIN
     assert server.paths() == ["/set.zip"]
-    assert fetch.place("made-up", row) == "cached"
+    assert download.place("made-up", row) == "cached"
     monkeypatch.setenv("COMPGCN_DATA", str(tmp_path))  # it does not hold the data set, the cache does
-    with fetch.located("made-up", row) as paths:
+    with download.located("made-up", row) as paths:
         assert set(paths) == set(PLAIN)
 
 
 def test_offline_one_sentence_says_what_was_tried_and_what_to_do() -> None:
     with pytest.raises(InputError) as failure:
-        fetch.fetch({"made-up": files(package=SDIST)})
+        download.fetch({"made-up": files(package=SDIST)})
     said = str(failure.value)
     assert said.startswith("the data set 'made-up' could not be fetched: 127.0.0.1 could not be reached (Connection")
     assert said.endswith(
@@ -192,9 +191,9 @@ def test_offline_one_sentence_says_what_was_tried_and_what_to_do() -> None:
 
 def test_a_data_set_without_a_mirror_says_so(tmp_path: Path) -> None:
     row = files()._replace(archives=())
-    assert fetch.place("made-up", row) == "missing"
+    assert download.place("made-up", row) == "missing"
     with pytest.raises(InputError, match="is in no public place: run compgcn data fetch made-up --from DIR"):
-        fetch.fetch({"made-up": row})
+        download.fetch({"made-up": row})
 
 
 # Without a checksum
@@ -205,19 +204,19 @@ def test_a_file_nobody_hashed_is_pinned_when_it_first_comes_and_said_to_be_unver
 ) -> None:
     server.answers["/set.zip"] = whole(ZIP)
     row = files(server, pin=False)
-    (done,) = fetch.fetch({"made-up": row})
+    (done,) = download.fetch({"made-up": row})
     assert "no checksum of train.txt, valid.txt, test.txt is published" in caplog.text
     assert not any(entry.verified for entry in done.entries.values())
     assert {role: entry.sha256 for role, entry in done.entries.items()} == {part: sha(d) for part, d in PLAIN.items()}
-    assert {state for _, state in cache.verify("made-up", row).values()} == {"unverified"}
+    assert {state for _, state in download.verify("made-up", row).values()} == {"unverified"}
     paths = {role: entry.path for role, entry in done.entries.items()}
-    assert fetch.unverified("made-up", row, paths) == ["train.txt", "valid.txt", "test.txt"]
+    assert download.unverified("made-up", row, paths) == ["train.txt", "valid.txt", "test.txt"]
     altered = paths["train"].read_bytes().replace(b"r", b"R")
     paths["train"].write_bytes(altered)
-    assert cache.verify("made-up", row)["train"][1] == "altered"
+    assert download.verify("made-up", row)["train"][1] == "altered"
     server.answers["/set.zip"] = whole(zipped({f"set/{p}.txt": d + b"!" for p, d in PLAIN.items()}))
     caplog.clear()
-    fetch.fetch({"made-up": row})
+    download.fetch({"made-up": row})
     assert "train.txt is not what was first downloaded" in caplog.text
 
 
@@ -227,16 +226,16 @@ def test_a_pin_outlives_an_altered_file_and_a_fetch_that_fails(
 ) -> None:
     server.answers["/set.zip"] = whole(ZIP)
     row = files(server, pin=False)
-    fetch.fetch({"made-up": row})
+    download.fetch({"made-up": row})
     train = home / "made-up" / "train.txt"
     train.write_bytes(alter(PLAIN["train"]))
     server.answers.clear()
     with pytest.raises(InputError, match="could not be fetched"):
-        fetch.fetch({"made-up": row})
+        download.fetch({"made-up": row})
     assert train.read_bytes() == alter(PLAIN["train"])
-    assert cache.pins("made-up") == {part: sha(data) for part, data in PLAIN.items()}
+    assert download.pins("made-up") == {part: sha(data) for part, data in PLAIN.items()}
     server.answers["/set.zip"] = whole(zipped({f"set/{part}.txt": b"x\tr\ty\n" for part in PLAIN}))
-    fetch.fetch({"made-up": row})
+    download.fetch({"made-up": row})
     assert "train.txt is not what was first downloaded" in caplog.text
 
 
@@ -268,11 +267,11 @@ def test_a_bad_mirror_leaves_nothing_wrong_behind_and_a_good_one_mends_it(
     server.answers["/set.zip"] = BAD[fault]()
     row = files(server, pin=pin)
     with pytest.raises(InputError, match="'made-up' could not be fetched"):
-        fetch.fetch({"made-up": row})
-    assert cache.entries("made-up", row) is None
+        download.fetch({"made-up": row})
+    assert download.entries("made-up", row) is None
     assert left(home) <= {"downloads/set.zip.part"}
     server.answers["/set.zip"] = resumable(ZIP)
-    fetch.fetch({"made-up": row})
+    download.fetch({"made-up": row})
     assert contents(row) == PLAIN
     assert left(home) == WHOLE
 
@@ -281,7 +280,7 @@ def test_a_bad_mirror_leaves_nothing_wrong_behind_and_a_good_one_mends_it(
 def test_an_archive_that_is_not_to_be_trusted_is_not_let_in(server: Server, home: Path, fault: str) -> None:
     server.answers["/set.zip"] = whole(UNTRUSTED[fault])
     with pytest.raises(InputError, match=r"'made-up' could not be fetched: (the archive|'.*') "):
-        fetch.fetch({"made-up": files(server, pin=False)})
+        download.fetch({"made-up": files(server, pin=False)})
     assert left(home) == set()
 
 
@@ -291,7 +290,7 @@ def test_right_archive_wrong_member_is_refused(server: Server, home: Path) -> No
     row = files(server)
     row = row._replace(archives=(row.archives[0]._replace(sha256=None),))
     with pytest.raises(InputError, match=r"'train.txt' from 127.0.0.1 .* is not the published file"):
-        fetch.fetch({"made-up": row})
+        download.fetch({"made-up": row})
     assert left(home) == set()
 
 
@@ -311,10 +310,10 @@ def test_a_full_disk_is_a_sentence_and_with_room_again_all_is_well(server: Serve
     server.answers["/set.zip"] = resumable(ZIP)
     row = files(server)
     with full_disk(room), pytest.raises(InputError, match=r"could not write to the cache .*; make room there, or set"):
-        fetch.fetch({"made-up": row})
-    assert cache.entries("made-up", row) is None
+        download.fetch({"made-up": row})
+    assert download.entries("made-up", row) is None
     assert left(home) <= {"downloads/set.zip.part"}
-    fetch.fetch({"made-up": row})
+    download.fetch({"made-up": row})
     assert contents(row) == PLAIN
 
 
@@ -322,9 +321,9 @@ def test_no_space_left_while_copying_is_the_same_sentence(tmp_path: Path, monkey
     def full(source: Path, target: Path) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
 
-    monkeypatch.setattr(fetch.shutil, "copyfile", full)
+    monkeypatch.setattr(download.shutil, "copyfile", full)
     with pytest.raises(InputError, match=r"No space left on device .*; make room there, or set COMPGCN_CACHE"):
-        fetch.fetch({"made-up": files()}, folder_of(tmp_path, "plain"))
+        download.fetch({"made-up": files()}, folder_of(tmp_path, "plain"))
 
 
 def test_a_cache_that_cannot_be_written_is_a_sentence(
@@ -334,9 +333,9 @@ def test_a_cache_that_cannot_be_written_is_a_sentence(
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("COMPGCN_CACHE", str(tmp_path / "file" / "cache"))
     with pytest.raises(InputError, match=r"could not write to the cache .*Not a directory"):
-        fetch.fetch({"made-up": files(server)})
+        download.fetch({"made-up": files(server)})
     with pytest.raises(InputError, match=r"could not write to the cache .*Not a directory"):
-        fetch.fetch({"made-up": files(server)}, folder_of(tmp_path, "plain"))
+        download.fetch({"made-up": files(server)}, folder_of(tmp_path, "plain"))
 
 
 def test_a_read_only_cache_is_a_sentence_and_what_is_in_it_can_be_read(
@@ -344,7 +343,7 @@ def test_a_read_only_cache_is_a_sentence_and_what_is_in_it_can_be_read(
 ) -> None:
     server.answers["/set.zip"] = whole(ZIP)
     row = files(server)
-    fetch.fetch({"made-up": row})
+    download.fetch({"made-up": row})
     home.chmod(0o555)
     (home / "downloads").chmod(0o555)
 
@@ -352,10 +351,10 @@ def test_a_read_only_cache_is_a_sentence_and_what_is_in_it_can_be_read(
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
     monkeypatch.setattr(Path, "mkdir", refuse)
-    with fetch.located("made-up", row) as paths:
+    with download.located("made-up", row) as paths:
         assert paths["test"].read_bytes() == PLAIN["test"]
     with pytest.raises(InputError, match=r"could not write to the cache .*Read-only file system"):
-        fetch.fetch({"other": row})
+        download.fetch({"other": row})
     home.chmod(0o755)
     (home / "downloads").chmod(0o755)
 
@@ -369,7 +368,7 @@ from compgcn.data.sources import Archive, Files, Item
 address, digest, hashes = json.loads(sys.argv[1])
 items = {part: Item(f"set/{part}.txt", known) for part, known in hashes.items()}
 archive = Archive("set.zip", digest, items, address=address)
-fetch.fetch({"made-up": Files(tuple(hashes), (), "set", {}, (archive,))})
+download.fetch({"made-up": Files(tuple(hashes), (), "set", {}, (archive,))})
 """
 
 
@@ -400,7 +399,7 @@ def test_a_killed_fetch_is_taken_up_by_the_next(server: Server, home: Path) -> N
     assert not (home / "made-up").exists()
     server.answers["/set.zip"] = resumable(BIG)
     row = files(server, BIG)
-    fetch.fetch({"made-up": row})
+    download.fetch({"made-up": row})
     assert contents(row) == PLAIN
     assert server.seen[-1][1]["Range"] == f"bytes={have}-"
 
@@ -423,31 +422,31 @@ def test_where_the_system_has_no_such_lock_each_process_downloads_for_itself(
     monkeypatch.setitem(sys.modules, "fcntl", None)
     server.answers["/set.zip"] = whole(ZIP)
     row = files(server)
-    with cache.locked("set.zip") as one, cache.locked("set.zip") as other:
+    with download.locked("set.zip") as one, download.locked("set.zip") as other:
         assert one == other == home / "downloads" / f"{os.getpid()}-set.zip"
-    fetch.fetch({"made-up": row})
+    download.fetch({"made-up": row})
     assert contents(row) == PLAIN
     assert left(home) == WHOLE
 
 
 def test_a_download_in_use_by_another_process_is_not_removed(home: Path) -> None:
-    with cache.locked("set.zip") as path:
+    with download.locked("set.zip") as path:
         assert path is not None
         path.write_bytes(ZIP)
-        cache.discard("set.zip")
+        download.discard("set.zip")
         assert path.exists()
-    cache.discard("set.zip")
+    download.discard("set.zip")
     assert left(home) == set()
 
 
 def test_a_data_set_put_in_place_by_another_process_is_left_alone(tmp_path: Path, home: Path) -> None:
     row = files()
-    with cache.staging("made-up") as slower:
-        fetch.fetch({"made-up": row}, folder_of(tmp_path, "plain"))
+    with download.staging("made-up") as slower:
+        download.fetch({"made-up": row}, folder_of(tmp_path, "plain"))
         before = (home / "made-up").stat().st_ino
         for part, data in PLAIN.items():
             (slower / f"{part}.txt").write_bytes(data)
-        cache.commit(slower, "made-up", row, {part: slower / f"{part}.txt" for part in PLAIN}, "elsewhere")
+        download.commit(slower, "made-up", row, {part: slower / f"{part}.txt" for part in PLAIN}, "elsewhere")
     assert (home / "made-up").stat().st_ino == before
     assert not list(home.glob(".staging-*"))
 
@@ -456,7 +455,7 @@ def test_what_a_killed_process_was_assembling_is_removed_after_a_day(tmp_path: P
     for age, name in ((0, ".staging-made-up-new"), (2 * 86400, ".staging-made-up-old")):
         (home / name).mkdir(parents=True)
         os.utime(home / name, (time.time() - age, time.time() - age))
-    fetch.fetch({"made-up": files()}, folder_of(tmp_path, "plain"))
+    download.fetch({"made-up": files()}, folder_of(tmp_path, "plain"))
     assert [path.name for path in home.glob(".staging-*")] == [".staging-made-up-new"]
 
 
@@ -466,8 +465,8 @@ def test_a_folder_that_another_process_removes_meanwhile_is_no_matter(
     gone = home / ".staging-made-up-gone"
     found = Path.glob
     monkeypatch.setattr(Path, "glob", lambda path, pattern: [gone] if path == home else found(path, pattern))
-    fetch.fetch({"made-up": files()}, folder_of(tmp_path, "plain"))
-    assert fetch.place("made-up", files()) == "cached"
+    download.fetch({"made-up": files()}, folder_of(tmp_path, "plain"))
+    assert download.place("made-up", files()) == "cached"
 
 
 def test_the_folder_has_the_rights_of_any_other_and_the_mask_of_the_process_is_not_touched(
@@ -475,7 +474,7 @@ def test_the_folder_has_the_rights_of_any_other_and_the_mask_of_the_process_is_n
 ) -> None:
     (tmp_path / "other").mkdir()
     monkeypatch.setattr(os, "umask", lambda _: pytest.fail("other threads share it"))
-    fetch.fetch({"made-up": files()}, folder_of(tmp_path, "plain"))
+    download.fetch({"made-up": files()}, folder_of(tmp_path, "plain"))
     assert (home / "made-up").stat().st_mode == (tmp_path / "other").stat().st_mode
 
 
@@ -493,11 +492,11 @@ def test_an_altered_cache_is_noticed_and_fetched_again(server: Server, home: Pat
         lambda: (home / "made-up" / "manifest.json").write_text('{"files": {"train": {"file": "../../x"}}}'),
         lambda: (home / "made-up" / "manifest.json").unlink(),
     ):
-        fetch.fetch({"made-up": row})
-        assert {state for _, state in cache.verify("made-up", row).values()} == {"ok"}
+        download.fetch({"made-up": row})
+        assert {state for _, state in download.verify("made-up", row).values()} == {"ok"}
         alter()
-        assert {state for _, state in cache.verify("made-up", row).values()} & {"altered", "missing"}
-    (done,) = fetch.fetch({"made-up": row})
+        assert {state for _, state in download.verify("made-up", row).values()} & {"altered", "missing"}
+    (done,) = download.fetch({"made-up": row})
     assert not done.already
     assert contents(row) == PLAIN
 
@@ -505,25 +504,25 @@ def test_an_altered_cache_is_noticed_and_fetched_again(server: Server, home: Pat
 def test_a_file_with_a_checksum_that_is_no_longer_published_is_fetched_again(server: Server, tmp_path: Path) -> None:
     server.answers["/set.zip"] = whole(ZIP)
     row = files(server)
-    fetch.fetch({"made-up": row})
+    download.fetch({"made-up": row})
     newer = row._replace(
         local={part: Item(f"{part}.txt", sha(b"new")) for part in PLAIN},
         archives=(row.archives[0]._replace(items={p: Item(f"set/{p}.txt", sha(b"new")) for p in PLAIN}),),
     )
-    assert cache.entries("made-up", newer) is None
+    assert download.entries("made-up", newer) is None
     with pytest.raises(InputError, match="is not the published file"):
-        fetch.fetch({"made-up": newer})
+        download.fetch({"made-up": newer})
     assert contents(row) == PLAIN  # and what was there is not lost
 
 
 def test_the_cache_is_where_the_variables_say(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert cache.root() == tmp_path / "cache"
+    assert download.root() == tmp_path / "cache"
     monkeypatch.delenv("COMPGCN_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert cache.root() == tmp_path / "xdg" / "compgcn"
+    assert download.root() == tmp_path / "xdg" / "compgcn"
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert cache.root() == tmp_path / "home" / ".cache" / "compgcn"
+    assert download.root() == tmp_path / "home" / ".cache" / "compgcn"
 
 
 def test_an_unavailable_mirror_is_an_input_error() -> None:

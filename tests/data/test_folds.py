@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compgcn.data.folds import folds
+from compgcn.data.collection import folds
 from compgcn.errors import InputError
 
 cases = st.lists(st.integers(0, 4), min_size=2, max_size=80).flatmap(

@@ -14,8 +14,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compgcn.data import tu
-from compgcn.data.graphs import from_pyg, read_graphs
+from compgcn.data import collection
+from compgcn.data.collection import from_pyg, read_graphs
 from compgcn.errors import InputError
 
 Write = Callable[[str, str | bytes], Path]
@@ -158,7 +158,7 @@ def test_objects_that_are_no_graphs_are_refused(items: list[Any], expected: str)
 
 def test_a_collection_taken_through_pyg_is_the_same(benchmarks: Path) -> None:
     pyg = pytest.importorskip("torch_geometric.data")
-    graphs = tu.read(benchmarks / "MUTAG-graph")
+    graphs = collection.read(benchmarks / "MUTAG-graph")
     assert graphs.node_labels is not None
     items = []
     for g in range(len(graphs)):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compgcn.data import KnowledgeGraph, Vocabulary, load
-from compgcn.data.leakage import Given, Overlap, report
+from compgcn.data.statistics import Given, Overlap, report
 from compgcn.errors import InputError
 
 N, R = 4, 3

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 from pypi_simple import PYPI_SIMPLE_ENDPOINT
 
-from compgcn.data import packages
-from compgcn.data.download import UnavailableError
-from compgcn.data.packages import Pip, configured, locate
+from compgcn.data import download
+from compgcn.data.download import Pip, UnavailableError, configured, locate
 from server import Server, sha, whole
 
 FILE = "some_data-1.0.tar.gz"
@@ -45,7 +44,7 @@ def test_the_variables_of_pip_name_the_indexes(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "https://two.example/simple https://one.example/simple")
     monkeypatch.setenv("PIP_CERT", "/some/certificates.pem")
     if not with_pip:
-        monkeypatch.setattr(packages, "_listed", dict)
+        monkeypatch.setattr(download, "_listed", dict)
     expected = ("https://one.example/simple", "https://two.example/simple")
     assert configured() == Pip(expected, "/some/certificates.pem")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from compgcn.data import KnowledgeGraph, parsed, read, triples
+from compgcn.data import KnowledgeGraph, files, graph, read
 
 Write = Callable[[str, str | bytes], Path]
 
@@ -19,7 +19,7 @@ Write = Callable[[str, str | bytes], Path]
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache that keeps every file, however small."""
     monkeypatch.setenv("COMPGCN_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(parsed, "SMALLEST", 1)
+    monkeypatch.setattr(files, "SMALLEST", 1)
     return tmp_path / "cache" / "parsed"
 
 
@@ -32,13 +32,13 @@ def graph_file(write: Write) -> Path:
 def parses(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the graphs that were parsed, rather than found."""
     found: list[str] = []
-    whole = triples.tidied
+    whole = graph.tidied
 
     def counted(name: str, *rest: object) -> KnowledgeGraph:
         found.append(name)
         return whole(name, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(triples, "tidied", counted)
+    monkeypatch.setattr(graph, "tidied", counted)
     return found
 
 
@@ -94,7 +94,7 @@ def test_kept_literals_are_found_again(cache: Path, write: Write, parses: list[s
 def test_a_file_written_again_while_it_is_read_is_not_kept(
     cache: Path, graph_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hashed, other = parsed.entry, graph_file.read_bytes().replace(b"r1", b"other")
+    hashed, other = read.entry, graph_file.read_bytes().replace(b"r1", b"other")
 
     def overtaken(*given: Any) -> Path | None:
         entry = hashed(*given)
@@ -103,7 +103,7 @@ def test_a_file_written_again_while_it_is_read_is_not_kept(
 
     before = graph_file.read_bytes()
     with monkeypatch.context() as patched:
-        patched.setattr(parsed, "entry", overtaken)
+        patched.setattr(files, "entry", overtaken)
         assert "other" in read(graph_file).relations.ids
     graph_file.write_bytes(before)
     assert "other" not in read(graph_file).relations.ids
@@ -137,7 +137,7 @@ def test_a_cache_that_cannot_be_written_is_gone_without(
     tmp_path: Path, graph_file: Path, monkeypatch: pytest.MonkeyPatch, parses: list[str]
 ) -> None:
     (tmp_path / "file").write_text("in the way")
-    monkeypatch.setattr(parsed, "SMALLEST", 1)
+    monkeypatch.setattr(files, "SMALLEST", 1)
     monkeypatch.setenv("COMPGCN_CACHE", str(tmp_path / "file"))
     assert same(read(graph_file), read(graph_file))
     assert len(parses) == 2
@@ -148,7 +148,7 @@ def test_it_can_be_switched_off_and_small_files_are_not_kept(
 ) -> None:
     monkeypatch.setenv("COMPGCN_CACHE", str(tmp_path / "cache"))
     read(graph_file)
-    monkeypatch.setattr(parsed, "SMALLEST", 1)
+    monkeypatch.setattr(files, "SMALLEST", 1)
     monkeypatch.setenv("COMPGCN_PARSED", "off")
     read(graph_file)
     assert not (tmp_path / "cache").exists()
@@ -162,7 +162,7 @@ def test_the_entry_not_used_for_longest_makes_room(
         for age, path in enumerate(sorted(cache.iterdir(), key=lambda path: -path.stat().st_mtime)):
             os.utime(path, (1000 - age, 1000 - age))
     size = next(iter(cache.iterdir())).stat().st_size
-    monkeypatch.setattr(parsed, "LARGEST", 2.5 * size)
+    monkeypatch.setattr(files, "LARGEST", 2.5 * size)
     oldest = min(cache.iterdir(), key=lambda path: path.stat().st_mtime)
     read(graph_file, split_seed=3)
     assert len(list(cache.iterdir())) == 2

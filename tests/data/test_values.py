@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compgcn.data import read
-from compgcn.data.values import is_value
+from compgcn.data.graph import is_value
 
 
 @given(st.one_of(st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.dates(), st.datetimes()))

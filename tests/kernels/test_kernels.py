@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import compgcn.kernels.backend as backends
-from compgcn.compose import COMPOSITIONS, Combine
 from compgcn.errors import InputError
 from compgcn.kernels import Plan, aggregate, make_plan
+from compgcn.kernels.combine import Combine
 from compgcn.kernels.numba import counting_order
+from compgcn.nn.compose import COMPOSITIONS
 from oracles import (
     COMPLEX,
     DEGENERATE,
@@ -335,7 +336,7 @@ def test_tables_of_different_widths_are_refused():
 
 _BITS = """
 import torch
-from compgcn.compose import Combine
+from compgcn.kernels.combine import Combine
 from compgcn.kernels import aggregate, grouped_matmul, make_groups, make_plan
 
 generator = torch.Generator().manual_seed(0)

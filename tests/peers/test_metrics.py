@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from compgcn.queries import Answers
-from compgcn.ranking import HITS, metrics, rank_triples
+from compgcn.tasks.facts import Answers
+from compgcn.tasks.ranking import HITS, metrics, rank_triples
 
 pytestmark = pytest.mark.peers
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from compgcn.decoders import DECODERS, ConvolutionSettings, Decoder, build_decoder
+from compgcn.nn.decoders import DECODERS, ConvolutionSettings, Decoder, build_decoder
 
 pytestmark = pytest.mark.peers
 

@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 import toy
 from compgcn.run import Run
 from compgcn.serve.app import create_app
-from compgcn.serve.limits import Limits
+from compgcn.serve.middleware import Limits
 from compgcn.serve.models import Served, open_all
 
 

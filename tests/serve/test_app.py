@@ -24,8 +24,7 @@ from compgcn.errors import InputError
 from compgcn.run import Run
 from compgcn.serve import documents, shapes
 from compgcn.serve.app import create_app
-from compgcn.serve.gate import LOCAL
-from compgcn.serve.limits import TOP, Limits
+from compgcn.serve.middleware import LOCAL, TOP, Limits
 from compgcn.serve.models import Served, open_all
 
 KEY = "a-key-of-more-than-16"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import toy
 from compgcn.data import KnowledgeGraph, Vocabulary
-from compgcn.serve.atlas import Atlas
+from compgcn.serve.graph_index import Atlas
 
 LETTERS = "aAáÁbBß \n/\u0301"
 NAMES = st.lists(st.text(LETTERS, max_size=4), min_size=2, max_size=12)

@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 import compgcn
 from compgcn.serve import shapes
 from compgcn.serve.app import create_app
-from compgcn.serve.limits import FACTS, FOUND, NAME, POINTS, TOP, Limits
+from compgcn.serve.middleware import FACTS, FOUND, NAME, POINTS, TOP, Limits
 from compgcn.serve.models import open_all
 
 TEXT = (Path(__file__).parents[2] / "docs" / "server.md").read_text(encoding="utf-8")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from compgcn.serve.lanes import BusyError, Lane, LateError
+from compgcn.serve.batching import BusyError, Lane, LateError
 
 
 class Work:

@@ -21,7 +21,7 @@ from compgcn.errors import InputError
 from compgcn.run import Run
 from compgcn.serve import server
 from compgcn.serve.documents import static_files
-from compgcn.serve.limits import Limits
+from compgcn.serve.middleware import Limits
 from compgcn.serve.models import Served
 
 BODY = json.dumps({"head": "p0", "relation": "lives", "top": 3}).encode()

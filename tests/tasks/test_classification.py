@@ -13,16 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import toy
-from compgcn.assembly.settings import expand, recommended
-from compgcn.assembly.tasks import TASKS, build_task
 from compgcn.data import GraphCollection, KnowledgeGraph, Labels
 from compgcn.errors import InputError
-from compgcn.presets import PRESETS
+from compgcn.nn.encoder import PRESETS
 from compgcn.run import open_run
+from compgcn.run.build import TASKS, build_task
+from compgcn.run.resolve import expand, recommended
 from compgcn.tasks import classification
-from compgcn.tasks.classification import Classification, Tally, balanced, macro_f1, report
-from compgcn.tasks.readout import NAMES, Readout
-from compgcn.train import Interrupted
+from compgcn.tasks.classification import NAMES, Classification, Readout, Tally, balanced, macro_f1, report
+from compgcn.train.loop import Interrupted
 
 CPU = torch.device("cpu")
 KINDS = [

@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from compgcn.config import Config, Training, configure
-from compgcn.decoders import DECODERS
-from compgcn.presets import PRESETS
+from compgcn.nn.decoders import DECODERS
+from compgcn.nn.encoder import PRESETS
 from compgcn.run import build_task, expand, open_run
 from compgcn.tasks.link_prediction import LinkPrediction
 from compgcn.tasks.objectives import OBJECTIVES
-from compgcn.train import Interrupted
+from compgcn.train.loop import Interrupted
 from toy import graph, train
 
 BY_HEART: dict[str, Any] = {

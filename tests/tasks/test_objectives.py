@@ -9,11 +9,19 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from compgcn.compose import COMPOSITIONS
 from compgcn.config import Config, Training, configure
-from compgcn.decoders import DECODERS, ConvolutionSettings, Decoder, Row, build_decoder
-from compgcn.decoders.similarity import dot, negative_complex_l1, negative_l1
 from compgcn.errors import InputError
+from compgcn.nn.compose import COMPOSITIONS
+from compgcn.nn.decoders import (
+    DECODERS,
+    ConvolutionSettings,
+    Decoder,
+    Row,
+    build_decoder,
+    dot,
+    negative_complex_l1,
+    negative_l1,
+)
 from compgcn.run import build_task, expand
 from compgcn.tasks import objectives
 from compgcn.tasks.link_prediction import Encoded, LinkPrediction

@@ -7,9 +7,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compgcn.graph import RelationalGraph
-from compgcn.queries import Answers
-from compgcn.tasks.removal import BatchEdges
+from compgcn.nn.graph import RelationalGraph
+from compgcn.tasks.facts import Answers
+from compgcn.tasks.link_prediction import BatchEdges
 from oracles import Edges, edge_lists
 
 

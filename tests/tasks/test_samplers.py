@@ -11,7 +11,7 @@ import torch
 from compgcn.config import Config, Training, configure
 from compgcn.run import build_task, expand, open_run
 from compgcn.tasks.link_prediction import LinkPrediction
-from compgcn.tasks.samplers import SAMPLERS, Negatives
+from compgcn.tasks.sampling import SAMPLERS, Negatives
 from toy import SMALL, graph, train
 
 KBGAN: dict[str, Any] = {"loss": "margin", "sampler": "kbgan", "decoder": "transe", "encoder": "none", "negatives": 5}

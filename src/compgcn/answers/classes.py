@@ -11,16 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compgcn.answers.calibration import Bin, Scaling, bins
-from compgcn.answers.heads import distinct_pairs
+from compgcn.answers.calibrate import Bin, Scaling, bins
+from compgcn.answers.peers import distinct_pairs
 from compgcn.baselines.fitted import Fitted
 from compgcn.config import Config
 from compgcn.data import GraphCollection, KnowledgeGraph, Vocabulary
 from compgcn.errors import InputError, unknown
-from compgcn.inputs import INPUTS
-from compgcn.storage import Table
-from compgcn.tasks.classification import Items, log_probabilities, pieces, report, tally
-from compgcn.tasks.graph_classification import Graphs
+from compgcn.tasks.classification import Graphs, Items, log_probabilities, pieces, report, tally
+from compgcn.tasks.inputs import INPUTS
+from compgcn.train.storage import Table
 
 
 class Classified(NamedTuple):

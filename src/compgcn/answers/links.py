@@ -3,26 +3,193 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from compgcn.answers.calibration import Bin, Scaling, Weighing
-from compgcn.answers.explanations import Explanation, Method, explain
-from compgcn.answers.known import Known, known_entities, known_relations
-from compgcn.answers.reliability import of_entities
-from compgcn.answers.retrieval import best, blocks, log_odds_among, must_be_finite, scores_of_relations, unbeaten
+from compgcn.answers.calibrate import Bin, Reliability, Scaling, Weighing, fit_scaling
+from compgcn.answers.explain import Explanation, Method, explain
 from compgcn.config import Config
 from compgcn.data import KnowledgeGraph, Vocabulary
-from compgcn.data.arrays import Numbers
+from compgcn.data.columns import Numbers
 from compgcn.errors import InputError, unknown
-from compgcn.ranking import by_category, by_relation, summary
-from compgcn.storage import Table
-from compgcn.tasks.link_prediction import Encoded, LinkPrediction
+from compgcn.nn.compose import Composition
+from compgcn.tasks.facts import Known, known_entities, known_relations
+from compgcn.tasks.link_prediction import Encoded, LinkPrediction, LinkPredictor
+from compgcn.tasks.objectives import dual, relation_scores
+from compgcn.tasks.ranking import by_category, by_relation, summary
+from compgcn.train.storage import Table
+
+Progress = Callable[[int, int], None]  # queries answered, of so many
+
+_SCORES = 2**22  # at a time
+_CERTAIN = 300.0  # log-odds beyond which nothing is told apart
+_QUERIES = 512  # at a time: what a convolution lays out for one query is far larger than its vectors
+
+
+def blocks(length: int, width: int) -> Iterator[slice]:
+    """Rows in pieces whose scores [rows, width] fit in memory together."""
+    size = max(1, min(_QUERIES, _SCORES // max(width, 1)))
+    return (slice(start, min(start + size, length)) for start in range(0, length, size))
+
+
+def must_be_finite(scores: Tensor) -> Tensor:
+    """The scores, or an error: what is no number has no rank."""
+    # The extremes are no numbers if any score is none, and are found without an array of answers.
+    if scores.numel() and not torch.stack(scores.aminmax()).isfinite().all():
+        raise InputError("the model's scores are not finite; train again with a lower training.lr")
+    return scores
+
+
+def best(scores: Tensor, top: int) -> Tensor:
+    """Where the `top` largest of each row stand, the largest first and of equals the first: [B, k] of [B, C]."""
+    k = min(top, scores.shape[1])
+    if 2 * k >= scores.shape[1]:
+        return scores.sort(dim=1, descending=True, stable=True).indices[:, :k]
+    values, places = scores.topk(k, 1)
+    # Which of several that equal the last was taken is left to chance: those rows are sorted whole.
+    last = values[:, -1:]
+    cut = ((scores == last).sum(1) > (values == last).sum(1)) & (last[:, 0] > -torch.inf)
+    if cut.any():
+        places[cut] = scores[cut].sort(dim=1, descending=True, stable=True).indices[:, :k]
+        values = scores.gather(1, places)
+    by_place = places.argsort(1)
+    order = by_place.gather(1, values.gather(1, by_place).sort(dim=1, descending=True, stable=True).indices)
+    return places.gather(1, order)
+
+
+def log_odds_among(scores: Tensor, ranked: Tensor, places: Tensor | None = None) -> Tensor:
+    """Log-odds of answers by the softmax in which no other known answer takes part, as none does in filtered ranks.
+
+    Args:
+        scores: logits [B, C].
+        ranked: the same, those of known answers -inf.
+        places: which answers [B, k]; all of them if not given.
+
+    Returns:
+        In double precision [B, k] or [B, C]: a float cannot tell apart what is nearly certain.
+    """
+    others = ranked.double().logsumexp(1, keepdim=True)
+    chosen, new = (part if places is None else part.gather(1, places) for part in (scores, ranked > -torch.inf))
+    logs = chosen.double() - others
+    # A new answer is among those that were summed, a known one is not.
+    odds = torch.where(new, logs - torch.log1p(-logs.exp().clamp_max(1)), logs)
+    return odds.clamp(-_CERTAIN, _CERTAIN)
+
+
+def unbeaten(scores: Tensor, ranked: Tensor, places: Tensor) -> Tensor:
+    """Whether no new answer has a higher score than these [B, k], of scores [B, C] and the same without known ones."""
+    return scores.gather(1, places) >= ranked.amax(1, keepdim=True)
+
+
+def scores_of_relations(model: LinkPredictor, encoded: Encoded, s: Tensor, o: Tensor, num_relations: int) -> Tensor:
+    """Logits of (s, r, o) for every original relation r: [B, R] of entities [B]."""
+    decoder, x, e = model.decoder, F.embedding(s, encoded.entities), F.embedding(o, encoded.entities)
+    if dual(decoder) is not None:
+        originals = Encoded(encoded.entities, encoded.relations[:num_relations])
+        scores = relation_scores(decoder, originals, x, e, o)
+        # The product has all but what no relation changes.
+        scores = scores if decoder.entity_bias is None else scores + decoder.entity_bias[o].unsqueeze(1)
+        return scores if decoder.margin is None else scores + decoder.margin
+    rows = _QUERIES * (16 if isinstance(decoder.phi, Composition) else 1)  # (s, r, o) at a time
+    several, found = max(1, rows // num_relations), []
+    for begin in range(0, len(s), several):
+        part = slice(begin, begin + several)
+        parts = [
+            Encoded(encoded.entities, encoded.relations[first : min(first + rows, num_relations)])
+            for first in range(0, num_relations, rows)
+        ]
+        found.append(torch.cat([relation_scores(decoder, some, x[part], e[part], o[part]) for some in parts], 1))
+    return torch.cat(found) if found else x.new_zeros(0, num_relations)
+
+
+SHOWN = 10  # answers to a query
+_MOST = 5000  # queries
+_FACTS = 20_000  # scored one by one, where a decoder has no quicker way to rank relations
+
+
+@torch.inference_mode()
+def of_entities(
+    links: Links, split: str, top: int = SHOWN, most: int | None = _MOST, notify: Progress | None = None
+) -> Reliability:
+    """The best answers to the queries of a split, from both sides; to `most` of them, drawn with a fixed seed.
+
+    `notify` is called with the queries answered so far, and how many there are.
+    """
+    data, R = links.data, links.data.num_relations
+    others = {name: triples for name, triples in data.splits.items() if name != split}
+    known, wanted = (known_entities(some, data.num_entities, R) for some in (others, {split: data.splits[split]}))
+    keys = _some(torch.from_numpy(wanted.keys), most)
+    found = []
+    for block in blocks(len(keys), data.num_entities):
+        key = keys[block].to(links.device)
+        scores = links.task.model.score(links.encoded, key // (2 * R), key % (2 * R))  # [B, N]
+        found.append(_answers(links, scores, keys[block], known, wanted, top))
+        if notify is not None:
+            notify(block.stop, len(keys))
+    return _joined(found)
+
+
+@torch.inference_mode()
+def of_relations(
+    links: Links, split: str, top: int = SHOWN, most: int | None = _MOST, notify: Progress | None = None
+) -> Reliability:
+    """The best relations between the entities of a split's triples; where they are scored one by one, of fewer.
+
+    `notify` is called as by `of_entities`.
+    """
+    data, N, R = links.data, links.data.num_entities, links.data.num_relations
+    others = {name: triples for name, triples in data.splits.items() if name != split}
+    known, wanted = (known_relations(some, N, R) for some in (others, {split: data.splits[split]}))
+    if most is not None and not isinstance(links.task.model.decoder.phi, Composition):
+        most = min(most, max(1, _FACTS // R))
+    keys = _some(torch.from_numpy(wanted.keys), most)
+    found = []
+    for block in blocks(len(keys), R):
+        key = keys[block].to(links.device)
+        scores = scores_of_relations(links.task.model, links.encoded, key // N, key % N, R)  # [B, R]
+        found.append(_answers(links, scores, keys[block], known, wanted, top))
+        if notify is not None:
+            notify(block.stop, len(keys))
+    return _joined(found)
+
+
+def fitted(links: Links, told: Callable[[str], Progress | None] = lambda kind: None) -> dict[str, Scaling | None]:
+    """The calibration of a link predictor on validation; `told` has, for a kind of answers, whom to tell how far."""
+    return {
+        kind: fit_scaling(of(links, "valid", notify=told(kind)))
+        for kind, of in (("entities", of_entities), ("relations", of_relations))
+    }
+
+
+def _some(keys: Tensor, most: int | None) -> Tensor:
+    if most is None or len(keys) <= most:
+        return keys
+    return keys[torch.randperm(len(keys), generator=torch.Generator().manual_seed(0))[:most].sort().values]
+
+
+def _answers(links: Links, scores: Tensor, keys: Tensor, known: Known, wanted: Known, top: int) -> Reliability:
+    """Of queries [B] with these scores [B, C]; one with fewer than `top` answers left has as many as it can."""
+    ranked = links.without_known(scores, keys.numpy(), known)
+    places = best(ranked, top)
+    cells = tuple(torch.from_numpy(part).to(scores.device) for part in wanted.pairs(keys.numpy()))
+    true = torch.zeros_like(scores, dtype=torch.bool).index_put(cells, torch.tensor(True, device=scores.device))
+    left = ranked.gather(1, places) > -torch.inf
+    odds = links.log_odds(scores, places), log_odds_among(scores, ranked, places)
+    parts = *odds, true.gather(1, places), unbeaten(scores, ranked, places)
+    return Reliability(*(part[left].cpu() for part in parts))
+
+
+def _joined(found: list[Reliability]) -> Reliability:
+    nothing = torch.zeros(0, dtype=torch.double)
+    nobody = Reliability(nothing, nothing, nothing.bool(), nothing.bool())
+    return Reliability(*(torch.cat(parts) for parts in zip(nobody, *found, strict=True)))
+
 
 Query = tuple[int | None, int | None, int | None]  # head, relation, tail: rows of the vocabularies, one None
 

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 from pyarrow import csv
 
 from compgcn.errors import InputError
-from compgcn.folder import spared
-from compgcn.storage import replace
+from compgcn.train.folder import spared
+from compgcn.train.storage import replace
 
 
 class Writer(Protocol):

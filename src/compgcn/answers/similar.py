@@ -1,14 +1,16 @@
-"""Which vectors lie nearest to one of them, by the cosine of the angle between them."""
+"""Vectors as points to draw."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from compgcn.data import Vocabulary
 from compgcn.errors import InputError
-from compgcn.storage import Table
+from compgcn.train.storage import Table
 
 _SLACK = 1e-5  # more than single precision errs in a cosine
 
@@ -57,3 +59,22 @@ class Neighbours:
         rows, values = near[order.indices[:top]].tolist(), order.values[:top].tolist()
         ids, names = self.vocabulary.ids, self.vocabulary.names
         return [Similar(ids[k], names[k], value) for k, value in zip(rows, values, strict=True)]
+
+
+class Plane(NamedTuple):
+    """Vectors in their principal plane."""
+
+    places: NDArray[np.float64]  # [N, 2]
+    explained: list[float]  # share of the variance along each axis
+
+
+def principal_plane(vectors: NDArray[Any]) -> Plane:
+    """Where vectors [N, d] lie in the plane that shows most of their variance."""
+    centred = vectors.astype(np.float64) - vectors.mean(0, dtype=np.float64)
+    values, axes = np.linalg.eigh(centred.T @ centred)  # in rising order
+    axes, values = axes[:, ::-1], np.maximum(values[::-1], 0)
+    width = min(2, axes.shape[1])
+    places = np.zeros((len(vectors), 2))
+    places[:, :width] = centred @ axes[:, :width]
+    shares = values / values.sum() if values.sum() else values
+    return Plane(places, [*shares[:width].tolist(), 0.0][:2])

@@ -11,11 +11,9 @@ from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from compgcn.baselines.dgcnn import build_dgcnn
-from compgcn.baselines.facts import fact_features, fit_regression
-from compgcn.baselines.feat import feat_features
+from compgcn.baselines.facts import fact_features, feat_features, fit_regression
 from compgcn.baselines.fitted import FitOnce, Variant
-from compgcn.baselines.gin import build_gin
+from compgcn.baselines.networks import build_dgcnn, build_gin
 from compgcn.baselines.pachysan import build_pachysan
 from compgcn.baselines.rdf2vec import rdf2vec_features
 from compgcn.baselines.svm import fit_svm
@@ -23,8 +21,8 @@ from compgcn.baselines.wl import wl_features
 from compgcn.config import Config
 from compgcn.data import GraphCollection
 from compgcn.errors import InputError, unknown
-from compgcn.inputs import Start
 from compgcn.tasks.classification import GraphClassifier
+from compgcn.tasks.inputs import Start
 
 __all__ = ["BASELINES", "Baseline", "FitOnce", "Trained", "Variant", "find_baseline", "must_be_installed"]
 

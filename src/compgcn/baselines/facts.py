@@ -1,7 +1,4 @@
-"""What counting facts already knows: logistic regression on how often a node has each relation to each kind of node.
-
-A control for node classification, learned without any vectors: a graph encoder should know more.
-"""
+"""Features as one would make them by hand: which relations a node has, to what kind of node, and to which one."""
 
 from __future__ import annotations
 
@@ -13,13 +10,25 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from compgcn.baselines.counts import Adjacency, Describe, both_ways, counter
-from compgcn.baselines.fitted import Features, Fit, Fitting, Matrix, Scores, Variant
+from compgcn.baselines.fitted import (
+    Adjacency,
+    Describe,
+    Features,
+    Fit,
+    Fitting,
+    Matrix,
+    Scores,
+    Variant,
+    both_ways,
+    counter,
+    sparse,
+    weighings,
+)
 from compgcn.data import KnowledgeGraph
-from compgcn.data.arrays import Numbers
-from compgcn.data.folds import folds
-from compgcn.data.types import rows_by_type, typed
-from compgcn.graph import RelationalGraph
+from compgcn.data.collection import folds
+from compgcn.data.columns import Numbers
+from compgcn.data.graph import rows_by_type, typed
+from compgcn.nn.graph import RelationalGraph
 from compgcn.tasks.classification import balanced
 
 _STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1)  # of the penalty, chosen among by cross-validation
@@ -165,3 +174,23 @@ def _fit(x: Tensor, targets: Tensor, weights: Tensor | None, num_classes: int, s
 
     optimiser.step(closure)  # type: ignore[no-untyped-call]
     return model
+
+
+def feat_features(graph: KnowledgeGraph, nodes: Numbers, seed: int) -> list[Variant]:
+    """Of any nodes, what more than one of these has; how often is weighed in several ways."""
+    kinds = rows_by_type(graph) if typed(graph) else np.arange(graph.num_entities)
+    edges = both_ways(graph.train, graph.num_entities, graph.num_relations)
+    return weighings(sparse(relations(edges, kinds), nodes))
+
+
+def relations(edges: Adjacency, kinds: Numbers) -> Describe:
+    """For each edge of a node three things: its relation, that and the kind [N] of its end, that and the end itself."""
+    steps, nodes, sorts = int(edges.step.max(initial=0)) + 1, len(edges.first) - 1, int(kinds.max(initial=0)) + 1
+
+    def describe(chosen: Numbers) -> tuple[Numbers, Numbers]:
+        place, edge = edges.follow(chosen)
+        step, end = edges.step[edge], edges.end[edge]
+        things = (step, steps + step * sorts + kinds[end], steps * (1 + sorts) + step * nodes + end)
+        return np.tile(place, len(things)), np.concatenate(things)
+
+    return describe

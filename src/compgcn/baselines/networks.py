@@ -1,21 +1,27 @@
-"""What graph networks from elsewhere share: what their nodes start from, and edges that have no kind or direction."""
+"""DGCNN: an end-to-end deep learning architecture for graph classification (Zhang et al., 2018)."""
 
 from __future__ import annotations
 
 import importlib
 import warnings
+from collections.abc import Sequence
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from compgcn.config import Classifier, Config, Encoder, differences
 from compgcn.data import GraphCollection
+from compgcn.data.columns import Numbers
 from compgcn.errors import InputError
-from compgcn.graph import RelationalGraph
+from compgcn.nn.dropout import dropout as drop_out
+from compgcn.nn.graph import RelationalGraph
 from compgcn.tasks.classification import GraphClassifier
+from compgcn.tasks.inputs import Start
 
 
 class GraphNetwork(nn.Module):
@@ -93,3 +99,121 @@ def must_be_used(config: Config) -> None:
     for change in differences(plain, config):
         setting = change.partition(":")[0]
         raise InputError(f"the baseline '{c.baseline}' is a network of its own and has no {setting}; leave it out")
+
+
+class GIN(GraphNetwork):
+    """h_v = MLP(h_v + sum_{u in N(v)} h_u), K times, and for a graph the sums of h over its nodes, of every depth.
+
+    The paper adds up a linear map of the sum at every depth 0 .. K: that is one linear map of all of them side by side.
+    What kind an edge is makes no difference.
+
+    Args:
+        num_rows, node_features: what nodes start from.
+        dims: of h, for each of the K layers.
+        dropout: on the vector of a graph.
+    """
+
+    def __init__(
+        self,
+        num_rows: int,
+        node_features: Tensor | None = None,
+        *,
+        dims: Sequence[int] = (32, 32, 32, 32),
+        dropout: float = 0.5,
+    ) -> None:
+        inputs = num_rows if node_features is None else node_features.shape[1]
+        super().__init__(num_rows, node_features, inputs + sum(dims))
+        self.dropout = dropout
+        self._sum = extra("torch_geometric.nn").global_add_pool
+        conv = extra("torch_geometric.nn").GINConv
+        self.layers = nn.ModuleList(conv(_perceptron(*sizes)) for sizes in pairwise([inputs, *dims]))
+        self.norms = nn.ModuleList(nn.BatchNorm1d(dim) for dim in dims)
+
+    def forward(self, graph: RelationalGraph, rows: Tensor, graphs: int) -> Tensor:
+        x, edges = self.start(rows), neighbours(graph)
+        depths = [x]
+        for layer, norm in zip(self.layers, self.norms, strict=True):
+            x = norm(layer(x, edges)).relu()  # [N, dim]
+            depths.append(x)
+        sums = self._sum(torch.cat(depths, 1), graph.graph_of_node, graphs)  # [G, d]
+        return drop_out(sums, self.dropout, self.training)
+
+
+def _perceptron(inputs: int, outputs: int) -> nn.Module:
+    """Two layers, as the paper has it."""
+    return nn.Sequential(nn.Linear(inputs, outputs), nn.BatchNorm1d(outputs), nn.ReLU(), nn.Linear(outputs, outputs))
+
+
+def build_gin(config: Config, data: GraphCollection, start: Start) -> GraphClassifier:
+    """The classifier of a config; `encoder.dims` are those of the layers, after that of the input."""
+    e = config.encoder
+    return classifier(GIN(start.size, start.vectors, dims=e.dims[1:], dropout=e.hidden_dropout), data)
+
+
+_SMALLEST = 10  # nodes to keep: the second convolution takes five places after every other one is dropped
+
+
+class DGCNN(GraphNetwork):
+    """Propagation, a sorting of the nodes, and convolutions along the k that come first.
+
+    Z_t = tanh(D^-1 (A + I) Z_{t-1} W_t), where A has no kinds of edges; the nodes of a graph are sorted by the last
+    channel of the last, and the vectors of all depths side by side, of the first k nodes, make an image of one line.
+
+    Args:
+        num_rows, node_features: what nodes start from.
+        kept: k; a graph with fewer nodes is padded with zeros.
+        channels: of each Z_t.
+        filters: of the two convolutions, the first over one node at a time and the second over five.
+        hidden: the dimension of the dense layer, whose output is the vector of a graph.
+        dropout: on that vector.
+    """
+
+    def __init__(
+        self,
+        num_rows: int,
+        node_features: Tensor | None = None,
+        *,
+        kept: int,
+        channels: Sequence[int] = (32, 32, 32, 1),
+        filters: tuple[int, int] = (16, 32),
+        hidden: int = 128,
+        dropout: float = 0.5,
+    ) -> None:
+        super().__init__(num_rows, node_features, hidden)
+        kept, total, self.dropout = max(kept, _SMALLEST), sum(channels), dropout
+        pyg = extra("torch_geometric.nn")
+        self.propagate = pyg.SimpleConv(aggr="mean", combine_root="self_loop")  # D^-1 (A + I)
+        self.layers = nn.ModuleList(nn.Linear(*sizes, bias=False) for sizes in pairwise([self.inputs, *channels]))
+        self.sort = pyg.SortAggregation(kept)
+        self.first = nn.Linear(total, filters[0])  # a convolution over one node at a time
+        self.pool = nn.MaxPool1d(2)
+        self.second = nn.Conv1d(*filters, 5)
+        self.dense = nn.Linear(filters[1] * (kept // 2 - 4), hidden)
+        for layer in [*self.layers, self.first, self.second, self.dense]:
+            nn.init.xavier_normal_(layer.weight)
+
+    def forward(self, graph: RelationalGraph, rows: Tensor, graphs: int) -> Tensor:
+        x, edges = self.start(rows), neighbours(graph)
+        depths = []
+        for layer in self.layers:
+            x = self.propagate(layer(x), edges).tanh()
+            depths.append(x)
+        line = self.sort(torch.cat(depths, 1), graph.graph_of_node, dim_size=graphs)  # [G, k * total]
+        nodes = self.first(line.view(graphs, self.sort.k, -1)).relu()  # [G, k, filters]
+        places = self.pool(nodes.transpose(1, 2))  # [G, filters, k / 2]
+        found = self.dense(self.second(places).relu().flatten(1)).relu()  # [G, hidden]
+        return drop_out(found, self.dropout, self.training)
+
+
+def usual_size(sizes: Numbers, share: float = 0.6) -> int:
+    """The number of nodes that this share of the graphs, whose sizes these are [G], have at least."""
+    return int(np.quantile(sizes, 1 - share, method="lower"))
+
+
+def build_dgcnn(config: Config, data: GraphCollection, start: Start) -> GraphClassifier:
+    """The classifier of a config; `encoder.dims` are those of propagation, after that of the input."""
+    e, kept = config.encoder, usual_size(np.diff(data.node_starts))
+    if len(e.dims) < 2:
+        raise InputError(f"encoder.dims = {list(e.dims)}: dgcnn needs a dimension for each of its layers, at least one")
+    network = DGCNN(start.size, start.vectors, kept=kept, channels=e.dims[1:], dropout=e.hidden_dropout)
+    return classifier(network, data)

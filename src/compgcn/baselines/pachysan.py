@@ -12,12 +12,12 @@ from torch.nn import functional as F
 from compgcn.baselines.networks import GraphNetwork, classifier, extra, neighbours
 from compgcn.config import Config
 from compgcn.data import GraphCollection
-from compgcn.data.arrays import Numbers
-from compgcn.dropout import dropout as drop_out
+from compgcn.data.columns import Numbers
 from compgcn.errors import InputError
-from compgcn.graph import RelationalGraph
-from compgcn.inputs import Start
+from compgcn.nn.dropout import dropout as drop_out
+from compgcn.nn.graph import RelationalGraph
 from compgcn.tasks.classification import GraphClassifier
+from compgcn.tasks.inputs import Start
 
 _FIELD = 10  # places the second convolution sees
 _KEPT = 2**14  # graphs whose fields are remembered: they come again in every epoch

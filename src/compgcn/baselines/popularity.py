@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from compgcn.queries import Answers
+from compgcn.tasks.facts import Answers
 
 
 class Popularity:

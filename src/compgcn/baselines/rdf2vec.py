@@ -7,10 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from compgcn.baselines.counts import Adjacency, outgoing
-from compgcn.baselines.fitted import Variant
+from compgcn.baselines.fitted import Adjacency, Variant, outgoing
 from compgcn.data import KnowledgeGraph
-from compgcn.data.arrays import Numbers
+from compgcn.data.columns import Numbers
 
 DEPTH = 4  # steps of a walk, along outgoing edges
 WALKS, FEWER = 200, 4  # that start at a labelled node, and at any other

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compgcn.baselines.fitted import Fit, Fitting, Matrix, Scores
-from compgcn.data.arrays import Numbers
-from compgcn.data.folds import folds
+from compgcn.data.collection import folds
+from compgcn.data.columns import Numbers
 from compgcn.errors import InputError
 
 _MOST = 10_000  # nodes whose products with each other are kept

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from compgcn.baselines.counts import Adjacency, Describe, outgoing, sparse, weighings
-from compgcn.baselines.fitted import Variant
+from compgcn.baselines.fitted import Adjacency, Describe, Variant, outgoing, sparse, weighings
 from compgcn.data import KnowledgeGraph
-from compgcn.data.arrays import Numbers
-from compgcn.data.types import rows_by_type, typed
+from compgcn.data.columns import Numbers
+from compgcn.data.graph import rows_by_type, typed
 
 DEPTHS = (1, 2, 3, 4)  # steps along outgoing edges that a neighbourhood goes
 

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from compgcn import __version__
-from compgcn.cli import bench, data, discover, experiment, explain, export, listing, serve, train, tune, use
+from compgcn.cli import data, discover, explain, export, listing, predict, report, serve, train, tune
 from compgcn.cli.console import fail, out
 from compgcn.errors import InputError
 
@@ -23,8 +23,7 @@ def main() -> None:
     # Threads that wait sleep rather than spin: as fast on an idle machine, several times faster on a busy one.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read when torch is loaded
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
-    for name in ("fetch", "cache"):  # what is downloaded, and from where, is said
-        logging.getLogger(f"compgcn.data.{name}").setLevel(logging.INFO)
+    logging.getLogger("compgcn.data.download").setLevel(logging.INFO)  # what is downloaded, and from where, is said
     for stream in (sys.stdout, sys.stderr):  # a terminal without the letters of a name shows something in their place
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
@@ -73,17 +72,15 @@ def compgcn(
 for command in (
     train.train,
     tune.tune,
-    use.evaluate,
-    use.predict,
+    predict.evaluate,
+    predict.predict,
     discover.discover,
     explain.explain,
     export.export,
     export.similar,
     serve.serve,
-    experiment.reproduce,
-    experiment.report,
+    report.report,
 ):
     app.command()(command)
 app.command("list")(listing.list_all)
 app.add_typer(data.app, name="data")
-app.add_typer(bench.app, name="bench")

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from compgcn.cli import doubts
-from compgcn.cli.bulk import progress
-from compgcn.cli.console import Device, Json, RunFolder, out
-from compgcn.cli.tables import Dataset, calibration_note, discoveries_table
-from compgcn.cli.use import opened_run
-from compgcn.data.arrays import counted
+from compgcn.cli import console
+from compgcn.cli.console import Dataset, Device, Json, RunFolder, calibration_note, discoveries_table, out
+from compgcn.cli.predict import opened_run, progress
+from compgcn.data.columns import counted
 
 if TYPE_CHECKING:
     from compgcn.run import Discovery, Run
@@ -53,7 +51,7 @@ def discover(
     opened = opened_run(run, device)
     with progress("asking") as notify:
         found = opened.discover(relation, top, per_relation, all_heads=all_heads, notify=notify)
-    doubts.tell(opened)
+    console.tell(opened)
     _show(found, opened.data, _note(opened), to, as_json)
 
 
@@ -71,7 +69,7 @@ def _note(run: Run) -> str:
 
 def _show(found: Sequence[Discovery], data: Dataset, note: str, to: Path | None, as_json: bool) -> None:
     """Facts in a file, as JSON or as a table."""
-    from compgcn.answers.discovery import SCHEMA
+    from compgcn.answers.discover import SCHEMA
     from compgcn.answers.rows import write_rows
 
     rows = [(rank, *fact) for rank, fact in enumerate(found, 1)]

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from compgcn.cli import doubts
-from compgcn.cli.console import Device, Json, RunFolder, out
-from compgcn.cli.tables import plain_table, told_apart
-from compgcn.cli.use import Facts, opened_run
-from compgcn.data.arrays import counted
+from compgcn.cli import console
+from compgcn.cli.console import Device, Json, RunFolder, out, plain_table, told_apart
+from compgcn.cli.predict import Facts, opened_run
+from compgcn.data.columns import counted
 
 if TYPE_CHECKING:
     from compgcn.data import GraphCollection, KnowledgeGraph
     from compgcn.run import Explanation
+
 
 _BAR = 12  # characters
 _WEIGHED = {  # by the method: which facts, and how
@@ -55,7 +55,7 @@ def explain(
     """
     opened = opened_run(run, device, facts)
     found = opened.explain(head, relation, tail, top, method=method.value)
-    doubts.tell(opened)
+    console.tell(opened)
     if as_json:
         rows = [
             {"rank": rank, **fact._asdict(), "itself": found.is_itself(fact)}

@@ -9,9 +9,8 @@ from typing import Annotated
 
 import typer
 
-from compgcn.cli.console import Device, Json, RunFolder, out
-from compgcn.cli.tables import plain_table, printable
-from compgcn.cli.use import Facts, opened_run
+from compgcn.cli.console import Device, Json, RunFolder, out, plain_table, printable
+from compgcn.cli.predict import Facts, opened_run
 from compgcn.errors import InputError
 
 
@@ -53,7 +52,7 @@ def export(
 
     Example: compgcn export runs/world-compgcn-distmult-0 --to embeddings.parquet
     """
-    from compgcn.storage import settled  # torch comes with it
+    from compgcn.train.storage import settled  # torch comes with it
 
     settled(to)  # what cannot be written to is said before the vectors are made
     rows = opened_run(run, device).export(to, form.value if form else None)

@@ -9,13 +9,12 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from rich.text import Text
 
-from compgcn.cli.console import Json, out
-from compgcn.cli.tables import plain_table
+from compgcn.cli.console import Json, out, plain_table
 from compgcn.data import DATASETS
-from compgcn.errors import InputError, unknown
-from compgcn.models import MODELS
+from compgcn.errors import unknown
+from compgcn.train.recipes import MODELS
 
-KINDS = ("tasks", "models", "encoders", "compositions", "decoders", "samplers", "baselines", "datasets", "experiments")
+KINDS = ("tasks", "models", "encoders", "compositions", "decoders", "samplers", "baselines", "datasets")
 
 
 class Entry(NamedTuple):
@@ -41,10 +40,6 @@ def list_all(
     if kind is not None and kind not in KINDS:
         raise unknown("kind", kind, KINDS)
     found = {name: rows for name, rows in entries().items() if kind in (None, name)}
-    if kind == "experiments" and not found[kind]:
-        from compgcn.experiment import find_folder
-
-        find_folder()  # says what is missing
     if as_json:
         out.print_json(json.dumps({name: [row._asdict() for row in rows] for name, rows in found.items()}))
         return
@@ -61,13 +56,12 @@ def list_all(
 
 def entries() -> dict[str, list[Entry]]:
     """The rows of every registry, by kind."""
-    from compgcn.assembly.compositions import LEARNED
-    from compgcn.assembly.tasks import TASKS
     from compgcn.baselines import BASELINES
-    from compgcn.compose import COMPOSITIONS
-    from compgcn.decoders import DECODERS
-    from compgcn.presets import PRESETS
-    from compgcn.tasks.samplers import SAMPLERS
+    from compgcn.nn.compose import COMPOSITIONS
+    from compgcn.nn.decoders import DECODERS
+    from compgcn.nn.encoder import PRESETS
+    from compgcn.run.build import LEARNED, TASKS
+    from compgcn.tasks.sampling import SAMPLERS
 
     phi: dict[str, Any] = {**COMPOSITIONS, **LEARNED}
     found = {
@@ -84,16 +78,4 @@ def entries() -> dict[str, list[Entry]]:
     }
     for kind, table in described.items():
         found[kind] = [Entry(name, row.description, row.reference) for name, row in table.items()]
-    found["experiments"] = _experiments()
     return {kind: found[kind] for kind in KINDS}
-
-
-def _experiments() -> list[Entry]:
-    """The tables and figures of the paper; none where there is no checkout of the project."""
-    from compgcn.experiment import experiments, find_folder
-
-    try:
-        find_folder()
-    except InputError:
-        return []
-    return [Entry(name, row.title, row.source) for name, row in experiments().items()]

@@ -40,7 +40,7 @@ def serve(
     except ModuleNotFoundError:
         raise InputError("serve needs more packages: pip install 'compgcn[serve]'") from None
     from compgcn.serve import server
-    from compgcn.serve.limits import Limits
+    from compgcn.serve.middleware import Limits
     from compgcn.serve.models import open_all
 
     key = server.read_key(api_key_file)

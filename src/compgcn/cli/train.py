@@ -14,18 +14,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from compgcn.cli.classes import show_result
-from compgcn.cli.console import Json, describe, err, out
-from compgcn.cli.doubts import doubts
-from compgcn.cli.tables import add_metrics, metrics_table
-from compgcn.config import PATHS, Config, as_list, configure, parse_setting, read_search
+from compgcn.cli.console import Json, add_metrics, describe, doubts, err, metrics_table, out
+from compgcn.cli.predict import show_result
+from compgcn.config import PATHS, Config, Space, as_list, candidates, configure, parse_setting, parse_space, read_search
 from compgcn.data import GraphCollection, KnowledgeGraph, find
 from compgcn.errors import InputError
-from compgcn.models import model as find_model
-from compgcn.space import Space, candidates, parse_space
+from compgcn.train.recipes import model as find_model
 
 if TYPE_CHECKING:
     from compgcn.run import Run
+
 
 _FILES = ("valid", "test", "names", "columns", "labels")  # options that are settings of [data]
 _MMAP_MAX, _TRIM_THRESHOLD = -4, -1  # parameters of mallopt, as <malloc.h> numbers them
@@ -144,13 +142,17 @@ def train(
     if space is not None:
         asked["classifier.candidates"] = candidates(space)
     found = read_data(asked, model)
-    from compgcn.assembly.idle import idle  # torch comes with it: what is wrong is said before
-    from compgcn.assembly.labels import remarks
-    from compgcn.assembly.settings import expand, of_size, recommended, scaled
-    from compgcn.assembly.tasks import TASKS
-    from compgcn.folder import Folder, default_folder
     from compgcn.run import train as train_run
-    from compgcn.train import Interrupted
+    from compgcn.run.build import TASKS, remarks
+    from compgcn.run.resolve import (
+        expand,
+        idle,  # torch comes with it: what is wrong is said before
+        of_size,
+        recommended,
+        scaled,
+    )
+    from compgcn.train.folder import Folder, default_folder
+    from compgcn.train.loop import Interrupted
 
     config = expand(recommended(asked, found, model), found)
     folder = run_dir or default_folder(config, model)

@@ -12,18 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from compgcn.cli.console import Json, describe, err, out
-from compgcn.cli.options import options_of
-from compgcn.cli.tables import plain_table
+from compgcn.cli.console import Json, describe, err, options_of, out, plain_table
 from compgcn.cli.train import asked_for, read_data, stop_requests, train
-from compgcn.config import BUDGET, PATHS, Config, configure, parse_setting, write_setting
-from compgcn.data.arrays import counted
-from compgcn.plots.figure import check_figure
-from compgcn.plots.study import draw_study
-from compgcn.space import Space
+from compgcn.config import BUDGET, PATHS, Config, Space, configure, parse_setting, write_setting
+from compgcn.data.columns import counted
+from compgcn.run.plots import check_figure, draw_study
 
 if TYPE_CHECKING:
-    from compgcn.search import Plan
+    from compgcn.run.tune import Plan
+
 
 _SHOWN = 10  # trials in a table
 
@@ -75,9 +72,9 @@ def tune(
     settings, model = options.pop("settings"), options.pop("model")
     asked, space, budget = _asked(data, options, settings, search)
     found = read_data(asked, model)
-    from compgcn import tune as tuning  # torch comes with it: what is wrong is said before
-    from compgcn.search import plan as make_plan
-    from compgcn.train import Interrupted
+    from compgcn.run import tune as tuning  # torch comes with it: what is wrong is said before
+    from compgcn.run.tune import plan as make_plan
+    from compgcn.train.loop import Interrupted
 
     plan = make_plan(asked, found, space, study_dir, model, budget)
     study = tuning.open_study(plan, storage, trials, pruner)
@@ -141,9 +138,9 @@ def _work(
     *shared: Any,
 ) -> None:
     """What another process does: the same, in silence."""
-    from compgcn import tune as tuning
-    from compgcn.search import plan as make_plan
-    from compgcn.train import Interrupted
+    from compgcn.run import tune as tuning
+    from compgcn.run.tune import plan as make_plan
+    from compgcn.train.loop import Interrupted
 
     storage, trials, pruner, timeout = shared
     plan = make_plan(asked, read_data(asked), space, study_dir, model, budget)
@@ -197,7 +194,7 @@ def _live(plan: Plan, study: Any, quiet: bool) -> Iterator[Callable[[dict[str, A
 
 def _table(plan: Plan, study: Any) -> Table:
     """The best trials, one a line."""
-    from compgcn import tune as tuning
+    from compgcn.run import tune as tuning
 
     table = plain_table("trial>", f"valid {plan.goal}>", "settings")
     values = [trial for trial in tuning.finished(study) if trial.state.name == "COMPLETE"]

@@ -1,12 +1,13 @@
 """Knowledge graphs and collections of graphs: the data sets known by name, and your own files."""
 
-from compgcn.data.collection import GraphCollection
+from __future__ import annotations
+
+from compgcn.data.collection import GraphCollection, from_pyg, read_graphs
+from compgcn.data.datasets import DATASETS, LARGE_RECIPE, OWN_RECIPES, Source, large_batch, load, where
 from compgcn.data.files import read
-from compgcn.data.graphs import from_pyg, read_graphs
+from compgcn.data.graph import KnowledgeGraph
 from compgcn.data.labels import Labels
-from compgcn.data.registry import DATASETS, LARGE_RECIPE, OWN_RECIPES, Source, large_batch, load, where
 from compgcn.data.source import find
-from compgcn.data.triples import KnowledgeGraph
 from compgcn.data.vocabulary import Vocabulary
 
 __all__ = [

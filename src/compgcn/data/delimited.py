@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from compgcn.data.facts import Columns, Facts, endings, existing, locate, named_places, unpacked
+from compgcn.data.columns import Columns, Facts, endings, existing, locate, named_places, unpacked
 from compgcn.errors import InputError
 
 DELIMITERS = {".tsv": "\t", ".txt": "\t", ".csv": ","}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from compgcn.data import parquet
-from compgcn.data.facts import existing
+from compgcn.data.columns import existing
 from compgcn.data.vocabulary import Vocabulary
 from compgcn.errors import InputError
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compgcn.data.files import divided
+from compgcn.data.graph import KnowledgeGraph, tidied
 from compgcn.data.labels import Labels
-from compgcn.data.triples import KnowledgeGraph, tidied
 from compgcn.errors import InputError
 
 
@@ -30,7 +30,7 @@ def from_networkx(
         name: what to call it in reports.
         split_seed, valid_fraction, test_fraction: how the triples are split.
     """
-    from compgcn.graph import networkx_edges  # here, not above: it imports torch
+    from compgcn.nn.graph import networkx_edges  # here, not above: it imports torch
 
     edges = networkx_edges(graph, relation)
     if not edges:
@@ -55,7 +55,7 @@ def from_pyg(
     features; `y` with train_mask, val_mask and test_mask, or train_idx, train_y, test_idx and test_y, the labels, and
     all triples are for training then. Without labels the triples are split as those of a file are.
     """
-    from compgcn.graph import RelationalGraph
+    from compgcn.nn.graph import RelationalGraph
 
     graph = RelationalGraph.from_pyg(data)
     if not graph.num_edges:

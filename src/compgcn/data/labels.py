@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compgcn.data import delimited, parquet
-from compgcn.data.facts import Columns, endings, existing, is_header, locate, naming
+from compgcn.data.columns import Columns, endings, existing, is_header, locate, naming
 from compgcn.data.vocabulary import Vocabulary
 from compgcn.errors import InputError
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
-from compgcn.data.facts import Columns, Facts, locate, named_places, places_of
+from compgcn.data.columns import Columns, Facts, locate, named_places, places_of
 from compgcn.errors import InputError
 
 Rows = Iterable[Any]  # of triples; an array [n, 3], or a data frame of pandas, Polars or pyarrow

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from compgcn.data.facts import Columns, Facts, existing, places_of
+from compgcn.data.columns import Columns, Facts, existing, places_of
 from compgcn.errors import InputError
 
 

@@ -18,8 +18,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any, cast
 
+from compgcn.data.columns import Attributes, Facts, endings, existing, unpacked
 from compgcn.data.delimited import BROKEN
-from compgcn.data.facts import Attributes, Facts, endings, existing, unpacked
 from compgcn.errors import InputError, unknown
 
 FORMATS = {".nt": "N_TRIPLES", ".ttl": "TURTLE", ".rdf": "RDF_XML", ".owl": "RDF_XML", ".xml": "RDF_XML"}

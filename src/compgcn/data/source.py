@@ -5,15 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from compgcn.config import Data
-from compgcn.data import delimited, tu
-from compgcn.data.collection import GraphCollection
+from compgcn.data import collection, delimited
+from compgcn.data.collection import GraphCollection, read_graphs
+from compgcn.data.columns import endings, existing
+from compgcn.data.datasets import DATASETS, load
 from compgcn.data.delimited import first
-from compgcn.data.facts import endings, existing
 from compgcn.data.files import read
-from compgcn.data.graphs import read_graphs
-from compgcn.data.prune import top_relations
-from compgcn.data.registry import DATASETS, load
-from compgcn.data.triples import KnowledgeGraph
+from compgcn.data.graph import KnowledgeGraph, top_relations
 from compgcn.errors import InputError, unknown
 
 _DRAWN = ("split_seed", "valid_fraction", "test_fraction")
@@ -54,8 +52,8 @@ def _find(data: Data, task: str | None) -> KnowledgeGraph | GraphCollection:
         return load(data.source)
     if not Path(data.source).exists() and "." not in data.source and "/" not in data.source:
         raise unknown("data set", data.source, DATASETS, listed=len(DATASETS))
-    if tu.found(data.source):
-        return tu.read(data.source)
+    if collection.found(data.source):
+        return collection.read(data.source)
     if task == "graph-classification":
         if data.labels is None:
             raise InputError(f"'{data.source}' needs a table of graphs and their classes; name it with --labels")

@@ -1,30 +1,23 @@
-"""Aggregation, the one operation of every layer: gather two rows, combine them, add them up.
+"""A layer of rectified units between every query and every candidate, without an array of all the units.
 
-    out[v] = sum over messages e = (u, r) -> v of   weight_e * combine(x[u], z[r])
+    out[b, c] = sum over f, j of   w[f, j] · relu(q[b, f, j] + a[f] · e[c, j])
 
-`x` [N, D] and `z` [Z, D] are lifted tables (`compgcn.compose`), a row v is a receiver, or a receiver and a direction.
-The gradients are the same operation again: by x over the messages grouped by sender, by z grouped by relation. A `Plan`
-holds the three groupings, built once per graph. The operation is registered with torch, so autograd, torch.compile
-and autocast see it as one node, and it never stores a message per edge.
-
-The backend follows the device: Triton on CUDA, Numba on the CPU, plain torch elsewhere or where they are missing.
-COMPGCN_KERNEL=reference|numba|triton overrides it.
+It is the score of ConvKB. With `on` the units that are positive, its gradients are made of sums over the candidates,
+S = Σ_c g on and T = Σ_c g on e, and over the queries.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from compgcn.compose import Combine
 from compgcn.errors import InputError
 from compgcn.kernels.backend import at_once, kernels, wide
-from compgcn.kernels.distance import l1_distance
-from compgcn.kernels.grouped import Groups, grouped_matmul, make_groups
-from compgcn.kernels.plan import Plan, Segments, make_plan
-from compgcn.kernels.rectified import rectified_sum
+from compgcn.kernels.combine import Combine
+from compgcn.kernels.plan import Plan, Segments, cut, make_plan
 
 __all__ = [
     "Groups",
@@ -168,3 +161,170 @@ def gradient_by_z(g: Tensor, x: Tensor, z: Tensor, weight: Tensor, s: Segments, 
 
 
 _aggregate.register_autograd(_backward, setup_context=_setup)
+
+
+def l1_distance(q: Tensor, e: Tensor, *, planar: bool = False) -> Tensor:
+    """‖q_b − e_c‖₁ for q [B, d] and e [C, d]: [B, C]; differentiable in both.
+
+    With `planar` the vectors are of d/2 complex numbers, all real parts before all imaginary parts, and what is added
+    up are the moduli of their differences. The slope of a difference of 0 is 0.
+    """
+    run = kernels(q.device.type).l1_distance if at_once() else _distance
+    out: Tensor = run(q, e.to(q.dtype), planar)
+    return out
+
+
+@torch.library.custom_op("compgcn::l1_distance", mutates_args=())
+def _distance(q: Tensor, e: Tensor, planar: bool) -> Tensor:
+    out: Tensor = kernels(q.device.type).l1_distance(q, e, planar)
+    return out
+
+
+@_distance.register_fake
+def _(q: Tensor, e: Tensor, planar: bool) -> Tensor:
+    return q.new_empty(q.shape[0], e.shape[0])
+
+
+@torch.library.custom_op("compgcn::l1_gradient", mutates_args=())
+def _distance_gradient(g: Tensor, q: Tensor, e: Tensor, planar: bool) -> Tensor:
+    """By q, for g [B, C]: the sum over c of g[b, c] · slope(q_b − e_c), [B, d]. By e it is that of gᵀ, e and q.
+
+    The slope of a real number is its sign, that of a complex number the number divided by its modulus.
+    """
+    out: Tensor = kernels(q.device.type).l1_gradient(g, q, e, planar)
+    return out
+
+
+@_distance_gradient.register_fake
+def _(g: Tensor, q: Tensor, e: Tensor, planar: bool) -> Tensor:
+    return torch.empty_like(q, memory_format=torch.contiguous_format)
+
+
+def _setup_distance(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
+    *tensors, ctx.planar = inputs
+    ctx.save_for_backward(*tensors)
+
+
+def _distance_backward(ctx, g: Tensor):  # type: ignore[no-untyped-def]
+    q, e = ctx.saved_tensors
+    dq = _distance_gradient(g, q, e, ctx.planar) if ctx.needs_input_grad[0] else None
+    de = _distance_gradient(g.t(), e, q, ctx.planar) if ctx.needs_input_grad[1] else None
+    return dq, de, None
+
+
+_distance.register_autograd(_distance_backward, setup_context=_setup_distance)
+
+
+class Groups(NamedTuple):
+    """Rows sorted by group: those of group r are `[offsets[r], offsets[r + 1])`."""
+
+    offsets: Tensor  # [Z + 1]
+    chunks: Tensor  # [P, 4] (group, start, end, slot), as in `Segments`
+
+
+def make_groups(group: Tensor, size: int) -> Groups:
+    """The groups of rows whose group numbers [P] ascend, out of `size`."""
+    offsets = torch.searchsorted(group, torch.arange(size + 1, device=group.device))
+    return Groups(offsets, cut(offsets, group.numel())[0])
+
+
+def grouped_matmul(rows: Tensor, weight: Tensor, groups: Groups) -> Tensor:
+    """rows [P, B, in], weight [Z, B, in, out] -> [P, B, out]; differentiable in both."""
+    run = kernels(rows.device.type).grouped_matmul if at_once() else _matmul
+    out: Tensor = run(rows, weight.to(rows.dtype), *groups)
+    return out
+
+
+@torch.library.custom_op("compgcn::grouped_matmul", mutates_args=())
+def _matmul(rows: Tensor, weight: Tensor, offsets: Tensor, chunks: Tensor) -> Tensor:
+    out: Tensor = kernels(rows.device.type).grouped_matmul(rows, weight, offsets, chunks)
+    return out
+
+
+@_matmul.register_fake
+def _(rows: Tensor, weight: Tensor, offsets: Tensor, chunks: Tensor) -> Tensor:
+    return rows.new_empty(*rows.shape[:2], weight.shape[3])
+
+
+@torch.library.custom_op("compgcn::grouped_outer", mutates_args=())
+def _outer(rows: Tensor, g: Tensor, offsets: Tensor) -> Tensor:
+    out: Tensor = kernels(rows.device.type).grouped_outer(rows, g, offsets)
+    return out
+
+
+@_outer.register_fake
+def _(rows: Tensor, g: Tensor, offsets: Tensor) -> Tensor:
+    return rows.new_empty(offsets.shape[0] - 1, *rows.shape[1:], g.shape[2])
+
+
+def _setup_grouped(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
+    ctx.save_for_backward(*inputs)
+
+
+def _grouped_backward(ctx, g: Tensor):  # type: ignore[no-untyped-def]
+    rows, weight, offsets, chunks = ctx.saved_tensors
+    g = g.contiguous()
+    drows = _matmul(g, weight.transpose(2, 3).contiguous(), offsets, chunks) if ctx.needs_input_grad[0] else None
+    dweight = _outer(rows, g, offsets) if ctx.needs_input_grad[1] else None
+    return drows, dweight, None, None
+
+
+_matmul.register_autograd(_grouped_backward, setup_context=_setup_grouped)
+
+
+def rectified_sum(q: Tensor, e: Tensor, slope: Tensor, weight: Tensor) -> Tensor:
+    """The sums [B, C] for q [B, F, d], e [C, d] or a list per query [B, C, d], slope [F] and weight [F, d].
+
+    Differentiable in all four.
+    """
+    run = kernels(q.device.type).rectified_sum if at_once() else _rectified_sum
+    out: Tensor = run(q, e.to(q.dtype), slope.to(q.dtype), weight.to(q.dtype))
+    return out
+
+
+@torch.library.custom_op("compgcn::rectified_sum", mutates_args=())
+def _rectified_sum(q: Tensor, e: Tensor, slope: Tensor, weight: Tensor) -> Tensor:
+    out: Tensor = kernels(q.device.type).rectified_sum(q, e, slope, weight)
+    return out
+
+
+@_rectified_sum.register_fake
+def _(q: Tensor, e: Tensor, slope: Tensor, weight: Tensor) -> Tensor:
+    return q.new_empty(q.shape[0], e.shape[-2])
+
+
+@torch.library.custom_op("compgcn::rectified_gradient", mutates_args=())
+def _rectified_gradient(
+    g: Tensor, q: Tensor, e: Tensor, slope: Tensor, weight: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """For g [B, C]: S and T [B, F, d], and the gradient by e."""
+    out: tuple[Tensor, Tensor, Tensor] = kernels(q.device.type).rectified_gradient(g, q, e, slope, weight)
+    return out
+
+
+@_rectified_gradient.register_fake
+def _(g: Tensor, q: Tensor, e: Tensor, slope: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    form = torch.contiguous_format
+    return (
+        torch.empty_like(q, memory_format=form),
+        torch.empty_like(q, memory_format=form),
+        torch.empty_like(e, memory_format=form),
+    )
+
+
+def _setup_rectified(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
+    ctx.save_for_backward(*inputs)
+
+
+def _rectified_backward(ctx, g: Tensor):  # type: ignore[no-untyped-def]
+    q, e, slope, weight = ctx.saved_tensors
+    on, on_e, de = _rectified_gradient(g.contiguous(), q, e, slope, weight)
+    return (
+        weight * on,
+        de,
+        (weight * on_e).sum((0, 2)),
+        (q * on).sum(0) + slope.unsqueeze(1) * on_e.sum(0),
+    )
+
+
+_rectified_sum.register_autograd(_rectified_backward, setup_context=_setup_rectified)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+from numba import njit, prange
 from torch import Tensor
 
 from compgcn.kernels import reference
@@ -22,7 +23,6 @@ from compgcn.kernels.reference import rectified_gradient, rectified_sum
 if "numba" not in sys.modules:
     os.environ.setdefault("NUMBA_NUM_THREADS", str(torch.get_num_threads()))
 
-from numba import njit, prange
 
 # Layers of units and distances of real vectors are as fast as they can be in torch.
 __all__ = [

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from compgcn.compose import Combine, combined
 from compgcn.kernels.backend import wide
+from compgcn.kernels.combine import Combine, combined
 from compgcn.kernels.plan import Segments
 
 

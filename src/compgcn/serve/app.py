@@ -14,11 +14,9 @@ from fastapi.responses import Response
 from compgcn import __version__
 from compgcn.errors import InputError
 from compgcn.serve import shapes
-from compgcn.serve.counters import Counters
+from compgcn.serve.batching import BusyError, Lane, LateError
 from compgcn.serve.documents import add_documents, describe_key
-from compgcn.serve.gate import Gate, Watch
-from compgcn.serve.lanes import BusyError, Lane, LateError
-from compgcn.serve.limits import FACTS, FOUND, NAME, POINTS, TOP, Limits
+from compgcn.serve.middleware import FACTS, FOUND, NAME, POINTS, TOP, Counters, Gate, Limits, Watch
 from compgcn.serve.models import Served, UnknownError, as_json
 
 Model = Annotated[str | None, Query(max_length=NAME, description="the id of a model; the first if left out")]

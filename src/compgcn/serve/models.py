@@ -16,13 +16,13 @@ from typing import Any
 from pydantic_core import to_json
 
 from compgcn.answers.links import Links, Prediction
-from compgcn.answers.plane import Plane, principal_plane
+from compgcn.answers.similar import Plane, principal_plane
 from compgcn.data import Vocabulary
 from compgcn.errors import InputError
 from compgcn.run import Kind, Run, open_run
-from compgcn.serve.atlas import Atlas
-from compgcn.serve.lanes import BusyError, Lane, LateError
-from compgcn.serve.limits import POINTS, Limits
+from compgcn.serve.batching import BusyError, Lane, LateError
+from compgcn.serve.graph_index import Atlas
+from compgcn.serve.middleware import POINTS, Limits
 
 _COMPARED = 50_000  # ids in a vocabulary up to which an unknown name is answered with those that look like it
 _GUESSES, _GUESSING = 8, 1.0  # unknown names that wait for such an answer, and the seconds they do

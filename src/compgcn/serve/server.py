@@ -16,8 +16,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from compgcn.errors import InputError
 from compgcn.serve.app import create_app
-from compgcn.serve.gate import LOCAL
-from compgcn.serve.limits import Limits
+from compgcn.serve.middleware import LOCAL, Limits
 from compgcn.serve.models import Served
 
 VARIABLE = "COMPGCN_API_KEY"

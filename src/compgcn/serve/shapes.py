@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from compgcn.serve.limits import FACTS, NAME, TOP
+from compgcn.serve.middleware import FACTS, NAME, TOP
 
 Name = Annotated[str, Field(min_length=1, max_length=NAME, description="an id or a name")]
 

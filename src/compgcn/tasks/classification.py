@@ -1,20 +1,69 @@
-"""Classification: what nodes and graphs share. A classifier, its loss, and the report on what it got right."""
+"""Graph classification: many small graphs, in batches that are disjoint unions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from compgcn import losses
 from compgcn.config import Training
-from compgcn.encoders import Encoder
-from compgcn.errors import InputError
-from compgcn.graph import RelationalGraph
-from compgcn.tasks.batches import Batches
-from compgcn.tasks.readout import Readout
+from compgcn.data import GraphCollection
+from compgcn.data.columns import Numbers
+from compgcn.errors import InputError, unknown
+from compgcn.nn.encoder import Encoder
+from compgcn.nn.graph import RelationalGraph
+from compgcn.tasks import losses
+from compgcn.tasks.sampling import Batches
+
+
+def _sum(x: Tensor, graph_of: Tensor, graphs: int) -> Tensor:
+    return x.new_zeros(graphs, x.shape[1]).index_add(0, graph_of, x)
+
+
+def _mean(x: Tensor, graph_of: Tensor, graphs: int) -> Tensor:
+    """The paper's: the average over the nodes of a graph."""
+    return _sum(x, graph_of, graphs) / torch.bincount(graph_of, minlength=graphs).unsqueeze(1)
+
+
+def _max(x: Tensor, graph_of: Tensor, graphs: int) -> Tensor:
+    start = x.new_full((graphs, x.shape[1]), -torch.inf)
+    return start.scatter_reduce(0, graph_of.unsqueeze(1).expand_as(x), x, "amax")
+
+
+READOUTS: dict[str, Callable[[Tensor, Tensor, int], Tensor]] = {"mean": _mean, "sum": _sum, "max": _max}
+NAMES = (*READOUTS, "attention")
+
+
+class Readout(nn.Module):
+    """x [N, d] and the graph of each node [N] -> [G, d], every graph having a node at least.
+
+    Args:
+        name: "mean", "sum", "max", or "attention": a mean whose weights are a softmax over the nodes of a graph of
+            a learned linear score.
+        dim: d.
+    """
+
+    gate: nn.Parameter | None
+
+    def __init__(self, name: str, dim: int) -> None:
+        super().__init__()
+        if name not in NAMES:
+            raise unknown("readout", name, NAMES)
+        self.name = name
+        self.gate = nn.Parameter(nn.init.xavier_normal_(torch.empty(dim, 1))) if name == "attention" else None
+
+    def forward(self, x: Tensor, graph_of: Tensor, graphs: int) -> Tensor:
+        """The vectors of the graphs."""
+        if self.gate is None:
+            return READOUTS[self.name](x, graph_of, graphs)
+        score = x @ self.gate  # [N, 1]
+        weight = (score - _max(score.detach(), graph_of, graphs)[graph_of]).exp()
+        return _sum(weight * x, graph_of, graphs) / _sum(weight, graph_of, graphs)
 
 
 class Classifier(nn.Module):
@@ -212,3 +261,103 @@ def report(tally: Tally, classes: Sequence[str]) -> dict[str, Any]:
         },
         "confusion": tally.confusion.tolist(),
     }
+
+
+class Nodes:
+    """Some nodes of a graph and their classes.
+
+    Args:
+        model: what classifies them, on the graph's device.
+        graph: of N nodes.
+        rows: the row of the encoder's input table each of the N starts from, int64 [N]; None: its own.
+        nodes: int64 [n], which of them are classified.
+        targets: int64 [n], their classes.
+        restrict: make only the vectors that those of the nodes depend on, layer by layer. They are the same; only batch
+            norm, which would see fewer nodes, is refused that.
+    """
+
+    together = True
+
+    def __init__(
+        self,
+        model: Classifier,
+        graph: RelationalGraph,
+        rows: Tensor | None,
+        nodes: Tensor,
+        targets: Tensor,
+        *,
+        restrict: bool = True,
+    ) -> None:
+        self.model, self.graph, self.rows, self.nodes, self.targets = model, graph, rows, nodes, targets
+        normalised = any(isinstance(norm, torch.nn.BatchNorm1d) for norm in model.encoder.norms)
+        self._layers: RelationalGraph | list[RelationalGraph] = graph
+        self._rows, self._places = rows, nodes
+        if restrict and not normalised:
+            self._layers, kept, self._places = graph.around(nodes, len(model.encoder.layers))
+            self._rows = kept if rows is None else rows[kept]
+
+    def vectors(self, items: Tensor) -> Tensor:
+        """Of some of the nodes [B], as the encoder makes them, [B, d]."""
+        x, _ = self.model.encoder(self._layers, self._rows)
+        return F.embedding(self._places[items], x)
+
+
+_KEPT = 4  # batches remembered: those of validation come again in every epoch
+
+
+class Graphs:
+    """The graphs of a collection.
+
+    Args:
+        model: what classifies them, with a readout or a network of its own.
+        collection: G graphs.
+        rows: the row of the encoder's input table each node of the collection starts from, int64 [N].
+        device: where the model is.
+    """
+
+    together = False
+
+    def __init__(
+        self,
+        model: Classifier | GraphClassifier,
+        collection: GraphCollection,
+        rows: Numbers,
+        device: torch.device,
+    ) -> None:
+        self.model, self.device = model, device
+        self.targets = torch.from_numpy(collection.targets).to(device)
+        names = tuple(str(row) for row in range(int(rows.max(initial=-1)) + 1))
+        # The rows travel with the nodes as if they were their labels.
+        self._collection = replace(collection, node_labels=rows, node_classes=names, node_features=None)
+        self._batches: dict[bytes, tuple[RelationalGraph, Tensor]] = {}
+
+    @property
+    def smallest(self) -> int:
+        """The number of nodes of the smallest graph."""
+        return int(np.diff(self._collection.node_starts).min())
+
+    def of(self, collection: GraphCollection, rows: Numbers) -> Graphs:
+        """Other graphs for the same model."""
+        return Graphs(self.model, collection, rows, self.device)
+
+    def batch(self, items: Tensor) -> tuple[RelationalGraph, Tensor]:
+        """Some of the graphs [B] as one, and the rows of its nodes."""
+        chosen = items.cpu().numpy()
+        key = chosen.tobytes()
+        if key not in self._batches:
+            while len(self._batches) >= _KEPT:
+                self._batches.pop(next(iter(self._batches)))
+            with torch.inference_mode(False):  # what is kept may be trained with later
+                self._batches[key] = self._union(chosen)
+        return self._batches[key]
+
+    def _union(self, chosen: Numbers) -> tuple[RelationalGraph, Tensor]:
+        part = self._collection.subset(chosen)
+        assert part.node_labels is not None
+        src, rel, dst = torch.from_numpy(np.ascontiguousarray(part.triples.T)).to(self.device)
+        graph_of, rows = (torch.from_numpy(values).to(self.device) for values in (part.graph_of, part.node_labels))
+        return RelationalGraph(src, dst, rel, part.num_nodes, part.num_relations, graph_of), rows
+
+    def vectors(self, items: Tensor) -> Tensor:
+        """Of some of the graphs [B], as the model makes them, [B, d]."""
+        return self.model.vectors(*self.batch(items), len(items))

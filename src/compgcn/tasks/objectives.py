@@ -10,16 +10,16 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from compgcn import losses
-from compgcn.compose import COMPOSITIONS, Composition
 from compgcn.config import Training
-from compgcn.decoders import Decoder
-from compgcn.decoders.similarity import dot, negative_complex_l1, negative_l1
 from compgcn.errors import InputError
-from compgcn.tasks.samplers import SAMPLERS
+from compgcn.nn.compose import COMPOSITIONS, Composition
+from compgcn.nn.decoders import Decoder, dot, negative_complex_l1, negative_l1
+from compgcn.tasks import losses
+from compgcn.tasks.sampling import SAMPLERS
 
 if TYPE_CHECKING:
     from compgcn.tasks.link_prediction import Batch, Encoded, LinkPrediction
+
 
 _NUMBERS = 2**22  # in the queries of a batch by several relations that are made at a time: 16 MiB of float32
 

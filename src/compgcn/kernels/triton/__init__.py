@@ -1,5 +1,7 @@
 """Kernels for a GPU; the names are those of `compgcn.kernels.reference`."""
 
+from __future__ import annotations
+
 from compgcn.kernels.reference import count_rivals
 from compgcn.kernels.triton.distances import l1_distance, l1_gradient
 from compgcn.kernels.triton.products import grouped_matmul, grouped_outer

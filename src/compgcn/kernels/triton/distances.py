@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from compgcn.kernels.backend import wide
-from compgcn.kernels.triton.tiles import load_tile, sum_type
+from compgcn.kernels.triton.segments import load_tile, sum_type
 
 _TILE = 32  # numbers on a side of the square that a program has in its registers
 _STEPS = 4  # unrolled, so that what they load is under way together

@@ -15,7 +15,18 @@ from torch import Tensor
 
 from compgcn.kernels.backend import wide
 from compgcn.kernels.plan import CHUNK, Segments
-from compgcn.kernels.triton.tiles import sum_type
+
+
+@triton.jit
+def load_tile(BASE, rows, cols, R, W, S, ACC: tl.constexpr):
+    """A tile of a matrix of R rows, S apart, and W columns; 0 outside of it."""
+    mask = (rows < R)[:, None] & (cols < W)[None, :]
+    return tl.load(BASE + rows[:, None] * S + cols[None, :], mask=mask, other=0.0).to(ACC)
+
+
+def sum_type(dtype: torch.dtype) -> Any:
+    return tl.float64 if wide(dtype) == torch.float64 else tl.float32
+
 
 _EDGES, _WARPS = 4, 1  # messages a program gathers at a time, and the warps it has
 _COLUMNS = 256  # at most so many columns a program

@@ -8,7 +8,7 @@ import triton.language as tl
 from torch import Tensor
 
 from compgcn.kernels import reference
-from compgcn.kernels.triton.tiles import load_tile, sum_type
+from compgcn.kernels.triton.segments import load_tile, sum_type
 
 
 @triton.jit

@@ -1,0 +1,292 @@
+"""Compositions phi(x, z) of an entity with a relation: the first file to read.
+
+Every composition of the paper factors as `phi(x, z) = lower(combine(lift(x), lift_relation(z)))` with `lower` linear.
+A linear map commutes with a weighted sum over edges, so a layer lifts its two small tables once, sums
+`combine(lifted x[u], lifted z[r])` over the edges in one fused pass (`compgcn.kernels`), and lowers the sums: no
+message per edge is ever stored. A composition is a value; adding one is one row of `COMPOSITIONS`. Those with
+parameters of their own are rows of `LEARNED`, and a layer keeps the parameters.
+
+Complex numbers are kept as two real planes in the last dimension, all real parts first, then all imaginary parts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from compgcn.errors import InputError, unknown
+from compgcn.kernels.combine import Combine, combined
+
+_TRANSPOSED = {  # what gives Σ combine(x, z)·e = Σ z·transposed(x, e)
+    Combine.MULT: Combine.MULT,
+    Combine.COMPLEX: Combine.CONJUGATE,
+    Combine.CONJUGATE: Combine.COMPLEX,
+}
+
+
+def _same(x: Tensor) -> Tensor:
+    return x
+
+
+def _drop_width(y: Tensor, dim: int) -> Tensor:
+    return y
+
+
+def _spectrum(x: Tensor) -> Tensor:
+    """The real Fourier transform as planes: [.., d] -> [.., 2 p], its d//2 + 1 frequencies filled up with zeros to p.
+
+    A product with a fixed matrix, not an FFT: it is of the size of the layer's own product with W, and runs where that
+    runs. p is a multiple of 4, which lets memory be read and multiplied in whole vectors.
+    """
+    x = x if x.dtype == torch.float64 else x.float()
+    with torch.autocast(x.device.type, enabled=False):  # rounding a fixed matrix would spoil what is gained
+        return torch.matmul(x, _fourier(x.shape[-1], False, x.dtype, x.device))
+
+
+def _signal(y: Tensor, dim: int) -> Tensor:
+    """The inverse of `_spectrum`; it needs `dim` because d and d + 1 can have as many frequencies."""
+    y = y if y.dtype == torch.float64 else y.float()
+    with torch.autocast(y.device.type, enabled=False):
+        return torch.matmul(y, _fourier(dim, True, y.dtype, y.device))
+
+
+def _fourier(d: int, inverse: bool, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The matrix [d, D] with x F the planes of the transform of x; or, [D, d], the one that leads back."""
+    if torch.compiler.is_compiling():  # a compiled graph makes it anew, in one small kernel
+        return _make_fourier(d, inverse, dtype, device)
+    with torch.inference_mode(False):  # it is kept, and may be needed where gradients are
+        return _kept_fourier(d, inverse, dtype, device)
+
+
+def _make_fourier(d: int, inverse: bool, dtype: torch.dtype, device: torch.device) -> Tensor:
+    time, frequency = torch.arange(d, device=device), torch.arange(-(-(d // 2 + 1) // 4) * 4, device=device)
+    angle = (time.unsqueeze(1) * frequency % d).double() * (2 * math.pi / d)  # [d, p], of exact whole numbers
+    ends = (frequency == 0) | (2 * frequency == d)  # the others stand for two frequencies each
+    twice = torch.where(ends, 1.0, torch.where(2 * frequency < d, 2.0, 0.0)).double()
+    if not inverse:
+        there = (twice > 0).double()
+        return torch.cat((there * angle.cos(), -there * angle.sin()), 1).to(dtype)
+    share = twice.unsqueeze(1) / d
+    return torch.cat((share * angle.cos().T, -share * angle.sin().T)).to(dtype)
+
+
+_kept_fourier = cache(_make_fourier)
+
+
+def _planes(x: Tensor) -> Tensor:
+    """The vector itself, read as d/2 complex numbers."""
+    if x.shape[-1] % 2:
+        raise InputError(f"a complex composition needs an even dimension, not {x.shape[-1]}")
+    return x
+
+
+def _rotation(z: Tensor) -> Tensor:
+    """Complex numbers scaled to modulus 1, so that multiplying by them only turns; 0, which has no angle, does not."""
+    real, imaginary = _planes(z).chunk(2, -1)
+    real = torch.where((real == 0) & (imaginary == 0), torch.ones_like(real), real)
+    modulus = torch.hypot(real, imaginary)
+    return torch.cat((real / modulus, imaginary / modulus), -1)
+
+
+class Composition(NamedTuple):
+    """phi as a value: four pure functions and where it comes from. Calling it composes [.., d] with [.., d].
+
+    `lower` is linear. Where `lift` is linear too, phi is affine in x, and a layer folds its loop into a filter.
+    """
+
+    name: str
+    combine: Combine
+    lift: Callable[[Tensor], Tensor] = _same  # entities [.., d] -> [.., D]
+    lift_relation: Callable[[Tensor], Tensor] = _same  # relations [.., d] -> [.., D]
+    lower: Callable[[Tensor, int], Tensor] = _drop_width  # sums [.., D], d -> [.., d]; linear
+    origin: str = ""
+    reference: str = ""
+    linear_lift: bool = True
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether vectors are read as d/2 complex numbers."""
+        return self.lift is _planes
+
+    @property
+    def transposed(self) -> Composition | None:
+        """psi with ⟨phi(x, z), e⟩ = ⟨z, psi(x, e)⟩ for all x, z, e; None where phi is not linear in z.
+
+        Two factors multiplied: it is the same lifting and lowering around the product that is conjugate in the other.
+        """
+        if self.combine not in _TRANSPOSED or self.lift_relation is not self.lift or not self.linear_lift:
+            return None
+        return self._replace(name=f"{self.name}, transposed", combine=_TRANSPOSED[self.combine])
+
+    def __call__(self, x: Tensor, z: Tensor) -> Tensor:
+        return self.lower(combined(self.combine, self.lift(x), self.lift_relation(z)), x.shape[-1])
+
+    def fold(self, filters: Tensor, width: int) -> Tensor:
+        """The filter of sums [.., D] that are not lowered, D = `width`: y fold(W) = lower(y) W, for W [d, out]."""
+        if self.lower is _drop_width:
+            return filters
+        eye = torch.eye(width, dtype=filters.dtype, device=filters.device)
+        return self.lower(eye, len(filters)).to(filters.dtype) @ filters
+
+    def fold_fixed(self, z: Tensor, filters: Tensor) -> tuple[Tensor, Tensor]:
+        """phi with one relation z [1, d] before a filter: phi(x, z) W = x A + b, with A [d, out] and b [out].
+
+        Only where `lift` is linear.
+        """
+        d = z.shape[-1]
+        points = torch.cat((torch.eye(d, dtype=z.dtype, device=z.device), z.new_zeros(1, d)))
+        images = self(points, z).to(z.dtype) @ filters
+        return images[:d] - images[d], images[d]
+
+
+COMPOSITIONS: dict[str, Composition] = {
+    row.name: row
+    for row in (
+        Composition(
+            "copy",
+            Combine.COPY,
+            origin="x: Kipf-GCN, D-GCN and R-GCN send the entity as it is",
+            reference="Kipf & Welling, ICLR 2017",
+        ),
+        Composition(
+            "sub",
+            Combine.SUB,
+            origin="x − z: CompGCN (Sub), after TransE",
+            reference="Vashishth et al., ICLR 2020",
+        ),
+        Composition("add", Combine.ADD, origin="x + z: the query of TransE", reference="Bordes et al., NeurIPS 2013"),
+        Composition(
+            "mult",
+            Combine.MULT,
+            origin="x · z: CompGCN (Mult), after DistMult; W-GCN with one column",
+            reference="Vashishth et al., ICLR 2020",
+        ),
+        Composition(
+            "corr",
+            Combine.CONJUGATE,
+            _spectrum,
+            _spectrum,
+            _signal,
+            "x ⋆ z: CompGCN (Corr), circular correlation as in HolE",
+            "Vashishth et al., ICLR 2020",
+        ),
+        Composition(
+            "conv",
+            Combine.COMPLEX,
+            _spectrum,
+            _spectrum,
+            _signal,
+            "x ∗ z: circular convolution, the query of HolE",
+            "Nickel et al., AAAI 2016",
+        ),
+        Composition(
+            "rotate",
+            Combine.COMPLEX,
+            _planes,
+            _rotation,
+            origin="x ∘ z/|z|: complex rotation, the query of RotatE",
+            reference="Sun et al., ICLR 2019",
+        ),
+        Composition(
+            "cmul",
+            Combine.COMPLEX,
+            _planes,
+            _planes,
+            origin="x ∘ z: complex product, the query of ComplEx",
+            reference="Trouillon et al., ICML 2016",
+        ),
+    )
+}
+
+
+class Learned(NamedTuple):
+    """A phi with parameters: `build` makes, for vectors of dimension d, a module (x [n, d], z [n, d]) -> [n, d].
+
+    `factors` reads such a module as a Composition, which a layer sums in one pass like any other. Without them the
+    module is called, once for each distinct (sender, relation); it must work on every row by itself, and draw nothing.
+    """
+
+    name: str
+    build: Callable[[int], nn.Module]
+    factors: Callable[[Any], Composition] | None = None
+    origin: str = ""
+    reference: str = ""
+
+
+class NTN(nn.Module):
+    r"""The layer of a neural tensor network (Socher et al., 2013) between an entity and a relation.
+
+    .. math:: \phi(x, z)_k = x^T T_k z + (x V + z U + b)_k, \qquad T_k = \sum_{j=1}^d C_{jk} a_j b_j^T
+
+    The tensor is a sum of d rank-one terms, with a_j and b_j the columns of A and B: 3 d^2 numbers in place of d^3, and
+    phi factors, x^T T_k z = ((x A) * (z B)) C_k. There is no tanh: the activation follows the sum of the layer.
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        for name in ("A", "B", "C", "V", "U"):
+            self.register_parameter(name, nn.Parameter(torch.empty(dim, dim)))
+        self.bias = nn.Parameter(torch.empty(dim))
+        self.reset_parameters()
+
+    A: nn.Parameter
+    B: nn.Parameter
+    C: nn.Parameter
+    V: nn.Parameter
+    U: nn.Parameter
+
+    def reset_parameters(self) -> None:
+        for matrix in (self.A, self.B, self.C, self.V, self.U):
+            nn.init.xavier_normal_(matrix)
+        nn.init.zeros_(self.bias)
+
+    def forward(self, x: Tensor, z: Tensor) -> Tensor:
+        return ((x @ self.A) * (z @ self.B)) @ self.C + x @ self.V + z @ self.U + self.bias
+
+    def factors(self) -> Composition:
+        """[x A, x, 1] * [z B, 1, z U + b], lowered by [C; V; 1]."""
+        return Composition("ntn", Combine.MULT, self._lift, self._lift_relation, self._lower)
+
+    def _lift(self, x: Tensor) -> Tensor:
+        return torch.cat((x @ self.A, x, torch.ones_like(x)), -1)
+
+    def _lift_relation(self, z: Tensor) -> Tensor:
+        return torch.cat((z @ self.B, torch.ones_like(z), z @ self.U + self.bias), -1)
+
+    def _lower(self, y: Tensor, dim: int) -> Tensor:
+        product, entity, relation = y.chunk(3, -1)
+        return product @ self.C + entity @ self.V + relation
+
+
+LEARNED: dict[str, Learned] = {
+    row.name: row
+    for row in (
+        Learned(
+            "ntn", NTN, NTN.factors, "a tensor of low rank, and a linear map of both", "Socher et al., NeurIPS 2013"
+        ),
+    )
+}
+
+
+def resolve(name: str | Composition) -> Composition:
+    """The row of that name; a Composition passes through."""
+    if isinstance(name, Composition):
+        return name
+    if name not in COMPOSITIONS:
+        raise unknown("composition", name, COMPOSITIONS)
+    return COMPOSITIONS[name]
+
+
+def find(name: str | Composition | Learned) -> Composition | Learned:
+    """The row of that name, with or without parameters; a row passes through."""
+    if isinstance(name, (Composition, Learned)):
+        return name
+    table: dict[str, Composition | Learned] = {**COMPOSITIONS, **LEARNED}
+    if name not in table:
+        raise unknown("composition", name, table)
+    return table[name]

@@ -1,0 +1,322 @@
+"""Decoders: a query made of (s, r), and its similarity with every entity.
+
+score(s, r, o) = similarity(query(x_s, z_r), e_o) [+ bias_o] [+ margin]. Scores are logits. A decoder that is a
+composition and a similarity is one row of `DECODERS`; one with parameters supplies a module as its query, or as its
+similarity too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from compgcn.errors import InputError, unknown
+from compgcn.kernels import l1_distance
+from compgcn.nn.compose import COMPOSITIONS
+from compgcn.nn.convolutional import (
+    ConvEQuery,
+    ConvKBQuery,
+    ConvKBSimilarity,
+    ConvolutionSettings,
+    ConvRQuery,
+    ConvTransEQuery,
+    HypERQuery,
+)
+
+
+def dot(q: Tensor, e: Tensor) -> Tensor:
+    """qᵀe."""
+    if e.ndim == 2:
+        # Tensor cores load whole vectors: if rows of N scores would begin between two, those of B may not.
+        turned = e.is_cuda and e.requires_grad and len(e) % 8 != 0
+        return (e @ q.t()).t() if turned else q @ e.t()
+    return (e @ q.unsqueeze(-1)).squeeze(-1)  # [B, C, d] @ [B, d, 1]
+
+
+def negative_l1(q: Tensor, e: Tensor) -> Tensor:
+    """−‖q − e‖₁; with shared candidates no array [B, C, d] is made."""
+    return -l1_distance(q, e) if e.ndim == 2 else -(q.unsqueeze(1) - e).abs().sum(-1)
+
+
+def negative_complex_l1(q: Tensor, e: Tensor) -> Tensor:
+    """−‖q − e‖₁ of complex vectors, the sum of the moduli; real parts first, then imaginary parts."""
+    if e.ndim == 2:
+        return -l1_distance(q, e, planar=True)
+    real, imaginary = (q.unsqueeze(1) - e).chunk(2, -1)
+    squares = real * real + imaginary * imaginary
+    return -squares.clamp_min(torch.finfo(e.dtype).tiny).sqrt().sum(-1)  # so that the gradient at 0 is 0, not nan
+
+
+__all__ = ["DECODERS", "ConvolutionSettings", "Decoder", "Row", "build_decoder"]
+
+Similarity = Callable[[Tensor, Tensor], Tensor]
+
+
+class Query(Protocol):
+    """What makes a query of an entity and a relation; a composition and a module both do."""
+
+    def __call__(self, x: Tensor, z: Tensor, /) -> Tensor: ...
+
+
+class Decoder(nn.Module):
+    """score(s, r, o) = similarity(phi(x_s, z_r), e_o) + bias_o + margin, the last two where asked for.
+
+    Args:
+        phi: (x [B, d], z [B, d]) -> q [B, d]; a composition, or a module with parameters of its own. Queries may be of
+            another width if the similarity knows what to do with them.
+        similarity: (q [B, d], e [C, d] or [B, C, d]) -> [B, C]; a function, or a module with parameters of its own.
+        num_entities: N.
+        entity_bias: whether each entity has a learned bias, zero at first.
+        half_query: in training, make the queries in bfloat16 where autocast finds it safe.
+        margin: added to every score, or None. It is the buffer `margin`, saved with the weights; a schedule changes it
+            in place, `decoder.margin.sub_(5)`.
+    """
+
+    margin: Tensor | None
+    entity_bias: nn.Parameter | None
+
+    def __init__(
+        self,
+        phi: Query,
+        similarity: Similarity,
+        num_entities: int,
+        *,
+        entity_bias: bool = False,
+        margin: float | None = None,
+        half_query: bool = False,
+    ) -> None:
+        super().__init__()
+        self.phi = phi
+        self.similarity = similarity
+        self.num_entities, self.half_query = num_entities, half_query
+        self.register_parameter("entity_bias", nn.Parameter(torch.zeros(num_entities)) if entity_bias else None)
+        self.register_buffer("margin", None if margin is None else torch.tensor(float(margin)))
+
+    def query(self, x_s: Tensor, z_r: Tensor) -> Tensor:
+        """The point the answers should lie near: entities [B, d] and relations [B, d] -> [B, d]."""
+        if not (self.half_query and self.training):
+            return self.phi(x_s, z_r)
+        with torch.autocast(x_s.device.type, torch.bfloat16, cache_enabled=False):
+            return self.phi(x_s, z_r).to(x_s.dtype)
+
+    def forward(self, x_s: Tensor, z_r: Tensor, entities: Tensor, candidates: Tensor | slice | None = None) -> Tensor:
+        """Score candidates for each query (x_s, z_r).
+
+        Args:
+            x_s: vectors of the queries' entities [B, d].
+            z_r: vectors of their relations [B, d].
+            entities: the whole table [N, d].
+            candidates: None for every entity; a slice of the entities; a list shared by all queries [C]; or a list for
+                each query [B, C].
+
+        Returns:
+            Logits [B, C], with C = N for every entity.
+        """
+        return self.scores(self.query(x_s, z_r), entities, candidates)
+
+    def scores(self, q: Tensor, entities: Tensor, candidates: Tensor | slice | None = None) -> Tensor:
+        """As `forward`, of queries that are made: q [B, d] -> logits [B, C]."""
+        self._check(q, entities, candidates)
+        bias: Tensor | None = self.entity_bias
+        if isinstance(candidates, Tensor):
+            entities = F.embedding(candidates, entities)  # [C, d] or [B, C, d]
+            bias = None if bias is None else bias[candidates]
+        elif candidates is not None:
+            entities = entities[candidates]
+            bias = None if bias is None else bias[candidates]
+        scores = self.similarity(q, entities)  # [B, C]
+        if bias is not None:
+            scores = scores + bias
+        return scores if self.margin is None else scores + self.margin
+
+    def pairs(self, x_s: Tensor, z_r: Tensor, x_o: Tensor, o: int) -> Tensor:
+        """Logits [B] of one answer each, whose vectors are given apart [B, d]; `o` is the entity that they all are."""
+        scores = self.similarity(self.query(x_s, z_r), x_o.unsqueeze(1)).squeeze(1)  # [B]
+        if self.entity_bias is not None:
+            scores = scores + self.entity_bias[o]
+        return scores if self.margin is None else scores + self.margin
+
+    def _check(self, q: Tensor, entities: Tensor, candidates: Tensor | slice | None) -> None:
+        if len(entities) != self.num_entities:
+            raise InputError(
+                f"this decoder scores {self.num_entities} entities, but the table has shape {list(entities.shape)}"
+            )
+        if isinstance(candidates, Tensor) and not (
+            candidates.ndim == 1 or (candidates.ndim == 2 and len(candidates) == len(q))
+        ):
+            raise InputError(
+                f"candidates must have shape [C], or [{len(q)}, C] for {len(q)} queries, not {list(candidates.shape)}"
+            )
+
+    def extra_repr(self) -> str:
+        margin = "" if self.margin is None else f", margin={self.margin.item():g}"
+        return f"num_entities={self.num_entities}, entity_bias={self.entity_bias is not None}{margin}"
+
+
+class Row(NamedTuple):
+    """A decoder as data.
+
+    Fields:
+        query: a composition's name, or what builds the query module from the dimension and the settings.
+        similarity: a function, or a class of modules that is built like the query.
+        entity_bias: whether it has one unless told otherwise.
+        margin: whether the score is margin + similarity.
+        settings: its usual number of filters and size of kernel, where it has any.
+        backwards: z [R, d] -> [R, d], the vectors of inverse relations by which a triple read backwards has the score
+            that it has forwards; None where there are none.
+    """
+
+    query: str | Callable[[int, ConvolutionSettings], nn.Module]
+    similarity: Similarity | type[nn.Module]
+    entity_bias: bool
+    margin: bool
+    description: str
+    reference: str
+    settings: ConvolutionSettings = ConvolutionSettings()
+    backwards: Callable[[Tensor], Tensor] | None = None
+
+
+def _conjugate(z: Tensor) -> Tensor:
+    real, imaginary = z.chunk(2, -1)
+    return torch.cat((real, -imaginary), -1)
+
+
+def _turned(z: Tensor) -> Tensor:
+    """z_0, z_{d−1}, .., z_1: circular correlation read backwards."""
+    return z.flip(-1).roll(1, -1)
+
+
+DECODERS: dict[str, Row] = {
+    "transe": Row(
+        query="add",
+        similarity=negative_l1,
+        entity_bias=False,
+        margin=True,
+        description="margin − ‖x + z − e‖₁: a relation moves its subject to its object",
+        reference="Bordes et al., Translating Embeddings for Modeling Multi-relational Data, NeurIPS 2013",
+        backwards=torch.neg,
+    ),
+    "distmult": Row(
+        query="mult",
+        similarity=dot,
+        entity_bias=False,
+        margin=False,
+        description="(x · z)ᵀe: a relation weighs the dimensions; it cannot tell subject from object",
+        reference="Yang et al., Embedding Entities and Relations for Learning and Inference in Knowledge Bases, "
+        "ICLR 2015",
+        backwards=torch.clone,
+    ),
+    "complex": Row(
+        query="cmul",
+        similarity=dot,
+        entity_bias=False,
+        margin=False,
+        description="Re⟨x, z, conj(e)⟩: DistMult of complex numbers, which tells subject from object",
+        reference="Trouillon et al., Complex Embeddings for Simple Link Prediction, ICML 2016",
+        backwards=_conjugate,
+    ),
+    "hole": Row(
+        query="conv",
+        similarity=dot,
+        entity_bias=False,
+        margin=False,
+        description="zᵀ(x ⋆ e) = (x ∗ z)ᵀe: a relation weighs the circular correlation of subject and object",
+        reference="Nickel et al., Holographic Embeddings of Knowledge Graphs, AAAI 2016",
+        backwards=_turned,
+    ),
+    "rotate": Row(
+        query="rotate",
+        similarity=negative_complex_l1,
+        entity_bias=False,
+        margin=True,
+        description="margin − ‖x ∘ z/|z| − e‖₁ of complex numbers: a relation turns its subject to its object",
+        reference="Sun et al., RotatE: Knowledge Graph Embedding by Relational Rotation in Complex Space, ICLR 2019",
+        backwards=_conjugate,
+    ),
+    "conve": Row(
+        query=ConvEQuery,
+        similarity=dot,
+        entity_bias=True,
+        margin=False,
+        description="conv([x; z])ᵀe + bias: a convolution over the two vectors laid out as an image",
+        reference="Dettmers et al., Convolutional 2D Knowledge Graph Embeddings, AAAI 2018",
+    ),
+    "convkb": Row(
+        query=ConvKBQuery,
+        similarity=ConvKBSimilarity,
+        entity_bias=False,
+        margin=False,
+        description="w · relu(ω ∗ [x, z, e]): filters over the whole triple, dimension by dimension",
+        reference="Nguyen et al., A Novel Embedding Model for Knowledge Base Completion Based on Convolutional Neural "
+        "Network, NAACL 2018",
+        settings=ConvolutionSettings(filters=64),
+    ),
+    "conv-transe": Row(
+        query=ConvTransEQuery,
+        similarity=dot,
+        entity_bias=False,
+        margin=False,
+        description="conv([x; z])ᵀe: filters along the two vectors one above the other, which keeps TransE's alignment",
+        reference="Shang et al., End-to-End Structure-Aware Convolutional Networks for Knowledge Base Completion, "
+        "AAAI 2019",
+        settings=ConvolutionSettings(filters=100, kernel=3),
+    ),
+    "hyper": Row(
+        query=HypERQuery,
+        similarity=dot,
+        entity_bias=True,
+        margin=False,
+        description="(ω(z) ∗ x)ᵀe + bias: a hypernetwork makes of the relation the filters that run along the subject",
+        reference="Balažević et al., Hypernetwork Knowledge Graph Embeddings, ICANN 2019",
+        settings=ConvolutionSettings(filters=32, kernel=9),
+    ),
+    "convr": Row(
+        query=ConvRQuery,
+        similarity=dot,
+        entity_bias=False,
+        margin=False,
+        description="conv(x by ω(z))ᵀe: the relation is the filters, the subject the image",
+        reference="Jiang et al., Adaptive Convolution for Multi-Relational Learning, NAACL 2019",
+        settings=ConvolutionSettings(filters=100, kernel=3),
+    ),
+}
+
+
+def build_decoder(
+    name: str,
+    num_entities: int,
+    dim: int,
+    *,
+    entity_bias: bool | None = None,
+    margin: float = 9.0,
+    settings: ConvolutionSettings | None = None,
+    half_query: bool = False,
+) -> Decoder:
+    """The decoder of that name for N entities of dimension d.
+
+    Args:
+        name: a key of `DECODERS`.
+        num_entities: N.
+        dim: d.
+        entity_bias: whether entities have a bias; None leaves it to the row.
+        margin: what a decoder with a margin starts from; the others have none.
+        settings: the sizes of a convolution; None leaves them to the row.
+        half_query: as in `Decoder`.
+    """
+    if name not in DECODERS:
+        raise unknown("decoder", name, DECODERS)
+    row = DECODERS[name]
+    settings = settings or row.settings
+    query = COMPOSITIONS[row.query] if isinstance(row.query, str) else row.query(dim, settings)
+    return Decoder(
+        query,
+        row.similarity(dim, settings) if isinstance(row.similarity, type) else row.similarity,
+        num_entities,
+        entity_bias=row.entity_bias if entity_bias is None else entity_bias,
+        margin=margin if row.margin else None,
+        half_query=half_query,
+    )

@@ -1,0 +1,420 @@
+"""Encoders: input tables, then K layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from compgcn.errors import InputError, unknown
+from compgcn.nn.compose import Composition, Learned
+from compgcn.nn.conv import CompGCNConv, Relations
+from compgcn.nn.dropout import dropout as drop_out
+from compgcn.nn.graph import Flow, RelationalGraph
+
+
+class Preset(NamedTuple):
+    """A published encoder as (phi, lambda): a row of the paper's table of reductions, with its usual normalisation."""
+
+    composition: str | None  # None: the caller's choice
+    tying: str  # lambda(r)
+    relations: Relations  # what phi gets of a relation
+    norm: str
+    relation_bias: bool = False
+    bases: int | None = 0  # how many unless told otherwise; None where the encoder has none
+    origin: str = ""
+    reference: str = ""
+    roles: bool = False  # a message from the object of a fact gets -z_r, one from its subject z_r
+    relation_activation: bool = False  # a relation's update is f(z_r W_rel), not z_r W_rel alone
+
+
+PRESETS: dict[str, Preset] = {
+    "none": Preset(
+        "copy",
+        "shared",
+        "none",
+        "none",
+        bases=None,
+        origin="no encoder: the learned table itself",
+        reference="a control",
+    ),
+    "gcn": Preset(
+        "copy",
+        "shared",
+        "none",
+        "kipf",
+        bases=None,
+        origin="Kipf-GCN: one filter for every message",
+        reference="Kipf & Welling, ICLR 2017",
+    ),
+    "dgcn": Preset(
+        "copy",
+        "direction",
+        "none",
+        "symmetric",
+        True,
+        bases=None,
+        origin="Directed GCN (SynGCN): a filter per direction, a bias per relation",
+        reference="Marcheggiani & Titov, EMNLP 2017",
+    ),
+    "rgcn": Preset(
+        "copy",
+        "relation",
+        "none",
+        "relation-mean",
+        bases=None,
+        origin="Relational GCN, a filter per relation",
+        reference="Schlichtkrull et al., ESWC 2018",
+    ),
+    "rgcn-basis": Preset(
+        "copy",
+        "basis",
+        "none",
+        "relation-mean",
+        bases=30,
+        origin="Relational GCN, basis matrices",
+        reference="Schlichtkrull et al., ESWC 2018",
+    ),
+    "rgcn-block": Preset(
+        "copy",
+        "block",
+        "none",
+        "relation-mean",
+        bases=4,
+        origin="Relational GCN, diagonal blocks",
+        reference="Schlichtkrull et al., ESWC 2018",
+    ),
+    "wgcn": Preset(
+        "mult",
+        "shared",
+        "scalars",
+        "symmetric",
+        bases=None,
+        origin="Weighted GCN: one learned number per relation and layer",
+        reference="Shang et al., AAAI 2019",
+    ),
+    # VR-GCN (Ye et al., IJCAI 2019), f the activation:
+    #   h_v' = f((mean of s + r over facts (s, r, v)  +  mean of o - r over facts (v, r, o)  +  h_v) W),
+    #   h_r' = f(h_r W_rel).
+    # The messages by role and that relations are updated are the paper's. One W, a mean for each role, and no more
+    # than a map and f for relations are our reading of it.
+    "vrgcn": Preset(
+        "add",
+        "shared",
+        "vectors",
+        "mean",
+        bases=None,
+        origin="VR-GCN: subject + relation to the object, object - relation to the subject",
+        reference="Ye et al., IJCAI 2019",
+        roles=True,
+        relation_activation=True,
+    ),
+    "compgcn": Preset(
+        None,
+        "direction",
+        "vectors",
+        "symmetric",
+        origin="CompGCN, the paper: a filter per direction, relations composed into messages",
+        reference="Vashishth et al., ICLR 2020",
+    ),
+    "released": Preset(
+        None,
+        "direction",
+        "vectors",
+        "released",
+        origin="CompGCN as its released code computes it",
+        reference="Vashishth et al., ICLR 2020",
+    ),
+}
+
+
+def preset(name: str) -> Preset:
+    """The row of that name."""
+    if name not in PRESETS:
+        raise unknown("encoder", name, PRESETS)
+    return PRESETS[name]
+
+
+def xavier(*shape: int) -> nn.Parameter:
+    """A learned table or matrix, Xavier-normal as the paper has it."""
+    return nn.Parameter(nn.init.xavier_normal_(torch.empty(*shape)))
+
+
+def learned(rows: int, dim: int, scale: float | None = None) -> nn.Parameter:
+    """A learned table of vectors: normal with standard deviation `scale`, or Xavier's."""
+    return xavier(rows, dim) if scale is None else nn.Parameter(torch.randn(rows, dim) * scale)
+
+
+Backwards = Callable[[Tensor], Tensor]  # vectors of relations [R, d] -> those of their inverses
+
+
+class RelationTable(nn.Module):
+    """Initial relation vectors z, [2R, d]: originals, then inverses.
+
+    Args:
+        inverses: False leaves the inverses out: z is [R, d].
+        bases: B > 0 makes z_r = sum_b alpha_br v_b, the paper's basis vectors; 0 gives every row its own vector.
+        tie_inverse: learn R rows only, and make the inverses of them: `torch.neg` gives those of TransE.
+        features: given vectors [R, d] or [2R, d] in place of learned ones; for R of them, the inverses are a learned
+            linear image of the originals.
+        init_scale: standard deviation that vectors begin with; None for Xavier's. Basis vectors keep Xavier's.
+    """
+
+    def __init__(
+        self,
+        num_relations: int,
+        dim: int,
+        *,
+        inverses: bool = True,
+        bases: int = 0,
+        tie_inverse: Backwards | None = None,
+        features: Tensor | None = None,
+        init_scale: float | None = None,
+    ) -> None:
+        super().__init__()
+        self.backwards = tie_inverse if inverses else None
+        rows = 2 * num_relations if inverses and tie_inverse is None else num_relations
+        self.register_buffer("features", features)
+        self.weight = self.alpha = self.inverse = None
+        if features is not None:
+            shapes = [[count, dim] for count in sorted({num_relations, rows})]
+            if list(features.shape) not in shapes:
+                expected = " or ".join(str(shape) for shape in shapes)
+                why = "; inverses are tied, and made of the originals" if self.backwards is not None else ""
+                raise InputError(f"relation features must have shape {expected}, not {list(features.shape)}{why}")
+            if len(features) < rows:
+                self.inverse = xavier(dim, dim)
+        elif bases > 0:
+            self.alpha, self.weight = xavier(rows, bases), xavier(bases, dim)
+        else:
+            self.weight = learned(rows, dim, init_scale)
+
+    features: Tensor | None
+    weight: nn.Parameter | None
+    alpha: nn.Parameter | None
+    inverse: nn.Parameter | None
+    backwards: Backwards | None
+
+    def forward(self) -> Tensor:
+        """z [2R, d], or [R, d] without inverses."""
+        table = self.features if self.features is not None else self.weight
+        assert table is not None
+        if self.alpha is not None:
+            table = self.alpha @ table
+        if self.backwards is not None:
+            return torch.cat((table, self.backwards(table)))
+        return table if self.inverse is None else torch.cat((table, table @ self.inverse))
+
+
+class Residual(nn.Module):
+    """raw + h P for nodes and, where they have vectors, for relations; P starts at zero.
+
+    Args:
+        num_nodes: rows of the raw table, as many as the input of the encoder has.
+        inputs: the dimension of what the encoder gives.
+        dim: D, that of the raw vectors.
+        relations: the raw vectors of relations, or None.
+        init_scale: standard deviation that those of nodes begin with; None for Xavier's.
+    """
+
+    def __init__(
+        self, num_nodes: int, inputs: int, dim: int, relations: RelationTable | None, init_scale: float | None = None
+    ) -> None:
+        super().__init__()
+        self.nodes, self.relations = learned(num_nodes, dim, init_scale), relations
+        self.weight = nn.Parameter(torch.empty(inputs, dim))
+        self.register_parameter(
+            "weight_relation", None if relations is None else nn.Parameter(torch.empty(inputs, dim))
+        )
+        self.reset_parameters()
+
+    weight_relation: nn.Parameter | None
+
+    def reset_parameters(self) -> None:
+        """Zero for both P; the tables are as they were made."""
+        nn.init.zeros_(self.weight)
+        if self.weight_relation is not None:
+            nn.init.zeros_(self.weight_relation)
+
+    def forward(self, x: Tensor, z: Tensor | None, rows: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """x [N, D] and z [2R, D] from the encoder's x [N, d] and z [2R, d]; `rows` as in `Encoder.forward`."""
+        chosen = None if rows is None else rows[: len(x)]  # the first are those that receive
+        x = (self.nodes if chosen is None else F.embedding(chosen, self.nodes)) + x @ self.weight
+        if z is None or self.relations is None or self.weight_relation is None:
+            return x, z
+        return x, self.relations() + z @ self.weight_relation
+
+
+def _must_fit(
+    name: str,
+    composition: str | Composition | Learned | None,
+    dims: Sequence[int],
+    relation_features: Tensor | None,
+    residual: int,
+    edge_dropout: float,
+) -> None:
+    """Refuse what the encoder of that name does not take."""
+    row = preset(name)
+    asked = composition.name if isinstance(composition, (Composition, Learned)) else composition
+    if row.composition is not None and asked not in (None, row.composition):
+        raise InputError(f"encoder '{name}' has composition '{row.composition}'; leave composition out")
+    if not dims or min(dims) < 1:
+        raise InputError(f"dims must name at least one positive dimension, not {list(dims)}")
+    if relation_features is not None and row.relations != "vectors":
+        raise InputError(f"encoder '{name}' has no relation vectors, so it takes no relation features")
+    if residual and (name == "none" or len(dims) == 1):
+        raise InputError("without a layer there is nothing to add to a residual; leave residual out")
+    if not 0 <= edge_dropout < 1:
+        raise InputError(f"edge_dropout must be at least 0 and less than 1, not {edge_dropout}")
+
+
+class Encoder(nn.Module):
+    """Vectors of all entities and relations of a graph: input tables, then K times layer, batch norm, activation.
+
+    With a residual of dimension D every node and relation also has a raw vector, and the encoder adds to it: x = raw +
+    h P and z = raw_z + z_h P_z. P and P_z start at zero, so that training starts from the raw vectors alone.
+
+    Args:
+        num_nodes: rows of the input table: N, or fewer where nodes share their vectors (see `forward`).
+        num_relations: R, inverses not counted.
+        dims: the input dimension, then one per layer; a single one is no layer at all.
+        name: a row of `compgcn.presets.PRESETS`.
+        composition, norm: where the preset leaves the choice, or None for the preset's.
+        flow: "target_to_source" by default: the paper's N(v) runs over the outgoing edges of v.
+        bases: basis vectors of the first layer's relations (compgcn), basis matrices or blocks (rgcn-*); 0 for the
+            preset's own number, which is none for compgcn.
+        dropout: of the layer, on each direction's sum; with `loop_dropout`, on the loop too.
+        hidden_dropout: on the entity vectors after each layer's activation.
+        bias, batch_norm, activation, self_loop: of the layers.
+        add_inverse: False sends along edges in one direction only, and gives R relation vectors in place of 2R.
+        tie_inverse: what an inverse relation starts as, made of its original; None: as a vector of its own.
+        node_features, relation_features: given input in place of learned tables.
+        residual: D, the dimension of the raw vectors and of what comes out; 0 for none.
+        edge_dropout: in training, the share of edges left out of a call, the same in all layers and in both
+            directions. Those that stay count 1/(1 - share) times what the norm of the whole graph gives them.
+        init_scale: standard deviation of the learned tables at the beginning, with a residual of its raw vectors alone;
+            None for Xavier's.
+    """
+
+    def __init__(
+        self,
+        num_nodes: int,
+        num_relations: int,
+        dims: Sequence[int],
+        name: str = "compgcn",
+        *,
+        composition: str | Composition | Learned | None = None,
+        norm: str | None = None,
+        flow: Flow = "target_to_source",
+        bases: int = 0,
+        dropout: float = 0.0,
+        loop_dropout: bool = False,
+        hidden_dropout: float = 0.0,
+        bias: bool = False,
+        batch_norm: bool = True,
+        activation: Callable[[Tensor], Tensor] = torch.tanh,
+        self_loop: bool = True,
+        add_inverse: bool = True,
+        tie_inverse: Backwards | None = None,
+        node_features: Tensor | None = None,
+        relation_features: Tensor | None = None,
+        residual: int = 0,
+        edge_dropout: float = 0.0,
+        init_scale: float | None = None,
+    ) -> None:
+        super().__init__()
+        row = preset(name)
+        _must_fit(name, composition, dims, relation_features, residual, edge_dropout)
+        dims = list(dims[-1:] if name == "none" else dims)
+        bases = bases or row.bases or 0
+        self.num_nodes, self.num_relations, self.dims = num_nodes, num_relations, dims
+        self.hidden_dropout, self.edge_dropout, self.activation = hidden_dropout, edge_dropout, activation
+        self.relation_activation = row.relation_activation
+        self.nodes, self.node_features = self._node_input(dims[0], node_features, None if residual else init_scale)
+        table = partial(RelationTable, num_relations, inverses=add_inverse, tie_inverse=tie_inverse)
+        self.relations = None
+        if row.relations == "vectors":
+            shared = 0 if row.bases is None or row.tying in ("basis", "block") else bases
+            scale = None if residual else init_scale
+            self.relations = table(dims[0], bases=shared, features=relation_features, init_scale=scale)
+        self.layers = nn.ModuleList(
+            CompGCNConv(
+                inputs,
+                outputs,
+                num_relations,
+                row.composition or composition or "corr",
+                norm or row.norm,
+                flow,
+                add_inverse,
+                self_loop,
+                dropout,
+                bias,
+                loop_dropout=loop_dropout,
+                tying=row.tying,
+                relations=row.relations,
+                relation_bias=row.relation_bias,
+                bases=bases,
+                roles=row.roles,
+            )
+            for inputs, outputs in pairwise(dims)
+        )
+        self.norms = nn.ModuleList(nn.BatchNorm1d(d) if batch_norm else nn.Identity() for d in dims[1:])
+        self.dim = residual or dims[-1]  # of what comes out
+        self.residual = None
+        if residual:
+            raw = None if self.relations is None else table(residual, init_scale=init_scale)
+            self.residual = Residual(num_nodes, dims[-1], residual, raw, init_scale)
+
+    nodes: nn.Parameter | None
+    node_features: Tensor | None
+
+    def _node_input(
+        self, dim: int, features: Tensor | None, scale: float | None
+    ) -> tuple[nn.Parameter | None, Tensor | None]:
+        self.register_buffer("node_features", features)
+        if features is None:
+            return learned(self.num_nodes, dim, scale), None
+        if features.shape != (self.num_nodes, dim):
+            raise InputError(f"node features must have shape [{self.num_nodes}, {dim}], not {list(features.shape)}")
+        return None, features
+
+    def forward(
+        self,
+        graph: RelationalGraph | Sequence[RelationalGraph],
+        rows: Tensor | None = None,
+        keep: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """(x [N, d], z [2R, d], or None where the encoder has no relation vectors).
+
+        Args:
+            graph: of N nodes; or one for each layer, every one of the nodes that receive in the one before it.
+            rows: the row of the input table, or of the features, that each node starts from [N]; several nodes may
+                share one. By default node i has row i.
+            keep: what each edge counts for [E], see `CompGCNConv.forward`; edge dropout comes on top of it. Where there
+                is a graph for each layer, the edges are those of the graph that they are parts of.
+        """
+        x = self.nodes if self.nodes is not None else self.node_features
+        assert x is not None
+        if rows is not None:
+            x = F.embedding(rows, x)
+        z = None if self.relations is None else self.relations()
+        graphs = [graph] * len(self.layers) if isinstance(graph, RelationalGraph) else graph
+        keep = self._kept(graphs, keep)
+        for layer, norm, part in zip(self.layers, self.norms, graphs, strict=True):
+            x, z = layer(x, z, part, keep=None if keep is None else part.of_whole(keep))
+            x = drop_out(self.activation(norm(x)), self.hidden_dropout, self.training)
+            if self.relation_activation:
+                z = self.activation(z)
+        return (x, z) if self.residual is None else self.residual(x, z, rows)
+
+    def _kept(self, graphs: Sequence[RelationalGraph], keep: Tensor | None) -> Tensor | None:
+        if not (self.training and self.edge_dropout and graphs):
+            return keep
+        whole = graphs[0].whole
+        every = torch.ones(whole.num_edges, device=whole.src.device)
+        return drop_out(every if keep is None else every * keep, self.edge_dropout, self.training)

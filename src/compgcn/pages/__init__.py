@@ -1,1 +1,0 @@
-"""Pages that people read: of experiments, and of a run."""

@@ -1,1 +1,0 @@
-"""Figures as files: PNG, PDF or SVG, drawn with matplotlib, which the extra `plot` brings."""

@@ -1,0 +1,72 @@
+"""What nodes start from: a table that is learned, whole or shared, or vectors that are given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from compgcn.data import GraphCollection, KnowledgeGraph
+from compgcn.data.columns import Features, Numbers
+from compgcn.data.graph import literal_features, rows_by_type, typed
+
+Dataset = KnowledgeGraph | GraphCollection
+
+
+class Start(NamedTuple):
+    """The vectors nodes start from: a learned table of so many rows, or given ones [rows, f].
+
+    `rows` has the row of each node [N]; None: node i has row i.
+    """
+
+    size: int
+    rows: Numbers | None = None
+    features: Features | None = None
+
+    @property
+    def vectors(self) -> Tensor | None:
+        """Those that are given, as a tensor."""
+        return None if self.features is None else torch.as_tensor(self.features)
+
+
+class Input(NamedTuple):
+    """A way to find them: whether the data have what it needs, and how."""
+
+    there: Callable[[Any], bool]
+    start: Callable[[Any], Start]
+
+
+def _given(data: Dataset) -> Start:
+    assert data.node_features is not None
+    return Start(len(data.node_features), features=data.node_features)
+
+
+def _by_type(data: KnowledgeGraph) -> Start:
+    rows = rows_by_type(data)
+    return Start(int(rows.max()) + 1, rows)
+
+
+def _by_literals(data: KnowledgeGraph) -> Start:
+    # A run that is opened again has them among its weights.
+    features = data.node_features if data.node_features is not None else literal_features(data)
+    return Start(len(features), features=features)
+
+
+def num_nodes(data: Dataset) -> int:
+    """Entities of a graph, or nodes of all graphs of a collection."""
+    return data.num_nodes if isinstance(data, GraphCollection) else data.num_entities
+
+
+INPUTS: dict[str, Input] = {
+    "learned": Input(lambda data: True, lambda data: Start(num_nodes(data))),
+    "types": Input(typed, _by_type),
+    "labels": Input(
+        lambda data: data.node_labels is not None, lambda data: Start(len(data.node_classes), data.node_labels)
+    ),
+    "features": Input(lambda data: data.node_features is not None, _given),
+    "literals": Input(lambda data: getattr(data, "literals", None) is not None, _by_literals),
+    "shared": Input(lambda data: True, lambda data: Start(1, np.zeros(num_nodes(data), dtype=np.int64))),
+}

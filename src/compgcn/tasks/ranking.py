@@ -1,0 +1,232 @@
+"""Filtered ranks of true answers, and the metrics made of them.
+
+A rank is 1-based. Entities known to answer the query are left out, the target always stays in. Ties are kept apart: the
+realistic rank, the one reported, is the mean of the optimistic and the pessimistic one, so a model that scores
+everything alike gains nothing by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from compgcn.errors import InputError
+from compgcn.kernels.backend import kernels
+from compgcn.tasks.facts import Answers, check_triples
+
+Scorer = Callable[[Tensor, Tensor], Tensor]
+Watch = Callable[[int, int], None]  # triples ranked, of so many; what it raises ends the ranking
+Metrics = dict[str, float]
+Report = dict[str, float | Metrics]
+
+HITS = (1, 3, 10)
+CATEGORIES = ("1-1", "1-N", "N-1", "N-N")
+UNSEEN = "unseen"
+
+
+class Ranks(NamedTuple):
+    """Where each target stands among the candidates [B], under the three readings of a tie."""
+
+    optimistic: Tensor  # 1 + the candidates with a greater score: the target first among its equals, int64
+    realistic: Tensor  # the mean of the other two: the expected rank if equals are put in random order, float64
+    pessimistic: Tensor  # optimistic + the candidates with an equal score: the target last among its equals, int64
+
+    @classmethod
+    def from_counts(cls, greater: Tensor, equal: Tensor) -> Ranks:
+        """Ranks from the candidates that score more and the same, the target not counted; counts add over slices."""
+        return cls(1 + greater, 1 + greater + equal.double() / 2, 1 + greater + equal)
+
+
+class SideRanks(NamedTuple):
+    """Ranks of the same triples [n], in their order, from both sides."""
+
+    tail: Ranks  # of o, asked (s, r, ?)
+    head: Ranks  # of s, asked (?, r, o)
+
+
+def filtered_ranks(scores: Tensor, target: Tensor, known: Tensor) -> Ranks:
+    """Rank each query's target among the entities not known to answer it: the definition.
+
+    Args:
+        scores: logits [B, N].
+        target: the entity to rank, one per query [B].
+        known: which entities are known answers [B, N], bool; whether the target is among them does not matter.
+    """
+    if scores.ndim != 2 or target.shape != scores.shape[:1] or known.shape != scores.shape:
+        raise InputError(
+            "ranks need scores [B, N], target [B] and known [B, N], not "
+            f"{list(scores.shape)}, {list(target.shape)} and {list(known.shape)}"
+        )
+    if known.dtype != torch.bool:
+        raise InputError(f"known answers must be a bool mask, not {known.dtype}")
+    _check_finite(scores)
+    value = scores.gather(1, target.unsqueeze(1))  # [B, 1]
+    rival = (~known).scatter(1, target.unsqueeze(1), False)  # the target is no rival of itself
+    return Ranks.from_counts(((scores > value) & rival).sum(1), ((scores == value) & rival).sum(1))
+
+
+@torch.no_grad()
+def rank_triples(
+    score: Scorer,
+    triples: Tensor,
+    known: Answers,
+    num_entities: int,
+    *,
+    max_elements: int = 2**26,
+    notify: Watch | None = None,
+) -> SideRanks:
+    """Rank the object and the subject of each triple: `filtered_ranks`, with each distinct query scored once.
+
+    Args:
+        score: (s [q], r [q]) -> logits of every entity [q, N]; r runs to 2R, a subject being asked for by the inverse
+            relation, (o, r + R). It is called in evaluation mode or not as the caller has set it, without gradients.
+        triples: (s, r, o) [n, 3], on the device the scores are made on.
+        known: what to leave out: the answers in all splits, with inverses, on the same device.
+        num_entities: N.
+        max_elements: bound on q·N; at its peak memory holds two such blocks of scores.
+        notify: called after each block, with the triples ranked so far and how many there are.
+    """
+    check_triples(triples, known.num_relations, num_entities)
+    s, r, o = triples.long().unbind(1)
+    width = 2 * known.num_relations
+    key = torch.cat((s * width + r, o * width + r + known.num_relations))  # [2n], first all tails
+    target = torch.cat((o, s))
+    keys, owner, sizes = torch.unique(key, return_inverse=True, return_counts=True)  # [Q], [2n], [Q]
+    order = owner.argsort(stable=True)  # the triples of one query next to each other
+    ends = [0, *sizes.cumsum(0).tolist()]
+    greater, equal = torch.empty_like(target), torch.empty_like(target)
+    step = max(1, max_elements // max(1, num_entities))
+    for first in range(0, len(keys), step):
+        chunk = keys[first : first + step]
+        mine = order[ends[first] : ends[first + len(chunk)]]  # positions in [2n] that this chunk answers
+        subject, relation = chunk // width, chunk % width
+        scores = score(subject, relation)
+        if scores.shape != (len(chunk), num_entities):
+            raise InputError(
+                f"scoring {len(chunk)} queries must give shape [{len(chunk)}, {num_entities}], not {list(scores.shape)}"
+            )
+        _check_finite(scores)
+        greater[mine], equal[mine] = _count(scores, owner[mine] - first, target[mine], *known.lookup(subject, relation))
+        if notify is not None:
+            notify(ends[first + len(chunk)] // 2, len(triples))  # of two ranks each
+    n = len(triples)
+    ranks = Ranks.from_counts(greater, equal)
+    return SideRanks(tail=Ranks(*(x[:n] for x in ranks)), head=Ranks(*(x[n:] for x in ranks)))
+
+
+def _count(scores: Tensor, row: Tensor, target: Tensor, rows: Tensor, cols: Tensor) -> tuple[Tensor, Tensor]:
+    """How many rivals score more than, and the same as, `scores[row, target]` [m], the known (rows, cols) left out."""
+    value = scores[row, target]  # before the known answers, the target among them, are put below everything
+    scores = scores.index_put((rows, cols), scores.new_tensor(-torch.inf))
+    itself = (scores[row, target] == value).long()  # a target that was not known still stands there
+    greater, equal = kernels(scores.device.type).count_rivals(scores, row, value)
+    return greater, equal - itself
+
+
+def _check_finite(scores: Tensor) -> None:
+    if scores.numel() and not torch.isfinite(torch.stack(scores.aminmax())).all():
+        bad = int((~torch.isfinite(scores)).sum())
+        raise InputError(
+            f"{bad} of {scores.numel()} scores are not finite, so they cannot be ranked; the model has diverged: train "
+            "again with a smaller learning rate"
+        )
+
+
+def metrics(ranks: Tensor) -> Metrics:
+    """Mean reciprocal rank, mean rank and hits@k of ranks [n], averaged in float64; nothing for no ranks."""
+    if not ranks.numel():
+        return {}
+    ranks = ranks.double()
+    hits = {f"hits@{k}": (ranks <= k).double().mean().item() for k in HITS}
+    return {"mrr": ranks.reciprocal().mean().item(), "mr": ranks.mean().item(), **hits}
+
+
+def summary(sides: SideRanks) -> Report:
+    """The metrics of a split: both sides together on realistic ranks, then the other readings of ties and each side.
+
+    `{"mrr", "mr", "hits@k", "optimistic": {..}, "pessimistic": {..}, "head": {..}, "tail": {..}}`; nothing for an empty
+    split.
+    """
+    if not sides.tail.realistic.numel():
+        return {}
+    both = Ranks(*(torch.cat(pair) for pair in zip(sides.tail, sides.head, strict=True)))
+    return {
+        **metrics(both.realistic),
+        "optimistic": metrics(both.optimistic),
+        "pessimistic": metrics(both.pessimistic),
+        "head": metrics(sides.head.realistic),
+        "tail": metrics(sides.tail.realistic),
+    }
+
+
+def by_relation(sides: SideRanks, relation: Tensor) -> dict[int, Report]:
+    """Realistic metrics of each relation that occurs: `{"triples", "mrr", .., "head": {..}, "tail": {..}}`.
+
+    Args:
+        sides: the ranks of n triples.
+        relation: the relation of each of them [n].
+    """
+    if relation.shape != sides.tail.realistic.shape:
+        raise InputError(
+            f"{len(sides.tail.realistic)} ranks need as many relations, not the shape {list(relation.shape)}"
+        )
+    relations, counts = torch.unique(relation.cpu(), return_counts=True)
+    order = relation.cpu().argsort(stable=True)
+    head, tail = sides.head.realistic.cpu()[order], sides.tail.realistic.cpu()[order]
+    parts = zip(relations.tolist(), torch.split(head, counts.tolist()), torch.split(tail, counts.tolist()), strict=True)
+    return {name: _report(head, tail) for name, head, tail in parts}
+
+
+def by_category(sides: SideRanks, relation: Tensor, train: Tensor, num_relations: int) -> dict[str, Report]:
+    """Realistic metrics of each category of relation that occurs, in the order of `CATEGORIES`.
+
+    A relation's category is that of the *training* triples, see `relation_categories`. Relations that training never
+    saw stand under "unseen". The form is that of `by_relation`. In a 1-N relation the tail query has many answers and
+    the head query one.
+
+    Args:
+        sides: the ranks of n triples.
+        relation: the relation of each of them [n].
+        train: the training triples [m, 3].
+        num_relations: R.
+    """
+    category = relation_categories(train, num_relations).to(relation.device)[relation]
+    reports = by_relation(sides, category)
+    names = dict(enumerate(CATEGORIES)) | {-1: UNSEEN}
+    return {names[index]: reports[index] for index in names if index in reports}
+
+
+def relation_categories(train: Tensor, num_relations: int, threshold: float = 1.5) -> Tensor:
+    """Sort relations by how many entities stand on either side of them, in the training triples.
+
+    A side is N where its average reaches the threshold, else 1. The average number of tails per head is that of
+    distinct (s, r, o) over distinct (s, r), of heads per tail over distinct (r, o); "1-N" has one head to a tail and
+    many tails to a head.
+
+    Args:
+        train: the training triples [m, 3].
+        num_relations: R.
+        threshold: Bordes et al. (2013) take 1.5.
+
+    Returns:
+        For each relation its position in `CATEGORIES`, or -1 where no training triple has it [R].
+    """
+    answers = Answers.from_triples(train, num_relations)
+    relation = answers.queries[:, 1]
+    queries = torch.bincount(relation, minlength=2 * num_relations)  # [2R], with the inverses asking for heads
+    found = torch.bincount(relation, weights=answers.offsets.diff().double(), minlength=2 * num_relations)
+    many = found >= threshold * queries
+    category = 2 * many[num_relations:].long() + many[:num_relations].long()  # [R], heads then tails
+    return torch.where(queries[:num_relations] > 0, category, -1)
+
+
+def _report(head: Tensor, tail: Tensor) -> Report:
+    return {
+        "triples": len(head),
+        **metrics(torch.cat((head, tail))),
+        "head": metrics(head),
+        "tail": metrics(tail),
+    }

@@ -1,0 +1,289 @@
+"""The one training loop: any task, early stopping on validation, checkpoints that resume to the bit."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from compgcn.config import Training
+from compgcn.errors import InputError
+from compgcn.train.step import RecordedStep, Step, deterministic
+
+Event = dict[str, Any]
+
+_REPAID = 10_000  # steps from which on a GPU the time that compiling takes is won back
+
+_SAVING = 0.01  # share of the time that checkpoints may take: those of a large graph are hundreds of megabytes
+
+_PAUSE = 0.1  # seconds between the events of steps on a GPU, where reading the loss waits for the device
+
+
+class Task(Protocol):
+    """What the loop needs of a task."""
+
+    @property
+    def module(self) -> nn.Module:
+        """What is trained."""
+
+    @property
+    def goal(self) -> str:
+        """The validation metric to raise."""
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """How many losses make an epoch."""
+
+    def examples(self, epoch: int, step: int) -> Tensor:
+        """What makes a batch: a tensor of one shape that depends on the two numbers and the seed alone."""
+
+    def loss(self, examples: Tensor) -> Tensor:
+        """The loss of one batch."""
+
+    def validate(self, notify: Callable[[int, int], None] | None = None) -> dict[str, Any]:
+        """Metrics on the validation split, or nothing where there is none; tells how much is done, and of how much."""
+
+    def stale(self, evaluations: int) -> None:
+        """Told after every evaluation how many have passed without gain."""
+
+
+class Store(Protocol):
+    """Where the loop keeps what a resumed run needs, and the best weights."""
+
+    def load(self) -> tuple[dict[str, Tensor], str] | None:
+        """The tensors and the note of the last checkpoint, if there is one."""
+
+    def damaged(self, reason: Exception) -> InputError:
+        """What to say of a checkpoint that was loaded and cannot be used."""
+
+    def save(self, tensors: dict[str, Tensor], note: str) -> None:
+        """Replace the checkpoint, all or nothing."""
+
+    def keep_best(self, module: nn.Module) -> None:
+        """Replace the best weights, all or nothing."""
+
+
+class Interrupted(Exception):  # noqa: N818 - a request, not an error
+    """Asked to stop; the checkpoint holds everything done so far."""
+
+
+@dataclass
+class Progress:
+    """Where a run stands; all of it is in the checkpoint."""
+
+    step: int = 0  # over all epochs
+    best: float = -math.inf
+    best_epoch: int = 0
+    best_step: int = -1
+    stale: int = 0  # evaluations since
+    stopped: bool = False
+    due: bool = False  # the steps of the epoch under way are done, and what comes after them is not
+    loss_sum: float = 0.0  # of the epoch under way
+    seconds: float = 0.0
+
+
+def optimise(
+    task: Task,
+    settings: Training,
+    store: Store,
+    notify: Callable[[Event], None],
+    interrupted: Callable[[], bool] = lambda: False,
+) -> Progress:
+    """Train until the epochs are over or validation has stopped improving; the best weights are in the store.
+
+    Killed at any moment and called again with the same task, it goes on from the last checkpoint; on a CPU it ends with
+    the same bits as if it had not been disturbed.
+    """
+    with deterministic(settings.deterministic):
+        return _optimise(task, settings, store, notify, interrupted)
+
+
+def _optimise(
+    task: Task, settings: Training, store: Store, notify: Callable[[Event], None], interrupted: Callable[[], bool]
+) -> Progress:
+    device = next(task.module.parameters()).device
+    pause = 0.0 if device.type == "cpu" else _PAUSE
+    last = settings.epochs * task.steps_per_epoch
+    update = make_step(task, settings, last)
+    progress = _resume(task, update.optimiser, store)
+    started = saved = told = time.monotonic()
+    wait = settings.checkpoint_seconds
+    before = progress.seconds
+    if progress.step == 0:
+        store.keep_best(task.module)  # a run of no epochs is a model too
+    total = torch.tensor(progress.loss_sum, dtype=torch.float64, device=device)
+    while progress.due or (progress.step < last and not progress.stopped):
+        epoch, step = divmod(progress.step - progress.due, task.steps_per_epoch)
+        if not progress.due:
+            task.module.train()
+            total += update(task.examples(epoch, step), settings.lr * rate(settings, progress.step / last))
+            progress.step += 1
+        progress.seconds = before + time.monotonic() - started
+        improved = False
+        if step + 1 == task.steps_per_epoch:
+            progress.loss_sum, progress.due = total.item(), True
+            try:
+                improved = _end_epoch(task, settings, progress, epoch + 1, notify, interrupted)
+            except Interrupted:
+                progress.loss_sum = total.item()
+                store.save(*_snapshot(task.module, update.optimiser, progress))
+                raise
+            total.zero_()
+        elif time.monotonic() - told >= pause:
+            progress.loss_sum, told = total.item(), time.monotonic()
+            if not math.isfinite(progress.loss_sum):
+                raise _diverged(progress.loss_sum, epoch + 1)
+            notify(_event("step", progress, epoch + 1, progress.loss_sum / (step + 1), settings, task))
+        stop = interrupted()
+        over = progress.stopped or progress.step == last
+        due = time.monotonic()
+        if improved or stop or over or due - saved >= wait:
+            progress.loss_sum = total.item()
+            store.save(*_snapshot(task.module, update.optimiser, progress))
+            saved = time.monotonic()
+            wait = until_next(settings, saved - due)
+        if improved:  # after the checkpoint: a kill in between is made good by `_resume`
+            store.keep_best(task.module)
+        if stop:
+            raise Interrupted
+    return progress
+
+
+def until_next(settings: Training, took: float) -> float:
+    """Seconds from one checkpoint to the next, when writing one takes so many: 0, as asked for, is after every step."""
+    return max(settings.checkpoint_seconds, took / _SAVING) if settings.checkpoint_seconds else 0.0
+
+
+def make_step(task: Task, settings: Training, steps: int) -> Step:
+    """The step for a run of so many: on a GPU recorded, and compiled where that is repaid."""
+    on_gpu = next(task.module.parameters()).device.type == "cuda"
+    compiled = (on_gpu and steps >= _REPAID) if settings.compile is None else settings.compile
+    return (RecordedStep if on_gpu and settings.cuda_graph else Step)(
+        task.module, task.loss, settings, compiled=compiled
+    )
+
+
+def _end_epoch(
+    task: Task,
+    settings: Training,
+    progress: Progress,
+    epoch: int,
+    notify: Callable[[Event], None],
+    interrupted: Callable[[], bool],
+) -> bool:
+    """Evaluate if it is time to; whether these are the best weights so far."""
+
+    def watch(done: int, total: int) -> None:
+        notify({"event": "progress", "what": "evaluating", "done": done, "total": total})
+        if done < total and interrupted():  # else it is over, and asked next
+            raise Interrupted
+
+    loss = progress.loss_sum / task.steps_per_epoch
+    if not math.isfinite(loss):
+        raise _diverged(loss, epoch)
+    progress.loss_sum = 0.0
+    improved, valid = False, {}
+    if epoch % settings.evaluate_every == 0 or epoch == settings.epochs:
+        task.module.eval()
+        valid = task.validate(watch)
+        # Without a validation split every epoch counts as a gain: the last weights are kept.
+        improved = not valid or valid[task.goal] > progress.best
+        progress.stale = 0 if improved else progress.stale + 1
+        if improved:
+            progress.best = valid.get(task.goal, -math.inf)
+            progress.best_epoch, progress.best_step = epoch, progress.step
+        task.stale(progress.stale)
+        progress.stopped = progress.stale >= settings.patience
+    progress.due = False
+    figures = {name: value for name, value in valid.items() if isinstance(value, float)}
+    notify({**_event("epoch", progress, epoch, loss, settings, task), "valid": figures})
+    return improved
+
+
+def _event(kind: str, progress: Progress, epoch: int, loss: float, settings: Training, task: Task) -> Event:
+    return {
+        "event": kind,
+        "epoch": epoch,
+        "epochs": settings.epochs,
+        "step": progress.step,
+        "steps": settings.epochs * task.steps_per_epoch,
+        "loss": loss,
+        "best": progress.best if math.isfinite(progress.best) else None,
+        "best_epoch": progress.best_epoch,
+        "goal": task.goal,
+        "seconds": round(progress.seconds, 3),
+    }
+
+
+def rate(settings: Training, done: float) -> float:
+    """The learning rate as a share of `lr` after a share `done` of all steps: constant, then falling to the floor."""
+    start, floor = settings.schedule_start, settings.schedule_floor
+    if settings.schedule == "constant" or done <= start:
+        return 1.0
+    fallen = (done - start) / (1 - start)
+    if settings.schedule == "cosine":
+        fallen = (1 - math.cos(math.pi * fallen)) / 2
+    return 1.0 - (1.0 - floor) * fallen
+
+
+def _diverged(loss: float, epoch: int) -> InputError:
+    return InputError(f"the loss is {loss} in epoch {epoch}: training has diverged; lower training.lr or set grad_clip")
+
+
+def _snapshot(module: nn.Module, optimiser: torch.optim.Optimizer, progress: Progress) -> tuple[dict[str, Tensor], str]:
+    tensors = {f"model.{name}": value for name, value in module.state_dict().items()}
+    for index, state in optimiser.state_dict()["state"].items():
+        tensors |= {f"optimiser.{index}.{name}": value for name, value in state.items()}
+    tensors["random.cpu"] = torch.get_rng_state()
+    device = next(module.parameters()).device
+    if device.type == "cuda":
+        tensors["random.cuda"] = torch.cuda.get_rng_state(device)
+    return tensors, json.dumps(asdict(progress))
+
+
+def _resume(task: Task, optimiser: torch.optim.Optimizer, store: Store) -> Progress:
+    found = store.load()
+    if found is None:
+        return Progress()
+    try:
+        progress = _read_note(found[1])
+        _take_up(task.module, optimiser, found[0])
+    except (ValueError, TypeError, LookupError, RuntimeError) as error:
+        raise store.damaged(error) from None
+    if progress.best_step == progress.step:
+        store.keep_best(task.module)
+    return progress
+
+
+def _read_note(note: str) -> Progress:
+    fields = json.loads(note)
+    if not isinstance(fields, dict):
+        raise TypeError(f"{note} is not an object")
+    for name, value in asdict(Progress()).items():
+        if not isinstance(fields.get(name, value), type(value)):
+            raise TypeError(f"{name} is {fields[name]!r}")
+    return Progress(**fields)
+
+
+def _take_up(module: nn.Module, optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    """Set module, optimiser and random numbers to where a snapshot was taken."""
+    parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimiser": {}, "random": {}}
+    for name, value in tensors.items():
+        part, _, rest = name.partition(".")
+        parts[part][rest] = value
+    module.load_state_dict(parts["model"])
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, value in parts["optimiser"].items():
+        index, _, key = name.partition(".")
+        state.setdefault(int(index), {})[key] = value
+    optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
+    torch.set_rng_state(parts["random"]["cpu"].cpu())
+    device = next(module.parameters()).device
+    if "cuda" in parts["random"] and device.type == "cuda":
+        torch.cuda.set_rng_state(parts["random"]["cuda"].cpu(), device)

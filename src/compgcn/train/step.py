@@ -1,0 +1,266 @@
+"""One update of the parameters: eagerly, or on a GPU recorded once and replayed as one CUDA graph."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from compgcn.config import Training
+
+
+class Adagrad(torch.optim.Optimizer):
+    """w ← w − lr · g / (√Σg² + ε), the sum over all steps so far (Duchi et al., 2011), of g + decay · w.
+
+    Args:
+        weights: what is trained, or groups of it with a rate of their own.
+        lr: the learning rate; a tensor on the device of the weights is read there, at every step.
+        weight_decay: λ of an L2 penalty.
+        eps: ε.
+    """
+
+    def __init__(
+        self,
+        weights: Iterable[nn.Parameter] | Iterable[dict[str, Any]],
+        lr: float | Tensor = 0.01,
+        weight_decay: float = 0.0,
+        eps: float = 1e-10,
+    ) -> None:
+        super().__init__(weights, {"lr": lr, "weight_decay": weight_decay, "eps": eps})
+        for group in self.param_groups:
+            for weight in group["params"]:
+                self.state[weight]["sum"] = torch.zeros_like(weight, memory_format=torch.preserve_format)
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        """One update from the gradients as they are."""
+        for group in self.param_groups:
+            weights = [weight for weight in group["params"] if weight.grad is not None]
+            if not weights:
+                continue
+            gradients = [weight.grad for weight in weights]
+            sums = [self.state[weight]["sum"] for weight in weights]
+            if group["weight_decay"]:
+                gradients = list(torch._foreach_add(gradients, weights, alpha=group["weight_decay"]))
+            torch._foreach_addcmul_(sums, gradients, gradients)
+            scale = torch._foreach_sqrt(sums)
+            torch._foreach_add_(scale, group["eps"])
+            torch._foreach_div_(scale, group["lr"])
+            torch._foreach_addcdiv_(weights, gradients, scale, value=-1.0)
+
+
+log = logging.getLogger(__name__)
+
+_RAW = ("encoder.residual.nodes", "encoder.residual.relations.")  # what an encoder only adds to
+
+_WARM_UP = 3  # updates made eagerly, in earnest, before one is recorded: kernels compile and buffers settle
+
+
+Groups = Iterable[dict[str, Any]]  # parameters with a learning rate of their own
+
+
+def _adam(groups: Groups, decay: float, recordable: bool) -> torch.optim.Optimizer:
+    return torch.optim.Adam(groups, weight_decay=decay, fused=True, capturable=recordable)
+
+
+def _adagrad(groups: Groups, decay: float, recordable: bool) -> torch.optim.Optimizer:
+    return Adagrad(groups, weight_decay=decay)
+
+
+def _sgd(groups: Groups, decay: float, recordable: bool) -> torch.optim.Optimizer:
+    return torch.optim.SGD(groups, weight_decay=decay, fused=True)
+
+
+# From parameters with their rates, and weight decay. Where the step may be recorded on a GPU the rates are tensors
+# there, to be read at every step, and what an optimiser counts must be there too.
+OPTIMISERS: dict[str, Callable[[Groups, float, bool], torch.optim.Optimizer]] = {
+    "adam": _adam,
+    "adagrad": _adagrad,
+    "sgd": _sgd,
+}
+
+
+class Step:
+    """loss, gradients, clipping, optimiser; called with the examples of a batch and the learning rate, gives the loss.
+
+    Args:
+        module: what is trained.
+        loss: examples -> loss of the module on them.
+        settings: of training.
+        compiled: fuse the loss and its gradient with torch.compile.
+    """
+
+    def __init__(
+        self, module: nn.Module, loss: Callable[[Tensor], Tensor], settings: Training, *, compiled: bool = False
+    ) -> None:
+        self.module, self.settings = module, settings
+        self.loss = _Compiled(module, loss) if compiled else loss
+        self.device = next(module.parameters()).device
+        on_gpu = self.device.type == "cuda"
+        self.optimiser = OPTIMISERS[settings.optimiser](self._groups(on_gpu), settings.weight_decay, on_gpu)
+
+    def __call__(self, examples: Tensor, rate: float) -> Tensor:
+        self._set(rate)
+        return self._update(examples)
+
+    def _groups(self, on_gpu: bool) -> list[dict[str, Any]]:
+        """The parameters by what multiplies the learning rate of the step for them."""
+        slower = self.settings.encoder_lr
+        shares: dict[float, list[nn.Parameter]] = {}
+        for name, weight in self.module.named_parameters():
+            apart = slower is not None and name.startswith("encoder.") and not name.startswith(_RAW)
+            shares.setdefault(slower / self.settings.lr if slower and apart else 1.0, []).append(weight)
+        rates = {share: self.settings.lr * share for share in shares}
+        return [
+            {
+                "params": weights,
+                "share": share,
+                "lr": torch.tensor(rates[share], device=self.device) if on_gpu else rates[share],
+            }
+            for share, weights in shares.items()
+        ]
+
+    def _set(self, rate: float) -> None:
+        for group in self.optimiser.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate * group["share"])
+            else:
+                group["lr"] = rate * group["share"]
+
+    def _update(self, examples: Tensor) -> Tensor:
+        self.optimiser.zero_grad(set_to_none=True)
+        with _precision(chosen_precision(self.settings.precision, self.device), self.device.type):
+            loss = self.loss(examples)
+            loss.backward()  # type: ignore[no-untyped-call]
+        if self.settings.grad_clip is not None:
+            nn.utils.clip_grad_norm_(self.module.parameters(), self.settings.grad_clip)
+        self.optimiser.step()
+        return loss.detach()
+
+
+class _Compiled:
+    """A loss fused by torch.compile; as it is where the compiler cannot."""
+
+    def __init__(self, module: nn.Module, loss: Callable[[Tensor], Tensor]) -> None:
+        self._module, self._loss = module, loss
+        self._tried = False
+
+    def __call__(self, examples: Tensor) -> Tensor:
+        if not self._tried:
+            self._tried = True
+            self._try(examples)
+        return self._loss(examples)
+
+    def _try(self, examples: Tensor) -> None:
+        """A loss and its gradient that leave no trace but what is kept for good, such as the plans of a graph."""
+        module, training = self._module, self._module.training
+        buffers = {name: value.clone() for name, value in module.named_buffers()}
+        devices = [examples.device] if examples.is_cuda else []
+        try:
+            with torch.random.fork_rng(devices):
+                module.eval()
+                with torch.no_grad():
+                    self._loss(examples)
+                module.train(training)
+                torch.compiler.reset()  # what was compiled for earlier runs counts against a limit
+                compiled = torch.compile(self._loss, fullgraph=True, dynamic=False)
+                compiled(examples).backward()  # type: ignore[no-untyped-call]
+            self._loss = compiled
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:  # whatever it is, training can do without
+            reason = str(error).strip().partition("\n")[0]
+            log.warning("the training step could not be compiled and runs as it is, more slowly: %s", reason)
+        finally:
+            module.train(training)
+            module.zero_grad()
+            with torch.no_grad():
+                for name, value in module.named_buffers():
+                    value.copy_(buffers[name])
+
+
+class RecordedStep(Step):
+    """The same update as one CUDA graph: the launches cost nothing, the numbers are those of the eager step.
+
+    The loss must depend on nothing but the examples, the parameters and buffers, and torch's own random numbers, and
+    all shapes must be those of the first call.
+    """
+
+    def __init__(
+        self, module: nn.Module, loss: Callable[[Tensor], Tensor], settings: Training, *, compiled: bool = False
+    ) -> None:
+        super().__init__(module, loss, settings, compiled=compiled)
+        self._warm = 0
+        self._stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._examples = self._result = torch.empty(0)
+
+    def __call__(self, examples: Tensor, rate: float) -> Tensor:
+        self._set(rate)
+        if self._warm < _WARM_UP:
+            self._warm += 1
+            return self._beside(examples)
+        if self._graph is None:
+            self._record(examples)
+        assert self._graph is not None
+        self._examples.copy_(examples)
+        self._graph.replay()
+        return self._result
+
+    def _beside(self, examples: Tensor) -> Tensor:
+        """Eagerly, on the stream that recording will use."""
+        here = torch.cuda.current_stream(self.device)
+        self._stream.wait_stream(here)
+        with torch.cuda.stream(self._stream):
+            loss = self._update(examples)
+        here.wait_stream(self._stream)
+        return loss
+
+    def _record(self, examples: Tensor) -> None:
+        self._examples = examples.clone()
+        self.optimiser.zero_grad(set_to_none=True)  # so that the gradients live in the graph's own memory
+        self._graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._graph, stream=self._stream):
+            self._result = self._update(self._examples)
+
+
+def chosen_precision(name: str, device: torch.device) -> str:
+    """The precision of that name; "auto" is the fastest that costs no accuracy, which on a CPU is float32."""
+    return name if name != "auto" else "mixed" if device.type == "cuda" else "float32"
+
+
+@contextmanager
+def _precision(name: str, device: str) -> Iterator[None]:
+    """float32; tf32, whose products on a GPU keep 10 bits, and mixed too; or bfloat16 where autocast finds it safe."""
+    products, convolutions = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    rounded = name in ("tf32", "mixed")
+    torch.set_float32_matmul_precision("high" if rounded else "highest")
+    torch.backends.cudnn.allow_tf32 = rounded
+    try:
+        # Weights cast once and kept would outlive their graph.
+        with torch.autocast(device, torch.bfloat16, enabled=name == "bfloat16", cache_enabled=False):
+            yield
+    finally:
+        torch.set_float32_matmul_precision(products)
+        torch.backends.cudnn.allow_tf32 = convolutions
+
+
+@contextmanager
+def deterministic(wanted: bool) -> Iterator[None]:
+    """While it lasts, torch takes the algorithms that give the same bits every time, and refuses where it has none."""
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    benchmark = torch.backends.cudnn.benchmark
+    if wanted:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what cuBLAS asks for
+        torch.use_deterministic_algorithms(True)
+        torch.backends.cudnn.benchmark = False
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+        torch.backends.cudnn.benchmark = benchmark

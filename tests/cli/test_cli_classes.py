@@ -1,0 +1,344 @@
+"""The commands on graphs whose nodes, or which themselves, have classes: from files to answers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import toy
+from compgcn.cli.console import doubts
+from compgcn.data import GraphCollection, KnowledgeGraph
+from compgcn.run import Run, open_run
+from toy import Command, refused
+
+SETTINGS = toy.flags({"encoder.dims": (8, 8), "lr": 0.1, "folds": 3, "device": "cpu", "weight_decay": 0.0})
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return toy.classify(tmp_path_factory.mktemp("nodes") / "run", toy.labelled())
+
+
+@pytest.fixture(scope="module")
+def graphs(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return toy.classify(tmp_path_factory.mktemp("graphs") / "run", toy.molecules())
+
+
+def test_nodes_are_classified_from_a_table_of_triples_and_one_of_labels(command: Command, tmp_path: Path) -> None:
+    data = toy.labelled()
+    assert data.labels is not None
+    toy.write_tsv(tmp_path / "shops.tsv", data)
+    rows = [
+        f"{data.entities.ids[e]}\t{data.labels.classes[c]}\t{part}\n"
+        for part, found in data.labels.splits.items()
+        for e, c in found
+    ]
+    (tmp_path / "labels.tsv").write_text("node\tlabel\tsplit\n" + "".join(rows))
+    done = command("train", "shops.tsv", "--labels", "labels.tsv", "--epochs", 25, *SETTINGS)
+    assert done.code == 0, done
+    assert "labelled nodes: 14 train, 2 valid, 8 test" in done.out
+    assert "protocol 'refit'" in done.out
+    assert "100.0" in done.out
+    run = "runs/shops-compgcn-refit-0"
+    asked = command("predict", run, "--item", "p0", "--item", "P1", "--json")
+    found = [(row["item"], row["label"], row["known"]) for row in json.loads(asked.out)]
+    assert found == [("p0", "buyer", "buyer"), ("p1", "seller", "seller")]
+    assert "already finished" in command("train", "shops.tsv", "--labels", "labels.tsv", "--epochs", 25, *SETTINGS).out
+    other = command("train", "shops.tsv", "--labels", "labels.tsv", "--epochs", 26, *SETTINGS)
+    assert other.code == 1
+    assert "with other options (training.epochs: 25 -> 26)" in other.err
+
+
+@pytest.mark.parametrize("form", ["TU", "table"])
+def test_graphs_are_classified_from_a_folder_or_a_table(command: Command, tmp_path: Path, form: str) -> None:
+    data = toy.molecules()
+    if form == "TU":
+        toy.write_tu(tmp_path / "rings", data)
+        source: list[object] = ["rings"]
+    else:
+        node = [f"n{i}" for i in range(data.num_nodes)]
+        graph = [data.graph_ids[g] for g in data.graph_of]
+        lines = [f"{graph[s]}\t{node[s]}\t{data.relations.ids[r]}\t{node[o]}\n" for s, r, o in data.triples]
+        (tmp_path / "rings.tsv").write_text("".join(lines))
+        classes = [f"{name}\t{data.classes[c]}\n" for name, c in zip(data.graph_ids, data.targets, strict=True)]
+        (tmp_path / "classes.tsv").write_text("".join(classes))
+        source = ["rings.tsv", "--labels", "classes.tsv", "--task", "graph-classification"]
+    done = command("train", *source, "--epochs", 25, "--protocol", "nested", *SETTINGS, "--json")
+    assert done.code == 0, done
+    report = json.loads(done.out)
+    assert report["run"] == "runs/rings-compgcn-nested-0"
+    assert report["protocol"] == "nested"
+    assert report["test"]["accuracy"] == 1.0
+    assert len(report["test"]["folds"]) == 3
+    shown = command("train", *source, "--epochs", 25, "--protocol", "nested", *SETTINGS)
+    assert "protocol 'nested'" in shown.out
+    assert "test, mean ± sd of 3 folds" in shown.out
+    assert "100.0 ± 0.0" in shown.out
+
+
+def labels_of(people: int, classes: tuple[str, ...] = ("buyer", "seller"), split: str = "\ttrain") -> str:
+    return "".join(f"p{i}\t{classes[i % len(classes)]}{split}\n" for i in range(people))
+
+
+@pytest.mark.parametrize(
+    ("labels", "settings", "words"),
+    [
+        (labels_of(5), {"folds": 6}, ["5 examples cannot be dealt over 6 folds", "classifier.folds"]),
+        (labels_of(5), {"epochs": 0}, ["training.epochs is 0"]),
+        (labels_of(6, ("buyer",)), {}, ["one class", "'buyer'", "nothing to tell apart"]),
+        (labels_of(4), {"protocol": "holdout"}, ["no validation label", "refit", "data.valid_fraction"]),
+    ],
+)
+def test_a_classification_that_is_refused_leaves_no_run_folder(
+    command: Command, tmp_path: Path, labels: str, settings: dict[str, object], words: list[str]
+) -> None:
+    toy.write_tsv(tmp_path / "shops.tsv", toy.labelled())
+    (tmp_path / "labels.tsv").write_text(labels)
+    given = toy.CLASSES | {"epochs": 2, "folds": 2} | settings
+    done = command("train", "shops.tsv", "--labels", "labels.tsv", "--run-dir", "run", "--json", *toy.flags(given))
+    refused(done, *words)
+    assert not (tmp_path / "run").exists()
+
+
+def test_inner_folds_are_those_of_the_smallest_training_part(tmp_path: Path) -> None:
+    settings = {"protocol": "nested", "folds": 4, "epochs": 1}
+    with pytest.raises(ValueError, match="4 examples left in a training part cannot be dealt over 5 folds"):
+        toy.classify(tmp_path / "run", toy.molecules(6), inner_folds=5, **settings)
+    assert not (tmp_path / "run").exists()
+    assert toy.classify(tmp_path / "run", toy.molecules(6), inner_folds=4, **settings).metrics
+
+
+def test_a_table_of_graphs_needs_their_classes(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "rings.tsv").write_text("m\ta\tr\tb\n")
+    refused(command("train", "rings.tsv", "--task", "graph-classification"), "needs a table of graphs", "--labels")
+
+
+def test_a_table_of_graphs_is_recognised_where_it_is_read_as_triples(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "headed.tsv").write_text("graph\tsource\trelation\ttarget\nm\ta\tr\tb\n")
+    (tmp_path / "plain.tsv").write_text("m\ta\tr\tb\n")
+    (tmp_path / "classes.tsv").write_text("m\tno\n")
+    refused(command("train", "headed.tsv"), "--task graph-classification", "--columns")
+    refused(command("train", "plain.tsv", "--labels", "classes.tsv"), "--task graph-classification", "--columns")
+    assert "graph-classification" not in command("train", "plain.tsv").err
+
+
+@pytest.mark.parametrize("how", [("--task", "graph-classification"), ("--set", "task=graph-classification")])
+def test_a_table_of_graphs_is_described(command: Command, tmp_path: Path, how: tuple[str, str]) -> None:
+    (tmp_path / "rings.tsv").write_text("m\ta\tr\tb\nn\ta\tr\tb\n")
+    (tmp_path / "classes.tsv").write_text("m\tno\nn\tyes\n")
+    done = command("data", "info", "rings.tsv", "--set", "labels=classes.tsv", *how, "--json")
+    assert json.loads(done.out)["graphs"] == 2
+
+
+def test_what_the_paper_reports_is_called_validation(graphs: Run, command: Command) -> None:
+    done = command("evaluate", graphs.path, "--split", "valid")
+    assert "valid, mean ± sd of 3 folds" in done.out
+    assert "true, predicted as" in done.out
+    unasked = command("evaluate", graphs.path)
+    assert unasked.out == f"the protocol 'paper' reports on valid, so these are the figures of valid\n{done.out}"
+    assert graphs.evaluate() == graphs.metrics["valid"]
+    empty = command("evaluate", graphs.path, "--split", "test")
+    assert empty.out == "the test split is empty; the run has figures of valid\n"
+
+
+def test_evaluate_by_class_and_the_stored_metrics_agree(nodes: Run, command: Command) -> None:
+    assert json.loads(command("evaluate", nodes.path, "--json").out) == nodes.metrics["test"]
+    by_class = json.loads(command("evaluate", nodes.path, "--by", "class", "--json").out)
+    assert by_class == nodes.metrics["test"]["by_class"]
+    assert "precision" in command("evaluate", nodes.path, "--by", "class").out
+    refused(command("evaluate", nodes.path, "--by", "relation"), "relation is a way to split links", "by class")
+
+
+def test_a_classification_is_drawn(nodes: Run, graphs: Run, command: Command, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    for run, split in ((nodes, "test"), (graphs, "valid")):
+        done = command("evaluate", run.path, "--split", split, "--plot", tmp_path / f"{split}.png")
+        assert f"the figure is {tmp_path / split}.png" in done.out
+        assert (tmp_path / f"{split}.png").read_bytes()[:4] == b"\x89PNG"
+    refused(
+        command("evaluate", graphs.path, "--split", "test", "--plot", tmp_path / "x.png"), "no report on test to draw"
+    )
+
+
+def test_a_run_is_asked_what_it_can_answer(nodes: Run, graphs: Run, command: Command, tmp_path: Path) -> None:
+    refused(command("predict", nodes.path, "--head", "p0", "--relation", "buys"), "--relation and --head ask", "--item")
+    refused(command("predict", nodes.path, "--item", "p0", "--new"), "--new asks for links", "node-classification")
+    refused(command("predict", graphs.path), "--item", "--graphs")
+    refused(command("predict", graphs.path, "--item", "m99"), "unknown graph 'm99'")
+    links = toy.train(tmp_path / "links").path
+    refused(command("predict", links), "a prediction needs two of head, relation and tail")
+    refused(command("predict", links, "--item", "p0"), "predicts links")
+    refused(command("predict", nodes.path, "--queries", "q.tsv", "--to", "x.csv"), "--queries asks for links")
+    refused(command("discover", nodes.path), "asks one that predicts links", f"compgcn predict {nodes.path} --item")
+    refused(command("evaluate", links, "--by", "class"), "a way to split classes")
+    with pytest.raises(ValueError, match="predicts links and has no classes"):
+        open_run(links).classify(["p0"])
+    with pytest.raises(ValueError, match="is a run of graph-classification, and this asks one that predicts links"):
+        graphs.predict(head="a", relation="b")
+
+
+def test_nodes_without_a_label_are_classified_when_none_is_named(nodes: Run) -> None:
+    found = nodes.classify()
+    assert len(found) == nodes.classes.data.num_entities - 24  # type: ignore[union-attr]
+    assert all(answer.known is None for answer in found)
+    assert all(0.5 <= answer.probability <= 1 for answer in found)
+
+
+def test_the_most_certain_nodes_are_shown_and_how_many_there_are(nodes: Run, command: Command) -> None:
+    everything = sorted((answer.probability for answer in nodes.classify()), reverse=True)
+    shown = json.loads(command("predict", nodes.path, "--top", 3, "--json").out)
+    assert [row["probability"] for row in shown] == pytest.approx(everything[:3])
+    last = command("predict", nodes.path, "--top", 3).out.splitlines()[-1]
+    assert last == f"the 3 most certain of {len(everything)} nodes without a label; --top N shows others"
+
+
+def test_a_file_gets_every_node_unless_told_how_many(
+    nodes: Run, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("compgcn.cli.use._TOP", 5)
+    everything = len(nodes.classify())
+    shown = command("predict", nodes.path, "--to", "all.csv").out
+    assert len(Path("all.csv").read_text().splitlines()) == 1 + everything
+    assert shown.splitlines()[-1] == f"all {everything} nodes without a label, the most certain first"
+    command("predict", nodes.path, "--to", "few.csv", "--top", 3)
+    assert len(Path("few.csv").read_text().splitlines()) == 1 + 3
+    assert len(json.loads(command("predict", nodes.path, "--json").out)) == 5
+
+
+def test_only_nodes_like_the_labelled_are_shown_where_there_are_such(tmp_path: Path, command: Command) -> None:
+    data = toy.labelled()
+    assert data.labels is not None
+    fewer = replace(data.labels, train=data.labels.train[2:])
+    run = toy.classify(tmp_path / "run", replace(data, labels=fewer), epochs=2)
+    freed = {data.entities.ids[row] for row in data.labels.train[:2, 0]}
+    assert run.classes.alike() == freed
+    found = command("predict", run.path, "--top", 9).out
+    assert {line.split()[0] for line in found.splitlines()[1:3]} == freed
+    assert f"{data.num_entities - 24:,} more have other relations than those with a label" in found
+
+
+def test_classes_are_written_to_a_table(nodes: Run, command: Command) -> None:
+    assert command("predict", nodes.path, "--item", "p1", "--item", "p2", "--to", "out.parquet").code == 0
+    assert pq.read_table("out.parquet").to_pylist() == [answer._asdict() for answer in nodes.classify(["p1", "p2"])]
+    refused(command("predict", nodes.path, "--item", "p1", "--to", "out.txt"), "a .parquet, .csv or .tsv file")
+    refused(command("predict", nodes.path, "--item", "p1", "--graphs", "others"), "one of them at a time")
+
+
+def test_the_classes_that_other_graphs_come_with_are_called_true(command: Command, tmp_path: Path) -> None:
+    toy.write_tu(tmp_path / "rings", toy.molecules())
+    command("train", "rings", "--epochs", 1, "--run-dir", "run", *SETTINGS)
+    assert "true class" in command("predict", "run", "--graphs", "rings").out
+    assert "true class" not in command("predict", "run", "--item", "1").out
+
+
+def test_a_run_stopped_in_a_fold_is_only_refused(command: Command, tmp_path: Path) -> None:
+    with pytest.raises(toy.Killed):
+        toy.classify(tmp_path / "run", toy.labelled(), notify=toy.killed_at_event(5))
+    refused(command("predict", "run", "--item", "p0"), "give the same train command again")
+
+
+@pytest.mark.parametrize(
+    ("labels", "settings", "words"),
+    [
+        (labels_of(4, split=""), {}, ["no class is large enough for a test part"]),
+        (
+            labels_of(4),
+            {"data.valid_fraction": 0.0, "protocol": "holdout"},
+            ["nothing chooses the epoch", "no figures"],
+        ),
+        (labels_of(4) + "p5\tthief\ttest\n", {}, ["1 class without a training label to learn it from: 'thief'"]),
+        (labels_of(5), {"folds": 3}, ["1 class with fewer training labels than the 3 folds", "'seller'"]),
+    ],
+)
+def test_what_labels_do_not_allow_is_noted(
+    command: Command, tmp_path: Path, labels: str, settings: dict[str, object], words: list[str]
+) -> None:
+    toy.write_tsv(tmp_path / "shops.tsv", toy.labelled())
+    (tmp_path / "labels.tsv").write_text(labels)
+    given = toy.CLASSES | {"epochs": 1, "folds": 2} | settings
+    done = command("train", "shops.tsv", "--labels", "labels.tsv", *toy.flags(given))
+    assert done.code == 0, done
+    for word in words:
+        assert word in done.out, (word, done)
+    assert " 0 of the training labels" not in done.out
+
+
+def test_a_model_that_learned_nothing_is_called_so() -> None:
+    def said(test: list[list[int]], accuracy: float) -> list[str]:
+        report = {"accuracy": accuracy, "confusion": test}
+        return doubts({"classes": ["a", "b"], "test": report, "valid": {}, "facts": {"test": {"accuracy": 0.6}}})
+
+    assert said([[3, 0], [0, 3]], 1.0) == []
+    assert said([[3, 0], [0, 3]], 0.6) == []
+    assert "no better than the regression" in said([[1, 2], [2, 1]], 1 / 3)[0]
+    assert "all 6 test items are predicted as 'a'" in said([[3, 0], [3, 0]], 0.7)[0]
+    assert said([[3, 0], [0, 0]], 1.0) == []
+
+
+def test_graphs_of_another_collection_are_classified(graphs: Run, command: Command, tmp_path: Path) -> None:
+    others = toy.molecules(graphs=8, seed=5)
+    found = graphs.classify(others)
+    assert [answer.label for answer in found] == [others.classes[c] for c in others.targets]
+    # the same graphs, their relations and labels numbered in another order
+    turned = GraphCollection(
+        "turned",
+        type(others.relations)("relation", ["double", "single"]),
+        others.classes,
+        others.graph_of,
+        others.triples * [1, -1, 1] + [0, 1, 0],
+        others.targets,
+        node_labels=2 - np.asarray(others.node_labels),
+        node_classes=("H", "N", "C"),
+        graph_ids=others.graph_ids,
+    )
+    assert graphs.classify(turned) == found
+    toy.write_tu(tmp_path / "others", others)
+    refused(command("predict", graphs.path, "--graphs", tmp_path / "others"), "unknown relation in the graphs '0'")
+
+
+def test_the_data_of_a_run_come_back_from_its_folder(nodes: Run, graphs: Run) -> None:
+    for run, data in ((nodes, toy.labelled()), (graphs, toy.molecules())):
+        back = open_run(run.path).data
+        assert back.fingerprint() == data.fingerprint()
+        assert type(back) is type(data)
+    assert isinstance(open_run(nodes.path).data, KnowledgeGraph)
+
+
+def test_vectors_are_exported_with_what_they_stand_for(nodes: Run, graphs: Run, tmp_path: Path) -> None:
+    assert nodes.export(tmp_path / "nodes.tsv") == 33
+    assert graphs.export(tmp_path / "graphs.tsv") == 18
+    header, first, *_ = (tmp_path / "graphs.tsv").read_text().splitlines()
+    assert header.split("\t")[:3] == ["kind", "id", "name"]
+    assert first.split("\t")[:3] == ["graph", "m0", "m0"]
+    names, vectors = graphs.graph_embeddings()
+    assert (len(names), vectors.shape) == (18, (18, 8))
+    with pytest.raises(ValueError, match="has vectors of graph, and none of entity"):
+        graphs.entity_embeddings()
+
+
+def test_events_say_which_part_is_trained(nodes: Run) -> None:
+    lines = [json.loads(line) for line in (nodes.path / "events.jsonl").read_text().splitlines()]
+    assert lines[0]["task"] == "node-classification"
+    parts = list(dict.fromkeys(line["part"] for line in lines if line["event"] == "epoch"))
+    assert parts == ["fold 1 of 3", "fold 2 of 3", "fold 3 of 3", "final"]
+    assert not list((nodes.path / "checkpoint").iterdir())
+
+
+def test_a_list_of_pyg_graphs_is_classified(tmp_path: Path) -> None:
+    from types import SimpleNamespace
+
+    from compgcn.data import from_pyg
+
+    rings = toy.molecules()
+    items = []
+    for g in range(len(rings)):
+        one = rings.subset([g])
+        fields = {"edge_index": one.triples[:, [0, 2]].T, "edge_type": one.triples[:, 1], "y": one.targets}
+        items.append(SimpleNamespace(x=np.eye(3)[one.node_labels], num_nodes=one.num_nodes, **fields))
+    run = toy.classify(tmp_path / "run", from_pyg(items))
+    assert run.metrics["valid"]["accuracy"] == 1.0

@@ -1,0 +1,800 @@
+"""The layer equals the paper's update equation edge by edge, and is a good citizen of torch."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from functools import partial
+from itertools import product
+from random import Random
+
+import compgcn.messages
+import compgcn.tying
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from compgcn.errors import InputError
+from compgcn.kernels.combine import Combine
+from compgcn.nn import CompGCNConv as CompGCNConvOfNN
+from compgcn.nn.compose import COMPOSITIONS, Composition, Learned
+from compgcn.nn.conv import CompGCNConv
+from compgcn.nn.filters import TYINGS
+from compgcn.nn.graph import FLOWS, NORMS, RelationalGraph
+from compgcn.run.build import LEARNED
+from oracles import (
+    AWKWARD,
+    COMPLEX,
+    DEGENERATE,
+    Edges,
+    assert_same_with_gradients,
+    backend,
+    compgcn_layer,
+    edge_lists,
+    normal,
+)
+
+IN, OUT = 4, 3
+EVERY_PHI = pytest.mark.parametrize("composition", COMPOSITIONS)
+SHUFFLES = st.integers(0, 2**31).map(Random)
+EVERY_TYING = pytest.mark.parametrize("tying", TYINGS)
+EVERY_LEARNED = pytest.mark.parametrize("learned", LEARNED.values(), ids=list(LEARNED))
+
+
+def inputs(edges: Edges, add_inverse: bool = True, seed: int = 0, width: int = IN, dtype: torch.dtype = torch.float64):
+    rows = edges.num_relations * (1 + add_inverse)
+    return normal(edges.num_nodes, width, seed=seed, dtype=dtype), normal(rows, width, seed=seed + 1, dtype=dtype)
+
+
+def layer_of(edges: Edges, composition: str | Composition | Learned = "corr", seed: int = 5, **options) -> CompGCNConv:
+    """A float64 layer whose every parameter is random, biases included."""
+    layer = CompGCNConv(IN, OUT, edges.num_relations, composition, **options).double()
+    for i, parameter in enumerate(layer.parameters()):
+        parameter.data = normal(*parameter.shape, seed=seed + i, grad=False)
+    return layer
+
+
+def names(layer: CompGCNConv) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(p.shape) for name, p in layer.named_parameters()}
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# the update equation
+
+
+def test_the_layer_has_the_parameters_of_the_paper_and_a_vector_for_the_loop():
+    matrix = (5, 7)
+    expected = dict.fromkeys(("weight_original", "weight_inverse", "weight_loop", "weight_relation"), matrix)
+    assert names(CompGCNConv(5, 7, 3)) == {**expected, "loop_relation": (1, 5)}
+    assert names(CompGCNConv(5, 7, 3, bias=True)) == {**expected, "loop_relation": (1, 5), "bias": (7,)}
+    assert names(CompGCNConv(5, 7, 3, add_inverse=False)).keys() == expected.keys() - {"weight_inverse"} | {
+        "loop_relation"
+    }
+    assert names(CompGCNConv(5, 7, 3, self_loop=False)).keys() == expected.keys() - {"weight_loop"}
+
+
+def test_the_layer_stands_where_torch_users_look_for_it():
+    assert CompGCNConvOfNN is CompGCNConv
+
+
+@EVERY_PHI
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("flow", FLOWS)
+@pytest.mark.parametrize(("add_inverse", "self_loop"), list(product([True, False], repeat=2)))
+def test_the_layer_equals_the_update_equation_edge_by_edge(composition, norm, flow, add_inverse, self_loop):
+    options = {"norm": norm, "flow": flow, "add_inverse": add_inverse, "self_loop": self_loop}
+    layer = layer_of(AWKWARD, composition, **options)
+    x, rel = inputs(AWKWARD, add_inverse)
+    parameters = dict(layer.named_parameters())
+    ours = layer(x, rel, *AWKWARD.tensors())
+    theirs = compgcn_layer(AWKWARD, x, rel, parameters, composition=composition, **options)
+    assert_same_with_gradients(ours, theirs, (x, rel, *parameters.values()))
+
+
+@EVERY_PHI
+@pytest.mark.parametrize("edges", DEGENERATE.values(), ids=list(DEGENERATE))
+def test_the_layer_is_right_on_degenerate_graphs(composition, edges):
+    layer = layer_of(edges, composition, bias=True)
+    x, rel = inputs(edges)
+    theirs = compgcn_layer(edges, x, rel, dict(layer.named_parameters()), composition=composition)
+    assert_same_with_gradients(layer(x, rel, *edges.tensors()), theirs, (x, rel, *layer.parameters()))
+
+
+@given(edge_lists(), st.sampled_from(sorted(COMPOSITIONS)), st.sampled_from(sorted(NORMS)), st.sampled_from(FLOWS))
+def test_the_layer_is_right_on_any_graph(edges, composition, norm, flow):
+    layer = layer_of(edges, composition, norm=norm, flow=flow)
+    x, rel = inputs(edges)
+    parameters = dict(layer.named_parameters())
+    theirs = compgcn_layer(edges, x, rel, parameters, composition=composition, norm=norm, flow=flow)
+    assert_same_with_gradients(layer(x, rel, *edges.tensors()), theirs, (x, rel, *parameters.values()))
+
+
+@pytest.mark.parametrize(("flow", "original", "inverse"), [(FLOWS[0], 1, 0), (FLOWS[1], 0, 1)])
+def test_one_edge_carries_its_relation_one_way_and_the_inverse_back(flow, original, inverse):
+    """Edge 0 -> 1 by relation 1 of 2: who hears of rel[1], and who of rel[2 + 1]."""
+    layer = CompGCNConv(2, 2, 2, "mult", "none", flow, self_loop=False).double()
+    for parameter in layer.parameters():
+        torch.nn.init.eye_(parameter)
+    x = torch.tensor([[2.0, 3.0], [5.0, 7.0]], dtype=torch.float64)
+    rel = torch.tensor([[0.0, 0.0], [1.0, 10.0], [0.0, 0.0], [100.0, 1000.0]], dtype=torch.float64)
+    out, updated = layer(x, rel, torch.tensor([[0], [1]]), torch.tensor([1]))
+    assert torch.equal(out[original], x[1 - original] * rel[1])
+    assert torch.equal(out[inverse], x[1 - inverse] * rel[3])
+    assert torch.equal(updated, rel)
+
+
+def test_relations_are_updated_by_one_matrix_alone():
+    layer = layer_of(AWKWARD, bias=True, dropout=0.5, norm="released")
+    x, rel = inputs(AWKWARD)
+    torch.testing.assert_close(layer(x, rel, *AWKWARD.tensors())[1], rel @ layer.weight_relation)
+
+
+def test_a_composition_of_ones_own_works_like_a_row_of_the_table():
+    own = Composition("scaled", Combine.MULT, lift=lambda x: 2 * x)
+    x, rel = inputs(AWKWARD)
+    layer = layer_of(AWKWARD, own)
+    theirs = compgcn_layer(AWKWARD, 2 * x, rel, dict(layer.named_parameters()), composition="mult")
+    assert_same_with_gradients(layer(x, rel, *AWKWARD.tensors()), theirs, (x, rel, *layer.parameters()))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# compositions with parameters
+
+
+@EVERY_LEARNED
+@pytest.mark.parametrize("edges", DEGENERATE.values(), ids=list(DEGENERATE))
+@pytest.mark.parametrize("flow", FLOWS)
+def test_a_learned_composition_is_that_of_every_edge(learned, edges, flow):
+    layer, (x, rel) = layer_of(edges, learned, flow=flow, bias=True), inputs(edges)
+    theirs = compgcn_layer(edges, x, rel, dict(layer.named_parameters()), composition=layer.phi, flow=flow)
+    assert_same_with_gradients(layer(x, rel, *edges.tensors()), theirs, (x, rel, *layer.parameters()))
+
+
+@EVERY_LEARNED
+@given(edges=edge_lists(), norm=st.sampled_from(sorted(NORMS)), self_loop=st.booleans(), add_inverse=st.booleans())
+def test_a_learned_composition_is_right_on_any_graph(learned, edges, norm, self_loop, add_inverse):
+    options = {"norm": norm, "self_loop": self_loop, "add_inverse": add_inverse}
+    layer, (x, rel) = layer_of(edges, learned, **options), inputs(edges, add_inverse)
+    parameters = dict(layer.named_parameters())
+    theirs = compgcn_layer(edges, x, rel, parameters, composition=layer.phi, **options)
+    assert_same_with_gradients(layer(x, rel, edges.graph()), theirs, (x, rel, *parameters.values()))
+
+
+@EVERY_TYING
+@EVERY_LEARNED
+def test_a_learned_composition_made_in_parts_is_the_same(monkeypatch, learned, tying):
+    layer, (x, rel) = layer_of(AWKWARD, learned, tying=tying, bases=1), inputs(AWKWARD)
+    whole = layer(x, rel, AWKWARD.graph())
+    monkeypatch.setattr(compgcn.tying, "_ROWS", 3)
+    assert_same_with_gradients(layer(x, rel, AWKWARD.graph()), whole, (x, rel, *layer.parameters()))
+
+
+def test_a_message_that_many_send_is_made_once(monkeypatch):
+    layer, (x, rel) = layer_of(DEGENERATE["duplicate edges"], LEARNED["conve"]), inputs(DEGENERATE["duplicate edges"])
+    made = []
+    monkeypatch.setattr(layer.phi, "forward", lambda x, z: made.append(len(x)) or x * z)
+    layer(x, rel, *DEGENERATE["duplicate edges"].tensors())
+    assert sorted(made) == [2, 2]  # one edge five times: there and back, and two loops
+
+
+def test_what_is_stored_for_the_gradient_is_bounded(monkeypatch):
+    layer = CompGCNConv(16, 4, 1, LEARNED["conve"], self_loop=False)
+    edges = Edges([(i, 0, (i + 1) % 256) for i in range(256)], 256, 1)
+    x, rel = inputs(edges, width=16, dtype=torch.float32)
+
+    def stored(rows: int) -> int:
+        sizes = []
+        monkeypatch.setattr(compgcn.tying, "_ROWS", rows)
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: sizes.append(t.numel()) or t, lambda t: t):
+            layer(x, rel, edges.graph())
+        return sum(sizes)
+
+    assert stored(64) < stored(512) / 3
+
+
+@EVERY_LEARNED
+def test_a_learned_composition_has_parameters_that_are_kept_and_drawn_anew(learned):
+    layer, (x, rel) = layer_of(AWKWARD, learned), inputs(AWKWARD)
+    expected = layer(x, rel, AWKWARD.graph())
+    fresh = CompGCNConv(IN, OUT, AWKWARD.num_relations, learned).double()
+    fresh.load_state_dict(layer.state_dict())
+    for other in (copy.deepcopy(layer), fresh):
+        torch.testing.assert_close(other(x, rel, AWKWARD.graph()), expected, rtol=0, atol=0)
+    fresh.reset_parameters()
+    changed = [not torch.equal(a, b) for a, b in zip(fresh.phi.parameters(), layer.phi.parameters(), strict=True)]
+    assert all(changed)
+
+
+@EVERY_LEARNED
+@pytest.mark.parametrize("relations", ["scalars", "none"])
+def test_a_learned_composition_needs_vectors(learned, relations):
+    with pytest.raises(InputError, match=f"composition '{learned.name}' does not work with relations='{relations}'"):
+        CompGCNConv(4, 3, 2, learned, relations=relations)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3, 7, 12, 100])
+def test_conve_composes_vectors_of_any_dimension_row_by_row(dim):
+    phi, x, z = LEARNED["conve"].build(dim).double(), normal(5, dim), normal(5, dim, seed=1)
+    rows = torch.cat([phi(a, b) for a, b in zip(x.split(1), z.split(1), strict=True)])
+    torch.testing.assert_close(phi.train()(x, z), rows)
+    torch.testing.assert_close(phi.eval()(x, z), rows)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# basis matrices, mixed or one at a time
+
+WAYS = {  # mixed into a matrix per relation; a basis at a time, its sums kept; and made again for the gradient
+    "mixed": {"mixes": lambda *sizes: True},
+    "kept": {"mixes": lambda *sizes: False, "_KEPT": 2**26},
+    "again": {"mixes": lambda *sizes: False, "_KEPT": 0},
+}
+ONE_AT_A_TIME = pytest.mark.parametrize("way", ["kept", "again"])
+
+
+def by_way(way: str, layer: Callable, *args, **options):
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in WAYS[way].items():
+            patch.setattr(compgcn.tying, name, value)
+        return layer(*args, **options)
+
+
+@ONE_AT_A_TIME
+@EVERY_PHI
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("flow", FLOWS)
+@pytest.mark.parametrize("counted", [False, True], ids=["all edges", "edges of some weight"])
+def test_bases_one_at_a_time_are_the_mixed_ones(way, composition, norm, flow, counted):
+    layer = layer_of(AWKWARD, composition, tying="basis", bases=3, norm=norm, flow=flow, relation_bias=True, bias=True)
+    (x, rel), graph = inputs(AWKWARD), AWKWARD.graph()
+    keep = torch.arange(graph.num_edges).double() % 3 / 2 if counted else None
+    ours, theirs = (by_way(name, layer, x, rel, graph, keep=keep) for name in (way, "mixed"))
+    assert_same_with_gradients(ours, theirs, (x, rel, *layer.parameters()))
+
+
+@ONE_AT_A_TIME
+@pytest.mark.parametrize("edges", DEGENERATE.values(), ids=list(DEGENERATE))
+@pytest.mark.parametrize(
+    ("relations", "composition"), [("none", "copy"), *product(["scalars"], ["add", "sub", "mult"])]
+)
+@pytest.mark.parametrize("add_inverse", [True, False])
+def test_bases_one_at_a_time_are_the_mixed_ones_without_vectors_of_relations(
+    way, edges, relations, composition, add_inverse
+):
+    layer = layer_of(edges, composition, tying="basis", bases=2, relations=relations, add_inverse=add_inverse)
+    x, _ = inputs(edges)
+    ours, theirs = (by_way(name, layer, x, None, edges.graph())[0] for name in (way, "mixed"))
+    assert_same_with_gradients(ours, theirs, (x, *layer.parameters()))
+
+
+@ONE_AT_A_TIME
+@EVERY_LEARNED
+def test_bases_one_at_a_time_are_the_mixed_ones_of_a_learned_composition(way, learned):
+    layer, (x, rel) = layer_of(AWKWARD, learned, tying="basis", bases=2), inputs(AWKWARD)
+    ours, theirs = (by_way(name, layer, x, rel, AWKWARD.graph()) for name in (way, "mixed"))
+    assert_same_with_gradients(ours, theirs, (x, rel, *layer.parameters()))
+
+
+@ONE_AT_A_TIME
+@pytest.mark.parametrize("roles", [True, False])
+@given(edges=edge_lists(), composition=st.sampled_from(sorted(COMPOSITIONS)))
+def test_bases_one_at_a_time_are_the_mixed_ones_on_any_graph(way, roles, edges, composition):
+    layer, (x, rel) = layer_of(edges, composition, tying="basis", bases=2, roles=roles), inputs(edges)
+    ours, theirs = (by_way(name, layer, x, rel, edges.graph()) for name in (way, "mixed"))
+    assert_same_with_gradients(ours, theirs, (x, rel, *layer.parameters()))
+
+
+@ONE_AT_A_TIME
+def test_bases_one_at_a_time_are_the_mixed_ones_in_single_precision_and_for_a_part_of_a_graph(way):
+    layer, (x, rel) = layer_of(AWKWARD, tying="basis", bases=3).float(), inputs(AWKWARD, dtype=torch.float32)
+    (part,) = AWKWARD.graph().around(torch.tensor([1, 3]), 1).layers
+    for graph, rows in ((AWKWARD.graph(), x), (part, x[: part.num_nodes])):
+        ours, theirs = (by_way(name, layer, rows, rel, graph) for name in (way, "mixed"))
+        assert_same_with_gradients(ours, theirs, (x, rel, *layer.parameters()), rtol=1e-5, atol=1e-5)
+
+
+def mixes(relations: int, messages: int, inputs: int, outputs: int, *, bases: int = 4, nodes: int = 0, on_cpu=False):
+    return compgcn.tying.mixes(relations, messages, nodes, bases, inputs, outputs, on_cpu)
+
+
+def test_a_matrix_per_relation_is_made_only_where_all_of_them_are_small():
+    """FB15k-237's are mixed; those of 5,000 relations would be larger than anything else in the layer."""
+    assert mixes(2 * 237, 2 * 272_115, 100, 200)
+    assert not mixes(2 * 5_000, 2 * 200_000, 100, 200)
+    assert mixes(2 * 100, 2, 100, 200), "few matrices are mixed whatever the graph"
+    assert mixes(10_000, 200 * 10_000, 100, 200)
+    assert not mixes(10_000, 200 * 10_000 - 1, 100, 200)
+
+
+def test_a_cpu_mixes_many_bases_of_few_relations():
+    """As measured on one: 30 bases for FB15k-237 and not 2, 4 for 10 relations of a small graph and not for 10,000."""
+    larger, small = {"nodes": 14_541, "on_cpu": True}, {"nodes": 5_000, "on_cpu": True}
+    assert mixes(2 * 237, 2 * 272_115, 100, 200, bases=30, **larger)
+    assert not mixes(2 * 237, 2 * 272_115, 100, 200, bases=2, **larger)
+    assert mixes(2 * 10, 100_000, 16, 16, **small)
+    assert not mixes(2 * 10_000, 100_000, 16, 16, **small)
+
+
+@given(*(st.integers(1, most) for most in (10**5, 10**7, 10**6, 100, 300, 300)))
+def test_on_a_cpu_mixing_pays_the_more_the_more_bases_and_the_fewer_relations(
+    relations, messages, nodes, bases, inputs, outputs
+):
+    def on_a_cpu(relations: int, bases: int) -> bool:
+        return mixes(relations, messages, inputs, outputs, bases=bases, nodes=nodes, on_cpu=True)
+
+    if on_a_cpu(relations, bases):
+        assert on_a_cpu(relations, bases + 1)
+        assert on_a_cpu(relations - 1, bases)
+        assert mixes(relations, messages, inputs, outputs, bases=bases, nodes=nodes), "no larger matrices than on a GPU"
+    assert on_a_cpu(1, 10**6), "many passes are never cheaper than one and a product"
+    assert messages <= 2 * nodes or not on_a_cpu(relations, 1), "one pass in place of one pass saves nothing"
+
+
+def stored(layer: CompGCNConv, *args) -> list[int]:
+    """The sizes of the tensors that a call keeps for the gradient."""
+    sizes: list[int] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: sizes.append(t.numel()) or t, lambda t: t):
+        layer(*args)
+    return sizes
+
+
+def test_many_relations_keep_no_matrix_each():
+    R, width, triples = 300, 16, [(i % 7, i, (i + 1) % 7) for i in range(300)]
+    edges = Edges(triples, 7, R)
+    layer, (x, rel) = CompGCNConv(width, 256, R, "copy", tying="basis", bases=2), inputs(edges, width=width)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compgcn.tying, "_FEW", 0)
+        assert max(stored(layer, x.float(), rel.float(), edges.graph())) < 2 * R * 256
+    assert max(by_way("mixed", partial(stored, layer), x.float(), rel.float(), edges.graph())) >= 2 * R * width * 256
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# edges left out
+
+
+@EVERY_TYING
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("flow", FLOWS)
+def test_an_edge_left_out_is_missing_and_the_others_count_what_they_did(tying, norm, flow):
+    layer = layer_of(AWKWARD, tying=tying, bases=1, norm=norm, flow=flow, relation_bias=True)
+    (x, rel), graph = inputs(AWKWARD), AWKWARD.graph()
+    gone = [0, 3, 6]
+    stay = torch.tensor([i for i in range(graph.num_edges) if i not in gone])
+    part = RelationalGraph(graph.src[stay], graph.dst[stay], graph.rel[stay], graph.num_nodes, graph.num_relations)
+    part._part_of = (graph, stay, torch.arange(graph.num_nodes))  # weighted as in the whole graph
+    keep = torch.ones(graph.num_edges).index_fill(0, torch.tensor(gone), 0.0)
+    leaves = [x, rel, *layer.parameters()]
+    assert_same_with_gradients(layer(x, rel, graph, keep=keep), layer(x, rel, part), leaves)
+    assert_same_with_gradients(layer(x, rel, graph, keep=keep > 0), layer(x, rel, part), leaves)
+
+
+@given(edge_lists(), st.sampled_from(sorted(COMPOSITIONS)), st.sampled_from(sorted(NORMS)), st.data())
+def test_edges_count_what_the_norm_says_so_many_times(edges, composition, norm, data):
+    size = len(edges.triples)
+    counts = data.draw(st.lists(st.sampled_from([0.0, 0.5, 1.0, 2.0]), min_size=size, max_size=size))
+    layer, (x, rel) = layer_of(edges, composition, norm=norm), inputs(edges)
+    parameters = dict(layer.named_parameters())
+    theirs = compgcn_layer(edges, x, rel, parameters, composition=composition, norm=norm, counts=counts)
+    ours = layer(x, rel, *edges.tensors(), keep=torch.tensor(counts))
+    assert_same_with_gradients(ours, theirs, (x, rel, *parameters.values()))
+
+
+@EVERY_LEARNED
+def test_edges_can_be_left_out_of_a_learned_composition(learned):
+    layer, (x, rel) = layer_of(AWKWARD, learned), inputs(AWKWARD)
+    counts = [float(i % 3) for i in range(len(AWKWARD.triples))]
+    theirs = compgcn_layer(AWKWARD, x, rel, dict(layer.named_parameters()), composition=layer.phi, counts=counts)
+    ours = layer(x, rel, *AWKWARD.tensors(), keep=torch.tensor(counts))
+    assert_same_with_gradients(ours, theirs, (x, rel, *layer.parameters()))
+
+
+@EVERY_TYING
+def test_leaving_nothing_out_keeps_the_bits(tying):
+    layer, (x, rel), graph = layer_of(AWKWARD, tying=tying, bases=1), inputs(AWKWARD), AWKWARD.graph()
+    expected = layer(x, rel, graph)[0]
+    assert torch.equal(layer(x, rel, graph, keep=torch.ones(graph.num_edges))[0], expected)
+    assert torch.equal(layer(x, rel, graph)[0], expected)
+
+
+def test_another_choice_of_edges_sorts_nothing_again(plans):
+    layer, (x, rel), graph = layer_of(AWKWARD), inputs(AWKWARD), AWKWARD.graph()
+    for i in range(4):
+        layer(x, rel, graph, keep=torch.arange(graph.num_edges) != i)
+    assert len(plans) == 1
+
+
+@pytest.mark.parametrize("size", [9, 20])
+def test_a_choice_of_other_edges_is_refused(size):
+    layer, (x, rel) = layer_of(AWKWARD), inputs(AWKWARD)
+    with pytest.raises(InputError, match=rf"keep must have shape \[10\], one number per edge, not \[{size}\]"):
+        layer(x, rel, AWKWARD.graph(), keep=torch.ones(size))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# symmetries
+
+
+@EVERY_TYING
+@given(edge_lists(), SHUFFLES)
+def test_renaming_the_nodes_renames_the_output(tying, edges, random):
+    layer, (x, rel) = layer_of(edges, tying=tying, bases=1), inputs(edges)
+    order = random.sample(range(edges.num_nodes), edges.num_nodes)
+    renamed = edges._replace(triples=[(order[s], r, order[o]) for s, r, o in edges.triples])
+    there = torch.empty_like(x)
+    there[order] = x.detach()
+    torch.testing.assert_close(layer(there, rel, renamed.graph())[0][order], layer(x, rel, edges.graph())[0])
+
+
+@EVERY_TYING
+@given(edge_lists(), SHUFFLES)
+def test_the_order_of_the_edges_does_not_matter(tying, edges, random):
+    layer, (x, rel) = layer_of(edges, tying=tying, bases=1), inputs(edges)
+    shuffled = edges._replace(triples=random.sample(edges.triples, len(edges.triples)))
+    torch.testing.assert_close(layer(x, rel, shuffled.graph())[0], layer(x, rel, edges.graph())[0])
+
+
+@given(edge_lists(), SHUFFLES)
+def test_renaming_the_relations_renames_their_vectors(edges, random):
+    layer, (x, rel) = layer_of(edges), inputs(edges)
+    R = edges.num_relations
+    order = random.sample(range(R), R)
+    renamed = edges._replace(triples=[(s, order[r], o) for s, r, o in edges.triples])
+    both = order + [R + r for r in order]
+    there = torch.empty_like(rel)
+    there[both] = rel.detach()
+    ours, expected = layer(x, there, renamed.graph()), layer(x, rel, edges.graph())
+    torch.testing.assert_close(ours[0], expected[0])
+    torch.testing.assert_close(ours[1][both], expected[1])
+
+
+def test_turning_the_edges_and_the_flow_changes_nothing():
+    x, rel = inputs(AWKWARD)
+    edge_index, edge_type = AWKWARD.tensors()
+    layer = layer_of(AWKWARD)
+    other = layer_of(AWKWARD, flow="target_to_source")
+    torch.testing.assert_close(layer(x, rel, edge_index, edge_type), other(x, rel, edge_index.flip(0), edge_type))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# how it is called
+
+
+@EVERY_TYING
+def test_a_relational_graph_may_stand_in_for_the_two_tensors(tying):
+    layer, (x, rel) = layer_of(AWKWARD, tying=tying, bases=1), inputs(AWKWARD)
+    ours, theirs = layer(x, rel, AWKWARD.graph()), layer(x, rel, *AWKWARD.tensors())
+    assert_same_with_gradients(ours, theirs, (x, rel, *layer.parameters()))
+
+
+@pytest.fixture
+def plans(monkeypatch) -> list[int]:
+    """Grows by one whenever messages are sorted."""
+    made: list[int] = []
+    original = compgcn.messages.make_plan
+
+    def counting(*args, **kwargs):
+        made.append(1)
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(compgcn.messages, "make_plan", counting)
+    return made
+
+
+def test_the_same_tensors_are_sorted_once(plans):
+    layer, (x, rel), tensors = layer_of(AWKWARD), inputs(AWKWARD), AWKWARD.tensors()
+    first = layer(x, rel, *tensors)
+    for _ in range(3):
+        torch.testing.assert_close(layer(x, rel, *tensors), first, rtol=0, atol=0)
+    assert len(plans) == 1
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["edge_index", "edge_type"])
+def test_writing_into_a_tensor_makes_it_another_graph(plans, which):
+    layer, (x, rel), tensors = layer_of(AWKWARD), inputs(AWKWARD), AWKWARD.tensors()
+    before = layer(x, rel, *tensors)[0]
+    tensors[which].view(-1)[0] = 2
+    after = layer(x, rel, *tensors)[0]
+    assert len(plans) == 2
+    assert not torch.equal(before, after)
+    torch.testing.assert_close(after, copy.deepcopy(layer)(x, rel, *(t.clone() for t in tensors))[0])
+
+
+def test_other_tensors_and_other_sizes_are_other_graphs():
+    layer, (x, rel), (edge_index, edge_type) = layer_of(AWKWARD), inputs(AWKWARD), AWKWARD.tensors()
+    layer(x, rel, edge_index, edge_type)
+    fewer = AWKWARD._replace(triples=AWKWARD.triples[:4])
+    torch.testing.assert_close(layer(x, rel, *fewer.tensors())[0], layer(x, rel, fewer.graph())[0])
+    larger = torch.cat((x, x))
+    layer(x, rel, edge_index, edge_type)
+    out = layer(larger, rel, edge_index, edge_type)[0]
+    assert out.shape == (2 * AWKWARD.num_nodes, OUT)
+    torch.testing.assert_close(out, layer(larger, rel, AWKWARD._replace(num_nodes=len(larger)).graph())[0])
+
+
+@EVERY_TYING
+@pytest.mark.parametrize("as_graph", [True, False], ids=["graph", "tensors"])
+def test_a_graph_first_seen_in_inference_mode_can_be_trained_on(tying, as_graph):
+    layer, (x, rel) = layer_of(AWKWARD, tying=tying, bases=1, relation_bias=True), inputs(AWKWARD)
+    args = (AWKWARD.graph(),) if as_graph else AWKWARD.tensors()
+    with torch.inference_mode():
+        seen = layer(x, rel, *args)[0]
+    out = layer(x, rel, *args)[0]
+    torch.testing.assert_close(out.detach(), seen.clone())
+    out.sum().backward()
+    assert x.grad.isfinite().all()
+
+
+def test_tensors_made_in_inference_mode_are_accepted_there():
+    layer, (x, rel) = layer_of(AWKWARD), inputs(AWKWARD)
+    expected = layer(x, rel, AWKWARD.graph())[0]
+    with torch.inference_mode():
+        tensors = AWKWARD.tensors()
+        for _ in range(2):
+            torch.testing.assert_close(layer(x, rel, *tensors)[0], expected)
+        tensors[1][0] = 1  # nothing counts the versions of these
+        changed = AWKWARD._replace(triples=[(1, 1, 0), *AWKWARD.triples[1:]])
+        torch.testing.assert_close(layer(x, rel, *tensors)[0], layer(x, rel, changed.graph())[0])
+
+
+def test_a_copy_and_a_reloaded_state_compute_the_same():
+    layer, (x, rel), tensors = layer_of(AWKWARD, bias=True), inputs(AWKWARD), AWKWARD.tensors()
+    expected = layer(x, rel, *tensors)
+    fresh = CompGCNConv(IN, OUT, AWKWARD.num_relations, bias=True).double()
+    fresh.load_state_dict(layer.state_dict())
+    assert set(layer.state_dict()) == set(names(layer))
+    for other in (copy.deepcopy(layer), fresh):
+        torch.testing.assert_close(other(x, rel, *tensors), expected, rtol=0, atol=0)
+
+
+def test_resetting_draws_new_matrices_and_zero_biases():
+    layer = layer_of(AWKWARD, bias=True, relation_bias=True)
+    before = layer.weight_original.clone()
+    layer.reset_parameters()
+    assert not torch.equal(layer.weight_original, before)
+    assert not layer.bias.any()
+    assert not layer.relation_bias.any()
+
+
+def test_the_same_seed_gives_the_same_layer():
+    states = []
+    for _ in range(2):
+        torch.manual_seed(7)
+        states.append(CompGCNConv(4, 4, 2).state_dict())
+    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
+
+
+def test_an_empty_graph_and_no_relations_pass_through():
+    layer = CompGCNConv(4, 3, 0)
+    none = torch.zeros(2, 0, dtype=torch.long), torch.zeros(0, dtype=torch.long)
+    out, rel = layer(torch.zeros(0, 4), torch.zeros(0, 4), *none)
+    assert out.shape == rel.shape == (0, 3)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# dropout
+
+
+def halves(layer: CompGCNConv, x: Tensor, rel: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The three terms of the update, each alone."""
+    parameters = {name: p.detach() for name, p in layer.named_parameters()}
+    out = []
+    for kept in ("weight_original", "weight_inverse", "weight_loop"):
+        only = {
+            name: p if name == kept or name.endswith("relation") else torch.zeros_like(p)
+            for name, p in parameters.items()
+        }
+        out.append(compgcn_layer(AWKWARD, x.detach(), rel.detach(), only)[0])
+    return tuple(out)
+
+
+def test_full_dropout_leaves_the_loop_and_the_bias():
+    layer, (x, rel) = layer_of(AWKWARD, dropout=1.0, bias=True), inputs(AWKWARD)
+    torch.testing.assert_close(layer(x, rel, AWKWARD.graph())[0], halves(layer, x, rel)[2] + layer.bias)
+
+
+def test_full_dropout_takes_the_loop_too_when_asked():
+    layer, (x, rel) = layer_of(AWKWARD, dropout=1.0, loop_dropout=True, bias=True), inputs(AWKWARD)
+    torch.testing.assert_close(layer(x, rel, AWKWARD.graph())[0], layer.bias.expand(AWKWARD.num_nodes, OUT))
+
+
+@pytest.mark.parametrize("loop_dropout", [False, True])
+def test_each_direction_is_dropped_by_itself_after_its_filter(loop_dropout):
+    torch.manual_seed(0)
+    layer, (x, rel) = layer_of(AWKWARD, dropout=0.5, loop_dropout=loop_dropout), inputs(AWKWARD)
+    original, inverse, loop = halves(layer, x, rel)
+    present = (original * inverse != 0).all(1)  # nodes that hear from both directions, so that every case differs
+    assert present.any()
+    loops = (0, 2) if loop_dropout else (1,)
+    cases = [(a, b, c) for a, b in product((0, 2), repeat=2) for c in loops]
+    sums = torch.stack([a * original + b * inverse + c * loop for a, b, c in cases])  # [cases, N, out]
+    seen = torch.zeros(len(cases), dtype=torch.bool)
+    for _ in range(8):
+        distance = (layer(x, rel, AWKWARD.graph())[0] - sums).abs()
+        assert (distance.min(0)[0] < 1e-12).all()
+        seen |= (distance < 1e-12)[:, present].flatten(1).any(1)
+    assert seen.all()
+
+
+def test_evaluation_drops_nothing():
+    layer, (x, rel) = layer_of(AWKWARD, dropout=0.9).eval(), inputs(AWKWARD)
+    torch.testing.assert_close(layer(x, rel, AWKWARD.graph())[0], sum(halves(layer, x, rel)))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# a good citizen of torch
+
+
+@pytest.mark.parametrize("composition", [*COMPOSITIONS, *LEARNED.values()], ids=lambda row: getattr(row, "name", row))
+def test_autocast_to_bfloat16_stays_close_to_single(composition):
+    first, second = (CompGCNConv(8, 8, AWKWARD.num_relations, composition) for _ in range(2))
+    x, rel = inputs(AWKWARD, width=8, dtype=torch.float32)
+    graph = AWKWARD.graph()
+
+    def both() -> tuple[Tensor, Tensor]:
+        return second(*first(x, rel, graph), graph)
+
+    exact = both()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        rounded = both()
+    for ours, theirs in zip(rounded, exact, strict=True):
+        assert ours.dtype == torch.bfloat16
+        scale = theirs.abs().max()
+        torch.testing.assert_close(ours.float() / scale, theirs / scale, rtol=0.05, atol=0.05)
+    sum(t.float().sum() for t in rounded).backward()
+    gradients = [p.grad for p in first.parameters() if p.grad is not None]  # a copy has no use for the loop's vector
+    assert all(g.isfinite().all() and g.dtype == torch.float32 for g in gradients)
+
+
+@pytest.mark.parametrize("composition", [*COMPOSITIONS, *LEARNED.values()], ids=lambda row: getattr(row, "name", row))
+def test_a_layer_in_bfloat16_stays_close_to_single(composition):
+    layer = CompGCNConv(8, 8, AWKWARD.num_relations, composition)
+    x, rel = inputs(AWKWARD, width=8, dtype=torch.bfloat16)
+    exact = layer(x.float(), rel.float(), AWKWARD.graph())
+    ours = layer.bfloat16()(x, rel, AWKWARD.graph())
+    for a, b in zip(ours, exact, strict=True):
+        assert a.dtype == torch.bfloat16
+        torch.testing.assert_close(a.float() / b.abs().max(), b / b.abs().max(), rtol=0.05, atol=0.05)
+
+
+COMPILED = [
+    ("corr", True, "aot_eager"),
+    ("corr", False, "aot_eager"),
+    ("rotate", True, "aot_eager"),
+    ("mult", True, "inductor"),
+    ("ntn", True, "aot_eager"),
+]
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")  # inductor's imports
+@pytest.mark.parametrize(("composition", "as_graph", "compiler"), COMPILED)
+def test_the_layer_compiles_as_one_graph(composition, as_graph, compiler):
+    torch.compiler.reset()
+    layer, (x, rel) = layer_of(AWKWARD, composition), inputs(AWKWARD)
+    args = (AWKWARD.graph(),) if as_graph else AWKWARD.tensors()
+    compiled = torch.compile(layer, fullgraph=True, backend=compiler)
+    for _ in range(2):
+        assert_same_with_gradients(compiled(x, rel, *args), layer(x, rel, *args), (x, rel, *layer.parameters()))
+    keep = torch.arange(len(AWKWARD.triples)) % 2
+    expected = layer(x, rel, *args, keep=keep)
+    assert_same_with_gradients(compiled(x, rel, *args, keep=keep), expected, (x, rel, *layer.parameters()))
+    torch.compiler.reset()
+
+
+@pytest.mark.parametrize("rows", [4, 1000], ids=["parts", "whole"])
+def test_a_composition_that_does_not_factor_compiles_on_a_graph_that_was_seen(monkeypatch, rows):
+    torch.compiler.reset()
+    monkeypatch.setattr(compgcn.tying, "_ROWS", rows)
+    layer, (x, rel), graph = layer_of(AWKWARD, LEARNED["conve"]), inputs(AWKWARD), AWKWARD.graph()
+    expected = layer(x, rel, graph)
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    assert_same_with_gradients(compiled(x, rel, graph), expected, (x, rel, *layer.parameters()))
+    torch.compiler.reset()
+
+
+def test_the_reference_kernels_give_the_same_layer():
+    for tying in TYINGS:
+        layer, (x, rel) = layer_of(AWKWARD, tying=tying, bases=1), inputs(AWKWARD)
+        ours = layer(x, rel, AWKWARD.graph())
+        with backend("reference"):
+            assert_same_with_gradients(layer(x, rel, AWKWARD.graph()), ours, (x, rel))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# what is answered with a sentence
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"x": torch.zeros(6, 5)}, r"x must have shape \[6, 4\], not \[6, 5\]"),
+        ({"x": torch.zeros(6)}, r"x must have shape \[N, 4\], not \[6\]"),
+        ({"rel": torch.zeros(3, 4)}, r"rel must have shape \[6, 4\], not \[3, 4\]"),
+        ({"rel": torch.zeros(7, 4)}, r"rel must have shape \[6, 4\], not \[7, 4\]"),
+        ({"rel": None}, r"rel must have shape \[6, 4\], not None"),
+        ({"edge_index": torch.zeros(3, 10, dtype=torch.long)}, r"edge_index must have shape \[2, E\], not \[3, 10\]"),
+        ({"edge_index": torch.zeros(10, dtype=torch.long)}, r"edge_index must have shape \[2, E\], not \[10\]"),
+        ({"edge_index": torch.full((2, 10), 6)}, r"node index 6 is outside \[0, 6\)"),
+        ({"edge_index": torch.zeros(2, 10)}, r"must be torch.int64"),
+        ({"edge_type": torch.zeros(9, dtype=torch.long)}, r"one length, not of shapes \(\(10,\), \(10,\), \(9,\)\)"),
+        ({"edge_type": torch.full((10,), 3)}, r"relation index 3 is outside \[0, 3\)"),
+        ({"edge_type": None}, r"edge_type is missing"),
+    ],
+)
+def test_wrong_input_is_answered_with_the_shapes(arguments, sentence):
+    x, rel = inputs(AWKWARD, dtype=torch.float32)
+    edge_index, edge_type = AWKWARD.tensors()
+    given_ = {"x": x, "rel": rel, "edge_index": edge_index, "edge_type": edge_type, **arguments}
+    with pytest.raises(InputError, match=sentence):
+        CompGCNConv(IN, OUT, AWKWARD.num_relations)(**given_)
+
+
+def test_a_graph_of_other_relations_or_nodes_is_refused():
+    x, rel = inputs(AWKWARD, dtype=torch.float32)
+    layer = CompGCNConv(IN, OUT, AWKWARD.num_relations)
+    with pytest.raises(InputError, match="the graph has 4 relations, the layer 3"):
+        layer(x, rel, AWKWARD._replace(num_relations=4).graph())
+    with pytest.raises(InputError, match=r"x must have shape \[8, 4\], not \[6, 4\]"):
+        layer(x, rel, AWKWARD._replace(num_nodes=8).graph())
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"composition": "cor"}, "unknown composition 'cor'; did you mean 'corr'"),
+        ({"norm": "symetric"}, "unknown norm 'symetric'; did you mean 'symmetric'"),
+        ({"flow": "target_to_sorce"}, "unknown flow 'target_to_sorce'; did you mean 'target_to_source'"),
+        ({"tying": "relations"}, "unknown tying 'relations'; did you mean 'relation'"),
+        ({"tying": "basis"}, "bases of at least 1, not 0"),
+        ({"tying": "block", "bases": 3}, "number of blocks, 3, must divide the dimensions 4 and 3"),
+    ],
+)
+def test_a_wrong_option_is_answered_when_the_layer_is_made(options, sentence):
+    with pytest.raises(InputError, match=sentence):
+        CompGCNConv(IN, OUT, 2, **options)
+
+
+@pytest.mark.parametrize("composition", sorted(COMPLEX))
+def test_an_odd_dimension_is_refused_where_numbers_are_complex(composition):
+    edges = AWKWARD
+    layer = CompGCNConv(5, 3, edges.num_relations, composition)
+    with pytest.raises(InputError, match="even dimension, not 5"):
+        layer(*inputs(edges, width=5, dtype=torch.float32), edges.graph())
+
+
+def test_a_layer_prints_what_tells_it_apart():
+    assert "composition=mult, norm=mean" in repr(CompGCNConv(4, 3, 2, "mult", "mean"))
+
+
+def test_a_graph_may_have_any_number_of_nodes_and_no_edge():
+    layer = CompGCNConv(IN, OUT, 2)
+    graph = RelationalGraph(*torch.zeros(3, 0, dtype=torch.long), 5, 2)
+    out, _ = layer(torch.ones(5, IN), torch.ones(4, IN), graph)
+    torch.testing.assert_close(out, out[:1].expand(5, OUT))
+
+
+@pytest.mark.parametrize("relations", ["scalars", "none"])
+def test_roles_need_vectors_to_turn(relations):
+    with pytest.raises(InputError, match=f"'add' by roles does not work with relations='{relations}'"):
+        CompGCNConv(4, 3, 2, composition="add", relations=relations, roles=True)
+
+
+@pytest.mark.parametrize("relations", ["scalars", "none", "vector"])
+def test_a_composition_that_needs_vectors_gets_them(relations):
+    with pytest.raises(InputError, match=r"composition 'corr' does not work|unknown relations 'vector'; did you mean"):
+        CompGCNConv(4, 3, 2, composition="corr", relations=relations)
+
+
+def test_a_saved_layer_does_not_carry_the_last_graph_it_saw():
+    layer = CompGCNConv(4, 3, 2)
+    small = len(pickle.dumps(layer))
+    layer(torch.randn(9, 4), torch.randn(4, 4), torch.randint(9, (2, 5000)), torch.randint(2, (5000,)))
+    assert len(pickle.dumps(layer)) < small + 1000
+
+
+def test_a_layer_answers_another_precision_with_a_sentence():
+    with pytest.raises(InputError, match=r"x is torch.float64 and the layer torch.float32"):
+        CompGCNConv(4, 3, 2)(
+            torch.randn(9, 4).double(), torch.randn(4, 4), torch.zeros(2, 1).long(), torch.zeros(1).long()
+        )

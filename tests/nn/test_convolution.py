@@ -1,0 +1,171 @@
+"""The convolutional queries equal their definitions, and refuse sizes that cannot work."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compgcn.errors import InputError
+from compgcn.nn.convolutional import (
+    ConvEQuery,
+    ConvolutionSettings,
+    ConvRQuery,
+    HypERQuery,
+    _Patches,
+    _taps,
+    convolve_each,
+    image_shape,
+)
+from compgcn.nn.decoders import DECODERS, build_decoder, dot
+from oracles import assert_same_with_gradients
+from scores import QUERIES
+
+SMALL = ConvolutionSettings(filters=3, kernel=2)
+EVERY = pytest.mark.parametrize("name", QUERIES)
+Query = TypeVar("Query", bound=torch.nn.Module)
+
+
+def normal(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def scrambled(query: Query) -> Query:
+    """Give every weight and running statistic a value of its own, so that none can be left out unseen."""
+    for index, (name, value) in enumerate(query.state_dict().items()):
+        if value.is_floating_point():
+            noise = 0.3 * normal(*value.shape, seed=index)
+            value.copy_(1 + noise.abs() if name.endswith("var") else value + noise)
+    return query
+
+
+def test_every_convolutional_decoder_has_its_query_here():
+    convolutional = [n for n, row in DECODERS.items() if isinstance(row.query, type) and row.similarity is dot]
+    assert set(QUERIES) == set(convolutional)
+
+
+@EVERY
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("kernel", [2, 3])
+def test_the_query_equals_its_definition_by_loops(name, training, bias, kernel):
+    settings = ConvolutionSettings(filters=3, kernel=kernel, bias=bias, feature_dropout=0.0, hidden_dropout=0.0)
+    query = scrambled(DECODERS[name].query(18, settings).double()).train(training)
+    x, z = normal(5, 18, seed=100), normal(5, 18, seed=101)
+    expected = QUERIES[name](query, x.numpy(), z.numpy(), training)
+    np.testing.assert_allclose(query(x, z).detach().numpy(), expected, rtol=1e-9, atol=1e-12)
+
+
+@EVERY
+@pytest.mark.parametrize("place", ["input_dropout", "feature_dropout", "hidden_dropout"])
+def test_dropout_acts_in_training_alone(name, place):
+    still = dict.fromkeys(("input_dropout", "feature_dropout", "hidden_dropout"), 0.0)
+    query = DECODERS[name].query(18, ConvolutionSettings(filters=3, kernel=2, **still | {place: 0.5})).double()
+    x, z = normal(5, 18), normal(5, 18, seed=1)
+    assert not torch.equal(query(x, z), query(x, z))
+    query.eval()
+    assert torch.equal(query(x, z), query(x, z))
+
+
+def test_the_papers_size_makes_a_square_image():
+    query = ConvEQuery(200)
+    assert (query.height, query.width) == (10, 20)
+    assert query.convolution.weight.shape == (200, 1, 7, 7)
+    assert query.convolution.bias is None
+    assert query.linear.weight.shape == (200, 200 * 14 * 14)
+
+
+def test_the_usual_sizes_are_those_of_the_papers():
+    shapes = {
+        "convr": ((100 * 9, 200), 8 * 18 * 100),  # 100 filters of 3x3 over an image of 10x20
+        "hyper": ((32 * 9, 200), 192 * 32),  # 32 filters of length 9
+        "conv-transe": ((100, 1, 2, 3), 200 * 100),  # 100 filters of length 3, as many positions as dimensions
+    }
+    for name, (filters, features) in shapes.items():
+        query = build_decoder(name, 5, 200).phi
+        assert query.convolution.weight.shape == filters
+        assert query.linear.in_features == features
+    convkb = build_decoder("convkb", 5, 200)
+    assert convkb.phi.filters.shape == (64, 2)
+    assert convkb.similarity.weight.shape == (64, 200)
+
+
+@given(st.integers(1, 400))
+def test_the_image_is_the_squarest_there_is(dim):
+    height, width = image_shape(dim)
+    assert height * width == dim
+    assert abs(2 * height - width) == min(abs(2 * h - dim // h) for h in range(1, dim + 1) if dim % h == 0)
+
+
+def test_a_given_height_or_width_is_kept():
+    assert image_shape(200, height=20) == (20, 10)
+    assert image_shape(200, width=8) == (25, 8)
+    assert image_shape(200, height=8, width=25) == (8, 25)
+
+
+@pytest.mark.parametrize(
+    ("dim", "settings", "sentence"),
+    [
+        (200, ConvolutionSettings(height=7), "dimension 200 cannot be laid out with height 7; choose sizes"),
+        (200, ConvolutionSettings(height=10, width=10), "dimension 200 cannot be laid out with height 10 and width 10"),
+        (
+            13,
+            ConvolutionSettings(),
+            "a 7×7 kernel does not fit the 2×13 image of dimension 13; use a .* 1 to 2",
+        ),
+        (200, ConvolutionSettings(kernel=21), "a 21×21 kernel does not fit the 20×20 image of dimension 200"),
+        (200, ConvolutionSettings(kernel=0), "a 0×0 kernel does not fit"),
+    ],
+)
+def test_sizes_that_cannot_work_are_refused_with_the_sizes(dim, settings, sentence):
+    with pytest.raises(InputError, match=sentence):
+        ConvEQuery(dim, settings)
+
+
+def test_kernels_longer_than_the_vector_are_refused():
+    with pytest.raises(
+        InputError, match="a 1×9 kernel does not fit the 1×8 image of dimension 8; use a kernel from 1 to 8"
+    ):
+        HypERQuery(8, ConvolutionSettings(kernel=9))
+    with pytest.raises(
+        InputError, match="a 4×4 kernel does not fit the 3×4 image of dimension 12; use a kernel from 1 to 3"
+    ):
+        ConvRQuery(12, ConvolutionSettings(kernel=4))
+
+
+@pytest.mark.parametrize("size", [(5, 6, 2, 3), (1, 9, 1, 4), (3, 3, 3, 3)], ids=str)
+def test_filters_of_their_own_make_the_maps_of_one_convolution_each(size):
+    H, W, h, w = size
+    images, filters = normal(4, 1, H, W).requires_grad_(), normal(4, 3, h, w, seed=1).requires_grad_()
+    each = [torch.nn.functional.conv2d(images[b : b + 1], filters[b].unsqueeze(1)) for b in range(4)]
+    expected = torch.cat(each).flatten(2).transpose(1, 2)
+    assert_same_with_gradients(convolve_each(images, filters), expected, (images, filters))
+
+
+@pytest.mark.parametrize("size", [(9, 7, 3), (4, 4, 4), (5, 3, 1), (10, 20, 7)], ids=str)
+def test_a_product_with_patches_is_the_convolution(size):
+    height, width, k = size
+    image, weight = normal(2, 1, height, width).requires_grad_(), normal(3, 1, k, k, seed=1).requires_grad_()
+    taps, users = _taps(height, width, k, k, device=image.device)
+    patches = _Patches.apply(image.flatten(1), taps, users)
+    assert patches.shape[2] % 8 == 0
+    flat = torch.nn.functional.pad(weight.flatten(1), (0, patches.shape[2] - k * k))
+    ours = (patches @ flat.T).transpose(1, 2).unflatten(2, (height - k + 1, width - k + 1))
+    assert_same_with_gradients(ours, torch.nn.functional.conv2d(image, weight), (image, weight))
+
+
+def test_weights_saved_filter_by_filter_give_the_same_query():
+    query = scrambled(ConvEQuery(18, SMALL).double()).eval()
+    state = query.state_dict()
+    positions = state["linear.weight"].shape[1] // SMALL.filters
+    weight = state.pop("linear.weight").unflatten(1, (positions, SMALL.filters)).transpose(1, 2).flatten(1)
+    old = state | {"projection.weight": weight, "projection.bias": state["linear.bias"]}
+    del old["linear.bias"]
+    other = ConvEQuery(18, SMALL).double().eval()
+    other.load_state_dict(old)
+    x, z = normal(4, 18), normal(4, 18, seed=1)
+    assert torch.equal(query(x, z), other(x, z))

@@ -1,0 +1,186 @@
+"""Every row of the table of decoders: formula, candidates, gradients, saving."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from compgcn.errors import InputError
+from compgcn.nn.compose import COMPOSITIONS
+from compgcn.nn.decoders import DECODERS, ConvolutionSettings, Decoder, build_decoder
+from scores import FORMULAS
+
+B, N, D = 3, 7, 8
+SMALL = ConvolutionSettings(filters=4, kernel=2)
+EVERY = pytest.mark.parametrize("name", DECODERS)
+BIAS = pytest.mark.parametrize("entity_bias", [False, True, None])
+
+
+def normal(*shape: int, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()
+
+
+def build(name: str, entity_bias: bool | None = None, margin: float = 9.0) -> Decoder:
+    torch.manual_seed(0)
+    decoder = build_decoder(name, N, D, entity_bias=entity_bias, margin=margin, settings=SMALL).double().eval()
+    with torch.no_grad():
+        for seed, parameter in enumerate(decoder.parameters()):  # none is left at 0, where it could be forgotten
+            parameter += 0.3 * normal(*parameter.shape, seed=100 + seed)
+        if decoder.entity_bias is not None:
+            decoder.entity_bias.copy_(normal(N, seed=9))
+    return decoder
+
+
+def inputs() -> tuple[Tensor, Tensor, Tensor]:
+    return normal(B, D), normal(B, D, seed=1), normal(N, D, seed=2)
+
+
+def test_every_decoder_has_its_formula_here():
+    assert set(FORMULAS) == set(DECODERS)
+
+
+@EVERY
+@BIAS
+def test_scores_equal_the_textbook_formula(name, entity_bias):
+    decoder = build(name, entity_bias)
+    x, z, entities = inputs()
+    scores = decoder(x, z, entities)
+    assert scores.shape == (B, N)
+    has_bias = DECODERS[name].entity_bias if entity_bias is None else entity_bias
+    bias = normal(N, seed=9).tolist() if has_bias else [0.0] * N
+    for b in range(B):
+        for o in range(N):
+            expected = FORMULAS[name](decoder, x[b].tolist(), z[b].tolist(), entities[o].tolist()) + bias[o]
+            assert scores[b, o].item() == pytest.approx(expected)
+
+
+@EVERY
+@BIAS
+def test_a_candidate_scores_the_same_however_it_is_asked_for(name, entity_bias):
+    decoder = build(name, entity_bias)
+    x, z, entities = inputs()
+    every = decoder(x, z, entities)
+    for o in range(N):
+        torch.testing.assert_close(decoder(x, z, entities, torch.tensor([o])), every[:, o : o + 1])
+        torch.testing.assert_close(decoder(x, z, entities, slice(o, o + 1)), every[:, o : o + 1])
+        torch.testing.assert_close(decoder(x, z, entities, torch.full((B, 1), o)), every[:, o : o + 1])
+    torch.testing.assert_close(decoder(x, z, entities, slice(2, 5)), every[:, 2:5])
+    shared = torch.tensor([5, 0, 5])
+    torch.testing.assert_close(decoder(x, z, entities, shared), every[:, shared])
+    own = torch.randint(N, (B, 4), generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(decoder(x, z, entities, own), every.gather(1, own))
+    slices = [decoder(x, z, entities, slice(begin, begin + 3)) for begin in range(0, N, 3)]
+    torch.testing.assert_close(torch.cat(slices, 1), every)
+
+
+@EVERY
+@pytest.mark.parametrize("form", ["all", "slice", "shared", "own"])
+def test_gradients_reach_every_input_and_parameter_whatever_the_form(name, form):
+    candidates = {
+        "all": None,
+        "slice": slice(0, N),
+        "shared": torch.arange(N),
+        "own": torch.arange(N).expand(B, N),
+    }
+    decoder = build(name, entity_bias=True)
+    x, z, entities = inputs()
+    weight = normal(B, N, seed=4).detach()
+    needed = (x, z, entities, *decoder.parameters())
+    whole = torch.autograd.grad((decoder(x, z, entities) * weight).sum(), needed)
+    found = torch.autograd.grad((decoder(x, z, entities, candidates[form]) * weight).sum(), needed)
+    assert all(gradient.abs().max() > 0 for gradient in found)
+    torch.testing.assert_close(found, whole)
+
+
+@EVERY
+@pytest.mark.parametrize("own", [False, True], ids=["all", "a list per query"])
+def test_gradients_are_those_of_finite_differences(name, own):
+    decoder = build(name, entity_bias=True)
+    names, parameters = zip(*decoder.named_parameters(), strict=True)
+    candidates = torch.tensor([[0, 3], [6, 1], [2, 2]]) if own else None
+
+    def score(x: Tensor, z: Tensor, entities: Tensor, *values: Tensor) -> Tensor:
+        given = (x, z, entities, candidates)
+        return torch.func.functional_call(decoder, dict(zip(names, values, strict=True)), given)
+
+    assert torch.autograd.gradcheck(score, (*inputs(), *parameters), fast_mode=True)
+
+
+@EVERY
+def test_scores_and_gradients_are_finite_where_everything_is_zero(name):
+    decoder = build(name)
+    tables = [torch.zeros(size, D, dtype=torch.float64, requires_grad=True) for size in (B, B, N)]
+    for candidates in (None, torch.zeros(B, 2, dtype=torch.long)):
+        scores = decoder(*tables, candidates)
+        found = torch.autograd.grad(scores.sum(), (*tables, *decoder.parameters()), allow_unused=True)
+        assert all(value is None or value.isfinite().all() for value in (scores, *found))
+
+
+@EVERY
+@BIAS
+def test_saved_weights_give_back_the_scores(name, entity_bias):
+    decoder = build(name, entity_bias, margin=4.0)
+    torch.manual_seed(1)
+    other = build_decoder(name, N, D, entity_bias=entity_bias, settings=SMALL).double().eval()
+    other.load_state_dict(decoder.state_dict())
+    assert torch.equal(other(*inputs()), decoder(*inputs()))
+
+
+@EVERY
+def test_one_query_and_no_query_are_scored(name):
+    decoder = build(name)
+    x, z, entities = inputs()
+    torch.testing.assert_close(decoder(x[:1], z[:1], entities), decoder(x, z, entities)[:1])
+    assert decoder(x[:0], z[:0], entities).shape == (0, N)
+
+
+def test_decoders_that_are_a_composition_read_triples_backwards():
+    assert {name for name, row in DECODERS.items() if row.backwards} == {
+        name for name, row in DECODERS.items() if isinstance(row.query, str)
+    }
+
+
+@pytest.mark.parametrize("name", [name for name, row in DECODERS.items() if row.backwards is not None])
+def test_a_triple_read_backwards_by_the_inverse_has_the_same_score(name):
+    decoder, inverse = build(name, entity_bias=False), DECODERS[name].backwards
+    z, entities = normal(B, D, seed=1), normal(N, D, seed=2)
+    for s, o in ((0, 1), (4, 2), (3, 3)):
+        forwards = decoder(entities[s].expand(B, D), z, entities)[:, o]
+        backwards = decoder(entities[o].expand(B, D), inverse(z), entities)[:, s]
+        torch.testing.assert_close(forwards, backwards)
+    torch.testing.assert_close(inverse(inverse(z)), z)
+
+
+def test_the_margin_moves_every_score_and_is_saved():
+    decoder = build("transe")
+    before = decoder(*inputs())
+    decoder.margin.sub_(5)
+    torch.testing.assert_close(decoder(*inputs()), before - 5)
+    assert decoder.state_dict()["margin"].item() == 4
+    assert "margin=4" in repr(decoder)
+
+
+@EVERY
+def test_each_row_says_what_it_is_and_where_it_is_from(name):
+    row = DECODERS[name]
+    assert row.description
+    assert row.reference
+    assert not isinstance(row.query, str) or row.query in COMPOSITIONS
+    assert (build(name).entity_bias is not None) == row.entity_bias
+    assert (build(name).margin is not None) == row.margin
+
+
+def test_an_unknown_decoder_is_answered_with_the_nearest():
+    with pytest.raises(InputError, match=r"unknown decoder 'rotat'; did you mean 'rotate'\?"):
+        build_decoder("rotat", N, D)
+
+
+def test_shapes_that_do_not_match_are_refused_with_the_shapes():
+    decoder = build("distmult")
+    x, z, entities = inputs()
+    with pytest.raises(InputError, match=r"scores 7 entities, but the table has shape \[6, 8\]"):
+        decoder(x, z, entities[1:])
+    with pytest.raises(InputError, match=r"\[C\], or \[3, C\] for 3 queries, not \[1, 2\]"):
+        decoder(x, z, entities, torch.zeros(1, 2, dtype=torch.long))

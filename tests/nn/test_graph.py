@@ -1,0 +1,310 @@
+"""Messages and their weights are what the definitions count; graphs side by side behave as they do one by one."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compgcn.errors import InputError
+from compgcn.nn.conv import CompGCNConv
+from compgcn.nn.graph import FLOWS, NORMS, Messages, Norm, RelationalGraph
+from oracles import AWKWARD, DEGENERATE, NORM_FORMULAS, Edges, edge_lists, normal, sent
+
+EVERY_NORM = pytest.mark.parametrize("norm", NORMS)
+EVERY_FLOW = pytest.mark.parametrize("flow", FLOWS)
+INVERSES = pytest.mark.parametrize("add_inverse", [True, False], ids=["with inverses", "without inverses"])
+EVERY_SHAPE = pytest.mark.parametrize("edges", DEGENERATE.values(), ids=list(DEGENERATE))
+
+
+def test_every_norm_has_a_formula_to_be_tested_against():
+    assert set(NORMS) == set(NORM_FORMULAS)
+
+
+@EVERY_FLOW
+@INVERSES
+@given(edges=edge_lists())
+def test_messages_run_both_ways_with_a_relation_of_their_own(flow, add_inverse, edges):
+    messages = edges.graph().messages(flow, add_inverse)
+    ours = torch.stack((messages.sender, messages.receiver, messages.relation, messages.direction), 1)
+    assert sorted(map(tuple, ours.tolist())) == sorted(sent(edges, flow, add_inverse))
+    assert messages.num_nodes == edges.num_nodes
+    assert messages.num_directions == 1 + add_inverse
+    assert messages.num_relations == edges.num_relations * (1 + add_inverse)
+
+
+def weights_by_message(edges: Edges, norm: str, flow: str, add_inverse: bool, self_loop: bool):
+    """Ours and the definition's: pairs (message, weight) in one order, and the weights of the loops."""
+    messages = edges.graph().messages(flow, add_inverse)
+    weights = messages.weights(norm, self_loop, torch.float64)
+    ours = zip(messages.sender, messages.receiver, messages.relation, messages.direction, weights.message, strict=True)
+    expected_messages = sent(edges, flow, add_inverse)
+    expected, loops = NORM_FORMULAS[norm](expected_messages, edges.num_nodes, self_loop)
+    theirs = [(*m, w) for m, w in zip(expected_messages, expected, strict=True)]
+    loop = [1.0] * edges.num_nodes if weights.loop is None else weights.loop.tolist()
+    return sorted([v.item() for v in row] for row in ours), sorted(map(list, theirs)), loop, loops
+
+
+@EVERY_NORM
+@EVERY_FLOW
+@INVERSES
+@pytest.mark.parametrize("self_loop", [True, False], ids=["loop", "no loop"])
+@given(edges=edge_lists())
+def test_a_norm_equals_its_definition_by_loops(norm, flow, add_inverse, self_loop, edges):
+    ours, theirs, loops, expected_loops = weights_by_message(edges, norm, flow, add_inverse, self_loop)
+    assert [row[:4] for row in ours] == [row[:4] for row in theirs]
+    assert [row[4] for row in ours] == pytest.approx([row[4] for row in theirs], rel=1e-12)
+    if self_loop:
+        assert loops == pytest.approx(expected_loops, rel=1e-12)
+
+
+@EVERY_NORM
+@EVERY_SHAPE
+def test_weights_are_finite_and_never_negative_on_degenerate_graphs(norm, edges):
+    for add_inverse in (True, False):
+        for self_loop in (True, False):
+            weights = edges.graph().messages("source_to_target", add_inverse).weights(norm, self_loop)
+            for values in filter(lambda given: given is not None, weights):
+                assert values.dtype == torch.float32
+                assert values.isfinite().all()
+                assert (values >= 0).all()
+
+
+@given(edge_lists())
+def test_kipf_weights_are_the_normalised_adjacency_with_loops(edges):
+    n = edges.num_nodes
+    adjacency = torch.zeros(n, n, dtype=torch.float64)
+    for src, _, dst in edges.triples:
+        adjacency[dst, src] += 1
+        adjacency[src, dst] += 1
+    with_loops = adjacency + torch.eye(n, dtype=torch.float64)
+    root = torch.diag(with_loops.sum(1) ** -0.5)
+    messages = edges.graph().messages()
+    weights = messages.weights("kipf", True, torch.float64)
+    ours = torch.diag(weights.loop).index_put((messages.receiver, messages.sender), weights.message, accumulate=True)
+    torch.testing.assert_close(ours, root @ with_loops @ root, rtol=1e-12, atol=1e-14)
+
+
+@given(edge_lists())
+def test_means_add_up_to_one(edges):
+    messages = edges.graph().messages()
+    by_direction = messages.receiver * 2 + messages.direction
+    by_relation = messages.receiver * messages.num_relations + messages.relation
+    for norm, key in (("mean", by_direction), ("relation-mean", by_relation)):
+        weight = messages.weights(norm, True, torch.float64).message
+        totals = torch.zeros(1000, dtype=torch.float64).scatter_add(0, key, weight)
+        torch.testing.assert_close(totals[key.unique()], torch.ones(len(key.unique()), dtype=torch.float64))
+
+
+def test_the_released_norm_silences_a_sender_that_receives_nothing():
+    graph = Edges([(0, 0, 1), (1, 0, 2)], 3, 1).graph()  # 0 receives no original, 2 no inverse
+    messages = graph.messages()
+    weight = messages.weights("released").message
+    silent = ((messages.direction == 0) & (messages.sender == 0)) | ((messages.direction == 1) & (messages.sender == 2))
+    assert (weight[silent] == 0).all()
+    torch.testing.assert_close(weight[~silent], torch.full((2,), 1 / 3))
+
+
+@EVERY_FLOW
+def test_messages_and_weights_are_made_once(flow):
+    graph = AWKWARD.graph()
+    messages = graph.messages(flow)
+    assert graph.messages(flow) is messages
+    norm = Norm("mean")
+    assert messages.plan(norm) is messages.plan(norm)
+    assert messages.plan(norm).by_row.order is messages.plan(Norm("none")).by_row.order, "sorted once for all norms"
+    assert messages.weights("mean") is messages.weights("mean")
+    assert messages.weights("mean", True, torch.float64).message.dtype == torch.float64
+
+
+def test_the_flows_are_each_other_with_the_edges_reversed():
+    turned = Edges([(dst, rel, src) for src, rel, dst in AWKWARD.triples], AWKWARD.num_nodes, AWKWARD.num_relations)
+    one, other = AWKWARD.graph().messages("source_to_target"), turned.graph().messages("target_to_source")
+    for field in ("sender", "receiver", "relation", "direction"):
+        assert torch.equal(getattr(one, field), getattr(other, field))
+
+
+def test_an_unknown_flow_is_answered_with_the_nearest():
+    with pytest.raises(InputError, match="did you mean 'source_to_target'"):
+        AWKWARD.graph().messages("source_to_traget")
+
+
+def test_triples_are_read_as_subject_relation_object():
+    graph = RelationalGraph.from_triples(torch.tensor(AWKWARD.triples), AWKWARD.num_nodes, AWKWARD.num_relations)
+    expected = AWKWARD.graph()
+    assert torch.equal(graph.src, expected.src)
+    assert torch.equal(graph.rel, expected.rel)
+    assert torch.equal(graph.dst, expected.dst)
+    assert graph.num_edges == len(AWKWARD.triples)
+
+
+@EVERY_NORM
+@given(st.lists(edge_lists(max_relations=1), min_size=1, max_size=4))
+def test_a_union_gives_each_graph_what_it_gets_alone(norm, graphs):
+    graphs = [edges._replace(num_relations=2) for edges in graphs]
+    layer = CompGCNConv(4, 3, 2, norm=norm).double()
+    rel = normal(4, 4)
+    xs = [normal(edges.num_nodes, 4, seed=i) for i, edges in enumerate(graphs)]
+    union = RelationalGraph.union([edges.graph() for edges in graphs])
+    together = layer(torch.cat(xs), rel, union)[0]
+    alone = [layer(x, rel, edges.graph())[0] for x, edges in zip(xs, graphs, strict=True)]
+    torch.testing.assert_close(together, torch.cat(alone))
+    sizes = [edges.num_nodes for edges in graphs]
+    assert union.graph_of_node.tolist() == [i for i, size in enumerate(sizes) for _ in range(size)]
+    assert union.num_edges == sum(len(edges.triples) for edges in graphs)
+
+
+def test_a_union_of_nothing_or_of_strangers_is_refused():
+    with pytest.raises(InputError, match="at least one graph"):
+        RelationalGraph.union([])
+    with pytest.raises(InputError, match="same relations"):
+        RelationalGraph.union([Edges([], 2, 1).graph(), Edges([], 2, 3).graph()])
+
+
+def test_no_graph_keeps_nodes_and_relations():
+    bare = AWKWARD.graph().without_edges()
+    assert (bare.num_edges, bare.num_nodes, bare.num_relations) == (0, AWKWARD.num_nodes, AWKWARD.num_relations)
+
+
+@given(edge_lists(), st.integers(0, 2**31))
+def test_a_random_graph_keeps_the_edges_of_each_relation_and_repeats_with_its_seed(edges, seed):
+    graph = edges.graph()
+    one, two = (graph.randomised(torch.Generator().manual_seed(seed)) for _ in range(2))
+    assert torch.equal(one.rel.sort()[0], graph.rel.sort()[0])
+    assert torch.equal(one.src, two.src)
+    assert torch.equal(one.dst, two.dst)
+    assert (one.num_nodes, one.num_relations) == (graph.num_nodes, graph.num_relations)
+
+
+def test_a_random_graph_is_another_graph():
+    graph = Edges([(u, 0, u + 1) for u in range(50)], 51, 1).graph()
+    random = graph.randomised(torch.Generator().manual_seed(0))
+    assert (random.src != graph.src).any()
+    assert (random.dst != graph.dst).any()
+
+
+def test_moving_a_graph_keeps_everything():
+    union = RelationalGraph.union([AWKWARD.graph(), AWKWARD.graph()])
+    moved = union.to("cpu")
+    assert torch.equal(moved.src, union.src)
+    assert torch.equal(moved.graph_of_node, union.graph_of_node)
+    assert (moved.num_nodes, moved.num_relations) == (union.num_nodes, union.num_relations)
+
+
+@pytest.mark.parametrize("shape", [(4, 2), (3,), (3, 4)])
+def test_triples_of_another_shape_are_refused(shape):
+    with pytest.raises(InputError, match=r"triples must have shape \[n, 3\], not \["):
+        RelationalGraph.from_triples(torch.zeros(shape, dtype=torch.long), 5, 2)
+
+
+@pytest.mark.parametrize(
+    ("src", "dst", "rel", "sentence"),
+    [
+        ([0, 5], [0, 1], [0, 0], r"node index 5 is outside \[0, 5\)"),
+        ([0, 1], [0, -1], [0, 0], r"node index -1 is outside \[0, 5\)"),
+        ([0, 1], [0, 1], [0, 2], r"relation index 2 is outside \[0, 2\)"),
+        ([0, 1], [0, 1], [-3, 0], r"relation index -3 is outside \[0, 2\)"),
+        ([0, 1], [0], [0, 0], r"vectors of one length, not of shapes \(\(2,\), \(1,\), \(2,\)\)"),
+        ([[0, 1]], [[0, 1]], [[0, 0]], r"vectors of one length, not of shapes \(\(1, 2\)"),
+        ([0.0, 1.0], [0.0, 1.0], [0.0, 0.0], r"must be torch.int64, not torch.float32"),
+    ],
+)
+def test_bad_edges_are_answered_with_a_sentence(src, dst, rel, sentence):
+    with pytest.raises(InputError, match=sentence):
+        RelationalGraph(torch.tensor(src), torch.tensor(dst), torch.tensor(rel), 5, 2)
+
+
+def assert_same(ours: RelationalGraph, theirs: RelationalGraph):
+    assert (ours.num_nodes, ours.num_relations) == (theirs.num_nodes, theirs.num_relations)
+    for name in ("src", "dst", "rel"):
+        assert torch.equal(getattr(ours, name), getattr(theirs, name)), name
+    assert (ours.graph_of_node is None) == (theirs.graph_of_node is None)
+    assert ours.graph_of_node is None or torch.equal(ours.graph_of_node, theirs.graph_of_node)
+
+
+@st.composite
+def graphs_of_the_same_relations(draw: st.DrawFn) -> list[RelationalGraph]:
+    edges = draw(st.lists(edge_lists(), min_size=1, max_size=4))
+    relations = max(one.num_relations for one in edges)
+    return [one._replace(num_relations=relations).graph() for one in edges]
+
+
+@given(graphs=graphs_of_the_same_relations())
+def test_a_graph_and_a_union_survive_the_way_through_pyg(graphs):
+    data = pytest.importorskip("torch_geometric.data", reason="torch-geometric is not installed")
+    union = RelationalGraph.union(graphs)
+    for graph in (graphs[0], union):
+        assert_same(RelationalGraph.from_pyg(graph.to_pyg()), graph)
+    assert_same(RelationalGraph.from_pyg(data.Batch.from_data_list([graph.to_pyg() for graph in graphs])), union)
+
+
+def test_a_pyg_graph_has_the_relations_that_are_asked_for_else_those_it_names_else_those_of_its_edges():
+    data = pytest.importorskip("torch_geometric.data", reason="torch-geometric is not installed")
+    edges, relation = AWKWARD.tensors()
+    given = data.Data(edge_index=edges, edge_type=relation, num_nodes=AWKWARD.num_nodes)
+    assert RelationalGraph.from_pyg(given).num_relations == 2
+    assert RelationalGraph.from_pyg(given, num_relations=3).num_relations == 3
+    given.num_relations = 4
+    assert RelationalGraph.from_pyg(given).num_relations == 4
+    assert RelationalGraph.from_pyg(given, num_relations=3).num_relations == 3
+    with pytest.raises(InputError, match=r"relation index 1 is outside \[0, 1\)"):
+        RelationalGraph.from_pyg(given, num_relations=1)
+    typed = data.HeteroData()
+    typed["paper"].num_nodes = 2
+    typed["paper", "cites", "paper"].edge_index = torch.tensor([[0], [1]])
+    assert [RelationalGraph.from_pyg(typed, R).num_relations for R in (None, 3)] == [1, 3]
+
+
+@pytest.mark.parametrize("batch", [torch.zeros(5, dtype=torch.long), torch.zeros(6, dtype=torch.int32)])
+def test_a_batch_that_does_not_name_a_graph_for_each_node_is_refused(batch):
+    data = pytest.importorskip("torch_geometric.data", reason="torch-geometric is not installed")
+    edges, relation = AWKWARD.tensors()
+    with pytest.raises(InputError, match=r"graph_of_node must be torch.int64 of shape \[6\], .*, not torch.int"):
+        RelationalGraph.from_pyg(data.Data(edge_index=edges, edge_type=relation, num_nodes=6, batch=batch))
+
+
+def test_a_networkx_graph_numbers_its_nodes_and_relations_in_order():
+    nx = pytest.importorskip("networkx", reason="networkx is not installed")
+    given = nx.MultiDiGraph(
+        [("b", "a", {"relation": "r"}), ("a", "c", {"relation": "q"}), ("b", "c", {"relation": "r"})]
+    )
+    graph = RelationalGraph.from_networkx(given)
+    rows = list(zip(graph.src.tolist(), graph.rel.tolist(), graph.dst.tolist(), strict=True))
+    assert sorted(rows) == [(0, 0, 1), (0, 0, 2), (1, 1, 2)]
+    assert (graph.num_nodes, graph.num_relations) == (3, 2)
+
+
+def told(messages: Messages, weights: torch.Tensor, numbers: torch.Tensor, inner: set[int]) -> list[tuple[float, ...]]:
+    """The messages to inner nodes and their weights, by the numbers nodes have in the whole graph."""
+    parts = (numbers[messages.sender], numbers[messages.receiver], messages.relation, weights)
+    return sorted(row for row in zip(*(part.tolist() for part in parts), strict=True) if row[1] in inner)
+
+
+@EVERY_NORM
+@EVERY_FLOW
+@INVERSES
+@given(edges=edge_lists(), hops=st.integers(0, 3), seed=st.integers(0, 99))
+def test_the_layers_around_some_nodes_have_what_is_heard_in_each_and_weigh_it_as_the_whole_does(
+    norm, flow, add_inverse, edges, hops, seed
+):
+    whole = edges.graph()
+    nodes = torch.randperm(whole.num_nodes, generator=torch.Generator().manual_seed(seed))[:2]
+    layers, kept, places = whole.around(nodes, hops)
+    near = [set(nodes.tolist())]
+    pairs = list(zip(whole.src.tolist(), whole.dst.tolist(), strict=True))
+    for _ in range(hops):
+        reached = near[-1]
+        near.append(reached | {v for u, v in pairs if u in reached} | {u for u, v in pairs if v in reached})
+    assert kept[places].tolist() == nodes.tolist()
+    assert [set(kept[: part.num_nodes].tolist()) for part in layers] == near[:0:-1]
+    theirs = whole.messages(flow, add_inverse)
+    known, everything = theirs.weights(norm), torch.arange(whole.num_nodes)
+    for part, receivers in zip(layers, near[-2::-1], strict=True):
+        assert set(kept[: part.num_receivers].tolist()) == receivers
+        ours = part.messages(flow, add_inverse)
+        weights, numbers = ours.weights(norm), kept[: part.num_nodes]
+        heard = told(theirs, known.message, everything, receivers)
+        assert told(ours, weights.message, numbers, set(numbers.tolist())) == heard
+        if known.loop is not None:
+            torch.testing.assert_close(weights.loop, known.loop[numbers[: part.num_receivers]])

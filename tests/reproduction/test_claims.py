@@ -1,0 +1,133 @@
+"""The paper's claims: when they hold, and that those of the repository compare rows there are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from reproduction.claims import Claim, Comparison, Reached, judge, read_claims
+from reproduction.pages import claims_table, placed, whole
+from reproduction.tables import Board
+
+from laboratory import EXPERIMENTS, ROOT, job, write
+
+CLAIMS = read_claims(ROOT / "experiments" / "claims.toml")
+
+
+def claim(kind: str, pairs: list[tuple[float, float]], error: float | None = 0.0, **more: Any) -> tuple[Claim, Any]:
+    values = {f"{side}{k}": Reached(pair[n], error) for k, pair in enumerate(pairs) for n, side in enumerate("ab")}
+    made = [Comparison(experiment="e", rows=(f"a{k}",), than=(f"b{k}",)) for k in range(len(pairs))]
+    stated = Claim(text="", source="", kind=kind, compare=tuple(made), **more)  # type: ignore[arg-type]
+    return stated, lambda experiment, row, metric: values.get(row)
+
+
+@pytest.mark.parametrize(
+    ("kind", "pairs", "more", "holds"),
+    [
+        ("above", [(2, 1), (3, 2)], {}, True),
+        ("above", [(2, 1), (2, 2)], {}, False),
+        ("below", [(1, 2), (1, 3)], {}, True),
+        ("below", [(1, 2), (3, 2)], {}, False),
+        ("not-below", [(0.995, 1)], {}, True),
+        ("not-below", [(0.9, 1)], {}, False),
+        ("gain", [(1.05, 1)], {"gain": 0.06}, True),
+        ("gain", [(1.03, 1)], {"gain": 0.06}, False),
+        ("gain", [(1.12, 1)], {"gain": 0.06}, False),
+        ("near", [(0.98, 1)], {}, True),
+        ("near", [(0.9, 1)], {}, False),
+        ("count", [(2, 1), (1, 1), (1, 2)], {"count": 2}, True),
+        ("count", [(2, 1), (1, 2), (1, 2)], {"count": 2}, False),
+    ],
+)
+def test_a_claim_holds_by_its_comparisons(kind: str, pairs: Any, more: Any, holds: bool) -> None:
+    stated, value = claim(kind, pairs, **more)
+    assert judge(stated, value, "missing").startswith("holds") == holds
+    assert judge(stated, lambda *_: None, "missing") == "missing"
+
+
+@pytest.mark.parametrize(
+    ("kind", "pairs", "error", "more", "answer"),
+    [
+        ("above", [(1.005, 1)], None, {}, "undecided"),
+        ("above", [(0.995, 1)], None, {}, "undecided"),
+        ("above", [(0.98, 1)], None, {}, "*does not hold*"),
+        ("above", [(1.02, 1)], None, {}, "holds"),
+        ("above", [(1.02, 1)], 0.02, {}, "undecided"),
+        ("above", [(1.005, 1)], 0.001, {}, "holds"),
+        ("below", [(1.005, 1)], None, {}, "undecided"),
+        ("near", [(1.035, 1)], None, {}, "undecided"),
+        ("gain", [(1.005, 1)], None, {"gain": 0.06}, "*does not hold*"),
+        ("gain", [(1.035, 1)], None, {"gain": 0.06}, "undecided"),
+        ("gain", [(1.005, 1)], None, {"gain": 0.005}, "undecided"),
+        ("gain", [(1.12, 1)], None, {"gain": 0.06}, "*more than claimed*"),
+        ("count", [(1.005, 1), (2, 1)], None, {"count": 2}, "undecided"),
+        ("count", [(1.005, 1), (2, 1)], None, {"count": 1}, "holds"),
+        ("above", [(0, 0)], 0.0, {}, "*does not hold*"),
+        ("above", [(1, 0)], 0.0, {}, "holds"),
+    ],
+)
+def test_a_claim_is_undecided_within_what_seeds_differ_by(
+    kind: str, pairs: Any, error: float | None, more: Any, answer: str
+) -> None:
+    stated, value = claim(kind, pairs, error, **more)
+    assert judge(stated, value, "missing").partition(":")[0] == answer
+
+
+def test_of_several_rows_the_one_of_the_best_validation_figure_is_compared() -> None:
+    figures = {"a": Reached(0.5, 0.0, 0.3), "b": Reached(0.4, 0.0, 0.4), "c": Reached(0.2, 0.0)}
+    compare = Comparison(experiment="e", rows=("a", "b"), than=("c", "not run"))
+    stated = Claim(text="", source="", kind="above", compare=(compare,))
+    found = judge(stated, lambda experiment, row, metric: figures.get(row), "missing")
+    assert found == "holds: +100.0 % (b by validation, against 1 of 2)"
+
+
+def test_every_claim_compares_rows_there_are_and_the_papers_own_figures_decide_it() -> None:
+    for stated in CLAIMS:
+        for one in stated.compare:
+            experiment = EXPERIMENTS[one.experiment]
+            assert one.metric in experiment.metrics
+            for name in one.rows:
+                assert experiment.kind == "figure" or one.metric in experiment.row(name).paper, (stated.text, name)
+            assert all(experiment.row(name) for name in one.than)
+    for stated, data in zip(CLAIMS[:2], ("fb15k-237", "wn18rr"), strict=True):  # against all, even without a figure
+        every = [row.name for row in EXPERIMENTS["link-prediction"].rows if row.name.startswith(data)]
+        rows = [name for name in every if not name.endswith("-all")]  # another training of the same model
+        assert all(sorted((*one.rows, *one.than)) == sorted(rows) for one in stated.compare)
+    board = Board(ROOT / "results", EXPERIMENTS)
+    text = whole(board, ROOT / "docs")
+    claim, where = "D-, R- and W-GCN make TransE worse", "Section 6.2"
+    assert f"{claim} | {where} | *does not hold*: transe-dgcn +1.7 %" in text
+
+
+def test_a_claim_says_which_rows_fall_short_of_the_papers_figure(tmp_path: Path) -> None:
+    one, other = job("encoders", "distmult-compgcn-mult"), job("encoders", "distmult-dgcn")
+    for each, figure in ((one, 0.3), (other, 0.2)):
+        write(tmp_path, each, metrics={"valid": {"mrr": figure}, "test": {"mrr": figure}})
+    compare = Comparison(experiment="encoders", rows=(one.row.name,), than=(other.row.name,))
+    stated = Claim(text="x", source="y", kind="above", compare=(compare,))
+    found = claims_table(Board(tmp_path, EXPERIMENTS), [stated]).rows[0][-1]
+    assert found == "holds: +50.0 %; short of the paper's figure: distmult-compgcn-mult"
+    write(tmp_path, one, metrics={"valid": {"mrr": 0.338}, "test": {"mrr": 0.338}})
+    assert "short" not in claims_table(Board(tmp_path, EXPERIMENTS), [stated]).rows[0][-1]
+
+
+def test_a_claim_of_a_row_that_says_why_it_has_no_result_is_undecided_for_that_reason(tmp_path: Path) -> None:
+    stated = next(claim for claim in CLAIMS if claim.text.startswith("Node classification"))
+    reason = "undecided, for `am-compgcn` is not run: only AM (partial) could be had"
+    assert claims_table(Board(tmp_path, EXPERIMENTS), [stated]).rows[0][-1] == reason
+    assert f"{reason}; so far" in claims_table(Board(ROOT / "results", EXPERIMENTS), [stated]).rows[0][-1]
+
+
+def test_every_claim_has_a_verdict_by_the_committed_results() -> None:
+    verdicts = ("holds", "*does not hold*", "*more than claimed*", "undecided")
+    for line in claims_table(Board(ROOT / "results", EXPERIMENTS), CLAIMS).rows:
+        assert line[-1].startswith(verdicts), line
+
+
+def test_every_source_has_a_place_in_the_printed_paper() -> None:
+    rows = [row for experiment in EXPERIMENTS.values() for row in experiment.rows]
+    sources = [one.source for one in (*CLAIMS, *EXPERIMENTS.values(), *rows)]
+    assert [source for source in sources if ":" in placed(source)] == []
+    assert placed("tbl:link_pred_results, quoted; tbl:link_pred") == "Table 4, quoted; Table 3"
+    assert placed("tbl:mine") == "tbl:mine"

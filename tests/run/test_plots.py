@@ -1,0 +1,85 @@
+"""Figures: the file is what its ending says, the same data gives the same bytes, and what cannot be drawn is said."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import toy
+from compgcn.data import GraphCollection, KnowledgeGraph, Vocabulary
+from compgcn.data.statistics import summarise
+from compgcn.errors import InputError
+from compgcn.run.plots import check_figure, draw_summary
+
+MAGIC = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}
+
+
+def molecules(graphs: int = 6) -> GraphCollection:
+    sizes = np.arange(graphs) + 1
+    return GraphCollection(
+        "molecules",
+        Vocabulary("relation", ["$single_$", "double" * 20]),
+        ("no", "yes"),
+        graph_of=np.repeat(np.arange(graphs), sizes),
+        triples=np.array([[1, 0, 2], [2, 0, 1], [3, 1, 4]]),
+        targets=np.arange(graphs) % 2,
+        node_labels=np.arange(sizes.sum()) % 20,
+        node_classes=tuple(f"atom {i}" for i in range(20)),
+    )
+
+
+@pytest.mark.parametrize("kind", MAGIC)
+@pytest.mark.parametrize(
+    "data", [toy.graph(), toy.graph(empty=("valid", "test")), molecules()], ids=["kg", "train", "graphs"]
+)
+def test_a_figure_is_what_its_ending_says(tmp_path: Path, kind: str, data: KnowledgeGraph | GraphCollection) -> None:
+    pytest.importorskip("matplotlib")
+    path = tmp_path / f"x.{kind}"
+    draw_summary(summarise(data), path)
+    assert path.read_bytes().startswith(MAGIC[kind])
+
+
+def test_many_relations_are_drawn_by_rank_and_few_by_name(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    few, many = toy.graph(), np.array([[i % 5, i, (i + 1) % 5] for i in range(40)])
+    large = KnowledgeGraph(
+        "many", Vocabulary("entity", list("abcde")), Vocabulary("relation", [f"r{i}" for i in range(40)]),
+        many, many[:0], many[:3],
+    )  # fmt: skip
+    texts = []
+    for data in (few, large):
+        draw_summary(summarise(data), tmp_path / "x.svg")
+        texts.append((tmp_path / "x.svg").read_text())
+    assert "<!-- lives -->" in texts[0]
+    assert "<!-- rank of the relation -->" in texts[1]
+    assert all("<!-- Leakage -->" in text for text in texts)
+
+
+def test_the_same_data_gives_the_same_bytes(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    for name in ("a.svg", "b.svg"):
+        draw_summary(summarise(molecules()), tmp_path / name)
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+
+
+def test_other_endings_and_missing_folders_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"a \.png, \.pdf or \.svg file, not 'x\.jpeg'"):
+        check_figure(tmp_path / "x.jpeg")
+    with pytest.raises(InputError, match="there is no folder"):
+        check_figure(tmp_path / "none" / "x.png")
+
+
+def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(InputError, match=r"pip install 'compgcn\[plot\]'"):
+        check_figure(tmp_path / "x.png")
+
+
+def test_a_figure_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    (tmp_path / "x.png").mkdir()
+    with pytest.raises(InputError, match=r"x\.png' exists and is not a file that could be replaced"):
+        draw_summary(summarise(molecules()), tmp_path / "x.png")

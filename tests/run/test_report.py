@@ -1,0 +1,180 @@
+"""The page of a run says what the run says, shows names as they are, and needs nothing from anywhere."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from collections import Counter
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from reproduction.tables import Table
+
+from compgcn.data import Vocabulary
+from compgcn.run import Run
+from compgcn.run.report import Verbatim, page_html, told, write_page
+from compgcn.train.loop import Interrupted
+from toy import CLASSES, Command, classify, graph, labelled, molecules, refused, train
+
+EVIL = "<script>alert('*a* `b` & \"c\"')</script>\u202e"
+VOID = {"meta", "img", "br"}
+
+
+class Reader(HTMLParser):
+    """Tags that open and close, and what they refer to; of a cell, its text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: Counter[str] = Counter()
+        self.ids: list[str] = []
+        self.references: list[str] = []
+        self.cells: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        values = dict(attrs)
+        self.ids += [values["id"] or ""] if "id" in values else []
+        self.references += [values[key] or "" for key in ("src", "href", "xlink:href") if key in values]
+        self.cells += [""] if tag == "td" else []
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "td" in self.open:
+            self.cells[-1] += data
+
+
+def read(path: Path) -> tuple[str, Reader]:
+    """A page; that it stands alone, and that every drawing in it is sound, holds of all."""
+    text = path.read_text(encoding="utf-8")
+    page = Reader(text)
+    assert "script" not in page.tags
+    assert "link" not in page.tags
+    assert "@import" not in text
+    assert all(reference.startswith(("#", "data:")) for reference in page.references)
+    assert len(set(page.ids)) == len(page.ids)
+    for drawing in re.findall(r"<svg.*?</svg>", text, re.DOTALL):
+        ElementTree.fromstring(drawing)
+        assert "#333333" not in drawing  # which a dark page would swallow
+    return text, page
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    plain = graph(20, 5, valid=6, test=12)
+    names = [f"{EVIL} {text}" if k % 3 else text for k, text in enumerate(plain.entities.ids)]
+    data = replace(
+        plain,
+        entities=Vocabulary("entity", plain.entities.ids, names),
+        relations=Vocabulary("relation", plain.relations.ids, ["lives", "born", EVIL]),
+    )
+    return train(tmp_path_factory.mktemp("page") / "run", data, epochs=4)
+
+
+@pytest.fixture(scope="module")
+def written(run: Run) -> Path:
+    return write_page(run)
+
+
+def test_the_page_of_links_has_what_the_run_reached_and_shows_names_as_they_are(run: Run, written: Path) -> None:
+    assert written == run.path / "report.html"
+    text, page = read(written)
+    assert page.tags["svg"] == 5  # loss, MRR, by category, by relation, calibration
+    for report in (run.metrics["valid"], run.metrics["test"]["head"], *run.evaluate("test", "relation").values()):
+        assert f"{report['mrr']:.4f}" in page.cells
+    assert f"{run.config.training.lr}" in text
+    assert "peak memory mib" in page.cells
+    shown = EVIL.replace("\u202e", "\N{REPLACEMENT CHARACTER}")
+    assert shown in page.cells
+    assert any(cell.startswith(f"{shown} p") for cell in page.cells)
+
+
+def test_without_matplotlib_the_page_has_its_tables_and_says_why_nothing_is_drawn(
+    run: Run, written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "matplotlib" else find(name))
+    text, page = read(write_page(run, tmp_path / "without.html"))
+    assert "matplotlib is not installed" in text
+    assert page.tags["svg"] == 0
+    assert page.cells == read(written)[1].cells
+
+
+def test_examples_are_the_first_and_the_last_of_their_split(run: Run) -> None:
+    ranks = run.task.ranks("test")
+    all_ranks = sorted([*ranks.tail.realistic.tolist(), *ranks.head.realistic.tolist()])
+    good, bad = told(run, "test", ranks, top=100)
+    assert [one.rank for one in bad] == sorted((one.rank for one in bad), reverse=True)
+    assert bad[0].rank == all_ranks[-1]
+    assert [one.rank for one in good] == [1.0] * len(good)
+    assert bool(good) == (all_ranks[0] == 1)
+    names = dict(zip(run.data.entities.names, run.data.entities.ids, strict=True))  # type: ignore[union-attr]
+    for one in good:
+        given, relation, _ = one.question.split(" — ")
+        head, tail = (None, given) if given == "?" else (given, None)
+        if head is None:
+            relation, tail = one.question.split(" — ")[1:]
+        found = run.predict(head, relation, tail, top=100)
+        assert (names[one.answer], one.probability) in [(answer.entity, answer.probability) for answer in found]
+        assert one.instead == next(answer.name for answer in found if answer.known is None)
+
+
+def test_a_run_without_held_out_facts_or_that_is_not_finished_has_a_page(tmp_path: Path) -> None:
+    alone = train(tmp_path / "alone", graph(empty=("valid", "test")))
+    assert "Nothing was held out" in read(write_page(alone))[0]
+    steps = iter([False] * 8 + [True] * 9)
+    with pytest.raises(Interrupted):
+        train(tmp_path / "part", interrupted=lambda: next(steps), epochs=9)
+    assert (
+        "The run is not finished" in read(write_page(Run(alone.folder.__class__(tmp_path / "part"), alone.device)))[0]
+    )
+
+
+def test_the_page_of_a_classification_has_its_matrix_and_the_most_certain_errors(tmp_path: Path) -> None:
+    nodes = classify(tmp_path / "nodes", labelled(40, valid=8), epochs=2, lr=0.003)
+    text, page = read(write_page(nodes))
+    found = [one for one in nodes.classify([f"p{k}" for k in range(13)]) if one.label != one.known]
+    assert found
+    certain = max(found, key=lambda one: one.probability)
+    assert f"<td>{certain.name}</td><td>{certain.label}</td><td>{certain.known}</td>" in text
+    assert {str(count) for row in nodes.metrics["test"]["confusion"] for count in row} <= set(page.cells)
+    graphs = classify(tmp_path / "graphs", molecules(), **CLASSES | {"epochs": 2, "folds": 2})
+    assert "are not kept" in read(write_page(graphs))[0]
+
+
+def test_a_folder_is_a_run_and_anything_else_a_name(command: Command, run: Run, written: Path, tmp_path: Path) -> None:
+    result = command("report", run.path, "--to", "page.html", "--json")
+    assert json.loads(result.out) == ["page.html"]
+    assert Path("page.html").read_bytes() == written.read_bytes()  # the same run, the same bytes
+    refused(command("report", tmp_path), "is not a run folder")
+    refused(command("report", run.path, "--to", "no/page.html"), "there is no folder 'no'")
+    refused(command("report", run.path, "--to", tmp_path), "is a folder; give the name of a file")
+    refused(command("report", run.path, "--to", run.path / "config.toml"), "a .html file, not 'config.toml'")
+    refused(command("report", "link-prediction", "--to", "x.html"), "--to is where the page of a run is written")
+    refused(command("report", "runs/mistyped"), "'runs/mistyped' is neither the folder of a run nor an experiment")
+    refused(command("report"), "name an experiment or the folder of a run")
+
+
+def test_text_from_outside_has_no_markup_and_numbers_stand_at_the_right() -> None:
+    table = Table("", ("name", "count"), [[Verbatim("*a* `b`"), "1,234"], ["*a* `b`", "–"]])
+    text = page_html([table], "<t>")
+    assert "<td>*a* `b`</td>" in text
+    assert "<td><em>a</em> <code>b</code></td>" in text
+    assert '<td class="n">1,234</td>' in text
+    assert "<title>&lt;t&gt;</title>" in text

@@ -1,0 +1,58 @@
+"""Settings that are given and do nothing are said to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from compgcn.config import PATHS
+from compgcn.run.resolve import _ANY, _LINKS, expand, idle, recommended
+from toy import Command, graph
+
+CHOICES: list[dict[str, Any]] = [
+    {"encoder.name": "none"},
+    {"decoder.name": "transe"},
+    {"decoder.name": "distmult"},
+    {"decoder.name": "conve"},
+    *({"training.loss": loss} for loss in ("bce", "cross-entropy", "margin", "self-adversarial")),
+    {"training.loss": "margin", "training.sampler": "kbgan"},
+    {"training.regulariser": "n3", "decoder.name": "complex"},
+    {"training.schedule": "cosine"},
+    {"training.schedule": "constant"},
+]
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"decoder": "conve", "margin": 3.0}, ["decoder.margin has no effect: the decoder 'conve' has no margin"]),
+        ({"decoder": "transe", "margin": 3.0}, []),
+        (
+            {"decoder": "distmult", "kernel": 3},
+            ["decoder.kernel has no effect: the decoder 'distmult' has no convolution"],
+        ),
+        ({"loss": "bce", "negatives": 3}, ["training.negatives has no effect: the loss is 'bce'"]),
+        ({"encoder": "none", "bias": True}, ["encoder.bias has no effect: the encoder 'none' has no layer"]),
+        (
+            {"schedule": "constant", "schedule_floor": 0.1},
+            ["training.schedule_floor has no effect: the schedule is 'constant'"],
+        ),
+    ],
+)
+def test_a_setting_that_does_nothing_is_said_to(settings: dict[str, Any], expected: list[str]) -> None:
+    data = graph()
+    assert idle(expand(recommended(settings, data), data), settings) == expected
+
+
+def test_every_rule_names_settings_there_are_and_has_configs_with_and_without_them() -> None:
+    data = graph()
+    configs = [expand(recommended(one, data), data) for one in CHOICES]
+    for rule in (*_ANY, *_LINKS):
+        assert rule.names <= set(PATHS.values())
+        assert {rule.used(config) for config in configs} == {True, False}, rule.names
+
+
+def test_training_says_so(command: Command) -> None:
+    found = command("train", "world", "--decoder", "distmult", "--epochs", "1", "--set", "decoder.margin=3")
+    assert "decoder.margin has no effect: the decoder 'distmult' has no margin" in found.out

@@ -1,0 +1,593 @@
+"""A run: the same bits for the same seed, reopened as it was left, asked by id and by name."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import load_file
+
+import compgcn
+from compgcn.config import Config, changes, configure, differences
+from compgcn.data import LARGE_RECIPE, OWN_RECIPES, large_batch
+from compgcn.errors import InputError
+from compgcn.nn.decoders import DECODERS
+from compgcn.nn.encoder import PRESETS
+from compgcn.run import Run, open_run
+from compgcn.run.build import find_device
+from compgcn.run.resolve import expand, of_size, recommended
+from compgcn.train.folder import default_folder
+from compgcn.train.loop import Interrupted
+from toy import SMALL, graph, lasting, train
+
+METRICS = {"mrr", "mr", "hits@1", "hits@3", "hits@10"}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return train(tmp_path_factory.mktemp("run") / "run")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# seeds
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_seed_others(tmp_path: Path, run: Run) -> None:
+    torch.rand(17)  # whatever came before does not matter
+    again, other = train(tmp_path / "again"), train(tmp_path / "other", seed=1)
+    assert lasting(again.path) == lasting(run.path)
+    assert lasting(other.path)["model.safetensors"] != lasting(run.path)["model.safetensors"]
+
+
+def test_training_and_asking_leave_the_random_numbers_of_the_caller_alone(tmp_path: Path) -> None:
+    torch.manual_seed(5), np.random.seed(5), random.seed(5)  # noqa: NPY002
+    before = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()  # noqa: NPY002
+    run = train(tmp_path / "run", graph="random")
+    run.predict("p0", "lives"), run.evaluate(), run.entity_embeddings()
+    after = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()  # noqa: NPY002
+    assert torch.equal(before[0], after[0])
+    assert before[1:] == after[1:]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# the same command
+
+
+def test_a_finished_run_is_opened_and_not_trained_again(run: Run) -> None:
+    before = {path: path.stat().st_mtime_ns for path in run.path.rglob("*") if path.is_file()}
+    assert train(run.path).metrics == run.metrics
+    assert before == {path: path.stat().st_mtime_ns for path in run.path.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_other_options_are_refused_and_named(tmp_path: Path, finished: bool) -> None:
+    if finished:
+        train(tmp_path / "run")
+    else:
+        with pytest.raises(Interrupted):
+            train(tmp_path / "run", interrupted=lambda: True)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    state = "a finished" if finished else "an unfinished"
+    with pytest.raises(InputError) as caught:
+        train(tmp_path / "run", lr=0.5, decoder="distmult")
+    for part in (state, "training.lr: 0.01 -> 0.5", "decoder.name: 'conve' -> 'distmult'", "--run-dir"):
+        assert part in str(caught.value)
+    with pytest.raises(InputError, match="with other triples"):
+        train(tmp_path / "run", graph(people=9))
+    assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+
+def test_the_default_folder_is_named_after_data_encoder_decoder_and_seed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = compgcn.fit(graph(), seed=7, **(SMALL | {"encoder": "gcn", "decoder": "distmult", "epochs": 0}))
+    assert run.path == Path("runs/toy-gcn-distmult-7")
+    config = configure(Config(), {"data.source": "/a/b/family.tsv.gz"})
+    assert default_folder(config) == Path("runs/family-compgcn-conve-0")
+
+
+def test_systems_of_the_same_parts_have_folders_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    runs = [compgcn.fit(graph(), model=name, epochs=0, dims=[4]) for name in ("transe", "kbgan")]
+    assert [run.path for run in runs] == [Path("runs/toy-transe-0"), Path("runs/toy-kbgan-0")]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# what is in a run
+
+
+def test_metrics_have_the_shape_others_read(run: Run) -> None:
+    metrics = json.loads((run.path / "metrics.json").read_text())
+    assert metrics == run.metrics
+    assert metrics["ties"] == "realistic"
+    assert 1 <= metrics["best_epoch"] <= 3
+    for split in ("valid", "test"):
+        assert set(metrics[split]) == METRICS | {"optimistic", "pessimistic", "head", "tail"}
+        for part in ("optimistic", "pessimistic", "head", "tail"):
+            assert set(metrics[split][part]) == METRICS
+        assert metrics[split]["optimistic"]["mrr"] >= metrics[split]["mrr"] >= metrics[split]["pessimistic"]["mrr"]
+        assert metrics[split] == run.evaluate(split)
+    assert set(metrics["popularity"]["test"]) >= METRICS
+
+
+def test_the_config_of_a_run_leaves_nothing_open(run: Run) -> None:
+    config = open_run(run.path).config
+    assert config.encoder.composition == "corr"
+    assert config.encoder.norm == "symmetric"
+    assert config.decoder.entity_bias is True
+    assert config.data.fingerprint == graph().fingerprint()
+    assert differences(config, expand(config, graph())) == []
+
+
+@pytest.mark.parametrize("name", [name for name, row in PRESETS.items() if row.composition])
+def test_an_encoder_with_a_composition_of_its_own_takes_no_other(name: str) -> None:
+    config = expand(configure(Config(), {"encoder": name}), graph())
+    assert config.encoder.composition == PRESETS[name].composition
+    with pytest.raises(InputError, match=f"encoder '{name}' has composition"):
+        expand(configure(Config(), {"encoder": name, "composition": "rotate"}), graph())
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_an_encoder_without_bases_takes_none(name: str) -> None:
+    own, asked = PRESETS[name].bases, configure(Config(), {"encoder": name, "bases": 4})
+    assert expand(configure(Config(), {"encoder": name}), graph()).encoder.bases == (own or 0)
+    if own is None:
+        with pytest.raises(InputError, match=f"encoder '{name}' has no bases"):
+            expand(asked, graph())
+    else:
+        assert expand(asked, graph()).encoder.bases == 4
+
+
+def test_a_reopened_run_gives_the_same_scores(tmp_path: Path, run: Run) -> None:
+    again = open_run(run.path)
+    assert again.predict("p1", "born") == run.predict("p1", "born")
+    for mine, theirs in zip(
+        (*run.entity_embeddings(), *run.relation_embeddings()),
+        (*again.entity_embeddings(), *again.relation_embeddings()),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def test_embeddings_have_a_row_per_entity_and_two_per_relation(run: Run) -> None:
+    names, vectors = run.entity_embeddings()
+    assert names == list(graph().entities.names)
+    assert (vectors.shape, vectors.dtype) == ((12, 16), np.float32)
+    names, vectors = run.relation_embeddings()
+    assert names == ["lives", "born", "knows", "lives (inverse)", "born (inverse)", "knows (inverse)"]
+    assert vectors.shape == (6, 16)
+
+
+def test_an_export_has_all_embeddings_with_their_names(tmp_path: Path, run: Run) -> None:
+    path = tmp_path / "vectors.parquet"
+    assert run.export(path) == 12 + 6
+    rows = pq.read_table(path).to_pylist()
+    vectors = np.array([row["vector"] for row in rows], dtype=np.float32)
+    assert [row["kind"] for row in rows] == ["entity"] * 12 + ["relation"] * 6
+    assert [row["name"] for row in rows] == run.entity_embeddings()[0] + run.relation_embeddings()[0]
+    assert [row["id"] for row in rows][:12] == list(graph().entities.ids)
+    np.testing.assert_array_equal(vectors, np.concatenate([run.entity_embeddings()[1], run.relation_embeddings()[1]]))
+    assert run.export(tmp_path / "folder", "projector") == 18
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# predictions
+
+
+def test_predictions_are_all_entities_by_score_with_the_split_a_fact_stands_in(run: Run) -> None:
+    data = graph()
+    for split, triples in data.splits.items():
+        s, r, o = triples[0]
+        answers = run.predict(data.entities.ids[s], data.relations.ids[r], top=99)
+        assert len(answers) == 12
+        assert [a.score for a in answers] == sorted((a.score for a in answers), reverse=True)
+        for answer in answers:
+            assert answer.probability == pytest.approx(1 / (1 + np.exp(-answer.score)))
+            assert answer.name == f"name of {answer.entity}"
+        known = {a.entity: a.known for a in answers}
+        assert known[data.entities.ids[o]] == split
+        facts = {tuple(row) for part in data.splits.values() for row in part.tolist()}
+        for i, text in enumerate(data.entities.ids):
+            assert (known[text] is not None) == ((s, r, i) in facts)
+
+
+def test_heads_are_predicted_through_the_inverse_relation(run: Run) -> None:
+    data = graph()
+    answers = {a.entity: a for a in run.predict(tail="t1", relation="lives", top=99)}
+    t1 = data.entities.index("t1")
+    with torch.inference_mode():
+        scores = run.task.model.score(run.encoded, torch.tensor([t1]), torch.tensor([0 + data.num_relations]))[0]
+    assert [answers[text].score for text in data.entities.ids] == pytest.approx(scores.tolist())
+    heads = {data.entities.ids[s] for part in data.splits.values() for s, r, o in part if (r, o) == (0, t1)}
+    assert {text for text, answer in answers.items() if answer.known} == heads
+
+
+def test_ids_and_names_mean_the_same(run: Run) -> None:
+    assert run.predict("p3", "knows") == run.predict("name of p3", "knows") == run.predict("NAME of P3", "Knows")
+
+
+@pytest.mark.parametrize(
+    ("question", "sentence"),
+    [
+        ({"head": "name of p33", "relation": "lives"}, "unknown entity 'name of p33'; did you mean 'name of p3'"),
+        ({"head": "p0", "relation": "live"}, "unknown relation 'live'; did you mean 'lives'"),
+        ({"head": "p0"}, "needs two of head, relation and tail"),
+        ({"relation": "lives"}, "needs two of head, relation and tail"),
+        ({"head": "p0", "tail": "p1", "relation": "lives"}, "two of head, relation and tail"),
+        ({"head": "p0", "relation": "lives", "top": 0}, "top must be a whole number from 1 on, not 0"),
+    ],
+)
+def test_a_question_that_cannot_be_asked_is_one_sentence(run: Run, question: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError) as caught:
+        run.predict(**question)
+    assert sentence in str(caught.value)
+
+
+def test_a_name_of_several_entities_lists_their_ids(tmp_path: Path) -> None:
+    data = graph()
+    twins = compgcn.KnowledgeGraph(
+        "twins",
+        compgcn.data.Vocabulary("entity", data.entities.ids, ["same"] * 2 + list(data.entities.ids[2:])),
+        data.relations,
+        **data.splits,
+    )
+    run = open_run(train(tmp_path / "run", twins, epochs=0).path)
+    with pytest.raises(InputError, match="the entity name 'same' is shared by 2 ids: 'p0', 'p1'; give the id"):
+        run.predict("same", "lives")
+    assert len(run.predict("p0", "lives")) == 10
+
+
+def test_scores_that_are_not_finite_are_an_error_and_no_answer(tmp_path: Path) -> None:
+    run = train(tmp_path / "run", epochs=0)
+    with torch.no_grad():
+        run.task.model.encoder.nodes.fill_(float("nan"))
+    with pytest.raises(InputError, match="not finite"):
+        run.predict("p0", "lives")
+    with pytest.raises(InputError, match="not finite"):
+        run.evaluate()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# evaluation
+
+
+def test_metrics_by_side_relation_and_category_add_up(run: Run) -> None:
+    whole = run.evaluate("train")
+    sides = run.evaluate("train", "side")
+    assert sides == {"head": whole["head"], "tail": whole["tail"]}
+    for by in ("relation", "category"):
+        parts = run.evaluate("train", by)
+        n = sum(part["triples"] for part in parts.values())
+        assert n == len(graph().train)
+        mean = sum(part["mrr"] * part["triples"] for part in parts.values()) / n
+        assert mean == pytest.approx(whole["mrr"])
+    assert set(run.evaluate("train", "relation")) == {"lives", "born", "knows"}
+    assert set(run.evaluate("train", "category")) <= {"1-1", "1-N", "N-1", "N-N"}
+
+
+def test_unknown_splits_and_parts_are_refused(run: Run) -> None:
+    with pytest.raises(InputError, match="unknown split 'tset'; did you mean 'test'"):
+        run.evaluate("tset")
+    with pytest.raises(InputError, match="unknown way to split metrics 'relations'"):
+        run.evaluate("test", "relations")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("empty", [("valid",), ("test",), ("valid", "test")])
+def test_empty_splits_train_and_have_no_metrics(tmp_path: Path, empty: tuple[str, ...]) -> None:
+    run = train(tmp_path / "run", graph(empty=empty))
+    for split in ("valid", "test"):
+        assert bool(run.metrics[split]) == (split not in empty)
+        for by in (None, "side", "relation", "category"):
+            assert bool(run.evaluate(split, by)) == (split not in empty)
+    if "valid" in empty:
+        assert run.metrics["best_epoch"] == 3
+    assert open_run(run.path).metrics == run.metrics
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# what can be trained
+
+
+@pytest.mark.parametrize(
+    ("encoder", "relations"), [("compgcn", None), ("compgcn", 3), ("compgcn", 6), ("gcn", None), ("none", None)]
+)
+def test_given_features_are_trained_on_and_come_back_with_the_run(
+    tmp_path: Path, encoder: str, relations: int | None
+) -> None:
+    rng = np.random.default_rng(0)
+    nodes = rng.normal(size=(12, 6))
+    data = graph().with_features(nodes, None if relations is None else rng.normal(size=(relations, 6)))
+    settings = {"encoder": encoder, "decoder": "distmult"}
+    run = train(tmp_path / "run", data, **settings)
+    assert run.config.encoder.dims == ((6,) if encoder == "none" else (6, 16))
+    tensors = load_file(run.path / "model.safetensors")
+    np.testing.assert_allclose(tensors["encoder.node_features"].numpy(), nodes, rtol=1e-6)
+    before = run.predict("p0", "lives")
+    assert open_run(run.path).predict("p0", "lives") == before
+    assert open_run(run.path).evaluate() == run.metrics["test"]
+    with pytest.raises(InputError, match="with other triples"):
+        train(tmp_path / "run", graph(), **settings)
+
+
+@pytest.mark.parametrize("encoder", [name for name, row in PRESETS.items() if row.relations != "vectors"])
+def test_features_of_relations_are_refused_where_nothing_would_use_them(tmp_path: Path, encoder: str) -> None:
+    with pytest.raises(InputError, match=f"encoder '{encoder}' has no relation vectors"):
+        train(tmp_path / "run", graph().with_features(relations=np.eye(3, 5)), encoder=encoder)
+
+
+def test_features_of_relations_alone_decide_the_input_dimension(tmp_path: Path) -> None:
+    data = graph().with_features(relations=np.eye(3, 5))
+    run = train(tmp_path / "run", data, decoder="distmult")
+    assert run.config.encoder.dims == (5, 16)
+    assert open_run(run.path).predict("p0", "lives") == run.predict("p0", "lives")
+
+
+@pytest.mark.parametrize("ablation", ["none", "random"])
+def test_ablated_graphs_train_and_come_back(tmp_path: Path, run: Run, ablation: str) -> None:
+    ablated = train(tmp_path / "run", **{"encoder.graph": ablation})
+    assert (ablated.task.graph.num_edges == 0) == (ablation == "none")
+    assert open_run(ablated.path).evaluate() == ablated.metrics["test"]
+    assert lasting(ablated.path)["model.safetensors"] != lasting(run.path)["model.safetensors"]
+
+
+@pytest.mark.parametrize(
+    ("encoder", "decoder"),
+    [
+        (encoder, decoder)
+        for encoder in ("none", "gcn")
+        for decoder in ("transe", "distmult", "rotate", "complex", "hole")
+    ]
+    + [(encoder, decoder) for encoder in ("compgcn", "vrgcn") for decoder in ("transe", "distmult")],
+)
+def test_tied_inverses_are_their_originals_read_backwards(tmp_path: Path, encoder: str, decoder: str) -> None:
+    run = train(tmp_path / "run", encoder=encoder, decoder=decoder, tie_inverse=True)
+    _, vectors = run.relation_embeddings()
+    backwards = DECODERS[decoder].backwards
+    assert backwards is not None
+    np.testing.assert_allclose(vectors[3:], backwards(torch.from_numpy(vectors[:3])).numpy(), rtol=1e-5, atol=1e-7)
+    assert open_run(run.path).evaluate() == run.metrics["test"]
+
+
+def test_inverses_that_cannot_be_tied_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="'conve' reads no triple backwards"):
+        train(tmp_path / "run", decoder="conve", tie_inverse=True)
+    with pytest.raises(InputError, match="'compgcn' maps the vectors of relations"):
+        train(tmp_path / "run", encoder="compgcn", decoder="rotate", tie_inverse=True)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"precision": "bfloat16"},
+        {"precision": "bfloat16", "decoder": "transe", "loss": "self-adversarial"},
+        {"grad_clip": 0.1},
+        {"schedule": "linear", "schedule_start": 0.5, "schedule_floor": 0.1},
+        {"schedule": "cosine", "schedule_start": 1.0},
+        {"encoder": "rgcn-basis", "bases": 2},
+        {"encoder": "rgcn-block", "bases": 4},
+        {"bases": 3},
+        {"flow": "source_to_target", "activation": "relu", "bias": True, "batch_norm": False, "self_loop": False},
+        {"dims": (8, 8, 16), "loop_dropout": True, "weight_decay": 0.01, "smoothing_floor": "1/N"},
+        {"activation": "none", "entity_bias": False, "height": 4},
+        {"decoder": "distmult", "entity_bias": True, "batch_size": 1},
+        {"evaluate_every": 2, "label_smoothing": 0.0},
+    ],
+    ids=str,
+)
+def test_settings_train_to_finite_metrics_and_come_back(tmp_path: Path, settings: dict[str, Any]) -> None:
+    run = train(tmp_path / "run", **settings)
+    assert 0 < run.metrics["test"]["mrr"] <= 1
+    assert open_run(run.path).evaluate() == run.metrics["test"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"encoder": "compgc"}, "unknown encoder 'compgc'; did you mean 'compgcn'"),
+        ({"decoder": "distmul"}, "unknown decoder 'distmul'; did you mean 'distmult'"),
+        ({"composition": "cor"}, "unknown composition 'cor'; did you mean 'corr'"),
+        ({"norm": "symetric"}, "unknown norm 'symetric'; did you mean 'symmetric'"),
+        ({"kernel": 9}, "kernel does not fit"),
+        ({"height": 5}, "cannot be laid out with height 5"),
+        ({"composition": "rotate", "encoder.dims": (7, 16)}, "even"),
+        ({"encoder": "rgcn-block", "bases": 3}, "3"),
+        ({"batch_size": 1}, "batch_size"),
+        ({"device": "cuda:99"}, "the device 'cuda:99' is not there"),
+        ({"device": "nonsense"}, "the device 'nonsense' is not there"),
+        ({"device": "meta"}, "the device 'meta' is not there"),
+        ({"colour": 3}, "unknown option 'colour'"),
+    ],
+    ids=str,
+)
+def test_a_model_that_cannot_be_built_is_one_sentence_and_no_folder(
+    tmp_path: Path, settings: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        train(tmp_path / "run", **settings)
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_the_best_device_without_a_gpu_is_the_cpu() -> None:
+    assert find_device("auto") == torch.device("cpu")
+    with pytest.raises(InputError, match="the device 'cuda' is not there; use cpu, or auto"):
+        find_device("cuda")
+
+
+@pytest.mark.parametrize("decoder", ["distmult", "transe", "conve"])
+def test_a_rate_that_is_far_too_high_is_one_sentence_or_finite_metrics(tmp_path: Path, decoder: str) -> None:
+    settings = {"decoder": decoder, "lr": 1e30, "epochs": 10, "batch_norm": False, "activation": "none"}
+    with pytest.raises(InputError, match="diverged"):
+        train(tmp_path / "run", **settings)
+    with pytest.raises(InputError, match="diverged"):
+        train(tmp_path / "run", **settings)
+
+
+@pytest.mark.parametrize("decoder", ["distmult", "transe", "conve"])
+def test_one_triple_is_enough_to_train_on(tmp_path: Path, decoder: str) -> None:
+    vocabularies = (compgcn.data.Vocabulary("entity", ["a", "b"]), compgcn.data.Vocabulary("relation", ["r"]))
+    none = np.empty((0, 3), dtype=np.int64)
+    data = compgcn.KnowledgeGraph("one", *vocabularies, np.array([[0, 0, 1]]), none, none)
+    run = train(tmp_path / "run", data, decoder=decoder)
+    assert run.predict("a", "r", top=1)[0].entity in ("a", "b")
+
+
+@pytest.mark.parametrize("decoder", ["distmult", "conve"])
+def test_a_graph_without_a_second_entity_or_a_triple_is_one_sentence(tmp_path: Path, decoder: str) -> None:
+    none = np.empty((0, 3), dtype=np.int64)
+    one = compgcn.data.Vocabulary("entity", ["a"])
+    relation = compgcn.data.Vocabulary("relation", ["r"])
+    with pytest.raises(InputError, match="one entity"):
+        train(tmp_path / "run", compgcn.KnowledgeGraph("g", one, relation, np.array([[0, 0, 0]]), none, none))
+    with pytest.raises(InputError, match="no training triples"):
+        train(tmp_path / "run", graph(empty=("train",)), decoder=decoder)
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_bits_do_not_depend_on_how_threads_are_scheduled(tmp_path: Path) -> None:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        settings = {"decoder": "distmult", "loss": "cross-entropy", "encoder.dims": (64, 64), "epochs": 1}
+        runs = [compgcn.fit(compgcn.load("world"), run_dir=tmp_path / str(i), **settings) for i in range(2)]
+    finally:
+        torch.set_num_threads(threads)
+    assert len({(run.path / "model.safetensors").read_bytes() for run in runs}) == 1
+
+
+def test_a_recipe_goes_by_what_was_read_not_by_the_name_of_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "wn18rr.tsv"
+    file.write_text("".join(f"a{i}\tr\ta{i + 1}\n" for i in range(30)))
+    run = compgcn.fit(compgcn.read(file), run_dir=tmp_path / "run", epochs=0)
+    assert (run.config.decoder.name, run.config.data.source) == ("distmult", str(file))
+
+
+@pytest.mark.parametrize(("entities", "large"), [(100_000, False), (110_000, True), (1_000_000, True)])
+def test_a_graph_of_ones_own_is_trained_on_with_negatives_where_scores_of_all_entities_do_not_fit(
+    entities: int, large: bool
+) -> None:
+    found = recommended({"data.source": "big.tsv"}, _sized(entities)).training
+    assert (found.loss, found.batch_size) == (("sampled-cross-entropy", 4096) if large else ("cross-entropy", 512))
+    assert bool(of_size({"data.source": "big.tsv"}, _sized(entities))) == large
+    assert found.epochs == (LARGE_RECIPE if large else OWN_RECIPES["link-prediction"])["training.epochs"]
+    assert found.valid_sample == (2000 if large else None)
+
+
+@given(st.integers(1, 10**8))
+def test_an_epoch_over_a_large_graph_has_64_steps_unless_batches_would_be_very_small_or_very_large(
+    triples: int,
+) -> None:
+    batch = large_batch(triples)
+    assert 4096 <= batch <= 2**16
+    steps = -(-2 * triples // batch)
+    if batch == 4096:
+        assert steps <= 64
+    elif batch == 2**16:
+        assert steps >= 64
+    else:
+        assert 60 <= steps <= 64
+
+
+def test_what_is_recommended_for_a_large_graph_gives_way_to_every_setting_and_to_an_encoder_with_its_composition() -> (
+    None
+):
+    large = _sized(1_000_000)
+    found = recommended({"data.source": "big.tsv", "epochs": 3, "encoder": "gcn"}, large)
+    assert (found.training.epochs, found.training.loss) == (3, "sampled-cross-entropy")
+    assert found.encoder.composition is None
+    assert recommended({"data.source": "big.tsv"}, large).encoder.composition == "mult"
+
+
+@pytest.mark.parametrize(
+    ("settings", "model"),
+    [
+        ({"loss": "bce"}, None),
+        ({"training.batch_size": 64}, None),
+        ({"data.source": "fb15k-237"}, None),
+        ({}, "complex"),
+    ],
+    ids=str,
+)
+def test_who_chooses_a_loss_a_batch_size_or_a_model_keeps_it_however_large_the_graph_is(
+    settings: dict[str, Any], model: str | None
+) -> None:
+    asked = {"data.source": "big.tsv", **settings}
+    large, small = (recommended(asked, _sized(size), model) for size in (1_000_000, 12))
+    assert changes(small, large) == ({} if settings.get("data.source") else {"training.valid_sample": 2000})
+    assert of_size(asked, _sized(1_000_000), model) == [], "there are fewer validation triples"
+    many = dataclasses.replace(_sized(1_000_000), valid=np.tile(graph().valid, (2000, 1)))
+    said = "the epoch is chosen by 2,000 of 6,000 validation triples"
+    assert [said in note for note in of_size(asked, many, model)] == ([] if settings.get("data.source") else [True])
+    assert recommended(asked | {"valid_sample": 7}, many, model).training.valid_sample == 7
+
+
+def test_a_sample_of_validation_chooses_the_epoch_and_all_of_it_is_reported(tmp_path: Path) -> None:
+    data, events = graph(people=40, towns=5, valid=30, test=30), list[dict[str, Any]]()
+    run = train(tmp_path / "run", data, notify=events.append, valid_sample=7, epochs=4, lr=0.05)
+    again = train(tmp_path / "again", data, valid_sample=7, epochs=4, lr=0.05)
+    assert lasting(again.path) == lasting(run.path)
+    told = [event["total"] for event in events if event.get("what") == "evaluating"]
+    assert told == [7] * 4
+    assert [event["total"] for event in events if event.get("what") == "evaluating valid"] == [30]
+    assert run.metrics["valid"] == run.evaluate("valid") == open_run(run.path).evaluate("valid")
+    best = max(event["valid"]["mrr"] for event in events if event["event"] == "epoch")
+    rows = run.task.judged_by.tolist()
+    assert len({tuple(row) for row in rows}) == 7
+    assert all(row in data.valid.tolist() for row in rows)
+    assert run.task.validate()["mrr"] == pytest.approx(best)
+    assert run.metrics["valid"]["mrr"] != best
+
+
+def test_a_sample_larger_than_validation_is_all_of_it(tmp_path: Path) -> None:
+    whole, sampled = train(tmp_path / "whole"), train(tmp_path / "sampled", valid_sample=3)
+    assert whole.metrics == sampled.metrics
+    assert (whole.path / "model.safetensors").read_bytes() == (sampled.path / "model.safetensors").read_bytes()
+
+
+def _sized(entities: int) -> compgcn.KnowledgeGraph:
+    """A graph of the toy's facts with so many entities."""
+    data = graph()
+    return dataclasses.replace(data, entities=compgcn.data.Vocabulary("entity", [str(i) for i in range(entities)]))
+
+
+def test_where_a_run_is_made_and_how_its_files_are_called_does_not_make_it_another(tmp_path: Path) -> None:
+    run = train(tmp_path / "run", device="cpu")
+    again = train(tmp_path / "run", device="auto", checkpoint_seconds=1.0, **{"data.source": "elsewhere"})
+    assert again.metrics == run.metrics
+
+
+def test_probabilities_are_among_all_entities_after_training_them_against_each_other(tmp_path: Path) -> None:
+    for loss, total in (("cross-entropy", 1.0), ("bce", None)):
+        run = train(tmp_path / loss, loss=loss)
+        answers = run.predict("p1", "born", top=1000)
+        if total:
+            assert sum(answer.probability for answer in answers) == pytest.approx(total)
+        else:
+            assert all(a.probability == pytest.approx(1 / (1 + math.exp(-a.score))) for a in answers)
+
+
+def test_new_leaves_out_what_is_known(tmp_path: Path, run: Run) -> None:
+    answers = run.predict("p1", "born", top=1000)
+    new = run.predict("p1", "born", top=1000, new=True)
+    assert [a for a in answers if a.known is None] == new
+    assert len(new) < len(answers)
+
+
+@pytest.mark.parametrize("data", ["films.tsv", None, 3])
+def test_fit_takes_a_graph(data: Any) -> None:
+    with pytest.raises(InputError, match="fit takes a graph"):
+        compgcn.fit(data)

@@ -1,0 +1,279 @@
+"""Facts added to a trained run: new entities are what their neighbours send, and nothing else changes by itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import compgcn
+from compgcn.cli.console import calibration_note
+from compgcn.data import Vocabulary
+from compgcn.errors import InputError
+from compgcn.nn.graph import RelationalGraph
+from compgcn.run import Run
+from compgcn.run.unseen import _tables, fitted_rows, surroundings
+from compgcn.tasks.facts import Answers
+from toy import Command, contents, graph, refused, script, train
+
+FACTS = [("ann", "lives", "t1"), ("ann", "born", "t2"), ("p3", "knows", "ann"), ("ann", "knows", "bob")]
+
+# What a model can have a row for each entity in: tables, biases, raw vectors, the adversary's tables.
+KINDS: dict[str, dict[str, Any]] = {
+    "compgcn + conve": {},
+    "two layers": {"encoder.dims": (8, 8, 16), "decoder": "transe"},
+    "basis vectors": {"bases": 2, "decoder": "distmult"},
+    "raw vectors": {"encoder.residual": 16},
+    "vrgcn": {"encoder": "vrgcn", "decoder": "distmult"},
+    "rgcn-block": {"encoder": "rgcn-block"},
+    "kbgan": {"decoder": "transe", "loss": "margin", "sampler": "kbgan"},
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return train(tmp_path_factory.mktemp("newcomers") / "run", graph(12, 4))
+
+
+def vector(run: Run, name: str) -> torch.Tensor:
+    return run.encoded.entities[run.data.entities.index(name)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_newcomer_is_an_entity_like_any_other_but_for_where_its_rows_come_from(kind: str, tmp_path: Path) -> None:
+    """Give a trained entity the rows of a newcomer with the same facts, and they have the same vector."""
+    run = train(tmp_path / "run", graph(12, 4), epochs=2, **KINDS[kind])
+    data, p5 = run.data, run.data.entities.index("p5")
+    about = (data.train[:, [0, 2]] == p5).any(axis=1)
+    e, r = data.entities.ids, data.relations.ids
+    clone = [tuple("ann" if text == "p5" else text for text in (e[s], r[p], e[o])) for s, p, o in data.train[about]]
+    larger = run.with_facts(clone).task
+    with torch.no_grad():
+        for ours, theirs in zip(_tables(run.task.model), _tables(larger.model), strict=True):
+            assert theirs[-1].abs().max() > 0
+            ours[p5] = theirs[-1]
+            assert torch.equal(theirs[:p5], ours[:p5])
+    g, stay = larger.graph, torch.ones(larger.graph.num_edges, dtype=torch.bool)
+    stay[: len(about)] = torch.from_numpy(~about)  # without the entity itself, or its neighbours had twice its facts
+    smaller = RelationalGraph(g.src[stay], g.dst[stay], g.rel[stay], g.num_nodes, g.num_relations)
+    with torch.inference_mode():
+        placed = larger.model.encode(smaller).entities
+    torch.testing.assert_close(placed[-1], vector(run, "p5"), atol=1e-5, rtol=1e-5)
+    others = [i for i in range(16) if i != p5]
+    torch.testing.assert_close(placed[others], run.encoded.entities[others], atol=1e-5, rtol=1e-5)
+
+
+def test_rows_are_read_off_a_linear_map() -> None:
+    """A table that is linear in the surroundings is found again, one whose rows are all alike exactly."""
+    draw = torch.Generator().manual_seed(0)
+    known, wanted = (torch.randn(n, 6, generator=draw, dtype=torch.double) for n in (400, 5))
+    known[:, 0] = wanted[:, 0] = 1.0
+    weight = torch.randn(6, 3, generator=draw, dtype=torch.double)
+    torch.testing.assert_close(fitted_rows(known, known @ weight, wanted), wanted @ weight, atol=0.02, rtol=0)
+    torch.testing.assert_close(
+        fitted_rows(known, torch.full((400,), 0.3), wanted), torch.full((5,), 0.3), atol=1e-6, rtol=0
+    )
+    empty = torch.zeros_like(known)  # nothing is sent to anyone
+    empty[:, 0] = 1.0
+    mean = (known @ weight).mean(0).expand(5, -1)
+    torch.testing.assert_close(fitted_rows(empty, known @ weight, empty[:5]), mean, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("encoder", ["compgcn", "gcn", "dgcn", "rgcn", "vrgcn", "wgcn"])
+def test_the_surroundings_of_an_entity_do_not_depend_on_its_own_row(encoder: str, tmp_path: Path) -> None:
+    task = train(tmp_path / "run", graph(12, 4), epochs=1, encoder=encoder, decoder="distmult").task
+    before = surroundings(task.model.encoder, task.graph)[:]
+    with torch.no_grad():
+        task.model.encoder.nodes[3] += 1.0
+    changed = (surroundings(task.model.encoder, task.graph)[:] - before).abs().amax(1) > 1e-6
+    neighbours = {*task.graph.src[task.graph.dst == 3].tolist(), *task.graph.dst[task.graph.src == 3].tolist()}
+    assert set(changed.nonzero().flatten().tolist()) == neighbours
+
+
+def test_facts_that_are_known_change_nothing(run: Run) -> None:
+    e, r = run.data.entities.ids, run.data.relations.ids
+    s, p, o = run.data.train[0].tolist()
+    same = run.with_facts([(e[s], r[p], e[o]), (run.data.entities.names[s], r[p], e[o])])
+    assert torch.equal(same.encoded.entities, run.encoded.entities)
+    assert np.array_equal(same.data.train, run.data.train)
+    assert np.array_equal(run.with_facts([]).data.train, run.data.train)
+
+
+def test_newcomers_with_the_same_facts_are_alike_and_the_order_of_facts_does_not_matter(run: Run) -> None:
+    twins = [(name, relation, tail) for name in ("ann", "eve") for relation, tail in (("lives", "t1"), ("knows", "p2"))]
+    larger, other = run.with_facts(twins), run.with_facts(twins[::-1])
+    torch.testing.assert_close(vector(larger, "ann"), vector(larger, "eve"), atol=1e-6, rtol=0)
+    for name in (*run.data.entities.ids, "ann", "eve"):
+        torch.testing.assert_close(vector(larger, name), vector(other, name), atol=1e-6, rtol=0)
+
+
+def test_newcomers_are_asked_about_answers_and_reasons(run: Run) -> None:
+    larger = run.with_facts(FACTS)
+    assert larger.data.num_entities == run.data.num_entities + 2
+    answers = larger.predict(head="ann", relation="lives", top=100)
+    assert [p.known for p in answers if p.entity == "t1"] == ["train"]
+    assert {"ann", "bob"} < {p.entity for p in larger.predict(relation="lives", tail="t1", top=100)}
+    found = larger.explain("ann", "lives", "t1", top=100)
+    assert {("ann", "lives", "t1"), ("p3", "knows", "ann")} < {fact[:3] for fact in found.facts}
+    again = larger.with_facts([("cid", "knows", "ann")])  # and so on
+    assert again.data.entities.ids[-3:] == ("ann", "bob", "cid")
+
+
+def test_a_fact_between_known_entities_is_one_more_edge(run: Run) -> None:
+    larger = run.with_facts([("p0", "knows", "p7")])
+    assert larger.task.graph.num_edges == run.task.graph.num_edges + 1
+    assert not torch.equal(vector(larger, "p0"), vector(run, "p0"))
+
+
+def test_the_run_and_its_folder_stay_as_they_are(run: Run) -> None:
+    before, entities = contents(run.path), run.encoded.entities.clone()
+    run.with_facts(FACTS).predict(head="ann", relation="lives")
+    assert contents(run.path) == before
+    assert torch.equal(run.encoded.entities, entities)
+    with pytest.raises(InputError, match="unknown entity 'ann'"):
+        run.predict(head="ann", relation="lives")
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        ([("ann", "livs", "t1")], "unknown relation 'livs'; did you mean 'lives'"),
+        (
+            [("ann", "x1", "t1"), ("ann", "x2", "t1")],
+            "unknown relations 'x1', 'x2'; facts can be added of the relations",
+        ),
+        ([("ann", "lives")], r"a fact is head, relation and tail, each an id or a name, not \('ann', 'lives'\)"),
+        (["ann"], "a fact is head, relation and tail"),
+        ("nowhere.tsv", "there is no file 'nowhere.tsv'"),
+    ],
+)
+def test_facts_that_cannot_be_added_are_refused(facts: Any, message: str, run: Run) -> None:
+    with pytest.raises(InputError, match=message):
+        run.with_facts(facts)
+
+
+def test_a_model_that_facts_tell_nothing_takes_none(tmp_path: Path) -> None:
+    none = train(tmp_path / "none", graph(), epochs=1, encoder="none", **{"encoder.dims": (16,)})
+    with pytest.raises(InputError, match="the encoder 'none' sends no messages, so it cannot place entities"):
+        none.with_facts(FACTS)
+    with_features = graph().with_features(np.eye(12, 8))
+    given = train(tmp_path / "features", with_features, epochs=1)
+    assert given.with_facts([("p0", "knows", "p7")]).data.num_entities == 12
+    with pytest.raises(InputError, match="starts its entities from features, which the new entity 'ann' has none of"):
+        given.with_facts(FACTS)
+
+
+def test_who_is_taken_for_new_and_what_was_dropped_is_said(run: Run, command: Command, tmp_path: Path) -> None:
+    e, r = run.data.entities.ids, run.data.relations.ids
+    s, p, o = run.data.train[0].tolist()
+    rows = [("ann", "lives", "t1"), ("ann", "lives", "t1"), ("P 1", "knows", "P3"), (e[s], r[p], e[o])]
+    assert run.with_facts(rows).data.notes == (
+        "2 facts added, 3 new entities: 'P3' (did you mean 'p3'?), 'ann', 'P 1'",
+        "1 repeated fact dropped",
+        "1 fact dropped that train has already",
+    )
+    many = run.with_facts([(f"e{i}", "lives", "t1") for i in range(7)])
+    assert many.data.notes == ("7 facts added, 7 new entities: 'e0', 'e1', 'e2', 'e3', 'e4' and 2 more",)
+    assert run.with_facts([(e[s], r[p], e[o])]).data.notes[0] == "0 facts added, 0 new entities"
+    (tmp_path / "new.tsv").write_text("".join("\t".join(fact) + "\n" for fact in rows))
+    shown = command("predict", run.path, "--head", "ann", "--relation", "lives", "--facts", "new.tsv", "--json")
+    assert shown.err.splitlines() == [f"note: new.tsv: {note}" for note in run.with_facts(rows).data.notes]
+
+
+def test_probabilities_of_newcomers_are_said_to_be_calibrated_without_them(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    larger, same = run.with_facts(FACTS), run.with_facts([("p0", "knows", "p7")])
+    again = larger.with_facts([("p0", "knows", "p7")])
+    for one in (run, same, larger, again):
+        assert calibration_note(one) == "probabilities not calibrated"
+        monkeypatch.setattr(one.answers, "scalings", {"entities": object()})
+    assert calibration_note(run) == calibration_note(same) == "probabilities calibrated on valid"
+    assert calibration_note(larger) == "probabilities calibrated on entities that were trained on"
+    assert calibration_note(again) == calibration_note(larger)
+
+
+def true(known: Answers, s: torch.Tensor, r: torch.Tensor, entities: Vocabulary) -> torch.Tensor:
+    """1 for every answer that is known, 0 for the others [B, N]."""
+    row, answer = known.lookup(s, r)
+    return torch.zeros(len(s), len(entities.ids)).index_put((row, answer), torch.tensor(1.0))
+
+
+def test_the_benchmark_hides_entities_from_training_and_asks_what_was_hidden(tmp_path: Path) -> None:
+    """No file that is trained on names a newcomer, no question is among the facts given, and nothing is lost."""
+    newcomers = script("newcomers")
+    data = graph(40, 20, valid=20, test=20)
+    newcomers.prepare(data, tmp_path, seed=0)
+    hidden = set((tmp_path / "hidden.txt").read_text().split())
+    names = ("train", "valid", "test", "support", "asked-valid", "asked-test")
+    files = {
+        name: [tuple(x.split("\t")) for x in (tmp_path / f"{name}.tsv").read_text().split("\n")[1:-1]] for name in names
+    }
+    assert len(hidden) == 3
+    assert sum(len(facts) for facts in files.values()) == sum(len(triples) for triples in data.splits.values())
+    assert len({fact for facts in files.values() for fact in facts}) == sum(map(len, files.values()))
+    assert all({s, o} & hidden for name in names[3:] for s, _, o in files[name])
+    assert not any({s, o} & hidden for name in names[:3] for s, _, o in files[name])
+
+    parts = {split: tmp_path / f"{split}.tsv" for split in names[:3]}
+    placed = train(tmp_path / "run", compgcn.read(**parts), epochs=1).with_facts(tmp_path / "support.tsv")
+    questions = newcomers.Questions(placed, tmp_path)
+    e = placed.data.entities
+    assert {e.ids[row] for row in questions.new.nonzero().flatten().tolist()} == hidden
+    given = {*map(tuple, placed.data.train.tolist())}
+    for split in ("valid", "test"):
+        asked = {*map(tuple, questions.asked[split].tolist())}
+        assert len(asked) + questions.left_out >= len(files[f"asked-{split}"]) > 0
+        assert not asked & given
+        # Who scores everything that is true alike is first each time: no other true answer stands before it or beside.
+        assert questions.figures(split, lambda s, r: true(questions.known, s, r, e))["mrr"] == 1.0
+
+
+def test_the_commands_take_facts_from_a_file(run: Run, command: Command, tmp_path: Path) -> None:
+    (tmp_path / "new.tsv").write_text("".join("\t".join(fact) + "\n" for fact in FACTS))
+    question = ("--head", "ann", "--relation", "lives")
+    refused(command("predict", run.path, *question), "unknown entity 'ann'")
+    shown = json.loads(command("predict", run.path, *question, "--facts", "new.tsv", "--json").out)
+    expected = run.with_facts(FACTS).predict(head="ann", relation="lives")
+    assert [(row["entity"], row["score"]) for row in shown] == [(p.entity, pytest.approx(p.score)) for p in expected]
+    why = json.loads(command("explain", run.path, "ann", "lives", "t1", "--facts", "new.tsv", "--json").out)
+    found = run.with_facts(FACTS).explain("ann", "lives", "t1")
+    assert [fact["contribution"] for fact in why["facts"]] == pytest.approx([f.contribution for f in found.facts])
+    assert [fact["itself"] for fact in why["facts"]] == [f[:3] == FACTS[0] for f in found.facts]
+    near = json.loads(command("similar", run.path, "ann", "--facts", "new.tsv", "--json").out)
+    assert [one["entity"] for one in near] == [one.entity for one in run.with_facts(FACTS).similar("ann")]
+
+
+@pytest.mark.parametrize("columns", [("who", "how", "whom"), (3, 1, 0)], ids=["names", "positions"])
+def test_facts_are_read_as_the_file_that_was_trained_on(
+    columns: tuple[str | int, ...], tmp_path: Path, command: Command
+) -> None:
+    def write(name: str, facts: list[tuple[str, ...]]) -> Path:
+        path, header = tmp_path / name, "" if columns[0] == 3 else "whom,how,year,who\n"
+        path.write_text("# from the office\n" + header + "".join(f"{o},{r},1999,{s}\n" for s, r, o in facts))
+        return path
+
+    data = graph()
+    e, r = data.entities.ids, data.relations.ids
+    facts = [(e[s], r[p], e[o]) for part in data.splits.values() for s, p, o in part]
+    table = compgcn.read(write("table.csv", facts), columns=columns, comment="#")
+    run = train(tmp_path / "run", table, epochs=1)
+    larger = run.with_facts(write("new.csv", FACTS))
+    assert np.array_equal(larger.data.train, run.with_facts(FACTS).data.train)
+    (tmp_path / "three.csv").write_text("".join(f"{s},{r},{o}\n" for s, r, o in FACTS))
+    assert np.array_equal(run.with_facts(tmp_path / "three.csv").data.train, larger.data.train)
+    plain = train(tmp_path / "plain", data, epochs=1)
+    (tmp_path / "four.csv").write_text("ann,lives,1999,t1\n")
+    asked = command("predict", plain.path, "--head", "ann", "--relation", "lives", "--facts", "four.csv")
+    refused(asked, "'four.csv' has 4 columns, and not those that were read", "keep three")
+
+
+def test_what_is_wrong_with_facts_in_a_file_names_the_file(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "new.tsv"
+    file.write_text("ann\tlivez\tt1\n")
+    with pytest.raises(InputError, match=rf"{file}: .*'livez'.*'lives'"):
+        run.with_facts(file)

@@ -1,0 +1,701 @@
+"""A run folder survives anything: kills, full disks, damage, other versions, a second process."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+
+import compgcn
+import toy
+from compgcn import config as configuration
+from compgcn.data import Vocabulary
+from compgcn.errors import InputError
+from compgcn.run import open_run
+from compgcn.train import storage
+from compgcn.train.folder import Folder
+from compgcn.train.loop import Interrupted
+from toy import Killed, graph, killed_at_event, killed_at_rename, lasting, train
+
+# Everything a resumed run has to take up again: dropout, a schedule, a falling margin, early stopping.
+TROUBLED: dict[str, dict[str, Any]] = {
+    "conve, bce": {"epochs": 5, "schedule": "cosine", "schedule_start": 0.2, "lr": 0.05, "patience": 2},
+    "transe, self-adversarial": {
+        "decoder": "transe",
+        "loss": "self-adversarial",
+        "negatives": 4,
+        "margin_decay": 0.5,
+        "margin_patience": 1,
+        "patience": 3,
+        "epochs": 7,
+        "lr": 0.05,
+        "schedule": "linear",
+        "encoder.hidden_dropout": 0.4,
+        "composition": "sub",
+    },
+}
+
+
+def test_a_finished_folder_holds_these_files_and_no_others(tmp_path: Path) -> None:
+    run = train(tmp_path / "run", seed=3)
+    files = {name for name in toy.contents(run.path) if name != ".lock"}
+    assert files == {*toy.LASTING, "events.jsonl", "environment.json"}
+    assert (run.path / "checkpoint").is_dir()
+    environment = json.loads((run.path / "environment.json").read_text())
+    assert environment["seed"] == 3
+    assert environment["compgcn"] == compgcn.__version__
+    assert {"commit", "python", "torch", "device", "time", "seconds", "peak_memory_mib"} <= set(environment)
+    assert environment["peak_memory_mib"] > 10
+
+
+def test_no_file_of_a_folder_is_a_pickle(tmp_path: Path) -> None:
+    with pytest.raises(Interrupted):
+        train(tmp_path / "run", interrupted=lambda: True)
+    files = toy.contents(tmp_path / "run")
+    assert "checkpoint/state.safetensors" in files
+    for name, content in files.items():
+        assert not content.startswith((b"\x80\x02", b"\x80\x04", b"\x80\x05", b"PK")), name
+
+
+def test_events_are_lines_of_json_from_start_to_end(tmp_path: Path) -> None:
+    run = train(tmp_path / "run", epochs=3)
+    events = [json.loads(line) for line in (run.path / "events.jsonl").read_text().splitlines()]
+    assert [event["event"] for event in events] == ["start", "epoch", "epoch", "epoch", "evaluate", "end"]
+    epochs = [event for event in events if event["event"] == "epoch"]
+    assert [event["epoch"] for event in epochs] == [1, 2, 3]
+    assert all({"loss", "best", "best_epoch", "valid", "seconds"} <= set(event) for event in epochs)
+    assert max(event["valid"]["mrr"] for event in epochs) == run.metrics["valid"]["mrr"]
+
+
+def test_an_event_cut_short_by_a_kill_spoils_only_its_own_line(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    folder.append({"a": 1})
+    with (tmp_path / "events.jsonl").open("a") as file:
+        file.write('{"b": ')
+    folder.append({"c": 3})
+    assert (tmp_path / "events.jsonl").read_text() == '{"a": 1}\n{"b": \n{"c": 3}\n'
+
+
+@given(sizes=st.tuples(st.integers(1, 6), st.integers(0, 4), st.integers(0, 4)))
+def test_a_graph_comes_back_from_its_folder(
+    sizes: tuple[int, int, int], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = Folder(tmp_path_factory.mktemp("split=1") / "kind=2")
+    full = graph()
+    everything = np.concatenate(list(full.splits.values()))
+    parts = np.split(everything[: sum(sizes)], np.cumsum(sizes)[:2])
+    names = ['quo"te', "back\\slash", "ta\tb", "new\nline", "emoji 🦊", "Å", "", "x", "y", "z", "\u2028", "end"]
+    data = compgcn.KnowledgeGraph(
+        "g", Vocabulary("entity", full.entities.ids, names), full.relations, parts[0], parts[1], parts[2]
+    )
+    folder.create(configuration.Config(), data)
+    back = folder.data("g")
+    assert back.fingerprint() == data.fingerprint()
+    assert back.entities.names == data.entities.names
+    for split in data.splits:
+        np.testing.assert_array_equal(back.splits[split], data.splits[split])
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# killed and resumed
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+@pytest.mark.parametrize("seconds", [0.0, 1e9])
+@pytest.mark.parametrize("name", TROUBLED)
+def test_killed_at_any_rename_a_run_resumes_to_the_same_bits(
+    tmp_path: Path, name: str, seconds: float, before: bool
+) -> None:
+    settings = TROUBLED[name] | {"checkpoint_seconds": seconds}
+    with killed_at_rename(0, before=before) as names:
+        undisturbed = lasting(train(tmp_path / "undisturbed", **settings).path)
+    assert {"vocabulary.parquet", "config.toml", "state.safetensors", "model.safetensors", "metrics.json"} <= set(names)
+    for k in _spread(len(names)):
+        folder = tmp_path / str(k)
+        with killed_at_rename(k, before=before), pytest.raises(Killed):
+            train(folder, **settings)
+        if (folder / "model.safetensors").exists():
+            assert len(open_run(folder).predict("p0", "lives")) == 10, "a killed run must open"
+        train(folder, **settings)
+        assert lasting(folder) == undisturbed, f"killed {'before' if before else 'after'} rename {k}, {names[k - 1]}"
+        assert not list(folder.rglob("*.part"))
+
+
+def _spread(count: int, most: int = 13) -> list[int]:
+    """1 .. count, thinned in the middle: creation and end are all there."""
+    if count <= most:
+        return list(range(1, count + 1))
+    middle = np.linspace(6, count - 4, most - 10).round().astype(int).tolist()
+    return sorted({*range(1, 6), *middle, *range(count - 4, count + 1)})
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1e9])
+@pytest.mark.parametrize("name", TROUBLED)
+def test_killed_at_any_event_a_run_resumes_to_the_same_bits(tmp_path: Path, name: str, seconds: float) -> None:
+    settings = TROUBLED[name] | {"checkpoint_seconds": seconds}
+    events: list[dict[str, Any]] = []
+    undisturbed = lasting(train(tmp_path / "undisturbed", notify=events.append, **settings).path)
+    assert {event["event"] for event in events} == {"start", "step", "epoch", "evaluate", "progress", "end"}
+    for k in _spread(len(events), 12)[:-1]:  # after the last, the end, there is nothing to resume
+        folder = tmp_path / str(k)
+        with pytest.raises(Killed):
+            train(folder, notify=killed_at_event(k), **settings)
+        train(folder, **settings)
+        assert lasting(folder) == undisturbed, f"killed at event {k}, {events[k - 1]}"
+
+
+@pytest.mark.parametrize("name", TROUBLED)
+def test_killed_again_and_again_a_run_still_ends_with_the_same_bits(tmp_path: Path, name: str) -> None:
+    settings = TROUBLED[name] | {"checkpoint_seconds": 0.0}
+    undisturbed = lasting(train(tmp_path / "undisturbed", **settings).path)
+    for life in range(1, 100):
+        try:
+            with killed_at_rename(5 + life % 2, before=bool(life % 3)):
+                train(tmp_path / "run", **settings)
+            break
+        except Killed:
+            pass
+    assert 3 < life < 99
+    assert lasting(tmp_path / "run") == undisturbed
+
+
+OTHERWISE: list[dict[str, Any]] = [
+    {},
+    {"optimiser": "adagrad"},
+    {"optimiser": "sgd"},
+    {"decoder": "transe", "loss": "margin", "sampler": "kbgan", "negatives": 4},
+]
+
+
+@pytest.mark.parametrize("otherwise", OTHERWISE, ids=str)
+def test_stopped_after_every_step_a_run_ends_with_the_same_bits(tmp_path: Path, otherwise: dict[str, Any]) -> None:
+    settings = TROUBLED["conve, bce"] | {"checkpoint_seconds": 1e9} | otherwise
+    undisturbed = lasting(train(tmp_path / "undisturbed", **settings).path)
+    stops = 0
+    for _ in range(100):
+        events: list[dict[str, Any]] = []
+        try:
+            train(
+                tmp_path / "run",
+                notify=events.append,
+                interrupted=lambda: events[-1]["event"] in ("step", "epoch"),  # noqa: B023
+                **settings,
+            )
+            break
+        except Interrupted:
+            stops += 1
+            assert (tmp_path / "run" / "checkpoint" / "state.safetensors").exists()
+    assert stops >= 5
+    assert lasting(tmp_path / "run") == undisturbed
+
+
+def test_a_run_stopped_while_it_is_judged_has_nothing_to_train_again(tmp_path: Path) -> None:
+    settings = {"checkpoint_seconds": 1e9, "epochs": 6, "lr": 0.05}
+    undisturbed = lasting(train(tmp_path / "undisturbed", **settings).path)
+    asked = False
+
+    def notify(event: dict[str, Any]) -> None:
+        nonlocal asked
+        asked = event["event"] == "evaluate"
+
+    with pytest.raises(Interrupted):
+        train(tmp_path / "run", notify=notify, interrupted=lambda: asked, **settings)
+    events: list[dict[str, Any]] = []
+    train(tmp_path / "run", notify=events.append, **settings)
+    assert [event["event"] for event in events if event["event"] != "progress"] == ["start", "evaluate", "end"]
+    assert lasting(tmp_path / "run") == undisturbed
+
+
+CALIBRATED: dict[str, Any] = {"epochs": 2, "decoder": "distmult", "loss": "cross-entropy"}
+
+
+def _ample() -> compgcn.KnowledgeGraph:
+    """A graph with enough validation to be calibrated on."""
+    return graph(people=40, towns=5, valid=30, test=30)
+
+
+def test_a_run_stopped_at_any_moment_of_its_calibration_is_measured_and_has_only_that_left(tmp_path: Path) -> None:
+    undisturbed, events = tmp_path / "undisturbed", list[dict[str, Any]]()
+    train(undisturbed, _ample(), notify=events.append, **CALIBRATED)
+    moments = [event for event in events if event.get("what", "").startswith("calibrating")]
+    assert {event["what"].split()[1] for event in moments} == {"entities", "relations", "discoveries"}
+    assert all(0 < event["done"] <= event["total"] for event in moments)
+    for k, moment in enumerate(moments):
+        seen: list[dict[str, Any]] = []
+        with pytest.raises(Interrupted):
+            train(tmp_path / str(k), _ample(), notify=seen.append, interrupted=lambda: moment in seen, **CALIBRATED)  # noqa: B023
+        assert open_run(tmp_path / str(k)).metrics == open_run(undisturbed).metrics
+        assert not (tmp_path / str(k) / "calibration.json").exists()
+        more: list[dict[str, Any]] = []
+        train(tmp_path / str(k), _ample(), notify=more.append, **CALIBRATED)
+        assert [event for event in more if event["event"] != "start"] == [*moments, events[-1] | more[-1]]
+        for name in (*toy.LASTING, "calibration.json"):
+            assert (tmp_path / str(k) / name).read_bytes() == (undisturbed / name).read_bytes()
+        assert not any((tmp_path / str(k) / "checkpoint").iterdir())
+
+
+def test_a_classifier_killed_before_its_calibration_is_calibrated_by_the_same_command(tmp_path: Path) -> None:
+    data = toy.labelled(60, valid=15)
+    toy.classify(tmp_path / "undisturbed", data, protocol="holdout", epochs=3)
+    with killed_at_rename(0, before=True) as names:
+        toy.classify(tmp_path / "same", data, protocol="holdout", epochs=3)
+    assert names[-2:] == ["metrics.json", "calibration.json"]
+    with killed_at_rename(len(names), before=True), pytest.raises(Killed):
+        toy.classify(tmp_path / "run", data, protocol="holdout", epochs=3)
+    assert open_run(tmp_path / "run").calibrated() is None
+    assert toy.classify(tmp_path / "run", data, protocol="holdout", epochs=3).calibrated() == "valid"
+    kept = [(tmp_path / name / "calibration.json").read_bytes() for name in ("undisturbed", "run")]
+    assert kept[0] == kept[1]
+
+
+# What a training that takes long tells a file: where it stands, or how far it is with one thing.
+PROGRESS = re.compile(r"epoch \d+/\d+  loss \d.*|[a-z ]+ [\d,]+ of [\d,]+")
+
+
+def _start(folder: Path, data: Path, **settings: Any) -> subprocess.Popen[str]:
+    """`compgcn train` as a process of its own."""
+    words = ["train", str(data), "--run-dir", str(folder), *toy.flags(toy.SMALL | settings)]
+    command = [sys.executable, "-m", "compgcn", *words]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=toy.ENVIRONMENT)
+
+
+def _wait_for(path: Path, process: subprocess.Popen[str], text: str = "") -> None:
+    """Until the file is there, with the text in it."""
+    for _ in range(6000):
+        if path.exists() and text in path.read_text(errors="replace"):
+            return
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+    raise AssertionError(f"{path} never came")
+
+
+def test_a_process_that_is_stopped_or_killed_resumes_with_the_same_command(tmp_path: Path) -> None:
+    data = toy.write_tsv(tmp_path / "toy.tsv", graph())
+    settings = {"epochs": 60, "patience": 1000, "checkpoint_seconds": 0.05}
+    folder = tmp_path / "run"
+
+    process = _start(folder, data, **settings)
+    _wait_for(folder / "events.jsonl", process, '"epoch": 2,')
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "same command" in err
+    assert "Traceback" not in err
+    assert (folder / "checkpoint" / "state.safetensors").exists()
+    assert not (folder / "metrics.json").exists()
+
+    process = _start(folder, data, **settings)
+    _wait_for(folder / "checkpoint" / "state.safetensors", process)
+    lines = (folder / "events.jsonl").read_text().count("\n")
+    while (folder / "events.jsonl").read_text().count("\n") < lines + 3:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.005)
+    process.kill()
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    assert not (folder / "metrics.json").exists()
+
+    process = _start(folder, data, **settings)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert [line for line in err.splitlines() if not PROGRESS.fullmatch(line)] == []
+    epochs = [json.loads(line).get("epoch") for line in (folder / "events.jsonl").read_text().splitlines()]
+    assert epochs.count(1) == 1, "a resumed run does not begin again"
+
+    config = open_run(folder).config
+    undisturbed = compgcn.run.train(config, compgcn.read(data), tmp_path / "undisturbed")
+    assert lasting(undisturbed.path) == lasting(folder)
+
+
+def test_a_second_process_in_the_same_folder_is_refused(tmp_path: Path) -> None:
+    def second(event: dict[str, Any]) -> None:
+        if event["event"] == "epoch":
+            with pytest.raises(InputError, match="another process is training"):
+                train(tmp_path / "run")
+
+    alone = lasting(train(tmp_path / "alone").path)
+    assert lasting(train(tmp_path / "run", notify=second).path) == alone
+
+
+def test_a_run_that_overwrites_another_is_as_if_it_were_the_first(tmp_path: Path) -> None:
+    first = lasting(train(tmp_path / "alone").path)
+    with pytest.raises(Interrupted):
+        train(tmp_path / "run", lr=0.5, max_shard_mib=0.001, interrupted=lambda: True)
+    train(tmp_path / "finished", lr=0.5, max_shard_mib=0.001)
+    for name in ("run", "finished"):
+        (tmp_path / name / "notes.json").write_text("mine")
+        with pytest.raises(InputError, match=r"other options .*say --overwrite to remove that run"):
+            train(tmp_path / name)
+        assert lasting(train(tmp_path / name, overwrite=True).path) == first
+        files = {*toy.contents(tmp_path / name), ".lock"}
+        assert files == {*toy.contents(tmp_path / "alone"), ".lock", "notes.json"}
+    before = len((tmp_path / "alone" / "events.jsonl").read_bytes())
+    assert lasting(train(tmp_path / "alone", overwrite=True).path) == first
+    assert len((tmp_path / "alone" / "events.jsonl").read_bytes()) < 1.5 * before, "its events were removed too"
+
+
+def test_what_is_refused_removes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "metrics.json").write_text("{}")
+    with pytest.raises(InputError, match="is not a run folder"):
+        train(tmp_path / "mine", overwrite=True)
+    assert toy.contents(tmp_path / "mine") == {"metrics.json": b"{}"}
+
+    def second(event: dict[str, Any]) -> None:
+        if event["event"] == "epoch":
+            with pytest.raises(InputError, match="another process is training"):
+                train(tmp_path / "run", overwrite=True)
+
+    before = toy.contents(train(tmp_path / "run", notify=second).path)
+    with pytest.raises(InputError):
+        train(tmp_path / "run", overwrite=True, composition="rotate", **{"encoder.dims": (7, 7)})
+    assert toy.contents(tmp_path / "run") == before
+
+
+@pytest.mark.parametrize("k", range(1, 6))
+def test_a_kill_while_a_run_is_removed_leaves_one_that_can_be_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, k: int
+) -> None:
+    first = lasting(train(tmp_path / "run").path)
+    unlink, removed = Path.unlink, 0
+
+    def dying(self: Path, missing_ok: bool = False) -> None:
+        nonlocal removed
+        removed += 1
+        if removed == k:
+            raise Killed
+        unlink(self, missing_ok)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", dying)
+        with pytest.raises(Killed):
+            train(tmp_path / "run", overwrite=True)
+    assert lasting(train(tmp_path / "run", overwrite=True).path) == first
+
+
+def test_who_waited_for_the_lock_of_a_run_that_finished_meanwhile_does_not_train_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = Folder.lock
+
+    def late(self: Folder) -> Any:
+        monkeypatch.setattr(Folder, "lock", lock)
+        train(tmp_path / "run")  # the other process is quicker, from beginning to end
+        return lock(self)
+
+    monkeypatch.setattr(Folder, "lock", late)
+    train(tmp_path / "run")
+    events = (tmp_path / "run" / "events.jsonl").read_text()
+    assert events.count('"start"') == 1
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# a full disk
+
+
+def _full(*args: Any, **kwargs: Any) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("write", ["pq.write_table", "save_file", "Path.write_text", "os.fsync"])
+def test_a_full_disk_at_the_beginning_leaves_no_folder_or_one_that_resumes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: str
+) -> None:
+    undisturbed = lasting(train(tmp_path / "undisturbed").path)
+    place, _, name = write.rpartition(".")
+    with monkeypatch.context() as patch:
+        patch.setattr(pq if place == "pq" else getattr(storage, place) if place else storage, name, _full)
+        with pytest.raises(InputError, match="No space left"):
+            train(tmp_path / "run")
+    folder = tmp_path / "run"
+    assert not folder.exists() or (folder / "config.toml").exists(), "half a run folder was left behind"
+    assert not list(tmp_path.rglob("*.part"))
+    train(folder)
+    assert lasting(folder) == undisturbed
+
+
+@pytest.mark.parametrize("k", [2, 5, 6, 9])
+def test_a_full_disk_while_weights_are_saved_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, k: int
+) -> None:
+    settings = TROUBLED["conve, bce"] | {"checkpoint_seconds": 0.0}
+    undisturbed = lasting(train(tmp_path / "undisturbed", **settings).path)
+    save, calls = storage.save_file, iter(range(1, 1000))
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "save_file", lambda *args: _full() if next(calls) == k else save(*args))
+        with pytest.raises(InputError, match="No space left on device; what was there before is untouched"):
+            train(tmp_path / "run", **settings)
+    train(tmp_path / "run", **settings)
+    assert lasting(tmp_path / "run") == undisturbed
+
+
+def test_a_full_disk_while_an_event_is_written_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings: dict[str, Any] = {"checkpoint_seconds": 1e9, "evaluate_every": 2}
+    undisturbed = lasting(train(tmp_path / "undisturbed", **settings).path)
+    with monkeypatch.context() as patch:
+
+        def fill(event: dict[str, Any]) -> None:
+            if event["event"] == "step" and event["epoch"] == 2:
+                patch.setattr(Path, "open", _full)
+
+        with pytest.raises(InputError, match=r"could not write .*events\.jsonl: .*No space left"):
+            train(tmp_path / "run", notify=fill, **settings)
+    assert lasting(train(tmp_path / "run", **settings).path) == undisturbed
+
+
+def test_a_disk_that_is_really_full_is_one_sentence(tmp_path: Path) -> None:
+    data = toy.write_tsv(tmp_path / "toy.tsv", graph())
+    script = (
+        "import resource, signal, sys; from compgcn.cli import main; "
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv.pop(1)),) * 2); main()"
+    )
+    words = ["train", str(data), *toy.flags(toy.SMALL)]
+    for limit, made in ((500, False), (6000, True)):  # too small for the vocabulary; too small for the weights
+        folder = tmp_path / f"run{limit}"
+        command = [sys.executable, "-c", script, str(limit), *words, "--run-dir", str(folder)]
+        done = subprocess.run(command, capture_output=True, text=True, env=toy.ENVIRONMENT)
+        assert done.returncode == 1, done.stderr
+        assert done.stderr.startswith("error: could not write"), done.stderr
+        assert done.stderr.count("\n") == 1
+        assert folder.exists() == made
+        assert not list(tmp_path.rglob("*.part"))
+    again = compgcn.run.train(open_run(tmp_path / "run6000").config, compgcn.read(data), tmp_path / "run6000")
+    assert again.metrics["ties"] == "realistic"
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# versions
+
+
+def test_a_folder_of_a_newer_format_is_refused(tmp_path: Path) -> None:
+    run = train(tmp_path / "run")
+    path = run.path / "config.toml"
+    path.write_text(path.read_text().replace("format = 1", "format = 2"))
+    with pytest.raises(InputError, match=r"format 2, newer than the 1 .*update compgcn"):
+        open_run(run.path)
+    with pytest.raises(InputError, match="newer"):
+        train(tmp_path / "run")
+
+
+def test_a_folder_of_an_older_format_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = train(tmp_path / "run")
+    before = run.predict("p0", "lives")
+    monkeypatch.setattr(configuration, "FORMAT", 7)
+    assert open_run(run.path).predict("p0", "lives") == before
+    assert train(tmp_path / "run").metrics == run.metrics
+
+
+def test_settings_that_came_later_take_their_defaults_in_an_older_folder(tmp_path: Path) -> None:
+    run = train(tmp_path / "run")
+    path = run.path / "config.toml"
+    later = ("loop_dropout", "grad_clip", "precision", "schedule", "margin_decay", "tie_inverse", "format")
+    lines = [line for line in path.read_text().splitlines() if not line.startswith(later)]
+    path.write_text("\n".join(lines))
+    assert open_run(run.path).config == run.config
+    assert train(tmp_path / "run").predict("p0", "lives") == run.predict("p0", "lives")
+
+
+def test_what_an_older_folder_leaves_open_is_filled_in_when_it_is_opened(tmp_path: Path) -> None:
+    run = train(tmp_path / "run")
+    path = run.path / "config.toml"
+    later = ("input =", "add_inverse", "residual", "edge_dropout", "task")
+    path.write_text("\n".join(line for line in path.read_text().splitlines() if not line.startswith(later)))
+    older = open_run(run.path)
+    assert older.config == run.config
+    assert older.predict("p0", "lives") == run.predict("p0", "lives")
+    path.write_text(path.read_text().replace('name = "compgcn"', 'name = "compgnc"'))
+    with pytest.raises(
+        InputError, match=r"is of an earlier build, .* \(unknown encoder 'compgnc'.*\); remove .* train again"
+    ):
+        open_run(run.path)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# damage
+
+
+def _damage_parquet(path: Path) -> None:
+    pq.write_table(pa.table({"other": [1, 2]}), path)
+
+
+def _damage_numbers(path: Path) -> None:
+    pq.write_table(pa.table({name: [1.5, None] for name in ("kind", "id", "name", "split", "s", "r", "o")}), path)
+
+
+DAMAGES = {
+    "gone": Path.unlink,
+    "empty": lambda path: path.write_bytes(b""),
+    "cut": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
+    "noise": lambda path: path.write_bytes(np.random.default_rng(0).bytes(path.stat().st_size)),
+    "another table": _damage_parquet,
+    "numbers": _damage_numbers,
+    "list": lambda path: path.write_text("[]"),
+    "object": lambda path: path.write_text("{}"),
+    "nested": lambda path: path.write_text('{"test": 3, "valid": [], "ties": {}, "best_epoch": "x"}'),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("name", toy.LASTING)
+def test_a_damaged_file_is_one_sentence_that_names_it(
+    tmp_path: Path, name: str, damage: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    if name == "config.toml" and damage in ("list", "empty"):
+        pytest.skip("a TOML file, and one without settings")
+    train(tmp_path / "run")
+    command = toy.command(monkeypatch, capfd)
+    DAMAGES[damage](tmp_path / "run" / name)
+    before = toy.contents(tmp_path / "run")
+    if name == "metrics.json" and damage == "gone":
+        return  # that is an unfinished run
+    toy.refused(command("evaluate", tmp_path / "run"), "run")
+    toy.refused(
+        command("predict", tmp_path / "run", "--head", "p0", "--relation", "lives"),
+        name if name != "config.toml" else "run",
+    )
+    assert toy.contents(tmp_path / "run") == before
+
+
+@pytest.mark.parametrize("damage", ["other shapes", "missing", "added", "words"])
+def test_weights_of_another_model_are_refused(tmp_path: Path, damage: str) -> None:
+    run = train(tmp_path / "run")
+    path = run.path / "model.safetensors"
+    tensors = load_file(path)
+    name = "encoder.nodes"
+    if damage == "other shapes":
+        tensors[name] = tensors[name][:-1].clone()
+    elif damage == "missing":
+        del tensors[name]
+    elif damage == "added":
+        tensors["other"] = tensors[name].clone()
+    else:
+        tensors = {"words": tensors[name]}
+    save_file(tensors, path)
+    with pytest.raises(InputError, match="of another model") as caught:
+        open_run(run.path).predict("p0", "lives")
+    assert "\n" not in str(caught.value)
+    assert ":)" not in str(caught.value), "the reason is missing"
+
+
+def _without_metadata(path: Path) -> None:
+    tensors = load_file(path)
+    save_file(tensors, path)
+
+
+def _other_shapes(path: Path) -> None:
+    tensors = load_file(path)
+    save_file({name: value.flatten()[:1].clone() for name, value in tensors.items()}, path, {"progress": "{}"})
+
+
+def _note(text: str) -> Any:
+    def damage(path: Path) -> None:
+        save_file(load_file(path), path, {"progress": text})
+
+    return damage
+
+
+def _no_optimiser(path: Path) -> None:
+    tensors = {name: value for name, value in load_file(path).items() if name.startswith("model.")}
+    save_file(tensors, path, {"progress": '{"step": 1}'})
+
+
+CHECKPOINTS = {
+    **{name: DAMAGES[name] for name in ("empty", "cut", "noise", "object")},
+    "no metadata": _without_metadata,
+    "other shapes": _other_shapes,
+    "no JSON": _note("{"),
+    "not an object": _note("[1]"),
+    "unknown fields": _note('{"step": 1, "colour": 2}'),
+    "wrong kinds": _note('{"step": "one"}'),
+    "no optimiser": _no_optimiser,
+}
+
+
+@pytest.mark.parametrize("damage", CHECKPOINTS)
+def test_a_damaged_checkpoint_is_one_sentence_that_says_what_to_do(tmp_path: Path, damage: str) -> None:
+    undisturbed = lasting(train(tmp_path / "undisturbed").path)
+    with pytest.raises(Interrupted):
+        train(tmp_path / "run", interrupted=lambda: True)
+    path = tmp_path / "run" / "checkpoint" / "state.safetensors"
+    CHECKPOINTS[damage](path)
+    with pytest.raises(InputError, match=r"checkpoint .* is damaged .*; delete it to train from the start") as caught:
+        train(tmp_path / "run")
+    assert "\n" not in str(caught.value)
+    path.unlink()
+    train(tmp_path / "run")
+    assert lasting(tmp_path / "run") == undisturbed
+
+
+@pytest.mark.parametrize("kind", ["file", "folder with files", "read-only"])
+def test_a_place_that_is_no_run_folder_is_left_as_it_is(tmp_path: Path, kind: str) -> None:
+    place = tmp_path / "place"
+    if kind == "file":
+        place.write_text("mine")
+    else:
+        place.mkdir()
+        if kind == "folder with files":
+            (place / "mine.txt").write_text("mine")
+        else:
+            if os.geteuid() == 0:
+                pytest.skip("no folder is read-only to root")
+            place.chmod(0o500)
+    before = toy.contents(tmp_path)
+    with pytest.raises(InputError, match="place"):
+        train(place)
+    assert toy.contents(tmp_path) == before
+    assert [path.name for path in tmp_path.rglob("*")] in (["place"], ["place", "mine.txt"])
+
+
+def test_an_empty_folder_can_become_a_run(tmp_path: Path) -> None:
+    assert train(tmp_path).path == tmp_path
+
+
+def test_a_path_that_is_no_folder_or_no_run_is_not_opened(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no run folder"):
+        open_run(tmp_path / "nothing")
+    with pytest.raises(InputError, match=r"not a run folder: it has no config\.toml"):
+        open_run(tmp_path)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# weights in shards, and who may read them
+
+
+def test_a_run_in_shards_is_the_same_model(tmp_path: Path) -> None:
+    whole, cut = train(tmp_path / "whole"), train(tmp_path / "cut", max_shard_mib=0.002)
+    assert len(list(cut.path.glob("model-*.safetensors"))) > 2
+    assert not (cut.path / "model.safetensors").exists()
+    assert open_run(cut.path).predict("p1", "born") == whole.predict("p1", "born")
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", "[1]", "not json", '["model-9-00000.safetensors"]'])
+def test_a_damaged_index_of_shards_is_one_sentence(tmp_path: Path, text: str) -> None:
+    run = train(tmp_path / "run", max_shard_mib=0.002)
+    (run.path / "model.safetensors.index.json").write_text(text)
+    with pytest.raises(InputError, match="damaged or of another model"):
+        open_run(run.path).predict("p1", "born")
+
+
+def test_all_files_of_a_run_are_as_open_as_any_other(tmp_path: Path) -> None:
+    run = train(tmp_path / "run")
+    (tmp_path / "plain").touch()
+    modes = {path.name: path.stat().st_mode & 0o777 for path in run.path.iterdir() if path.is_file()}
+    assert set(modes.values()) == {(tmp_path / "plain").stat().st_mode & 0o777}, modes

@@ -1,0 +1,88 @@
+"""Every system is settings that stand: it trains, and no recipe of another one leaks into it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compgcn.config import Config, configure
+from compgcn.data import DATASETS
+from compgcn.errors import InputError
+from compgcn.nn.decoders import DECODERS
+from compgcn.nn.encoder import PRESETS
+from compgcn.run import fit
+from compgcn.run.resolve import recommended
+from compgcn.train.recipes import _BUDGET, MODELS, beneath, model
+from toy import graph, labelled
+
+EVERY = pytest.mark.parametrize("name", MODELS)
+LINKS = [name for name, row in DATASETS.items() if row.task == "link-prediction"]
+
+
+@EVERY
+def test_every_system_is_made_of_parts_there_are(name: str) -> None:
+    assert MODELS[name].settings["encoder.name"] in PRESETS
+    assert MODELS[name].settings["decoder.name"] in DECODERS
+
+
+@EVERY
+def test_every_system_trains(tmp_path: Path, name: str) -> None:
+    run = fit(graph(), model=name, run_dir=tmp_path / "run", epochs=1, batch_size=16, device="cpu")
+    expected = {key: value for key, value in MODELS[name].settings.items() if key != "training.epochs"}
+    expected.pop("training.batch_size", None)
+    assert configure(run.config, expected) == run.config
+
+
+@EVERY
+@pytest.mark.parametrize("source", LINKS)
+def test_no_recipe_of_another_system_leaks_in(name: str, source: str) -> None:
+    found = recommended({"data.source": source}, graph(), name)
+    recipe, system = DATASETS[source].recipe, MODELS[name]
+    own = configure(Config(), system.settings).model_dump()
+    theirs = configure(Config(), recipe)
+    shared = [getattr(theirs, part).name == own[part]["name"] for part in ("encoder", "decoder")]
+    for part, alike in zip(("encoder", "decoder", "training"), (*shared, all(shared)), strict=True):
+        for key, value in getattr(found, part).model_dump().items():
+            path = f"{part}.{key}"
+            if path in system.settings or not (alike or path in _BUDGET):
+                assert value == own[part][key], path
+            else:
+                assert value == getattr(theirs, part).model_dump()[key], path
+
+
+def test_the_settings_of_a_user_go_over_those_of_a_system() -> None:
+    found = recommended({"decoder": "transe", "lr": 0.5, "batch_size": 7}, graph(), "distmult")
+    assert (found.decoder.name, found.training.lr, found.training.batch_size) == ("transe", 0.5, 7)
+    assert (found.encoder.name, found.training.optimiser) == ("none", "adagrad")
+
+
+@pytest.mark.parametrize("source", ["fb15k-237", "wn18rr"])
+def test_the_papers_model_is_trained_by_the_recipe_of_the_papers_data(source: str) -> None:
+    recipe = DATASETS[source].recipe
+    found = recommended({"data.source": source}, graph(), "compgcn")
+    assert recipe
+    assert configure(found, recipe) == found
+
+
+def test_without_a_recipe_a_system_is_its_settings() -> None:
+    assert beneath(MODELS["transe"], {}) == {}
+
+
+def test_a_system_that_is_not_there_is_answered_with_the_nearest() -> None:
+    with pytest.raises(InputError, match=r"unknown model 'compgnc'; did you mean 'compgcn'"):
+        model("compgnc")
+
+
+def test_a_system_of_link_prediction_classifies_nothing(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is one of link prediction, not of node-classification"):
+        fit(labelled(), model="gcn", run_dir=tmp_path / "run")
+
+
+@EVERY
+def test_every_system_says_what_it_is_and_where_it_comes_from(name: str) -> None:
+    row: Any = MODELS[name]
+    assert row.description
+    assert row.reference
+    assert {"encoder.name", "decoder.name"} <= set(row.settings)
