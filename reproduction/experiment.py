@@ -199,7 +199,7 @@ class Row(Section):
     paper: dict[str, float] = _EMPTY  # what the paper has, by figure: "mrr", "category/1-1/head/mrr", "accuracy" in %
     also: dict[str, float] = _EMPTY  # what it has in another place, where it contradicts itself
     spread: dict[str, float] = _EMPTY  # its ±
-    model: str | None = None  # a whole system, see `compgcn.models`; settings come on top
+    model: str | None = None  # a whole system, see `compgcn.train.recipes`; settings come on top
     settings: dict[str, Any] | None = None  # of training; None: quoted, and not run here
     same_as: str | None = None  # "experiment/row", whose results these are
     control: str | None = None  # the row of the same decoder without an encoder; of differences, the row it changes

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import compgcn.tying
 import pytest
 import torch
 
 import compgcn
+import compgcn.nn.filters
 from compgcn.kernels import aggregate, make_plan
 from compgcn.kernels.combine import Combine
 from compgcn.nn import CompGCNConv
@@ -58,7 +58,7 @@ EVERY_LEARNED = pytest.mark.parametrize("learned", LEARNED.values(), ids=list(LE
 @EVERY_LEARNED
 @pytest.mark.parametrize("rows", [500, 2**14], ids=["parts", "whole"])
 def test_a_learned_composition_gives_the_same_on_both_devices(monkeypatch, learned, rows):
-    monkeypatch.setattr(compgcn.tying, "_ROWS", rows)
+    monkeypatch.setattr(compgcn.nn.filters, "_ROWS", rows)
     conv, tensors = CompGCNConv(50, 30, R, composition=learned).double(), skewed(torch.float64)
     expected = outputs_and_gradients(conv, tensors)
     ours = outputs_and_gradients(conv.cuda(), tuple(t.cuda() for t in tensors))
@@ -94,8 +94,8 @@ def test_bases_one_at_a_time_give_the_same_on_both_devices(monkeypatch, composit
         skewed(torch.float64),
     )
     expected = outputs_and_gradients(conv, tensors)
-    monkeypatch.setattr(compgcn.tying, "mixes", lambda *sizes: False)
-    monkeypatch.setattr(compgcn.tying, "_KEPT", kept)
+    monkeypatch.setattr(compgcn.nn.filters, "mixes", lambda *sizes: False)
+    monkeypatch.setattr(compgcn.nn.filters, "_KEPT", kept)
     ours = outputs_and_gradients(conv.cuda(), tuple(t.cuda() for t in tensors))
     for a, b in zip(ours, expected, strict=True):
         if b is not None:
@@ -195,7 +195,7 @@ AROUND = {
 @pytest.mark.parametrize("loss", ["bce", "cross-entropy"])
 @pytest.mark.parametrize("what", AROUND)
 def test_what_stands_around_an_encoder_is_recorded_too(monkeypatch, tmp_path, what, loss):
-    monkeypatch.setattr(compgcn.tying, "_ROWS", 100)
+    monkeypatch.setattr(compgcn.nn.filters, "_ROWS", 100)
     settings = STILL | {"decoder": "distmult", "loss": loss, "dims": [20, 20], "device": "cuda", "epochs": 1}
     settings |= {"batch_size": 512, **AROUND[what]}
     data = compgcn.load("world")

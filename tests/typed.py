@@ -20,7 +20,7 @@ _LIMIT = 2**20
 # What takes long to import, and what commands would import sooner or later: the kernels, what torch loads with the
 # first optimiser, what pyarrow makes strings and tables with, and what draws.
 LONG = (
-    *("compgcn.pages.run", "compgcn.serve.app", "compgcn.tune", "compgcn.bench", "compgcn.kernels.numba"),
+    *("compgcn.run.report", "compgcn.serve.app", "compgcn.run.tune", "reproduction.bench", "compgcn.kernels.numba"),
     *("torch._dynamo", "pandas", "matplotlib.pyplot"),
 )
 

@@ -22,7 +22,7 @@ _HOME = {
     "read": "compgcn.data",
     "KnowledgeGraph": "compgcn.data",
     "GraphCollection": "compgcn.data",
-    "RelationalGraph": "compgcn.graph",
+    "RelationalGraph": "compgcn.nn.graph",
     "InputError": "compgcn.errors",
     "fit": "compgcn.run",
     "open_run": "compgcn.run",

@@ -148,7 +148,7 @@ def test_ctrl_c_while_a_run_is_calibrated_stops_it_as_training_does(
         return weighing(*given)
 
     with monkeypatch.context() as patch:
-        patch.setattr("compgcn.assembly.probabilities.weighing", asked_to_stop)
+        patch.setattr("compgcn.run.probabilities.weighing", asked_to_stop)
         stopped = command("train", data, *flags(SMALL))
     assert (stopped.code, "stopped; the same command goes on" in stopped.err) == (130, True)
     measured = Path("runs/family-compgcn-conve-0/metrics.json").read_bytes()
@@ -167,13 +167,13 @@ def test_ctrl_c_while_a_run_is_calibrated_stops_it_as_training_does(
 def test_a_graph_too_large_to_score_all_its_entities_is_said_and_trained_with_negatives(
     command: Command, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("compgcn.assembly.settings._STEP_BYTES", 5 * 4 * 512 * 12 - 1)
+    monkeypatch.setattr("compgcn.run.resolve._STEP_BYTES", 5 * 4 * 512 * 12 - 1)
     found = command("train", data, "--epochs", 1, "--set", "dims=[4, 4]")
     assert found.code == 0, found
     assert "note: a step that scores all 12 entities would take about 0.0 GiB, so that negatives are drawn" in found.out
     assert "training.loss=sampled-cross-entropy, training.batch_size=4096; give either to train in another" in found.out
     assert open_run("runs/family-compgcn-distmult-0").config.training.loss == "sampled-cross-entropy"
-    monkeypatch.setattr("compgcn.assembly.settings._STEP_BYTES", 5 * 4 * 512 * 12)
+    monkeypatch.setattr("compgcn.run.resolve._STEP_BYTES", 5 * 4 * 512 * 12)
     assert "scores all" not in command("train", data, "--epochs", 1, "--run-dir", "small").out
 
 
@@ -471,7 +471,7 @@ def test_without_a_kind_all_are_listed_and_an_unknown_kind_is_answered_with_the_
 def test_experiments_are_listed_where_they_are_at_hand(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = json.loads(command("list", "experiments", "--json").out)["experiments"]
     assert [row["name"] for row in rows] == list(experiments())
-    monkeypatch.setattr("compgcn.experiment._HERE", Path("nowhere"))
+    monkeypatch.setattr("reproduction.experiment._HERE", Path("nowhere"))
     assert json.loads(command("list", "--json").out)["experiments"] == []
     refused(command("list", "experiments"), "no folder 'experiments'")
 

@@ -200,7 +200,7 @@ def test_the_most_certain_nodes_are_shown_and_how_many_there_are(nodes: Run, com
 def test_a_file_gets_every_node_unless_told_how_many(
     nodes: Run, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("compgcn.cli.use._TOP", 5)
+    monkeypatch.setattr("compgcn.cli.predict._TOP", 5)
     everything = len(nodes.classify())
     shown = command("predict", nodes.path, "--to", "all.csv").out
     assert len(Path("all.csv").read_text().splitlines()) == 1 + everything

@@ -364,7 +364,7 @@ def test_a_read_only_cache_is_a_sentence_and_what_is_in_it_can_be_read(
 SCRIPT = """
 import json, sys
 from compgcn.data import fetch
-from compgcn.data.sources import Archive, Files, Item
+from compgcn.data.download import Archive, Files, Item
 address, digest, hashes = json.loads(sys.argv[1])
 items = {part: Item(f"set/{part}.txt", known) for part, known in hashes.items()}
 archive = Archive("set.zip", digest, items, address=address)

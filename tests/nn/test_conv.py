@@ -9,14 +9,14 @@ from functools import partial
 from itertools import product
 from random import Random
 
-import compgcn.messages
-import compgcn.tying
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+import compgcn.nn.filters
+import compgcn.nn.graph
 from compgcn.errors import InputError
 from compgcn.kernels.combine import Combine
 from compgcn.nn import CompGCNConv as CompGCNConvOfNN
@@ -168,7 +168,7 @@ def test_a_learned_composition_is_right_on_any_graph(learned, edges, norm, self_
 def test_a_learned_composition_made_in_parts_is_the_same(monkeypatch, learned, tying):
     layer, (x, rel) = layer_of(AWKWARD, learned, tying=tying, bases=1), inputs(AWKWARD)
     whole = layer(x, rel, AWKWARD.graph())
-    monkeypatch.setattr(compgcn.tying, "_ROWS", 3)
+    monkeypatch.setattr(compgcn.nn.filters, "_ROWS", 3)
     assert_same_with_gradients(layer(x, rel, AWKWARD.graph()), whole, (x, rel, *layer.parameters()))
 
 
@@ -187,7 +187,7 @@ def test_what_is_stored_for_the_gradient_is_bounded(monkeypatch):
 
     def stored(rows: int) -> int:
         sizes = []
-        monkeypatch.setattr(compgcn.tying, "_ROWS", rows)
+        monkeypatch.setattr(compgcn.nn.filters, "_ROWS", rows)
         with torch.autograd.graph.saved_tensors_hooks(lambda t: sizes.append(t.numel()) or t, lambda t: t):
             layer(x, rel, edges.graph())
         return sum(sizes)
@@ -237,7 +237,7 @@ ONE_AT_A_TIME = pytest.mark.parametrize("way", ["kept", "again"])
 def by_way(way: str, layer: Callable, *args, **options):
     with pytest.MonkeyPatch.context() as patch:
         for name, value in WAYS[way].items():
-            patch.setattr(compgcn.tying, name, value)
+            patch.setattr(compgcn.nn.filters, name, value)
         return layer(*args, **options)
 
 
@@ -296,7 +296,7 @@ def test_bases_one_at_a_time_are_the_mixed_ones_in_single_precision_and_for_a_pa
 
 
 def mixes(relations: int, messages: int, inputs: int, outputs: int, *, bases: int = 4, nodes: int = 0, on_cpu=False):
-    return compgcn.tying.mixes(relations, messages, nodes, bases, inputs, outputs, on_cpu)
+    return compgcn.nn.filters.mixes(relations, messages, nodes, bases, inputs, outputs, on_cpu)
 
 
 def test_a_matrix_per_relation_is_made_only_where_all_of_them_are_small():
@@ -345,7 +345,7 @@ def test_many_relations_keep_no_matrix_each():
     edges = Edges(triples, 7, R)
     layer, (x, rel) = CompGCNConv(width, 256, R, "copy", tying="basis", bases=2), inputs(edges, width=width)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compgcn.tying, "_FEW", 0)
+        patch.setattr(compgcn.nn.filters, "_FEW", 0)
         assert max(stored(layer, x.float(), rel.float(), edges.graph())) < 2 * R * 256
     assert max(by_way("mixed", partial(stored, layer), x.float(), rel.float(), edges.graph())) >= 2 * R * width * 256
 
@@ -472,13 +472,13 @@ def test_a_relational_graph_may_stand_in_for_the_two_tensors(tying):
 def plans(monkeypatch) -> list[int]:
     """Grows by one whenever messages are sorted."""
     made: list[int] = []
-    original = compgcn.messages.make_plan
+    original = compgcn.nn.graph.make_plan
 
     def counting(*args, **kwargs):
         made.append(1)
         return original(*args, **kwargs)
 
-    monkeypatch.setattr(compgcn.messages, "make_plan", counting)
+    monkeypatch.setattr(compgcn.nn.graph, "make_plan", counting)
     return made
 
 
@@ -685,7 +685,7 @@ def test_the_layer_compiles_as_one_graph(composition, as_graph, compiler):
 @pytest.mark.parametrize("rows", [4, 1000], ids=["parts", "whole"])
 def test_a_composition_that_does_not_factor_compiles_on_a_graph_that_was_seen(monkeypatch, rows):
     torch.compiler.reset()
-    monkeypatch.setattr(compgcn.tying, "_ROWS", rows)
+    monkeypatch.setattr(compgcn.nn.filters, "_ROWS", rows)
     layer, (x, rel), graph = layer_of(AWKWARD, LEARNED["conve"]), inputs(AWKWARD), AWKWARD.graph()
     expected = layer(x, rel, graph)
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")

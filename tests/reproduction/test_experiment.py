@@ -290,7 +290,7 @@ def test_a_smoke_run_of_everything_ends_in_reports_of_everything(command: Comman
     assert len(files) == len(set(files)) == len(lab.jobs(EXPERIMENTS.values(), seeds=1))
     words = ("report", "--all", "--results", "runs/smoke/results", "--page", "page.md")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("compgcn.experiment.train", None)  # nothing is trained for a report
+        patch.setattr("reproduction.experiment.train", None)  # nothing is trained for a report
         report = command(*words, "--json")
     assert report.code == 0, report
     page = (tmp_path / "page.md").read_text(encoding="utf-8")
@@ -317,7 +317,7 @@ def forked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes of rows are forks of one that has imported the package, without the seconds each would spend on it."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["compgcn.run", "compgcn.kernels.numba", "torch._dynamo"])
-    monkeypatch.setattr("compgcn.cli.experiment.multiprocessing", SimpleNamespace(get_context=lambda _: context))
+    monkeypatch.setattr("reproduction.commands.multiprocessing", SimpleNamespace(get_context=lambda _: context))
 
 
 @pytest.mark.usefixtures("forked")
@@ -357,7 +357,7 @@ def test_a_row_that_dies_is_named_and_the_others_are_trained(
         monkeypatch.setattr(lab, "train", out_of_memory)
         expected = "mine/bad-0: OutOfMemoryError: no memory"
     else:
-        monkeypatch.setattr("compgcn.cli.experiment._one", killed)
+        monkeypatch.setattr("reproduction.commands._one", killed)
         expected = "mine/bad-0: its process ended with code -9"
     found = command("reproduce", "mine.toml", "--smoke", "--device", "cpu", "--to", "out", "--jobs", jobs)
     assert found.code == 1, found

@@ -248,7 +248,7 @@ def test_the_figure_of_differences_has_every_row_that_was_run_and_what_chance_ma
     write(results, "fidelity/norm-none", 0.33)
     drawn = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("compgcn.pages.experiments.draw_differences", lambda *args: drawn.append(args))
+        patch.setattr("reproduction.pages.draw_differences", lambda *args: drawn.append(args))
         assert draw(Board(results, EXPERIMENTS), FIDELITY, figure)
     (label, gap, by_chance), *more = drawn[0][1]
     assert (label, more) == ("no norm", [])
@@ -428,8 +428,8 @@ def test_the_report_of_everything_fills_the_page_beside_it(results: Path, tmp_pa
     folder = tmp_path / "docs"
     folder.mkdir()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("compgcn.pages.experiments.write_one", lambda *_: [])
-        patch.setattr("compgcn.pages.experiments.whole", lambda *_: "")
+        patch.setattr("reproduction.pages.write_one", lambda *_: [])
+        patch.setattr("reproduction.pages.whole", lambda *_: "")
         assert write_all(board, folder / "results.md") == [folder / "results.md"]
         (folder / "fidelity.md").write_text(f"{BEGIN}{END}\n", encoding="utf-8")
         assert write_all(board, folder / "results.md") == [folder / "results.md", folder / "fidelity.md"]

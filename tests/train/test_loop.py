@@ -227,7 +227,7 @@ def test_checkpoints_that_take_long_are_written_so_seldom_that_they_take_little_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock, task = [0.0], Scripted([0.5] * 1000)
-    monkeypatch.setattr("compgcn.train.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("compgcn.train.loop.time.monotonic", lambda: clock[0])
     plain = task.loss
 
     def loss(examples: Tensor) -> Tensor:

@@ -107,7 +107,7 @@ def test_training_goes_on_where_the_compiler_fails(monkeypatch, caplog, stage):
     monkeypatch.setattr(torch, "compile", STAGES[stage])
     module = Weight()
     step = Step(module, lambda examples: (module.w * examples).sum(), Training(), compiled=True)
-    with caplog.at_level(logging.WARNING, "compgcn.step"):
+    with caplog.at_level(logging.WARNING, "compgcn.train.step"):
         for _ in range(2):
             step(torch.ones(3), 0.1)
     assert caplog.text.count("could not be compiled") == 1

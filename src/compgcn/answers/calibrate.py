@@ -79,7 +79,7 @@ class Weighing(NamedTuple):
     """The probability of a discovery: the sigmoid of slope · log-odds + intercept, the slope being positive.
 
     The log-odds are of the probability of the answer times how often such an entity lacks a tail of the relation, see
-    `compgcn.answers.discovery.lacking`; the order of discoveries stays that of this product.
+    `compgcn.answers.discover.lacking`; the order of discoveries stays that of this product.
     """
 
     slope: float
@@ -97,7 +97,7 @@ class Reliability(NamedTuple):
 
     Fields:
         own: what the model says of each, as log-odds [n].
-        among: the same among the answers that are not known, see `compgcn.answers.retrieval.log_odds_among` [n].
+        among: the same among the answers that are not known, see `compgcn.answers.links.log_odds_among` [n].
         right: whether it is [n].
         first: whether no new answer to its query has a higher score [n].
     """

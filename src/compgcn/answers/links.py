@@ -266,7 +266,7 @@ class Links:
         return found
 
     def explain(self, head: str, relation: str, tail: str, top: int = 5, method: Method = "auto") -> Explanation:
-        """The facts that carried a prediction, see `compgcn.answers.explanations.explain`."""
+        """The facts that carried a prediction, see `compgcn.answers.explain.explain`."""
         return explain(self, head, relation, tail, top, method)
 
     @torch.inference_mode()

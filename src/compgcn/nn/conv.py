@@ -70,17 +70,17 @@ class CompGCNConv(nn.Module):
     Args:
         in_channels, out_channels: dimensions of the vectors that come in and go out.
         num_relations: R, inverses not counted.
-        composition: phi, a name in `compgcn.compose.COMPOSITIONS` or `LEARNED`, or such a row itself. The parameters
+        composition: phi, a name in `compgcn.nn.compose.COMPOSITIONS` or `LEARNED`, or such a row itself. The parameters
             of one that has any are in `phi`.
-        norm: the weights w, a name in `compgcn.norms.NORMS`.
+        norm: the weights w, a name in `compgcn.nn.graph.NORMS`.
         flow: "source_to_target" (PyG's), or "target_to_source" (the paper's N(v) over the outgoing edges of v), the
-            default of `compgcn.encoders.Encoder`.
+            default of `compgcn.nn.encoder.Encoder`.
         add_inverse: also send along every edge backwards, with relation R + r and its own filter.
         self_loop: add the loop term.
         dropout: on the sum of each direction after its filter.
         bias: add a learned vector [out].
         loop_dropout: drop out the loop term too.
-        tying: which relations share a filter, a name in `compgcn.tying.TYINGS`; CompGCN's is "direction".
+        tying: which relations share a filter, a name in `compgcn.nn.filters.TYINGS`; CompGCN's is "direction".
         relations: "vectors" come in as `rel` and are updated; "scalars" are one learned weight per relation kept by
             the layer; "none" leaves relations out of phi. With the last two, `rel` passes through unchanged.
         relation_bias: a learned vector [out] per relation, added to its messages and weighted like them (D-GCN).

@@ -283,7 +283,7 @@ class Encoder(nn.Module):
         num_nodes: rows of the input table: N, or fewer where nodes share their vectors (see `forward`).
         num_relations: R, inverses not counted.
         dims: the input dimension, then one per layer; a single one is no layer at all.
-        name: a row of `compgcn.presets.PRESETS`.
+        name: a row of `compgcn.nn.encoder.PRESETS`.
         composition, norm: where the preset leaves the choice, or None for the preset's.
         flow: "target_to_source" by default: the paper's N(v) runs over the outgoing edges of v.
         bases: basis vectors of the first layer's relations (compgcn), basis matrices or blocks (rgcn-*); 0 for the

@@ -65,14 +65,14 @@ def fit(
 
     Args:
         data: from `compgcn.load` or `compgcn.read`; a collection of graphs, to classify them.
-        model: a whole system by its name in `compgcn.models`, such as "sacn"; the settings go over it.
+        model: a whole system by its name in `compgcn.train.recipes`, such as "sacn"; the settings go over it.
         run_dir: the folder; `runs/<data>-<encoder>-<decoder>-<seed>` if not given, with a model
             `runs/<data>-<model>-<seed>`.
         overwrite: whether a run that is in the folder, of whatever settings, is removed and one begun anew.
         notify: called with every event, as `events.jsonl` gets them, and besides one per step and one per block of
             an evaluation or a calibration.
         interrupted: asked after every step, and every block of an evaluation or a calibration; True stops cleanly with
-            `compgcn.train.Interrupted`.
+            `compgcn.train.loop.Interrupted`.
         settings: any of `compgcn.config`, such as `encoder="compgcn"`, `composition="corr"`, `epochs=100`, `lr=1e-3`;
             `task="node-classification"` and the like where the data leave a choice.
     """
@@ -312,7 +312,7 @@ class Run:
     ) -> Written:
         """Answer a file of queries, in each of which one of head, relation and tail is `?` or empty, to another file.
 
-        See `compgcn.answers.bulk.answer_file`.
+        See `compgcn.answers.score.answer_file`.
         """
         must_differ(to, queries=queries)
         return answer_file(self._links(), queries, to, top, new, notify, plausible=plausible)
@@ -325,7 +325,7 @@ class Run:
         Args:
             facts: triples (head, relation, tail) by ids or names, in a table as for `predict_file` or in memory, as
                 `compgcn.read` takes them.
-            doubtful: the least believable first, see `compgcn.answers.scoring.Scores.doubtful`; else as they are given.
+            doubtful: the least believable first, see `compgcn.answers.score.Scores.doubtful`; else as they are given.
             notify: called with the facts scored so far, and how many there are.
         """
         links = self._links()
@@ -356,7 +356,7 @@ class Run:
         all_heads: bool = False,
         notify: Callable[[int, int], None] | None = None,
     ) -> list[Discovery]:
-        """The most probable facts that stand in no split, best first; see `compgcn.answers.discovery.discover`."""
+        """The most probable facts that stand in no split, best first; see `compgcn.answers.discover.discover`."""
         return discover(self._links(), relation, top, per_relation, all_heads=all_heads, notify=notify)
 
     def with_facts(self, facts: Given) -> Run:
@@ -430,6 +430,6 @@ class Run:
         """Write all vectors with ids and names; how many vectors that was.
 
         The format goes by the ending of the name, .parquet, .tsv, .npy, .w2v or .vec, or is one of
-        `compgcn.answers.vectors.FORMATS`: "projector" writes a folder for TensorBoard.
+        `compgcn.answers.export.FORMATS`: "projector" writes a folder for TensorBoard.
         """
         return write_vectors(Path(path), self.answers.tables(), format)

@@ -360,7 +360,7 @@ def draw_reliability(title: str, found: Mapping[str, Sequence[Bin]], path: str |
 
     Args:
         title: what it is of.
-        found: the answers by their probability, under what the probabilities are; see `compgcn.answers.calibration`.
+        found: the answers by their probability, under what the probabilities are; see `compgcn.answers.calibrate`.
         path: the file.
     """
     save([lambda axes: _shares(axes, found), lambda axes: _counts(axes, found)], title, check_figure(path))
@@ -461,7 +461,7 @@ def draw_study(result: Mapping[str, Any], history: Sequence[tuple[int, float | N
     """The figures of the trials of a search one after another, and how much each setting mattered, in one file.
 
     Args:
-        result: of the study, see `compgcn.tune.result`.
+        result: of the study, see `compgcn.run.tune.result`.
         history: number and figure of each trial; None for one without.
         path: the file.
     """

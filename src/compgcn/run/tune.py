@@ -84,7 +84,7 @@ class Plan:
         data: what to train on, see `without_test`.
         space: what to search.
         folder: of the study.
-        model: a whole system that the settings go over, see `compgcn.models`.
+        model: a whole system that the settings go over, see `compgcn.train.recipes`.
         budget: settings that bound a trial only, some of `compgcn.config.BUDGET`, by path; they go over the settings.
     """
 
@@ -332,7 +332,7 @@ def work(
         trials: how many it is to have, over all workers and calls; no more than its grid has points.
         timeout: seconds after which no new one is begun.
         notify: called with every event of a trial's training, and the trial's number in it.
-        interrupted: asked after every step; True stops cleanly with `compgcn.train.Interrupted`.
+        interrupted: asked after every step; True stops cleanly with `compgcn.train.loop.Interrupted`.
     """
     trials = int(min(trials, grid_size(plan.space)))
     _take_over(study)

@@ -1,7 +1,7 @@
 """A trained model on an enlarged graph: new facts, and new entities that are known by their facts alone.
 
 A new entity has no row in the learned tables. It gets the one that trained entities with such neighbours have, see
-`compgcn.tasks.rows`; all else is as for every entity: messages from its neighbours, degrees of the enlarged graph.
+`compgcn.run.unseen`; all else is as for every entity: messages from its neighbours, degrees of the enlarged graph.
 Nothing is trained, and batch norms stay as they are.
 """
 

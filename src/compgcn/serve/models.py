@@ -281,7 +281,7 @@ def _one_by_one(calls: list[Callable[[], Any]]) -> list[Any]:
 def _curve(path: Path) -> list[dict[str, Any]]:
     """Loss and validation MRR of the epochs that events.jsonl tells of; of an epoch done again, the last.
 
-    A loss is shown of epochs that were not evaluated too, which `compgcn.experiment.curve` leaves out.
+    A loss is shown of epochs that were not evaluated too, which `reproduction.experiment.curve` leaves out.
     """
     epochs: dict[int, dict[str, Any]] = {}
     try:
