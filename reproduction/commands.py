@@ -420,14 +420,14 @@ def _state(run: Path) -> str:
     return f"{part}epoch {event['epoch']}/{event['epochs']}" if "epoch" in event else str(event["event"])
 
 
-def _now_and_then(show: Show) -> Callable[[dict[str, Any]], None]:
+def _now_and_then(show: Show, clock: Callable[[], float] = time.monotonic) -> Callable[[dict[str, Any]], None]:
     """Show the table anew at the end of an epoch, and not more than once in a second."""
     last = 0.0
 
     def notify(event: dict[str, Any]) -> None:
         nonlocal last
-        if event["event"] == "epoch" and time.monotonic() - last > 1.0:
-            last = time.monotonic()
+        if event["event"] == "epoch" and clock() - last > 1.0:
+            last = clock()
             show(None)
 
     return notify

@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from reproduction import experiment as lab
-
 from compgcn.config import configure
+from reproduction import experiment as lab
 
 ROOT = Path(__file__).parents[1]
 EXPERIMENTS = lab.experiments([str(path) for path in (ROOT / "experiments").glob("*.toml") if path.stem != "claims"])

@@ -6,12 +6,13 @@ import hashlib
 import io
 import tarfile
 import threading
-import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from clock import HANGS
 
 Answer = Callable[["Request"], None]
 
@@ -154,16 +155,22 @@ def cut(data: bytes, each: int) -> Answer:
     return answer
 
 
-def slow(data: bytes, chunk: int, seconds: float) -> Answer:
-    """The file from where it is asked for, a chunk at a time."""
+def silent(request: Request) -> None:
+    """Nothing, until the other side goes away."""
+    request.rfile.read(1)
+
+
+def held(data: bytes, first: int, go: threading.Event | None = None) -> Answer:
+    """The file from where it is asked for: so many bytes, and the rest once it may go; without `go`, never."""
 
     def answer(request: Request) -> None:
         start, headers = request.range(data)
         request.head(206 if start else 200, headers)
-        for place in range(start, len(data), chunk):
-            request.wfile.write(data[place : place + chunk])
-            request.wfile.flush()
-            time.sleep(seconds)
+        request.wfile.write(data[start : start + first])
+        if go is None:
+            silent(request)
+        elif go.wait(HANGS):
+            request.wfile.write(data[start + first :])
 
     return answer
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -150,7 +151,8 @@ Command = Callable[..., Result]
 
 
 def command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Command:
-    """`compgcn ARGUMENTS` inside this process."""
+    """`compgcn ARGUMENTS` inside this process; however slow that is, it tells nothing now and then."""
+    monkeypatch.setattr("compgcn.cli.train._QUIET", math.inf)
 
     def run(*arguments: object) -> Result:
         monkeypatch.setattr(sys, "argv", ["compgcn", *map(str, arguments)])

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import compgcn
+from clock import HANGS
 
 HERE = Path(__file__).parent
 # Those of Chromium that keep it quiet and let it run as root, as containers do.
@@ -57,7 +58,7 @@ class Server:
         words = [sys.executable, "-m", "compgcn", "serve", *map(str, self.runs), "--port", str(self.port)]
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen([*words, "--device", "cpu"], stdout=log, stderr=log)
-        until = time.monotonic() + 120
+        until = time.monotonic() + HANGS
         while not self.is_up():
             if self.process.poll() is not None or time.monotonic() > until:
                 self.kill()
@@ -80,7 +81,7 @@ class Server:
         """What the server answers, without a browser between."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.address + path, data, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=HANGS) as answer:
             return json.load(answer)
 
 
@@ -117,7 +118,7 @@ class Tab:
 
     def __init__(self, browser: Any, server: Server, **options: Any) -> None:
         self.context = browser.new_context(base_url=server.address, reduced_motion="reduce", **options)
-        self.context.set_default_timeout(10_000)
+        self.context.set_default_timeout(1000 * HANGS)
         self.page = self.context.new_page()
         self.errors: list[str] = []
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))

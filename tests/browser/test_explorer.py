@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from clock import HANGS
+
 if TYPE_CHECKING:
     from conftest import Server, Tab
 
@@ -41,7 +43,7 @@ def names(page: Any, within: str) -> list[str]:
 
 def until(page: Any, condition: str) -> None:
     """Wait for a condition; playwright's own way to do so evaluates texts, which the page's policy forbids."""
-    end = time.monotonic() + 10
+    end = time.monotonic() + HANGS
     while not page.evaluate(f"Boolean({condition})"):
         assert time.monotonic() < end, condition
         page.wait_for_timeout(30)
@@ -263,7 +265,7 @@ def test_a_server_that_dies_is_said_so_and_the_page_goes_on_when_it_is_back(tab:
         page.get_by_text("Waiting for the server.").wait_for()
     finally:
         server.start()
-    page.get_by_role("alert").filter(has_text="The server is back").wait_for(timeout=20_000)  # of its own accord
+    page.get_by_role("alert").filter(has_text="The server is back").wait_for()  # of its own accord
     assert names(page, ".answers") != before
     page.get_by_role("alert").filter(has_text="The server").wait_for(state="hidden")
 

@@ -11,17 +11,18 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from clock import HANGS
 from compgcn.data import download
-from compgcn.data import download as download_module
 from compgcn.data.download import Archive, Files, Item, UnavailableError
 from compgcn.errors import InputError
-from server import Server, cut, resumable, sha, slow, tarred, whole, zipped
+from server import Server, cut, held, resumable, sha, tarred, whole, zipped
 
 PLAIN = {part: f"{part}\tr\to\n".encode() * 3000 for part in ("train", "valid", "test")}
 ZIP = zipped({f"set/{part}.txt": data for part, data in PLAIN.items()})
@@ -53,7 +54,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.delenv("COMPGCN_DATA", raising=False)
     monkeypatch.setenv("COMPGCN_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(download_module, "STALL_SECONDS", 0.5)
     return tmp_path / "cache"
 
 
@@ -247,7 +247,7 @@ BAD = {
     "another file": lambda: whole(b"x" * 1000),
     "a web page": lambda: whole(b"<html></html>", kind="text/html"),
     "an error": lambda: lambda request: request.send(b"", status=503),
-    "a stall": lambda: slow(ZIP, 100, 2.0),
+    "a stall": lambda: held(ZIP, 100),
     "too much": lambda: whole(bytes(2 << 20)),
 }
 UNTRUSTED = {
@@ -262,14 +262,17 @@ UNTRUSTED = {
 # Without a checksum, a byte of a zip's end cannot be told from another.
 @pytest.mark.parametrize(("fault", "pin"), [(f, pin) for f in BAD for pin in (True, False) if pin or f != "altered"])
 def test_a_bad_mirror_leaves_nothing_wrong_behind_and_a_good_one_mends_it(
-    server: Server, home: Path, fault: str, pin: bool
+    server: Server, home: Path, hasty: pytest.MonkeyPatch, fault: str, pin: bool
 ) -> None:
+    if fault != "a stall":
+        hasty.undo()
     server.answers["/set.zip"] = BAD[fault]()
     row = files(server, pin=pin)
     with pytest.raises(InputError, match="'made-up' could not be fetched"):
         download.fetch({"made-up": row})
     assert download.entries("made-up", row) is None
     assert left(home) <= {"downloads/set.zip.part"}
+    hasty.undo()
     server.answers["/set.zip"] = resumable(ZIP)
     download.fetch({"made-up": row})
     assert contents(row) == PLAIN
@@ -363,39 +366,44 @@ def test_a_read_only_cache_is_a_sentence_and_what_is_in_it_can_be_read(
 
 SCRIPT = """
 import json, sys
-from compgcn.data import fetch
+from compgcn.data import download
 from compgcn.data.download import Archive, Files, Item
 address, digest, hashes = json.loads(sys.argv[1])
 items = {part: Item(f"set/{part}.txt", known) for part, known in hashes.items()}
 archive = Archive("set.zip", digest, items, address=address)
+download.STALL_SECONDS = 300.0
+print("ready", flush=True)
 download.fetch({"made-up": Files(tuple(hashes), (), "set", {}, (archive,))})
 """
 
 
 def start(server: Server) -> subprocess.Popen[bytes]:
     given = json.dumps([server.url("/set.zip"), sha(BIG), {part: sha(data) for part, data in PLAIN.items()}])
-    return subprocess.Popen([sys.executable, "-c", SCRIPT, given], env={**os.environ, "OMP_NUM_THREADS": "1"})
+    command = [sys.executable, "-c", SCRIPT, given]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    return process
 
 
 BIG = zipped({"set/pad": os.urandom(300_000), **{f"set/{part}.txt": data for part, data in PLAIN.items()}})
 
 
-def wait_for(path: Path, size: int) -> None:
-    deadline = time.monotonic() + 30
+def wait_for(path: Path, size: int, process: subprocess.Popen[bytes]) -> None:
     while not (path.exists() and path.stat().st_size >= size):
-        assert time.monotonic() < deadline, "the download did not begin"
+        assert process.poll() is None, "the download did not begin"
         time.sleep(0.01)
 
 
 def test_a_killed_fetch_is_taken_up_by_the_next(server: Server, home: Path) -> None:
-    server.answers["/set.zip"] = slow(BIG, 20_000, 0.1)
+    server.answers["/set.zip"] = held(BIG, 200_000)
     process = start(server)
     part = home / "downloads" / "set.zip.part"
-    wait_for(part, 60_000)
+    wait_for(part, 60_000, process)
     process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.communicate()
     have = part.stat().st_size
-    assert 60_000 <= have < len(BIG)
+    assert 60_000 <= have <= 200_000 < len(BIG)
     assert not (home / "made-up").exists()
     server.answers["/set.zip"] = resumable(BIG)
     row = files(server, BIG)
@@ -405,12 +413,15 @@ def test_a_killed_fetch_is_taken_up_by_the_next(server: Server, home: Path) -> N
 
 
 def test_two_fetches_at_once_download_once_and_both_succeed(server: Server, home: Path) -> None:
-    server.answers["/set.zip"] = slow(BIG, 50_000, 0.2)
+    go = threading.Event()
+    server.answers["/set.zip"] = held(BIG, 200_000, go)
     first = start(server)
-    wait_for(home / "downloads" / "set.zip.part", 1)
+    wait_for(home / "downloads" / "set.zip.part", 1, first)
     second = start(server)
-    assert first.wait(60) == 0
-    assert second.wait(60) == 0
+    go.set()
+    for process in (first, second):
+        process.communicate(timeout=HANGS)
+        assert process.returncode == 0
     assert contents(files(server, BIG)) == PLAIN
     assert server.paths() == ["/set.zip"]
     assert left(home) == WHOLE

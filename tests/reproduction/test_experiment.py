@@ -312,6 +312,15 @@ def test_rows_are_trained_side_by_side_into_any_folder(command: Command) -> None
     assert all(json.loads(file.read_text())["environment"]["beside"] == 1 for file in files)
 
 
+def test_the_table_is_shown_at_the_end_of_an_epoch_but_once_in_a_second() -> None:
+    now, shown = 1000.0, list[float]()
+    notify = cli._now_and_then(lambda job: shown.append(now), lambda: now)
+    for kind, seconds in (("step", 0.0), ("epoch", 0.0), ("epoch", 0.75), ("epoch", 0.5), ("epoch", 1.0)):
+        now += seconds
+        notify({"event": kind})
+    assert shown == [1000.0, 1001.25]
+
+
 @pytest.fixture
 def forked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes of rows are forks of one that has imported the package, without the seconds each would spend on it."""

@@ -19,6 +19,7 @@ from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, Phase, given, settings
 
 import toy
+from clock import HANGS, Clock
 from compgcn.data import Vocabulary
 from compgcn.errors import InputError
 from compgcn.run import Run
@@ -278,6 +279,11 @@ def test_every_answer_has_the_headers_that_keep_a_browser_safe(client: TestClien
 # Too much, too slow, broken
 
 
+def by(clock: Clock) -> dict[str, Any]:
+    """How a client is told to have the server go by a clock."""
+    return {"loop_factory": clock.loop}
+
+
 def stuck(models: dict[str, Served], monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
     """Predictions that do not come before the second event is set; the first says that one is being worked on."""
     begun, go = threading.Event(), threading.Event()
@@ -286,7 +292,7 @@ def stuck(models: dict[str, Served], monkeypatch: pytest.MonkeyPatch) -> tuple[t
 
     def slow(*given: Any) -> Any:
         begun.set()
-        assert go.wait(10)
+        assert go.wait(HANGS)
         return answer(*given)
 
     monkeypatch.setattr(links, "answer", slow)
@@ -299,7 +305,7 @@ def test_a_full_queue_is_answered_503_and_the_rest_is_answered(run: Run, monkeyp
     with TestClient(create_app(models), "http://localhost") as client, ThreadPoolExecutor(3) as threads:
         ask = lambda: client.post("/api/predict", json=QUESTION)  # noqa: E731
         first = threads.submit(ask)
-        assert begun.wait(10)
+        assert begun.wait(HANGS)
         others = [threads.submit(ask) for _ in range(2)]
         while models["toy-run"].predictions.waiting < 2:
             pass
@@ -314,16 +320,18 @@ def test_a_full_queue_is_answered_503_and_the_rest_is_answered(run: Run, monkeyp
 def test_looking_around_has_a_queue_and_a_time_limit_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     models = open_all([run.path], Limits(queue=1), "cpu")
     begun, go = threading.Event(), threading.Event()
-    monkeypatch.setattr(models["toy-run"].atlas, "search", lambda *_: begun.set() or (go.wait(10) and [0]))
-    with TestClient(create_app(models, Limits(seconds=0.5)), "http://localhost") as client:
+    monkeypatch.setattr(models["toy-run"].atlas, "search", lambda *_: begun.set() or (go.wait(HANGS) and [0]))
+    clock, limits = Clock(), Limits(seconds=1000)
+    with TestClient(create_app(models, limits), "http://localhost", backend_options=by(clock)) as client:
         with ThreadPoolExecutor(2) as threads:
             first = threads.submit(client.get, "/api/entities?q=p")
-            assert begun.wait(10)
+            assert begun.wait(HANGS)
             second = threads.submit(client.get, "/api/neighbourhood?entity=p0")
-            while models["toy-run"].views.waiting < 1 and not second.done():
+            while models["toy-run"].views.waiting < 1:
                 pass
             refused(client.get("/api/neighbourhood?entity=p1"), 503, "too many")
             assert client.get("/api/relations").status_code == client.get("/api/models").status_code == 200
+            clock.leap(1001)
             refused(first.result(), 504, "too long")
             refused(second.result(), 504, "too long")
         go.set()
@@ -331,9 +339,16 @@ def test_looking_around_has_a_queue_and_a_time_limit_too(run: Run, monkeypatch: 
 
 def test_an_answer_that_takes_too_long_is_504_and_the_next_is_given(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     models = open_all([run.path], Limits(), "cpu")
-    _, go = stuck(models, monkeypatch)
-    with TestClient(create_app(models, Limits(seconds=0.05)), "http://localhost") as client:
-        refused(client.post("/api/predict", json=QUESTION), 504, "too long")
+    begun, go = stuck(models, monkeypatch)
+    clock, limits = Clock(), Limits(seconds=1000)
+    with (
+        TestClient(create_app(models, limits), "http://localhost", backend_options=by(clock)) as client,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        late = threads.submit(client.post, "/api/predict", json=QUESTION)
+        assert begun.wait(HANGS)
+        clock.leap(1001)
+        refused(late.result(), 504, "too long")
         go.set()
         assert client.get("/api/similar?entity=p0").status_code == 200
 
@@ -342,7 +357,7 @@ def test_unknown_names_wait_for_nobody_and_nobody_waits_for_them(
     models: dict[str, Served], fresh: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go = threading.Event()
-    monkeypatch.setattr("compgcn.serve.models._meant", lambda *_: go.wait(10))
+    monkeypatch.setattr("compgcn.serve.models._meant", lambda *_: go.wait(HANGS))
     monkeypatch.setattr("compgcn.serve.models._GUESSING", 0.2)
     with ThreadPoolExecutor(32) as threads:
         asked = [threads.submit(fresh.post, "/api/predict", json={**QUESTION, "head": f"x{i}"}) for i in range(32)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import signal
@@ -15,8 +16,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+import uvicorn
 
 import toy
+from clock import HANGS, Clock
 from compgcn.errors import InputError
 from compgcn.run import Run
 from compgcn.serve import server
@@ -27,26 +30,40 @@ from compgcn.serve.models import Served
 BODY = json.dumps({"head": "p0", "relation": "lives", "top": 3}).encode()
 HEAD = b"POST /api/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
 REQUEST = HEAD % len(BODY) + BODY
-IMPATIENT = Limits(read_seconds=0.5, write_seconds=0.5, idle_seconds=1, connections=3)
+AWAITED = REQUEST.replace(b"Host", b"Expect: 100-continue\r\nHost").removesuffix(BODY)  # asks whether to go on
+PATIENT = Limits(seconds=1e4, read_seconds=1e4, write_seconds=1e4, idle_seconds=10_000)
 
 
 @contextmanager
-def serving(models: dict[str, Served], limits: Limits, *, no_key: bool = False) -> Iterator[int]:
-    """A server in a thread; its port."""
+def running(
+    models: dict[str, Served], limits: Limits, clock: Clock | None = None, *, no_key: bool = False
+) -> Iterator[tuple[uvicorn.Server, int]]:
+    """A server in a thread, by the clock if there is one; and its port."""
     at = server.listen("127.0.0.1", 0)
     built = server.build(models, at, limits, no_key=no_key)
-    thread = threading.Thread(target=built.run, args=([at],))
+    runner = asyncio.Runner(loop_factory=(clock or Clock()).loop)
+    thread = threading.Thread(target=lambda: runner.run(built.serve([at])))
     thread.start()
     try:
-        yield at.getsockname()[1]
+        yield built, at.getsockname()[1]
     finally:
         built.should_exit = True
-        thread.join(20)
+        thread.join(HANGS)
         assert not thread.is_alive()
+        runner.close()
+
+
+@contextmanager
+def serving(
+    models: dict[str, Served], limits: Limits = PATIENT, clock: Clock | None = None, *, no_key: bool = False
+) -> Iterator[int]:
+    """The port of a server in a thread."""
+    with running(models, limits, clock, no_key=no_key) as (_, port):
+        yield port
 
 
 def connect(port: int) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", port), timeout=10)
+    return socket.create_connection(("127.0.0.1", port), timeout=HANGS)
 
 
 def answer(connection: socket.socket) -> bytes:
@@ -69,31 +86,44 @@ def asked(port: int) -> bytes:
 
 
 def test_slow_clients_are_let_go_and_the_others_served(models: dict[str, Served]) -> None:
-    with serving(models, IMPATIENT) as port, connect(port) as head, connect(port) as body:
+    limits, clock = PATIENT._replace(read_seconds=1000), Clock()
+    with serving(models, limits, clock) as port, connect(port) as head, connect(port) as body:
         head.sendall(REQUEST[:20])
-        body.sendall(REQUEST[:-5])
-        begun = time.monotonic()
+        body.sendall(AWAITED)
+        assert body.recv(1024).startswith(b"HTTP/1.1 100")  # the server waits for the rest
+        body.sendall(BODY[:-5])
+        clock.leap(1001)
         assert answer(body).startswith(b"HTTP/1.1 408")
         assert answer(head) == b""
-        assert time.monotonic() - begun < 5
         assert asked(port).startswith(b"HTTP/1.1 200")
         with connect(port) as silent:
+            assert asked(port).startswith(b"HTTP/1.1 200")  # the connection before this one is made, too
+            clock.leap(1001)
             assert answer(silent) == b""  # not a word from either side
         with connect(port) as again:
             for _ in range(2):  # the time for a head is counted anew for every request
                 again.sendall(REQUEST)
                 assert answer(again).startswith(b"HTTP/1.1 200")
+                clock.leap(900)
             again.sendall(REQUEST[:20])
+            assert asked(port).startswith(b"HTTP/1.1 200")  # the server has read what was sent before
+            clock.leap(1001)
             assert answer(again) == b""
 
 
 def test_a_client_that_takes_no_answer_is_let_go(models: dict[str, Served]) -> None:
     script = static_files()["plotly.min.js"].stat().st_size
     times = 1 + 64 * 2**20 // script  # far more than the buffers of a connection hold
-    with serving(models, IMPATIENT) as port:
+    limits, clock = PATIENT._replace(read_seconds=1e9, write_seconds=1000, idle_seconds=10**9), Clock()
+    with running(models, limits, clock) as (built, port):
         with connect(port) as connection:
             connection.sendall(b"GET /static/plotly.min.js HTTP/1.1\r\nHost: localhost\r\n\r\n" * times)
-            time.sleep(1)
+            connections = built.server_state.connections
+            while not connections:
+                time.sleep(0.01)
+            while connections:  # some of the answer goes into buffers first
+                clock.leap(1001)
+                time.sleep(0.01)
             got = 0
             with suppress(ConnectionResetError):
                 while more := connection.recv(2**20):
@@ -103,7 +133,7 @@ def test_a_client_that_takes_no_answer_is_let_go(models: dict[str, Served]) -> N
 
 
 def test_a_client_that_vanishes_and_one_that_speaks_no_http_harm_nobody(models: dict[str, Served]) -> None:
-    with serving(models, IMPATIENT) as port:
+    with serving(models) as port:
         for sent in (REQUEST, REQUEST[:-5]):
             with connect(port) as connection:
                 connection.sendall(sent)
@@ -118,7 +148,7 @@ def test_a_client_that_vanishes_and_one_that_speaks_no_http_harm_nobody(models: 
 
 
 def test_more_connections_than_allowed_are_answered_503(models: dict[str, Served]) -> None:
-    with serving(models, IMPATIENT) as port, connect(port), connect(port):
+    with serving(models, PATIENT._replace(connections=3)) as port, connect(port), connect(port):
         assert asked(port).startswith(b"HTTP/1.1 503")
 
 
@@ -133,7 +163,7 @@ def test_the_command_answers_what_is_in_flight_when_it_is_told_to_stop(run: Run)
         with connect(port) as connection, connect(port) as idle:
             idle.sendall(REQUEST)
             assert answer(idle).startswith(b"HTTP/1.1 200")
-            connection.sendall(REQUEST.replace(b"Host", b"Expect: 100-continue\r\nHost").removesuffix(BODY))
+            connection.sendall(AWAITED)
             assert connection.recv(1024).startswith(b"HTTP/1.1 100")  # the server is at it
             process.send_signal(signal.SIGTERM)
             assert answer(idle) == b""  # nothing is in flight there
@@ -141,7 +171,7 @@ def test_the_command_answers_what_is_in_flight_when_it_is_told_to_stop(run: Run)
                 connect(port)
             connection.sendall(BODY)
             assert answer(connection).startswith(b"HTTP/1.1 200")
-        assert process.wait(20) in (0, -signal.SIGTERM)
+        assert process.wait(HANGS) in (0, -signal.SIGTERM)
         assert process.stderr is not None
         assert "Traceback" not in process.stderr.read()
     finally:
@@ -162,7 +192,7 @@ def test_others_than_this_machine_are_served_with_a_key_or_on_purpose_only() -> 
 
 
 def test_on_this_machine_the_host_is_checked_with_no_key_too(models: dict[str, Served]) -> None:
-    with serving(models, Limits(), no_key=True) as port:
+    with serving(models, no_key=True) as port:
         assert asked(port).startswith(b"HTTP/1.1 200")
         with connect(port) as connection:
             connection.sendall(REQUEST.replace(b"Host: localhost", b"Host: evil.example"))

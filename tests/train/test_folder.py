@@ -5,12 +5,10 @@ from __future__ import annotations
 import errno
 import json
 import os
-import re
 import resource
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -264,57 +262,50 @@ def test_a_classifier_killed_before_its_calibration_is_calibrated_by_the_same_co
     assert kept[0] == kept[1]
 
 
-# What a training that takes long tells a file: where it stands, or how far it is with one thing.
-PROGRESS = re.compile(r"epoch \d+/\d+  loss \d.*|[a-z ]+ [\d,]+ of [\d,]+")
+# Sends itself a signal at the end of an epoch; how long training takes is not told.
+SIGNALLED = """
+import math, os, sys
+from compgcn import folder
+from compgcn.cli import main, train
+
+train._QUIET = math.inf
+number, epoch = int(sys.argv.pop(1)), int(sys.argv.pop(1))
+append = folder.Folder.append
+
+def watched(self, event):
+    append(self, event)
+    if event.get("epoch") == epoch:
+        os.kill(os.getpid(), number)
+
+folder.Folder.append = watched
+main()
+"""
 
 
-def _start(folder: Path, data: Path, **settings: Any) -> subprocess.Popen[str]:
-    """`compgcn train` as a process of its own."""
-    words = ["train", str(data), "--run-dir", str(folder), *toy.flags(toy.SMALL | settings)]
-    command = [sys.executable, "-m", "compgcn", *words]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=toy.ENVIRONMENT)
-
-
-def _wait_for(path: Path, process: subprocess.Popen[str], text: str = "") -> None:
-    """Until the file is there, with the text in it."""
-    for _ in range(6000):
-        if path.exists() and text in path.read_text(errors="replace"):
-            return
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.01)
-    raise AssertionError(f"{path} never came")
+def _process(folder: Path, data: Path, number: int, epoch: int) -> tuple[int, str]:
+    """`compgcn train` as a process of its own, with a signal that comes in an epoch: its exit code and its stderr."""
+    settings = toy.SMALL | {"epochs": 12, "patience": 1000, "checkpoint_seconds": 0.0}
+    words = ["train", str(data), "--run-dir", str(folder), *toy.flags(settings)]
+    command = [sys.executable, "-c", SIGNALLED, str(int(number)), str(epoch), *words]
+    done = subprocess.run(command, capture_output=True, text=True, env=toy.ENVIRONMENT)
+    return done.returncode, done.stderr
 
 
 def test_a_process_that_is_stopped_or_killed_resumes_with_the_same_command(tmp_path: Path) -> None:
     data = toy.write_tsv(tmp_path / "toy.tsv", graph())
-    settings = {"epochs": 60, "patience": 1000, "checkpoint_seconds": 0.05}
     folder = tmp_path / "run"
 
-    process = _start(folder, data, **settings)
-    _wait_for(folder / "events.jsonl", process, '"epoch": 2,')
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 130, err
+    code, err = _process(folder, data, signal.SIGINT, 2)
+    assert code == 130, err
     assert "same command" in err
     assert "Traceback" not in err
     assert (folder / "checkpoint" / "state.safetensors").exists()
     assert not (folder / "metrics.json").exists()
 
-    process = _start(folder, data, **settings)
-    _wait_for(folder / "checkpoint" / "state.safetensors", process)
-    lines = (folder / "events.jsonl").read_text().count("\n")
-    while (folder / "events.jsonl").read_text().count("\n") < lines + 3:
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.005)
-    process.kill()
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
+    assert _process(folder, data, signal.SIGKILL, 6) == (-signal.SIGKILL, "")
     assert not (folder / "metrics.json").exists()
 
-    process = _start(folder, data, **settings)
-    _, err = process.communicate(timeout=120)
-    assert process.returncode == 0, err
-    assert [line for line in err.splitlines() if not PROGRESS.fullmatch(line)] == []
+    assert _process(folder, data, signal.SIGKILL, 0) == (0, ""), "epochs are counted from 1"
     epochs = [json.loads(line).get("epoch") for line in (folder / "events.jsonl").read_text().splitlines()]
     assert epochs.count(1) == 1, "a resumed run does not begin again"
 
@@ -462,7 +453,7 @@ def test_a_full_disk_while_an_event_is_written_loses_nothing(tmp_path: Path, mon
 def test_a_disk_that_is_really_full_is_one_sentence(tmp_path: Path) -> None:
     data = toy.write_tsv(tmp_path / "toy.tsv", graph())
     script = (
-        "import resource, signal, sys; from compgcn.cli import main; "
+        "import math, resource, signal, sys; from compgcn.cli import main, train; train._QUIET = math.inf; "
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
         "resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv.pop(1)),) * 2); main()"
     )

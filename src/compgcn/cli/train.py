@@ -329,7 +329,7 @@ def _counted(event: Mapping[str, Any]) -> str:
     return f"{event['what']} {event['done']:,} of {event['total']:,}"
 
 
-def _time_left() -> Callable[[Mapping[str, Any]], str]:
+def _time_left(clock: Callable[[], float] = time.monotonic) -> Callable[[Mapping[str, Any]], str]:
     """Tells of each event how long what it is about takes yet, at the pace so far: the epochs, or an evaluation."""
     what, before, begun = "", 0, 0.0  # the evaluation under way, which does not say when it began
 
@@ -340,8 +340,8 @@ def _time_left() -> Callable[[Mapping[str, Any]], str]:
             done, ahead, seconds = event["step"], event["steps"] - event["step"], event["seconds"]
         else:
             if event["what"] != what:
-                what, before, begun = event["what"], event["done"], time.monotonic()
-            done, ahead, seconds = event["done"] - before, event["total"] - event["done"], time.monotonic() - begun
+                what, before, begun = event["what"], event["done"], clock()
+            done, ahead, seconds = event["done"] - before, event["total"] - event["done"], clock() - begun
         if not (seconds and done and ahead):
             return ""
         of = f" of {event['part']}" if "part" in event else ""
@@ -359,9 +359,9 @@ def spell(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"
 
 
-def _in_lines() -> Callable[[dict[str, Any]], None]:
+def _in_lines(clock: Callable[[], float] = time.monotonic) -> Callable[[dict[str, Any]], None]:
     """Tells how far training is once in `_QUIET` seconds, a line each time; short ones end before they say anything."""
-    told, latest, left = time.monotonic(), dict[str, float](), _time_left()
+    told, latest, left = clock(), dict[str, float](), _time_left(clock)
 
     def notify(event: dict[str, Any]) -> None:
         nonlocal told
@@ -371,8 +371,8 @@ def _in_lines() -> Callable[[dict[str, Any]], None]:
             text = _counted(event) + left(event)
         elif "epoch" in event:
             text = f"epoch {event['epoch']}/{event['epochs']}  {_standing(event, latest)}{left(event)}"
-        if text and time.monotonic() - told >= _QUIET:
-            told = time.monotonic()
+        if text and clock() - told >= _QUIET:
+            told = clock()
             err.print(text)
 
     return notify

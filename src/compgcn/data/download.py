@@ -330,6 +330,7 @@ _SLOWEST = 256  # bytes a second, over STALL_SECONDS; a server that drips slower
 _ATTEMPTS = 3  # a dropped connection is taken up again where it broke, so often
 _CHUNK = 1 << 16
 _SCHEMES = ("http", "https")
+_clock = time.monotonic
 
 
 class UnavailableError(InputError):
@@ -510,7 +511,7 @@ def _receive(
     answer: Any, file: IO[bytes], done: int, limit: int, notify: Callable[[int, int | None], None], total: int | None
 ) -> int:
     """Write what arrives; the number of bytes the file then has."""
-    mark, at_mark = time.monotonic(), done
+    mark, at_mark = _clock(), done
     while True:
         try:
             chunk = answer.read1(_CHUNK)
@@ -527,7 +528,7 @@ def _receive(
             raise UnavailableError(f"{host(answer.url)} sent more than the {_size(limit)} it may send")
         file.write(chunk)
         notify(done, total)
-        now = time.monotonic()
+        now = _clock()
         if now - mark > STALL_SECONDS:
             if done - at_mark < _SLOWEST * STALL_SECONDS:
                 raise _stalled(answer, done - at_mark, now - mark)

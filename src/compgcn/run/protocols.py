@@ -360,9 +360,16 @@ class _PartStore:
     What is trained in seconds is not saved at every gain, but every `checkpoint_seconds` and when asked to stop.
     """
 
-    def __init__(self, session: Session, task: Classification, name: str, keep: bool) -> None:
+    def __init__(
+        self,
+        session: Session,
+        task: Classification,
+        name: str,
+        keep: bool,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._session, self._task, self._key, self._keep = session, task, f"evaluations.{name}", keep
-        self._saved = time.monotonic()
+        self._clock, self._saved = clock, clock()
 
     def load(self) -> tuple[dict[str, Tensor], str] | None:
         """The checkpoint, if it is one of this part."""
@@ -376,13 +383,13 @@ class _PartStore:
         return self._session.folder.damaged(reason)
 
     def save(self, tensors: dict[str, Tensor], note: str) -> None:
-        waited = time.monotonic() - self._saved
+        waited = self._clock() - self._saved
         if waited >= self._session.training.checkpoint_seconds or self._session.interrupted():
             rows = [_flat(one) for one in self._task.tallies]
             size = 1 + self._task.items.model.head.out_features**2
             table = torch.tensor(rows, dtype=torch.float64).reshape(-1, size)
             self._session.folder.save({**tensors, self._key: table}, note)
-            self._saved = time.monotonic()
+            self._saved = self._clock()
 
     def keep_best(self, module: nn.Module) -> None:
         if self._keep:

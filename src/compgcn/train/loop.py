@@ -94,6 +94,7 @@ def optimise(
     store: Store,
     notify: Callable[[Event], None],
     interrupted: Callable[[], bool] = lambda: False,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Progress:
     """Train until the epochs are over or validation has stopped improving; the best weights are in the store.
 
@@ -101,18 +102,23 @@ def optimise(
     the same bits as if it had not been disturbed.
     """
     with deterministic(settings.deterministic):
-        return _optimise(task, settings, store, notify, interrupted)
+        return _optimise(task, settings, store, notify, interrupted, clock)
 
 
 def _optimise(
-    task: Task, settings: Training, store: Store, notify: Callable[[Event], None], interrupted: Callable[[], bool]
+    task: Task,
+    settings: Training,
+    store: Store,
+    notify: Callable[[Event], None],
+    interrupted: Callable[[], bool],
+    clock: Callable[[], float],
 ) -> Progress:
     device = next(task.module.parameters()).device
     pause = 0.0 if device.type == "cpu" else _PAUSE
     last = settings.epochs * task.steps_per_epoch
     update = make_step(task, settings, last)
     progress = _resume(task, update.optimiser, store)
-    started = saved = told = time.monotonic()
+    started = saved = told = clock()
     wait = settings.checkpoint_seconds
     before = progress.seconds
     if progress.step == 0:
@@ -124,7 +130,7 @@ def _optimise(
             task.module.train()
             total += update(task.examples(epoch, step), settings.lr * rate(settings, progress.step / last))
             progress.step += 1
-        progress.seconds = before + time.monotonic() - started
+        progress.seconds = before + clock() - started
         improved = False
         if step + 1 == task.steps_per_epoch:
             progress.loss_sum, progress.due = total.item(), True
@@ -135,18 +141,18 @@ def _optimise(
                 store.save(*_snapshot(task.module, update.optimiser, progress))
                 raise
             total.zero_()
-        elif time.monotonic() - told >= pause:
-            progress.loss_sum, told = total.item(), time.monotonic()
+        elif clock() - told >= pause:
+            progress.loss_sum, told = total.item(), clock()
             if not math.isfinite(progress.loss_sum):
                 raise _diverged(progress.loss_sum, epoch + 1)
             notify(_event("step", progress, epoch + 1, progress.loss_sum / (step + 1), settings, task))
         stop = interrupted()
         over = progress.stopped or progress.step == last
-        due = time.monotonic()
+        due = clock()
         if improved or stop or over or due - saved >= wait:
             progress.loss_sum = total.item()
             store.save(*_snapshot(task.module, update.optimiser, progress))
-            saved = time.monotonic()
+            saved = clock()
             wait = until_next(settings, saved - due)
         if improved:  # after the checkpoint: a kill in between is made good by `_resume`
             store.keep_best(task.module)
