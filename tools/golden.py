@@ -233,9 +233,9 @@ def record() -> dict[str, dict[str, str]]:
     def add(name: str, make: Callable[..., dict[str, Any]], *arguments: Any) -> None:
         try:
             made = make(*arguments)
-        except Exception as error:  # the others go on
-            made = {"failed": f"{type(error).__name__}: {error}"}
-            print(f"{name}: {made['failed']}", file=sys.stderr)
+        except Exception as error:  # the others go on; its entries are missing
+            print(f"failed: {name}: {type(error).__name__}: {error}")
+            return
         parts = {"": made} if all(isinstance(one, str) for one in made.values()) else made
         entries.update({f"{name} {part}".strip(): one for part, one in parts.items()})
 
@@ -292,8 +292,8 @@ def main() -> None:
     print(f"{len(new)} entries, {time.monotonic() - begun:.0f} seconds")
     if options.write:
         path.write_text(json.dumps(new, indent=1) + "\n")
-        raise SystemExit(any("failed" in entry for entry in new.values()))
-    raise SystemExit(not compare(json.loads(path.read_text()), new, options.removed, options.numbers))
+    else:
+        raise SystemExit(not compare(json.loads(path.read_text()), new, options.removed, options.numbers))
 
 
 if __name__ == "__main__":
