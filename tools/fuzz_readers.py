@@ -6,14 +6,11 @@ byte of an input picks the kind of file. Anything but a graph or one InputError 
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 from pathlib import Path
 
 import atheris
-
-os.environ["COMPGCN_PARSED"] = "off"
 
 with atheris.instrument_imports(include=["compgcn"]):
     from compgcn.data import read

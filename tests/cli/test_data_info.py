@@ -90,7 +90,7 @@ def test_values_in_a_table_are_named_with_the_way_to_leave_them_out(command: Com
     lines = [f"film{i}\tyear\t{1990 + i}\nfilm{i}\tnext\tfilm{i + 1}\n" for i in range(20)]
     (tmp_path / "films.tsv").write_text("".join(lines))
     shown = command("data", "info", "films.tsv").out
-    assert "note: the objects of 'year' are numbers or dates, and 20 entities came of them" in shown
+    assert "note: the objects of 'year' are numbers or dates, and became 20 entities" in shown
     way = re.search(r"--set '(exclude=.*)'", shown)
     assert way is not None
     left = command("data", "info", "films.tsv", "--set", way[1]).out

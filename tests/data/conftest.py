@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -39,19 +38,11 @@ def benchmarks() -> Path:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    """A web server on this machine, reached without a proxy; however slow it is, it has not stalled."""
+    """A web server on this machine, reached without a proxy, with time to answer."""
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.setattr(download, "STALL_SECONDS", HANGS)
+    monkeypatch.setattr(download, "TIMEOUT", HANGS)
     with serving() as server:
         yield server
-
-
-@pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    """Downloads by a clock on which more than `STALL_SECONDS` lie between any two moments; undone by `undo`."""
-    with monkeypatch.context() as patch:
-        patch.setattr(download, "_clock", itertools.count(0, HANGS + 1).__next__)
-        yield patch
 
 
 @pytest.fixture

@@ -174,7 +174,7 @@ def test_the_fingerprint_changes_with_the_data_and_not_with_the_name() -> None:
         ({"targets": np.array([0, -1])}, "targets refer to -1"),
         ({"triples": np.array([[0, 0, 2]])}, "edge 0 goes from graph 0 to graph 1"),
         ({"triples": np.array([[0, 3, 1]])}, "beyond the 3 nodes and 3 relations"),
-        ({"triples": np.array([[0, 1]])}, r"shape \[E, 3\]"),
+        ({"triples": np.array([[0, 1]])}, r"shape \[n, 3\]"),
         ({"node_labels": np.array([0, 1])}, "2 node labels were given for 3 nodes"),
         ({"node_labels": np.array([0, 1, 3])}, "beyond the 3 node classes"),
         ({"node_features": np.zeros((2, 1))}, r"shape \[2, 1\]; expected \[3, f\]"),

@@ -1,242 +1,469 @@
-"""A download is the published file, whole, or one clear error; what is kept of a failed one can only help the next."""
+"""Whatever a mirror does, the cache has a data set whole and checked, or not at all."""
 
 from __future__ import annotations
 
 import base64
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import threading
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from clock import HANGS
 from compgcn.data import download as module
-from compgcn.data.download import UnavailableError, download, page
+from compgcn.data.download import Archive, Files, Item, Pip, UnavailableError, configured, download, extract, locate
 from compgcn.errors import InputError
-from server import Answer, Server, cut, held, redirect, resumable, serving, sha, silent, whole
+from server import Server, cut, held, redirect, resumable, serving, sha, silent, tarred, whole, zipped
 
 DATA = bytes(range(256)) * 400  # 100 kB
 MIB = 1 << 20
+PLAIN = {part: f"{part}\tr\to\n".encode() * 3000 for part in ("train", "valid", "test")}
+ZIP = zipped({f"set/{part}.txt": data for part, data in PLAIN.items()})
+SDIST = tarred({"pkg-1.0/setup.py": b"raise SystemExit('ran')", **{f"pkg-1.0/d/{p}.txt": d for p, d in PLAIN.items()}})
+BIG = zipped({"set/pad": os.urandom(3 << 20), **{f"set/{part}.txt": data for part, data in PLAIN.items()}})
+WHOLE = {"made-up/manifest.json", "made-up/train.txt", "made-up/valid.txt", "made-up/test.txt"}
+PACKAGE = "some_data-1.0.tar.gz"
 
 
-def get(server: Server, path: Path, answer: Answer, sha256: str | None = sha(DATA), limit: int = MIB) -> list[int]:
-    """Download what is answered; the bytes at each step."""
-    server.answers["/file.zip"] = answer
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache, without the folders and indexes of this machine."""
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.delenv("COMPGCN_DATA", raising=False)
+    monkeypatch.setenv("COMPGCN_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+# One file
+
+
+def get(server: Server, path: Path, sha256: str | None = sha(DATA), limit: int = MIB) -> list[int]:
+    """Download what the server answers; return the bytes at each step."""
     steps: list[int] = []
     download(server.url("/file.zip"), path, sha256, limit, lambda name, done, total: steps.append(done))
     return steps
 
 
-@pytest.fixture
-def target(tmp_path: Path) -> Path:
-    return tmp_path / "file.zip"
-
-
-def part(target: Path) -> Path:
-    return target.with_name("file.zip.part")
-
-
 @pytest.mark.parametrize("sha256", [sha(DATA), None])
-def test_a_file_arrives_whole_and_its_progress_is_told(server: Server, target: Path, sha256: str | None) -> None:
-    steps = get(server, target, whole(DATA), sha256)
-    assert target.read_bytes() == DATA
-    assert not part(target).exists()
-    assert steps == sorted(steps)
-    assert steps[-1] == len(DATA)
+@pytest.mark.parametrize("stale", [None, DATA[:1000], b"of another file", DATA, DATA + b"and more"])
+@pytest.mark.parametrize("answer", [whole, resumable])
+def test_a_file_arrives_whole_whatever_part_of_it_was_there(
+    server: Server, tmp_path: Path, sha256: str | None, stale: bytes | None, answer: Callable[[bytes], object]
+) -> None:
+    server.answers["/file.zip"] = answer(DATA)  # type: ignore[assignment]
+    if stale is not None:
+        (tmp_path / "file.zip.part").write_bytes(stale)
+    steps = get(server, tmp_path / "file.zip", sha256)
+    assert [path.name for path in tmp_path.iterdir()] == ["file.zip"]
+    assert (tmp_path / "file.zip").read_bytes() == DATA
+    assert steps[-1:] in ([len(DATA)], [])
 
 
-def test_a_dropped_connection_is_taken_up_where_it_broke(server: Server, target: Path) -> None:
-    get(server, target, cut(DATA, 40_000))
-    assert target.read_bytes() == DATA
-    assert [headers.get("Range") for _, headers in server.seen] == [None, "bytes=40000-", "bytes=80000-"]
+def test_a_dropped_connection_is_resumed_by_the_same_call_and_by_the_next(server: Server, tmp_path: Path) -> None:
+    server.answers["/file.zip"] = cut(DATA, 10_000)
+    with pytest.raises(UnavailableError, match=r"127.0.0.1 broke off while sending file.zip .*30,000 of 102,400"):
+        get(server, tmp_path / "file.zip")
+    server.answers["/file.zip"] = resumable(DATA)
+    get(server, tmp_path / "file.zip")
+    assert (tmp_path / "file.zip").read_bytes() == DATA
+    asked = [headers.get("Range") for _, headers in server.seen]
+    assert asked == [None, "bytes=10000-", "bytes=20000-", "bytes=30000-"]
 
 
-def test_a_truncated_download_is_an_error_and_the_next_call_goes_on(server: Server, target: Path) -> None:
-    with pytest.raises(UnavailableError, match=r"127.0.0.1 broke off after 30,000 bytes of file.zip"):
-        get(server, target, cut(DATA, 10_000))
-    assert not target.exists()
-    get(server, target, resumable(DATA))
-    assert target.read_bytes() == DATA
-    assert server.seen[-1][1]["Range"] == "bytes=30000-"
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (whole(DATA[:-1] + b"!"), "not the published file: its sha256 differs"),
+        (lambda request: request.send(b"sorry", status=503), "127.0.0.1 answered 503"),
+        (whole(bytes(2 * MIB)), "larger than the 1 MiB"),
+        (silent, "127.0.0.1 could not be reached|broke off"),
+        (redirect("file:///etc/hostname"), "127.0.0.1 answered 302"),
+    ],
+)
+def test_a_wrong_answer_is_one_sentence_and_nothing_is_kept(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: object, message: str
+) -> None:
+    monkeypatch.setattr(module, "TIMEOUT", 0.1 if answer is silent else HANGS)
+    server.answers["/file.zip"] = answer  # type: ignore[assignment]
+    with pytest.raises(UnavailableError, match=message):
+        get(server, tmp_path / "file.zip")
+    assert not (tmp_path / "file.zip").exists()
 
 
-def test_a_server_that_cannot_resume_sends_it_all_again(server: Server, target: Path) -> None:
-    part(target).write_bytes(DATA[:1000])
-    get(server, target, whole(DATA))
-    assert target.read_bytes() == DATA
-
-
-def test_a_part_that_was_complete_is_only_checked(server: Server, target: Path) -> None:
-    part(target).write_bytes(DATA)
-    get(server, target, resumable(DATA))
-    assert target.read_bytes() == DATA
-
-
-@pytest.mark.parametrize("stale", [b"of another file", DATA + b"and more"])
-def test_a_part_of_another_file_is_thrown_away(server: Server, target: Path, stale: bytes) -> None:
-    part(target).write_bytes(stale)
-    get(server, target, resumable(DATA))
-    assert target.read_bytes() == DATA
-
-
-def test_without_a_checksum_a_part_is_never_joined_to_what_may_be_another_file(server: Server, target: Path) -> None:
-    part(target).write_bytes(b"of another file")
-    get(server, target, resumable(DATA), None)
-    assert target.read_bytes() == DATA
-    with pytest.raises(UnavailableError, match=r"broke off after 40,000 bytes of file.zip \(of 102,400\)"):
-        get(server, target, cut(DATA, 40_000), None)
-    assert not any("Range" in headers for _, headers in server.seen)
-
-
-@pytest.mark.parametrize("end", [b"0\r\n\r\n", b""])
-def test_a_file_of_unsaid_size_is_taken_if_its_transfer_ended_cleanly(server: Server, target: Path, end: bytes) -> None:
-    def chunked(request: Any) -> None:
-        request.head(200, {"Transfer-Encoding": "chunked"})
-        request.wfile.write(b"%x\r\n%b\r\n" % (len(DATA), DATA) + end)
-
-    if end:
-        get(server, target, chunked, None)
-        assert target.read_bytes() == DATA
-    else:
-        with pytest.raises(UnavailableError, match="broke off after 102,400 bytes"):
-            get(server, target, chunked, None)
-        assert not target.exists()
-
-
-def test_an_altered_file_is_refused_and_not_kept(server: Server, target: Path) -> None:
-    with pytest.raises(UnavailableError, match=r"sent as file.zip is not the published file: its sha256 begins with"):
-        get(server, target, whole(DATA[:-1] + b"!"))
-    assert not list(target.parent.iterdir())
-
-
-def test_a_server_that_stalls_is_given_up(server: Server, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Any] = []
-    connect = module._Patient.connect
-    monkeypatch.setattr(module._Patient, "connect", lambda self: (connect(self), made.append(self.sock)))
-
-    def notify(name: str, done: int, total: int | None) -> None:
-        assert made[0].gettimeout() == module.STALL_SECONDS
-        if done == 50_000:  # nothing more will come, however long one waits
-            made.pop().settimeout(0.01)
-
-    server.answers["/file.zip"] = held(DATA, 50_000)
-    with pytest.raises(UnavailableError, match=r"127.0.0.1 stalled: nothing came for"):
-        download(server.url("/file.zip"), target, sha(DATA), MIB, notify)
-    assert not target.exists()
-
-
-@pytest.mark.usefixtures("hasty")
-def test_a_server_that_drips_is_given_up(server: Server, target: Path) -> None:
-    with pytest.raises(UnavailableError, match=r"127.0.0.1 stalled: 3 bytes came in 301 seconds"):
-        get(server, target, held(DATA, 3))
-
-
-def test_a_server_that_never_answers_is_given_up(server: Server, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "STALL_SECONDS", 0.1)
-    with pytest.raises(UnavailableError, match="could not be reached"):
-        get(server, target, silent)
-
-
-def test_nobody_listening_is_said_at_once(target: Path) -> None:
-    with serving() as gone:
-        url = gone.url("/file.zip")
-    with pytest.raises(UnavailableError, match=r"127.0.0.1 could not be reached \(Connection refused\)"):
-        download(url, target, None, MIB)
-
-
-@pytest.mark.parametrize("status", [403, 404, 500, 503])
-def test_an_error_of_the_server_is_named(server: Server, target: Path, status: int) -> None:
-    with pytest.raises(UnavailableError, match=f"127.0.0.1 answered {status}"):
-        get(server, target, lambda request: request.send(b"sorry", status=status))
-    assert not list(target.parent.iterdir())
-
-
-@pytest.mark.parametrize("sha256", [sha(DATA), None])
-def test_a_web_page_in_place_of_the_file_is_refused(server: Server, target: Path, sha256: str | None) -> None:
-    with pytest.raises(UnavailableError, match=r"answered with a web page in place of file.zip"):
-        get(server, target, whole(b"<html>log in</html>", kind="text/html; charset=utf-8"), sha256)
-    assert not list(target.parent.iterdir())
-
-
-def test_a_file_that_is_too_large_is_refused_before_it_is_loaded(server: Server, target: Path) -> None:
-    with pytest.raises(UnavailableError, match="larger than the"):
-        get(server, target, whole(DATA), limit=1000)
-    assert not part(target).exists()
-
-
-def test_a_file_that_does_not_say_its_size_is_cut_at_the_limit(server: Server, target: Path) -> None:
-    def endless(request: object) -> None:
-        request.head(200, {})  # type: ignore[attr-defined]
-        while True:
-            request.wfile.write(DATA)  # type: ignore[attr-defined]
-
-    with pytest.raises(UnavailableError, match="sent more than the"):
-        get(server, target, endless, limit=10 * len(DATA))
-    assert part(target).stat().st_size <= 10 * len(DATA)
-
-
-@pytest.mark.parametrize("elsewhere", ["file:///etc/hostname", "ftp://127.0.0.1/x", "data:text/plain,x"])
-def test_a_redirection_leads_to_the_web_or_nowhere(server: Server, target: Path, elsewhere: str) -> None:
-    with pytest.raises(UnavailableError, match=r"^127.0.0.1 redirects to|^127.0.0.1 answered 302"):
-        get(server, target, redirect(elsewhere), None)
-    assert not target.exists()
-
-
-def test_a_redirection_is_followed_and_a_circle_of_them_is_not(server: Server, target: Path) -> None:
-    server.answers["/there.zip"] = whole(DATA)
-    get(server, target, redirect("/there.zip"))
-    assert target.read_bytes() == DATA
-    with pytest.raises(UnavailableError, match="answered 302"):
-        get(server, target.with_name("other.zip"), redirect("/file.zip"))
-
-
-def test_a_password_goes_to_its_server_and_to_no_other(server: Server, target: Path) -> None:
+def test_a_password_goes_to_its_server_and_to_no_other(server: Server, tmp_path: Path) -> None:
     with serving() as other:
         other.answers["/file.zip"] = whole(DATA)
         server.answers["/file.zip"] = redirect(other.url("/file.zip"))
-        download(server.url("/file.zip", "me:s%40t@"), target, sha(DATA), MIB)
+        download(server.url("/file.zip", "me:s%40t@"), tmp_path / "file.zip", sha(DATA), MIB)
         assert server.seen[0][1]["Authorization"] == f"Basic {base64.b64encode(b'me:s@t').decode()}"
         assert "Authorization" not in other.seen[0][1]
     with pytest.raises(UnavailableError) as failure:
-        download(server.url("/none.zip", "me:secret@"), target, None, MIB)
+        download(server.url("/none.zip", "me:secret@"), tmp_path / "none.zip", None, MIB)
     assert "secret" not in str(failure.value)
 
 
-@pytest.mark.parametrize("url", ["ftp://127.0.0.1/file", "/etc/hostname", "data:,x", "http://"])
-def test_other_addresses_are_not_opened(url: str, target: Path) -> None:
-    with pytest.raises(UnavailableError, match="is no address that can be downloaded from"):
-        download(url, target, None, MIB)
+def test_unreadable_certificates_are_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"^the certificates in '.*none.pem' cannot be read"):
+        download("https://127.0.0.1:9/x", tmp_path / "x", None, MIB, certificates=str(tmp_path / "none.pem"))
 
 
-def test_a_page_has_a_largest_size(server: Server) -> None:
-    server.answers["/page"] = whole(b"hello", kind="text/html")
-    assert page(server.url("/page"), "text/html", 5).body == b"hello"
-    with pytest.raises(UnavailableError, match="sent more than the 4 bytes"):
-        page(server.url("/page"), "text/html", 4)
+# Archives
+
+MEMBERS = {"set/train.txt": b"a\tr\tb\n" * 500, "set/test.txt": b"b\tr\tc\n" * 50, "set/x.py": b"raise SystemExit\n"}
+WANTED = ("set/train.txt", "set/test.txt")
+KINDS = pytest.mark.parametrize("make", [zipped, tarred])
+
+Make = Callable[[Mapping[str, bytes]], bytes]
 
 
-def test_a_page_that_drips_or_breaks_off_is_given_up(server: Server, hasty: pytest.MonkeyPatch) -> None:
-    server.answers["/page"] = held(DATA, 3)
-    with pytest.raises(UnavailableError, match=r"127.0.0.1 stalled: 3 bytes came in"):
-        page(server.url("/page"), "text/html", MIB)
-    hasty.undo()
-    server.answers["/page"] = cut(DATA, 1000)
-    with pytest.raises(UnavailableError, match="broke off while answering"):
-        page(server.url("/page"), "text/html", MIB)
+def unpack(data: bytes, folder: Path, limit: int = MIB) -> dict[str, bytes]:
+    """Return the members, after a check that nothing else was written."""
+    target = folder / "out"
+    target.mkdir()
+    (folder / "archive").write_bytes(data)
+    files = {name: target / Path(name).name for name in WANTED}
+    try:
+        extract(folder / "archive", files, limit)
+    finally:
+        assert {path.name for path in folder.rglob("*")} <= {"archive", "out", "train.txt", "test.txt"}
+        assert sum(path.stat().st_size for path in target.iterdir()) <= limit
+    return {name: path.read_bytes() for name, path in files.items()}
 
 
-def test_certificates_that_cannot_be_read_are_no_fault_of_the_server(server: Server, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"^the certificates in '.*none.pem' cannot be read") as failure:
-        page(server.url("/page"), "text/html", MIB, str(tmp_path / "none.pem"))
-    assert not isinstance(failure.value, UnavailableError)
+@KINDS
+@pytest.mark.parametrize("extra", [{}, {"../evil": b"evil", "/etc/evil": b"evil"}])
+@pytest.mark.parametrize("prefix", ["", "./"])
+def test_the_named_members_come_out_and_no_other(
+    make: Make, extra: dict[str, bytes], prefix: str, tmp_path: Path
+) -> None:
+    data = make({**extra, **{prefix + name: content for name, content in MEMBERS.items()}})
+    assert unpack(data, tmp_path) == {name: MEMBERS[name] for name in WANTED}
 
 
-def test_a_file_on_this_machine_is_copied_and_checked(tmp_path: Path, target: Path) -> None:
-    source = tmp_path / "source.zip"
-    source.write_bytes(DATA)
-    download(source.as_uri(), target, sha(DATA), MIB)
-    assert target.read_bytes() == DATA
-    with pytest.raises(UnavailableError, match="is not the published file"):
-        download(source.as_uri(), target, sha(b"other"), MIB)
-    with pytest.raises(UnavailableError, match="larger than"):
-        download(source.as_uri(), target, sha(DATA), 10)
-    with pytest.raises(UnavailableError, match="cannot be read"):
-        download((tmp_path / "none").as_uri(), target, sha(DATA), MIB)
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE])
+def test_a_member_that_is_no_file_is_refused(kind: bytes, tmp_path: Path) -> None:
+    link = tarfile.TarInfo("set/train.txt")
+    link.type, link.linkname = kind, "/etc/hostname"
+    with pytest.raises(UnavailableError, match=r"'set/train.txt' of .* is a link or no plain file"):
+        unpack(tarred({"set/test.txt": b"x"}, link), tmp_path)
+
+
+@KINDS
+def test_a_decompression_bomb_and_a_missing_member_are_refused(make: Make, tmp_path: Path) -> None:
+    data = make({"set/train.txt": bytes(64 * MIB), "set/test.txt": b"x"})
+    assert len(data) < MIB
+    with pytest.raises(UnavailableError, match="unpacks to more than it may"):
+        unpack(data, tmp_path)
+    (tmp_path / "out").rename(tmp_path / "archive.txt")
+    (tmp_path / "other").mkdir()
+    with pytest.raises(UnavailableError, match=r"has no member 'set/test.txt'"):
+        unpack(make({"set/train.txt": b"x"}), tmp_path / "other")
+
+
+@KINDS
+@given(share=st.floats(0, 1, exclude_max=True), mask=st.integers(0, 255))
+def test_a_cut_or_altered_archive_gives_the_right_members_or_an_error(
+    make: Make, share: float, mask: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    data = bytearray(make(MEMBERS))
+    place = int(share * len(data))
+    if mask:
+        data[place] ^= mask
+    else:
+        del data[place:]
+    try:
+        found = unpack(bytes(data), tmp_path_factory.mktemp("altered"))
+    except UnavailableError:
+        return
+    assert found == {name: MEMBERS[name] for name in WANTED}
+
+
+# Packages
+
+
+def test_pip_names_the_indexes_and_its_variables_win(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = tmp_path / "pip.conf"
+    settings.write_text(
+        "[global]\nindex-url = https://file.example\nextra-index-url =\n    https://a.example\n    https://b.example\n"
+        "[install]\ncert = /x.pem\n"
+    )
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(settings))
+    monkeypatch.delenv("PIP_INDEX_URL")
+    assert configured() == Pip(("https://file.example", "https://a.example", "https://b.example"), "/x.pem")
+    monkeypatch.setenv("PIP_INDEX_URL", "https://variable.example")
+    assert configured().indexes[0] == "https://variable.example"
+    monkeypatch.setattr(module.sys, "executable", "/bin/false")  # without pip its variables remain
+    assert configured() == Pip(("https://variable.example",), None)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    with pytest.raises(UnavailableError, match="pip is configured to use no index"):
+        locate("some_data", PACKAGE, configured())
+
+
+def test_a_package_file_is_found_on_the_first_index_that_lists_it(server: Server) -> None:
+    html = f'<!DOCTYPE html><html><body><a href="../../files/{PACKAGE}#sha256=0">{PACKAGE}</a></body></html>'.encode()
+    row = {"filename": PACKAGE, "url": f"../../files/{PACKAGE}", "hashes": {}, "size": 3}
+    listing = {"meta": {"api-version": "1.0"}, "name": "some-data", "files": [row]}
+    server.answers["/empty/some-data/"] = whole(b"<html></html>", kind="text/html")
+    server.answers["/html/some-data/"] = whole(html, kind="text/html")
+    kind = "application/vnd.pypi.simple.v1+json"
+    server.answers["/json/some-data/"] = whole(json.dumps(listing).encode(), kind=kind)
+    bad = tuple(server.url(f"/{name}") for name in ("none", "empty"))
+    for good in ("html", "json"):
+        found = locate("Some.Data", PACKAGE, Pip((*bad, server.url(f"/{good}")), None))
+        assert found == server.url(f"/files/{PACKAGE}")
+    with pytest.raises(UnavailableError, match=r"no readable page of some_data .*, 127.0.0.1 does not list"):
+        locate("some_data", PACKAGE, Pip(bad, None))
+
+
+def test_without_pypi_simple_the_extra_to_install_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pypi_simple", None)
+    with pytest.raises(UnavailableError, match=r"pip install 'compgcn\[fetch\]'"):
+        locate("some_data", PACKAGE, Pip(("http://127.0.0.1:9",), None))
+
+
+# The cache
+
+
+def files(server: Server | None = None, archive: bytes = ZIP, *, pin: bool = True, package: bool = False) -> Files:
+    """A data set on a server, perhaps also in a package; with published checksums or without."""
+    known = {part: sha(data) if pin else None for part, data in PLAIN.items()}
+    address = server.url("/set.zip") if server else "http://127.0.0.1:9/set.zip"
+    items = {part: Item(f"set/{part}.txt", known[part]) for part in PLAIN}
+    archives = [Archive("set.zip", sha(archive) if pin else None, items, address=address)]
+    if package:
+        items = {part: Item(f"pkg-1.0/d/{part}.txt", known[part]) for part in PLAIN}
+        archives.append(Archive("pkg-1.0.tar.gz", sha(SDIST), items, project="pkg"))
+    local = {part: Item(f"{part}.txt", known[part]) for part in PLAIN} | {"names": Item("names.txt", sha(b"a\tb\n"))}
+    return Files(tuple(PLAIN), ("names",), "set", local, tuple(archives), limit_mib=4)
+
+
+def contents(row: Files) -> dict[str, bytes]:
+    entries = module.entries("made-up", row)
+    assert entries is not None
+    return {role: entry.path.read_bytes() for role, entry in entries.items()}
+
+
+def left(home: Path) -> set[str]:
+    """Return the files in the cache but for the lock."""
+    return {str(path.relative_to(home)) for path in home.rglob("*") if path.is_file() and path.name != ".lock"}
+
+
+def folder_of(tmp_path: Path, layout: str) -> Path:
+    base = tmp_path / "from"
+    inner = {"plain": base / "set", "here": base, "zip": base / "set", "sdist": base}[layout]
+    inner.mkdir(parents=True)
+    if layout in ("plain", "here"):
+        for part, data in PLAIN.items():
+            (inner / f"{part}.txt").write_bytes(data)
+    else:
+        name, data = {"zip": ("set.zip", ZIP), "sdist": ("pkg-1.0.tar.gz", SDIST)}[layout]
+        (inner / name).write_bytes(data)
+    (inner / "names.txt").write_bytes(b"a\tb\n")
+    return base
+
+
+def test_first_use_fetches_and_later_use_does_not(server: Server, home: Path) -> None:
+    server.answers["/set.zip"] = whole(ZIP)
+    row = files(server)
+    assert module.place("made-up", row) == "to fetch"
+    for _ in range(2):
+        with module.located("made-up", row) as paths:
+            assert {role: path.read_bytes() for role, path in paths.items()} == PLAIN
+    assert module.place("made-up", row) == "cached"
+    assert left(home) == WHOLE  # without the archive
+    (again,) = module.fetch({"made-up": row})
+    assert again.already
+    assert all(entry.verified for entry in again.entries.values())
+    assert server.paths() == ["/set.zip"]
+    assert [done.mirror for done in module.fetch({"one": row, "two": row})] == ["127.0.0.1 (set.zip)"] * 2
+    assert server.paths() == ["/set.zip"] * 2  # one download serves two data sets
+
+
+def test_a_package_is_read_and_not_run(
+    server: Server, home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("PIP_INDEX_URL", server.url("/simple"))
+    server.answers["/simple/pkg/"] = whole(b'<a href="/files/pkg-1.0.tar.gz">pkg-1.0.tar.gz</a>', kind="text/html")
+    server.answers["/files/pkg-1.0.tar.gz"] = whole(SDIST)
+    row = files(package=True)
+    with caplog.at_level(logging.INFO):
+        (done,) = module.fetch({"made-up": row})
+    assert done.mirror == "the package file pkg-1.0.tar.gz"
+    assert contents(row) == PLAIN
+    assert left(home) == WHOLE
+    assert sum("could not be reached" in record.message for record in caplog.records) == 1
+
+
+@pytest.mark.parametrize("layout", ["plain", "here", "zip", "sdist"])
+def test_a_local_folder_is_read_in_place_or_copied(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, layout: str
+) -> None:
+    row = files(package=True)
+    expected = {**PLAIN, "names": b"a\tb\n"}
+    source = folder_of(tmp_path, layout)
+    monkeypatch.setenv("COMPGCN_DATA", str(source))
+    assert module.place("made-up", row) == "local"
+    assert {state for _, state in module.verify_local(row).values()} == {"ok"}
+    with module.located("made-up", row) as paths:
+        assert {role: path.read_bytes() for role, path in paths.items()} == expected
+    assert not home.exists()
+    monkeypatch.delenv("COMPGCN_DATA")
+    module.fetch({"made-up": row}, source)
+    assert contents(row) == expected
+
+
+def test_altered_or_missing_files_in_the_given_folder_are_named(tmp_path: Path, home: Path) -> None:
+    with pytest.raises(InputError, match="there is no folder"):
+        module.fetch({"made-up": files()}, tmp_path / "none")
+    with pytest.raises(InputError, match=r"does not hold the data set 'made-up': there is no file '.*/set/train.txt'"):
+        module.fetch({"made-up": files()}, tmp_path)
+    source = folder_of(tmp_path, "plain")
+    (source / "set" / "test.txt").write_bytes(b"x\tr\ty\n")
+    with pytest.raises(InputError, match=r"'test.txt' from '.*from' is not the published file: its sha256 differs"):
+        module.fetch({"made-up": files()}, source)
+    assert left(home) == set()
+
+
+def test_offline_one_sentence_says_what_was_tried_and_what_to_do() -> None:
+    with pytest.raises(InputError) as failure:
+        module.fetch({"made-up": files(package=True)})
+    said = str(failure.value)
+    assert said.startswith("the data set 'made-up' could not be fetched: 127.0.0.1 could not be reached (")
+    assert said.endswith("--from DIR, or set COMPGCN_DATA, with a folder that holds 'set'")
+    assert "\n" not in said
+    row = files()._replace(archives=())
+    assert module.place("made-up", row) == "missing"
+    with pytest.raises(InputError, match="is in no public place: run compgcn data fetch made-up --from DIR"):
+        module.fetch({"made-up": row})
+
+
+def test_a_file_without_a_checksum_is_pinned_when_it_first_comes(
+    server: Server, home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.answers["/set.zip"] = whole(ZIP)
+    row = files(server, pin=False)
+    (done,) = module.fetch({"made-up": row})
+    assert "no checksum of train.txt, valid.txt, test.txt is published" in caplog.text
+    assert not any(entry.verified for entry in done.entries.values())
+    assert {state for _, state in module.verify("made-up", row).values()} == {"unverified"}
+    paths = {role: entry.path for role, entry in done.entries.items()}
+    assert module.unverified("made-up", row, paths) == ["train.txt", "valid.txt", "test.txt"]
+    paths["train"].write_bytes(PLAIN["train"].upper())
+    server.answers.clear()
+    with pytest.raises(InputError, match="could not be fetched"):
+        module.fetch({"made-up": row})
+    assert module.verify("made-up", row)["train"][1] == "altered"  # a failed fetch leaves the record
+    server.answers["/set.zip"] = whole(zipped({f"set/{p}.txt": d + b"!" for p, d in PLAIN.items()}))
+    module.fetch({"made-up": row})
+    assert "train.txt is not what was first downloaded" in caplog.text
+
+
+@pytest.mark.parametrize("pin", [True, False])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        cut(ZIP, 0),
+        whole(b"x" * 1000),
+        whole(zipped({"set/train.txt": PLAIN["train"]})),
+        whole(zipped({f"set/{part}.txt": bytes(5 << 20) for part in PLAIN})),
+    ],
+)
+def test_a_bad_mirror_leaves_nothing_behind_and_a_good_one_mends_it(
+    server: Server, home: Path, bad: object, pin: bool
+) -> None:
+    server.answers["/set.zip"] = bad  # type: ignore[assignment]
+    row = files(server, pin=pin)
+    with pytest.raises(InputError, match="'made-up' could not be fetched"):
+        module.fetch({"made-up": row})
+    assert left(home) <= {"downloads/set.zip.part"}
+    server.answers["/set.zip"] = resumable(ZIP)
+    module.fetch({"made-up": row})
+    assert contents(row) == PLAIN
+    assert left(home) == WHOLE
+
+
+def test_a_cache_that_cannot_be_written_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("COMPGCN_CACHE", str(tmp_path / "file" / "cache"))
+    with pytest.raises(InputError, match=r"could not write to the cache .*Not a directory.*; make room there, or set"):
+        module.fetch({"made-up": files()}, folder_of(tmp_path, "plain"))
+
+
+def test_an_altered_cache_is_noticed_and_fetched_again(server: Server, home: Path) -> None:
+    server.answers["/set.zip"] = whole(ZIP)
+    row, folder = files(server), home / "made-up"
+    for alter in (
+        lambda: (folder / "train.txt").write_bytes(PLAIN["train"].replace(b"r", b"R")),
+        lambda: (folder / "valid.txt").unlink(),
+        lambda: (folder / "manifest.json").write_text("{"),
+    ):
+        (done,) = module.fetch({"made-up": row})
+        assert not done.already
+        assert {state for _, state in module.verify("made-up", row).values()} == {"ok"}
+        alter()
+        assert {state for _, state in module.verify("made-up", row).values()} & {"altered", "missing"}
+    module.fetch({"made-up": row})
+    newer = row._replace(local={}, archives=(row.archives[0]._replace(items={}),))
+    assert module.entries("made-up", newer) is None  # its checksums are no longer published
+    assert contents(row) == PLAIN
+
+
+# Processes
+
+SCRIPT = """
+import json, sys
+from compgcn.data import download
+from compgcn.data.download import Archive, Files, Item
+address, digest, hashes = json.loads(sys.argv[1])
+items = {part: Item(f"set/{part}.txt", known) for part, known in hashes.items()}
+archive = Archive("set.zip", digest, items, address=address)
+download.TIMEOUT = 300.0
+print("ready", flush=True)
+download.fetch({"made-up": Files(tuple(hashes), (), "set", {}, (archive,))})
+"""
+
+
+def start(server: Server) -> subprocess.Popen[bytes]:
+    given = json.dumps([server.url("/set.zip"), sha(BIG), {part: sha(data) for part, data in PLAIN.items()}])
+    command = [sys.executable, "-c", SCRIPT, given]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    return process
+
+
+def test_a_killed_fetch_is_continued_and_two_at_once_download_once(server: Server, home: Path) -> None:
+    server.answers["/set.zip"] = held(BIG, 2 << 20)
+    killed = start(server)
+    part = home / "downloads" / "set.zip.part"
+    while not (part.exists() and part.stat().st_size >= MIB):
+        assert killed.poll() is None, "the download did not begin"
+        time.sleep(0.01)
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    have = part.stat().st_size
+    assert not (home / "made-up").exists()
+    go = threading.Event()
+    server.answers["/set.zip"] = held(BIG, 0, go)
+    both = start(server), start(server)
+    go.set()
+    for process in both:
+        process.communicate(timeout=HANGS)
+        assert process.returncode == 0
+    assert contents(files(server, BIG)) == PLAIN
+    assert [headers.get("Range") for _, headers in server.seen] == [None, f"bytes={have}-"]
+    assert left(home) == WHOLE

@@ -14,8 +14,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compgcn.data import collection
-from compgcn.data.collection import from_pyg, read_graphs
+from compgcn.data import collection, from_pyg, read_graphs
 from compgcn.errors import InputError
 
 Write = Callable[[str, str | bytes], Path]
@@ -83,8 +82,8 @@ def test_lines_that_name_the_columns_are_skipped_and_said_so(write: Write) -> No
     [
         ("m1\tno\n", None, "has no class for 1 graph: 'm2'"),
         (LABELS + "m1\tyes\n", None, "more than one line: 'm1'"),
-        (LABELS, "m1\ta\tC\n", "no label for 3 nodes"),
-        (LABELS, "m1\ta\tC\nm1\tb\tC\nm1\tc\tC\nm2\ta\tC\nm1\ta\tN\n", "more than one line for 1 node;"),
+        (LABELS, "m1\ta\tC\n", "not so for 3 nodes"),
+        (LABELS, "m1\ta\tC\nm1\tb\tC\nm1\tc\tC\nm2\ta\tC\nm1\ta\tN\n", "not so for 1 node"),
         ("m1\tno\ttrain\nm2\tyes\ttest\n", None, "have no split; say with label_columns"),
         ("m1\n", None, "line 1: expected 2 columns"),
         ("graph\tlabel\n", None, "holds a header and nothing more"),

@@ -144,7 +144,7 @@ def test_what_does_not_go_together_is_refused(graph_file: Path, write: Write) ->
         read(graph_file, test_labels=table)
     with pytest.raises(InputError, match="has a split of its own"):
         read(graph_file, labels=write("m.tsv", "n1\tred\ttrain\n"), test_labels=table)
-    with pytest.raises(InputError, match="label_columns must be"):
+    with pytest.raises(InputError, match="columns must be 2 names"):
         read(graph_file, labels=table, label_columns=("node",))
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from compgcn.data.collection import GraphCollection, from_pyg, read_graphs
-from compgcn.data.datasets import DATASETS, LARGE_RECIPE, OWN_RECIPES, Source, large_batch, load, where
+from compgcn.data.collection import GraphCollection, read_graphs
+from compgcn.data.datasets import DATASETS, LARGE_RECIPE, OWN_RECIPES, Source, find, large_batch, load, where
 from compgcn.data.files import read
 from compgcn.data.graph import KnowledgeGraph
 from compgcn.data.labels import Labels
-from compgcn.data.source import find
+from compgcn.data.memory import from_pyg
 from compgcn.data.vocabulary import Vocabulary
 
 __all__ = [

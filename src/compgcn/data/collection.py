@@ -1,31 +1,45 @@
-"""The TU format of graph classification: a folder of text files, one of them named `<name>_A.txt`.
-
-Nodes and graphs are numbered from 1, in the order of their lines. `_A` lists edges `i, j`, as a rule in both
-directions; `_graph_indicator` has the graph of each node, `_graph_labels` the class of each graph. Optional are
-`_edge_labels` (the relations), `_node_labels` and `_node_attributes`.
-"""
+"""Collections of graphs to classify: the class, folds, tables of graphs, and folders in the TU format."""
 
 from __future__ import annotations
 
 import hashlib
-import io
 import logging
-import re
-import zipfile
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from compgcn.data import delimited
-from compgcn.data.columns import Columns, Features, Numbers, check_columns, checked_features, counted, keys, locate
+from compgcn.data.columns import (
+    Columns,
+    Features,
+    Numbers,
+    check_columns,
+    checked_features,
+    counted,
+    is_header,
+    joined,
+    keys,
+    locate,
+    whole_numbers,
+)
+from compgcn.data.tables import text
 from compgcn.data.vocabulary import Vocabulary
 from compgcn.errors import InputError
+
+log = logging.getLogger(__name__)
+
+_GRAPH = {"graph", "graph_id", "g", "molecule", "molecule_id", "id"}
+_NODE = {"node", "node_id", "atom", "atom_id", "head", "subject", "source", "from", "s", "h", "src"}
+_RELATION = {"relation", "predicate", "rel", "r", "p", "edge", "type", "label", "bond"}
+_OTHER = {"tail", "object", "target", "to", "o", "t", "dst"}
+_CLASS = {"label", "class", "y", "target", "type", "element", "name"}
+_LISTED = 3  # graphs named in a note or an error
+_EDGES = "_A.txt"
+_UNUSED = ("_edge_attributes.txt", "_graph_attributes.txt")
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,19 +47,19 @@ class GraphCollection:
     """G graphs over one set of relations, their nodes numbered through, and the class of each graph.
 
     Args:
-        name: what to call it in reports.
-        relations: R ids, the labels of edges; R = 1 where edges have none.
+        name: the name in reports.
+        relations: R ids, the labels of edges; R = 1 if edges have none.
         classes: the names of the classes.
-        graph_of: int64 [N], the graph of each node, sorted: the nodes of a graph, at least one, stand together.
-        triples: int64 [E, 3], rows (source node, relation, target node); both nodes in one graph. They are put in the
+        graph_of: int64 [N], the graph of each node, sorted; every graph has a node.
+        triples: int64 [E, 3], rows (source node, relation, target node), both nodes in one graph. They are put in the
             order of the graphs; within a graph they keep theirs.
         targets: int64 [G], the class of each graph.
         node_labels: int64 [N], rows of `node_classes`, or None.
         node_classes: the names of the labels of nodes.
         node_features: float32 [N, f], or None.
-        graph_ids: what each graph is called where it came from; 0 .. G-1 when not given.
-        notes: what was noticed on the way in, a sentence each.
-        origin: what reads this collection again, where that is known.
+        graph_ids: the id of each graph; 0 .. G-1 by default.
+        notes: remarks of the reader, a sentence each.
+        origin: settings that read this collection again, if known.
     """
 
     name: str
@@ -78,7 +92,7 @@ class GraphCollection:
         if self.node_labels is not None:
             kept["node_labels"] = _rows("node labels", self.node_labels, len(self.node_classes), "node classes", N)
         if self.node_features is not None:
-            kept["node_features"] = checked_features("node", self.node_features, {N: "N"})
+            kept["node_features"] = checked_features("node", self.node_features, N)
         for key, value in kept.items():
             object.__setattr__(self, key, value)
 
@@ -100,21 +114,21 @@ class GraphCollection:
 
     @cached_property
     def node_starts(self) -> Numbers:
-        """The nodes of graph g are node_starts[g] .. node_starts[g + 1]. [G + 1]"""
+        """First node of each graph, and the end of the last. [G + 1]"""
         return _starts(self.graph_of, len(self))
 
     @cached_property
     def edge_starts(self) -> Numbers:
-        """The edges of graph g are edge_starts[g] .. edge_starts[g + 1]. [G + 1]"""
+        """First edge of each graph, and the end of the last. [G + 1]"""
         return _starts(self.graph_of[self.triples[:, 0]], len(self))
 
     @cached_property
     def both_directions(self) -> bool:
-        """Whether every edge stands there in the other direction too, so that inverses would only repeat it."""
+        """Whether every edge is there in the other direction too, so that inverses would only repeat it."""
         return not _one_way(self.triples, self.num_nodes, self.num_relations)
 
     def statistics(self) -> dict[str, int | float]:
-        """The sizes a paper's table of data sets gives; an edge in both directions counts as two."""
+        """Return the sizes that a paper's table of data sets gives; an edge in both directions counts as two."""
         G, N, E = len(self), self.num_nodes, len(self.triples)
         return {
             "graphs": G,
@@ -128,30 +142,20 @@ class GraphCollection:
         }
 
     def fingerprint(self) -> str:
-        """sha256 over the graphs, their ids, classes, labels and features: equal data gives equal fingerprints."""
+        """Return a sha256 over the graphs, their ids, classes, labels and features."""
         digest = hashlib.sha256()
-        for kind, texts in (
-            ("relation", self.relations.ids),
-            ("class", self.classes),
-            ("node class", self.node_classes),
-            ("graph", self.graph_ids),
-        ):
-            digest.update(f"{kind} {len(texts)}\n".encode())
-            digest.update("".join(f"{len(text)}:{text}" for text in texts).encode("utf-8", "surrogatepass"))
-        for kind, values in (
-            ("graph of", self.graph_of),
-            ("triples", self.triples),
-            ("targets", self.targets),
-            ("node labels", self.node_labels),
-            ("node features", self.node_features),
-        ):
+        texts = {"relation": self.relations.ids, "class": self.classes, "node class": self.node_classes}
+        for kind, names in {**texts, "graph": self.graph_ids}.items():
+            digest.update(f"{kind} {len(names)}\n".encode() + joined(names))
+        arrays = {"graph of": self.graph_of, "triples": self.triples, "targets": self.targets}
+        for kind, values in {**arrays, "node labels": self.node_labels, "node features": self.node_features}.items():
             if values is not None:
-                digest.update(f"\n{kind} {values.shape}\n".encode())
-                digest.update(values.astype("<f4" if values.dtype == np.float32 else "<i8").tobytes())
+                form = "<f4" if values.dtype == np.float32 else "<i8"
+                digest.update(f"\n{kind} {values.shape}\n".encode() + values.astype(form).tobytes())
         return digest.hexdigest()
 
     def subset(self, indices: Sequence[int] | Numbers) -> GraphCollection:
-        """The graphs with these numbers, in this order, their nodes renumbered; relations and classes stay whole."""
+        """Return the graphs with these numbers, in this order, with their nodes renumbered."""
         chosen = _rows("graphs of a subset", indices, len(self), "graphs")
         nodes, sizes = _ranges(self.node_starts, chosen)
         edges, edge_sizes = _ranges(self.edge_starts, chosen)
@@ -174,19 +178,14 @@ class GraphCollection:
 
 
 def observe(collection: GraphCollection) -> list[str]:
-    """What someone who trains on the graphs should know; none of it changes them."""
+    """Return notes for someone who trains on the graphs; they change nothing."""
     triples, N, R = collection.triples, collection.num_nodes, collection.num_relations
     repeated = len(triples) - len(np.unique(keys(triples, N, R)))
     loops = int((triples[:, 0] == triples[:, 2]).sum())
     lonely = int((np.diff(collection.edge_starts) == 0).sum())
+    counts = ((repeated, "repeated edge", ""), (loops, "self-loop", ""), (lonely, "graph", " without an edge"))
+    notes = [f"{counted(count, noun)}{rest} kept" for count, noun, rest in counts if count]
     one_way = _one_way(triples, N, R)
-    notes = []
-    if repeated:
-        notes.append(f"{counted(repeated, 'repeated edge')} kept")
-    if loops:
-        notes.append(f"{counted(loops, 'self-loop')} kept")
-    if lonely:
-        notes.append(f"{counted(lonely, 'graph')} without an edge kept")
     if len(triples) and not one_way:
         notes.append("every edge stands there in both directions")
     elif one_way < len(triples):
@@ -195,13 +194,13 @@ def observe(collection: GraphCollection) -> list[str]:
 
 
 def _one_way(triples: Numbers, num_nodes: int, num_relations: int) -> int:
-    """The number of edges whose mirror image (target, relation, source) is not there."""
+    """Return the number of edges without a mirror image (target, relation, source)."""
     mirrored = keys(triples[:, ::-1], num_nodes, num_relations)
     return int((~np.isin(keys(triples, num_nodes, num_relations), mirrored)).sum())
 
 
 def _rows(what: str, given: Any, size: int, of: str, length: int | None = None) -> Numbers:
-    """Whole numbers 0 .. size-1 as int64 [n]."""
+    """Return whole numbers 0 .. size-1 as int64 [n]."""
     values = np.asarray(given)
     if not values.size:
         values = values.astype(np.int64)  # an empty list has no kind
@@ -216,14 +215,11 @@ def _rows(what: str, given: Any, size: int, of: str, length: int | None = None) 
 
 
 def _edges(given: Any, graph_of: Numbers, num_relations: int) -> Numbers:
-    """The triples, checked and in the order of their graphs."""
-    values = np.asarray(given)
-    if values.ndim != 2 or values.shape[1] != 3 or values.dtype.kind not in "iu":
-        raise InputError(f"the triples must be whole numbers of shape [E, 3], not {values.dtype} of {values.shape}")
+    """Return the triples, checked and in the order of their graphs."""
+    triples = whole_numbers("triples", given, 3)
     sizes = np.array([len(graph_of), num_relations, len(graph_of)])
-    if ((values < 0) | (values >= sizes)).any():
+    if ((triples < 0) | (triples >= sizes)).any():
         raise InputError(f"the triples refer to rows beyond the {sizes[0]} nodes and {num_relations} relations")
-    triples = np.ascontiguousarray(values, dtype=np.int64)
     home, other = graph_of[triples[:, 0]], graph_of[triples[:, 2]]
     across = np.flatnonzero(home != other)
     if len(across):
@@ -233,50 +229,35 @@ def _edges(given: Any, graph_of: Numbers, num_relations: int) -> Numbers:
 
 
 def _starts(sorted_groups: Numbers, size: int) -> Numbers:
-    """Where each of `size` groups starts in a sorted list of them, and the end of the last. [size + 1]"""
+    """Return the start of each of `size` groups in a sorted list of them, and the end of the last. [size + 1]"""
     return np.searchsorted(sorted_groups, np.arange(size + 1)).astype(np.int64)
 
 
 def _ranges(starts: Numbers, chosen: Numbers) -> tuple[Numbers, Numbers]:
-    """The members of the chosen groups, one group after the other, and the size of each."""
+    """Return the members of the chosen groups, one group after the other, and the size of each."""
     sizes = starts[chosen + 1] - starts[chosen]
     before = np.cumsum(sizes) - sizes
     return np.arange(sizes.sum()) + np.repeat(starts[chosen] - before, sizes), sizes
 
 
 def folds(targets: Sequence[int] | Numbers, k: int, seed: int = 0) -> list[Numbers]:
-    """Deal examples over k folds: every example in one, and the members of each class as even as whole numbers allow.
-
-    The examples are laid out class by class, shuffled within each, and dealt like cards; so the folds themselves
-    differ by at most one in size too.
+    """Deal examples over k folds, each class as evenly as whole numbers allow; fold sizes differ by at most one.
 
     Args:
         targets: [n], the class of each example.
-        k: how many folds, 2 to n.
+        k: number of folds, 2 to n.
         seed: equal seeds give equal folds.
     """
     classes = np.asarray(targets)
     n = len(classes)
     if not 2 <= k <= n:
-        raise InputError(
-            f"{counted(n, 'example')} cannot be dealt over {k} folds; give a number from 2 to the number of examples"
-        )
+        what = f"{counted(n, 'example')} cannot be dealt over {k} folds"
+        raise InputError(f"{what}; give a number from 2 to the number of examples")
     rng = np.random.default_rng(seed)
     order = np.lexsort((rng.random(n), classes))  # by class, within a class by chance
     fold = np.empty(n, dtype=np.int64)
-    fold[order] = rng.permutation(k)[np.arange(n) % k]  # which folds get one more is a matter of chance too
+    fold[order] = rng.permutation(k)[np.arange(n) % k]
     return [np.flatnonzero(fold == i) for i in range(k)]
-
-
-log = logging.getLogger(__name__)
-
-_GRAPH = {"graph", "graph_id", "g", "molecule", "molecule_id", "id"}
-_NODE = {"node", "node_id", "atom", "atom_id", "head", "subject", "source", "from", "s", "h", "src"}
-_RELATION = {"relation", "predicate", "rel", "r", "p", "edge", "type", "label", "bond"}
-_OTHER = {"tail", "object", "target", "to", "o", "t", "dst"}
-_CLASS = {"label", "class", "y", "target", "type", "element", "name"}
-_LISTED = 3  # graphs named where many are meant
-_RELATIONS = 1_000_000  # more than this is a number that was no relation
 
 
 def read_graphs(
@@ -289,111 +270,82 @@ def read_graphs(
 ) -> GraphCollection:
     """Read graphs from a table of triples with a column for the graph, and a table of their classes.
 
-    The ids of nodes belong to their graph: node 1 of one graph is not node 1 of another. Graphs stand in the order of
-    the table of classes, nodes in the order of first appearance. Lines that only name the columns are skipped.
+    Ids of nodes belong to their graph: node 1 of one graph is not node 1 of another. Graphs stand in the order of the
+    table of classes, nodes in the order of first appearance. Headers are skipped.
 
     Args:
-        path: columns graph, source, relation, target; .tsv, .txt or .csv, gzipped or not.
+        path: columns graph, source, relation, target; .tsv, .txt or .csv, compressed or not.
         labels: columns graph, class.
-        nodes: columns graph, node, label; then every node must be in it, and a graph may do without edges.
-        name: what to call it; the name of the file when not given.
+        nodes: columns graph, node, label; then it must list every node, and a graph needs no edges.
+        name: the name in reports; by default that of the file.
         label_columns: names, or positions from 0 on, of graph and class in `labels`; by default the only two.
     """
     notes: list[str] = []
     edge_graph, source, relation, target = _columns(path, [_GRAPH, _NODE, _RELATION, _OTHER], notes)
-    label_graph, label = _class_columns(labels, label_columns, notes)
-    node_graph, node, node_label = [None] * 3 if nodes is None else _columns(nodes, [_GRAPH, _NODE, _CLASS], notes)
+    label_graph, label = _columns(labels, [_GRAPH, _CLASS], notes, label_columns)
+    node_graph, node, node_label = _columns(nodes, [_GRAPH, _NODE, _CLASS], notes) if nodes else ([], [], [])
 
     (owner, of_edge, of_node), graph_ids = _encode(label_graph, edge_graph, node_graph)
     _check_owners(graph_ids, owner, np.concatenate([of_edge, of_node]), str(labels))
     (listed, sources, targets), node_ids = _encode(node, source, target)
     graph, at_node, ends = _number(of_node, listed, of_edge, np.column_stack([sources, targets]), len(node_ids))
     (relations,), relation_ids = _encode(relation)
-    classes, class_names = _sorted(label)
-    node_labels, node_names = _node_labels(at_node, len(graph), node_label, str(nodes), str(path))
-
+    class_names, classes = np.unique(label, return_inverse=True)
+    node_names, node_classes = np.unique(node_label, return_inverse=True)
+    wrong = int((np.bincount(at_node, minlength=len(graph)) != 1).sum())
+    if nodes and wrong:
+        raise InputError(f"'{nodes}' must have one line for each node of '{path}', not so for {counted(wrong, 'node')}")
     present, graph_of = np.unique(graph, return_inverse=True)
     left_out = np.setdiff1d(owner, present)
     if len(left_out):
-        what = "triple or node" if nodes is not None else "triple"
-        notes.append(
-            f"{counted(len(left_out), 'labelled graph')} without a {what} left out: {_some(graph_ids, left_out)}"
-        )
-    used, targets = np.unique(
-        classes[present], return_inverse=True
-    )  # graphs are numbered in the order of their classes
+        what = counted(len(left_out), "labelled graph")
+        notes.append(f"{what} without a triple or node left out: {_some(graph_ids, left_out)}")
+    used, targets = np.unique(classes[present], return_inverse=True)  # graphs are numbered as in the table of classes
+    files = {"source": path, "labels": labels, "node_labels": nodes}
+    origin: dict[str, Any] = {key: str(file) for key, file in files.items() if file}
     collection = GraphCollection(
         name or Path(path).name.split(".")[0] or "graphs",
         Vocabulary("relation", relation_ids),
-        tuple(class_names[c] for c in used),  # not those of graphs that were left out
+        tuple(str(class_names[c]) for c in used),
         graph_of=graph_of,
         triples=np.column_stack([ends[:, 0], relations, ends[:, 1]]),
         targets=targets,
-        node_labels=node_labels,
-        node_classes=node_names,
+        node_labels=node_classes[np.argsort(at_node)] if nodes else None,
+        node_classes=tuple(str(text) for text in node_names),
         graph_ids=tuple(graph_ids[g] for g in present),
-        origin={key: str(file) for key, file in (("source", path), ("labels", labels), ("node_labels", nodes)) if file}
-        | ({} if label_columns is None else {"label_columns": tuple(label_columns)}),
+        origin=origin if label_columns is None else origin | {"label_columns": tuple(label_columns)},
     )
-    collection = replace(collection, notes=(*notes, *observe(collection)))
-    for note in collection.notes:
-        log.info("%s: %s", collection.name, note)
-    return collection
+    return _noted(collection, notes)
 
 
-def _class_columns(labels: str | Path, chosen: Columns | None, notes: list[str]) -> list[Any]:
-    """Graph and class: the only two columns of a table, or those that are chosen."""
+def _columns(
+    path: str | Path, words: Sequence[set[str]], notes: list[str], chosen: Columns | None = None
+) -> list[list[str]]:
+    """Return the columns of a table, all or the chosen ones, without a line that names them."""
+    table = text(path)
+    header = table.header()
+    take = list(range(len(words)))
     if chosen is not None:
-        check_columns(chosen, 2, "graph and class")
-        return _columns(labels, [_GRAPH, _CLASS], notes, chosen)
-    width = len(delimited.first(delimited.file(labels)))
-    if width > 2:
-        raise InputError(
-            f"'{labels}' has {width} columns: expected graph and class alone, as graphs are cross-validated and have "
-            "no split; say with label_columns which two to read"
-        )
-    return _columns(labels, [_GRAPH, _CLASS], notes)
-
-
-def _columns(path: str | Path, words: Sequence[set[str]], notes: list[str], chosen: Columns | None = None) -> list[Any]:
-    """The columns of a table, all or those chosen, without a line that names them."""
-    text = delimited.file(path)
-    header = delimited.first(text) if chosen is not None else []
-    take = locate(text.label, chosen, header) if chosen is not None else None
-    found = delimited.columns(text, len(header) or len(words), take=take)
-    columns = [column.dictionary_encode() for column in found]
-    first = [str(column[0].as_py()).strip().casefold() for column in columns]
+        take = locate(table.label, check_columns(chosen, len(words), "graph and class"), header)
+    elif words[-1] is _CLASS and len(header) > len(words) == 2:
+        what = "expected graph and class alone, as graphs are cross-validated and have no split"
+        raise InputError(f"'{path}' has {len(header)} columns: {what}; say with label_columns which two to read")
+    width = len(header) if chosen is not None else len(words)
+    columns = [column.to_pylist() for column in table.read(width, take)]
     named = chosen is not None and isinstance(chosen[0], str)
-    if named or all(field in known for field, known in zip(first, words, strict=True)):
-        columns = [column.slice(1) for column in columns]
-        notes.append(f"the first line of '{text.label}' names the columns and was skipped")
-        if not len(columns[0]):
-            raise InputError(f"'{text.label}' is empty: it holds a header and nothing more")
+    if named or is_header([column[0] for column in columns], words):
+        columns = [column[1:] for column in columns]
+        notes.append(f"the first line of '{table.label}' names the columns and was skipped")
+        if not columns[0]:
+            raise InputError(f"'{table.label}' is empty: it holds a header and nothing more")
     return columns
 
 
-def _encode(*columns: Any) -> tuple[list[Numbers], list[str]]:
-    """One numbering of the texts of several columns, in order of first appearance, and the texts."""
-    numbers: dict[str, int] = {}
-    coded = []
-    for column in columns:
-        parts = [np.empty(0, dtype=np.int64)]
-        for chunk in [] if column is None else _dictionary(column).chunks:
-            used, where = np.unique(chunk.indices.to_numpy(), return_index=True)
-            texts = chunk.dictionary.to_pylist()
-            table = np.zeros(len(texts), dtype=np.int64)
-            for code in used[np.argsort(where)].tolist():  # over distinct texts, not over rows
-                table[code] = numbers.setdefault(texts[code], len(numbers))
-            parts.append(table[chunk.indices.to_numpy()])
-        coded.append(np.concatenate(parts))
-    return coded, list(numbers)
-
-
-def _dictionary(column: Any) -> Any:
-    """A column of strings as numbers of distinct ones, if it is not so already."""
-    import pyarrow as pa
-
-    return column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+def _encode(*columns: Sequence[str]) -> tuple[list[Numbers], list[str]]:
+    """Number the texts of several columns, in order of first appearance; return the numbers and the texts."""
+    number: dict[str, int] = {}
+    coded = [[number.setdefault(text, len(number)) for text in column] for column in columns]
+    return [np.array(values, dtype=np.int64) for values in coded], list(number)
 
 
 def _some(graph_ids: Sequence[str], rows: Numbers) -> str:
@@ -402,9 +354,8 @@ def _some(graph_ids: Sequence[str], rows: Numbers) -> str:
 
 
 def _check_owners(graph_ids: Sequence[str], labelled: Numbers, used: Numbers, labels: str) -> None:
-    """Every graph must have one class."""
-    counts = np.bincount(labelled, minlength=len(graph_ids))
-    twice = np.flatnonzero(counts > 1)
+    """Refuse graphs with no class or with several."""
+    twice = np.flatnonzero(np.bincount(labelled, minlength=len(graph_ids)) > 1)
     if len(twice):
         raise InputError(f"'{labels}' gives a graph more than one line: {_some(graph_ids, twice)}; give each one class")
     missing = np.setdiff1d(used, labelled)
@@ -415,19 +366,19 @@ def _check_owners(graph_ids: Sequence[str], labelled: Numbers, used: Numbers, la
 def _number(
     of_node: Numbers, node: Numbers, of_edge: Numbers, ends: Numbers, num_ids: int
 ) -> tuple[Numbers, Numbers, Numbers]:
-    """Number the nodes by graph, within a graph in the order they are mentioned: the table of nodes, then the edges.
+    """Number the nodes by graph, within a graph in the order of the table of nodes, then of the edges.
 
     Args:
         of_node, node: [m], graph and id in each line of the table of nodes.
         of_edge: [E], the graph of each edge.
         ends: [E, 2], the ids of its nodes.
-        num_ids: how many ids there are.
+        num_ids: the number of ids.
 
     Returns the graph of each node [N], and the numbers of the nodes in the table [m] and in the edges [E, 2].
     """
     graph = np.concatenate([of_node, np.repeat(of_edge, 2)])
-    keys = graph * num_ids + np.concatenate([node, ends.ravel()])
-    _, where, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    pairs = graph * num_ids + np.concatenate([node, ends.ravel()])
+    _, where, inverse = np.unique(pairs, return_index=True, return_inverse=True)
     place = np.lexsort((where, graph[where]))
     number = np.empty(len(place), dtype=np.int64)
     number[place] = np.arange(len(place))
@@ -435,342 +386,107 @@ def _number(
     return graph[where][place], numbers[: len(node)], numbers[len(node) :].reshape(-1, 2)
 
 
-def _sorted(column: Any) -> tuple[Numbers, tuple[str, ...]]:
-    """The texts of a column as rows of the distinct ones in order, and these."""
-    (rows,), texts = _encode(column)
-    order = sorted(range(len(texts)), key=texts.__getitem__)
-    return np.argsort(order)[rows], tuple(texts[i] for i in order)
-
-
-def _node_labels(
-    at_node: Numbers, num_nodes: int, column: Any, nodes: str, path: str
-) -> tuple[Numbers | None, tuple[str, ...]]:
-    """The label of each node [N], if a table has them, and the names of the labels."""
-    if column is None:
-        return None, ()
-    counts = np.bincount(at_node, minlength=num_nodes)
-    if (counts > 1).any():
-        raise InputError(
-            f"'{nodes}' has more than one line for {counted(int((counts > 1).sum()), 'node')}; give each one label"
-        )
-    if (counts == 0).any():
-        raise InputError(f"'{nodes}' has no label for {counted(int((counts == 0).sum()), 'node')} of '{path}'")
-    rows, names = _sorted(column)
-    return rows[np.argsort(at_node)], names
-
-
-def from_pyg(graphs: Iterable[Any], *, name: str = "graphs") -> GraphCollection:
-    """A list of PyG `Data` objects, or anything with the same fields, as a collection.
-
-    Args:
-        graphs: each with `edge_index` [2, e] and the class `y`, one whole number. The relation of an edge is
-            `edge_type` [e] or, as PyG's own data sets have it, a one-hot (or whole-number) `edge_attr`; without either
-            there is one relation. `x` [n, f] gives the features of nodes, or, where every row is one-hot, their labels.
-        name: what to call it.
-    """
-    items = list(graphs)
-    if not items:
-        raise InputError("the list of graphs is empty; give at least one")
-    ends = [_ends(item, at) for at, item in enumerate(items)]
-    sizes = np.array([_size(item, at, index) for at, (item, index) in enumerate(zip(items, ends, strict=True))])
-    before = np.cumsum(sizes) - sizes
-    source, target = np.concatenate([index + shift for index, shift in zip(ends, before, strict=True)], axis=1)
-    relations = [_relation(item, at, ends[at].shape[1]) for at, item in enumerate(items)]
-    R = max(count for _, count in relations)
-    if R > _RELATIONS:
-        raise InputError(f"the relations of the edges go up to {R - 1:,}; number them from 0 without gaps")
-    classes, targets = np.unique([_target(item, at) for at, item in enumerate(items)], return_inverse=True)
-    labels, num_labels, features = _inputs(items)
-    collection = GraphCollection(
-        name,
-        Vocabulary("relation", ["edge"] if R == 1 else [str(r) for r in range(R)]),
-        tuple(str(value) for value in classes),
-        graph_of=np.repeat(np.arange(len(items)), sizes),
-        triples=np.column_stack([source, np.concatenate([rows for rows, _ in relations]), target]),
-        targets=targets,
-        node_labels=labels,
-        node_classes=tuple(str(label) for label in range(num_labels)),
-        node_features=features,
-    )
-    return replace(collection, notes=tuple(observe(collection)))
-
-
-def _ends(item: Any, at: int) -> Numbers:
-    """Source and target of each edge. [2, e]"""
-    index = _array(getattr(item, "edge_index", None))
-    if index is None or index.ndim != 2 or index.shape[0] != 2 or (index.size and index.dtype.kind not in "iu"):
-        raise InputError(f"graph {at} has no edge_index of whole numbers of shape [2, e]")
-    return index.astype(np.int64)
-
-
-def _size(item: Any, at: int, index: Numbers) -> int:
-    """The number of nodes, which its edges must keep to."""
-    x = _array(getattr(item, "x", None))
-    size = int(item.num_nodes or 0) if x is None else len(x)
-    if index.size and not 0 <= index.min() <= index.max() < size:
-        raise InputError(f"the edge_index of graph {at} refers to nodes beyond the {size} it has")
-    return size
-
-
-def _array(value: Any) -> NDArray[Any] | None:
-    """A tensor or a list as an array."""
-    if value is None:
-        return None
-    return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
-
-
-def _relation(item: Any, at: int, edges: int) -> tuple[Numbers, int]:
-    """The relation of each edge [e], and how many relations there must be."""
-    for attribute in ("edge_type", "edge_attr"):
-        values = _array(getattr(item, attribute, None))
-        if values is None:
-            continue
-        if len(values) != edges:
-            raise InputError(f"the {field} of graph {at} has {len(values)} rows for {edges} edges")
-        if values.ndim == 2 and values.shape[1] == 1:
-            values = values[:, 0]
-        if values.ndim == 1 and values.dtype.kind in "iuf" and ((values >= 0) & (values == np.floor(values))).all():
-            return values.astype(np.int64), int(values.max(initial=0)) + 1
-        if values.ndim == 2 and _one_hot(values):
-            return values.argmax(axis=1), values.shape[1]
-        raise InputError(f"the {field} of graph {at} is no relation: give edge_type, a whole number for each edge")
-    return np.zeros(edges, dtype=np.int64), 1
-
-
-def _target(item: Any, at: int) -> int:
-    values = _array(getattr(item, "y", None))
-    if values is None or values.size != 1 or not np.isfinite(values).all() or values.item() != int(values.item()):
-        raise InputError(f"graph {at} has no class: y must be one whole number")
-    return int(values.item())
-
-
-def _inputs(items: Sequence[Any]) -> tuple[Numbers | None, int, NDArray[Any] | None]:
-    """The labels of the nodes and their number, or the features, whichever `x` holds."""
-    given = [_array(getattr(item, "x", None)) for item in items]
-    present = [x for x in given if x is not None]
-    if not present:
-        return None, 0, None
-    widths = {x.shape[1:] for x in present}
-    if len(present) < len(items) or len(widths) > 1 or present[0].ndim != 2:
-        raise InputError("the node features x must have the same width in every graph: [n, f]")
-    x = np.concatenate(present)
-    return (x.argmax(axis=1), x.shape[1], None) if x.size and _one_hot(x) else (None, 0, x)
-
-
-def _one_hot(values: NDArray[Any]) -> bool:
-    return bool(((values == 0) | (values == 1)).all() and (values.sum(axis=1) == 1).all())
-
-
-Opener = Callable[[], Any]  # gives a binary stream
-
-_EDGES = "_A.txt"
-_UNUSED = ("_edge_attributes.txt", "_graph_attributes.txt")
-_SHOWN = 40  # characters of a wrong value in an error
-# Text made of these alone means the same to pyarrow as it does here; with others, 0x10 and nan are numbers to it.
-_PLAIN = b"0123456789+-.eE, \t\r\n"
-_WHOLE = re.compile(rb"[+-]?[0-9]+")
-_DECIMAL = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-
-
-class _File(NamedTuple):
-    label: str
-    content: bytes
-
-
-def found(folder: str | Path) -> bool:
-    """Whether a folder looks like one of this format."""
-    return Path(folder).is_dir() and any(Path(folder).glob(f"*{_EDGES}"))
-
-
-def read(source: str | Path | Mapping[str, Opener], *, name: str | None = None) -> GraphCollection:
-    """Read a collection of graphs; edge labels are its relations.
-
-    Args:
-        source: a folder, or the files of one by name, each with what opens it as a binary stream.
-        name: what to call it; the prefix of the files when not given.
-    """
-    files, place = _files(source)
-    prefix = _prefix(files, place)
-    load = partial(_load, files, place, prefix)
-    labels = load("_graph_labels.txt")
-    classes, targets = _labels(labels)
-    indicator = load("_graph_indicator.txt")
-    graph_of = _numbered(indicator, 1, "graph", len(targets), labels)[:, 0]
-    empty = np.flatnonzero(np.bincount(graph_of, minlength=len(targets)) == 0)
-    if len(empty):
-        raise InputError(f"'{indicator.label}' gives graph {empty[0] + 1} no node; every graph needs at least one")
-    edges = load(_EDGES)
-    ends = _numbered(edges, 2, "node", len(graph_of), indicator)  # [E, 2]
-    _check_within(graph_of, ends, edges)
-    relations, rels = _optional_labels(load("_edge_labels.txt", optional=True), len(ends), edges)
-    node_classes, node_labels = _optional_labels(load("_node_labels.txt", optional=True), len(graph_of), indicator)
-    attributes = load("_node_attributes.txt", optional=True)
-    features = None if attributes is None else _attributes(attributes, len(graph_of), indicator)
-
-    order = np.argsort(graph_of, kind="stable")
-    number = np.empty_like(order)  # [N], the new number of a node
-    number[order] = np.arange(len(order))
-    notes = [f"the file '{prefix}{ending}' is not used" for ending in _UNUSED if f"{prefix}{ending}" in files]
-    if (np.diff(graph_of) < 0).any():
-        notes.append("the nodes were put in the order of their graphs")
-    collection = GraphCollection(
-        name or prefix,
-        Vocabulary("relation", relations or ("edge",)),
-        classes,
-        graph_of=graph_of[order],
-        triples=np.column_stack(
-            [number[ends[:, 0]], np.zeros(len(ends), int) if rels is None else rels, number[ends[:, 1]]]
-        ),
-        targets=targets,
-        node_labels=None if node_labels is None else node_labels[order],
-        node_classes=node_classes,
-        node_features=None if features is None else features[order],
-        graph_ids=tuple(str(g + 1) for g in range(len(targets))),
-        origin={} if isinstance(source, Mapping) else {"source": str(source)},
-    )
+def _noted(collection: GraphCollection, notes: Sequence[str]) -> GraphCollection:
+    """Return the collection with notes on its reading and on itself."""
     collection = replace(collection, notes=(*notes, *observe(collection)))
     for note in collection.notes:
         log.info("%s: %s", collection.name, note)
     return collection
 
 
-def _files(source: str | Path | Mapping[str, Opener]) -> tuple[dict[str, Opener], str]:
-    """File name -> what opens it, and what to call the place."""
-    if isinstance(source, Mapping):
-        return {name.rsplit("/", 1)[-1]: opener for name, opener in source.items()}, "the files given"
-    folder = Path(source)
-    if not folder.is_dir():
-        raise InputError(f"'{folder}' is not a folder; the TU format is a folder with a file '*{_EDGES}'")
-    return {path.name: partial(path.open, "rb") for path in sorted(folder.iterdir()) if path.is_file()}, f"'{folder}'"
+def found(folder: str | Path) -> bool:
+    """Return whether a folder looks like one in the TU format."""
+    return Path(folder).is_dir() and any(Path(folder).glob(f"*{_EDGES}"))
 
 
-def _prefix(files: Mapping[str, Opener], place: str) -> str:
-    names = [file.removesuffix(_EDGES) for file in files if file.endswith(_EDGES)]
-    if len(names) != 1:
-        what = f"{len(names)} of them: {', '.join(names)}" if names else "none"
-        raise InputError(f"expected one file '*{_EDGES}' among {place}, found {what}")
-    return names[0]
+def read(source: str | Path | Iterable[Path], *, name: str | None = None) -> GraphCollection:
+    """Read a collection in the TU format: text files, one of them named `<name>_A.txt`.
 
+    Nodes and graphs are numbered from 1, in the order of their lines. `_A` lists edges `i, j`, as a rule in both
+    directions; `_graph_indicator` has the graph of each node, `_graph_labels` the class of each graph. Optional are
+    `_edge_labels` (the relations), `_node_labels` and `_node_attributes`.
 
-def _load(files: Mapping[str, Opener], place: str, prefix: str, ending: str, *, optional: bool = False) -> Any:
-    """A file's content, or None for one that is not there and need not be."""
-    label = f"{prefix}{ending}"
-    if label not in files:
-        if optional:
-            return None
-        raise InputError(f"there is no file '{label}' among {place}")
-    try:
-        with files[label]() as stream:
-            return _File(label, stream.read().removeprefix(b"\xef\xbb\xbf"))
-    except (OSError, EOFError, zlib.error, zipfile.BadZipFile) as error:
-        raise InputError(f"'{label}' cannot be read: {error}") from None
-
-
-def _numbered(file: _File, width: int, what: str, size: int, other: _File) -> Numbers:
-    """Numbers of things 1 .. size, which have a line each in the other file, as rows from 0. [n, width]"""
-    rows = _table(file, width)
-    wrong = np.flatnonzero(((rows < 1) | (rows > size)).any(axis=1))
-    if len(wrong):
-        row = rows[wrong[0]]
-        given = row[(row < 1) | (row > size)][0]
-        raise _wrong(file, wrong[0], f"{what} {given} is not one of the 1 to {size} that '{other.label}' has lines for")
-    return rows - 1
-
-
-def _check_within(graph_of: Numbers, ends: Numbers, edges: _File) -> None:
-    homes = graph_of[ends]  # [E, 2]
-    across = np.flatnonzero(homes[:, 0] != homes[:, 1])
-    if len(across):
-        (i, j), (one, two) = ends[across[0]] + 1, homes[across[0]] + 1
-        what = f"node {i} is in graph {one} and node {j} in graph {two}"
-        raise _wrong(edges, across[0], f"{what}; an edge must join two nodes of one graph")
-
-
-def _labels(file: _File) -> tuple[tuple[str, ...], Numbers]:
-    """The distinct labels in order, and the row of each line's label among them."""
-    values, rows = np.unique(_table(file, 1)[:, 0], return_inverse=True)
-    if not len(values):
-        raise InputError(f"'{file.label}' is empty: expected a number on each line, found none")
-    return tuple(str(value) for value in values), rows.astype(np.int64)
-
-
-def _optional_labels(file: _File | None, length: int, other: _File) -> tuple[tuple[str, ...], Numbers | None]:
-    if file is None or (not length and not file.content.strip()):
-        return (), None
-    names, rows = _labels(file)
-    _check_length(file, len(rows), length, other)
-    return names, rows
-
-
-def _attributes(file: _File, length: int, other: _File) -> Features:
-    width = next((line.count(b",") + 1 for _, line in _lines(file)), 1)
-    values = _table(file, width, decimal=True)
-    _check_length(file, len(values), length, other)
-    with np.errstate(over="ignore"):
-        features: Features = values.astype(np.float32)
-    wrong = np.flatnonzero(~np.isfinite(features).all(axis=1))
-    if len(wrong):
-        raise _wrong(file, wrong[0], "a number is too large for 32 bits")
-    return features
-
-
-def _check_length(file: _File, given: int, expected: int, other: _File) -> None:
-    if given != expected:
-        raise InputError(f"'{file.label}' has {given:,} lines where '{other.label}' has {expected:,}; they must agree")
-
-
-def _table(file: _File, width: int, *, decimal: bool = False) -> NDArray[Any]:
-    """The numbers of a file: int64 [n, width], or float64 if they may be decimal.
-
-    pyarrow reads what is plainly right; anything else is read line by line, so that an error can name the line.
+    Args:
+        source: a folder, or the files of one.
+        name: the name in reports; by default the prefix of the files.
     """
-    import pyarrow as pa
-    from pyarrow import csv
-
-    if not file.content.translate(None, _PLAIN):
-        names = [str(i) for i in range(width)]
-        try:
-            table = csv.read_csv(
-                io.BytesIO(file.content),
-                read_options=csv.ReadOptions(column_names=names, block_size=1 << 24),
-                parse_options=csv.ParseOptions(quote_char=False),
-                convert_options=csv.ConvertOptions(
-                    column_types=dict.fromkeys(names, pa.float64() if decimal else pa.int64()), null_values=[]
-                ),
-            )
-            return np.column_stack([column.to_numpy() for column in table.columns])
-        except pa.ArrowException:
-            pass  # the reading below says what is wrong, or knows better
-    kind = float if decimal else int
-    rows = [[kind(value) for value in values] for values in _scan(file, width, decimal)]
-    return np.array(rows, dtype=np.float64 if decimal else np.int64).reshape(-1, width)
-
-
-def _scan(file: _File, width: int, decimal: bool) -> Iterator[list[bytes]]:
-    """The definition: the values of each line, or an InputError that names the first that is wrong."""
-    form, what = (_DECIMAL, "a number") if decimal else (_WHOLE, "a whole number")
-    for line, content in _lines(file):
-        values = [value.strip(b" \t") for value in content.split(b",")]
-        if len(values) != width:
-            many = "value" if width == 1 else "values separated by commas"
-            raise InputError(f"'{file.label}', line {line}: expected {width} {many}, found {len(values)}")
-        for value in values:
-            if not form.fullmatch(value):
-                shown = value[:_SHOWN].decode("utf-8", "replace")
-                raise InputError(f"'{file.label}', line {line}: expected {what}, found '{shown}'")
-            if not decimal and (len(value) > _SHOWN or not -(2**63) <= int(value) < 2**63):
-                raise InputError(f"'{file.label}', line {line}: a number is too large for 64 bits")
-        yield values
-
-
-def _lines(file: _File) -> Iterator[tuple[int, bytes]]:
-    """Number and content of each line that is not blank."""
-    for number, line in enumerate(file.content.splitlines(), start=1):
-        if line.strip(b" \t"):
-            yield number, line
+    origin = {"source": str(source)} if isinstance(source, (str, Path)) else {}
+    if isinstance(source, (str, Path)):
+        if not Path(source).is_dir():
+            raise InputError(f"'{source}' is not a folder; the TU format is a folder with a file '*{_EDGES}'")
+        source = Path(source).iterdir()
+    files = {path.name: path for path in source}
+    prefixes = sorted(file.removesuffix(_EDGES) for file in files if file.endswith(_EDGES))
+    if len(prefixes) != 1:
+        raise InputError(f"expected one file '*{_EDGES}', found {', '.join(prefixes) or 'none'}")
+    prefix = prefixes[0]
+    classes, targets = _labels(_table(files, f"{prefix}_graph_labels.txt", 1))
+    graph_of = _numbered(files, f"{prefix}_graph_indicator.txt", 1, len(targets))[:, 0]
+    ends = _numbered(files, f"{prefix}{_EDGES}", 2, len(graph_of))  # [E, 2]
+    relations, rels = _optional(files, f"{prefix}_edge_labels.txt", len(ends))
+    node_classes, node_labels = _optional(files, f"{prefix}_node_labels.txt", len(graph_of))
+    attributes = f"{prefix}_node_attributes.txt"
+    features = _table(files, attributes, None) if attributes in files else None
+    order = np.argsort(graph_of, kind="stable")
+    number = np.argsort(order)  # [N], the new number of a node
+    notes = [f"the file '{prefix}{ending}' is not used" for ending in _UNUSED if f"{prefix}{ending}" in files]
+    if (np.diff(graph_of) < 0).any():
+        notes.append("the nodes were put in the order of their graphs")
+    rels = np.zeros(len(ends), dtype=np.int64) if rels is None else rels
+    collection = GraphCollection(
+        name or prefix,
+        Vocabulary("relation", relations or ("edge",)),
+        classes,
+        graph_of=graph_of[order],
+        triples=np.column_stack([number[ends[:, 0]], rels, number[ends[:, 1]]]),
+        targets=targets,
+        node_labels=None if node_labels is None else node_labels[order],
+        node_classes=node_classes,
+        node_features=None if features is None else checked_features("node", features, len(order))[order],
+        graph_ids=tuple(str(g + 1) for g in range(len(targets))),
+        origin=origin,
+    )
+    return _noted(collection, notes)
 
 
-def _wrong(file: _File, row: int, what: str) -> InputError:
-    """An error about a row of numbers, with the number of its line."""
-    line = next(number for at, (number, _) in enumerate(_lines(file)) if at == row)
-    return InputError(f"'{file.label}', line {line}: {what}")
+def _table(files: Mapping[str, Path], label: str, width: int | None) -> NDArray[Any]:
+    """Return the numbers of a file: int64 [n, width], or float64 [n, f] without a width."""
+    if label not in files:
+        raise InputError(f"there is no file '{label}' beside the other files of the TU format")
+    try:
+        lines = files[label].read_text(encoding="utf-8-sig").splitlines()
+        kind = np.float64 if width is None else np.int64
+        if not any(map(str.strip, lines)):
+            return np.empty((0, width or 0), dtype=kind)
+        values = np.loadtxt(lines, dtype=kind, delimiter=",", comments=None, ndmin=2)
+    except (OSError, ValueError) as error:
+        raise InputError(f"'{label}' cannot be read: {error}") from None
+    if width is not None and values.shape[1] != width:
+        raise InputError(f"'{label}' has {values.shape[1]} numbers in a line; expected {width}")
+    return values
+
+
+def _numbered(files: Mapping[str, Path], label: str, width: int, size: int) -> Numbers:
+    """Return numbers of things 1 .. size as rows from 0. [n, width]"""
+    rows = _table(files, label, width)
+    wrong = rows[(rows < 1) | (rows > size)]
+    if len(wrong):
+        raise InputError(f"'{label}' refers to number {wrong[0]}; expected 1 to {size}")
+    numbers: Numbers = rows - 1
+    return numbers
+
+
+def _labels(values: Numbers) -> tuple[tuple[str, ...], Numbers]:
+    """Return the distinct labels in order, and the row of each line's label among them."""
+    distinct, rows = np.unique(values[:, 0], return_inverse=True)
+    return tuple(str(value) for value in distinct), rows.astype(np.int64)
+
+
+def _optional(files: Mapping[str, Path], label: str, length: int) -> tuple[tuple[str, ...], Numbers | None]:
+    """Return the labels in a file that may be missing."""
+    if label not in files:
+        return (), None
+    names, rows = _labels(_table(files, label, 1))
+    if len(rows) != length:
+        raise InputError(f"'{label}' has {len(rows):,} lines where {length:,} are needed")
+    return names, rows if names else None

@@ -15,12 +15,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from compgcn.data import collection, delimited, download
-from compgcn.data.collection import GraphCollection
-from compgcn.data.columns import endings
+from compgcn.config import Data
+from compgcn.data import collection, download
+from compgcn.data.collection import GraphCollection, read_graphs
+from compgcn.data.columns import SPLITS, Options, endings
 from compgcn.data.download import FILES, Files
 from compgcn.data.files import read
-from compgcn.data.graph import KnowledgeGraph, assemble, read_names
+from compgcn.data.graph import KnowledgeGraph, assemble, read_names, top_relations
+from compgcn.data.tables import TABLES, Text, table, text
 from compgcn.data.vocabulary import Vocabulary
 from compgcn.errors import InputError, unknown
 
@@ -56,8 +58,6 @@ def parse(lines: Iterable[str]) -> KnowledgeGraph:
         test,
     )
 
-
-_SPLITS = ("train", "valid", "test")
 
 # A number as RDF writes it, which another mirror may write with more or fewer zeros.
 _NUMBER = re.compile(r'"([^"]*)"\^\^<http://www\.w3\.org/2001/XMLSchema#(double|float|decimal)>')
@@ -240,10 +240,10 @@ Paths = Mapping[str, Path]
 def _triples(name: str, paths: Paths, *, name_columns: int = 2) -> KnowledgeGraph:
     """A file of triples for each split, and readable names where a mirror has them."""
     entities, relations = (
-        read_names(delimited.file(paths[role]), width=width) if role in paths else {}
+        read_names(text(paths[role]), width=width) if role in paths else {}
         for role, width in (("entities", name_columns), ("relations", 2))
     )
-    return assemble(name, {part: delimited.file(paths[part]) for part in _SPLITS}, entities, relations)
+    return assemble(name, {part: text(paths[part]) for part in SPLITS}, entities, relations)
 
 
 def _labelled(name: str, node: str, label: str, paths: Paths, *, telltale: str = "") -> KnowledgeGraph:
@@ -267,7 +267,7 @@ def _labelled(name: str, node: str, label: str, paths: Paths, *, telltale: str =
 
 
 def _molecules(name: str, paths: Paths) -> GraphCollection:
-    return collection.read({path.name: partial(path.open, "rb") for path in paths.values()}, name=name)
+    return collection.read(paths.values(), name=name)
 
 
 def _labelled_sizes(entities: int, relations: int, triples: int, classes: int, train: int, test: int) -> dict[str, int]:
@@ -464,3 +464,50 @@ _ROWS = (
 )
 
 DATASETS: dict[str, Source] = {source.name: source for source in _ROWS}
+
+
+_OWN = tuple(
+    key
+    for key in Data.model_fields
+    if key not in ("source", "fingerprint", "top_relations", "split_seed", "valid_fraction", "test_fraction")
+)
+
+
+def find(data: Data, task: str | None = None) -> KnowledgeGraph | GraphCollection:
+    """Return the data that a config's [data] names: a data set, or your own files.
+
+    A folder in the TU format holds graphs; so does a table of triples if the task is graph classification.
+    """
+    found = _find(data, task)
+    if data.top_relations is None:
+        return found
+    if isinstance(found, GraphCollection):
+        raise InputError("data.top_relations cuts down one graph, not a collection of them; leave it out")
+    return top_relations(found, data.top_relations)
+
+
+def _find(data: Data, task: str | None) -> KnowledgeGraph | GraphCollection:
+    if data.source in DATASETS:
+        chosen = [key for key in _OWN if getattr(data, key) != Data.model_fields[key].default]
+        if chosen:
+            what = f"the data set '{data.source}' is read in its own way, with its own splits and names"
+            raise InputError(f"{what}; leave {' and '.join(chosen)} out")
+        return load(data.source)
+    if not Path(data.source).exists() and "." not in data.source and "/" not in data.source:
+        raise unknown("data set", data.source, DATASETS, listed=len(DATASETS))
+    if collection.found(data.source):
+        return collection.read(data.source)
+    if task == "graph-classification":
+        if data.labels is None:
+            raise InputError(f"'{data.source}' needs a table of graphs and their classes; name it with --labels")
+        return read_graphs(data.source, labels=data.labels, nodes=data.node_labels, label_columns=data.label_columns)
+    if data.labels is not None and data.columns is None and endings(Path(data.source))[0] in TABLES:
+        source = table(data.source, Options(comment=data.comment))
+        if isinstance(source, Text) and len(source.header()) == 4:
+            raise InputError(
+                f"'{data.source}' has 4 columns: if these are graph, source, relation and target, say --task "
+                "graph-classification; else name those of subject, relation and object with --columns"
+            )
+    settings = data.model_dump(exclude={"source", "fingerprint", "node_labels", "top_relations"})
+    alone = data.valid is None and data.test is None
+    return read(data.source, **settings) if alone else read(train=data.source, **settings)

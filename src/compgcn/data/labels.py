@@ -1,20 +1,30 @@
-"""The classes of nodes, and which of them are for training, validation and test: read from a table, or drawn."""
+"""Classes and feature vectors of nodes, read from files; and the split of labelled nodes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from compgcn.data import delimited, parquet
-from compgcn.data.columns import Columns, endings, existing, is_header, locate, naming
+from compgcn.data.columns import (
+    SPLITS,
+    Columns,
+    Numbers,
+    counted,
+    existing,
+    is_header,
+    locate,
+    named_places,
+    naming,
+    whole_numbers,
+)
+from compgcn.data.tables import Parquet, Text, table
 from compgcn.data.vocabulary import Vocabulary
 from compgcn.errors import InputError
-
-Rows = NDArray[np.int64]
 
 _HEADERS = (
     {"node", "entity", "id", "name", "subject", "head", "source", "item", "instance"},
@@ -25,38 +35,33 @@ _PARTS = {
     "train": "train", "training": "train", "valid": "valid", "validation": "valid", "val": "valid", "dev": "valid",
     "test": "test", "testing": "test",
 }  # fmt: skip
-_NAMED = 3  # ids quoted in a note or an error
 
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """The classes of some of the nodes, in three splits.
+    """Classes of some of the nodes, in three splits.
 
     Args:
-        classes: their names, in order of their numbers.
+        classes: their names, in the order of their numbers.
         train, valid, test: int64 [n, 2], rows (entity, class); a node has one class and is in one split.
     """
 
     classes: tuple[str, ...]
-    train: Rows
-    valid: Rows
-    test: Rows
+    train: Numbers
+    valid: Numbers
+    test: Numbers
 
     def __post_init__(self) -> None:
         if len(set(self.classes)) != len(self.classes):
             raise InputError("the names of the classes must differ")
-        for part in ("train", "valid", "test"):
-            rows = np.asarray(getattr(self, part))
-            if rows.ndim != 2 or rows.shape[1] != 2 or rows.dtype.kind not in "iu":
-                what = f"{rows.dtype} of shape {rows.shape}"
-                raise InputError(f"the {part} labels must be whole numbers of shape [n, 2], not {what}")
-            rows = np.ascontiguousarray(rows, dtype=np.int64)
+        for part in SPLITS:
+            rows = whole_numbers(f"{part} labels", getattr(self, part), 2)
             if (rows < 0).any() or (rows[:, 1] >= len(self.classes)).any():
                 raise InputError(f"the {part} labels refer to classes beyond the {len(self.classes)} there are")
             object.__setattr__(self, part, rows)
 
     @property
-    def splits(self) -> dict[str, Rows]:
+    def splits(self) -> dict[str, Numbers]:
         return {"train": self.train, "valid": self.valid, "test": self.test}
 
 
@@ -68,34 +73,35 @@ def read_labels(
     valid_fraction: float = 0.1,
     test_fraction: float = 0.1,
 ) -> tuple[Labels, tuple[str, ...]]:
-    """The labels in tables of (node, label) or (node, label, split), and what was noticed.
+    """Read tables of (node, label) or (node, label, split); return the labels and notes for the user.
 
-    Where neither a column nor a file says which are for test, the nodes are dealt, stratified by class; where none are
-    for validation, some of those for training become so.
+    Without a column or a file that marks the test nodes, the nodes are dealt, stratified by class. Without validation
+    nodes, some of the training nodes become validation nodes.
 
     Args:
-        files: "train" -> a table of all labels, or of those for training, with "valid" and "test" for the others.
-        entities: the nodes of the graph; labels of others are counted and left out.
-        columns: names or positions of node and label, and of the split where there is one.
-        seed, valid_fraction, test_fraction: of what is drawn.
+        files: "train" -> a table of all labels, or of the training labels, with "valid" and "test" for the others.
+        entities: the nodes of the graph; labels of other nodes are left out.
+        columns: names or positions of node and label, and perhaps of the split.
+        seed, valid_fraction, test_fraction: of a drawn split.
     """
     found, notes = _collect(files, columns)
     row_of = {text: row for row, text in enumerate(entities.ids)}
     absent = [node for node in found if node not in row_of]
-    quoted = ", ".join(f"'{node}'" for node in absent[:_NAMED])
     if len(absent) == len(found):
-        raise InputError(f"none of the {len(found):,} labelled nodes is in the graph, such as {quoted}; give their ids")
+        what = f"none of the {len(found):,} labelled nodes is in the graph, such as {_some(absent)}"
+        raise InputError(f"{what}; give their ids")
     if absent:
-        notes.append(f"{len(absent):,} of {len(found):,} labelled nodes not in the graph, left out, such as {quoted}")
+        count = f"{len(absent):,} of {len(found):,}"
+        notes.append(f"{count} labelled nodes not in the graph, left out, such as {_some(absent)}")
     known = {row_of[node]: entry for node, entry in found.items() if node in row_of}
     classes = sorted({label for label, _ in known.values()})
     number = {label: i for i, label in enumerate(classes)}
     rows = np.array([(node, number[label]) for node, (label, _) in known.items()], dtype=np.int64)  # [n, 2]
     parts = np.array([part for _, part in known.values()])
-    splits = {part: rows[parts == part] for part in ("train", "valid", "test")}
+    splits = {part: rows[parts == part] for part in SPLITS}
     rng = np.random.default_rng(seed)
     if not any(part for _, part in known.values()):
-        splits = dict(zip(splits, deal(rows, rng, valid_fraction, test_fraction), strict=True))
+        splits = dict(zip(SPLITS, deal(rows, rng, valid_fraction, test_fraction), strict=True))
         sizes = " / ".join(f"{len(part):,}" for part in splits.values())
         notes.append(f"labelled nodes split into {sizes} (train / valid / test) with seed {seed}, stratified by class")
         if test_fraction and not len(splits["test"]):
@@ -111,86 +117,77 @@ def read_labels(
 
 
 def _collect(files: Mapping[str, str | Path], columns: Columns | None) -> tuple[dict[str, tuple[str, str]], list[str]]:
-    """Node -> label and split, "" where neither a column nor the choice of files says; what was noticed besides."""
+    """Return node -> label and split ("" if nothing tells it), and notes."""
     found: dict[str, tuple[str, str]] = {}
-    repeated, first_repeated = 0, ""
+    repeated = []
     for default, file in files.items():
         for number, node, label, part in _rows(file, columns):
             if part and len(files) > 1:
                 raise InputError(f"'{file}' has a split of its own; give one table, or tables without that column")
             entry = (label, default if len(files) > 1 else part)
             before = found.setdefault(node, entry)
-            if before is not entry:
-                place = f"'{file}', line {number}"
-                if before[0] != label:
-                    raise InputError(f"{place}: the node '{node}' is labelled '{label}', and '{before[0]}' before")
-                if before != entry:
-                    raise InputError(
-                        f"{place}: the node '{node}' is in the split {entry[1]}, and in {before[1]} before"
-                    )
-                repeated, first_repeated = repeated + 1, first_repeated or place
-    many = "label" if repeated == 1 else "labels"
-    return found, [f"{repeated:,} repeated {many} dropped, the first in {first_repeated}"] if repeated else []
+            if before is entry:
+                continue
+            place = f"'{file}', line {number}"
+            if before[0] != label:
+                raise InputError(f"{place}: the node '{node}' is labelled '{label}', and '{before[0]}' before")
+            if before != entry:
+                raise InputError(f"{place}: the node '{node}' is in the split {entry[1]}, and in {before[1]} before")
+            repeated.append(place)
+    if not repeated:
+        return found, []
+    return found, [f"{counted(len(repeated), 'repeated label')} dropped, the first in {repeated[0]}"]
 
 
 def _rows(file: str | Path, columns: Columns | None) -> Iterator[tuple[int, str, str, str]]:
-    """Line number, node, label and split ("" where there is no such column) of each row of a table."""
-    path = existing(file)
-    in_parquet = endings(path)[0] == ".parquet"
-    if in_parquet:
-        header = parquet.column_names(str(path))
-        take, _ = _places(str(path), header, columns)
-        found = parquet.strings(str(path), take)
-        rows: Iterator[tuple[int, list[str]]] = enumerate(
-            map(list, zip(*(c.to_pylist() for c in found), strict=True)), 1
-        )
-    else:
-        text = delimited.file(path)
-        header = delimited.first(text)
-        take, named = _places(text.label, header, columns)
-        rows = delimited.scan(text, len(header), take=take)
+    """Yield line number, node, label and split ("" without such a column) of each row of a table."""
+    source = table(file)
+    header = source.header()
+    take, named = _places(source.label, header, columns)
+    rows: Iterator[tuple[int, list[str]]]
+    if isinstance(source, Text):
+        rows = source.scan(len(header), take)
         if named:
             next(rows)
+    else:
+        texts = [column.to_pylist() for column in source.read(take)]
+        rows = enumerate(map(list, zip(*texts, strict=True)), 1)
     empty = True
     for number, (node, label, *rest) in rows:
         part = _PARTS.get(rest[0].strip().casefold()) if rest else ""
         if part is None:
             what = f"the split '{rest[0]}' is none of train, valid and test"
-            raise InputError(f"'{path}', line {number}: {what}{_instead(header, columns) if empty else ''}")
+            hint = ""
+            if empty and columns is None:
+                count = 3 if header[2].strip().casefold() in _HEADERS[2] else 2
+                hint = f"; if this line names the columns, say {naming(header[:count], 'label_columns')}"
+                hint += "; if the third is no split, --set 'label_columns=[0,1]'"
+            raise InputError(f"'{file}', line {number}: {what}{hint}")
         empty = False
         yield number, node, label, part
     if empty:
-        raise InputError(f"'{path}' is empty: it holds a header and no label")
-
-
-def _instead(header: list[str], columns: Columns | None) -> str:
-    """What to say of a first row without a split: that it may name the columns, or that the third may be another."""
-    if columns is not None:
-        return ""
-    count = 3 if header[2].strip().casefold() in _HEADERS[2] else 2
-    named = naming(header[:count], "label_columns")
-    return f"; if this line names the columns, say {named}; if the third is no split, --set 'label_columns=[0,1]'"
+        raise InputError(f"'{file}' is empty: it holds a header and no label")
 
 
 def _places(label: str, header: list[str], columns: Columns | None) -> tuple[list[int], bool]:
-    """Where node, label and perhaps split stand, and whether the first line only names them."""
+    """Return the positions of node, label and perhaps split, and whether the first line only names them."""
     if columns is not None:
         places = locate(label, columns, header)
         chosen = [header[place] for place in places]
         return places, isinstance(columns[0], str) or is_header(chosen, _HEADERS[: len(chosen)])
-    folded = [name.strip().casefold() for name in header]
-    known = [[i for i, name in enumerate(folded) if name in words] for words in _HEADERS]
-    if all(len(places) == 1 for places in known[:2]) and len(known[2]) <= 1:
-        return [place for places in known for place in places], True
+    named = named_places(header, _HEADERS) or named_places(header, _HEADERS[:2])
+    if named is not None:
+        return named, True
     if len(header) in (2, 3):
         return list(range(len(header))), False
-    raise InputError(
-        f"'{label}' has {len(header)} columns; say with label_columns= which hold node and label (and split)"
-    )
+    what = "say with label_columns= which hold node and label (and split)"
+    raise InputError(f"'{label}' has {len(header)} columns; {what}")
 
 
-def deal(rows: Rows, rng: np.random.Generator, valid_fraction: float, test_fraction: float) -> tuple[Rows, Rows, Rows]:
-    """Train, valid and test out of rows (entity, class), each class in every split as nearly as whole nodes allow.
+def deal(
+    rows: Numbers, rng: np.random.Generator, valid_fraction: float, test_fraction: float
+) -> tuple[Numbers, Numbers, Numbers]:
+    """Split rows (entity, class) in train, valid and test, each class as evenly as whole nodes allow.
 
     Every class keeps a node in train. The others stand in a row, class by class and shuffled within, and are taken
     from it at even distances.
@@ -207,8 +204,74 @@ def deal(rows: Rows, rng: np.random.Generator, valid_fraction: float, test_fract
 
 
 def _evenly(size: int, wanted: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Which of `size` places in a row are taken, if `wanted` of them are, evenly apart. [size]"""
+    """Return which of `size` places in a row to take to have `wanted` of them, evenly apart. [size]"""
     step = min(wanted / size, 1.0) if size else 0.0
     taken = np.floor(np.arange(size + 1) * step + rng.random())
     places: NDArray[np.bool_] = np.diff(taken) > 0
     return places
+
+
+def read_features(path: str | Path, vocabulary: Vocabulary) -> tuple[Any, tuple[str, ...]]:
+    """Return an array with a row for each id of the vocabulary, and notes on the rows and columns left out.
+
+    A .npy file has the rows in the order of the vocabulary. A Parquet file has the ids in the column `id`, or else in
+    its first, and the numbers in the others, or in one column of lists.
+    """
+    path = existing(path)
+    if path.suffix.lower() == ".npy":
+        try:
+            return np.load(path, mmap_mode="r", allow_pickle=False), ()
+        except (ValueError, OSError, EOFError) as error:
+            raise InputError(f"'{path}' is not an array of numbers in .npy format: {error}") from None
+    if path.suffix.lower() == ".parquet":
+        return _matched(Parquet(path), vocabulary)
+    raise InputError(f"cannot read features from '{path}'; expected a name ending in .npy or .parquet")
+
+
+def _matched(source: Parquet, vocabulary: Vocabulary) -> tuple[Any, tuple[str, ...]]:
+    """Return the rows of the ids of a vocabulary, in its order, and notes."""
+    import pyarrow as pa
+
+    label, names = source.label, source.header()
+    place = names.index("id") if "id" in names else 0
+    ids = source.read([place])[0].to_pylist()
+    row_of = {text: row for row, text in enumerate(ids)}
+    if len(row_of) < len(ids):
+        twice = next(text for row, text in enumerate(ids) if row_of[text] != row)
+        raise InputError(f"'{label}' has several rows for the id '{twice}'; keep one of them")
+    missing = [text for text in vocabulary.ids if text not in row_of]
+    if missing:
+        count = f"{len(missing):,} of {len(vocabulary):,} {vocabulary.kind} ids"
+        raise InputError(f"'{label}' has no features of {count}, such as {_some(missing)}")
+    found = source.table().remove_column(place)
+    texts = [one.name for one in found.schema if pa.types.is_string(one.type)]
+    numbers = _numbers(label, found.drop_columns(texts))
+    notes = []
+    if others := len(row_of) - len(vocabulary):
+        left_out = counted(others, f"{vocabulary.kind} id")
+        notes.append(f"the features of {left_out} in '{label}' that the graph does not have left out")
+    if texts:
+        columns = counted(len(texts), "text column")
+        notes.append(f"{columns} in '{label}', such as {_some(texts)}, left out of the features")
+    return numbers[[row_of[text] for text in vocabulary.ids]], tuple(notes)
+
+
+def _numbers(label: str, found: Any) -> Any:
+    """Return the numbers of a table, [rows, f]: its columns, or the lists in its only one."""
+    import pyarrow as pa
+
+    columns = [column.combine_chunks() for column in found.columns]
+    if len(columns) == 1 and pa.types.is_nested(columns[0].type):
+        widths = columns[0].value_lengths().unique().to_pylist()
+        if len(widths) > 1:
+            raise InputError(f"'{label}': the lists in '{found.column_names[0]}' differ in length or have gaps")
+        columns = [columns[0].flatten()]
+    if not columns or not all(pa.types.is_floating(c.type) or pa.types.is_integer(c.type) for c in columns):
+        raise InputError(f"'{label}': expected columns of numbers, or one of lists of numbers, beside that of ids")
+    if any(column.null_count for column in columns):
+        raise InputError(f"'{label}' has gaps in its columns of numbers; give every row its numbers")
+    return np.concatenate([column.to_numpy().reshape(len(found), -1) for column in columns], axis=1)
+
+
+def _some(texts: list[str]) -> str:
+    return ", ".join(f"'{text}'" for text in texts[:3])

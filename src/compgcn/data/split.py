@@ -1,4 +1,4 @@
-"""Train, valid and test out of one list of triples, so that no test fact is told by its mirror image in train."""
+"""Split one list of triples into train, valid and test, so that no test fact has its mirror image in train."""
 
 from __future__ import annotations
 
@@ -19,25 +19,26 @@ def split(
     valid_fraction: float = 0.1,
     test_fraction: float = 0.1,
 ) -> tuple[Triples, Triples, Triples]:
-    """Deal the triples over three splits; each keeps the order it had.
+    """Deal the triples over three splits; each keeps their order.
 
-    All triples over one unordered pair {s, o} go to the same split: a symmetric or an inverse fact never gives its
-    twin away. Every entity and every relation that has a triple keeps one in train. Within these two rules the
-    fractions are met as closely as whole pairs allow; where too few pairs are left for both, valid and test have
-    their shares of them.
+    All triples over one unordered pair {s, o} go to the same split, so no symmetric or inverse fact gives its twin
+    away. Every entity and every relation keeps a triple in train. Within these rules the fractions are met as closely
+    as whole pairs allow; if too few pairs are left, valid and test share them.
 
     Args:
         triples: [n, 3], (s, r, o), without duplicates.
         num_entities, num_relations: N and R.
         seed: equal seeds give equal splits.
-        valid_fraction, test_fraction: the shares aimed at, of all triples.
+        valid_fraction, test_fraction: the wanted shares of all triples.
     """
     if not (valid_fraction >= 0 and test_fraction >= 0 and valid_fraction + test_fraction < 1):
         given = f"valid_fraction={valid_fraction}, test_fraction={test_fraction}"
         raise InputError(f"the fractions must not be negative and must leave something to train on; given {given}")
     n = len(triples)
     rng = np.random.default_rng(seed)
-    _, pair = np.unique(_unordered(triples, num_entities), return_inverse=True)  # [n]
+    s, o = triples[:, 0], triples[:, 2]
+    unordered = np.minimum(s, o) * num_entities + np.maximum(s, o)
+    _, pair = np.unique(unordered, return_inverse=True)  # [n]
     size = np.bincount(pair)
     free = np.ones(len(size), dtype=bool)
     free[pair[_anchors(triples, num_entities, num_relations, rng)]] = False
@@ -46,7 +47,7 @@ def split(
     filled = np.cumsum(size[dealt])
     for_test, for_valid = round(test_fraction * n), round(valid_fraction * n)
     left = int(size[dealt].sum())
-    if left < for_test + for_valid:  # else nothing is divided, and a split drawn before this was is drawn again
+    if left < for_test + for_valid:
         for_test = round(left * for_test / (for_test + for_valid))
     in_test = _nearest(filled, for_test)
     start = filled[in_test - 1] if in_test else 0
@@ -58,22 +59,15 @@ def split(
     return train, valid, test
 
 
-def _unordered(triples: Triples, num_entities: int) -> Triples:
-    """One number per unordered pair {s, o}. [n]"""
-    s, o = triples[:, 0], triples[:, 2]
-    return np.minimum(s, o) * num_entities + np.maximum(s, o)
-
-
 def _anchors(triples: Triples, num_entities: int, num_relations: int, rng: np.random.Generator) -> Triples:
-    """Rows that must stay in train: for each entity and each relation one that has it.
+    """Return rows that must stay in train: one for each entity and one for each relation.
 
-    The rows are tried from the loneliest entity up, since the only triple of an entity has to stay anyway and may as
-    well serve for the entity at its other end.
+    Rows of the loneliest entities come first: the only triple of an entity has to stay anyway, and can serve for the
+    entity at its other end.
     """
     ends = triples[:, [0, 2]]  # [n, 2]
     degree = np.bincount(ends.ravel(), minlength=num_entities)
-    loneliness = degree[ends].min(axis=1)  # [n]
-    order = _shuffled_by(loneliness, rng)
+    order = np.lexsort((rng.random(len(triples)), degree[ends].min(axis=1)))  # equally lonely ones at random
     of_entity = first(ends[order].ravel(), num_entities) // 2
     of_relation = first(triples[order, 1], num_relations)
     rows = np.concatenate([of_entity, of_relation])
@@ -81,24 +75,15 @@ def _anchors(triples: Triples, num_entities: int, num_relations: int, rng: np.ra
     return anchors
 
 
-def _shuffled_by(values: Triples, rng: np.random.Generator) -> Triples:
-    """The places of the values from the smallest up, equal ones in random order. [n]"""
-    chance = rng.random(len(values))
-    if len(values) and values.max() < 2**10:  # both in one number: a random float is a multiple of 2^-53
-        return np.argsort((values << 53) + (chance * 2.0**53).astype(np.int64))
-    order: Triples = np.lexsort((chance, values))
-    return order
-
-
 def first(codes: Triples, size: int) -> Triples:
-    """Where each of 0 .. size-1 first occurs; the number of codes for one that does not. [size]"""
+    """Return where each of 0 .. size-1 first occurs, or the number of codes if it does not. [size]"""
     where = np.full(size, len(codes), dtype=np.int64)
-    where[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)  # of several writes to a place the last one stands
+    where[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)  # the last write to a place stands
     return where
 
 
 def _nearest(filled: Triples, target: int) -> int:
-    """How many of the groups, taken in order, come nearest to `target` triples."""
+    """Return how many groups, taken in order, come nearest to `target` triples."""
     if target <= 0 or not len(filled):
         return 0
     above = int(np.searchsorted(filled, target))

@@ -1,4 +1,4 @@
-"""Ids are the vocabulary, names are labels: which row of a table a piece of text means."""
+"""Ids and readable names of entities or relations, and the search for the row that a text means."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from functools import cached_property
 
 from compgcn.errors import InputError, unknown
 
-_LISTED = 10  # ids shown when a name is shared by several
-_SEARCHED = 20_000  # beyond this many labels, only those that look alike at once are compared letter by letter
+_LISTED = 10  # ids listed in an error about a shared name
 
 
 class Vocabulary:
-    """The entities, or the relations, of a graph: row i is called `ids[i]` and shown as `names[i]`.
+    """Entities or relations of a graph: row i has the id `ids[i]` and the readable name `names[i]`.
 
     Args:
         kind: "entity" or "relation", the word used in errors.
         ids: unique, in the order of the rows.
-        names: readable labels, not necessarily unique; the ids themselves when not given.
+        names: readable names, not necessarily unique; the ids by default.
     """
 
     def __init__(self, kind: str, ids: Sequence[str], names: Sequence[str] | None = None) -> None:
@@ -38,37 +37,36 @@ class Vocabulary:
         return f"Vocabulary({self.kind!r}, {len(self)} ids)"
 
     def index(self, text: str) -> int:
-        """The row that `text` means: an id, else a name only one row bears, else either of them whatever the case.
-
-        Accents, and spaces at either end, may be left out where nothing is called so with those given. Of an IRI the
-        part after its last # or / will do too, where nothing else bears it and no other IRI ends so.
-        """
+        """Return the row that a text means, or raise an InputError with suggestions; see `find`."""
         row = self.find(text)
         if row is None:
-            raise unknown(self.kind, text, _lookalikes(text, dict.fromkeys(self.ids + self.names)))
+            raise unknown(self.kind, text, self.ids + self.names)
         return row
 
     def find(self, text: str) -> int | None:
-        """As `index`, with None for what nothing is called: no time is spent on what may have been meant."""
+        """Return the row that a text means, or None.
+
+        The first of these decides: an id; a name; an id or name in another case; without accents and surrounding
+        spaces; the part of an IRI after its last # or /. A text that several rows share is an error.
+        """
         if not isinstance(text, str):
             raise InputError(f"give the {self.kind} by its id or name, not as {text!r}")
         row = self._by_id.get(text)
         if row is not None:
             return row
-        rows = self._by_name.get(text) or self._by_folded.get(text.casefold()) or self._unaccented(text)
-        rows = rows or self._by_ending.get(text) or self._trimmed(text)
+        rows = self._by_name.get(text) or self._by_case.get(text.casefold()) or []
+        if not rows and text.strip():
+            rows = self._by_letters.get(_letters(text)) or self._by_ending.get(text) or []
         if len(rows) > 1:
-            raise self._shared(text, rows)
+            listed = ", ".join(f"'{self.ids[row]}'" for row in rows[:_LISTED])
+            more = f" and {len(rows) - _LISTED} more" if len(rows) > _LISTED else ""
+            what = f"the {self.kind} name '{text}' is shared by {len(rows)} ids: {listed}{more}"
+            raise InputError(f"{what}; give the id")
         return rows[0] if rows else None
-
-    def _shared(self, text: str, rows: Sequence[int]) -> InputError:
-        listed = ", ".join(f"'{self.ids[row]}'" for row in rows[:_LISTED])
-        more = f" and {len(rows) - _LISTED} more" if len(rows) > _LISTED else ""
-        return InputError(f"the {self.kind} name '{text}' is shared by {len(rows)} ids: {listed}{more}; give the id")
 
     @cached_property
     def shared(self) -> frozenset[str]:
-        """The names that several rows bear."""
+        """Names that several rows have."""
         return frozenset(text for text, rows in self._by_name.items() if len(rows) > 1)
 
     @cached_property
@@ -80,72 +78,38 @@ class Vocabulary:
         return _rows(self.names)
 
     @cached_property
-    def _by_folded(self) -> dict[str, list[int]]:
-        folded = _rows(text.casefold() for text in self.ids)
-        for text, rows in _rows(text.casefold() for text in self.names).items():
-            folded[text] = sorted({*folded.get(text, ()), *rows})
-        return folded
-
-    def _unaccented(self, text: str) -> list[int]:
-        """The rows called so but for case and accents."""
-        text = folded(text)
-        return sorted({*self._by_folded.get(text, ()), *self._by_accents.get(text, ())})
+    def _by_case(self) -> dict[str, list[int]]:
+        """Id or name in lower case -> rows."""
+        return _rows(map(str.casefold, self.ids), map(str.casefold, self.names))
 
     @cached_property
-    def _by_accents(self) -> dict[str, list[int]]:
-        """What has accents, without them -> the rows; what has none is found by `_by_folded`."""
-        found: dict[str, list[int]] = {}
-        for text, rows in self._by_folded.items():
-            if not text.isascii() and (plain := folded(text)) != text:
-                found.setdefault(plain, []).extend(rows)
-        return found
-
-    def _trimmed(self, text: str) -> list[int]:
-        """The rows called so but for case, accents and spaces at either end."""
-        text = folded(text.strip()).strip()
-        return sorted({*self._unaccented(text), *self._by_trimmed.get(text, ())}) if text else []
-
-    @cached_property
-    def _by_trimmed(self) -> dict[str, list[int]]:
-        """What has spaces at either end, without them, case and accents -> the rows."""
-        found: dict[str, list[int]] = {}
-        for text, rows in self._by_folded.items():
-            if text != text.strip():
-                found.setdefault(folded(text.strip()).strip(), []).extend(rows)
-        return found
+    def _by_letters(self) -> dict[str, list[int]]:
+        """Id or name without case, accents and surrounding spaces -> rows."""
+        return _rows(map(_letters, self.ids), map(_letters, self.names))
 
     @cached_property
     def _by_ending(self) -> dict[str, list[int]]:
-        """The part of an IRI after its last # or / -> the rows."""
-        found: dict[str, list[int]] = {}
-        for row, text in enumerate(self.ids):
-            ending = text.replace("#", "/").rpartition("/")[2] if "://" in text else ""
-            if ending:
-                found.setdefault(ending, []).append(row)
-        return found
+        """The part of an IRI after its last # or / -> rows."""
+        ends = (text.replace("#", "/").rpartition("/")[2] if "://" in text else "" for text in self.ids)
+        return _rows(ends)
 
 
 def folded(text: str) -> str:
-    """A text without its case and accents, as it is typed by one who looks for it."""
-    if text.isascii():  # as most are, at a tenth of the time
+    """Return a text without case and accents."""
+    if text.isascii():  # nearly always, and ten times as fast
         return text.casefold()
     parts = unicodedata.normalize("NFKD", text.casefold())
     return "".join(mark for mark in parts if not unicodedata.combining(mark)).casefold()
 
 
-def _rows(texts: Iterable[str]) -> dict[str, list[int]]:
-    """Text -> the rows that bear it, in order."""
+def _letters(text: str) -> str:
+    return folded(text.strip()).strip()
+
+
+def _rows(*columns: Iterable[str]) -> dict[str, list[int]]:
+    """Return text -> the rows that have it, in order."""
     rows: dict[str, list[int]] = {}
-    for row, text in enumerate(texts):
-        rows.setdefault(text, []).append(row)
-    return rows
-
-
-def _lookalikes(text: str, labels: Iterable[str]) -> list[str]:
-    """The labels worth comparing with a typo: all of them, or in a large vocabulary those of its length and initial."""
-    known = list(labels)
-    if len(known) <= _SEARCHED:
-        return known
-    initial, length = text[:1].casefold(), len(text)
-    near = [label for label in known if abs(len(label) - length) <= 2 and label[:1].casefold() == initial]
-    return near[:_SEARCHED] or known[:_SEARCHED]
+    for column in columns:
+        for row, text in enumerate(column):
+            rows.setdefault(text, []).append(row)
+    return rows if len(columns) == 1 else {text: sorted(set(found)) for text, found in rows.items()}

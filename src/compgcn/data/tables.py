@@ -1,0 +1,353 @@
+"""Tables in files, delimited text and Parquet, as columns of strings.
+
+For text, `Text.scan` is the definition, line by line. `Text.read` is the fast way to the same table, and turns to
+`scan` whenever something is wrong, so that the error can name the line.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from compgcn.data.columns import (
+    DEFAULTS,
+    PACKED,
+    Facts,
+    Options,
+    endings,
+    existing,
+    locate,
+    named_places,
+    places_of,
+    unpacked,
+)
+from compgcn.errors import InputError
+
+DELIMITERS = {".tsv": "\t", ".txt": "\t", ".csv": ","}
+BROKEN = (OSError, EOFError)
+_BOM = b"\xef\xbb\xbf"
+_SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", " ": "spaces"}
+
+
+@dataclass(frozen=True)
+class Text:
+    """Tab- or comma-separated text in UTF-8; comma-separated fields may be quoted."""
+
+    path: Path
+    options: Options = DEFAULTS
+
+    @property
+    def label(self) -> str:
+        return str(self.path)
+
+    @property
+    def delimiter(self) -> str:
+        return DELIMITERS[endings(self.path)[0]]
+
+    def header(self) -> list[str]:
+        """Return the fields of the first line."""
+        for _, fields in self._records():
+            return fields
+        raise InputError(f"'{self.label}' is empty")
+
+    def facts(self) -> Facts:
+        """Read the triples; skip a first line that names the columns."""
+        chosen = self.options.columns
+        if chosen is None:
+            width, take = 3, [0, 1, 2]
+        else:
+            header = self.header()
+            width, take = len(header), locate(self.label, chosen, header)
+        found = self.read(width, take)
+        notes: tuple[str, ...] = ()
+        if self.delimiter == "\t" and _all_quoted(found):  # as spreadsheets write it
+            found = [_unquoted(column) for column in found]
+            notes = (f"every field of '{self.label}' stands in double quotes, which were taken off",)
+        named = chosen is not None and isinstance(chosen[0], str)
+        places = None if named else named_places([column[0].as_py() for column in found])
+        if not named and places is None:
+            return Facts(found, notes, guessed=True)
+        if chosen is None and places is not None:
+            found = [found[place] for place in places]
+        found = [column.slice(1) for column in found]
+        if not len(found[0]):
+            raise InputError(f"'{self.label}' is empty: it holds a header and no triple")
+        return Facts(found, (*notes, f"the first line of '{self.label}' names the columns and was skipped"))
+
+    def read(self, width: int, take: Sequence[int] | None = None, *, allow_empty: bool = False) -> list[Any]:
+        """Return columns of strings, as pyarrow chunked arrays.
+
+        Args:
+            width: the number of fields of every line.
+            take: positions of the wanted columns; all by default.
+            allow_empty: whether a field may be empty.
+        """
+        import pyarrow as pa  # here, not above: the embedded graph needs none of it
+
+        take = range(width) if take is None else take
+        try:
+            found = self._parse(width, take)
+            if len(found[0]) and (allow_empty or not any(map(_has_blank, found))):
+                return found
+        except (pa.ArrowException, UnicodeDecodeError, *BROKEN):
+            pass  # the reading below names the line
+        rows = [fields for _, fields in self.scan(width, take, allow_empty=allow_empty)]
+        return [pa.chunked_array([pa.array(values, pa.string())]) for values in zip(*rows, strict=True)]
+
+    def scan(
+        self, width: int, take: Sequence[int] | None = None, *, allow_empty: bool = False
+    ) -> Iterator[tuple[int, list[str]]]:
+        """Yield the number and the fields of each line; raise an InputError at the first that is wrong."""
+        take = range(width) if take is None else take
+        empty = True
+        for number, fields in self._records():
+            if len(fields) != width:
+                many = "column" if len(fields) == 1 else "columns"
+                hint = self._hint(number, fields, width)
+                raise self._wrong(number, f"expected {width} columns, found {len(fields)} {many}{hint}")
+            chosen = [fields[i] for i in take]
+            blank = next((i for i, field in zip(take, chosen, strict=True) if not field.strip(" ")), None)
+            if blank is not None and not allow_empty:
+                raise self._wrong(number, f"column {blank + 1} is empty")
+            empty = False
+            yield number, chosen
+        if empty:
+            raise InputError(f"'{self.label}' is empty: expected lines of {width} columns, found none")
+
+    def _parse(self, width: int, take: Sequence[int]) -> list[Any]:
+        import pyarrow as pa
+        from pyarrow import csv as arrow
+
+        if self.options.comment:
+            raise pa.ArrowInvalid("pyarrow knows no comments")
+        quoted = self.delimiter == ","
+        names = [str(i) for i in range(width)]
+        wanted = [names[i] for i in take]
+        with pa.input_stream(self.label, compression=PACKED.get(endings(self.path)[1])) as stream:
+            table = arrow.read_csv(
+                stream,
+                read_options=arrow.ReadOptions(column_names=names, block_size=1 << 24),
+                parse_options=arrow.ParseOptions(
+                    delimiter=self.delimiter, quote_char='"' if quoted else False, newlines_in_values=quoted
+                ),
+                convert_options=arrow.ConvertOptions(
+                    include_columns=wanted,
+                    column_types=dict.fromkeys(wanted, pa.string()),
+                    strings_can_be_null=False,
+                ),
+            )
+        if quoted and any(map(_has_line_end, table.columns)):
+            raise pa.ArrowInvalid("a quote that is never closed looks like this; only a strict reader can tell")
+        return list(table.columns)
+
+    def _records(self) -> Iterator[tuple[int, list[str]]]:
+        """Yield line numbers and fields, without blank lines and comments."""
+        if self.delimiter == ",":
+            yield from self._quoted_records()
+            return
+        for number, line in self._lines():
+            if line.strip(" \r\n") and not self._is_comment(line):
+                yield number, line.rstrip("\r\n").split("\t")
+
+    def _quoted_records(self) -> Iterator[tuple[int, list[str]]]:
+        start, inside = 1, False  # inside: a quoted field continues after the end of its line
+
+        def lines() -> Iterator[str]:
+            nonlocal inside
+            for _, line in self._lines():
+                comment = not inside and self._is_comment(line)
+                inside = not comment
+                yield "\n" if comment else line
+
+        reader = csv.reader(lines(), strict=True)
+        bound = csv.field_size_limit(2**31 - 1)
+        try:
+            for fields in reader:
+                inside = False
+                if len(fields) > 1 or (fields and fields[0].strip(" ")):
+                    yield start, fields
+                start = reader.line_num + 1
+        except csv.Error as error:
+            raise self._wrong(start, f"not comma-separated values: {error}") from None
+        finally:
+            csv.field_size_limit(bound)
+
+    def _is_comment(self, line: str) -> bool:
+        return bool(self.options.comment) and line.startswith(self.options.comment or "")
+
+    def _lines(self) -> Iterator[tuple[int, str]]:
+        """Yield line numbers and decoded lines with their ends; LF, CRLF and CR all end a line."""
+        number = 0
+        try:
+            with unpacked(self.path) as stream:
+                for physical in stream:
+                    for line in physical.splitlines(keepends=True):
+                        number += 1
+                        yield number, (line.removeprefix(_BOM) if number == 1 else line).decode()
+        except UnicodeDecodeError as error:
+            raise self._wrong(number, f"byte {error.start + 1} is not UTF-8; save the file as UTF-8") from None
+        except BROKEN as error:
+            raise InputError(f"'{self.label}' cannot be read: {error}") from None
+
+    def _wrong(self, number: int, what: str) -> InputError:
+        return InputError(f"'{self.label}', line {number}: {what}")
+
+    def _hint(self, number: int, fields: list[str], width: int) -> str:
+        """Return the likely reason for another number of columns: more of them, or another separator."""
+        if len(fields) > width and number == 1:
+            graphs = [field.strip().casefold() for field in fields].count("graph")
+            task = "for a table of graphs say --task graph-classification, else " if graphs else ""
+            which = f"keep {width}, or say with columns= (--columns of train) which to read"
+            return f"; {task}{which}, by name or by position from 0 on"
+        if len(fields) > 1:
+            return ""
+        others = [mark for mark in _SEPARATORS if mark != self.delimiter and len(fields[0].split(mark)) == width]
+        seen = f"; this line looks separated by {_SEPARATORS[others[0]]}" if others else ""
+        return f" (fields are separated by tabs in .tsv and .txt files and by commas in .csv files{seen})"
+
+
+@dataclass(frozen=True)
+class Parquet:
+    """Parquet file with ids in columns of strings or whole numbers."""
+
+    path: Path
+    options: Options = DEFAULTS
+
+    @property
+    def label(self) -> str:
+        return str(self.path)
+
+    def header(self) -> list[str]:
+        """Return the names of the columns."""
+        return list(self._opened().schema_arrow.names)
+
+    def facts(self) -> Facts:
+        """Read the triples; whole numbers become text."""
+        return Facts(self.read(places_of(self.label, self.options.columns, self.header())))
+
+    def table(self, take: Sequence[int] | None = None) -> Any:
+        """Return some columns, or all, as a pyarrow table."""
+        import pyarrow as pa
+
+        names = self.header()
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise InputError(f"'{self.label}' has several columns called '{twice}'; give each its own name")
+        try:
+            return self._opened().read(None if take is None else [names[place] for place in take])
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise self._damaged(error) from None
+
+    def read(self, take: Sequence[int]) -> list[Any]:
+        """Return columns of ids as strings."""
+        import pyarrow.compute as pc
+
+        table = self.table(take)
+        if not len(table):
+            raise InputError(f"'{self.label}' is empty: it holds no row")
+        found = [self._texts(name, column) for name, column in zip(table.column_names, table.columns, strict=True)]
+        for name, column in zip(table.column_names, found, strict=True):
+            blank = pc.fill_null(pc.equal(pc.ascii_trim(column, " "), ""), True)
+            if pc.any(blank).as_py():
+                row = pc.index(blank, True).as_py() + 1
+                raise InputError(f"'{self.label}', row {row}: the column '{name}' is empty")
+        return found
+
+    def rows(self) -> Iterator[list[str | None]]:
+        """Yield subject, relation and object of each row, or None for a gap, without loading the whole file."""
+        import pyarrow as pa
+
+        opened, names = self._opened(), self.header()
+        wanted = [names[place] for place in places_of(self.label, self.options.columns, names)]
+        try:
+            for batch in opened.iter_batches(columns=wanted):
+                columns = [self._texts(name, batch.column(name)).to_pylist() for name in wanted]
+                yield from map(list, zip(*columns, strict=True))
+        except (pa.ArrowException, OSError) as error:
+            raise self._damaged(error) from None
+
+    def _texts(self, name: str, column: Any) -> Any:
+        import pyarrow as pa
+
+        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+        fits = (pa.types.is_string, pa.types.is_large_string, pa.types.is_integer, pa.types.is_null)
+        if not any(fit(kind) for fit in fits):
+            raise InputError(f"'{self.label}': the column '{name}' holds {kind}; give strings or whole numbers")
+        try:
+            column = column.cast(kind).cast(pa.string())
+            column.validate(full=True)  # Parquet may hold text that is not UTF-8
+        except pa.ArrowException as error:
+            raise self._damaged(error) from None
+        return column
+
+    def _opened(self) -> Any:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            return pq.ParquetFile(self.label)
+        except (pa.ArrowException, OSError) as error:
+            raise self._damaged(error) from None
+
+    def _damaged(self, error: Exception) -> InputError:
+        return InputError(f"'{self.label}' cannot be read: {str(error).strip().splitlines()[0].rstrip('.')}")
+
+
+TABLES: dict[str, type[Text] | type[Parquet]] = {**dict.fromkeys(DELIMITERS, Text), ".parquet": Parquet}
+
+
+def table(path: str | Path, options: Options = DEFAULTS) -> Text | Parquet:
+    """Return the table in a file; the ending of its name tells the format."""
+    path = existing(path)
+    reader = TABLES.get(endings(path)[0])
+    if reader is None:
+        raise unreadable(path, TABLES)
+    return reader(path, options)
+
+
+def unreadable(path: Path, known: Sequence[str] | dict[str, Any]) -> InputError:
+    """Return the error for a file whose name does not tell its format."""
+    expected = f"a name ending in one of {', '.join(known)} (text also .gz or .zst)"
+    return InputError(f"cannot tell the format of '{path}'; expected {expected}")
+
+
+def text(path: str | Path) -> Text:
+    """Return the delimited text in a file."""
+    found = table(path)
+    if not isinstance(found, Text):
+        raise unreadable(found.path, DELIMITERS)
+    return found
+
+
+def _has_blank(column: Any) -> bool:
+    """Return whether a field is empty or nothing but spaces."""
+    import pyarrow.compute as pc
+
+    spaced = column.filter(pc.starts_with(column, " "))
+    empty = pc.min(pc.binary_length(column)).as_py() == 0
+    return empty or bool(pc.any(pc.equal(pc.ascii_trim(spaced, " "), "")).as_py())
+
+
+def _has_line_end(column: Any) -> bool:
+    import pyarrow.compute as pc
+
+    return bool(pc.any(pc.match_substring_regex(column, "[\r\n]")).as_py())
+
+
+def _all_quoted(columns: Sequence[Any]) -> bool:
+    """Return whether every field stands in double quotes with something between them."""
+    import pyarrow.compute as pc
+
+    if not all(str(column[0]).startswith('"') for column in columns):
+        return False
+    return all(pc.all(pc.match_substring_regex(column, '^"([^"]|"")+"$')).as_py() for column in columns)
+
+
+def _unquoted(column: Any) -> Any:
+    """Remove the quotes around each field; a quote inside is written twice."""
+    import pyarrow.compute as pc
+
+    return pc.replace_substring(pc.utf8_slice_codeunits(column, 1, -1), '""', '"')
