@@ -1,4 +1,4 @@
-"""The figures that describe a data set: how its nodes, relations and labels are distributed, and what it gives away."""
+"""Figures of a data set: distributions of nodes, relations and labels, and leakage from train to test."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from compgcn.errors import InputError
 Numbers = NDArray[np.int64]
 _Flags = NDArray[np.bool_]
 
-SHARE = 0.8  # of the smaller relation's pairs; above it two relations count as saying the same
+SHARE = 0.8  # of the smaller relation's pairs that two similar relations have in common
 LEAST = 3  # pairs they must have in common: two facts may agree by chance
+_UNITS = 15  # up to this number every value has its own bin
 
 
 @dataclass(frozen=True)
 class Given:
-    """Of the facts (s, r, o) of a split, how many train gives away, and how; one fact may count in several ways."""
+    """How many facts (s, r, o) of a split train gives away, and how; one fact may count in several ways."""
 
     triples: int
     copies: int  # (s, r, o) itself is in train
@@ -39,7 +40,7 @@ class Given:
 
 
 class Overlap(NamedTuple):
-    """Two relations that say the same, or the same with subject and object exchanged; or one and its mirror image."""
+    """Two relations with the same pairs, or with exchanged pairs; or one relation and its mirror image."""
 
     relation: int
     other: int
@@ -53,13 +54,13 @@ class Overlap(NamedTuple):
 
 @dataclass(frozen=True)
 class Leakage:
-    """The report on a graph.
+    """Report on what train gives away about valid and test.
 
     Fields:
-        splits: what train gives away of valid and of test.
+        splits: counts for valid and for test.
         duplicates, inverses: pairs of relations, most facts first.
         symmetric: relations that are their own inverse, most facts first.
-        share, least: what two relations must have in common to stand here.
+        share, least: the thresholds of these lists.
     """
 
     splits: dict[str, Given]
@@ -70,7 +71,7 @@ class Leakage:
     least: int
 
     def as_dict(self, names: tuple[str, ...]) -> dict[str, Any]:
-        """The report as JSON has it, relations by their names."""
+        """Return the report as JSON, relations by their names."""
 
         def pairs(overlaps: tuple[Overlap, ...]) -> list[dict[str, Any]]:
             return [
@@ -78,10 +79,9 @@ class Leakage:
                 for a in overlaps
             ]
 
+        splits = {part: {**asdict(one), "copy_rule_share": one.copy_rule_share} for part, one in self.splits.items()}
         return {
-            **{
-                part: {**asdict(given), "copy_rule_share": given.copy_rule_share} for part, given in self.splits.items()
-            },
+            **splits,
             "near_duplicate_relations": pairs(self.duplicates),
             "inverse_relations": pairs(self.inverses),
             "symmetric_relations": [{k: v for k, v in row.items() if k != "other"} for row in pairs(self.symmetric)],
@@ -91,57 +91,52 @@ class Leakage:
 
 
 def report(graph: KnowledgeGraph, *, share: float = SHARE, least: int = LEAST) -> Leakage:
-    """What train gives away about valid and test.
+    """Return what train gives away about valid and test.
 
     Two relations are near-duplicates if they have `share` of the smaller one's pairs (s, o) in common, and inverses if
     that is so with one's pairs exchanged; a relation is symmetric if it has `share` of its own pairs exchanged. Pairs
-    are taken from all three splits, since a split hides part of what relations have in common, and only between
-    different entities, since a self-loop is its own mirror image.
+    come from all three splits, since a split hides part of an overlap, and only from different entities, since a
+    self-loop is its own mirror image.
 
     Args:
         graph: its three splits.
         share: above 0, at most 1.
-        least: pairs in common below which nothing is said.
+        least: the smallest number of pairs in common.
     """
     if not 0 < share <= 1:
         raise InputError(f"the share of pairs in common must be above 0 and at most 1; given {share}")
     N, R = graph.num_entities, graph.num_relations
     facts = _distinct(np.concatenate(list(graph.splits.values())), N, R)
     facts = facts[facts[:, 0] != facts[:, 2]]
-    sizes = np.bincount(facts[:, 1], minlength=R)
-    same, mirrored = _overlaps(facts, N, R)
-    duplicates = _kept(same, sizes, R, share, least)
-    inverses = _kept(mirrored, sizes, R, share, least)
-    symmetric = tuple(pair for pair in inverses if pair.relation == pair.other)
-    inverses = tuple(pair for pair in inverses if pair.relation != pair.other)
-    train = _Index(_distinct(graph.train, N, R), N, R)
-    rules = _codes(duplicates, R), _codes((*inverses, *symmetric), R)
-    splits = {part: _given(graph.splits[part], train, *rules) for part in ("valid", "test")}
-    return Leakage(splits, duplicates, inverses, symmetric, share, least)
+    same, mirrored = (_kept(codes, facts[:, 1], R, share, least) for codes in _overlaps(facts, N, R))
+    symmetric = tuple(pair for pair in mirrored if pair.relation == pair.other)
+    inverses = tuple(pair for pair in mirrored if pair.relation != pair.other)
+    train = _distinct(graph.train, N, R)
+    splits = {
+        part: _given(graph.splits[part], train, N, R, _codes(same, R), _codes(mirrored, R))
+        for part in ("valid", "test")
+    }
+    return Leakage(splits, same, inverses, symmetric, share, least)
 
 
 def _distinct(triples: Numbers, N: int, R: int) -> Numbers:
-    _, where = np.unique(keys(triples, N, R), return_index=True)
-    return triples[where]
+    """Return the triples without repetitions, sorted by subject, object and relation."""
+    return triples[np.unique(keys(triples, N, R), return_index=True)[1]]
 
 
-def _overlaps(facts: Numbers, N: int, R: int) -> tuple[tuple[Numbers, Numbers], tuple[Numbers, Numbers]]:
-    """How often two relations hold over one pair of entities: the same way round, and exchanged.
+def _overlaps(facts: Numbers, N: int, R: int) -> tuple[Numbers, Numbers]:
+    """Return a code r * R + r' with r ≤ r' for every two facts over one pair of entities: as they are, and exchanged.
 
     Facts over one unordered pair stand together; each is compared with the next in its group, the one after that, and
-    so on, all groups at once, as long as there is a group that long.
-
-    Args:
-        facts: [n, 3], distinct, without self-loops.
-
-    Returns, for both, the codes r * R + r' with r ≤ r', and the number of pairs (s, o) for each.
+    so on, all groups at once, as long as one group is that long. The facts [n, 3] are distinct, without self-loops.
     """
     s, r, o = facts.T
     pair = np.minimum(s, o) * N + np.maximum(s, o)
     order = np.argsort(pair, kind="stable")
     pair, rel, forward = pair[order], r[order], (s < o)[order]
     at = np.arange(len(pair))
-    found: tuple[list[Numbers], list[Numbers]] = ([], [])
+    none = np.empty(0, dtype=np.int64)
+    same, mirrored = [none], [none]
     for step in range(1, len(pair)):
         at = at[at + step < len(pair)]
         at = at[pair[at] == pair[at + step]]
@@ -150,24 +145,17 @@ def _overlaps(facts: Numbers, N: int, R: int) -> tuple[tuple[Numbers, Numbers], 
         one, two = rel[at], rel[at + step]
         code = np.minimum(one, two) * R + np.maximum(one, two)
         exchanged = forward[at] != forward[at + step]
-        found[0].append(code[~exchanged])
-        found[1].append(code[exchanged])
-    same, mirrored = (_counted(np.concatenate([np.empty(0, dtype=np.int64), *codes])) for codes in found)
-    return same, mirrored
+        same.append(code[~exchanged])
+        mirrored.append(code[exchanged])
+    return np.concatenate(same), np.concatenate(mirrored)
 
 
-def _counted(codes: Numbers) -> tuple[Numbers, Numbers]:
-    values, counts = np.unique(codes, return_counts=True)
-    return values, counts
-
-
-def _kept(overlaps: tuple[Numbers, Numbers], sizes: Numbers, R: int, share: float, least: int) -> tuple[Overlap, ...]:
-    """Those that have enough in common, most facts first."""
-    codes, counts = overlaps
-    one, two = codes // R, codes % R
-    shared = np.where(
-        one == two, 2 * counts, counts
-    )  # of a relation and itself both pairs (s, o) and (o, s) are its own
+def _kept(codes: Numbers, relations: Numbers, R: int, share: float, least: int) -> tuple[Overlap, ...]:
+    """Return the overlaps that are large enough, most facts first."""
+    sizes = np.bincount(relations, minlength=R)
+    distinct, counts = np.unique(codes, return_counts=True)
+    one, two = distinct // R, distinct % R
+    shared = np.where(one == two, 2 * counts, counts)  # (s, o) and (o, s) are both pairs of a symmetric relation
     smaller = np.minimum(sizes[one], sizes[two])
     rows = np.flatnonzero((shared >= share * smaller) & (shared >= least))
     rows = rows[np.argsort(-shared[rows], kind="stable")]
@@ -175,39 +163,16 @@ def _kept(overlaps: tuple[Numbers, Numbers], sizes: Numbers, R: int, share: floa
 
 
 def _codes(overlaps: tuple[Overlap, ...], R: int) -> Numbers:
-    """r * R + r' for both orders of every pair, sorted."""
+    """Return r * R + r' for both orders of every pair."""
     both = {a * R + b for pair in overlaps for a, b in ((pair.relation, pair.other), (pair.other, pair.relation))}
     return np.array(sorted(both), dtype=np.int64)
 
 
-class _Index:
-    """The distinct facts of train by their pair of entities."""
-
-    def __init__(self, facts: Numbers, N: int, R: int) -> None:
-        self.N, self.R = N, R
-        pair = facts[:, 0] * N + facts[:, 2]
-        order = np.lexsort((facts[:, 1], pair))
-        self.pair, self.relation = pair[order], facts[order, 1]
-
-    def ranges(self, s: Numbers, o: Numbers) -> tuple[Numbers, Numbers]:
-        """Where the facts over (s, o) start and end. [n], [n]"""
-        wanted = s * self.N + o
-        return np.searchsorted(self.pair, wanted, "left"), np.searchsorted(self.pair, wanted, "right")
-
-    def relations(self, s: Numbers, o: Numbers) -> tuple[Numbers, Numbers]:
-        """The query and the relation of each fact over (s, o). [m], [m]"""
-        start, end = self.ranges(s, o)
-        many = end - start
-        query = np.repeat(np.arange(len(s)), many)
-        within = np.arange(len(query)) - np.repeat(np.cumsum(many) - many, many)
-        return query, self.relation[np.repeat(start, many) + within]
-
-
-def _given(triples: Numbers, train: _Index, same: Numbers, mirrored: Numbers) -> Given:
+def _given(triples: Numbers, train: Numbers, N: int, R: int, same: Numbers, mirrored: Numbers) -> Given:
+    """Count the triples that train gives away; `same` and `mirrored` are codes of similar relations."""
     s, r, o = triples.T
-    straight = s != o
-    copies, duplicates, by_same = _match(train, s, r, o, same)
-    symmetric, inverses, by_mirrored = (flags & straight for flags in _match(train, o, r, s, mirrored))
+    copies, duplicates, by_same = _match(train, N, R, s, r, o, same)
+    symmetric, inverses, by_mirrored = (flags & (s != o) for flags in _match(train, N, R, o, r, s, mirrored))
     return Given(
         triples=len(triples),
         copies=int(copies.sum()),
@@ -219,22 +184,24 @@ def _given(triples: Numbers, train: _Index, same: Numbers, mirrored: Numbers) ->
     )
 
 
-def _match(train: _Index, s: Numbers, r: Numbers, o: Numbers, rules: Numbers) -> tuple[_Flags, _Flags, _Flags]:
-    """For each (s, r, o), whether train has it, has an (s, r', o), and has one with r, r' among the rules. [n] each"""
-    query, relation = train.relations(s, o)
+def _match(
+    train: Numbers, N: int, R: int, s: Numbers, r: Numbers, o: Numbers, rules: Numbers
+) -> tuple[_Flags, _Flags, _Flags]:
+    """Return for each (s, r, o) whether train has it, has an (s, r', o), and has one by the rules. [n] each"""
+    pair, wanted = train[:, 0] * N + train[:, 2], s * N + o  # train is sorted by pair
+    start, end = np.searchsorted(pair, wanted, "left"), np.searchsorted(pair, wanted, "right")
+    many = end - start
+    query = np.repeat(np.arange(len(s)), many)  # [m], one for each fact of train over (s, o)
+    within = np.arange(len(query)) - np.repeat(np.cumsum(many) - many, many)
+    relation = train[np.repeat(start, many) + within, 1]
     own = relation == r[query]
-    ruled = np.isin(r[query] * train.R + relation, rules)
-    flags = [np.zeros(len(s), dtype=bool) for _ in range(3)]
-    for flag, hits in zip(flags, (own, ~own, ruled), strict=True):
-        flag[query[hits]] = True
-    return flags[0], flags[1], flags[2]
-
-
-_UNITS = 15  # up to this number every value has a bin of its own
+    ruled = np.isin(r[query] * R + relation, rules)
+    copied, other, answered = (np.bincount(query[hits], minlength=len(s)) > 0 for hits in (own, ~own, ruled))
+    return copied, other, answered
 
 
 class Bin(NamedTuple):
-    """How many values lie between two numbers, both included."""
+    """Number of values between two numbers, both included."""
 
     low: int
     high: int
@@ -242,31 +209,25 @@ class Bin(NamedTuple):
 
 
 class Distribution(NamedTuple):
-    """How often each class occurs, by part of the data.
+    """Frequencies of classes, by part of the data."""
 
-    Fields:
-        what: what the classes are of.
-        classes: their names.
-        parts: part -> counts [C].
-    """
-
-    what: str
+    what: str  # such as "classes of entities"
     classes: tuple[str, ...]
-    parts: Mapping[str, Numbers]
+    parts: Mapping[str, Numbers]  # part -> counts [C]
 
 
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """What there is to say about a knowledge graph or a collection of graphs.
+    """Figures of a knowledge graph or a collection of graphs.
 
     Fields:
-        name, statistics, notes: its own.
-        nodes, edges: what it calls them.
-        degrees: [N], the edges at each node, one written in both directions once.
+        name, statistics, notes: those of the data.
+        nodes, edges: the words for them.
+        degrees: [N], the edges at each node; an edge in both directions counts once.
         graph_sizes: [G], nodes of each graph of a collection; None for a knowledge graph.
         relation_ids, relation_names: R of each.
         by_relation: [R], the edges of each relation.
-        distributions: of labels, where there are any.
+        distributions: frequencies of labels.
         leakage: of a knowledge graph whose valid or test is not empty.
     """
 
@@ -285,11 +246,11 @@ class Summary:
 
     @property
     def order(self) -> list[int]:
-        """The relations, those with most edges first."""
+        """Relations, those with most edges first."""
         return [int(r) for r in np.argsort(-self.by_relation, kind="stable")]
 
     def as_dict(self) -> dict[str, Any]:
-        """The summary as JSON has it."""
+        """Return the summary as JSON."""
         report: dict[str, Any] = {"name": self.name, **self.statistics, "notes": list(self.notes)}
         report["by_relation"] = {self.relation_ids[r]: int(self.by_relation[r]) for r in self.order}
         report["degree"] = _spread(self.degrees, bins(self.degrees))
@@ -307,51 +268,35 @@ class Summary:
 
 
 def summarise(data: KnowledgeGraph | GraphCollection) -> Summary:
-    """The summary of a data set."""
-    return _of_collection(data) if isinstance(data, GraphCollection) else _of_graph(data)
-
-
-def _of_graph(graph: KnowledgeGraph) -> Summary:
-    triples = np.concatenate(list(graph.splits.values()))
-    distributions = []
-    if graph.labels is not None:
-        classes = {part: rows[:, 1] for part, rows in graph.labels.splits.items()}
-        distributions.append(_distribution("classes of entities", graph.labels.classes, classes))
-    held_out = len(graph.valid) + len(graph.test)
+    """Return the figures of a data set."""
+    leakage, graph_sizes, ends = None, None, [0, 2]
+    if isinstance(data, GraphCollection):
+        triples, num_nodes = data.triples, data.num_nodes
+        distributions = [_distribution("classes of graphs", data.classes, {"all": data.targets})]
+        if data.node_labels is not None:
+            distributions.append(_distribution("labels of nodes", data.node_classes, {"all": data.node_labels}))
+        graph_sizes = np.diff(data.node_starts)
+        ends = [0] if data.both_directions else ends
+    else:
+        triples, num_nodes = np.concatenate(list(data.splits.values())), data.num_entities
+        distributions = []
+        if data.labels is not None:
+            classes = {part: rows[:, 1] for part, rows in data.labels.splits.items()}
+            distributions.append(_distribution("classes of entities", data.labels.classes, classes))
+        leakage = report(data) if len(data.valid) + len(data.test) else None
     return Summary(
-        graph.name,
-        graph.statistics(),
-        graph.notes,
-        nodes="entities",
-        edges="triples",
-        degrees=np.bincount(triples[:, [0, 2]].ravel(), minlength=graph.num_entities),
-        graph_sizes=None,
-        relation_ids=graph.relations.ids,
-        relation_names=graph.relations.names,
-        by_relation=np.bincount(triples[:, 1], minlength=graph.num_relations),
+        data.name,
+        data.statistics(),
+        data.notes,
+        nodes="entities" if graph_sizes is None else "nodes",
+        edges="triples" if graph_sizes is None else "edges",
+        degrees=np.bincount(triples[:, ends].ravel(), minlength=num_nodes),
+        graph_sizes=graph_sizes,
+        relation_ids=data.relations.ids,
+        relation_names=data.relations.names,
+        by_relation=np.bincount(triples[:, 1], minlength=data.num_relations),
         distributions=tuple(distributions),
-        leakage=report(graph) if held_out else None,
-    )
-
-
-def _of_collection(graphs: GraphCollection) -> Summary:
-    distributions = [_distribution("classes of graphs", graphs.classes, {"all": graphs.targets})]
-    if graphs.node_labels is not None:
-        distributions.append(_distribution("labels of nodes", graphs.node_classes, {"all": graphs.node_labels}))
-    ends = [0] if graphs.both_directions else [0, 2]  # an edge written both ways is one edge at each of its nodes
-    return Summary(
-        graphs.name,
-        graphs.statistics(),
-        graphs.notes,
-        nodes="nodes",
-        edges="edges",
-        degrees=np.bincount(graphs.triples[:, ends].ravel(), minlength=graphs.num_nodes),
-        graph_sizes=np.diff(graphs.node_starts),
-        relation_ids=graphs.relations.ids,
-        relation_names=graphs.relations.names,
-        by_relation=np.bincount(graphs.triples[:, 1], minlength=graphs.num_relations),
-        distributions=tuple(distributions),
-        leakage=None,
+        leakage=leakage,
     )
 
 
@@ -367,12 +312,12 @@ def _spread(values: Numbers, histogram: Sequence[Bin]) -> dict[str, Any]:
 
 
 def middle(values: Numbers) -> tuple[float, float, int]:
-    """Mean, median and largest of whole numbers; zeros where there are none."""
+    """Return mean, median and largest of whole numbers, or zeros."""
     return (float(values.mean()), float(np.median(values)), int(values.max())) if len(values) else (0.0, 0.0, 0)
 
 
 def bins(values: Numbers) -> list[Bin]:
-    """Counts of whole numbers ≥ 0, from the smallest to the largest.
+    """Count whole numbers ≥ 0, from the smallest to the largest.
 
     A bin for each number if none is large, else the bins 0, 1, 2–3, 4–7, 8–15 and so on.
     """
@@ -389,7 +334,7 @@ def bins(values: Numbers) -> list[Bin]:
 
 
 def even_bins(values: Numbers, most: int = 12) -> list[Bin]:
-    """Counts of whole numbers in at most so many bins of one width, from the smallest to the largest."""
+    """Count whole numbers in at most so many bins of one width, from the smallest to the largest."""
     if not len(values):
         return []
     smallest, largest = int(values.min()), int(values.max())
