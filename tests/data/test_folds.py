@@ -32,13 +32,6 @@ def test_classes_and_sizes_differ_by_at_most_one_between_folds(case: tuple[list[
     assert (np.ptp(counts, axis=0) <= 1).all()
 
 
-def test_folds_depend_on_the_seed_and_on_nothing_else() -> None:
-    targets = np.arange(60) % 2
-    one, again, other = folds(targets, 10, 1), folds(targets, 10, 1), folds(targets, 10, 2)
-    assert all(np.array_equal(a, b) for a, b in zip(one, again, strict=True))
-    assert not all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
-
-
 @pytest.mark.parametrize("k", [-1, 0, 1, 4])
 def test_a_number_of_folds_that_cannot_be_is_refused(k: int) -> None:
     with pytest.raises(InputError, match=f"3 examples cannot be dealt over {k} folds"):

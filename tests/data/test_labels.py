@@ -95,13 +95,6 @@ def test_files_of_their_own_say_the_split_and_validation_is_drawn_from_training(
     assert len(named(graph, "train")) == 10
 
 
-def test_equal_seeds_draw_equal_labels_and_the_draw_is_noted(graph_file: Path, write: Write) -> None:
-    table = write("l.tsv", "".join(f"n{i}\tc{i % 2}\n" for i in range(20)))
-    graphs = [read(graph_file, labels=table, split_seed=seed, test_fraction=0.3) for seed in (0, 0, 1)]
-    assert graphs[0].fingerprint() == graphs[1].fingerprint() != graphs[2].fingerprint()
-    assert any(note.startswith("labelled nodes split into 12 / 2 / 6") for note in graphs[0].notes)
-
-
 def test_labels_of_other_nodes_are_counted_and_none_left_is_an_error(graph_file: Path, write: Write) -> None:
     graph = read(graph_file, labels=write("l.tsv", "n1\tred\nm1\tred\nm2\tgreen\n"))
     assert graph.labels is not None
@@ -128,12 +121,6 @@ def test_labels_of_other_nodes_are_counted_and_none_left_is_an_error(graph_file:
 def test_a_contradiction_or_a_bad_line_is_named(graph_file: Path, write: Write, table: str, expected: str) -> None:
     with pytest.raises(InputError, match=expected):
         read(graph_file, labels=write("l.tsv", table))
-
-
-def test_a_repeated_label_is_dropped_and_noted(graph_file: Path, write: Write) -> None:
-    graph = read(graph_file, labels=write("l.tsv", "n1\tred\nn2\tblue\nn1\tred\n"), test_fraction=0.0)
-    assert len(named(graph, "train")) == 2
-    assert any("1 repeated label dropped, the first in" in note and "line 3" in note for note in graph.notes)
 
 
 def test_what_does_not_go_together_is_refused(graph_file: Path, write: Write) -> None:
@@ -164,12 +151,6 @@ def test_a_draw_of_large_classes_keeps_their_shares() -> None:
     for part, size in zip(deal(rows, np.random.default_rng(0), 0.1, 0.2), (700, 100, 200), strict=True):
         assert abs(len(part) - size) <= 1
         np.testing.assert_allclose(np.bincount(part[:, 1]), np.array([0.6, 0.3, 0.1]) * size, atol=2.5)
-
-
-def test_the_fingerprint_changes_with_the_labels(graph_file: Path, write: Write) -> None:
-    tables = ("n1\tred\ttrain\n", "n1\tblue\ttrain\n", "n2\tred\ttrain\n", "n1\tred\ttrain\nn2\tred\ttest\n")
-    found = {read(graph_file, labels=write("l.tsv", table)).fingerprint() for table in tables}
-    assert len(found | {read(graph_file, valid_fraction=0, test_fraction=0).fingerprint()}) == 5
 
 
 @pytest.mark.parametrize("rows", [np.zeros((1, 3), int), np.zeros((1, 2)), np.array([[0, 2]]), np.array([[-1, 0]])])

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from compgcn.data import KnowledgeGraph, Vocabulary, load
 from compgcn.data.statistics import Given, Overlap, report
-from compgcn.errors import InputError
 
 N, R = 4, 3
 Fact = tuple[int, int, int]
@@ -78,15 +77,6 @@ def test_the_report_is_its_definition(
         assert found.splits[part] == given_away(rows, set(train), lists)
 
 
-def test_every_way_of_giving_away_is_told_apart() -> None:
-    train = [(0, 0, 1), (2, 0, 3), (1, 1, 2)]
-    test = [(0, 0, 1), (1, 0, 0), (0, 1, 1), (2, 0, 1), (0, 2, 3)]  # copy, symmetric, duplicate, inverse, nothing
-    found = report(graph(train, [], test)).splits
-    assert found["test"] == Given(5, copies=1, symmetric=1, near_duplicates=1, inverses=1, any=4, copy_rule=0)
-    assert found["valid"] == Given(0, 0, 0, 0, 0, 0, 0)
-    assert found["valid"].copy_rule_share == 0
-
-
 def test_inverse_duplicate_and_symmetric_relations_answer_the_test_facts_over_them() -> None:
     chain = [(i, i + 1) for i in range(20)]
     parent, child, mother, near = 0, 1, 2, 3
@@ -108,12 +98,6 @@ def test_json_has_relations_by_name() -> None:
     assert found["symmetric_relations"] == [{"relation": "r0", "shared": 4, "pairs": 4}]
     assert found["inverse_relations"] == found["near_duplicate_relations"] == []
     assert found["test"]["copy_rule_share"] == 0
-
-
-@pytest.mark.parametrize("share", [0, -1, 1.1, float("nan")])
-def test_a_share_that_is_none_is_refused(share: float) -> None:
-    with pytest.raises(InputError, match="must be above 0 and at most 1"):
-        report(graph([], [], []), share=share)
 
 
 def test_nothing_is_given_away_about_fb15k_237(benchmarks: Path) -> None:

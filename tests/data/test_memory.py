@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import csv
 from collections.abc import Callable
 from dataclasses import replace
@@ -160,18 +159,6 @@ def test_a_gap_in_a_data_frame_is_refused() -> None:
             read(pandas.DataFrame({"s": ["a", "b"], "r": ["r", "r"], "o": ["b", None]}, dtype=kind))
     with pytest.raises(InputError, match="row 2: an id is missing"):
         read(pandas.DataFrame({"s": [1, 2], "r": ["r", "r"], "o": pandas.array([3, None], dtype="Int64")}))
-
-
-def test_no_data_frame_needs_another_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = builtins.__import__
-
-    def without(name: str, *rest: Any) -> Any:
-        if name.split(".")[0] in ("pandas", "polars"):
-            raise ImportError(name)
-        return plain(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    assert read(ROWS).num_relations == 2
 
 
 def test_a_run_on_a_graph_in_memory_opens_again(tmp_path: Path) -> None:

@@ -73,14 +73,6 @@ def test_every_syntax_packed_or_not_gives_the_same_graph(write: Write, name: str
     assert facts(read(path, literals="nodes")) == LINKS | VALUES
 
 
-@pytest.mark.parametrize("name", SYNTAXES)
-def test_reading_twice_gives_one_fingerprint_though_the_parser_draws_labels_for_blank_nodes(
-    write: Write, name: str
-) -> None:
-    path = write(name, SYNTAXES[name])
-    assert read(path).fingerprint() == read(path).fingerprint()
-
-
 def test_dropped_literals_are_counted(write: Write) -> None:
     graph = read(write("g.nt", NT))
     (note,) = (note for note in graph.notes if note.startswith("3 triples with a literal dropped"))
@@ -186,21 +178,6 @@ def test_a_file_of_literals_alone_says_how_to_read_it(write: Write) -> None:
         read(write("x.nt", '<http://x/a> <http://x/p> "v" .\n'))
 
 
-def test_a_broken_archive_cannot_be_read(write: Write) -> None:
-    for name, content in (
-        ("x.nt.gz", gzip.compress(NT.encode() * 100)[:-9]),
-        ("x.rdf.gz", b"no gzip"),
-        ("x.ttl.zst", pa.compress(TTL.encode(), "zstd", asbytes=True)[:-4]),
-    ):
-        with pytest.raises(InputError, match="cannot be read"):
-            read(write(name, content))
-
-
-def test_an_unknown_treatment_of_literals_is_refused(write: Write) -> None:
-    with pytest.raises(InputError, match="unknown way to treat literals 'node'; did you mean 'nodes'"):
-        read(write("g.nt", NT), literals="node")
-
-
 def test_without_pyoxigraph_a_sentence_says_what_to_install(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyoxigraph", None)
     with pytest.raises(InputError, match=r"pip install 'compgcn\[rdf\]'"):
@@ -236,26 +213,6 @@ def test_any_bytes_give_a_graph_or_one_input_error(case: tuple[str, bytes]) -> N
     assert isinstance(answer, KnowledgeGraph) or name in answer
 
 
-def plain(graph: KnowledgeGraph) -> set[tuple[str, str, str | float]]:
-    """The facts with numbers as such: one file writes 0.007, the other 7.0e-3."""
-    ending = '"^^<http://www.w3.org/2001/XMLSchema#double>'
-    return {(s, p, float(o[1:].removesuffix(ending)) if o.endswith(ending) else o) for s, p, o in facts(graph)}
-
-
-def test_mutag_has_its_published_size_and_labels(benchmarks: Path) -> None:
-    folder = benchmarks / "MUTAG-node"
-    options = {"literals": "nodes", "label_columns": ("bond", "label_mutagenic"), "valid_fraction": 0.0}
-    tables = {"labels": folder / "trainingSet.tsv", "test_labels": folder / "testSet.tsv"}
-    stripped = read(folder / "mutag_stripped.nt.gz", **tables, **options)
-    label = "http://dl-learner.org/carcinogenesis#isMutagenic"
-    whole = read(folder / "mutag.owl.gz", **tables, **options, exclude=[label])
-    for graph in (stripped, whole):
-        sizes = graph.statistics()
-        assert (sizes["entities"], sizes["train"], sizes["relations"]) == (23_644, 74_227, 23)
-        assert (sizes["classes"], sizes["train_labels"], sizes["test_labels"]) == (2, 272, 68)
-    assert plain(stripped) == plain(whole)
-
-
 LABELLED = """@prefix : <http://x/> .
 @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
 :a :knows :b ; rdfs:label "Anne"@fr, "Ann"@en, "Ann O."@en-GB .
@@ -289,17 +246,3 @@ def test_labels_that_are_nodes_are_no_names(write: Write) -> None:
     graph = read(write("g.ttl", LABELLED), literals="nodes")
     assert graph.entities.names == graph.entities.ids
     assert '"Pérson 5"' in graph.entities.ids
-
-
-def test_of_three_files_the_first_that_labels_an_entity_names_it(write: Write) -> None:
-    label = "<http://www.w3.org/2000/01/rdf-schema#label>"
-    fact = "<http://x/a> <http://x/r> <http://x/b> .\n"
-    files = {
-        part: write(f"{part}.nt", fact + line)
-        for part, line in {
-            "train": "",
-            "valid": f'<http://x/a> {label} "first" .\n',
-            "test": f'<http://x/a> {label} "later" .\n<http://x/b> {label} "B" .\n',
-        }.items()
-    }
-    assert read(**files).entities.names == ("first", "B")

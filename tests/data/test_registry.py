@@ -61,18 +61,6 @@ def test_entities_unseen_in_train_are_kept_and_counted(benchmarks: Path, name: s
     assert f"{unseen} entities only in valid or test, never in train; kept" in graph.notes
 
 
-def test_freebase_entities_have_names_and_shared_ones_are_answered_with_ids(benchmarks: Path) -> None:
-    graph = load("fb15k-237")
-    assert graph.entities.names[graph.entities.index("/m/06rf7")] == "Schleswig-Holstein"
-    assert graph.entities.index("Schleswig-Holstein") == graph.entities.index("/m/06rf7")
-    names = list(graph.entities.names)
-    shared = next(name for name in names if names.count(name) > 1 and name not in graph.entities.ids)
-    bearers = [text for text, name in zip(graph.entities.ids, names, strict=True) if name == shared]
-    with pytest.raises(InputError, match=f"'{bearers[0]}', '{bearers[1]}'"):
-        graph.entities.index(shared)
-    assert graph.relations.names[graph.relations.index("/music/artist/origin")] == "music artist origin"
-
-
 def test_wordnet_ids_keep_their_zeros_and_are_named_after_their_synset(benchmarks: Path) -> None:
     graph = load("wn18rr")
     row = graph.entities.index("00001740")
@@ -80,16 +68,6 @@ def test_wordnet_ids_keep_their_zeros_and_are_named_after_their_synset(benchmark
     assert graph.entities.index("breathe.v.01") == row
     assert all(len(text) == 8 for text in graph.entities.ids)
     assert graph.relations.index("has part") == graph.relations.index("_has_part")
-
-
-def test_names_are_not_needed(benchmarks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "WN18RR").mkdir()
-    (tmp_path / "WN18RR" / "WN18RR.zip").symlink_to(benchmarks / "WN18RR" / "WN18RR.zip")
-    with_names = load("wn18rr")
-    monkeypatch.setenv("COMPGCN_DATA", str(tmp_path))
-    without = load("wn18rr")
-    assert without.entities.names == without.entities.ids
-    assert without.fingerprint() == with_names.fingerprint()
 
 
 def test_an_unknown_name_is_answered_with_the_nearest() -> None:
@@ -103,12 +81,6 @@ def test_without_folder_and_network_one_sentence_says_what_to_do(name: str, monk
     monkeypatch.delenv("COMPGCN_DATA", raising=False)
     with pytest.raises(InputError, match=rf"'{name}' could not be fetched: .*; connect to .*, or set COMPGCN_DATA"):
         load(name)
-
-
-def test_what_is_in_no_public_place_must_be_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("COMPGCN_DATA", raising=False)
-    with pytest.raises(InputError, match=r"'am-partial' is in no public place: .* or set COMPGCN_DATA"):
-        load("am-partial")
 
 
 @pytest.mark.parametrize("name", ON_DISK)
@@ -170,15 +142,6 @@ def test_the_canonical_digest_is_of_what_the_graph_says_and_not_of_how() -> None
 # Classification: the figures of the paper's table of data sets
 
 
-def test_mutag_has_the_sizes_the_paper_gives(benchmarks: Path) -> None:
-    graph = load("mutag")
-    assert isinstance(graph, KnowledgeGraph)
-    n = graph.statistics()
-    assert (n["entities"], n["triples"], n["relations"], n["classes"]) == (23_644, 74_227, 23, 2)
-    assert (n["train_labels"], n["valid_labels"], n["test_labels"]) == (272, 0, 68)
-    assert not [text for text in graph.relations.ids if "isMutagenic" in text]
-
-
 def test_the_mirror_of_mutag_says_the_same_once_the_label_is_taken_out(benchmarks: Path) -> None:
     folder = benchmarks / "MUTAG-node"
     paths = {"graph": folder / "mutag.owl.gz", "train": folder / "trainingSet.tsv", "test": folder / "testSet.tsv"}
@@ -197,13 +160,6 @@ def test_the_molecules_have_the_sizes_the_paper_gives_or_say_which_differ(
     assert (n["graphs"], n["relations"], n["classes"]) == (graphs, 4, 2)
     own = {"mean_nodes": round(n["mean_nodes"], 1), "mean_edges": round(n["mean_edges"], 1)}
     assert own | dict(DATASETS[name].paper) == {"mean_nodes": nodes, "mean_edges": edges}
-
-
-def test_the_partial_graph_of_am_is_what_it_is_and_never_am(benchmarks: Path) -> None:
-    assert "not AM" in DATASETS["am-partial"].description
-    assert DATASETS["am"].statistics["entities"] == 1_666_764
-    graph = load("am-partial")
-    assert graph.name == "am-partial"
 
 
 AM = """<http://am/proxy-1> <http://am/maker> _:x .

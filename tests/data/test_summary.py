@@ -76,12 +76,6 @@ def test_a_graph_counts_every_triple_at_both_its_ends() -> None:
     assert report["distributions"] == {}
 
 
-def test_a_graph_without_held_out_facts_has_no_leakage() -> None:
-    none = np.empty((0, 3), int)
-    g = graph()
-    assert summarise(KnowledgeGraph("x", g.entities, g.relations, g.train, none, none)).as_dict()["leakage"] == {}
-
-
 def test_labels_of_entities_are_counted_by_split() -> None:
     rows = {"train": np.array([[0, 1], [1, 1]]), "valid": np.empty((0, 2), int), "test": np.array([[2, 0]])}
     found = summarise(replace(graph(), labels=Labels(("x", "y"), **rows))).as_dict()["distributions"]

@@ -140,21 +140,3 @@ jumble = st.one_of(st.binary(max_size=30), st.lists(pieces, max_size=12).map(b""
 def test_any_bytes_give_a_collection_or_one_input_error(name: str, content: bytes) -> None:
     with contextlib.suppress(InputError):
         assert len(read(**{name: content})) > 0
-
-
-@pytest.mark.parametrize(
-    ("folder", "sizes", "means"),
-    [
-        ("MUTAG-graph", (188, 3_371, 7_442, 4, 7, 2), (17.9, 39.6)),
-        ("PTC_MR-graph", (344, 4_915, 10_108, 4, 18, 2), (14.3, 29.4)),
-    ],
-)
-def test_the_published_collections_have_their_sizes(
-    benchmarks: Path, folder: str, sizes: tuple[int, ...], means: tuple[float, float]
-) -> None:
-    graphs = collection.read(benchmarks / folder)
-    n = graphs.statistics()
-    assert tuple(n[key] for key in ("graphs", "nodes", "edges", "relations", "node_labels", "classes")) == sizes
-    assert (round(n["mean_nodes"], 1), round(n["mean_edges"], 1)) == means
-    assert graphs.both_directions
-    assert graphs.notes == ("every edge stands there in both directions",)

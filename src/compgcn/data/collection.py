@@ -19,12 +19,12 @@ from compgcn.data.columns import (
     Numbers,
     check_columns,
     checked_features,
+    checked_rows,
     counted,
-    is_header,
     joined,
     keys,
     locate,
-    whole_numbers,
+    without_header,
 )
 from compgcn.data.tables import text
 from compgcn.data.vocabulary import Vocabulary
@@ -77,8 +77,8 @@ class GraphCollection:
 
     def __post_init__(self) -> None:
         G, N = len(self.targets), len(self.graph_of)
-        graph_of = _rows("graph of each node", self.graph_of, G, "graphs")
-        targets = _rows("targets", self.targets, len(self.classes), "classes")
+        graph_of = checked_rows("graphs of the nodes", self.graph_of, G)
+        targets = checked_rows("targets", self.targets, len(self.classes))
         if (np.diff(graph_of) < 0).any():
             raise InputError("the nodes of a graph must stand together: sort graph_of, and renumber the nodes with it")
         empty = np.flatnonzero(np.bincount(graph_of, minlength=G) == 0)
@@ -87,10 +87,13 @@ class GraphCollection:
         ids = tuple(self.graph_ids) or tuple(str(g) for g in range(G))
         if len(ids) != G:
             raise InputError(f"{len(ids)} graph ids were given for {G} graphs; give one id per graph")
-        kept = {"graph_of": graph_of, "targets": targets, "graph_ids": ids, "classes": tuple(self.classes)}
+        kept: dict[str, Any] = {"graph_of": graph_of, "targets": targets, "graph_ids": ids}
+        kept["classes"] = tuple(self.classes)
         kept["triples"] = _edges(self.triples, graph_of, len(self.relations))
         if self.node_labels is not None:
-            kept["node_labels"] = _rows("node labels", self.node_labels, len(self.node_classes), "node classes", N)
+            kept["node_labels"] = checked_rows("node labels", self.node_labels, len(self.node_classes))
+            if len(kept["node_labels"]) != N:
+                raise InputError(f"{len(self.node_labels)} node labels were given for {N} nodes; give one per node")
         if self.node_features is not None:
             kept["node_features"] = checked_features("node", self.node_features, N)
         for key, value in kept.items():
@@ -156,24 +159,21 @@ class GraphCollection:
 
     def subset(self, indices: Sequence[int] | Numbers) -> GraphCollection:
         """Return the graphs with these numbers, in this order, with their nodes renumbered."""
-        chosen = _rows("graphs of a subset", indices, len(self), "graphs")
+        chosen = checked_rows("graphs of a subset", indices, len(self))
         nodes, sizes = _ranges(self.node_starts, chosen)
         edges, edge_sizes = _ranges(self.edge_starts, chosen)
         shift = np.cumsum(sizes) - sizes - self.node_starts[chosen]  # [G'], new number of a node - its old one
         triples = self.triples[edges]
         triples[:, [0, 2]] += np.repeat(shift, edge_sizes)[:, None]
-        return GraphCollection(
-            self.name,
-            self.relations,
-            self.classes,
+        return replace(
+            self,
             graph_of=np.repeat(np.arange(len(chosen)), sizes),
             triples=triples,
             targets=self.targets[chosen],
             node_labels=None if self.node_labels is None else self.node_labels[nodes],
-            node_classes=self.node_classes,
             node_features=None if self.node_features is None else self.node_features[nodes],
             graph_ids=tuple(self.graph_ids[g] for g in chosen),
-            origin=self.origin,
+            notes=(),
         )
 
 
@@ -199,27 +199,9 @@ def _one_way(triples: Numbers, num_nodes: int, num_relations: int) -> int:
     return int((~np.isin(keys(triples, num_nodes, num_relations), mirrored)).sum())
 
 
-def _rows(what: str, given: Any, size: int, of: str, length: int | None = None) -> Numbers:
-    """Return whole numbers 0 .. size-1 as int64 [n]."""
-    values = np.asarray(given)
-    if not values.size:
-        values = values.astype(np.int64)  # an empty list has no kind
-    if values.ndim != 1 or values.dtype.kind not in "iu":
-        raise InputError(f"the {what} must be a list of whole numbers, not {values.dtype} of shape {values.shape}")
-    if length is not None and len(values) != length:
-        raise InputError(f"{len(values)} {what} were given for {length} nodes; give one per node")
-    wrong = np.flatnonzero((values < 0) | (values >= size))
-    if len(wrong):
-        raise InputError(f"the {what} refer to {values[wrong[0]]}, beyond the {size} {of} there are")
-    return np.ascontiguousarray(values, dtype=np.int64)
-
-
 def _edges(given: Any, graph_of: Numbers, num_relations: int) -> Numbers:
     """Return the triples, checked and in the order of their graphs."""
-    triples = whole_numbers("triples", given, 3)
-    sizes = np.array([len(graph_of), num_relations, len(graph_of)])
-    if ((triples < 0) | (triples >= sizes)).any():
-        raise InputError(f"the triples refer to rows beyond the {sizes[0]} nodes and {num_relations} relations")
+    triples = checked_rows("triples", given, len(graph_of), num_relations, len(graph_of))
     home, other = graph_of[triples[:, 0]], graph_of[triples[:, 2]]
     across = np.flatnonzero(home != other)
     if len(across):
@@ -331,14 +313,9 @@ def _columns(
         what = "expected graph and class alone, as graphs are cross-validated and have no split"
         raise InputError(f"'{path}' has {len(header)} columns: {what}; say with label_columns which two to read")
     width = len(header) if chosen is not None else len(words)
-    columns = [column.to_pylist() for column in table.read(width, take)]
-    named = chosen is not None and isinstance(chosen[0], str)
-    if named or is_header([column[0] for column in columns], words):
-        columns = [column[1:] for column in columns]
-        notes.append(f"the first line of '{table.label}' names the columns and was skipped")
-        if not columns[0]:
-            raise InputError(f"'{table.label}' is empty: it holds a header and nothing more")
-    return columns
+    columns, skipped = without_header(table.label, table.read(width, take), chosen, words)
+    notes.extend(skipped)
+    return [column.to_pylist() for column in columns]
 
 
 def _encode(*columns: Sequence[str]) -> tuple[list[Numbers], list[str]]:

@@ -110,12 +110,18 @@ def joined(texts: Sequence[str]) -> bytes:
     return "".join(f"{len(text)}:{text}" for text in texts).encode("utf-8", "surrogatepass")
 
 
-def whole_numbers(what: str, given: Any, width: int) -> Numbers:
-    """Return an array of whole numbers of shape [n, width]."""
+def checked_rows(what: str, given: Any, *sizes: int) -> Numbers:
+    """Return whole numbers [n, columns] or, with one size, [n]; each must be below the size of its column."""
     values = np.asarray(given)
-    if values.ndim != 2 or values.shape[1] != width or values.dtype.kind not in "iu":
-        shape = f"{values.dtype} of shape {values.shape}"
-        raise InputError(f"the {what} must be whole numbers of shape [n, {width}], not {shape}")
+    if not values.size:
+        values = values.astype(np.int64)  # an empty list has no kind
+    width = (len(sizes),) if len(sizes) > 1 else ()
+    if values.shape != (*values.shape[:1], *width) or values.dtype.kind not in "iu":
+        shape = f"[n, {len(sizes)}]" if width else "[n]"
+        found = f"{values.dtype} of shape {values.shape}"
+        raise InputError(f"the {what} must be whole numbers of shape {shape}, not {found}")
+    if ((values < 0) | (values >= np.array(sizes))).any():
+        raise InputError(f"the {what} refer to rows beyond the sizes {', '.join(map(str, sizes))}")
     return np.ascontiguousarray(values, dtype=np.int64)
 
 
@@ -145,6 +151,22 @@ def named_places(fields: Sequence[str], words: Sequence[set[str]] = HEADERS) -> 
     folded = [field.strip().casefold() for field in fields]
     known = [[place for place, name in enumerate(folded) if name in kind] for kind in words]
     return [places[0] for places in known] if all(len(places) == 1 for places in known) else None
+
+
+def without_header(
+    label: str, columns: list[Any], chosen: Columns | None, words: Sequence[set[str]] = HEADERS
+) -> tuple[list[Any], tuple[str, ...]]:
+    """Drop a first row that names the columns, and put unchosen columns in its order; return columns and notes."""
+    places = named_places([str(column[0]) for column in columns], words)
+    named = chosen is not None and isinstance(chosen[0], str)
+    if places is None and not named:
+        return columns, ()
+    if chosen is None and places is not None:
+        columns = [columns[place] for place in places]
+    columns = [column[1:] for column in columns]
+    if not len(columns[0]):
+        raise InputError(f"'{label}' is empty: it holds a header and no triple")
+    return columns, (f"the first line of '{label}' names the columns and was skipped",)
 
 
 def check_columns(

@@ -106,10 +106,8 @@ def _mirrors() -> dict[str, Files]:
 
     found = {}
     for name, row in tomllib.loads(resources.files("compgcn.data").joinpath("mirrors.toml").read_text()).items():
-        archives = tuple(
-            Archive(**{"sha256": None, **archive, "items": items(archive["items"])})
-            for archive in row.get("archives", ())
-        )
+        rows = row.get("archives", ())
+        archives = tuple(Archive(**{"sha256": None, **one, "items": items(one["items"])}) for one in rows)
         roles = tuple(row["required"]), tuple(row.get("optional", ()))
         found[name] = Files(*roles, row["folder"], items(row.get("local", {})), archives, row.get("limit_mib", 256))
     return found
@@ -245,20 +243,16 @@ def fetch(wanted: Mapping[str, Files], source: Path | None = None, notify: Notif
         source: a local folder to take them from, and from nowhere else.
         notify: told of the progress of a download.
     """
-    done = []
-    try:
-        for name, files in wanted.items():
-            kept = _sound(name, files) if source is None else None
-            if kept is None:
-                with _writing():
-                    done.append(_bring(name, files, source, notify))
-            else:
-                done.append(Fetched(name, kept, "the cache", already=True))
-    finally:  # not before, as one archive may serve several data sets
-        for path in (root() / "downloads").glob("*"):
-            if path.suffix != ".part":
-                path.unlink(missing_ok=True)
-    return done
+    kept = {name: _sound(name, files) if source is None else None for name, files in wanted.items()}
+    if all(kept.values()):  # nothing to write, so the cache may be read-only
+        return [Fetched(name, found or {}, "the cache", already=True) for name, found in kept.items()]
+    with _writing():
+        try:
+            return [_bring(name, files, source, notify) for name, files in wanted.items()]
+        finally:  # not before, as one archive may serve several data sets
+            for path in (root() / "downloads").glob("*"):
+                if path.suffix != ".part":
+                    path.unlink()
 
 
 @contextlib.contextmanager

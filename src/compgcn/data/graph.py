@@ -21,11 +21,11 @@ from compgcn.data.columns import (
     Numbers,
     Source,
     checked_features,
+    checked_rows,
     counted,
     joined,
     keys,
     naming,
-    whole_numbers,
 )
 from compgcn.data.labels import Labels
 from compgcn.data.split import Triples, first, split
@@ -88,11 +88,7 @@ class KnowledgeGraph:
     def __post_init__(self) -> None:
         N, R = len(self.entities), len(self.relations)
         for part in SPLITS:
-            triples = whole_numbers(f"{part} triples", getattr(self, part), 3)
-            if ((triples < 0) | (triples >= np.array([N, R, N]))).any():
-                what = f"{N} entities and {R} relations"
-                raise InputError(f"the {part} triples refer to rows beyond the {what} of the vocabulary")
-            object.__setattr__(self, part, triples)
+            object.__setattr__(self, part, checked_rows(f"{part} triples", getattr(self, part), N, R, N))
         for part, rows in self.labels.splits.items() if self.labels is not None else ():
             if (rows[:, 0] >= N).any():
                 raise InputError(f"the {part} labels refer to rows beyond the {N} entities")

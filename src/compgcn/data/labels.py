@@ -14,13 +14,13 @@ from compgcn.data.columns import (
     SPLITS,
     Columns,
     Numbers,
+    checked_rows,
     counted,
     existing,
     is_header,
     locate,
     named_places,
     naming,
-    whole_numbers,
 )
 from compgcn.data.tables import Parquet, Text, table
 from compgcn.data.vocabulary import Vocabulary
@@ -55,9 +55,7 @@ class Labels:
         if len(set(self.classes)) != len(self.classes):
             raise InputError("the names of the classes must differ")
         for part in SPLITS:
-            rows = whole_numbers(f"{part} labels", getattr(self, part), 2)
-            if (rows < 0).any() or (rows[:, 1] >= len(self.classes)).any():
-                raise InputError(f"the {part} labels refer to classes beyond the {len(self.classes)} there are")
+            rows = checked_rows(f"{part} labels", getattr(self, part), np.iinfo(np.int64).max, len(self.classes))
             object.__setattr__(self, part, rows)
 
     @property

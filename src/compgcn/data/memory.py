@@ -12,15 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compgcn.data.collection import GraphCollection, observe
-from compgcn.data.columns import Columns, Facts, Numbers, locate, named_places, places_of
+from compgcn.data.columns import Columns, Facts, Numbers, locate, places_of, without_header
 from compgcn.data.graph import KnowledgeGraph, tidied
 from compgcn.data.labels import Labels
 from compgcn.data.vocabulary import Vocabulary
 from compgcn.errors import InputError
 
 Rows = Iterable[Any]  # of triples; an array [n, 3], or a data frame of pandas, Polars or pyarrow
-
-_RELATIONS = 1_000_000  # larger numbers of relations are a mistake
 
 
 @dataclass(frozen=True)
@@ -43,20 +41,14 @@ class Memory:
         if not len(found[0]):
             raise InputError(f"'{self.label}' is empty: it holds no triple")
         texts = [_texts(self.label, column) for column in found]
-        asked = self.columns is not None and isinstance(self.columns[0], str)
-        places = named_places([column[0] for column in texts])
-        header = frame is None and (asked or places is not None)
-        if header:
-            order = range(3) if self.columns is not None or places is None else places
-            texts = [texts[place][1:] for place in order]
-        if not texts[0]:
-            raise InputError(f"'{self.label}' is empty: it holds a header and no triple")
-        notes = (f"the first line of '{self.label}' names the columns and was skipped",) if header else ()
+        notes: tuple[str, ...] = ()
+        if frame is None:
+            texts, notes = without_header(self.label, texts, self.columns)
         try:
             arrays = [pa.chunked_array([pa.array(column, pa.string())]) for column in texts]
         except UnicodeEncodeError as error:
             raise InputError(f"'{self.label}' holds an id that is no text: {error.reason}") from None
-        return Facts(arrays, notes, guessed=frame is None and not header)
+        return Facts(arrays, notes, guessed=frame is None and not notes)
 
     def _columns(self) -> list[Sequence[Any]]:
         """Return subject, relation and object of rows of one width."""
@@ -204,8 +196,6 @@ def from_pyg(graphs: Iterable[Any], *, name: str = "graphs") -> GraphCollection:
     source, target = np.concatenate([index + shift for (index, _), shift in zip(ends, before, strict=True)], axis=1)
     relations = [_relation(item, at, ends[at][0].shape[1]) for at, item in enumerate(items)]
     R = max(count for _, count in relations)
-    if R > _RELATIONS:
-        raise InputError(f"the relations of the edges go up to {R - 1:,}; number them from 0 without gaps")
     classes, targets = np.unique([_target(item, at) for at, item in enumerate(items)], return_inverse=True)
     labels, num_labels, features = _inputs(items)
     collection = GraphCollection(

@@ -20,9 +20,9 @@ from compgcn.data.columns import (
     endings,
     existing,
     locate,
-    named_places,
     places_of,
     unpacked,
+    without_header,
 )
 from compgcn.errors import InputError
 
@@ -66,16 +66,8 @@ class Text:
         if self.delimiter == "\t" and _all_quoted(found):  # as spreadsheets write it
             found = [_unquoted(column) for column in found]
             notes = (f"every field of '{self.label}' stands in double quotes, which were taken off",)
-        named = chosen is not None and isinstance(chosen[0], str)
-        places = None if named else named_places([column[0].as_py() for column in found])
-        if not named and places is None:
-            return Facts(found, notes, guessed=True)
-        if chosen is None and places is not None:
-            found = [found[place] for place in places]
-        found = [column.slice(1) for column in found]
-        if not len(found[0]):
-            raise InputError(f"'{self.label}' is empty: it holds a header and no triple")
-        return Facts(found, (*notes, f"the first line of '{self.label}' names the columns and was skipped"))
+        found, skipped = without_header(self.label, found, chosen)
+        return Facts(found, (*notes, *skipped), guessed=not skipped)
 
     def read(self, width: int, take: Sequence[int] | None = None, *, allow_empty: bool = False) -> list[Any]:
         """Return columns of strings, as pyarrow chunked arrays.
