@@ -289,7 +289,7 @@ def test_a_server_with_a_key_is_given_it(tab: Tab) -> None:
 
     tab.page.route("**/api/**", guard)
     page = tab.open(BORDERS)
-    page.get_by_label("This server asks for its API key.").fill("open sesame")
+    page.get_by_label("This server needs its API key.").fill("open sesame")
     page.keyboard.press("Enter")
     assert len(names(page, ".answers")) == 10
 
