@@ -1,4 +1,4 @@
-"""A web server on this machine that misbehaves as it is told, and archives made on the spot."""
+"""A local web server that misbehaves on request, and archives made in memory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def zipped(members: Mapping[str, bytes]) -> bytes:
 
 
 def tarred(members: Mapping[str, bytes], *others: tarfile.TarInfo) -> bytes:
-    """A gzipped tar of files, and then of members that are none."""
+    """Return a gzipped tar of files, followed by other members."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as file:
         for name, data in members.items():
@@ -43,7 +43,7 @@ def tarred(members: Mapping[str, bytes], *others: tarfile.TarInfo) -> bytes:
 
 
 class Request(BaseHTTPRequestHandler):
-    """One request; answers are functions of it."""
+    """One request; an answer is a function of it."""
 
     server: Any
     protocol_version = "HTTP/1.1"
@@ -71,7 +71,7 @@ class Request(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def range(self, data: bytes) -> tuple[int, dict[str, Any]]:
-        """Where an answer that honours Range begins, and its headers."""
+        """Return the start and the headers of an answer that honours Range."""
         start = int(self.headers.get("Range", "bytes=0-").removeprefix("bytes=").rstrip("-"))
         headers: dict[str, Any] = {"Content-Length": len(data) - start}
         if start:
@@ -80,10 +80,10 @@ class Request(BaseHTTPRequestHandler):
 
 
 class Server:
-    """Addresses and what is answered there.
+    """Paths and their answers.
 
     Attributes:
-        answers: path -> a function of the request.
+        answers: a function of the request for each path.
         seen: path and headers of each request.
     """
 
@@ -109,7 +109,7 @@ def serving() -> Iterator[Server]:
         daemon_threads = True
 
         def handle_error(self, request: Any, client_address: Any) -> None:
-            pass  # the other side went away, as some tests do
+            pass  # some clients leave early
 
     http: Any = Quiet(("127.0.0.1", 0), Request)
     http.answers, http.seen = {}, []
@@ -126,12 +126,12 @@ def serving() -> Iterator[Server]:
 
 
 def whole(data: bytes, kind: str = "application/octet-stream") -> Answer:
-    """The file, from the start, whatever was asked for."""
+    """Send the whole file, whatever the range."""
     return lambda request: request.send(data, kind=kind)
 
 
 def resumable(data: bytes) -> Answer:
-    """The file, from where it is asked for."""
+    """Send the file from the requested start."""
 
     def answer(request: Request) -> None:
         start, headers = request.range(data)
@@ -145,7 +145,7 @@ def resumable(data: bytes) -> Answer:
 
 
 def cut(data: bytes, each: int) -> Answer:
-    """The file from where it is asked for, but no more than `each` bytes of it before the connection ends."""
+    """Send at most `each` bytes from the requested start, then close the connection."""
 
     def answer(request: Request) -> None:
         start, headers = request.range(data)
@@ -156,12 +156,12 @@ def cut(data: bytes, each: int) -> Answer:
 
 
 def silent(request: Request) -> None:
-    """Nothing, until the other side goes away."""
+    """Send nothing until the client leaves."""
     request.rfile.read(1)
 
 
 def held(data: bytes, first: int, go: threading.Event | None = None) -> Answer:
-    """The file from where it is asked for: so many bytes, and the rest once it may go; without `go`, never."""
+    """Send `first` bytes from the requested start, and the rest once `go` is set; without `go`, never."""
 
     def answer(request: Request) -> None:
         start, headers = request.range(data)

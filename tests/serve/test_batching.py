@@ -8,9 +8,10 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+from fastapi import HTTPException
 
 from clock import HANGS, Clock
-from compgcn.serve.batching import Batcher, BusyError, LateError
+from compgcn.serve.batching import Batcher
 
 
 class Work:
@@ -64,7 +65,7 @@ async def first(batcher: Batcher[int, int], work: Work) -> list[asyncio.Task[int
 def test_questions_that_gather_during_one_batch_form_the_next() -> None:
     async def body(batcher: Batcher[int, int], work: Work) -> None:
         tasks = [*await first(batcher, work), *await asked(batcher, 1, 2, 3, 4, 5, 6)]
-        assert batcher.waiting == 6
+        assert batcher._queue.qsize() == 6
         work.go.set()
         assert await asyncio.gather(*tasks) == [0, 2, 4, 6, 8, 10, 12]
 
@@ -74,7 +75,7 @@ def test_questions_that_gather_during_one_batch_form_the_next() -> None:
 def test_a_full_queue_refuses_the_next_question_and_answers_the_others() -> None:
     async def body(batcher: Batcher[int, int], work: Work) -> None:
         tasks = [*await first(batcher, work), *await asked(batcher, 1, 2)]
-        with pytest.raises(BusyError):
+        with pytest.raises(HTTPException, match="503"):
             await batcher.ask(3)
         work.go.set()
         assert await asyncio.gather(*tasks) == [0, 2, 4]
@@ -89,7 +90,7 @@ def test_a_late_question_is_not_computed() -> None:
         tasks = [*await first(batcher, work), *await asked(batcher, 1)]
         clock.leap(HANGS + 1)
         answers = await asyncio.gather(*tasks, return_exceptions=True)
-        assert [type(answer) for answer in answers] == [LateError] * 2
+        assert [isinstance(answer, HTTPException) and answer.status_code for answer in answers] == [504] * 2
         work.go.set()
         assert await batcher.ask(2) == 4
 
@@ -111,7 +112,7 @@ def test_closing_answers_waiting_questions_and_refuses_new_ones() -> None:
         tasks = [*await first(batcher, work), *await asked(batcher, 1)]
         closing = asyncio.create_task(batcher.close())
         await asyncio.sleep(0)
-        with pytest.raises(BusyError):
+        with pytest.raises(HTTPException, match="503"):
             await batcher.ask(2)
         work.go.set()
         assert await asyncio.gather(*tasks, closing) == [0, 2, None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,33 +20,34 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from compgcn import __version__
 from compgcn.errors import InputError, unknown
 from compgcn.serve import shapes
-from compgcn.serve.batching import BusyError, LateError
 from compgcn.serve.middleware import Limits, Observer, require_key, require_same_origin
-from compgcn.serve.models import ServedModel, UnknownError, as_json
+from compgcn.serve.models import ServedModel, as_json
 from compgcn.serve.shapes import FACTS, FOUND, NAME, POINTS, TOP
 
 PAGE = Path(__file__).parent / "page"
+TEMPLATES = Jinja2Templates(PAGE)
 
-_PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: {"model": shapes.Problem, "description": description}
-    for status, description in {
-        400: "The question makes no sense; for example, several entities share the name.",
-        401: "The key is missing or wrong.",
-        403: "A page of another site asked.",
-        404: "No model, entity or relation has this name.",
-        413: "The request is too large.",
-        422: "The request does not match the schema.",
-        503: "Too many questions wait already; ask again in a second.",
-        504: "The answer took too long.",
-    }.items()
+_PROBLEMS = {
+    400: "The question makes no sense; for example, several entities share the name.",
+    401: "The key is missing or wrong.",
+    403: "A page of another site asked.",
+    404: "No model, entity or relation has this name.",
+    413: "The request is too large.",
+    422: "The request does not match the schema.",
+    503: "Too many questions wait already; ask again in a second.",
+    504: "The answer took too long.",
 }
+
+
+def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    return {status: {"model": shapes.Problem, "description": _PROBLEMS[status]} for status in statuses}
 
 
 def model_named(request: Request, name: str | None) -> ServedModel:
     """Return a model by its id, or the first one."""
     models: Mapping[str, ServedModel] = request.app.state.models
     if name and name not in models:
-        raise UnknownError(str(unknown("model", name, models)))
+        raise HTTPException(404, str(unknown("model", name, models)))
     return models[name] if name else next(iter(models.values()))
 
 
@@ -66,7 +67,8 @@ def reply(content: bytes) -> Response:
 
 
 public = APIRouter()  # tells nothing about a model, so needs no key
-guarded = APIRouter(responses=_PROBLEMS)
+guarded = APIRouter(responses=_problems(401, 403, 413))
+_ASK = _problems(400, 404, 422, 503, 504)
 
 
 @public.get("/health", response_model=shapes.Health)
@@ -82,7 +84,7 @@ async def models(request: Request) -> Response:
     return reply(as_json({"models": cards, "timeout": request.app.state.limits.seconds}))
 
 
-@guarded.get("/api/entities", response_model=shapes.Entities)
+@guarded.get("/api/entities", response_model=shapes.Entities, responses=_ASK)
 async def entities(
     model: Model,
     q: Annotated[str, Query(max_length=NAME, description="beginning or part of a name")] = "",
@@ -92,13 +94,13 @@ async def entities(
     return reply(await model.views.ask(partial(model.search, q.strip(), limit)))
 
 
-@guarded.get("/api/relations", response_model=shapes.Relations)
+@guarded.get("/api/relations", response_model=shapes.Relations, responses=_ASK)
 async def relations(model: Model) -> Response:
     """List all relations with their numbers of facts."""
     return reply(model.relations)
 
 
-@guarded.post("/api/predict", response_model=shapes.Predictions)
+@guarded.post("/api/predict", response_model=shapes.Predictions, responses=_ASK)
 async def predict(request: Request, asked: shapes.PredictRequest) -> Response:
     """Predict the tails of (head, relation, ?), heads of (?, relation, tail) or relations of (head, ?, tail)."""
     if [asked.head, asked.relation, asked.tail].count(None) != 1:
@@ -115,7 +117,7 @@ async def predict(request: Request, asked: shapes.PredictRequest) -> Response:
     return reply(as_json({"model": model.name, "answers_are": kind, "answers": answers}))
 
 
-@guarded.post("/api/explain", response_model=shapes.Explained)
+@guarded.post("/api/explain", response_model=shapes.Explained, responses=_ASK)
 async def explain(request: Request, asked: shapes.ExplainRequest) -> Response:
     """Explain a prediction: the facts behind it, with their signed contributions to its score."""
     model = model_named(request, asked.model)
@@ -123,19 +125,19 @@ async def explain(request: Request, asked: shapes.ExplainRequest) -> Response:
     return reply(await model.explanations.ask(partial(model.explain, fact, asked.top)))
 
 
-@guarded.get("/api/neighbourhood", response_model=shapes.Neighbourhood)
+@guarded.get("/api/neighbourhood", response_model=shapes.Neighbourhood, responses=_ASK)
 async def neighbourhood(entity: Entity, model: Model, limit: Annotated[int, Query(ge=1, le=FACTS)] = 50) -> Response:
     """List the facts about an entity, each with its split."""
     return reply(await model.views.ask(partial(model.neighbourhood, await model.entity(entity), limit)))
 
 
-@guarded.get("/api/similar", response_model=shapes.SimilarEntities)
+@guarded.get("/api/similar", response_model=shapes.SimilarEntities, responses=_ASK)
 async def similar(entity: Entity, model: Model, top: Annotated[int, Query(ge=1, le=TOP)] = 10) -> Response:
     """List the nearest neighbours of an entity, by the cosine of their vectors."""
     return reply(await model.views.ask(partial(model.similar, await model.entity(entity), top)))
 
 
-@guarded.get("/api/map", response_model=shapes.Map)
+@guarded.get("/api/map", response_model=shapes.Map, responses=_ASK)
 async def embedding_map(model: Model, limit: Annotated[int, Query(ge=1, le=POINTS)] = 5000) -> Response:
     """Place the best connected entities on the first two principal components of their vectors."""
     return reply(await model.views.ask(partial(model.map, limit)))
@@ -147,6 +149,7 @@ async def metrics() -> Response:
     return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
 
 
+@cache
 def static_files() -> dict[str, Path]:
     """Return the files under /static/ by name: the page's own, and plotly's script from its package."""
     found = {path.name: path for path in sorted(PAGE.iterdir())}
@@ -167,7 +170,7 @@ async def static(name: str = "index.html") -> Response:
 
 @public.get("/docs", include_in_schema=False)
 async def docs(request: Request) -> Response:
-    return Jinja2Templates(PAGE).TemplateResponse(request, "docs.html", {"schema": request.app.openapi()})
+    return TEMPLATES.TemplateResponse(request, "docs.html", {"schema": request.app.openapi()})
 
 
 def create_app(
@@ -197,8 +200,7 @@ def create_app(
     guards = [require_same_origin] if key is None else [require_same_origin, require_key(key)]
     app.include_router(guarded, dependencies=[Depends(guard) for guard in guards])
     app.add_exception_handler(RequestValidationError, _misshapen)
-    for kind, status in {InputError: 400, UnknownError: 404, BusyError: 503, LateError: 504}.items():
-        app.add_exception_handler(kind, partial(_refuse, status))
+    app.add_exception_handler(InputError, _senseless)
     app.add_middleware(RequestBodyLimitMiddleware, max_body_size=app.state.limits.body)
     if hosts is not None:
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
@@ -217,8 +219,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         await queue.close()
 
 
-async def _refuse(status: int, _: Request, error: Exception) -> Response:
-    return JSONResponse({"detail": str(error)}, status, {"Retry-After": "1"} if status == 503 else None)
+async def _senseless(_: Request, error: Exception) -> Response:
+    return JSONResponse({"detail": str(error)}, 400)
 
 
 async def _misshapen(_: Request, error: Exception) -> Response:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, TypeVar
 
+from fastapi import HTTPException
 from prometheus_client import Counter, Gauge
 
 Question = TypeVar("Question")
@@ -20,14 +21,6 @@ _LABELS = ("model", "lane")
 WAITING = Gauge("compgcn_waiting", "Questions in the queue.", _LABELS)
 BATCHES = Counter("compgcn_batches", "Batches computed.", _LABELS)
 ANSWERED = Counter("compgcn_answered", "Questions answered by these batches.", _LABELS)
-
-
-class BusyError(Exception):
-    """The queue is full, or the server is stopping."""
-
-
-class LateError(Exception):
-    """The answer took too long."""
 
 
 class Batcher(Generic[Question, Answer]):
@@ -56,10 +49,6 @@ class Batcher(Generic[Question, Answer]):
         self._batches, self._answered = BATCHES.labels(*labels), ANSWERED.labels(*labels)
         WAITING.labels(*labels).set_function(self._queue.qsize)
 
-    @property
-    def waiting(self) -> int:
-        return self._queue.qsize()
-
     def open(self) -> None:
         """Start to answer, in the running event loop."""
         self._task = asyncio.create_task(self._run())
@@ -74,17 +63,22 @@ class Batcher(Generic[Question, Answer]):
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def ask(self, question: Question) -> Answer:
-        """Return the answer; a question whose time is up before its batch starts costs no computation."""
+        """Return the answer, or raise 503 where the queue is full and 504 where the time is up.
+
+        A question whose time is up before its batch starts costs no computation.
+        """
         if self._task is None:
-            raise BusyError("the server is stopping")
+            raise HTTPException(503, "the server is stopping")
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         try:
             self._queue.put_nowait((question, future))
             return await asyncio.wait_for(future, self._seconds)
         except asyncio.QueueFull:
-            raise BusyError("too many questions wait already; ask again in a second") from None
+            detail = "too many questions wait already; ask again in a second"
+            raise HTTPException(503, detail, {"Retry-After": "1"}) from None
         except TimeoutError:
-            raise LateError("the answer took too long; ask for less, or when the server is less busy") from None
+            detail = "the answer took too long; ask for less, or when the server is less busy"
+            raise HTTPException(504, detail) from None
 
     async def _run(self) -> None:
         while True:

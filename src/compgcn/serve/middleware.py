@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Annotated, NamedTuple
 
-from fastapi import Header, HTTPException, Security
+from fastapi import HTTPException, Request, Security
 from fastapi.responses import JSONResponse
 from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
 from prometheus_client import Counter, Histogram
@@ -90,11 +90,9 @@ class Observer:
             SECONDS.labels(route).observe(time.perf_counter() - begun)
 
 
-async def require_same_origin(
-    site: Annotated[str | None, Header(alias="Sec-Fetch-Site", include_in_schema=False)] = None,
-) -> None:
+async def require_same_origin(request: Request) -> None:
     """Refuse a request that a browser makes for a page of another site."""
-    if site in ("cross-site", "same-site"):
+    if request.headers.get("Sec-Fetch-Site") in ("cross-site", "same-site"):
         raise HTTPException(403, "a page of another site asked; ask from this server's own page, or from a program")
 
 

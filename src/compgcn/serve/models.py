@@ -11,6 +11,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+from fastapi import HTTPException
 from pydantic_core import to_json
 
 from compgcn.answers.links import Links, Prediction, Query
@@ -28,10 +29,6 @@ _METRICS = ("valid", "test", "best_epoch", "ties")  # that the card shows
 
 Asked = tuple[Query, int, bool]  # rows of head, relation and tail, one None; number of answers; new facts only
 Task = Callable[[], Any]
-
-
-class UnknownError(Exception):
-    """No model, entity or relation has the name that was given."""
 
 
 class ServedModel:
@@ -86,7 +83,7 @@ class ServedModel:
             try:  # on a thread: suggestions take time
                 row = await self.views.ask(partial(vocabulary.index, text))
             except InputError as error:
-                raise UnknownError(str(error)) from None
+                raise HTTPException(404, str(error)) from None
         return row
 
     def named_entity(self, row: int) -> dict[str, str]:

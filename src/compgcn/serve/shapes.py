@@ -170,7 +170,7 @@ class Neighbourhood(Shape):
     facts: list[Fact]
 
 
-class Similar(Shape):
+class Alike(Shape):
     rank: int
     entity: str
     name: str
@@ -179,7 +179,7 @@ class Similar(Shape):
 
 class SimilarEntities(Shape):
     entity: Named
-    answers: list[Similar]
+    answers: list[Alike]
 
 
 class Point(Named):
