@@ -45,7 +45,7 @@ def tarred(members: Mapping[str, bytes], *others: tarfile.TarInfo) -> bytes:
 class Request(BaseHTTPRequestHandler):
     """One request; an answer is a function of it."""
 
-    server: Any
+    server: Server
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
@@ -70,16 +70,19 @@ class Request(BaseHTTPRequestHandler):
         self.head(status, {"Content-Type": kind, "Content-Length": len(data)})
         self.wfile.write(data)
 
-    def range(self, data: bytes) -> tuple[int, dict[str, Any]]:
-        """Return the start and the headers of an answer that honours Range."""
+    def send_range(self, data: bytes, most: int | None = None) -> bytes:
+        """Send at most so many bytes from the requested start; return the rest."""
         start = int(self.headers.get("Range", "bytes=0-").removeprefix("bytes=").rstrip("-"))
         headers: dict[str, Any] = {"Content-Length": len(data) - start}
         if start:
             headers["Content-Range"] = f"bytes {start}-{len(data) - 1}/{len(data)}"
-        return start, headers
+        self.head(206 if start else 200, headers)
+        end = len(data) if most is None else start + most
+        self.wfile.write(data[start:end])
+        return data[end:]
 
 
-class Server:
+class Server(ThreadingHTTPServer):
     """Paths and their answers.
 
     Attributes:
@@ -87,14 +90,16 @@ class Server:
         seen: path and headers of each request.
     """
 
-    def __init__(self, http: Any) -> None:
-        self._http = http
-        self.answers: dict[str, Answer] = http.answers
-        self.seen: list[tuple[str, dict[str, str]]] = http.seen
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Request)
+        self.answers: dict[str, Answer] = {}
+        self.seen: list[tuple[str, dict[str, str]]] = []
 
     @property
     def port(self) -> int:
-        return int(self._http.server_address[1])
+        return int(self.server_address[1])
 
     def url(self, path: str, who: str = "") -> str:
         return f"http://{who}127.0.0.1:{self.port}{path}"
@@ -102,24 +107,18 @@ class Server:
     def paths(self) -> list[str]:
         return [path for path, _ in self.seen]
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        pass  # some clients leave early
+
 
 @contextmanager
 def serving() -> Iterator[Server]:
-    class Quiet(ThreadingHTTPServer):
-        daemon_threads = True
-
-        def handle_error(self, request: Any, client_address: Any) -> None:
-            pass  # some clients leave early
-
-    http: Any = Quiet(("127.0.0.1", 0), Request)
-    http.answers, http.seen = {}, []
-    thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
-        yield Server(http)
-    finally:
-        http.shutdown()
-        http.server_close()
+    with Server() as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
 
 
 # Answers
@@ -131,15 +130,13 @@ def whole(data: bytes, kind: str = "application/octet-stream") -> Answer:
 
 
 def resumable(data: bytes) -> Answer:
-    """Send the file from the requested start."""
+    """Send the file from the requested start; refuse a start at its end."""
 
     def answer(request: Request) -> None:
-        start, headers = request.range(data)
-        if start >= len(data):
+        if request.headers.get("Range") == f"bytes={len(data)}-":
             request.head(416, {"Content-Range": f"bytes */{len(data)}", "Content-Length": 0})
-            return
-        request.head(206 if start else 200, headers)
-        request.wfile.write(data[start:])
+        else:
+            request.send_range(data)
 
     return answer
 
@@ -148,9 +145,7 @@ def cut(data: bytes, each: int) -> Answer:
     """Send at most `each` bytes from the requested start, then close the connection."""
 
     def answer(request: Request) -> None:
-        start, headers = request.range(data)
-        request.head(206 if start else 200, headers)
-        request.wfile.write(data[start : start + each])
+        request.send_range(data, each)
 
     return answer
 
@@ -164,13 +159,11 @@ def held(data: bytes, first: int, go: threading.Event | None = None) -> Answer:
     """Send `first` bytes from the requested start, and the rest once `go` is set; without `go`, never."""
 
     def answer(request: Request) -> None:
-        start, headers = request.range(data)
-        request.head(206 if start else 200, headers)
-        request.wfile.write(data[start : start + first])
+        rest = request.send_range(data, first)
         if go is None:
             silent(request)
         elif go.wait(HANGS):
-            request.wfile.write(data[start + first :])
+            request.wfile.write(rest)
 
     return answer
 

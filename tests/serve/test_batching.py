@@ -31,13 +31,13 @@ class Work:
 
 
 def batches(
-    body: Callable[[Batcher[int, int], Work], Coroutine[Any, Any, None]], queue: int = 8, clock: Clock | None = None
+    body: Callable[[Batcher[int, int], Work], Coroutine[Any, Any, None]], clock: Clock | None = None
 ) -> list[list[int]]:
     """Return the batches of a batcher that `body` used."""
     work = Work()
 
     async def run() -> None:
-        batcher = Batcher(("model", "test"), work, 4, queue, HANGS)
+        batcher = Batcher(("model", "test"), work, 4, 8, HANGS)
         batcher.open()
         await body(batcher, work)
         work.go.set()
@@ -70,17 +70,6 @@ def test_questions_that_gather_during_one_batch_form_the_next() -> None:
         assert await asyncio.gather(*tasks) == [0, 2, 4, 6, 8, 10, 12]
 
     assert batches(body) == [[0], [1, 2, 3, 4], [5, 6]]
-
-
-def test_a_full_queue_refuses_the_next_question_and_answers_the_others() -> None:
-    async def body(batcher: Batcher[int, int], work: Work) -> None:
-        tasks = [*await first(batcher, work), *await asked(batcher, 1, 2)]
-        with pytest.raises(HTTPException, match="503"):
-            await batcher.ask(3)
-        work.go.set()
-        assert await asyncio.gather(*tasks) == [0, 2, 4]
-
-    batches(body, queue=2)
 
 
 def test_a_late_question_is_not_computed() -> None:

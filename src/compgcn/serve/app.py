@@ -179,13 +179,9 @@ def create_app(
     key: str | None = None,
     hosts: tuple[str, ...] | None = None,
 ) -> FastAPI:
-    """Return the application over these models.
+    """Return the application; clients must know the key, if any, and address the server by one of `hosts`, if given.
 
-    Args:
-        models: by id; the first answers where a request names none.
-        limits: on requests and answers.
-        key: key that clients must give, if any.
-        hosts: names by which clients may address the server; None allows any. This stops a site whose name leads here.
+    The check of hosts stops a web site that points its own name to this server.
     """
     app = FastAPI(
         title="compgcn",

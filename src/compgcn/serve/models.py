@@ -32,13 +32,7 @@ Task = Callable[[], Any]
 
 
 class ServedModel:
-    """A link predictor and its queues: predictions in batches, explanations and look-ups one by one.
-
-    Args:
-        name: id of the model in requests.
-        run: the trained run.
-        limits: sizes of the queues, and time for an answer.
-    """
+    """A link predictor and its queues: predictions in batches, explanations and look-ups one by one."""
 
     def __init__(self, name: str, run: Run, limits: Limits) -> None:
         if not isinstance(run.answers, Links):
