@@ -73,7 +73,7 @@ _ASK = _problems(400, 404, 422, 503, 504)
 
 @public.get("/health", response_model=shapes.Health)
 async def health(request: Request) -> Response:
-    """Tell that the server is up; needs no key."""
+    """Report that the server is up; needs no key."""
     return reply(as_json({"status": "ok", "models": len(request.app.state.models)}))
 
 
