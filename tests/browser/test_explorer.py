@@ -340,7 +340,7 @@ CONTRAST = """() => {
 @pytest.mark.parametrize(
     "tab", [{"color_scheme": "light"}, {"color_scheme": "dark"}], indirect=True, ids=["light", "dark"]
 )
-def test_light_and_dark_colours_have_contrast(tab: Tab, request: pytest.FixtureRequest) -> None:
+def test_colours_have_contrast_and_follow_the_switch(tab: Tab, request: pytest.FixtureRequest) -> None:
     page = tab.open("#/ask")
     settled(page)
     by_system = "dark" if "dark" in request.node.name else "light"
