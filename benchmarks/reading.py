@@ -1,7 +1,6 @@
 """How long it takes, and how much memory, from a large file to a ready graph: `python benchmarks/reading.py`.
 
-Each reading is a process of its own, imports included: first with an empty cache, then again. The table is generated;
-the N-Triples file is read where COMPGCN_DATA names the folder that holds it. The result is `benchmarks/reading.json`.
+Each reading is a process of its own, imports included. The table is generated; the N-Triples file is read where COMPGCN_DATA names the folder that holds it. The result is `benchmarks/reading.json`.
 """
 
 from __future__ import annotations
@@ -48,11 +47,10 @@ def generate(path: Path) -> None:
     csv.write_csv(pa.table(columns, names=["s", "r", "o"]), path, options)
 
 
-def measure(path: Path, options: dict[str, Any], cache: Path) -> dict[str, Any]:
-    """One reading in a process of its own; the times and sizes it reports."""
+def measure(path: Path, options: dict[str, Any]) -> dict[str, Any]:
+    """Read a file in its own process; return the times and sizes that it reports."""
     command = [sys.executable, "-c", READ, str(path), json.dumps(options)]
-    variables = {**os.environ, "COMPGCN_CACHE": str(cache)}
-    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     report: dict[str, Any] = json.loads(done.stdout)
     return report
 
@@ -69,10 +67,8 @@ def main() -> None:
         if triples.is_file():
             cases.append((triples, {"literals": "nodes"}))
         for path, options in cases:
-            for turn in ("empty cache", "second load"):
-                report = measure(path, options, Path(folder) / "cache")
-                rows.append({"file": path.name, "megabytes": path.stat().st_size // 10**6, "turn": turn, **report})
-                print(rows[-1])
+            rows.append({"file": path.name, "megabytes": path.stat().st_size // 10**6, **measure(path, options)})
+            print(rows[-1])
     from reproduction.bench.measure import header  # now: the peak of a reading counts from that of this process
 
     RESULT.write_text(json.dumps({**header(), "rows": rows}, indent=2) + "\n", encoding="utf-8")

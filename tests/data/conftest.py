@@ -1,4 +1,4 @@
-"""What the tests of data share: files written on the spot, and the benchmarks where they are at hand."""
+"""Fixtures of the data tests: files written on the spot, and the benchmarks where they are at hand."""
 
 from __future__ import annotations
 

@@ -60,12 +60,6 @@ def test_the_table_of_nodes_gives_labels_and_graphs_without_edges(write: Write) 
     )
 
 
-def test_a_class_whose_graphs_are_left_out_is_none(write: Write) -> None:
-    graphs = read_graphs(write("t.tsv", TRIPLES), labels=write("l.tsv", LABELS + "m4\tabsent\n"))
-    assert graphs.classes == read_graphs(write("t.tsv", TRIPLES), labels=write("k.tsv", LABELS)).classes
-    assert set(graphs.targets.tolist()) == set(range(len(graphs.classes)))
-
-
 def test_lines_that_name_the_columns_are_skipped_and_said_so(write: Write) -> None:
     plain = read_graphs(write("t.tsv", TRIPLES), labels=write("l.tsv", LABELS))
     headed = read_graphs(
@@ -98,7 +92,7 @@ def test_tables_that_do_not_fit_together_are_refused(
 
 
 def data(edges: list[tuple[int, int]], **fields: Any) -> SimpleNamespace:
-    """What a PyG Data object has, without PyG."""
+    """The fields of a PyG Data object, without PyG."""
     index = torch.tensor(edges, dtype=torch.long).reshape(-1, 2).T
     return SimpleNamespace(edge_index=index, **{"y": torch.tensor([0]), "num_nodes": 3, **fields})
 

@@ -101,16 +101,6 @@ def test_columns_are_chosen_by_name_or_position(tmp_path: Path) -> None:
     assert read(table, columns=(1, 3, 2)).fingerprint() == expected
 
 
-def test_whole_numbers_become_text() -> None:
-    expected = ("7", "10", "2")
-    for given_ in (
-        [(7, 1, 10), (10, 1, 2)],
-        np.array([[7, 1, 10], [10, 1, 2]]),
-        pa.table([[7, 10], [1, 1], [10, 2]], "abc"),
-    ):
-        assert read(given_).entities.ids == expected
-
-
 def test_three_tables_are_three_splits(tmp_path: Path) -> None:
     parts = {"train": ROWS, "valid": ROWS[:1], "test": [("new", "r", "a")]}
     files = {part: written(tmp_path / f"{part}.csv", rows) for part, rows in parts.items()}

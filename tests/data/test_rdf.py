@@ -126,14 +126,6 @@ def test_blank_nodes_of_different_files_are_different_nodes(write: Write, ending
     assert not any("kept apart" in note for note in alone.notes)
 
 
-def test_a_relation_can_be_left_out(write: Write) -> None:
-    graph = read(write("g.nt", NT), literals="nodes", exclude=["http://x/age"])
-    assert graph.relations.ids == ("http://x/knows", "http://x/name")
-    assert "2 triples of 1 excluded relation left out" in graph.notes
-    with pytest.raises(InputError, match="unknown relation to exclude"):
-        read(write("g.nt", NT), exclude=["age"])
-
-
 BAD = {
     "no object": ("x.nt", NT.replace("knows> _:someone .", "knows> ."), 3),
     "a literal as relation": ("x.nt", NT + '<http://x/a> "p" <http://x/b> .\n', 8),
@@ -171,11 +163,6 @@ def test_a_file_without_triples_is_said_to_be_empty(write: Write, content: bytes
     for name in ("x.nt", "x.ttl"):
         with pytest.raises(InputError, match="is empty: no triple"):
             read(write(name, content))
-
-
-def test_a_file_of_literals_alone_says_how_to_read_it(write: Write) -> None:
-    with pytest.raises(InputError, match="read them with literals='nodes'"):
-        read(write("x.nt", '<http://x/a> <http://x/p> "v" .\n'))
 
 
 def test_without_pyoxigraph_a_sentence_says_what_to_install(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,9 +227,3 @@ def test_labels_are_names_those_without_a_language_or_in_english_first(write: Wr
     assert dict(zip(own.entities.ids, own.entities.names, strict=True))["http://x/b"] == "http://x/b"
     assert own.fingerprint() == graph.fingerprint()
     assert not any("rdfs:label" in note for note in own.notes)
-
-
-def test_labels_that_are_nodes_are_no_names(write: Write) -> None:
-    graph = read(write("g.ttl", LABELLED), literals="nodes")
-    assert graph.entities.names == graph.entities.ids
-    assert '"Pérson 5"' in graph.entities.ids

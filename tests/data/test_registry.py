@@ -54,13 +54,6 @@ def test_a_benchmark_has_its_published_sizes_and_lost_nothing(benchmarks: Path, 
     assert not [note for note in graph.notes if "dropped" in note or "leakage" in note]
 
 
-@pytest.mark.parametrize(("name", "unseen"), [("fb15k-237", 36), ("wn18rr", 384)])
-def test_entities_unseen_in_train_are_kept_and_counted(benchmarks: Path, name: str, unseen: int) -> None:
-    graph = load(name)
-    assert graph.num_entities - len(np.unique(graph.train[:, [0, 2]])) == unseen
-    assert f"{unseen} entities only in valid or test, never in train; kept" in graph.notes
-
-
 def test_wordnet_ids_keep_their_zeros_and_are_named_after_their_synset(benchmarks: Path) -> None:
     graph = load("wn18rr")
     row = graph.entities.index("00001740")

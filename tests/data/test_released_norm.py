@@ -1,4 +1,4 @@
-"""What docs/fidelity.md says of the released norm on the benchmarks is so."""
+"""The figures of docs/fidelity.md on the released norm hold on the benchmarks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a config's [data] says is what is read, so that a run can be resumed from its config alone."""
+"""A config's [data] reads the same graph again, so that a run can be resumed from its config alone."""
 
 from __future__ import annotations
 

@@ -135,16 +135,6 @@ def test_a_missing_file_a_folder_and_a_strange_ending_each_get_a_sentence(tmp_pa
         read(write("x.docx", b"a\tr\tb\n"))
 
 
-def test_what_is_missing_among_the_three_files_is_named(write: Write) -> None:
-    path = write("x.tsv", "a\tr\tb\n")
-    with pytest.raises(InputError, match=r"^valid missing"):
-        read(train=path, test=path)
-    with pytest.raises(InputError, match=r"^train and valid and test missing"):
-        read()
-    with pytest.raises(InputError, match="not both a path and train"):
-        read(path, train=path)
-
-
 def test_one_graph_in_every_format_has_one_fingerprint(write: Write) -> None:
     rows = [("a", "r", "b"), ("b", "q", "c"), ("é", "r", "a")]
     tabs, commas = lines(rows), lines(rows).replace("\t", ",")
@@ -157,13 +147,6 @@ def test_one_graph_in_every_format_has_one_fingerprint(write: Write) -> None:
         write("6.tsv", "\n" + tabs.replace("\n", "\n\n")),
     ]
     assert len({read(file).fingerprint() for file in files}) == 1
-
-
-@pytest.mark.parametrize("header", ["head\trelation\ttail", "Subject\tPredicate\tObject", "s\tr\to", "h\tr\tt"])
-def test_a_line_that_names_the_columns_is_skipped_and_said_so(write: Write, header: str) -> None:
-    graph = read(write("x.tsv", f"{header}\na\tlikes\tb\n"))
-    assert graph.entities.ids == ("a", "b")
-    assert any("names the columns" in note for note in graph.notes)
 
 
 @pytest.mark.parametrize("order", list(permutations(range(3))))
@@ -187,12 +170,6 @@ def test_columns_are_chosen_by_the_names_in_the_first_line(write: Write, columns
     graph = read(write("x.csv", TABLE), columns=columns)
     assert graph.entities.ids == ("007", "b", "c")
     assert any("names the columns" in note for note in graph.notes)
-
-
-def test_columns_are_chosen_by_position_and_a_known_header_is_still_skipped(write: Write) -> None:
-    path = write("x.csv", TABLE.replace("who,how,whom", "from,type,to"))
-    assert read(path, columns=(1, 2, 3)).entities.ids == ("007", "b", "c")
-    assert read(path, columns=(3, 2, 1)).entities.ids == ("b", "007", "c")
 
 
 @pytest.mark.parametrize(
@@ -280,15 +257,6 @@ def test_the_fingerprint_changes_with_the_data_and_not_with_the_labels(write: Wr
         graph.with_features(relations=np.ones((2, 1))),
     ]
     assert len({graph.fingerprint(), *(other.fingerprint() for other in others)}) == 6
-
-
-def test_features_are_kept_as_float32_and_leave_the_rest_alone() -> None:
-    graph = small().with_features(nodes=[[1, 2]] * 3).with_features(relations=np.zeros((2, 5)))
-    assert graph.node_features is not None
-    assert graph.relation_features is not None
-    assert graph.node_features.shape == (3, 2)
-    assert graph.node_features.dtype == graph.relation_features.dtype == np.float32
-    np.testing.assert_array_equal(graph.train, small().train)
 
 
 @pytest.mark.parametrize(

@@ -93,12 +93,6 @@ def test_nodes_in_any_order_are_sorted_by_graph_and_everything_with_them() -> No
     assert "the nodes were put in the order of their graphs" in graphs.notes
 
 
-def test_graphs_without_any_edge_are_read() -> None:
-    graphs = read(A="", edge_labels="")
-    assert graphs.triples.shape == (0, 3)
-    assert graphs.notes == ("2 graphs without an edge kept",)
-
-
 BAD: dict[str, tuple[dict[str, str | bytes | None], str]] = {
     "a node beyond the last": ({"A": "1, 2\n\n2, 9\n"}, r"'X_A\.txt' refers to number 9; expected 1 to 4"),
     "a node from 0": ({"A": "0, 1\n"}, "refers to number 0"),

@@ -223,13 +223,7 @@ def _ranges(starts: Numbers, chosen: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def folds(targets: Sequence[int] | Numbers, k: int, seed: int = 0) -> list[Numbers]:
-    """Deal examples over k folds, each class as evenly as whole numbers allow; fold sizes differ by at most one.
-
-    Args:
-        targets: [n], the class of each example.
-        k: number of folds, 2 to n.
-        seed: equal seeds give equal folds.
-    """
+    """Deal examples, by their classes [n], over k folds; class counts and fold sizes differ by at most one."""
     classes = np.asarray(targets)
     n = len(classes)
     if not 2 <= k <= n:
@@ -343,13 +337,7 @@ def _check_owners(graph_ids: Sequence[str], labelled: Numbers, used: Numbers, la
 def _number(
     of_node: Numbers, node: Numbers, of_edge: Numbers, ends: Numbers, num_ids: int
 ) -> tuple[Numbers, Numbers, Numbers]:
-    """Number the nodes by graph, within a graph in the order of the table of nodes, then of the edges.
-
-    Args:
-        of_node, node: [m], graph and id in each line of the table of nodes.
-        of_edge: [E], the graph of each edge.
-        ends: [E, 2], the ids of its nodes.
-        num_ids: the number of ids.
+    """Number the nodes by graph, within a graph in the order of the table of nodes [m], then of the edges [E].
 
     Returns the graph of each node [N], and the numbers of the nodes in the table [m] and in the edges [E, 2].
     """

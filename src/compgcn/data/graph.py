@@ -443,12 +443,7 @@ def is_value(text: str) -> bool:
 
 
 def restricted(graph: KnowledgeGraph, keep: dict[str, NDArray[np.bool_]]) -> KnowledgeGraph:
-    """Return some triples of each split, with the entities and relations that occur in them, in their order.
-
-    Args:
-        graph: without labels and features, which belong to entities that may go.
-        keep: for each split a flag per triple, [n].
-    """
+    """Return the triples flagged in `keep`, [n] per split, with the entities and relations that occur in them."""
     if graph.labels is not None or graph.node_features is not None or graph.relation_features is not None:
         raise InputError(f"'{graph.name}' has labels or features; only a graph of plain triples can be cut down")
     rows = np.concatenate([triples[keep[part]] for part, triples in graph.splits.items()])

@@ -27,8 +27,6 @@ def split(
 
     Args:
         triples: [n, 3], (s, r, o), without duplicates.
-        num_entities, num_relations: N and R.
-        seed: equal seeds give equal splits.
         valid_fraction, test_fraction: the wanted shares of all triples.
     """
     if not (valid_fraction >= 0 and test_fraction >= 0 and valid_fraction + test_fraction < 1):

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from compgcn.data.collection import GraphCollection
 from compgcn.data.columns import keys
 from compgcn.data.graph import KnowledgeGraph
-from compgcn.errors import InputError
 
 Numbers = NDArray[np.int64]
 _Flags = NDArray[np.bool_]
@@ -96,15 +95,8 @@ def report(graph: KnowledgeGraph, *, share: float = SHARE, least: int = LEAST) -
     Two relations are near-duplicates if they have `share` of the smaller one's pairs (s, o) in common, and inverses if
     that is so with one's pairs exchanged; a relation is symmetric if it has `share` of its own pairs exchanged. Pairs
     come from all three splits, since a split hides part of an overlap, and only from different entities, since a
-    self-loop is its own mirror image.
-
-    Args:
-        graph: its three splits.
-        share: above 0, at most 1.
-        least: the smallest number of pairs in common.
+    self-loop is its own mirror image. Relations with fewer than `least` pairs in common are not listed.
     """
-    if not 0 < share <= 1:
-        raise InputError(f"the share of pairs in common must be above 0 and at most 1; given {share}")
     N, R = graph.num_entities, graph.num_relations
     facts = _distinct(np.concatenate(list(graph.splits.values())), N, R)
     facts = facts[facts[:, 0] != facts[:, 2]]
