@@ -1,6 +1,7 @@
 """How long it takes, and how much memory, from a large file to a ready graph: `python benchmarks/reading.py`.
 
-Each reading is a process of its own, imports included. The table is generated; the N-Triples file is read where COMPGCN_DATA names the folder that holds it. The result is `benchmarks/reading.json`.
+Each reading is a process of its own, imports included. The table is generated; the N-Triples file is read where
+COMPGCN_DATA names the folder that holds it. The result is `benchmarks/reading.json`.
 """
 
 from __future__ import annotations
