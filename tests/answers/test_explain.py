@@ -61,7 +61,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_exact_contribution_is_the_difference_of_scores_made_from_scratch(kind: str, tmp_path: Path) -> None:
     asked = links(tmp_path, **KINDS[kind])
-    found = asked.explain("p0", "lives", "t0", top=100, method="exact")
+    found = explain.explain(asked, "p0", "lives", "t0", top=100, method="exact")
     edge = {tuple(row): i for i, row in enumerate(asked.data.train.tolist())}
     e, r = asked.data.entities, asked.data.relations
     assert found.score == pytest.approx(score(asked), abs=1e-5)
@@ -138,7 +138,7 @@ def test_the_benchmark_takes_out_the_facts_that_an_explanation_names(run: Run, e
     assert isinstance(asked, Links)
     field = receptive_field(asked.task.model, asked.task.graph, TRIPLE)
     lost, seconds = drops(asked, TRIPLE, field, exact, np.random.default_rng(0))
-    found = asked.explain("p0", "lives", "t0", top=1000, method="exact" if exact else "gradient").facts
+    found = explain.explain(asked, "p0", "lives", "t0", top=1000, method="exact" if exact else "gradient").facts
     edge = {tuple(row): i for i, row in enumerate(asked.data.train.tolist())}
     e, r = asked.data.entities, asked.data.relations
     row = {fact: edge[e.index(fact.head), r.index(fact.relation), e.index(fact.tail)] for fact in found}
@@ -214,7 +214,7 @@ def test_a_model_that_no_fact_takes_part_in_has_nothing_to_explain(
     settings: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(InputError, match=message):
-        links(tmp_path, **settings).explain("p0", "lives", "t0")
+        explain.explain(links(tmp_path, **settings), "p0", "lives", "t0")
 
 
 def test_a_classification_has_no_predictions_to_explain(tmp_path: Path, command: Command) -> None:

@@ -100,7 +100,7 @@ def test_the_doubtful_come_first_and_are_the_same_facts(run: Run) -> None:
 
 @pytest.mark.parametrize("ending", [".csv", ".tsv", ".parquet"])
 def test_a_file_holds_what_the_list_has(run: Run, tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(score, "_WRITTEN", 2)
+    monkeypatch.setattr(score, "_TOGETHER", 2)
     facts, to = write(tmp_path / "facts.tsv", [*texts("test"), *NEW]), tmp_path / f"out{ending}"
     seen: list[tuple[int, int]] = []
     assert run.score_file(facts, to, doubtful=True, notify=lambda *how: seen.append(how)) == 6

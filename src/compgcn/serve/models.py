@@ -16,7 +16,7 @@ from typing import Any
 from pydantic_core import to_json
 
 from compgcn.answers.links import Links, Prediction
-from compgcn.answers.similar import Plane, principal_plane
+from compgcn.answers.similar import Projection, pca
 from compgcn.data import Vocabulary
 from compgcn.errors import InputError
 from compgcn.run import Kind, Run, open_run
@@ -170,9 +170,9 @@ class Served:
         return as_json({"entity": self.named_entity(entity), "answers": answers})
 
     @cached_property
-    def plane(self) -> Plane:
+    def plane(self) -> Projection:
         """Where the entities lie on the map."""
-        return principal_plane(self.links.encoded.entities.detach().float().cpu().numpy())
+        return pca(self.links.encoded.entities.detach().float().cpu().numpy())
 
     @cached_property
     def _points(self) -> list[bytes]:

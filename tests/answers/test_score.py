@@ -95,7 +95,7 @@ def test_every_query_has_the_answers_it_would_have_alone(
     ("line", "sentence"),
     [
         ("p0\tlives\tt0", "line 6: one of head, relation and tail must be ? or empty, and none is"),
-        ("p0\t?\t?", "line 6: one of head, relation and tail must be ? or empty, and 2 are"),
+        ("p0\t?\t?", "line 6: a prediction needs two of head, relation and tail"),
         ("p0\tlives", "line 6: expected 3 columns, found 2 columns"),
         ("p0\tlive\t?", "line 6: unknown relation 'live'; did you mean 'lives'"),
         ("name of p00\tlives\t?", "line 6: unknown entity 'name of p00'; did you mean 'name of p0'"),
@@ -200,5 +200,5 @@ def test_plausible_answers_come_from_the_command_and_from_a_file_too(
     assert found == [(number, answer.entity) for number, answers in enumerate(expected, 1) for answer in answers]
     queries.write_text("p0\tlives\t?\np0\t?\tt1\n")
     asked = ("predict", run.path, "--queries", queries, "--to", to, "--plausible")
-    refused(command(*asked), "line 2: a relation is asked for")
-    refused(command("predict", run.path, "--head", "p0", "--tail", "t1", "--plausible"), "a relation is asked for")
+    refused(command(*asked), "line 2: plausible selects entities")
+    refused(command("predict", run.path, "--head", "p0", "--tail", "t1", "--plausible"), "plausible selects entities")

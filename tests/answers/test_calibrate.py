@@ -24,7 +24,7 @@ from compgcn.answers.calibrate import (
     restored_weighing,
     stored,
 )
-from compgcn.answers.links import Links, fitted, log_odds_among, of_entities, of_relations, unbeaten
+from compgcn.answers.links import Links, fitted, log_odds_among, reliability, unbeaten
 from compgcn.errors import InputError
 from compgcn.run import Run, open_run
 from compgcn.run.report import _calibration, write_page
@@ -112,7 +112,8 @@ def test_the_error_is_how_far_probability_and_share_lie_apart() -> None:
 def test_among_what_is_not_known_an_answer_stands_against_no_other_known_one(rows: list[tuple[float, bool]]) -> None:
     scores = torch.tensor([[score for score, _ in rows]], dtype=torch.double)
     known = torch.tensor([[known for _, known in rows]])
-    found = log_odds_among(scores, scores.masked_fill(known, -torch.inf))[0].sigmoid()
+    places = torch.arange(len(rows)).unsqueeze(0)
+    found = log_odds_among(scores, scores.masked_fill(known, -torch.inf), places)[0].sigmoid()
     for i, (score, _) in enumerate(rows):
         others = sum(math.exp(other) for j, (other, known) in enumerate(rows) if j != i and not known)
         assert found[i].item() == pytest.approx(math.exp(score) / (math.exp(score) + others), rel=1e-6, abs=1e-12)
@@ -130,7 +131,7 @@ def test_of_the_new_answers_and_of_the_known_ones_a_higher_score_is_no_lower_pro
     known = torch.tensor([known for _, known in rows])
     ranked, places = scores.masked_fill(known, -torch.inf), torch.arange(len(rows)).unsqueeze(0)
     scaling = Scaling(*numbers, True, 0, 0.0, 0.0, 0.0)
-    found = scaling(log_odds_among(scores, ranked), unbeaten(scores, ranked, places))[0]
+    found = scaling(log_odds_among(scores, ranked, places), unbeaten(scores, ranked, places))[0]
     for group in (known, ~known):
         order = scores[0, group].argsort(stable=True)
         assert (found[group][order].diff() >= -1e-12).all()
@@ -169,7 +170,7 @@ def test_calibration_changes_probabilities_and_nothing_else(run: Run) -> None:
         before, after = plain.predict(**question, top=99), run.predict(**question, top=99)
         assert [a[:3] + a[4:] for a in before] == [a[:3] + a[4:] for a in after]
         assert [a.probability for a in before] != [a.probability for a in after]
-    best = of_entities(plain.answers, "valid", top=1)
+    best = reliability(plain.answers, "valid", top=1)
     assert plain.answers.calibration("valid") == best.bins()
     assert run.answers.calibration("valid", calibrated=True) == best.bins(run.answers.scalings["entities"])
 
@@ -195,7 +196,7 @@ def test_what_it_is_fitted_to_are_the_answers_that_would_be_shown_were_valid_not
     shown = []
     for query in asked:
         shown += [a for a in plain.predict(*query, top=99) if a.known not in ("train", "test")][:10]
-    found = (of_entities if kind == "entities" else of_relations)(plain.answers, "valid")
+    found = reliability(plain.answers, "valid", kind)
     assert int(found.right.sum()) == sum(answer.known == "valid" for answer in shown)
     assert sorted(found.own.sigmoid().tolist()) == pytest.approx(sorted(a.probability for a in shown), abs=1e-6)
     scaling = run.answers.scalings[kind]
@@ -265,7 +266,6 @@ def test_what_is_stored_is_what_is_read() -> None:
     content = json.loads(json.dumps(stored(calibration, discoveries)))
     assert (restored(content), restored_weighing(content)) == (calibration, discoveries)
     assert restored_weighing(stored(calibration)) is None
-    assert restored_weighing({"discoveries": {**discoveries._asdict(), "rate": 1.0}}) is None  # of an earlier build
 
 
 def test_too_little_validation_leaves_a_run_as_it_is(tmp_path: Path) -> None:

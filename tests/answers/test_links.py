@@ -56,16 +56,16 @@ def test_what_is_known_is_what_stands_in_a_split_the_first_if_several(
 
 
 def test_many_queries_have_the_answers_of_each_alone(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    data, links = run.data, run.answers
-    assert isinstance(links, Links)
+    data, asking = run.data, run.answers
+    assert isinstance(asking, Links)
     e, r = data.entities.ids, data.relations.ids
     asked: list[dict[str, Any]] = [{"head": e[i], "relation": r[i % 3]} for i in range(6)]
     asked += [{"tail": e[i], "relation": r[i % 3]} for i in range(6)]
     asked += [{"head": e[i], "tail": e[(5 * i + 1) % 12]} for i in range(6)]
-    queries = [links.query(*(one.get(part) for part in ("head", "relation", "tail"))) for one in asked]
+    queries = [asking.query(*(one.get(part) for part in ("head", "relation", "tail"))) for one in asked]
     monkeypatch.setattr(links, "_QUERIES", 4)
     for new in (False, True):
-        together = links.answer(queries, 5, new)
+        together = asking.answer(queries, 5, new)
         for one, answers in zip(asked, together, strict=True):
             alone = run.predict(**one, top=5, new=new)
             assert [answer[:2] + answer[4:] for answer in answers] == [answer[:2] + answer[4:] for answer in alone]
