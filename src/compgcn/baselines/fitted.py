@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from compgcn.config import Classifier, Config, Training, differences
 from compgcn.data import KnowledgeGraph
 from compgcn.data.columns import Numbers
 from compgcn.errors import InputError
+from compgcn.tasks.classification import LogProbabilities
 
 Matrix = Any  # [n, F]: an array, or a sparse one of scipy
 Scores = NDArray[np.float64]  # log probabilities [n, C]
@@ -80,15 +81,6 @@ def must_not_train(config: Config) -> None:
     for change in differences(plain, config):
         setting = change.partition(":")[0]
         raise InputError(f"the baseline '{classifier.baseline}' is fitted once and has no {setting}; leave it out")
-
-
-class LogProbabilities(nn.Module):
-    """A table of log probabilities [N, C] as a model; its head changes nothing."""
-
-    def __init__(self, num_nodes: int, num_classes: int) -> None:
-        super().__init__()
-        self.register_buffer("table", torch.zeros(num_nodes, num_classes, dtype=torch.float64))
-        self.head = nn.Identity()
 
 
 class Fitted:
