@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from compgcn.answers.calibrate import Bin, Scaling, bins
-from compgcn.answers.peers import distinct_pairs
+from compgcn.answers.peers import index
 from compgcn.config import Config
 from compgcn.data import GraphCollection, KnowledgeGraph, Vocabulary
 from compgcn.data.columns import Numbers
@@ -113,7 +113,8 @@ class Classes:
         assert isinstance(self.data, KnowledgeGraph)
         labelled = self.items.targets.cpu().numpy() >= 0
         (s, r, o), places = self.data.train.T, 2 * self.data.num_relations
-        node, place = distinct_pairs(np.concatenate((s, o)), np.concatenate((r, r + self.data.num_relations)), places)
+        standing = index(np.concatenate((s, o)), np.concatenate((r, r + self.data.num_relations)), places)
+        node, place = standing.pairs(np.arange(len(labelled)))
         usual = np.bincount(place[labelled[node]], minlength=places) * 2 >= max(1, labelled.sum())
         share = np.bincount(node[usual[place]], minlength=len(labelled)) * 2 >= usual.sum()
         return {self.vocabulary.ids[row] for row in np.flatnonzero(share & ~labelled)}

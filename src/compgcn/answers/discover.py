@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from compgcn.answers.calibrate import Weighing, fit_weighing
 from compgcn.answers.links import Links, Progress, best, blocks, must_be_finite, stands, without
-from compgcn.answers.peers import HEAD, Peers, Rows, distinct_pairs
+from compgcn.answers.peers import HEAD, Peers, index
 from compgcn.data import KnowledgeGraph
 from compgcn.data.columns import Numbers
 from compgcn.errors import InputError
@@ -47,14 +46,6 @@ SCHEMA = pa.schema(
 )  # of a table of discoveries
 
 
-class _Facts(NamedTuple):
-    """Facts [n, 3] with their probabilities and scores [n]."""
-
-    facts: Tensor
-    chances: Tensor
-    scores: Tensor
-
-
 def discover(
     links: Links,
     relation: str | None = None,
@@ -71,7 +62,7 @@ def discover(
 
     Args:
         links: the link predictor.
-        relation: ask about this relation alone.
+        relation: the only relation to ask about.
         top: how many facts.
         per_relation: at most so many of each relation.
         all_heads: ask about every entity, not only about heads and their peers, see `peers.Peers`.
@@ -85,23 +76,20 @@ def discover(
     peers = Peers(np.concatenate(list(data.splits.values())), data.num_entities, data.num_relations)
     search = _Search(links, links.known_entities, lacking(data))
     total = len(relations) * data.num_entities if all_heads else sum(peers.sizes(relations))
-    done, most, found = 0, min(top, per_relation or top), list[_Facts]()
+    done, most = 0, min(top, per_relation or top)
+    nothing = found = torch.zeros(0, 5, dtype=torch.double, device=links.device)
     for r in relations:
         entities, kinds = peers.of(r, strangers=all_heads)
-        of_relation: list[_Facts] = []
+        kept = nothing
         for block in blocks(len(entities), data.num_entities):
-            asked = entities[block], np.full_like(entities[block], r), kinds[block]
-            of_relation = _best([*of_relation, search.facts(np.stack(asked, 1), most)], most)
-            done += len(entities[block])
+            asked = np.stack((entities[block], np.full_like(entities[block], r), kinds[block]), 1)
+            kept = _best(torch.cat((kept, search.facts(asked, most))), most)
+            done += len(asked)
             if notify is not None:
                 notify(done, total)
-        found = _best([*found, *of_relation], top)
+        found = _best(torch.cat((found, kept)), top)
     return [
-        Discovery(*links.named(s, r, o), score, chance)
-        for part in found
-        for (s, r, o), score, chance in zip(
-            part.facts.tolist(), part.scores.tolist(), part.chances.tolist(), strict=True
-        )
+        Discovery(*links.named(*(int(row) for row in fact)), score, chance) for chance, score, *fact in found.tolist()
     ]
 
 
@@ -122,11 +110,11 @@ def weighing(links: Links, notify: Progress | None = None) -> Weighing | None:
     search, pairs = _Search(links, known, rates), peers.sample(range(R), _SAMPLE, seed=0)
     odds, hits = [], []
     for block in blocks(len(pairs), data.num_entities):
-        answers = search.tails(pairs[block], _SHOWN)
+        tails, scores, found = search.tails(pairs[block], _SHOWN)
         true = stands(right, pairs[block, 0] * (2 * R) + pairs[block, 1], data.num_entities, links.device)
-        left = answers.scores > -torch.inf
-        odds.append(answers.odds[left].cpu())
-        hits.append(true.gather(1, answers.tails)[left].cpu())
+        left = scores > -torch.inf
+        odds.append(found[left].cpu())
+        hits.append(true.gather(1, tails)[left].cpu())
         if notify is not None:
             notify(R + block.stop, R + len(pairs))
     return fit_weighing(torch.cat(odds), torch.cat(hits))
@@ -138,19 +126,16 @@ def lacking(data: KnowledgeGraph, peers: Peers | None = None, notify: Progress |
     It is the share of those, by the other splits, that have a tail in validation, so that a relation of one tail each
     is not offered a second. Rates of few entities are drawn to those of all relations; without validation all are 1.
 
-    Args:
-        data: the graph.
-        peers: the peers by the facts of the splits but validation, if the caller has them.
-        notify: called with the relations done so far and with their number.
+    `peers` are those by the other splits, if the caller has them.
     """
     N, R = data.num_entities, data.num_relations
     if not len(data.valid):
         return np.ones((R, 3))
     there, lack = np.zeros((2, R, 3))
     peers = peers or Peers(_but_valid(data), N, R)
-    having = Rows(*distinct_pairs(data.valid[:, 1], data.valid[:, 0], N), R)  # the heads of each relation in valid
+    having = index(data.valid[:, 1], data.valid[:, 0], N)  # the heads of each relation in valid
     for r in range(R):
-        (entities, kinds), asking = peers.of(r), having[np.array([r])]
+        (entities, kinds), (_, asking) = peers.of(r), having.pairs(np.array([r]))
         heads = np.count_nonzero(kinds == HEAD)
         there[r] = N - len(kinds), len(kinds) - heads, heads
         _, peers_, heads_ = np.bincount(kinds[np.isin(entities, asking)], minlength=3)
@@ -166,29 +151,13 @@ def _but_valid(data: KnowledgeGraph) -> Numbers:
     return np.concatenate([facts for name, facts in data.splits.items() if name != "valid"])
 
 
-def _best(parts: Sequence[_Facts], top: int) -> list[_Facts]:
-    """Join facts and keep the most probable, ties in their order."""
-    joined = _Facts(*(torch.cat(columns) for columns in zip(*parts, strict=True)))
-    chosen = best(joined.chances.unsqueeze(0), top)[0]
-    return [_Facts(*(column[chosen] for column in joined))]
-
-
-class _Tails(NamedTuple):
-    """The best new tails of queries [B, k], with scores, -inf where a query has fewer, and log-odds."""
-
-    tails: Tensor
-    scores: Tensor
-    odds: Tensor
+def _best(facts: Tensor, top: int) -> Tensor:
+    """Return the facts of largest probability, the first column, ties in their order."""
+    return facts[best(facts[:, 0].unsqueeze(0), top)[0]]
 
 
 class _Search:
-    """A search for new facts.
-
-    Args:
-        links: the link predictor.
-        known: the tails that are no discoveries.
-        rates: see `lacking` [R, 3].
-    """
+    """A search for facts outside an index of known ones, with the rates of `lacking` [R, 3]."""
 
     def __init__(self, links: Links, known: Known, rates: Rates) -> None:
         self._links, self._known, self._rates = links, known, torch.from_numpy(rates).to(links.device)
@@ -197,8 +166,11 @@ class _Search:
         self._loops = torch.from_numpy(loops).to(links.device)  # relations that relate an entity to itself [R]
 
     @torch.inference_mode()
-    def tails(self, asked: Numbers, most: int) -> _Tails:
-        """Return the best new tails for rows of head, relation and kind [B, 3]."""
+    def tails(self, asked: Numbers, most: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the best new tails for rows of head, relation and kind [B, 3], with scores and log-odds, all [B, k].
+
+        The score is -inf where a query has fewer than k.
+        """
         links = self._links
         keys = asked[:, 0] * (2 * links.data.num_relations) + asked[:, 1]
         s, r, kind = torch.from_numpy(asked).to(links.device).unbind(1)
@@ -208,15 +180,12 @@ class _Search:
         hidden = ranked.scatter(1, itself, loop)
         places = best(hidden, most)  # [B, k]: the best by score are the best by probability
         chances = links.probabilities(scores, places, ranked) * self._rates[r, kind].unsqueeze(1)
-        return _Tails(places, hidden.gather(1, places), torch.logit(chances, 1e-12))
+        return places, hidden.gather(1, places), torch.logit(chances, 1e-12)
 
-    def facts(self, asked: Numbers, most: int) -> _Facts:
-        """Return the best new facts for rows of head, relation and kind [B, 3]."""
-        found, weighed = self.tails(asked, most), self._links.weighing
-        chances = found.odds.sigmoid() if weighed is None else weighed(found.odds)
-        chances = chances.masked_fill(found.scores == -torch.inf, -torch.inf).flatten()
-        chosen = best(chances.unsqueeze(0), most)[0]
-        chosen = chosen[chances[chosen] > -torch.inf]
-        queries = torch.from_numpy(asked[:, :2]).to(chosen.device)[chosen // found.tails.shape[1]]
-        facts = torch.cat((queries, found.tails.flatten()[chosen].unsqueeze(1)), 1)
-        return _Facts(facts, chances[chosen], found.scores.flatten()[chosen].float())
+    def facts(self, asked: Numbers, most: int) -> Tensor:
+        """Return the best new facts for rows of head, relation and kind: probability, score, s, r and o [n, 5]."""
+        (tails, scores, odds), weighed = self.tails(asked, most), self._links.weighing
+        chances = odds.sigmoid() if weighed is None else weighed(odds)
+        queries = torch.from_numpy(asked).to(tails.device).unsqueeze(1).expand(-1, tails.shape[1], -1)  # [B, k, 3]
+        columns = torch.stack((chances, scores.double(), queries[..., 0], queries[..., 1], tails), 2)
+        return _best(columns[scores > -torch.inf], most)

@@ -67,11 +67,7 @@ def explain(links: Links, head: str, relation: str, tail: str, top: int = 5, met
     The gradient method takes the slope of the score in the weight of a fact's messages: the same to first order, with
     degrees as they are.
 
-    Args:
-        links: the link predictor.
-        head, relation, tail: ids or names; the fact need not be known.
-        top: how many facts.
-        method: "auto" is exact if that is little work.
+    The method "auto" is exact if that is little work.
     """
     encoder = links.config.encoder
     if not len(links.task.model.encoder.layers):

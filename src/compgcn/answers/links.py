@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from compgcn.answers.calibrate import Bin, Reliability, Scaling, Weighing, fit_scaling
+from compgcn.answers.peers import index
 from compgcn.config import Config
 from compgcn.data import KnowledgeGraph
 from compgcn.data.columns import Numbers
@@ -74,8 +75,7 @@ class Links:
     def _ends(self) -> Known:
         """Index of the entities that train has as tails of relations r, and under r + R as their heads."""
         s, r, o = self.data.train.T
-        keys, values = np.concatenate((r, r + self.data.num_relations)), np.concatenate((o, s))
-        return Known(keys, values, np.zeros_like(keys), ["train"], self.data.num_entities)
+        return index(np.concatenate((r, r + self.data.num_relations)), np.concatenate((o, s)), self.data.num_entities)
 
     def query(self, head: str | None, relation: str | None, tail: str | None) -> Query:
         """Return ids or names as rows of the vocabularies; the part to be found is None."""
@@ -163,13 +163,9 @@ class Links:
         return scores.gather(1, places).double()
 
     def probabilities(self, scores: Tensor, places: Tensor, ranked: Tensor, kind: Kind = "entities") -> Tensor:
-        """Return the probabilities of some answers, calibrated if the run is.
+        """Return the probabilities of the answers at some places [B, k], calibrated if the run is.
 
-        Args:
-            scores: logits of all answers [B, C].
-            places: the answers to look at [B, k].
-            ranked: the logits, -inf at known answers [B, C].
-            kind: what the queries ask for.
+        `scores` are the logits of all answers [B, C], `ranked` the same with -inf at known answers.
         """
         scaling = self.scalings.get(kind)
         if scaling is None:
@@ -248,10 +244,10 @@ def reliability(
 
     At most `most` queries are asked, drawn with a fixed seed.
     """
-    data, index = links.data, known_entities if kind == "entities" else known_relations
+    data, known_answers = links.data, known_entities if kind == "entities" else known_relations
     others = {name: triples for name, triples in data.splits.items() if name != split}
     known, true = (
-        index(splits, data.num_entities, data.num_relations) for splits in (others, {split: data.splits[split]})
+        known_answers(splits, data.num_entities, data.num_relations) for splits in (others, {split: data.splits[split]})
     )
     if kind == "relations" and most is not None and not isinstance(links.task.model.decoder.phi, Composition):
         most = min(most, max(1, _FACTS // data.num_relations))
@@ -327,15 +323,10 @@ def best(scores: Tensor, top: int) -> Tensor:
 
 
 def log_odds_among(scores: Tensor, ranked: Tensor, places: Tensor) -> Tensor:
-    """Return the log-odds of answers by a softmax over them and the unknown answers, as in filtered ranks.
+    """Return the log-odds of the answers at some places [B, k] by a softmax over each and the unknown answers.
 
-    Args:
-        scores: logits [B, C].
-        ranked: the logits, -inf at known answers [B, C].
-        places: the answers to look at [B, k].
-
-    Returns:
-        Double precision [B, k], since a float cannot tell apart answers that are nearly certain.
+    `scores` are logits [B, C], `ranked` the same with -inf at known answers. The result is in double precision: a float
+    cannot tell apart answers that are nearly certain.
     """
     logs = scores.gather(1, places).double() - ranked.double().logsumexp(1, keepdim=True)
     new = ranked.gather(1, places) > -torch.inf  # the sum contains a new answer, and no known one

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from compgcn.data.columns import Numbers
+from compgcn.tasks.facts import Known
 
 STRANGER, PEER, HEAD = range(3)  # the kinds of entities, for a relation
 
@@ -31,18 +32,20 @@ class Peers:
 
     def __init__(self, facts: Numbers, num_entities: int, num_relations: int) -> None:
         self.num_entities = num_entities
-        (s, r, o), places = facts.T, 2 * num_relations
-        entity, place = distinct_pairs(np.concatenate((s, o)), np.concatenate((r, r + num_relations)), places)
-        self._places = Rows(entity, place, num_entities)  # of each entity
-        self._having = Rows(*distinct_pairs(place, entity, num_entities), places)  # the entities with each place
+        s, r, o = facts.T
+        entity, place, number = np.concatenate((s, o)), np.concatenate((r, r + num_relations)), 2 * num_relations
+        self._places, self._having = index(entity, place, number), index(place, entity, num_entities)
+        self._lengths = np.bincount(self._having.pairs(np.arange(number))[0], minlength=number)  # entities of a place
         self._sizes: dict[int, int] = {}  # of the relations that `of` has looked at
 
     def of(self, relation: int, *, strangers: bool = False) -> Heads:
         """Return the heads of a relation and their peers, or every entity."""
-        heads = self._having[np.array([relation])]
-        common = np.bincount(self._places[heads], minlength=len(self._having.lengths))  # heads with each place
-        telling = np.flatnonzero(common >= np.maximum(_SHARE * self._having.lengths, 1))
-        entities = _distinct(self._having[telling])  # heads among them: all have the place of the relation
+        _, heads = self._having.pairs(np.array([relation]))
+        common = np.bincount(self._places.pairs(heads)[1], minlength=len(self._lengths))  # heads with each place
+        telling = np.flatnonzero(common >= np.maximum(_SHARE * self._lengths, 1))
+        # Heads are among them: all have the place of the relation. `np.unique` of NumPy 2.3 would hash, which is slow.
+        entities = np.sort(self._having.pairs(telling)[1])
+        entities = entities[np.diff(entities, prepend=-1) > 0]
         kinds = np.full(len(entities), PEER)
         kinds[np.searchsorted(entities, heads)] = HEAD
         self._sizes[relation] = len(entities)
@@ -57,11 +60,7 @@ class Peers:
         return [self._sizes[r] if r in self._sizes else len(self.of(r).entities) for r in relations]
 
     def sample(self, relations: Sequence[int], size: int, seed: int) -> Numbers:
-        """Draw so many heads and peers of all relations, or return all if there are fewer.
-
-        Returns:
-            Rows of entity, relation and kind [n, 3].
-        """
+        """Draw so many heads and peers of all relations, or all if there are fewer: entity, relation, kind [n, 3]."""
         ends = np.cumsum(self.sizes(relations))
         draw = np.random.default_rng(seed)
         chosen = np.sort(draw.choice(ends[-1], min(size, ends[-1]), replace=False, shuffle=False))
@@ -74,34 +73,6 @@ class Peers:
         return np.concatenate(rows)
 
 
-class Rows:
-    """Numbers in rows of any length.
-
-    Args:
-        row: the row of each number, ascending [n].
-        values: the numbers [n].
-        size: how many rows there are.
-    """
-
-    def __init__(self, row: Numbers, values: Numbers, size: int) -> None:
-        self.lengths = np.bincount(row, minlength=size)
-        self._starts, self._values = np.cumsum(self.lengths) - self.lengths, values
-
-    def __getitem__(self, rows: Numbers) -> Numbers:
-        """Return the numbers of some rows, one row after another."""
-        lengths = self.lengths[rows]
-        shifts = self._starts[rows] - (np.cumsum(lengths) - lengths)  # from places in the result to places here
-        found: Numbers = self._values[np.arange(lengths.sum()) + np.repeat(shifts, lengths)]
-        return found
-
-
-def distinct_pairs(a: Numbers, b: Numbers, size: int) -> tuple[Numbers, Numbers]:
-    """Return the distinct pairs of two columns, ascending; the second column lies below `size`."""
-    first, second = np.divmod(_distinct(a * size + b), max(size, 1))  # sorting one number is faster than sorting two
-    return first, second
-
-
-def _distinct(numbers: Numbers) -> Numbers:
-    """Return the distinct numbers, none negative, ascending: `np.unique` of NumPy 2.3 hashes, 20 times slower here."""
-    numbers = np.sort(numbers)
-    return numbers[np.diff(numbers, prepend=-1) > 0]
+def index(keys: Numbers, values: Numbers, size: int) -> Known:
+    """Return an index of pairs without splits; the values lie below `size`."""
+    return Known(keys, values, np.zeros_like(keys), [""], size)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,20 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from compgcn.baselines.fitted import (
-    Adjacency,
-    Describe,
-    Features,
-    Fit,
-    Fitting,
-    Matrix,
-    Scores,
-    Variant,
-    both_ways,
-    counter,
-    sparse,
-    weighings,
-)
+from compgcn.baselines.fitted import Adjacency, Describe, Fit, Fitting, Variant, both_ways, counter, sparse, weighings
 from compgcn.data import KnowledgeGraph
 from compgcn.data.collection import folds
 from compgcn.data.columns import Numbers
@@ -50,13 +38,9 @@ def fact_features(graph: KnowledgeGraph, nodes: Numbers, seed: int) -> list[Vari
 
 
 def fact_counts(graph: RelationalGraph, kinds: Tensor | None, nodes: Tensor, hops: int = 2) -> Tensor:
-    """Return log(1 + count) of the paths that more than one node has, scaled to [0, 1] [n, F].
+    """Return log(1 + count), scaled to [0, 1], of the paths of 1 or 2 hops that more than one node has, [n, F] of [n].
 
-    Args:
-        graph: with N nodes.
-        kinds: the kind of each node [N]; by default every node is of its own kind.
-        nodes: the nodes to describe [n].
-        hops: 1 or 2, the most relations of a path.
+    A path is told by its relations and by the kind of its end [N]; by default every node is of its own kind.
     """
     kind = np.arange(graph.num_nodes) if kinds is None else kinds.cpu().numpy()
     triples = torch.stack((graph.src, graph.rel, graph.dst), 1).cpu().numpy()
@@ -101,7 +85,7 @@ def _paths(edges: Adjacency, kind: Numbers, steps: int, hops: int) -> Describe:
     return paths
 
 
-def _table(describe: Describe, known: Numbers) -> Features:
+def _table(describe: Describe, known: Numbers) -> Callable[[Numbers], NDArray[np.float64]]:
     """Return a function that makes log(1 + count) over the largest value of a known node [n, F]."""
     counts, width = counter(describe, known)
     _, column, count = counts(known)
@@ -117,35 +101,24 @@ def _table(describe: Describe, known: Numbers) -> Features:
     return features
 
 
-def fit_regression(variants: Sequence[Matrix], targets: Numbers, fitting: Fitting) -> Fit:
+def fit_regression(variants: Sequence[Any], targets: Numbers, fitting: Fitting) -> Fit:
     """Fit a logistic regression to features [m, F] in one variant; cross-validation chooses the penalty."""
     (x,) = variants
     model, penalty = _regression(torch.from_numpy(x), torch.from_numpy(targets), fitting)
 
-    def decide(others: Matrix) -> Scores:
-        return _log_probabilities(model, torch.from_numpy(others)).numpy()
+    @torch.no_grad()
+    def decide(others: NDArray[np.float64]) -> NDArray[np.float64]:
+        logits: Tensor = model(_some(torch.from_numpy(others)))
+        return logits.log_softmax(1).numpy()
 
     return Fit(0, {"penalty": penalty}, decide)
 
 
 def logistic_regression(x: Tensor, targets: Tensor, train: Tensor, num_classes: int, seed: int = 0) -> Tensor:
-    """Fit a logistic regression to some rows of x [n, F]; return the log probabilities of all rows [n, C].
-
-    Args:
-        x: features [n, F].
-        targets: classes [n].
-        train: the rows to fit to, int64 [m].
-        num_classes: C.
-        seed: of the folds that choose the penalty.
-    """
-    model, _ = _regression(x[train], targets[train], Fitting(num_classes, _FOLDS, balanced=False, seed=seed))
-    return _log_probabilities(model, x)
-
-
-@torch.no_grad()
-def _log_probabilities(model: torch.nn.Linear, x: Tensor) -> Tensor:
-    logits: Tensor = model(_some(x))
-    return logits.log_softmax(1)
+    """Fit to some rows [m] of features [n, F] and classes [n]; return the log probabilities of all rows [n, C]."""
+    fitting = Fitting(num_classes, _FOLDS, balanced=False, seed=seed)
+    fit = fit_regression([x[train].numpy()], targets[train].numpy(), fitting)
+    return torch.from_numpy(fit.decide(x.numpy()))
 
 
 def _some(x: Tensor) -> Tensor:

@@ -84,14 +84,9 @@ def must_not_train(config: Config) -> None:
 
 
 class Fitted:
-    """Labelled nodes of a graph for a baseline, in the shape of `compgcn.tasks.classification.Items`.
+    """Nodes and their classes [n] for a baseline, in the shape of `compgcn.tasks.classification.Items`.
 
-    Args:
-        how: the baseline.
-        graph: with N nodes and labels.
-        nodes, targets: the nodes to classify and their classes, int64 [n].
-        fitting: how to fit.
-        device: of the answers; features are made on the CPU.
+    The answers are kept on a device; features are made on the CPU.
     """
 
     together = True

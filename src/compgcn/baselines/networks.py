@@ -29,10 +29,7 @@ _SMALLEST = 10  # nodes that DGCNN keeps: its second convolution takes five plac
 class GraphNetwork(nn.Module):
     """The encoder of a graph classifier: `forward(graph, rows, graphs)` returns vectors [graphs, dim].
 
-    Args:
-        num_rows: how many kinds of nodes there are, each a one-hot vector.
-        node_features: vectors [num_rows, f] in place of these.
-        dim: d, of the vectors of graphs.
+    Nodes start from one of `num_rows` one-hot vectors, or from one of the vectors given [num_rows, f].
     """
 
     node_features: Tensor | None
@@ -93,21 +90,11 @@ class GIN(GraphNetwork):
     """h_v = MLP(h_v + sum_{u in N(v)} h_u), K times; the vector of a graph joins the sums of h at every depth.
 
     The paper adds a linear map of the sum at each depth 0 .. K, which is one linear map of all sums side by side. The
-    kinds of edges make no difference.
-
-    Args:
-        num_rows, node_features: the input of nodes, see `GraphNetwork`.
-        dims: of h, for each of the K layers.
-        dropout: on the vector of a graph.
+    dimensions are those of h in each of the K layers; the kinds of edges make no difference.
     """
 
     def __init__(
-        self,
-        num_rows: int,
-        node_features: Tensor | None = None,
-        *,
-        dims: Sequence[int] = (32, 32, 32, 32),
-        dropout: float = 0.5,
+        self, num_rows: int, node_features: Tensor | None = None, *, dims: Sequence[int], dropout: float = 0.5
     ) -> None:
         inputs = num_rows if node_features is None else node_features.shape[1]
         super().__init__(num_rows, node_features, inputs + sum(dims))
@@ -145,12 +132,11 @@ class DGCNN(GraphNetwork):
     kinds of edges.
 
     Args:
-        num_rows, node_features: the input of nodes, see `GraphNetwork`.
+        num_rows, node_features: see `GraphNetwork`.
         kept: k; a graph with fewer nodes is padded with zeros.
-        channels: of each Z_t.
+        channels, hidden: the dimensions of each Z_t, and of the vector of a graph.
         filters: of the two convolutions, over one node and over five.
-        hidden: the dimension of the dense layer, whose output is the vector of a graph.
-        dropout: on that vector.
+        dropout: on the vector of a graph.
     """
 
     def __init__(

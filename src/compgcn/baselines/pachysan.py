@@ -32,12 +32,10 @@ class PachySAN(GraphNetwork):
     difference.
 
     Args:
-        num_rows, node_features: the input of nodes, see `GraphNetwork`.
-        width: w; a graph with fewer nodes is padded with zeros.
-        field: k, the size of a receptive field.
+        num_rows, node_features: see `GraphNetwork`.
+        width, field: w and k; a graph with fewer nodes is padded with zeros.
         filters: of the two convolutions, over one field and over ten.
-        hidden: the dimension of the dense layer, whose output is the vector of a graph.
-        dropout: on that vector.
+        hidden, dropout: the dimension of the vector of a graph, and the dropout on it.
     """
 
     def __init__(
@@ -98,11 +96,7 @@ def receptive_fields(sources: Numbers, targets: Numbers, kinds: Numbers, width: 
 
     Nodes are ordered by Weisfeiler-Lehman colour, high degree first, and inside a field by distance and then colour. A
     canonical labelling breaks ties, so the kinds of the nodes in the fields do not depend on the numbering.
-
-    Args:
-        sources, targets: edges in both directions, sorted by source [E].
-        kinds: of the nodes [N].
-        width, field: the most rows, and the columns, of the result.
+    The edges [E] go in both directions, sorted by source.
     """
     starts = np.searchsorted(sources, np.arange(len(kinds) + 1))
     around: Neighbours = [targets[starts[v] : starts[v + 1]].tolist() for v in range(len(kinds))]
@@ -167,5 +161,7 @@ def build_pachysan(config: Config, data: GraphCollection, start: Start) -> Graph
             "convolutions and its dense layer, such as [1, 16, 8, 128]"
         )
     _, one, two, hidden = e.dims
-    sizes = {"width": width, "filters": (one, two), "hidden": hidden}
-    return classifier(PachySAN(start.size, start.vectors, **sizes, dropout=e.hidden_dropout), data)
+    network = PachySAN(
+        start.size, start.vectors, width=width, filters=(one, two), hidden=hidden, dropout=e.hidden_dropout
+    )
+    return classifier(network, data)
