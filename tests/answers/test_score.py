@@ -1,4 +1,4 @@
-"""A file of queries: the answers are those of `predict`, and no line is answered before all are known to be queries."""
+"""Files of queries and facts: answers are those of `predict`, and ranks are those of evaluation."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from pyarrow import csv
 
-from compgcn.answers import score
-from compgcn.data import KnowledgeGraph
+from compgcn.answers import links, score
+from compgcn.answers.links import Links
+from compgcn.answers.score import Scored
 from compgcn.errors import InputError
 from compgcn.run import Run
-from toy import Command, contents, refused, train
+from compgcn.tasks.ranking import filtered_ranks
+from toy import Command, contents, graph, refused, train
 
 QUERIES: list[tuple[str | None, str | None, str | None]] = [
     ("p0", "lives", None),
@@ -24,61 +28,65 @@ QUERIES: list[tuple[str | None, str | None, str | None]] = [
     ("p0", "lives", None),
     ("p5", "knows", None),
 ]
+NEW = [("p0", "lives", "p3"), ("t1", "knows", "t1"), ("name of p2", "born", "name of t0")]
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return train(tmp_path_factory.mktemp("run") / "run")
+@pytest.fixture(scope="module", params=["distmult", "conve"])
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    loss = "cross-entropy" if request.param == "distmult" else "bce"
+    return train(tmp_path_factory.mktemp("run") / "run", decoder=request.param, loss=loss)
 
 
-def write(path: Path, gap: str = "?", header: bool = False) -> Path:
-    """The queries in the format that the name of the file tells."""
+def texts(split: str) -> list[tuple[str, str, str]]:
+    data = graph()
+    e, r = data.entities.ids, data.relations.ids
+    return [(e[s], r[p], e[o]) for s, p, o in data.splits[split].tolist()]
+
+
+def write(path: Path, rows: Any = QUERIES, gap: str = "?", header: bool = False) -> Path:
+    """Write rows in the format of the file's ending."""
     if path.suffix == ".parquet":
-        columns = zip(*QUERIES, strict=True)
         names = ["subject", "predicate", "object"] if header else ["a", "b", "c"]
-        pq.write_table(pa.table([pa.array(column, pa.string()) for column in columns], names=names), path)
+        columns = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
+        pq.write_table(pa.table(columns, names=names), path)
         return path
     mark = "," if path.suffix == ".csv" else "\t"
     lines = [["head", "relation", "tail"]] if header else []
-    lines += [[gap if text is None else text for text in query] for query in QUERIES]
+    lines += [[gap if text is None else text for text in row] for row in rows]
     path.write_text("".join(mark.join(line) + "\n" for line in lines))
     return path
 
 
 def read(path: Path) -> list[dict[str, Any]]:
+    if path.suffix == ".parquet":
+        rows: list[dict[str, Any]] = pq.read_table(path).to_pylist()
+        return rows
     options = csv.ConvertOptions(strings_can_be_null=True, column_types={"known": pa.string(), "tail": pa.string()})
     parsing = csv.ParseOptions(delimiter="\t" if path.suffix == ".tsv" else ",")
-    table = (
-        pq.read_table(path)
-        if path.suffix == ".parquet"
-        else csv.read_csv(path, parse_options=parsing, convert_options=options)
-    )
-    assert table.column_names == score.ANSWERED.names
-    rows: list[dict[str, Any]] = table.to_pylist()
+    rows = csv.read_csv(path, parse_options=parsing, convert_options=options).to_pylist()
     return rows
 
 
 @pytest.mark.parametrize(
-    ("name", "gap", "header"),
+    ("name", "gap", "header", "to"),
     [
-        ("q.tsv", "?", True),
-        ("q.tsv", "", False),
-        ("q.csv", "?", False),
-        ("q.csv", "", True),
-        ("q.parquet", "", True),
-        ("q.parquet", "", False),
+        ("q.tsv", "?", True, "out.csv"),
+        ("q.tsv", "", False, "out.tsv"),
+        ("q.csv", "?", False, "out.parquet"),
+        ("q.csv", "", True, "out.tsv"),
+        ("q.parquet", "", True, "out.csv"),
+        ("q.parquet", "", False, "out.parquet"),
     ],
 )
-@pytest.mark.parametrize("to", ["out.csv", "out.tsv", "out.parquet"])
-def test_every_query_has_the_answers_it_would_have_alone(
+def test_every_query_of_a_file_gets_the_answers_it_gets_alone(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, gap: str, header: bool, to: str
 ) -> None:
     monkeypatch.setattr(score, "_TOGETHER", 2)
     seen: list[tuple[int, int]] = []
-    written = run.predict_file(
-        write(tmp_path / name, gap, header), tmp_path / to, 3, new=True, notify=lambda *how: seen.append(how)
-    )
+    queries = write(tmp_path / name, QUERIES, gap, header)
+    written = run.predict_file(queries, tmp_path / to, 3, new=True, notify=lambda *how: seen.append(how))
     rows = read(tmp_path / to)
+    assert list(rows[0]) == score.ANSWERED.names
     assert written == (5, len(rows))
     assert seen == [(2, 5), (4, 5), (5, 5)]
     for number, query in enumerate(QUERIES, 1):
@@ -94,48 +102,39 @@ def test_every_query_has_the_answers_it_would_have_alone(
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        ("p0\tlives\tt0", "line 6: one of head, relation and tail must be ? or empty, and none is"),
+        ("p0\tlives\tt0", "line 6: one of head, relation and tail must be ? or empty"),
         ("p0\t?\t?", "line 6: a prediction needs two of head, relation and tail"),
         ("p0\tlives", "line 6: expected 3 columns, found 2 columns"),
-        ("p0\tlive\t?", "line 6: unknown relation 'live'; did you mean 'lives'"),
         ("name of p00\tlives\t?", "line 6: unknown entity 'name of p00'; did you mean 'name of p0'"),
+        (None, ""),
     ],
 )
-def test_a_line_that_is_no_query_is_named_and_nothing_is_answered_or_lost(
-    run: Run, tmp_path: Path, line: str, sentence: str
+def test_a_bad_line_or_an_interruption_leaves_the_file_as_it_was(
+    run: Run, tmp_path: Path, line: str | None, sentence: str
 ) -> None:
-    queries = write(tmp_path / "q.tsv")
-    queries.write_text(queries.read_text() + line + "\n")
-    (tmp_path / "out.csv").write_text("what was here before")
-    with pytest.raises(InputError) as caught:
-        run.predict_file(queries, tmp_path / "out.csv", notify=lambda done, total: pytest.fail("it was answered"))
-    assert str(caught.value).startswith(f"'{queries}', {sentence}")
-    assert (tmp_path / "out.csv").read_text() == "what was here before"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.csv", "q.tsv"]
-
-
-def test_a_table_that_is_stopped_halfway_leaves_what_was_there(run: Run, tmp_path: Path) -> None:
     def stop(done: int, total: int) -> None:
+        assert line is None
         raise KeyboardInterrupt
 
-    (tmp_path / "out.csv").write_text("what was here before")
-    with pytest.raises(KeyboardInterrupt):
-        run.predict_file(write(tmp_path / "q.tsv"), tmp_path / "out.csv", notify=stop)
-    assert (tmp_path / "out.csv").read_text() == "what was here before"
+    queries, to = write(tmp_path / "q.tsv"), tmp_path / "out.csv"
+    queries.write_text(queries.read_text() + ("" if line is None else line + "\n"))
+    to.write_text("before")
+    with pytest.raises(KeyboardInterrupt if line is None else InputError) as caught:
+        run.predict_file(queries, to, notify=stop)
+    assert line is None or str(caught.value).startswith(f"'{queries}', {sentence}")
+    assert to.read_text() == "before"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.csv", "q.tsv"]
 
 
-def test_no_file_that_is_read_and_no_file_of_a_run_is_written_over(command: Command, run: Run, tmp_path: Path) -> None:
-    queries = write(tmp_path / "q.csv")
-    (tmp_path / "facts.csv").write_text("p0,lives,t0\n")
+def test_no_input_and_no_file_of_a_run_is_overwritten(command: Command, run: Run, tmp_path: Path) -> None:
+    queries, facts = write(tmp_path / "q.csv"), write(tmp_path / "facts.csv", NEW)
     (tmp_path / "same.csv").symlink_to(queries)
     before = contents(tmp_path), contents(run.path)
     ask = ("predict", run.path, "--queries", queries, "--facts", "facts.csv", "--to")
-    for to in (queries, "same.csv"):
-        refused(command(*ask, to), "the queries are read from", "choose another file")
+    refused(command(*ask, "same.csv"), "the queries are read from", "choose another file")
     refused(command(*ask, "facts.csv"), "the facts are read from 'facts.csv'")
-    with pytest.raises(InputError, match="the queries are read from"):
-        run.predict_file(queries, queries)
+    with pytest.raises(InputError, match="the facts are read from"):
+        run.score_file(facts, facts)
     own = run.path / "vocabulary.parquet"
     refused(command("predict", run.path, "--queries", queries, "--to", own), f"is a file of the run {run.path}")
     refused(command("discover", run.path, "--to", own), "is a file of the run")
@@ -144,61 +143,122 @@ def test_no_file_that_is_read_and_no_file_of_a_run_is_written_over(command: Comm
     assert (contents(tmp_path), contents(run.path)) == before
 
 
-def test_the_command_says_what_it_wrote_and_refuses_what_does_not_go_together(
-    command: Command, run: Run, tmp_path: Path
-) -> None:
+def test_the_command_answers_a_file_of_queries(command: Command, run: Run, tmp_path: Path) -> None:
     queries = write(tmp_path / "q.tsv")
-    result = command("predict", run.path, "--queries", queries, "--to", "out.parquet", "--top", 2)
-    assert result.code == 0
-    assert result.out.splitlines() == [
-        "10 answers to 5 queries written to out.parquet",
-        "probabilities not calibrated",
-    ]
-    result = command("predict", run.path, "--queries", queries, "--to", "out.csv", "--top", 2, "--json")
-    assert json.loads(result.out) == {"queries": 5, "answers": 10, "file": "out.csv"}
+    ask = ("predict", run.path, "--queries", queries, "--to")
+    assert command(*ask, "out.parquet", "--top", 2).out.startswith("10 answers to 5 queries written to out.parquet")
+    printed = json.loads(command(*ask, "out.csv", "--top", 2, "--json").out)
+    assert printed == {"queries": 5, "answers": 10, "file": "out.csv"}
+    refused(command(*ask, "out.txt"), "a .parquet, .csv or .tsv file")
+    refused(command(*ask, "no/out.csv"), "there is no folder 'no'")
+    refused(command(*ask, "out.csv", "--head", "p0"), "leave out --head")
+    refused(command(*ask, "out.csv", "--plausible"), "line 3: plausible selects entities")
     refused(command("predict", run.path, "--queries", queries), "--to answers.parquet")
-    refused(command("predict", run.path, "--queries", queries, "--to", "out.txt"), "a .parquet, .csv or .tsv file")
-    refused(command("predict", run.path, "--queries", queries, "--to", "no/out.csv"), "there is no folder 'no'")
-    (tmp_path / "q.xlsx").touch()
-    refused(command("predict", run.path, "--queries", "q.xlsx", "--to", "out.csv"), ".tsv, .txt, .csv", ".parquet")
     refused(command("predict", run.path, "--queries", "no.tsv", "--to", "out.csv"), "there is no file 'no.tsv'")
-    refused(command("predict", run.path, "--queries", queries, "--to", "out.csv", "--head", "p0"), "leave out --head")
-    refused(
-        command("predict", run.path, "--head", "p0", "--relation", "lives", "--to", "out.csv"),
-        "--to goes with --queries",
-    )
-
-
-@pytest.mark.parametrize("new", [False, True])
-@pytest.mark.parametrize("query", [("p0", "lives", None), (None, "born", "t1"), ("t1", "knows", None)])
-def test_plausible_answers_are_the_others_without_those_never_at_that_end(
-    run: Run, query: tuple[str | None, str, str | None], new: bool
-) -> None:
-    data = run.data
-    assert isinstance(data, KnowledgeGraph)
-    relation, end = data.relations.index(query[1]), 2 if query[2] is None else 0
-    there = {data.entities.ids[row] for row in data.train[data.train[:, 1] == relation, end]}
-    every = run.predict(*query, top=1000, new=new)
-    expected = [answer for answer in every if answer.entity in there]
-    assert 0 < len(expected) < len(every)
-    assert run.predict(*query, top=1000, new=new, plausible=True) == expected
-    assert run.predict(*query, top=2, new=new, plausible=True) == expected[:2]
-
-
-def test_plausible_answers_come_from_the_command_and_from_a_file_too(
-    run: Run, command: Command, tmp_path: Path
-) -> None:
-    asked = ("predict", run.path, "--head", "p0", "--relation", "lives", "--plausible", "--json")
-    shown = json.loads(command(*asked).out)
-    assert [one["entity"] for one in shown] == [a.entity for a in run.predict("p0", "lives", plausible=True)]
-    assert {one["entity"][0] for one in shown} == {"t"}  # towns, and no people
-    queries, to = tmp_path / "q.tsv", tmp_path / "out.csv"
-    queries.write_text("p0\tlives\t?\n?\tborn\tt1\n")
-    command("predict", run.path, "--queries", queries, "--to", to, "--plausible", "--top", 99)
-    found = [(row["query"], row["id"]) for row in read(to)]
+    write(queries, [("p0", "lives", "?"), ("?", "born", "t1")])
+    assert command(*ask, "out.csv", "--plausible", "--top", 99).code == 0
     expected = [run.predict("p0", "lives", top=99, plausible=True), run.predict(None, "born", "t1", 99, plausible=True)]
+    found = [(row["query"], row["id"]) for row in read(tmp_path / "out.csv")]
     assert found == [(number, answer.entity) for number, answers in enumerate(expected, 1) for answer in answers]
-    queries.write_text("p0\tlives\t?\np0\t?\tt1\n")
-    asked = ("predict", run.path, "--queries", queries, "--to", to, "--plausible")
-    refused(command(*asked), "line 2: plausible selects entities")
-    refused(command("predict", run.path, "--head", "p0", "--tail", "t1", "--plausible"), "plausible selects entities")
+
+
+# Facts
+
+
+@pytest.mark.parametrize("split", ["train", "valid", "test"])
+def test_the_ranks_of_known_facts_are_those_of_evaluation(
+    run: Run, split: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ranks = run.task.ranks(split)
+    for queries in (1, 2, 512):
+        monkeypatch.setattr(links, "_QUERIES", queries)
+        found = run.score(texts(split))
+        assert [fact.tail_rank for fact in found] == ranks.tail.realistic.tolist()
+        assert [fact.head_rank for fact in found] == ranks.head.realistic.tolist()
+        assert {fact.known for fact in found} == {split}
+
+
+def test_the_ranks_of_new_facts_leave_out_known_answers_alone(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    asking = run.answers
+    assert isinstance(asking, Links)
+    data = asking.data
+    for fact in run.score(NEW):
+        assert fact.known is None
+        s, r, o = data.entities.index(fact.head), data.relations.index(fact.relation), data.entities.index(fact.tail)
+        known = torch.zeros(1, data.num_entities, dtype=torch.bool)
+        for triples in data.splits.values():
+            known[0, triples[(triples[:, 0] == s) & (triples[:, 1] == r), 2]] = True
+        with torch.inference_mode():
+            scores = asking.task.model.score(asking.encoded, torch.tensor([s]), torch.tensor([r]))
+        assert fact.tail_rank == filtered_ranks(scores, torch.tensor([o]), known).realistic.item()
+    N = data.num_entities
+    monkeypatch.setattr(type(asking.task.model), "score", lambda self, encoded, s, r: torch.zeros(len(s), N))
+    tied = run.score([("t1", "knows", "t2")])[0]  # towns know nobody, so that nothing is left out
+    assert tied.head_rank == tied.tail_rank == (N + 1) / 2
+
+
+def test_a_fact_gets_the_score_and_the_probability_of_the_answer(run: Run) -> None:
+    asking = run.answers
+    assert isinstance(asking, Links)
+    e, r = run.data.entities, run.data.relations
+    for fact in run.score([*texts("train")[:4], *texts("test"), *NEW]):
+        answers = run.predict(head=fact.head, relation=fact.relation, top=1000)
+        (answer,) = [answer for answer in answers if answer.entity == fact.tail]
+        alone = asking.fact(e.index(fact.head), r.index(fact.relation), e.index(fact.tail))
+        for one in (answer, alone):
+            assert (fact.score, fact.probability) == pytest.approx((one.score, one.probability), abs=1e-5)
+            assert (fact.tail_name, fact.known) == (one.name, one.known)
+
+
+@pytest.mark.parametrize("ending", [".csv", ".tsv", ".parquet"])
+def test_a_file_holds_the_scored_facts_the_doubtful_first(
+    run: Run, tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(score, "_TOGETHER", 2)
+    given = [*texts("test"), *NEW]
+    seen: list[tuple[int, int]] = []
+    facts, to = write(tmp_path / "facts.tsv", given), tmp_path / f"out{ending}"
+    assert run.score_file(facts, to, doubtful=True, notify=lambda *how: seen.append(how)) == 6
+    assert seen[-1] == (6, 6)
+    expected = run.score(given, doubtful=True)
+    assert [tuple(row.values()) for row in read(to)] == [tuple(fact) for fact in expected]
+    keys = [(fact.probability, -fact.tail_rank) for fact in expected]
+    assert keys == sorted(keys)
+    assert sorted(fact[:10] for fact in run.score(given)) == sorted(fact[:10] for fact in expected)
+
+
+def test_facts_are_read_in_every_shape_of_triples(run: Run, tmp_path: Path) -> None:
+    expected = run.score(NEW)
+    assert run.score(write(tmp_path / "x.tsv", NEW, header=True)) == expected
+    assert run.score(np.array(NEW)) == expected
+    assert run.score(pa.table(dict(zip("sro", map(list, zip(*NEW, strict=True)), strict=True)))) == expected
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        ([("p0", "lives", "t1"), ("p0", "lives", "nobody")], "'facts', row 2: unknown entity 'nobody'"),
+        ([("p0", "lives", "?")], "row 1: a fact has a head, a relation and a tail"),
+        ([], "is empty"),
+    ],
+)
+def test_a_row_that_is_no_fact_is_refused(run: Run, facts: Any, expected: str) -> None:
+    with pytest.raises(InputError, match=expected):
+        run.score(facts)
+
+
+def test_the_command_scores_a_file_of_facts(run: Run, command: Command, tmp_path: Path) -> None:
+    facts = write(tmp_path / "facts.tsv", [*texts("train"), *NEW])
+    number = len(texts("train")) + 3
+    asked = ("predict", run.path, "--queries", facts)
+    shown = json.loads(command(*asked, "--doubtful", "--top", 4, "--json").out)
+    assert shown == [fact._asdict() for fact in run.score(facts, doubtful=True)[:4]]
+    assert f"{number - 2} more facts" in command(*asked, "--top", 2).out
+    assert command(*asked, "--to", "out.csv").out.startswith(f"{number} facts written to out.csv\n")
+    assert (tmp_path / "out.csv").read_text().splitlines()[0] == ",".join(f'"{name}"' for name in Scored._fields)
+    refused(command(*asked, "--new"), "holds facts", "--new")
+    write(facts, [("p0", "lives", "?"), ("p0", "lives", "t1")])
+    refused(command(*asked, "--to", "x.csv"), "line 2: ", "facts to be scored go in a file of their own")
+    refused(command(*asked, "--to", "x.csv", "--doubtful"), "--doubtful puts facts in order")
+    write(facts, [("p0", "lives", "t1"), ("p0", "lives", "?")])
+    refused(command(*asked), "line 2: a fact has a head")

@@ -1,4 +1,4 @@
-"""The receptive fields of PATCHY-SAN depend on a graph, and on nothing else."""
+"""The receptive fields of PATCHY-SAN do not depend on the numbering of nodes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from compgcn.baselines.pachysan import PachySAN, nearest, receptive_fields, refine
 from compgcn.data.columns import Numbers
+from compgcn.nn.graph import RelationalGraph
 
 
 def directed(pairs: list[tuple[int, int]]) -> Numbers:
@@ -82,11 +83,8 @@ def test_nodes_with_the_same_features_are_of_one_kind() -> None:
     assert net._kinds.tolist() == [1, 0, 1]
 
 
-@pytest.mark.parametrize("width", [1, 10, 14])
+@pytest.mark.parametrize("width", [1, 14])
 def test_graphs_of_any_size_fit(width: int) -> None:
-    from compgcn.nn.graph import RelationalGraph
-
-    torch.manual_seed(0)
     net = PachySAN(1, width=width, field=4, hidden=6).eval()
     for nodes in (1, 3, 20):
         line = torch.arange(nodes - 1)
