@@ -82,7 +82,7 @@ def one_graph(net: GraphNetwork) -> tuple[RelationalGraph, Tensor, Tensor]:
 
 def test_gin_sums_over_neighbours_and_over_the_nodes_at_every_depth() -> None:
     torch.manual_seed(0)
-    net = GIN(3, dims=(5, 5)).double().eval()
+    net = GIN(3, None, dims=(5, 5)).double().eval()
     graph, rows, adjacency = one_graph(net)
     x = torch.eye(3, dtype=torch.float64)[rows]
     expected = [x.sum(0)]
@@ -94,7 +94,7 @@ def test_gin_sums_over_neighbours_and_over_the_nodes_at_every_depth() -> None:
 
 def test_gin_ignores_kind_direction_and_number_of_edges() -> None:
     torch.manual_seed(0)
-    net = GIN(2, dims=(4, 4, 4)).eval()
+    net = GIN(2, None, dims=(4, 4, 4)).eval()
     rows, graph_of = torch.tensor([0, 1, 0]), torch.zeros(3, dtype=torch.long)
 
     def vector(*edges: list[int]) -> Tensor:
@@ -109,7 +109,7 @@ def test_gin_ignores_kind_direction_and_number_of_edges() -> None:
 @pytest.mark.parametrize("kept", [10, 13])
 def test_dgcnn_propagates_sorts_and_convolves(kept: int) -> None:
     torch.manual_seed(0)
-    net = DGCNN(3, kept=kept, channels=(4, 3, 1), filters=(2, 3), hidden=5).double().eval()
+    net = DGCNN(3, None, kept=kept, dims=(4, 3, 1)).double().eval()
     graph, rows, adjacency = one_graph(net)
     adjacency = adjacency + torch.eye(len(adjacency))
     x, depths = torch.eye(3, dtype=torch.float64)[rows], []
@@ -125,7 +125,7 @@ def test_dgcnn_propagates_sorts_and_convolves(kept: int) -> None:
 
 
 def test_dgcnn_keeps_the_first_nodes_of_large_graphs() -> None:
-    net = DGCNN(2, kept=10, hidden=4).eval()
+    net = DGCNN(2, None, kept=10, dims=(1,)).eval()
     sort = net.sort(torch.arange(24.0).view(12, 2), torch.zeros(12, dtype=torch.long), dim_size=1)
     assert sort.view(10, 2)[:, 1].tolist() == [23.0 - 2 * i for i in range(10)]
     sizes = np.array([3, 9, 5, 7, 1, 8, 4, 6, 2, 10])

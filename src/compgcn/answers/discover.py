@@ -37,13 +37,13 @@ class Discovery(NamedTuple):
     probability: float  # that it holds, see `discover`
 
 
-SCHEMA = pa.schema(
+SCHEMA = pa.schema(  # columns of a table of discoveries
     [
         ("rank", pa.int32()),
         *((name, pa.string()) for name in Discovery._fields[:6]),
         *((name, pa.float64()) for name in Discovery._fields[6:]),
     ]
-)  # of a table of discoveries
+)
 
 
 def discover(

@@ -41,14 +41,14 @@ class Scored(NamedTuple):
     known: str | None  # the split that holds the fact
 
 
-SCORED = pa.schema(
+SCORED = pa.schema(  # columns of a table of scored facts
     [
         *((name, pa.string()) for name in Scored._fields[:6]),
         *((name, pa.float64()) for name in Scored._fields[6:10]),
         ("known", pa.string()),
     ]
-)  # of a table of scored facts
-ANSWERED = pa.schema(
+)
+ANSWERED = pa.schema(  # columns of a table of answers
     [
         ("query", pa.int64()),  # its number in the file, from 1 on
         *((name, pa.string()) for name in ("head", "relation", "tail")),  # as in the file, null for the gap
@@ -57,7 +57,7 @@ ANSWERED = pa.schema(
         *((name, pa.float64()) for name in ("score", "probability")),
         ("known", pa.string()),
     ]
-)  # of a table of answers
+)
 
 
 class Scores(NamedTuple):

@@ -23,7 +23,9 @@ from compgcn.nn.graph import RelationalGraph
 from compgcn.tasks.classification import GraphClassifier
 from compgcn.tasks.inputs import Start
 
-_SMALLEST = 10  # nodes that DGCNN keeps: its second convolution takes five places of every other one
+# DGCNN: the least nodes that it keeps, for its second convolution takes five places of every other one; the filters of
+# its two convolutions; and the dimension of the vector of a graph.
+_SMALLEST, _FILTERS, _HIDDEN = 10, (16, 32), 128
 
 
 class GraphNetwork(nn.Module):
@@ -94,7 +96,7 @@ class GIN(GraphNetwork):
     """
 
     def __init__(
-        self, num_rows: int, node_features: Tensor | None = None, *, dims: Sequence[int], dropout: float = 0.5
+        self, num_rows: int, node_features: Tensor | None, *, dims: Sequence[int], dropout: float = 0.5
     ) -> None:
         inputs = num_rows if node_features is None else node_features.shape[1]
         super().__init__(num_rows, node_features, inputs + sum(dims))
@@ -134,32 +136,23 @@ class DGCNN(GraphNetwork):
     Args:
         num_rows, node_features: see `GraphNetwork`.
         kept: k; a graph with fewer nodes is padded with zeros.
-        channels, hidden: the dimensions of each Z_t, and of the vector of a graph.
-        filters: of the two convolutions, over one node and over five.
+        dims: of each Z_t.
         dropout: on the vector of a graph.
     """
 
     def __init__(
-        self,
-        num_rows: int,
-        node_features: Tensor | None = None,
-        *,
-        kept: int,
-        channels: Sequence[int] = (32, 32, 32, 1),
-        filters: tuple[int, int] = (16, 32),
-        hidden: int = 128,
-        dropout: float = 0.5,
+        self, num_rows: int, node_features: Tensor | None, *, kept: int, dims: Sequence[int], dropout: float = 0.5
     ) -> None:
-        super().__init__(num_rows, node_features, hidden)
-        kept, total, self.dropout = max(kept, _SMALLEST), sum(channels), dropout
+        super().__init__(num_rows, node_features, _HIDDEN)
+        kept, self.dropout = max(kept, _SMALLEST), dropout
         pyg = extra("torch_geometric.nn")
         self.propagate = pyg.SimpleConv(aggr="mean", combine_root="self_loop")  # D^-1 (A + I)
-        self.layers = nn.ModuleList(nn.Linear(*sizes, bias=False) for sizes in pairwise([self.inputs, *channels]))
+        self.layers = nn.ModuleList(nn.Linear(*sizes, bias=False) for sizes in pairwise([self.inputs, *dims]))
         self.sort = pyg.SortAggregation(kept)
-        self.first = nn.Linear(total, filters[0])  # a convolution over one node at a time
+        self.first = nn.Linear(sum(dims), _FILTERS[0])  # a convolution over one node at a time
         self.pool = nn.MaxPool1d(2)
-        self.second = nn.Conv1d(*filters, 5)
-        self.dense = nn.Linear(filters[1] * (kept // 2 - 4), hidden)
+        self.second = nn.Conv1d(*_FILTERS, 5)
+        self.dense = nn.Linear(_FILTERS[1] * (kept // 2 - 4), _HIDDEN)
         for layer in [*self.layers, self.first, self.second, self.dense]:
             nn.init.xavier_normal_(layer.weight)
 
@@ -187,5 +180,4 @@ def build_dgcnn(config: Config, data: GraphCollection, start: Start) -> GraphCla
     e, kept = config.encoder, usual_size(np.diff(data.node_starts))
     if len(e.dims) < 2:
         raise InputError(f"encoder.dims = {list(e.dims)}: dgcnn needs a dimension for each of its layers, at least one")
-    network = DGCNN(start.size, start.vectors, kept=kept, channels=e.dims[1:], dropout=e.hidden_dropout)
-    return classifier(network, data)
+    return classifier(DGCNN(start.size, start.vectors, kept=kept, dims=e.dims[1:], dropout=e.hidden_dropout), data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -19,7 +20,7 @@ from compgcn.nn.graph import RelationalGraph
 from compgcn.tasks.classification import GraphClassifier
 from compgcn.tasks.inputs import Start
 
-_FIELD = 10  # places that the second convolution sees
+_FIELD = 10  # nodes of a receptive field, and fields that the second convolution sees
 _KEPT = 2**14  # graphs whose fields are cached: they come again in every epoch
 
 Neighbours = list[list[int]]
@@ -33,31 +34,24 @@ class PachySAN(GraphNetwork):
 
     Args:
         num_rows, node_features: see `GraphNetwork`.
-        width, field: w and k; a graph with fewer nodes is padded with zeros.
-        filters: of the two convolutions, over one field and over ten.
-        hidden, dropout: the dimension of the vector of a graph, and the dropout on it.
+        width: w; a graph with fewer nodes is padded with zeros.
+        dims: of the two convolutions, over one field and over ten, and of the vector of a graph.
+        dropout: on the vector of a graph.
     """
 
     def __init__(
-        self,
-        num_rows: int,
-        node_features: Tensor | None = None,
-        *,
-        width: int,
-        field: int = 10,
-        filters: tuple[int, int] = (16, 8),
-        hidden: int = 128,
-        dropout: float = 0.5,
+        self, num_rows: int, node_features: Tensor | None, *, width: int, dims: Sequence[int], dropout: float = 0.5
     ) -> None:
+        one, two, hidden = dims
         super().__init__(num_rows, node_features, hidden)
         extra("pynauty")  # refuse early if it is missing
-        self.width, self.field, self.dropout = max(width, _FIELD), field, dropout
+        self.width, self.dropout = max(width, _FIELD), dropout
         self._kinds: Tensor | None = None  # nodes with the same features are of one kind
         if node_features is not None:
             self._kinds = torch.unique(node_features, dim=0, return_inverse=True)[1].cpu()
-        self.first = nn.Linear(field * self.inputs, filters[0])  # a convolution over one field at a time
-        self.second = nn.Conv1d(*filters, _FIELD)
-        self.dense = nn.Linear(filters[1] * (self.width - _FIELD + 1), hidden)
+        self.first = nn.Linear(_FIELD * self.inputs, one)  # a convolution over one field at a time
+        self.second = nn.Conv1d(one, two, _FIELD)
+        self.dense = nn.Linear(two * (self.width - _FIELD + 1), hidden)
 
     def forward(self, graph: RelationalGraph, rows: Tensor, graphs: int) -> Tensor:
         """Return the vectors of a disjoint union of graphs [graphs, d]."""
@@ -76,19 +70,19 @@ class PachySAN(GraphNetwork):
         kinds = (rows.cpu() if self._kinds is None else self._kinds[rows.cpu()]).numpy()
         nodes = np.searchsorted(graph.graph_of_node.cpu().numpy(), np.arange(graphs + 1))  # the first of each graph
         edges = np.searchsorted(ends[0], nodes)
-        places = np.full((graphs, self.width * self.field), graph.num_nodes)
+        places = np.full((graphs, self.width * _FIELD), graph.num_nodes)
         for g in range(graphs):
             first, last = nodes[g], nodes[g + 1]
             inside = np.ascontiguousarray(ends[:, edges[g] : edges[g + 1]] - first)
-            fields = _cached(inside.tobytes(), kinds[first:last].tobytes(), self.width, self.field)
+            fields = _cached(inside.tobytes(), kinds[first:last].tobytes(), self.width)
             places[g, : fields.size] = np.where(fields < 0, graph.num_nodes, fields + first).ravel()
         return torch.from_numpy(places)
 
 
 @lru_cache(_KEPT)
-def _cached(edges: bytes, kinds: bytes, width: int, field: int) -> Numbers:
+def _cached(edges: bytes, kinds: bytes, width: int) -> Numbers:
     sources, targets = np.frombuffer(edges, dtype=np.int64).reshape(2, -1)
-    return receptive_fields(sources, targets, np.frombuffer(kinds, dtype=np.int64), width, field)
+    return receptive_fields(sources, targets, np.frombuffer(kinds, dtype=np.int64), width, _FIELD)
 
 
 def receptive_fields(sources: Numbers, targets: Numbers, kinds: Numbers, width: int, field: int) -> Numbers:
@@ -160,8 +154,4 @@ def build_pachysan(config: Config, data: GraphCollection, start: Start) -> Graph
             f"encoder.dims = {list(e.dims)}: pachysan takes four, of the input (any number: the data decide), its two "
             "convolutions and its dense layer, such as [1, 16, 8, 128]"
         )
-    _, one, two, hidden = e.dims
-    network = PachySAN(
-        start.size, start.vectors, width=width, filters=(one, two), hidden=hidden, dropout=e.hidden_dropout
-    )
-    return classifier(network, data)
+    return classifier(PachySAN(start.size, start.vectors, width=width, dims=e.dims[1:], dropout=e.hidden_dropout), data)
