@@ -17,13 +17,13 @@ from torch import Tensor
 
 from compgcn.answers.calibrate import calibration_error
 from compgcn.answers.classes import Classified
-from compgcn.baselines.fitted import Fitted
 from compgcn.config import to_toml
 from compgcn.data import KnowledgeGraph
 from compgcn.errors import InputError
 from compgcn.run import Run
 from compgcn.run import plots as panels
 from compgcn.run.plots import BARS, PANEL, confusion, inline
+from compgcn.tasks.classification import LogProbabilities
 from compgcn.tasks.ranking import SideRanks, by_category, by_relation
 from compgcn.train.storage import replace
 
@@ -550,7 +550,7 @@ _FOLD = re.compile(r"fold \d+ of \d+")
 
 def parameters(task: Any) -> int:
     """How many numbers were trained of those that score; none of what was fitted, nor of what chose the negatives."""
-    if isinstance(task, Fitted):
+    if isinstance(task.model, LogProbabilities):
         return 0
     scoring = (one for name, one in task.model.named_parameters() if not name.startswith("adversary."))
     return sum(weights.numel() for weights in scoring)
