@@ -1,4 +1,4 @@
-"""Products per group, distances and layers of units equal their definitions, whichever the kernel, with gradients."""
+"""Products per group and distances equal their definitions, whichever the kernel, with gradients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import compgcn.kernels.numba as on_cpu
 import compgcn.kernels.reference as reference
 from compgcn.kernels import backend as backends
-from compgcn.kernels import grouped_matmul, l1_distance, make_groups, rectified_sum
+from compgcn.kernels import grouped_matmul, l1_distance, make_groups
 from oracles import assert_same_with_gradients, backend, gradcheck, normal
 
 BACKENDS = pytest.mark.parametrize("name", backends.BACKENDS)
@@ -214,61 +214,6 @@ def test_distances_do_not_depend_on_how_many_are_laid_out_at_a_time(monkeypatch,
         torch.testing.assert_close((reference.l1_distance(q, e, planar), reference.l1_gradient(g, q, e, planar)), whole)
 
 
-def units(q: Tensor, e: Tensor, slope: Tensor, weight: Tensor) -> Tensor:
-    """By an array of all the units."""
-    e = e if e.ndim == 3 else e.unsqueeze(0)  # [1 or B, C, d]
-    return (weight * torch.relu(q.unsqueeze(1) + slope.unsqueeze(1) * e.unsqueeze(2))).sum((2, 3))
-
-
-def _layer(B: int, C: int, F: int, d: int, own: bool, seed: int = 0, **kind) -> tuple[Tensor, ...]:
-    shapes = (B, F, d), (B, C, d) if own else (C, d), (F,), (F, d)
-    return tuple(normal(*shape, seed=seed + i, **kind) for i, shape in enumerate(shapes))
-
-
-OWN = pytest.mark.parametrize("own", [False, True], ids=["shared", "a list per query"])
-
-
-@BACKENDS
-@OWN
-@given(st.integers(0, 10), st.integers(0, 40), st.integers(1, 3), st.integers(1, 9), st.integers(0, 2**31))
-@settings(max_examples=10)
-def test_layers_of_units_and_their_gradients_are_those_of_the_formula(name, own, B, C, F, d, seed):
-    leaves = _layer(B, C, F, d, own, seed)
-    with backend(name):
-        assert_same_with_gradients(rectified_sum(*leaves), units(*leaves), leaves)
-
-
-@BACKENDS
-@OWN
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_layers_of_units_of_narrow_types(name, own, dtype):
-    leaves = _layer(9, 40, 3, 40, own, dtype=dtype)
-    wide = [t.detach().double().requires_grad_() for t in leaves]
-    weight = normal(9, 40, seed=9, grad=False).to(dtype)
-    with backend(name):
-        out = rectified_sum(*leaves)
-        gradients = torch.autograd.grad((out * weight).sum(), leaves)
-    expected = units(*wide)
-    theirs = torch.autograd.grad((expected * weight.double()).sum(), wide)
-    tolerance = 3e-2 if dtype == torch.bfloat16 else 1e-5
-    for ours, other in zip((out, *gradients), (expected, *theirs), strict=True):
-        assert ours.dtype == dtype
-        assert (ours.double() - other).norm() <= tolerance * other.norm()
-
-
-@OWN
-def test_layers_of_units_do_not_depend_on_how_many_are_laid_out_at_a_time(monkeypatch, own):
-    leaves, g = _layer(3, 7, 2, 5, own, grad=False), normal(3, 7, seed=9, grad=False)
-    whole = reference.rectified_sum(*leaves), reference.rectified_gradient(g, *leaves)
-    for block in (1, 25, 45):
-        monkeypatch.setattr(reference, "_BLOCK", block)
-        found = reference.rectified_sum(*leaves), reference.rectified_gradient(g, *leaves)
-        torch.testing.assert_close(found, whole)
-        sizes = [units.numel() for *_, units in reference._units(*leaves[:3])]
-        assert max(sizes) <= max(block, 10)
-        assert sum(sizes) == 3 * 7 * 10
-
-
 def _product_sample() -> tuple:
     groups = make_groups(torch.tensor(GROUPS["several"]), 4)
     return normal(6, 1, 5), normal(4, 1, 5, 7, seed=1), *groups
@@ -283,8 +228,6 @@ SAMPLES = {
     "grouped_matmul": _product_sample,
     "grouped_outer": _outer_sample,
     "l1_distance": lambda: (normal(3, 6), normal(4, 6, seed=1), True),
-    "rectified_sum": lambda: _layer(3, 4, 2, 5, own=False),
-    "rectified_gradient": lambda: (normal(3, 4, grad=False), *_layer(3, 4, 2, 5, own=False, grad=False)),
     "l1_gradient": lambda: (normal(3, 4, grad=False), normal(3, 6, grad=False), normal(4, 6, grad=False), True),
 }
 

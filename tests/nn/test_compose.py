@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compgcn.errors import InputError
-from compgcn.kernels.combine import Combine, combined
+from compgcn.kernels.reference import Combine, combined
 from compgcn.nn import CompGCNConv
 from compgcn.nn.compose import COMPOSITIONS, LEARNED, NTN, Composition, Learned, find, resolve
 from oracles import COMPLEX, FORMULAS, assert_same_with_gradients, normal, phi

@@ -18,11 +18,11 @@ from torch import Tensor
 import compgcn.nn.filters
 import compgcn.nn.graph
 from compgcn.errors import InputError
-from compgcn.kernels.combine import Combine
+from compgcn.kernels import Combine
 from compgcn.nn import CompGCNConv as CompGCNConvOfNN
 from compgcn.nn.compose import COMPOSITIONS, Composition, Learned
 from compgcn.nn.conv import CompGCNConv
-from compgcn.nn.filters import TYINGS
+from compgcn.nn.filters import FILTERS
 from compgcn.nn.graph import FLOWS, NORMS, RelationalGraph
 from compgcn.run.build import LEARNED
 from oracles import (
@@ -40,7 +40,7 @@ from oracles import (
 IN, OUT = 4, 3
 EVERY_PHI = pytest.mark.parametrize("composition", COMPOSITIONS)
 SHUFFLES = st.integers(0, 2**31).map(Random)
-EVERY_TYING = pytest.mark.parametrize("tying", TYINGS)
+EVERY_FILTER = pytest.mark.parametrize("filters", FILTERS)
 EVERY_LEARNED = pytest.mark.parametrize("learned", LEARNED.values(), ids=list(LEARNED))
 
 
@@ -163,10 +163,10 @@ def test_a_learned_composition_is_right_on_any_graph(learned, edges, norm, self_
     assert_same_with_gradients(layer(x, rel, edges.graph()), theirs, (x, rel, *parameters.values()))
 
 
-@EVERY_TYING
+@EVERY_FILTER
 @EVERY_LEARNED
-def test_a_learned_composition_made_in_parts_is_the_same(monkeypatch, learned, tying):
-    layer, (x, rel) = layer_of(AWKWARD, learned, tying=tying, bases=1), inputs(AWKWARD)
+def test_a_learned_composition_made_in_parts_is_the_same(monkeypatch, learned, filters):
+    layer, (x, rel) = layer_of(AWKWARD, learned, filters=filters, bases=1), inputs(AWKWARD)
     whole = layer(x, rel, AWKWARD.graph())
     monkeypatch.setattr(compgcn.nn.filters, "_ROWS", 3)
     assert_same_with_gradients(layer(x, rel, AWKWARD.graph()), whole, (x, rel, *layer.parameters()))
@@ -247,7 +247,7 @@ def by_way(way: str, layer: Callable, *args, **options):
 @pytest.mark.parametrize("flow", FLOWS)
 @pytest.mark.parametrize("counted", [False, True], ids=["all edges", "edges of some weight"])
 def test_bases_one_at_a_time_are_the_mixed_ones(way, composition, norm, flow, counted):
-    layer = layer_of(AWKWARD, composition, tying="basis", bases=3, norm=norm, flow=flow, relation_bias=True, bias=True)
+    layer = layer_of(AWKWARD, composition, filters="basis", bases=3, norm=norm, flow=flow, relation_bias=True, bias=True)
     (x, rel), graph = inputs(AWKWARD), AWKWARD.graph()
     keep = torch.arange(graph.num_edges).double() % 3 / 2 if counted else None
     ours, theirs = (by_way(name, layer, x, rel, graph, keep=keep) for name in (way, "mixed"))
@@ -263,7 +263,7 @@ def test_bases_one_at_a_time_are_the_mixed_ones(way, composition, norm, flow, co
 def test_bases_one_at_a_time_are_the_mixed_ones_without_vectors_of_relations(
     way, edges, relations, composition, add_inverse
 ):
-    layer = layer_of(edges, composition, tying="basis", bases=2, relations=relations, add_inverse=add_inverse)
+    layer = layer_of(edges, composition, filters="basis", bases=2, relations=relations, add_inverse=add_inverse)
     x, _ = inputs(edges)
     ours, theirs = (by_way(name, layer, x, None, edges.graph())[0] for name in (way, "mixed"))
     assert_same_with_gradients(ours, theirs, (x, *layer.parameters()))
@@ -272,7 +272,7 @@ def test_bases_one_at_a_time_are_the_mixed_ones_without_vectors_of_relations(
 @ONE_AT_A_TIME
 @EVERY_LEARNED
 def test_bases_one_at_a_time_are_the_mixed_ones_of_a_learned_composition(way, learned):
-    layer, (x, rel) = layer_of(AWKWARD, learned, tying="basis", bases=2), inputs(AWKWARD)
+    layer, (x, rel) = layer_of(AWKWARD, learned, filters="basis", bases=2), inputs(AWKWARD)
     ours, theirs = (by_way(name, layer, x, rel, AWKWARD.graph()) for name in (way, "mixed"))
     assert_same_with_gradients(ours, theirs, (x, rel, *layer.parameters()))
 
@@ -281,14 +281,14 @@ def test_bases_one_at_a_time_are_the_mixed_ones_of_a_learned_composition(way, le
 @pytest.mark.parametrize("roles", [True, False])
 @given(edges=edge_lists(), composition=st.sampled_from(sorted(COMPOSITIONS)))
 def test_bases_one_at_a_time_are_the_mixed_ones_on_any_graph(way, roles, edges, composition):
-    layer, (x, rel) = layer_of(edges, composition, tying="basis", bases=2, roles=roles), inputs(edges)
+    layer, (x, rel) = layer_of(edges, composition, filters="basis", bases=2, roles=roles), inputs(edges)
     ours, theirs = (by_way(name, layer, x, rel, edges.graph()) for name in (way, "mixed"))
     assert_same_with_gradients(ours, theirs, (x, rel, *layer.parameters()))
 
 
 @ONE_AT_A_TIME
 def test_bases_one_at_a_time_are_the_mixed_ones_in_single_precision_and_for_a_part_of_a_graph(way):
-    layer, (x, rel) = layer_of(AWKWARD, tying="basis", bases=3).float(), inputs(AWKWARD, dtype=torch.float32)
+    layer, (x, rel) = layer_of(AWKWARD, filters="basis", bases=3).float(), inputs(AWKWARD, dtype=torch.float32)
     (part,) = AWKWARD.graph().around(torch.tensor([1, 3]), 1).layers
     for graph, rows in ((AWKWARD.graph(), x), (part, x[: part.num_nodes])):
         ours, theirs = (by_way(name, layer, rows, rel, graph) for name in (way, "mixed"))
@@ -343,7 +343,7 @@ def stored(layer: CompGCNConv, *args) -> list[int]:
 def test_many_relations_keep_no_matrix_each():
     R, width, triples = 300, 16, [(i % 7, i, (i + 1) % 7) for i in range(300)]
     edges = Edges(triples, 7, R)
-    layer, (x, rel) = CompGCNConv(width, 256, R, "copy", tying="basis", bases=2), inputs(edges, width=width)
+    layer, (x, rel) = CompGCNConv(width, 256, R, "copy", filters="basis", bases=2), inputs(edges, width=width)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compgcn.nn.filters, "_FEW", 0)
         assert max(stored(layer, x.float(), rel.float(), edges.graph())) < 2 * R * 256
@@ -354,11 +354,11 @@ def test_many_relations_keep_no_matrix_each():
 # edges left out
 
 
-@EVERY_TYING
+@EVERY_FILTER
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("flow", FLOWS)
-def test_an_edge_left_out_is_missing_and_the_others_count_what_they_did(tying, norm, flow):
-    layer = layer_of(AWKWARD, tying=tying, bases=1, norm=norm, flow=flow, relation_bias=True)
+def test_an_edge_left_out_is_missing_and_the_others_count_what_they_did(filters, norm, flow):
+    layer = layer_of(AWKWARD, filters=filters, bases=1, norm=norm, flow=flow, relation_bias=True)
     (x, rel), graph = inputs(AWKWARD), AWKWARD.graph()
     gone = [0, 3, 6]
     stay = torch.tensor([i for i in range(graph.num_edges) if i not in gone])
@@ -390,9 +390,9 @@ def test_edges_can_be_left_out_of_a_learned_composition(learned):
     assert_same_with_gradients(ours, theirs, (x, rel, *layer.parameters()))
 
 
-@EVERY_TYING
-def test_leaving_nothing_out_keeps_the_bits(tying):
-    layer, (x, rel), graph = layer_of(AWKWARD, tying=tying, bases=1), inputs(AWKWARD), AWKWARD.graph()
+@EVERY_FILTER
+def test_leaving_nothing_out_keeps_the_bits(filters):
+    layer, (x, rel), graph = layer_of(AWKWARD, filters=filters, bases=1), inputs(AWKWARD), AWKWARD.graph()
     expected = layer(x, rel, graph)[0]
     assert torch.equal(layer(x, rel, graph, keep=torch.ones(graph.num_edges))[0], expected)
     assert torch.equal(layer(x, rel, graph)[0], expected)
@@ -416,10 +416,10 @@ def test_a_choice_of_other_edges_is_refused(size):
 # symmetries
 
 
-@EVERY_TYING
+@EVERY_FILTER
 @given(edge_lists(), SHUFFLES)
-def test_renaming_the_nodes_renames_the_output(tying, edges, random):
-    layer, (x, rel) = layer_of(edges, tying=tying, bases=1), inputs(edges)
+def test_renaming_the_nodes_renames_the_output(filters, edges, random):
+    layer, (x, rel) = layer_of(edges, filters=filters, bases=1), inputs(edges)
     order = random.sample(range(edges.num_nodes), edges.num_nodes)
     renamed = edges._replace(triples=[(order[s], r, order[o]) for s, r, o in edges.triples])
     there = torch.empty_like(x)
@@ -427,10 +427,10 @@ def test_renaming_the_nodes_renames_the_output(tying, edges, random):
     torch.testing.assert_close(layer(there, rel, renamed.graph())[0][order], layer(x, rel, edges.graph())[0])
 
 
-@EVERY_TYING
+@EVERY_FILTER
 @given(edge_lists(), SHUFFLES)
-def test_the_order_of_the_edges_does_not_matter(tying, edges, random):
-    layer, (x, rel) = layer_of(edges, tying=tying, bases=1), inputs(edges)
+def test_the_order_of_the_edges_does_not_matter(filters, edges, random):
+    layer, (x, rel) = layer_of(edges, filters=filters, bases=1), inputs(edges)
     shuffled = edges._replace(triples=random.sample(edges.triples, len(edges.triples)))
     torch.testing.assert_close(layer(x, rel, shuffled.graph())[0], layer(x, rel, edges.graph())[0])
 
@@ -461,9 +461,9 @@ def test_turning_the_edges_and_the_flow_changes_nothing():
 # how it is called
 
 
-@EVERY_TYING
-def test_a_relational_graph_may_stand_in_for_the_two_tensors(tying):
-    layer, (x, rel) = layer_of(AWKWARD, tying=tying, bases=1), inputs(AWKWARD)
+@EVERY_FILTER
+def test_a_relational_graph_may_stand_in_for_the_two_tensors(filters):
+    layer, (x, rel) = layer_of(AWKWARD, filters=filters, bases=1), inputs(AWKWARD)
     ours, theirs = layer(x, rel, AWKWARD.graph()), layer(x, rel, *AWKWARD.tensors())
     assert_same_with_gradients(ours, theirs, (x, rel, *layer.parameters()))
 
@@ -513,10 +513,10 @@ def test_other_tensors_and_other_sizes_are_other_graphs():
     torch.testing.assert_close(out, layer(larger, rel, AWKWARD._replace(num_nodes=len(larger)).graph())[0])
 
 
-@EVERY_TYING
+@EVERY_FILTER
 @pytest.mark.parametrize("as_graph", [True, False], ids=["graph", "tensors"])
-def test_a_graph_first_seen_in_inference_mode_can_be_trained_on(tying, as_graph):
-    layer, (x, rel) = layer_of(AWKWARD, tying=tying, bases=1, relation_bias=True), inputs(AWKWARD)
+def test_a_graph_first_seen_in_inference_mode_can_be_trained_on(filters, as_graph):
+    layer, (x, rel) = layer_of(AWKWARD, filters=filters, bases=1, relation_bias=True), inputs(AWKWARD)
     args = (AWKWARD.graph(),) if as_graph else AWKWARD.tensors()
     with torch.inference_mode():
         seen = layer(x, rel, *args)[0]
@@ -694,8 +694,8 @@ def test_a_composition_that_does_not_factor_compiles_on_a_graph_that_was_seen(mo
 
 
 def test_the_reference_kernels_give_the_same_layer():
-    for tying in TYINGS:
-        layer, (x, rel) = layer_of(AWKWARD, tying=tying, bases=1), inputs(AWKWARD)
+    for filters in FILTERS:
+        layer, (x, rel) = layer_of(AWKWARD, filters=filters, bases=1), inputs(AWKWARD)
         ours = layer(x, rel, AWKWARD.graph())
         with backend("reference"):
             assert_same_with_gradients(layer(x, rel, AWKWARD.graph()), ours, (x, rel))
@@ -745,9 +745,9 @@ def test_a_graph_of_other_relations_or_nodes_is_refused():
         ({"composition": "cor"}, "unknown composition 'cor'; did you mean 'corr'"),
         ({"norm": "symetric"}, "unknown norm 'symetric'; did you mean 'symmetric'"),
         ({"flow": "target_to_sorce"}, "unknown flow 'target_to_sorce'; did you mean 'target_to_source'"),
-        ({"tying": "relations"}, "unknown tying 'relations'; did you mean 'relation'"),
-        ({"tying": "basis"}, "bases of at least 1, not 0"),
-        ({"tying": "block", "bases": 3}, "number of blocks, 3, must divide the dimensions 4 and 3"),
+        ({"filters": "relations"}, "unknown filters 'relations'; did you mean 'relation'"),
+        ({"filters": "basis"}, "bases of at least 1, not 0"),
+        ({"filters": "block", "bases": 3}, "number of blocks, 3, must divide the dimensions 4 and 3"),
     ],
 )
 def test_a_wrong_option_is_answered_when_the_layer_is_made(options, sentence):
