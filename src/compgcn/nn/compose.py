@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from compgcn.errors import InputError, unknown
+from compgcn.kernels.backend import wide
 from compgcn.kernels.reference import Combine, combined
 
 _TRANSPOSED = {  # Σ combine(x, z)·e = Σ z·transposed(x, e)
@@ -129,8 +130,12 @@ class Composition(NamedTuple):
         """Return the filter of sums [.., D] not lowered yet, D = `width`: y fold(W) = lower(y) W, for W [d, out]."""
         if self.lower is _drop_width:
             return filters
-        eye = torch.eye(width, dtype=filters.dtype, device=filters.device)
-        return self.lower(eye, len(filters)).to(filters.dtype) @ filters
+        d = len(filters)
+        if self.lower is _signal:
+            matrix = _fourier(d, True, wide(filters.dtype), filters.device)
+        else:
+            matrix = self.lower(torch.eye(width, dtype=filters.dtype, device=filters.device), d)
+        return matrix.to(filters.dtype) @ filters
 
     def fold_fixed(self, z: Tensor, filters: Tensor) -> tuple[Tensor, Tensor]:
         """Return A [d, out] and b [out] with phi(x, z) W = x A + b for one relation z [1, d], if `lift` is linear."""

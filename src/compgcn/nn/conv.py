@@ -38,6 +38,11 @@ class _Seen(NamedTuple):
         return same and self.versions == (edge_index._version, edge_type._version)
 
 
+def launches_count(x: Tensor) -> bool:
+    """Return whether starting a kernel takes longer than most kernels of a layer on the device of x."""
+    return x.is_cuda
+
+
 class CompGCNConv(nn.Module):
     r"""One layer of CompGCN, the paper's Eq. node_update and Eq. rel_share, without activation or batch norm.
 
@@ -130,7 +135,7 @@ class CompGCNConv(nn.Module):
         filters = self.filters.shapes(Sizes(self.in_channels, self.out_channels, rows, directions, bases))
         if not self.self_loop:
             filters.pop("weight_loop", None)
-        self._filters = [name for name in filters if name != "weight_loop"]
+        self._filters = list(filters)
         shapes: dict[str, tuple[int, ...] | None] = {
             "weight_relation": (self.in_channels, self.out_channels) if vectors else None,
             "loop_relation": (1, self.in_channels) if vectors and self.self_loop and not self.roles else None,
@@ -175,11 +180,11 @@ class CompGCNConv(nn.Module):
         messages, norm = graph.messages(self.flow, self.add_inverse), self._norm(x)
 
         # Eq. node_update: the sums of weighted phi(x_u, z_r), each times its filter, and the loop
-        out, *others = [self._drop(term) for term in self._terms(x, rel, messages, norm, keep)]
+        terms, loop = self._terms_and_loop(x, rel, messages, norm, keep)
+        out, *others = [self._drop(term) for term in terms]
         for term in others:
             out = out.add_(term)
-        if self.self_loop:
-            loop = self._loop(x[: messages.num_receivers], messages.weights(*norm).loop)
+        if loop is not None:
             out = out.add_(self._drop(loop) if self.loop_dropout else loop)
         if self.bias is not None:
             out = out.add_(self.bias)
@@ -200,12 +205,36 @@ class CompGCNConv(nn.Module):
     def _drop(self, term: Tensor) -> Tensor:
         return dropout(term, self.dropout, self.training)
 
+    def _terms_and_loop(
+        self, x: Tensor, rel: Tensor | None, messages: Messages, norm: Norm, keep: Tensor | None
+    ) -> tuple[list[Tensor], Tensor | None]:
+        """Return the terms of the neighbours, and the loop term where it is not one of their sums."""
+        if self.self_loop and self._stacks(x):
+            terms = self._terms(x, rel, messages.with_loops(), norm, keep)
+            return (terms[:-1], terms[-1]) if len(terms) > 1 else (terms, None)
+        terms = self._terms(x, rel, messages, norm, keep)
+        if not self.self_loop:
+            return terms, None
+        return terms, self._loop(x[: messages.num_receivers], messages.weights(*norm).loop)
+
+    def _stacks(self, x: Tensor) -> bool:
+        """Return whether the loops are messages of one more direction: fewer kernels to launch, which a GPU waits for.
+
+        A CPU folds phi into the filter of the loop instead, which multiplies less.
+        """
+        plain = self.filters.name == "direction" and self.loop_relation is not None and self.relation_bias is None
+        return plain and launches_count(x) and self._factored() is not None
+
     def _terms(
         self, x: Tensor, rel: Tensor | None, messages: Messages, norm: Norm, keep: Tensor | None
     ) -> list[Tensor]:
         """Return the weighted sums of messages after their filters, [N, out], by direction or all in one."""
         weight = None if keep is None else messages.weights(*norm).message * messages.of_edges(keep)
         phi, z = self._factored(), self._relation_vectors(rel)
+        if messages.loops:
+            assert z is not None
+            assert self.loop_relation is not None
+            z = torch.cat((z, self.loop_relation))
         if phi is None:
             assert self.phi is not None
             assert z is not None

@@ -85,10 +85,11 @@ def contents(phi: nn.Module, x: Tensor, z: Tensor, sender: Tensor, relation: Ten
 
 def _direction(p: Mapping[str, Tensor], m: Incoming) -> list[Tensor]:
     sums = m.by_direction(neighbourhood(m, m.messages.plan(m.norm)))  # [N, G, D]
-    filters = [m.phi.fold(p[name], sums.shape[-1]) for name in _DIRECTIONS[: m.messages.num_directions]]
+    names = _DIRECTIONS[: m.messages.num_directions - m.messages.loops] + ("weight_loop",) * m.messages.loops
+    filters = torch.stack([m.phi.fold(p[name], sums.shape[-1]) for name in names])  # [G, D, out]
     if m.apart:
-        return [half @ filter for half, filter in zip(sums.unbind(1), filters, strict=True)]
-    return [sums.flatten(1) @ torch.cat(filters)]  # [N, G D] @ [G D, out]
+        return [half @ filter for half, filter in zip(sums.unbind(1), filters.unbind(), strict=True)]
+    return [sums.flatten(1) @ filters.flatten(0, 1)]  # [N, G D] @ [G D, out]
 
 
 def _shared(p: Mapping[str, Tensor], m: Incoming) -> list[Tensor]:

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, cast, get_args
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from compgcn.errors import InputError, unknown
 from compgcn.kernels import Groups, Plan, make_groups, make_plan
@@ -126,6 +127,7 @@ class Messages:
     num_senders: int  # rows of the table that senders are rows of
     part_of: tuple[Messages, Tensor | slice, Tensor | slice] | None = field(default=None, repr=False)
     edge: Tensor | None = field(default=None, repr=False)  # [M], over both directions; None: each one in its place
+    loops: bool = False  # whether the last direction are loops, see `with_loops`
     _kept: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
     def plan(self, norm: Norm | None) -> Plan:
@@ -157,8 +159,14 @@ class Messages:
         """Return the weights of `NORMS[norm]`, computed in `dtype`."""
         return self._keep(Norm(norm, self_loop, dtype), lambda: self._weights(norm, self_loop, dtype))
 
+    def with_loops(self) -> Messages:
+        """Return the messages and a loop at every receiver, as one more direction and one more relation."""
+        return self._keep("loops", lambda: _with_loops(self))
+
     def of_edges(self, values: Tensor) -> Tensor:
-        """Repeat values of the edges of the graph [E] for every message [M]."""
+        """Repeat values of the edges of the graph [E] for every message [M]; a loop, which is no edge, has 1."""
+        if self.loops and self.part_of is not None:
+            return F.pad(self.part_of[0].of_edges(values), (0, self.num_receivers), value=1.0)
         both = values.repeat(self.num_directions)
         return both if self.edge is None else both[self.edge]
 
@@ -177,6 +185,9 @@ class Messages:
             return NORMS[norm](self, self_loop, dtype)
         whole, messages, nodes = self.part_of
         weights = whole.weights(norm, self_loop, dtype)
+        if self.loops:
+            loop = weights.message.new_ones(self.num_receivers) if weights.loop is None else weights.loop
+            return Weights(torch.cat((weights.message, loop)), None)
         return Weights(weights.message[messages], None if weights.loop is None else weights.loop[nodes])
 
     def _keep(self, key: Hashable, make: Callable[[], _T]) -> _T:
@@ -198,6 +209,22 @@ def _contents(m: Messages) -> Contents:
     everything = (m, slice(None), slice(None))
     messages = replace(m, sender=pair, num_senders=key.numel(), part_of=everything, _kept={})
     return Contents(key // m.num_relations, key % m.num_relations, messages)
+
+
+def _with_loops(m: Messages) -> Messages:
+    every = torch.arange(m.num_receivers, device=m.sender.device)
+    return replace(
+        m,
+        sender=torch.cat((m.sender, every)),
+        receiver=torch.cat((m.receiver, every)),
+        relation=torch.cat((m.relation, torch.full_like(every, m.num_relations))),
+        direction=torch.cat((m.direction, torch.full_like(every, m.num_directions))),
+        num_relations=m.num_relations + 1,
+        num_directions=m.num_directions + 1,
+        part_of=(m, slice(None), slice(None)),
+        loops=True,
+        _kept={},
+    )
 
 
 class Pairs(NamedTuple):
