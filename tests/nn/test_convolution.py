@@ -32,7 +32,7 @@ Query = TypeVar("Query", bound=torch.nn.Module)
 
 
 def normal(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def scrambled(query: Query) -> Query:

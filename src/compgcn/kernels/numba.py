@@ -91,10 +91,10 @@ def _reduce_shares(a, b, weight, offsets, left, right, op, out):  # pragma: no c
 
 
 @_compiled(parallel=False)
-def _dot_rows(g, a, b, row, left, right, op, out, first, last):  # pragma: no cover
+def _dot_rows(g, a, b, row, left, right, op, out):  # pragma: no cover
     width = a.shape[1]
     half = width // 2
-    for e in range(first, last):
+    for e in range(out.shape[0]):
         y, x = g[row[e]], a[left[e]]
         dot = out[e]
         if op == 0:  # `b` may be a placeholder without the row right[e]
@@ -118,13 +118,6 @@ def _dot_rows(g, a, b, row, left, right, op, out, first, last):  # pragma: no co
                 dot += y[j] * (x[j] * z[j] + sign * x[half + j] * z[half + j])
                 dot += y[half + j] * (x[j] * z[half + j] - sign * x[half + j] * z[j])
         out[e] = dot
-
-
-@_compiled(parallel=True)
-def _dot_shares(g, a, b, row, left, right, op, out):  # pragma: no cover
-    edges = left.shape[0]
-    for task in prange(_TASKS):
-        _dot_rows(g, a, b, row, left, right, op, out, edges * task // _TASKS, edges * (task + 1) // _TASKS)
 
 
 @_compiled(parallel=False)
@@ -300,7 +293,7 @@ def edge_dot(g: Tensor, a: Tensor, b: Tensor, row: Tensor, left: Tensor, right: 
     """As `reference.edge_dot`."""
     out = torch.zeros(left.numel(), dtype=wide(g.dtype))
     if left.numel():
-        _call(_dot_rows, _dot_shares, left.numel() * a.shape[1], len(out), g, a, b, row, left, right, op, out)
+        _dot_rows(*(_array(t) for t in (g, a, b, row, left, right)), op, out.numpy())
     return out
 
 

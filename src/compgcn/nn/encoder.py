@@ -21,10 +21,10 @@ from compgcn.nn.graph import Flow, RelationalGraph
 class Preset(NamedTuple):
     """A published encoder as (phi, lambda): a row of the paper's table of reductions, with its usual normalisation."""
 
-    composition: str | None  # None: the caller's choice
     filters: str  # lambda(r)
-    relations: Relations  # the argument of phi for a relation
     norm: str
+    composition: str | None = "copy"  # None: the caller's choice
+    relations: Relations = "none"  # the argument of phi for a relation
     relation_bias: bool = False
     bases: int | None = None  # the default number; None where the encoder has none
     roles: bool = False  # a message from the object of a fact gets -z_r, one from its subject z_r
@@ -35,51 +35,39 @@ class Preset(NamedTuple):
 
 PRESETS: dict[str, Preset] = {
     "none": Preset(
-        composition="copy",
         filters="shared",
-        relations="none",
         norm="none",
         origin="no encoder: the learned table itself",
         reference="a control",
     ),
     "gcn": Preset(
-        composition="copy",
         filters="shared",
-        relations="none",
         norm="kipf",
         origin="Kipf-GCN: one filter for every message",
         reference="Kipf & Welling, ICLR 2017",
     ),
     "dgcn": Preset(
-        composition="copy",
         filters="direction",
-        relations="none",
         norm="symmetric",
         relation_bias=True,
         origin="Directed GCN (SynGCN): a filter per direction, a bias per relation",
         reference="Marcheggiani & Titov, EMNLP 2017",
     ),
     "rgcn": Preset(
-        composition="copy",
         filters="relation",
-        relations="none",
         norm="relation-mean",
         origin="Relational GCN, a filter per relation",
         reference="Schlichtkrull et al., ESWC 2018",
     ),
     "rgcn-basis": Preset(
-        composition="copy",
         filters="basis",
-        relations="none",
         norm="relation-mean",
         bases=30,
         origin="Relational GCN, basis matrices",
         reference="Schlichtkrull et al., ESWC 2018",
     ),
     "rgcn-block": Preset(
-        composition="copy",
         filters="block",
-        relations="none",
         norm="relation-mean",
         bases=4,
         origin="Relational GCN, diagonal blocks",
@@ -161,6 +149,12 @@ class RelationTable(nn.Module):
         init_scale: initial standard deviation of the vectors; None for Xavier's. Basis vectors keep Xavier's.
     """
 
+    features: Tensor | None
+    weight: nn.Parameter | None
+    alpha: nn.Parameter | None
+    inverse: nn.Parameter | None
+    backwards: Backwards | None
+
     def __init__(
         self,
         num_relations: int,
@@ -189,12 +183,6 @@ class RelationTable(nn.Module):
             self.alpha, self.weight = xavier(rows, bases), xavier(bases, dim)
         else:
             self.weight = learned(rows, dim, init_scale)
-
-    features: Tensor | None
-    weight: nn.Parameter | None
-    alpha: nn.Parameter | None
-    inverse: nn.Parameter | None
-    backwards: Backwards | None
 
     def forward(self) -> Tensor:
         """Return z [2R, d], or [R, d] without inverses."""

@@ -345,8 +345,8 @@ class RelationalGraph:
                 if end.numel():
                     _check_range(f"node index of type '{node_type}' in the edges {kind}", end, sizes[node_type])
             edges.append((src + start[kind[0]], dst + start[kind[2]], torch.full_like(src, relation[kind[1]])))
-        ends = [torch.cat(parts) for parts in zip(*edges, strict=True)]
-        return cls(*ends, sum(sizes.values()), len(relation) if num_relations is None else num_relations)
+        src, dst, rel = (torch.cat(parts) for parts in zip(*edges, strict=True))
+        return cls(src, dst, rel, sum(sizes.values()), len(relation) if num_relations is None else num_relations)
 
     def to_pyg(self) -> Any:
         """Return a PyG `Data` with edge_index, edge_type, num_nodes, num_relations and, for a union, batch [N]."""
