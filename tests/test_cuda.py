@@ -1,4 +1,4 @@
-"""What must hold on a GPU: the same numbers as on the CPU, under autocast and torch.compile, and whole runs."""
+"""The package on a GPU: the same numbers as on the CPU, under autocast and torch.compile, and whole runs."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ AROUND = {
 
 @pytest.mark.parametrize("loss", ["bce", "cross-entropy"])
 @pytest.mark.parametrize("what", AROUND)
-def test_what_stands_around_an_encoder_is_recorded_too(monkeypatch, tmp_path, what, loss):
+def test_other_encoders_and_removed_edges_are_recorded_too(monkeypatch, tmp_path, what, loss):
     monkeypatch.setattr(compgcn.nn.filters, "_ROWS", 100)
     settings = STILL | {"decoder": "distmult", "loss": loss, "dims": [20, 20], "device": "cuda", "epochs": 1}
     settings |= {"batch_size": 512, **AROUND[what]}

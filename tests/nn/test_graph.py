@@ -74,15 +74,6 @@ def test_kipf_weights_are_the_normalised_adjacency_with_loops(edges):
     torch.testing.assert_close(ours, root @ with_loops @ root, rtol=1e-12, atol=1e-14)
 
 
-def test_the_released_norm_silences_a_sender_that_receives_nothing():
-    graph = Edges([(0, 0, 1), (1, 0, 2)], 3, 1).graph()  # 0 receives no original, 2 no inverse
-    messages = graph.messages()
-    weight = messages.weights("released").message
-    silent = ((messages.direction == 0) & (messages.sender == 0)) | ((messages.direction == 1) & (messages.sender == 2))
-    assert (weight[silent] == 0).all()
-    torch.testing.assert_close(weight[~silent], torch.full((2,), 1 / 3))
-
-
 @EVERY_FLOW
 def test_messages_and_weights_are_made_once(flow):
     graph = AWKWARD.graph()
@@ -100,11 +91,6 @@ def test_the_flows_are_each_other_with_the_edges_reversed():
     one, other = AWKWARD.graph().messages("source_to_target"), turned.graph().messages("target_to_source")
     for field in ("sender", "receiver", "relation", "direction"):
         assert torch.equal(getattr(one, field), getattr(other, field))
-
-
-def test_an_unknown_flow_is_answered_with_the_nearest():
-    with pytest.raises(InputError, match="did you mean 'source_to_target'"):
-        AWKWARD.graph().messages("source_to_traget")
 
 
 def test_triples_are_read_as_subject_relation_object():

@@ -31,7 +31,7 @@ AGAIN: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": False}
 
 
 class Sizes(NamedTuple):
-    """What the shapes of a layer's filters depend on."""
+    """The sizes that fix the shapes of a layer's filters."""
 
     inputs: int
     outputs: int
