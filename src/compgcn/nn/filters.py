@@ -25,6 +25,7 @@ _ROWS = 2**14  # messages of a composition without factors that are computed at 
 _FEW = 2**24  # numbers in the matrices of all relations that are few for any graph: 64 MiB of float32
 _KEPT = 2**26  # numbers in the sums of all bases that the gradient keeps; it computes more than 256 MiB of them again
 _SUMS = (Combine.ADD, Combine.SUB)
+_DIRECTIONS: tuple[str, ...] = ("weight_original", "weight_inverse")
 # Code that runs again for the gradient draws no random numbers; asking for their state would stop the recording of a
 # CUDA graph.
 AGAIN: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": False}
@@ -85,7 +86,8 @@ def contents(phi: nn.Module, x: Tensor, z: Tensor, sender: Tensor, relation: Ten
 
 def _direction(p: Mapping[str, Tensor], m: Incoming) -> list[Tensor]:
     sums = m.by_direction(neighbourhood(m, m.messages.plan(m.norm)))  # [N, G, D]
-    names = _DIRECTIONS[: m.messages.num_directions - m.messages.loops] + ("weight_loop",) * m.messages.loops
+    names = _DIRECTIONS[: m.messages.num_directions - m.messages.loops]
+    names += ("weight_loop",) if m.messages.loops else ()
     filters = torch.stack([m.phi.fold(p[name], sums.shape[-1]) for name in names])  # [G, D, out]
     if m.apart:
         return [half @ filter for half, filter in zip(sums.unbind(1), filters.unbind(), strict=True)]
@@ -176,9 +178,6 @@ def add_biases(sums: list[Tensor], bias: Tensor, m: Incoming) -> list[Tensor]:
     halves = m.by_direction(rows)  # [N, G, out]
     biases = halves.unbind(1) if len(sums) > 1 else [halves.sum(1)]
     return [half + bias for half, bias in zip(sums, biases, strict=True)]
-
-
-_DIRECTIONS = ("weight_original", "weight_inverse")
 
 
 def _direction_shapes(s: Sizes) -> Shapes:
