@@ -168,10 +168,10 @@ class Row(NamedTuple):
 
     query: str | Callable[[int, ConvolutionSettings], nn.Module]
     similarity: Similarity | type[nn.Module]
-    description: str
-    reference: str
     entity_bias: bool = False
     margin: bool = False
+    description: str = ""
+    reference: str = ""
     settings: ConvolutionSettings = ConvolutionSettings()
     backwards: Callable[[Tensor], Tensor] | None = None
 
