@@ -96,7 +96,7 @@ def train(
     """Begin, resume or simply open the run of this config in its folder; or begin it in the place of the one there."""
     config = expand(config, data)
     chosen_among = candidates(config, data)  # what is wrong with one is said before anything is trained
-    folder = Folder(run_dir or default_folder(config), config.training.max_shard_mib)
+    folder = Folder(run_dir or default_folder(config))
     device = find_device(config.training.device)
     if folder.is_run and not overwrite:
         _must_match(folder, config)
