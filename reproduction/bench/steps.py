@@ -130,7 +130,7 @@ def step_cost(
 
 def eager(settings: Training) -> Training:
     """The same, operation by operation."""
-    return settings.model_copy(update={"cuda_graph": False, "compile": False})
+    return settings.model_copy(update={"step": "eager"})
 
 
 def _floor_bytes(task: LinkPrediction, config: Config) -> float:

@@ -84,7 +84,7 @@ def must_not_train(config: Config) -> None:
         task=config.task,
         data=config.data,
         classifier=used,
-        training=Training(seed=t.seed, max_shard_mib=t.max_shard_mib),
+        training=Training(seed=t.seed),
     )
     for change in differences(plain, config):
         setting = change.partition(":")[0]

@@ -19,6 +19,7 @@ from compgcn.tasks.objectives import OBJECTIVES, batch_loss, must_agree
 from compgcn.tasks.ranking import Report, SideRanks, Watch, rank_triples, summary
 from compgcn.tasks.sampling import SAMPLERS, Adversary, Batches
 
+_STALE = 10  # evaluations without gain after which the margin falls
 _CACHED, _QUERIES = 2**21, 128  # scores at a time on a CPU, and the queries there should be for its products
 
 
@@ -125,7 +126,7 @@ class LinkPrediction(Ranker):
     Args:
         model, graph, splits: as for `Ranker`.
         settings: of training.
-        margin_decay: subtracted from the decoder's margin after every 10 evaluations without gain.
+        margin_decay: subtracted from the decoder's margin after every `_STALE` evaluations without gain.
     """
 
     goal = "mrr"
@@ -136,7 +137,7 @@ class LinkPrediction(Ranker):
         graph: RelationalGraph,
         splits: dict[str, Tensor],
         settings: Training,
-        margin_decay: tuple[float, int] = (0.0, 10),
+        margin_decay: float = 0.0,
     ) -> None:
         super().__init__(model, graph, splits)
         must_agree(settings, model.decoder)
@@ -199,10 +200,9 @@ class LinkPrediction(Ranker):
 
     def stale(self, evaluations: int) -> None:
         """Lower the decoder's margin, where the settings ask for it."""
-        amount, every = self.margin_decay
         margin = self.model.decoder.margin
-        if amount and margin is not None and evaluations and evaluations % every == 0:
-            margin.sub_(amount)
+        if self.margin_decay and margin is not None and evaluations and evaluations % _STALE == 0:
+            margin.sub_(self.margin_decay)
 
 
 def _sample(triples: Tensor, size: int | None) -> Tensor:

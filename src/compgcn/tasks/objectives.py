@@ -91,7 +91,7 @@ def _margin(task: LinkPrediction, encoded: Encoded, batch: Batch, of: Vectors) -
 
 def _self_adversarial(task: LinkPrediction, encoded: Encoded, batch: Batch, of: Vectors) -> Tensor:
     positive, negative, lesson = _sampled(task, encoded, batch, of)
-    return losses.self_adversarial(positive, negative, temperature=task.settings.temperature) + lesson
+    return losses.self_adversarial(positive, negative) + lesson
 
 
 def _sampled_cross_entropy(task: LinkPrediction, encoded: Encoded, batch: Batch, of: Vectors) -> Tensor:

@@ -230,7 +230,7 @@ class Folder:
     def metrics(self) -> dict[str, Any]:
         """Read the metrics; {} while the run is unfinished."""
         metrics = self._read_json("metrics.json")
-        if metrics and not all(isinstance(metrics.get(split), dict) for split in _SPLITS[1:]):
+        if self.is_finished and not all(isinstance(metrics.get(split), dict) for split in _SPLITS[1:]):
             raise self._damage("metrics.json", "there are no metrics of valid and test in it")
         return metrics
 

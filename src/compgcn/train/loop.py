@@ -150,8 +150,8 @@ def optimise(
 def make_step(task: Task, settings: Training, steps: int) -> Step:
     """Return the step for a run of so many: on a GPU recorded, and compiled where that saves time."""
     on_gpu = next(task.module.parameters()).device.type == "cuda"
-    compiled = (on_gpu and steps >= _REPAID) if settings.compile is None else settings.compile
-    kind = RecordedStep if on_gpu and settings.cuda_graph else Step
+    compiled = settings.step == "compiled" or (settings.step == "auto" and on_gpu and steps >= _REPAID)
+    kind = RecordedStep if on_gpu and settings.step != "eager" else Step
     return kind(task.module, task.loss, settings, compiled=compiled)
 
 

@@ -118,7 +118,6 @@ MODELS: dict[str, Model] = {
         {
             **_ALONE,
             "decoder.name": "transe",
-            "decoder.generator": "distmult",
             "training.loss": "margin",
             "training.loss_margin": 3.0,
             "training.sampler": "kbgan",
