@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compgcn.nn.graph import RelationalGraph
-from compgcn.tasks.facts import Answers
 from compgcn.tasks.edge_masking import EdgeMask
+from compgcn.tasks.facts import Answers
 from oracles import Edges, edge_lists
 
 
