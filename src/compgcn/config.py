@@ -439,7 +439,7 @@ def searchable(name: str, where: str = "") -> str:
     if path is None:
         raise _no_setting(name, where)
     if path not in SEARCHABLE:
-        raise InputError(f"{where}{path} cannot be searched: all trials must answer the same question")
+        raise InputError(f"{where}{path} is not searched: all trials must answer the same question")
     return path
 
 

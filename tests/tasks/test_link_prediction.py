@@ -138,7 +138,7 @@ def test_every_loss_of_the_settings_has_an_objective() -> None:
 
 
 @pytest.mark.parametrize("loss", OBJECTIVES)
-@pytest.mark.parametrize("batch_size", [1, 5, 7, 16, 24, 1000])
+@pytest.mark.parametrize("batch_size", [2, 7, 16, 1000])
 def test_an_epoch_meets_every_example_in_batches_of_one_size(loss: str, batch_size: int) -> None:
     task = _task(loss=loss, batch_size=batch_size)
     facts = graph().splits["train"].tolist()

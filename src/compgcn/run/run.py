@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
@@ -15,12 +15,8 @@ from compgcn.answers.calibrate import fit_temperature, restored, restored_weighi
 from compgcn.answers.classes import Classes, Classified
 from compgcn.answers.discover import Discovery, discover, weighing
 from compgcn.answers.explain import Explanation, Method
-from compgcn.answers.export import write_vectors
 from compgcn.answers.links import Links, Prediction, Progress
 from compgcn.answers.links import fitted as fitted_scalings
-from compgcn.answers.rows import check_table
-from compgcn.answers.score import Scored, Written, answer_file, facts_of, score_facts, write_scores
-from compgcn.answers.similar import Neighbours, Similar
 from compgcn.baselines.fitted import Fitted
 from compgcn.config import Config, configure, differences
 from compgcn.data import GraphCollection, KnowledgeGraph, files
@@ -28,7 +24,6 @@ from compgcn.errors import InputError
 from compgcn.run.build import build_items, build_links, build_ranker, find_device, labelled_items
 from compgcn.run.protocols import PROTOCOLS, ClassSession, LinkSession, Metrics, fitted, ranking
 from compgcn.run.resolve import candidates, must_suffice, resolve
-from compgcn.run.unseen import Given, add_facts
 from compgcn.tasks.classification import Items, log_probabilities
 from compgcn.tasks.inputs import Dataset
 from compgcn.tasks.link_prediction import Encoded, Ranker
@@ -36,6 +31,11 @@ from compgcn.tasks.sampling import randomness
 from compgcn.train.folder import Folder, default_folder
 from compgcn.train.loop import Event
 from compgcn.train.storage import Array, Table, must_differ
+
+if TYPE_CHECKING:  # loaded by the methods that need them
+    from compgcn.answers.score import Scored, Written
+    from compgcn.answers.similar import Neighbours, Similar
+    from compgcn.run.unseen import Given
 
 Kind = Literal["entities", "relations", "classes", "discoveries"]  # of answers with probabilities
 
@@ -335,6 +335,8 @@ class Run:
 
     @cached_property
     def _neighbours(self) -> dict[str, Neighbours]:
+        from compgcn.answers.similar import Neighbours
+
         return {table.kind: Neighbours(table) for table in self.answers.tables()}
 
     def predict_file(
@@ -351,6 +353,8 @@ class Run:
 
         See `compgcn.answers.score.answer_file`.
         """
+        from compgcn.answers.score import answer_file
+
         must_differ(to, queries=queries)
         return answer_file(self._links(), queries, to, top, new, notify, plausible=plausible)
 
@@ -365,6 +369,8 @@ class Run:
             doubtful: sort the least believable first, see `compgcn.answers.score.Scores.doubtful`.
             notify: called with the facts scored so far, and their number.
         """
+        from compgcn.answers.score import facts_of, score_facts
+
         links = self._links()
         found = score_facts(links, facts_of(links, facts), notify)
         return list((found.doubtful() if doubtful else found).named(links))
@@ -378,6 +384,9 @@ class Run:
         notify: Callable[[int, int], None] | None = None,
     ) -> int:
         """Write the scores to a .parquet, .csv or .tsv file; return the number of facts."""
+        from compgcn.answers.rows import check_table
+        from compgcn.answers.score import facts_of, score_facts, write_scores
+
         links, table = self._links(), check_table(to)
         if isinstance(facts, (str, Path)):
             must_differ(table, facts=facts)
@@ -405,6 +414,8 @@ class Run:
             facts: a file of triples, or triples (head, relation, tail), by ids or names; relations must be known.
                 `data.notes` of the returned run lists unseen entities and dropped facts.
         """
+        from compgcn.run.unseen import add_facts
+
         links = self._links()
         data = links.data.with_features(*self.folder.features())
         other = Run(self.folder, self.device)
@@ -468,4 +479,6 @@ class Run:
         The ending of the name, .parquet, .tsv, .npy, .w2v or .vec, gives the format, or one of
         `compgcn.answers.export.FORMATS`: "projector" writes a folder for TensorBoard.
         """
+        from compgcn.answers.export import write_vectors
+
         return write_vectors(Path(path), self.answers.tables(), format)
