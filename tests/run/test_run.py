@@ -449,7 +449,7 @@ def test_the_bits_do_not_depend_on_how_threads_are_scheduled(tmp_path: Path) -> 
     try:
         settings = {"decoder": "distmult", "loss": "cross-entropy", "encoder.dims": (64, 64), "epochs": 1}
         runs = [
-            train(tmp_path / str(i), graph(people=2000, towns=40), **settings | {"batch_size": 1000}) for i in range(2)
+            train(tmp_path / str(i), graph(people=500, towns=20), **settings | {"batch_size": 1000}) for i in range(2)
         ]
     finally:
         torch.set_num_threads(threads)

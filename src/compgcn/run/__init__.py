@@ -9,43 +9,30 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from compgcn.answers.classes import Classified
-    from compgcn.answers.discover import Discovery
-    from compgcn.answers.explain import Contribution, Explanation
-    from compgcn.answers.links import Prediction
-    from compgcn.answers.score import Scored
-    from compgcn.run.run import Kind, Run, fit, open_run, train
+    from compgcn.answers.classes import Classified as Classified
+    from compgcn.answers.discover import Discovery as Discovery
+    from compgcn.answers.explain import Contribution as Contribution
+    from compgcn.answers.explain import Explanation as Explanation
+    from compgcn.answers.links import Prediction as Prediction
+    from compgcn.answers.score import Scored as Scored
+    from compgcn.run.run import Kind as Kind
+    from compgcn.run.run import Run as Run
+    from compgcn.run.run import fit as fit
+    from compgcn.run.run import open_run as open_run
+    from compgcn.run.run import train as train
 
-_HOME = {
-    "Classified": "compgcn.answers.classes",
-    "Contribution": "compgcn.answers.explain",
-    "Discovery": "compgcn.answers.discover",
-    "Explanation": "compgcn.answers.explain",
-    "Kind": "compgcn.run.run",
-    "Prediction": "compgcn.answers.links",
-    "Run": "compgcn.run.run",
-    "Scored": "compgcn.answers.score",
-    "fit": "compgcn.run.run",
-    "open_run": "compgcn.run.run",
-    "train": "compgcn.run.run",
+_ANSWERS = {
+    "Classified": "classes",
+    "Contribution": "explain",
+    "Discovery": "discover",
+    "Explanation": "explain",
+    "Prediction": "links",
+    "Scored": "score",
 }
-
-__all__ = [
-    "Classified",
-    "Contribution",
-    "Discovery",
-    "Explanation",
-    "Kind",
-    "Prediction",
-    "Run",
-    "Scored",
-    "fit",
-    "open_run",
-    "train",
-]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    home = f"compgcn.answers.{_ANSWERS[name]}" if name in _ANSWERS else "compgcn.run.run"
+    if name not in _ANSWERS and name not in ("Kind", "Run", "fit", "open_run", "train"):
         raise AttributeError(f"module 'compgcn.run' has no attribute '{name}'")
-    return getattr(import_module(_HOME[name]), name)
+    return getattr(import_module(home), name)

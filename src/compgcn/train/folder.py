@@ -112,19 +112,11 @@ class Folder:
     # Config and data: never changed
 
     def create(self, config: Config, data: KnowledgeGraph | GraphCollection) -> None:
-        """Begin a run; if that fails, leave nothing behind."""
-        try:
-            (self.path / "checkpoint").mkdir(parents=True, exist_ok=True)
-            for name, table in tables(data).items():
-                replace(self.path / name, lambda path, table=table: pq.write_table(table, path, compression="zstd"))  # type: ignore[misc]
-            self._text("config.toml", to_toml(config))
-        except Exception:
-            for name in (*SCHEMAS, ".lock"):
-                (self.path / name).unlink(missing_ok=True)
-            for path in (self.path / "checkpoint", self.path):
-                with contextlib.suppress(OSError):  # it holds someone else's files
-                    path.rmdir()
-            raise
+        """Begin a run. The config, which makes the folder a run, is written last."""
+        (self.path / "checkpoint").mkdir(parents=True, exist_ok=True)
+        for name, table in tables(data).items():
+            replace(self.path / name, lambda path, table=table: pq.write_table(table, path, compression="zstd"))  # type: ignore[misc]
+        self._text("config.toml", to_toml(config))
 
     def clear(self) -> None:
         """Remove the run, and no other file of its folder; call it under the lock.
