@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import torch
 from hypothesis import given
@@ -97,12 +96,6 @@ def test_the_default_folder_is_named_after_data_encoder_decoder_and_seed(
     assert default_folder(config) == Path("runs/family-compgcn-conve-0")
 
 
-def test_systems_of_the_same_parts_have_folders_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    runs = [compgcn.fit(graph(), model=name, epochs=0, dims=[4]) for name in ("transe", "kbgan")]
-    assert [run.path for run in runs] == [Path("runs/toy-transe-0"), Path("runs/toy-kbgan-0")]
-
-
 # ---------------------------------------------------------------------------------------------------------------------
 # what is in a run
 
@@ -169,18 +162,6 @@ def test_embeddings_have_a_row_per_entity_and_two_per_relation(run: Run) -> None
     assert vectors.shape == (6, 16)
 
 
-def test_an_export_has_all_embeddings_with_their_names(tmp_path: Path, run: Run) -> None:
-    path = tmp_path / "vectors.parquet"
-    assert run.export(path) == 12 + 6
-    rows = pq.read_table(path).to_pylist()
-    vectors = np.array([row["vector"] for row in rows], dtype=np.float32)
-    assert [row["kind"] for row in rows] == ["entity"] * 12 + ["relation"] * 6
-    assert [row["name"] for row in rows] == run.entity_embeddings()[0] + run.relation_embeddings()[0]
-    assert [row["id"] for row in rows][:12] == list(graph().entities.ids)
-    np.testing.assert_array_equal(vectors, np.concatenate([run.entity_embeddings()[1], run.relation_embeddings()[1]]))
-    assert run.export(tmp_path / "folder", "projector") == 18
-
-
 # ---------------------------------------------------------------------------------------------------------------------
 # predictions
 
@@ -213,10 +194,6 @@ def test_heads_are_predicted_through_the_inverse_relation(run: Run) -> None:
     assert {text for text, answer in answers.items() if answer.known} == heads
 
 
-def test_ids_and_names_mean_the_same(run: Run) -> None:
-    assert run.predict("p3", "knows") == run.predict("name of p3", "knows") == run.predict("NAME of P3", "Knows")
-
-
 @pytest.mark.parametrize(
     ("question", "sentence"),
     [
@@ -232,20 +209,6 @@ def test_a_question_that_cannot_be_asked_is_one_sentence(run: Run, question: dic
     with pytest.raises(InputError) as caught:
         run.predict(**question)
     assert sentence in str(caught.value)
-
-
-def test_a_name_of_several_entities_lists_their_ids(tmp_path: Path) -> None:
-    data = graph()
-    twins = compgcn.KnowledgeGraph(
-        "twins",
-        compgcn.data.Vocabulary("entity", data.entities.ids, ["same"] * 2 + list(data.entities.ids[2:])),
-        data.relations,
-        **data.splits,
-    )
-    run = open_run(train(tmp_path / "run", twins, epochs=0).path)
-    with pytest.raises(InputError, match="the entity name 'same' is shared by 2 ids: 'p0', 'p1'; give the id"):
-        run.predict("same", "lives")
-    assert len(run.predict("p0", "lives")) == 10
 
 
 def test_scores_that_are_not_finite_are_an_error_and_no_answer(tmp_path: Path) -> None:
@@ -563,13 +526,6 @@ def test_probabilities_are_among_all_entities_after_training_them_against_each_o
             assert sum(answer.probability for answer in answers) == pytest.approx(total)
         else:
             assert all(a.probability == pytest.approx(1 / (1 + math.exp(-a.score))) for a in answers)
-
-
-def test_new_leaves_out_what_is_known(tmp_path: Path, run: Run) -> None:
-    answers = run.predict("p1", "born", top=1000)
-    new = run.predict("p1", "born", top=1000, new=True)
-    assert [a for a in answers if a.known is None] == new
-    assert len(new) < len(answers)
 
 
 @pytest.mark.parametrize("data", ["films.tsv", None, 3])

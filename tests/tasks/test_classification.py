@@ -19,7 +19,6 @@ from compgcn.nn.encoder import PRESETS
 from compgcn.run import open_run
 from compgcn.run.build import TASKS, build_items
 from compgcn.run.resolve import expand, recommended
-from compgcn.tasks import classification
 from compgcn.tasks.classification import NAMES, Classification, Readout, Tally, balanced, macro_f1, report
 from compgcn.train.loop import Interrupted
 
@@ -226,11 +225,6 @@ def test_a_readout_is_what_it_is_called_and_cares_for_no_order(sizes: list[int],
     torch.testing.assert_close(module(x[order], graph_of[order], len(sizes)), found)
 
 
-def test_an_unknown_readout_is_answered_with_the_nearest() -> None:
-    with pytest.raises(InputError, match="did you mean 'mean'"):
-        Readout("men", 3)
-
-
 def test_the_report_counts_what_it_says() -> None:
     confusion = torch.tensor([[3, 1, 0], [2, 2, 0], [0, 0, 0]])  # nothing is or was taken for the third
     found = report(Tally(-0.5, confusion), ("a", "b", "c"))
@@ -315,11 +309,3 @@ def test_what_nodes_start_from_follows_from_the_data(
 def test_what_cannot_be_done_is_one_sentence(tmp_path: Path, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         toy.classify(tmp_path / "run", toy.labelled(), **settings)
-
-
-def test_the_module_has_no_second_way_to_evaluate() -> None:
-    items = built(toy.labelled())
-    found = classification.tally(items, torch.arange(24), 1)
-    assert found.confusion.sum() == 24
-    probabilities = classification.log_probabilities(items, torch.arange(24), 7).exp()
-    torch.testing.assert_close(probabilities.sum(1), torch.ones(24, dtype=torch.float64))

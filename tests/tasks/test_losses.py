@@ -74,11 +74,6 @@ def test_padding_pairs_change_nothing():
     assert torch.equal(plain.grad, padded.grad)
 
 
-def test_an_empty_batch_costs_nothing():
-    nothing = torch.zeros(0, dtype=torch.long)
-    assert binary_cross_entropy(torch.zeros(0, N), nothing, nothing).item() == 0
-
-
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_cross_entropy_is_minus_the_mean_log_softmax_of_smoothed_labels(smoothing):
     logits, target = normal(B, N), torch.tensor([3, 0, 8, 3])

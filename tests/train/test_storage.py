@@ -47,15 +47,6 @@ def test_a_link_stays_a_link_and_what_it_leads_to_is_replaced(tmp_path, there):
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["far", "file", "link"]
 
 
-def test_a_link_to_a_folder_stays_one_and_its_folder_is_made_anew(tmp_path):
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "old.tsv").touch()
-    (tmp_path / "link").symlink_to("folder")
-    replace_folder(tmp_path / "link", lambda part: (part / "new.tsv").touch(), ["*.tsv"])
-    assert (tmp_path / "link").is_symlink()
-    assert sorted(p.name for p in tmp_path.rglob("*")) == ["folder", "link", "new.tsv"]
-
-
 @pytest.mark.parametrize("kind", ["pipe", "link to a pipe", "link to itself"])
 def test_what_is_no_file_is_refused_and_stays(tmp_path, kind):
     place = tmp_path / "place"
