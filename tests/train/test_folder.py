@@ -333,7 +333,7 @@ def test_a_run_that_overwrites_another_is_as_if_it_were_the_first(tmp_path: Path
     train(tmp_path / "finished", lr=0.5)
     for name in ("run", "finished"):
         (tmp_path / name / "notes.json").write_text("mine")
-        with pytest.raises(InputError, match=r"other options .*give --overwrite to remove that run"):
+        with pytest.raises(InputError, match=r"other options .*say --overwrite to remove that run"):
             train(tmp_path / name)
         assert lasting(train(tmp_path / name, overwrite=True).path) == first
         files = {*toy.contents(tmp_path / name), ".lock"}

@@ -246,11 +246,11 @@ def _bins(run: Run, split: str) -> dict[str, list[Bin]]:
 
 def _shown(run: Run, split: str) -> tuple[Reliability, Scaling | None]:
     """The ten best entities for each query of a split, and their calibration."""
-    from compgcn.answers.links import Links, of_entities
+    from compgcn.answers.links import Links, reliability
 
     links = run.answers
     assert isinstance(links, Links)
-    return of_entities(links, split), links.scalings.get("entities")
+    return reliability(links, split), links.scalings.get("entities")
 
 
 _TOP = 10  # answers that are shown where nothing is said

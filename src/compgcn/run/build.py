@@ -19,8 +19,8 @@ from compgcn.data.columns import Numbers
 from compgcn.errors import InputError, unknown
 from compgcn.nn.compose import COMPOSITIONS, Composition, Learned
 from compgcn.nn.compose import LEARNED as FACTORED
-from compgcn.nn.convolutional import ConvEQuery, image_shape
-from compgcn.nn.decoders import DECODERS, ConvolutionSettings, build_decoder
+from compgcn.nn.convolutional import ConvEQuery, ConvolutionSettings, image_shape
+from compgcn.nn.decoders import DECODERS, build_decoder
 from compgcn.nn.encoder import Backwards, Encoder
 from compgcn.nn.graph import RelationalGraph
 from compgcn.tasks.classification import Classifier, GraphClassifier, Graphs, Nodes, Readout

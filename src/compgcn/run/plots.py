@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compgcn.answers.calibrate import Bin
-from compgcn.answers.similar import principal_plane
+from compgcn.answers.similar import pca
 from compgcn.data.statistics import Distribution, Summary, bins, middle
 from compgcn.errors import InputError
 
@@ -194,7 +194,7 @@ def _folds(axes: Any, report: Mapping[str, Any]) -> None:
 
 def _plane(axes: Any, points: Points, classes: Sequence[str]) -> None:
     vectors, targets = points
-    places, shares = principal_plane(vectors)
+    places, shares = pca(vectors)
     for number in range(len(classes)):
         chosen = places[targets == number]
         colour, mark = COLOURS[number % len(COLOURS)], "os^Dv"[number // len(COLOURS) % 5]

@@ -133,7 +133,7 @@ def _size_notes(scaled: Mapping[str, Any], data: Dataset) -> list[str]:
     if how:
         notes.append(
             f"a step that scores all {data.num_entities:,} entities would take about {step_bytes(data) / 2**30:.1f} "
-            f"GiB, so training draws negatives instead: {how}; give either to train in another way"
+            f"GiB, so that negatives are drawn instead: {how}; give either to train in another way"
         )
     sample = scaled.get("training.valid_sample")
     if sample is not None and sample < len(data.valid):

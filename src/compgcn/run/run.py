@@ -14,7 +14,7 @@ import torch
 from compgcn.answers.calibrate import fit_temperature, restored, restored_weighing, stored
 from compgcn.answers.classes import Classes, Classified
 from compgcn.answers.discover import Discovery, discover, weighing
-from compgcn.answers.explain import Explanation, Method
+from compgcn.answers.explain import Explanation, Method, explain
 from compgcn.answers.links import Links, Prediction, Progress
 from compgcn.answers.links import fitted as fitted_scalings
 from compgcn.baselines.fitted import Fitted
@@ -193,7 +193,7 @@ def _must_match(folder: Folder, config: Config) -> None:
         state = "a finished" if folder.is_finished else "an unfinished"
         raise InputError(
             f"{folder.path} holds {state} run with other options ({'; '.join(changed)}); choose another --run-dir, "
-            "or give --overwrite to remove that run and train anew"
+            "or say --overwrite to remove that run and train anew"
         )
 
 
@@ -318,7 +318,7 @@ class Run:
         The method "exact" leaves out each fact of the receptive field in turn and encodes the graph again; "gradient"
         takes the slope of the score instead; "auto" is exact for small receptive fields.
         """
-        return self._links().explain(head, relation, tail, top, method)
+        return explain(self._links(), head, relation, tail, top, method)
 
     def similar(
         self, name: str, top: int = 10, kind: Literal["entity", "relation", "graph"] = "entity"
