@@ -21,7 +21,7 @@ import torch
 from pydantic import Field, ValidationError
 
 from compgcn.baselines import BASELINES, FitOnce
-from compgcn.config import Config, Section, configure, in_file, names, read_tree
+from compgcn.config import PATHS, Config, Section, configure, in_file, names, read_tree
 from compgcn.data import DATASETS, GraphCollection, KnowledgeGraph, Labels, Vocabulary, datasets, find
 from compgcn.data.graph import restricted, top_relations
 from compgcn.errors import InputError, unknown
@@ -170,7 +170,7 @@ def smoke_settings(config: Config) -> dict[str, Any]:
         "training.batch_size": 64,
     }
     if config.decoder.name == "conve":
-        few |= {"decoder.filters": 4, "decoder.kernel": 3, "decoder.height": None}
+        few |= {"decoder.filters": 4, "decoder.kernel": 3}
     return few
 
 
@@ -183,10 +183,10 @@ TRIAL = "trial run"  # of results of small models on a small graph
 
 # What makes no other result: whose turn it is, where it runs and how often it saves; of the data, their names do.
 _FREE = {
-    *("data.fingerprint", "training.seed", "training.device", "training.checkpoint_seconds", "training.max_shard_mib"),
-    *("training.cuda_graph", "training.compile", "training.deterministic"),
+    *("data.fingerprint", "training.seed", "training.device", "training.checkpoint_seconds"),
+    *("training.step", "training.deterministic"),
 }
-_BY_DATA = {"encoder.input": None, "encoder.add_inverse": None, "training.precision": "auto"}  # until they are known
+_BY_DATA = {"encoder.input": None, "training.precision": "auto"}  # until they are known
 
 
 class Row(Section):
@@ -429,7 +429,7 @@ def expected(experiment: Experiment, row: Row) -> Config:
         whole = expand(config, sample)
     except InputError:  # a baseline whose libraries are not installed, say
         return config
-    return configure(whole, {path: _leaves(config)[path] for path in ("encoder.input", "encoder.add_inverse")})
+    return configure(whole, {"encoder.input": config.encoder.input})
 
 
 @cache
@@ -443,8 +443,9 @@ def _leaves(config: Config) -> dict[str, Any]:
 
 
 def _config(result: Mapping[str, Any]) -> Config:
-    """The config of a result; settings that have come since take their defaults."""
-    return Config.model_validate_json(json.dumps(result["config"]))
+    """The config of a result; settings that have come since take their defaults, and those that went are dropped."""
+    kept = {path: value for path, value in names(result["config"]).items() if path in PATHS and value is not None}
+    return configure(Config(), kept)
 
 
 def reproduce(

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from compgcn.config import Config, Training
 from compgcn.data import KnowledgeGraph
-from compgcn.run.build import build_task
+from compgcn.run.build import build_items, build_links
 from compgcn.run.resolve import expand, recommended
 from compgcn.tasks.classification import Classification
 from compgcn.tasks.link_prediction import LinkPrediction
@@ -73,7 +73,7 @@ def bench_step(
 def fresh_task(config: Config, data: KnowledgeGraph, device: torch.device) -> LinkPrediction:
     """The task of a config, in training mode, always with the same weights."""
     torch.manual_seed(config.training.seed)
-    task: LinkPrediction = build_task(config, data, device)
+    task = build_links(config, data, device)
     task.model.train()
     return task
 
@@ -82,7 +82,7 @@ def fresh_classification(config: Config, data: KnowledgeGraph, device: torch.dev
     """As `fresh_task`, to classify the training nodes; with `whole`, making the vectors of all nodes on the way."""
     torch.manual_seed(config.training.seed)
     assert data.labels is not None
-    items, nodes = build_task(config, data, device, whole=whole), data.labels.train[:, 0]
+    items, nodes = build_items(config, data, device, whole=whole), data.labels.train[:, 0]
     train = torch.from_numpy(nodes).to(device) if whole else torch.arange(len(nodes), device=device)
     items.model.train()
     return Classification(items, train, train[:0], config.training)
@@ -130,7 +130,7 @@ def step_cost(
 
 def eager(settings: Training) -> Training:
     """The same, operation by operation."""
-    return settings.model_copy(update={"cuda_graph": False, "compile": False})
+    return settings.model_copy(update={"step": "eager"})
 
 
 def _floor_bytes(task: LinkPrediction, config: Config) -> float:

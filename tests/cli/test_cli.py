@@ -149,7 +149,7 @@ def test_ctrl_c_while_a_run_is_calibrated_stops_it_as_training_does(
         return weighing(*given)
 
     with monkeypatch.context() as patch:
-        patch.setattr("compgcn.run.probabilities.weighing", asked_to_stop)
+        patch.setattr("compgcn.run.run.weighing", asked_to_stop)
         stopped = command("train", data, *flags(SMALL))
     assert (stopped.code, "stopped; the same command goes on" in stopped.err) == (130, True)
     measured = Path("runs/family-compgcn-conve-0/metrics.json").read_bytes()

@@ -17,9 +17,8 @@ from compgcn.data import GraphCollection, KnowledgeGraph, Labels
 from compgcn.errors import InputError
 from compgcn.nn.encoder import PRESETS
 from compgcn.run import open_run
-from compgcn.run.build import TASKS, build_task
+from compgcn.run.build import TASKS, build_items
 from compgcn.run.resolve import expand, recommended
-from compgcn.tasks import classification
 from compgcn.tasks.classification import NAMES, Classification, Readout, Tally, balanced, macro_f1, report
 from compgcn.train.loop import Interrupted
 
@@ -103,9 +102,11 @@ def test_no_item_of_a_held_out_fold_is_ever_trained_on(tmp_path: Path, monkeypat
     trained: list[tuple[set[int], set[int]]] = []
     begin = Classification.__init__
 
-    def spy(self: Classification, items: Any, train: torch.Tensor, valid: torch.Tensor, *rest: Any) -> None:
+    def spy(
+        self: Classification, items: Any, train: torch.Tensor, valid: torch.Tensor, *rest: Any, **named: Any
+    ) -> None:
         trained.append((set(train.tolist()), set(valid.tolist())))
-        begin(self, items, train, valid, *rest)
+        begin(self, items, train, valid, *rest, **named)
 
     monkeypatch.setattr(Classification, "__init__", spy)
     toy.classify(tmp_path / "run", toy.molecules(), protocol="nested", epochs=2, inner_folds=2)
@@ -161,7 +162,7 @@ def test_of_the_epochs_the_one_with_the_best_mean_over_folds_is_taken(
 def built(data: KnowledgeGraph | GraphCollection, *, whole: bool = False, **settings: Any) -> Any:
     config = expand(recommended({"data.source": data.name, **toy.CLASSES, **settings}, data), data)
     torch.manual_seed(0)
-    return build_task(config, data, CPU, whole=whole)
+    return build_items(config, data, CPU, whole=whole)
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -224,11 +225,6 @@ def test_a_readout_is_what_it_is_called_and_cares_for_no_order(sizes: list[int],
     torch.testing.assert_close(module(x[order], graph_of[order], len(sizes)), found)
 
 
-def test_an_unknown_readout_is_answered_with_the_nearest() -> None:
-    with pytest.raises(InputError, match="did you mean 'mean'"):
-        Readout("men", 3)
-
-
 def test_the_report_counts_what_it_says() -> None:
     confusion = torch.tensor([[3, 1, 0], [2, 2, 0], [0, 0, 0]])  # nothing is or was taken for the third
     found = report(Tally(-0.5, confusion), ("a", "b", "c"))
@@ -269,9 +265,11 @@ def test_the_task_follows_from_the_data() -> None:
         assert expand(recommended({}, data), data).task == task
     rings = toy.molecules()
     config = expand(recommended({}, rings), rings)
-    assert (config.task, config.encoder.input, config.encoder.add_inverse) == ("graph-classification", "labels", False)
+    assert (config.task, config.encoder.input) == ("graph-classification", "labels")
+    assert built(rings).model.encoder.num_relations == rings.num_relations
+    assert "weight_inverse" not in built(rings).model.encoder.layers[0].state_dict()
     one_way = replace(rings, triples=rings.triples[::2])
-    assert expand(recommended({}, one_way), one_way).encoder.add_inverse is True
+    assert "weight_inverse" in built(one_way).model.encoder.layers[0].state_dict()
 
 
 def test_data_that_do_not_fit_the_task_are_refused() -> None:
@@ -311,11 +309,3 @@ def test_what_nodes_start_from_follows_from_the_data(
 def test_what_cannot_be_done_is_one_sentence(tmp_path: Path, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         toy.classify(tmp_path / "run", toy.labelled(), **settings)
-
-
-def test_the_module_has_no_second_way_to_evaluate() -> None:
-    items = built(toy.labelled())
-    found = classification.tally(items, torch.arange(24), 1)
-    assert found.confusion.sum() == 24
-    probabilities = classification.log_probabilities(items, torch.arange(24), 7).exp()
-    torch.testing.assert_close(probabilities.sum(1), torch.ones(24, dtype=torch.float64))

@@ -76,7 +76,7 @@ def must_not_train(config: Config) -> None:
     """Refuse settings of training, which a baseline that is fitted once does not use."""
     used = ("baseline", "protocol", "folds", "inner_folds", "class_weights")
     classifier = Classifier(**{name: getattr(config.classifier, name) for name in used})
-    training = Training(seed=config.training.seed, max_shard_mib=config.training.max_shard_mib)
+    training = Training(seed=config.training.seed)
     plain = Config(task=config.task, data=config.data, classifier=classifier, training=training)
     for change in differences(plain, config):
         setting = change.partition(":")[0]
