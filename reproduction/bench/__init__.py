@@ -1,12 +1,11 @@
-"""Benchmarks: our path beside the per-edge definition, in one run: `bench kernels | step | evaluate | costs`.
+"""Benchmarks of speed and memory: this implementation beside the per-edge definition and PyKEEN.
 
-Each returns plain dictionaries with the data, the device and the commit in them, ready to be kept as JSON.
+Each returns a report of plain dictionaries, with the data, the device and the commit, to be kept as JSON.
 """
 
 from __future__ import annotations
 
-from reproduction.bench.costs import Row, bench_costs, bench_evaluate
 from reproduction.bench.kernels import bench_kernels
-from reproduction.bench.steps import bench_step
+from reproduction.bench.steps import Row, bench_costs, bench_evaluate, bench_step
 
 __all__ = ["Row", "bench_costs", "bench_evaluate", "bench_kernels", "bench_step"]

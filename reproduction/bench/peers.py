@@ -1,4 +1,4 @@
-"""What others compute: the layer edge by edge, and a framework's CompGCN where it is installed."""
+"""Implementations to compare with: the layer edge by edge, and PyKEEN's CompGCN where it is installed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -25,10 +25,10 @@ PHI: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 
 class PerEdge(nn.Module):
-    """The paper's Eq. node_update read literally, with the weights of a layer: a message per edge, each times W.
+    """The paper's Eq. node_update read literally, with the weights of a layer: one message per edge, each times W.
 
     Args:
-        layer: filters tied by direction, relation vectors, and a composition of `PHI`.
+        layer: a layer with filters by direction, relation vectors and a composition of `PHI`.
     """
 
     def __init__(self, layer: CompGCNConv) -> None:
@@ -39,7 +39,7 @@ class PerEdge(nn.Module):
     def forward(
         self, x: Tensor, rel: Tensor, graph: RelationalGraph, *, keep: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """As the layer's."""
+        """Return what the layer returns."""
         layer = self.layer
         messages = graph.messages(layer.flow, layer.add_inverse)
         weight = messages.weights(layer.norm, layer.self_loop, x.dtype).message
@@ -62,7 +62,7 @@ class PerEdge(nn.Module):
 
 
 def edge_by_edge(module: nn.Module) -> None:
-    """Put `PerEdge` in the place of every layer of a model's encoder; the weights stay the same."""
+    """Replace every layer of a model's encoder by `PerEdge` with the same weights."""
     layers = module.get_submodule("encoder.layers")
     assert isinstance(layers, nn.ModuleList)
     for index, layer in enumerate(layers):
@@ -71,13 +71,13 @@ def edge_by_edge(module: nn.Module) -> None:
 
 
 def is_per_edge(config: Config) -> bool:
-    """Whether `PerEdge` computes the layers of a model, which has some."""
+    """Tell whether `PerEdge` computes the layers of a model."""
     encoder = config.encoder
     return encoder.name == "compgcn" and encoder.composition in PHI and len(encoder.dims) > 1
 
 
 class Peer(NamedTuple):
-    """A model of a framework: a training step, which gives its loss, how many parameters it has, and a version."""
+    """A training step of another framework's model that returns the loss, its parameters and its version."""
 
     step: Callable[[], Tensor]
     parameters: int
@@ -85,36 +85,31 @@ class Peer(NamedTuple):
 
 
 def is_pykeens(config: Config) -> bool:
-    """Whether the model is the one that PyKEEN's CompGCN is unless told otherwise: phi and decoder are products."""
+    """Tell whether a model is PyKEEN's default CompGCN: composition and decoder are products."""
     encoder = config.encoder
     product = (encoder.composition, config.decoder.name) == ("mult", "distmult")
     return is_per_edge(config) and product and not encoder.bases
 
 
 def has_pykeen() -> bool:
-    """Whether PyKEEN is installed."""
+    """Tell whether PyKEEN is installed."""
     return find_spec("pykeen") is not None
 
 
-def _pykeen() -> tuple[Any, Any]:
-    with warnings.catch_warnings():  # of what it imports in its turn: nobody here can help it
+def pykeen(data: KnowledgeGraph, batch: int, device: torch.device, dims: Sequence[int] = (200, 200)) -> Peer:
+    """Return PyKEEN's CompGCN with composition and decoder DistMult, trained one-to-all."""
+    with warnings.catch_warnings():  # from packages that PyKEEN imports
         warnings.simplefilter("ignore", DeprecationWarning)
         from pykeen.models import CompGCN
         from pykeen.triples import CoreTriplesFactory
-    return CompGCN, CoreTriplesFactory
 
-
-def pykeen(data: KnowledgeGraph, batch: int, device: torch.device, dims: Sequence[int] = (200, 200)) -> Peer:
-    """PyKEEN's CompGCN (composition and decoder DistMult, one-to-all), with a layer from each dimension to the next."""
-    CompGCN, CoreTriplesFactory = _pykeen()
-    factory = CoreTriplesFactory(
-        torch.from_numpy(data.train), num_entities=data.num_entities, num_relations=data.num_relations,
-        create_inverse_triples=True,
-    )  # fmt: skip
+    train = torch.from_numpy(data.train)
+    sizes = {"num_entities": data.num_entities, "num_relations": data.num_relations}
+    factory = CoreTriplesFactory(train, **sizes, create_inverse_triples=True)
     layers = {"num_layers": len(dims) - 1, "dims": list(dims[1:])}
     model = CompGCN(triples_factory=factory, embedding_dim=dims[0], encoder_kwargs=layers, random_seed=0).to(device)
     optimiser = torch.optim.Adam(model.parameters())
-    triples = torch.from_numpy(np.resize(data.train, (batch, 3))).to(device)  # from the first again where there are few
+    triples = torch.from_numpy(np.resize(data.train, (batch, 3))).to(device)  # repeats where there are few
     labels = torch.zeros(batch, data.num_entities, device=device)
     labels[torch.arange(batch, device=device), triples[:, 2]] = 1.0
     model.train()
