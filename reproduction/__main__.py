@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from enum import StrEnum
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -17,7 +16,7 @@ from compgcn.cli.console import Device, Settings, err, fail, out, plain_table
 from compgcn.cli.train import stop_requests
 from compgcn.config import PATHS, Config, configure, parse_setting
 from compgcn.data import KnowledgeGraph, find
-from compgcn.errors import InputError
+from compgcn.errors import InputError, unknown
 from compgcn.run.build import find_device
 from compgcn.train.loop import Interrupted
 from reproduction import RESULTS, ROOT, bench, measure
@@ -28,7 +27,8 @@ from reproduction.pages import write_all, write_one
 from reproduction.tables import Board
 from reproduction.training import is_done, train_row
 
-_SMOKE = Path("runs") / "smoke"
+BENCHES = ("kernels", "step", "evaluate", "costs")
+MEASURES = (*measure.OF_RUNS, "unseen", "reading", "serving")
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
@@ -64,8 +64,7 @@ def train(
     seeds: Annotated[int | None, typer.Option(help="Number of seeds, from 0 on.", min=1)] = None,
     jobs: Annotated[int, typer.Option(help="Number of rows to train at the same time.", min=1)] = 1,
     smoke: Annotated[bool, typer.Option("--smoke", help="Train small models on a small embedded graph.")] = False,
-    to: Annotated[Path | None, typer.Option(help="Folder of results.", metavar="FOLDER", show_default=False)] = None,
-    run_dir: Annotated[Path, typer.Option(help="Folder of run folders.", metavar="FOLDER")] = Path("runs"),
+    results: Annotated[Path | None, typer.Option(help="Folder of results.", metavar="FOLDER")] = None,
     device: Device = "auto",
 ) -> None:
     """Train rows of the paper's tables. Rows with a result are skipped; a stopped row resumes.
@@ -75,7 +74,8 @@ def train(
     if bool(names) == everything:
         raise InputError(f"name experiments or say --all; the experiments are {', '.join(experiments())}")
     wanted = jobs_of(list(experiments(names or []).values()), row or [], seeds)
-    folder, runs = to or (_SMOKE / "results" if smoke else RESULTS), _SMOKE if smoke else run_dir
+    runs = Path("runs") / "smoke" if smoke else Path("runs")
+    folder = results or (runs / "results" if smoke else RESULTS)
     waiting = [job for job in wanted if not is_done(job, folder, smoke=smoke)]
     out.print(f"{len(wanted)} rows and seeds, {len(wanted) - len(waiting)} of them done already")
     beside = min(jobs, len(waiting)) - 1 if jobs > 1 else 0
@@ -126,7 +126,6 @@ def report(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="An experiment.", show_default=False)] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every experiment, and the page of all of them.")] = False,
     results: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of results.")] = RESULTS,
-    page: Annotated[Path, typer.Option(metavar="FILE", help="Page that --all writes.")] = ROOT / "docs" / "results.md",
 ) -> None:
     """Write the paper's numbers beside ours: report.md, report.html and figure.svg in the folder of results.
 
@@ -137,8 +136,7 @@ def report(
     if not results.is_dir():
         raise InputError(f"there is no folder of results '{results}'; name another with --results")
     board = Board(results, experiments())
-    written = write_all(board, page) if name is None else write_one(board, *experiments([name]).values())
-    for path in written:
+    for path in write_all(board) if name is None else write_one(board, *experiments([name]).values()):
         out.print(f"written: {path}")
 
 
@@ -152,20 +150,9 @@ def tables() -> None:
         out.print(f"written: {path}")
 
 
-class Bench(StrEnum):
-    """Benchmarks of speed and memory."""
-
-    kernels = "kernels"
-    step = "step"
-    evaluate = "evaluate"
-    costs = "costs"
-
-
 @app.command("bench")
 def run_bench(
-    what: Annotated[
-        Bench, typer.Argument(help="A layer, a training step, test evaluation, or all rows of `encoders`.")
-    ],
+    what: Annotated[str, typer.Argument(metavar="|".join(BENCHES), help="What to measure.")],
     data: Annotated[str, typer.Option(help="Name of a data set, or a file of triples.")] = "fb15k-237",
     row: Annotated[list[str] | None, typer.Option(help="Of costs: only this row; may be repeated.")] = None,
     compiled: Annotated[bool, typer.Option("--compile", help="Of costs: compile every step first.")] = False,
@@ -177,17 +164,19 @@ def run_bench(
 
     Example: python -m reproduction bench step --data world --set batch_size=64
     """
+    if what not in BENCHES:
+        raise unknown("benchmark", what, BENCHES, listed=len(BENCHES))
     given = {"data.source": data, **dict(map(parse_setting, settings or []))}
     graph = find(configure(Config(), given).data)
     if not isinstance(graph, KnowledgeGraph) or graph.labels is not None:
         raise InputError(f"'{data}' is for classification; benchmarks need link prediction, as in fb15k-237 or world")
     given = {PATHS.get(name) or name: value for name, value in given.items()}
     place = find_device(device)
-    if what == Bench.kernels:
+    if what == "kernels":
         found = bench.bench_kernels(graph, place, scaling, err.print)
-    elif what == Bench.step:
+    elif what == "step":
         found = bench.bench_step(graph, place, given, err.print)
-    elif what == Bench.evaluate:
+    elif what == "evaluate":
         found = bench.bench_evaluate(graph, place, given, err.print)
     else:
         (table,) = experiments(["encoders"]).values()
@@ -197,20 +186,9 @@ def run_bench(
     out.print(json.dumps(found, indent=1))
 
 
-class Measure(StrEnum):
-    """Measurements of answers, reading and serving."""
-
-    calibration = "calibration"
-    discoveries = "discoveries"
-    explanations = "explanations"
-    unseen = "unseen"
-    reading = "reading"
-    serving = "serving"
-
-
 @app.command("measure")
 def run_measure(
-    what: Annotated[Measure, typer.Argument(help="The measurement.")],
+    what: Annotated[str, typer.Argument(metavar="|".join(MEASURES), help="What to measure.")],
     data: Annotated[str, typer.Option(help="Name of a data set; of reading, a file of triples.")] = "world",
     seeds: Annotated[int, typer.Option(help="Of unseen: number of seeds.")] = 3,
     seconds: Annotated[float, typer.Option(help="Of serving: length of the measurement.")] = 60,
@@ -220,12 +198,14 @@ def run_measure(
 
     Example: python -m reproduction measure calibration --data world
     """
-    if what == Measure.reading:
+    if what not in MEASURES:
+        raise unknown("measurement", what, MEASURES, listed=len(MEASURES))
+    if what == "reading":
         written = measure.reading(Path(data))
-    elif what == Measure.serving:
+    elif what == "serving":
         written = measure.serving(data, seconds)
     else:
-        written = measure.measure(what.value, data, device, seeds)
+        written = measure.measure(what, data, device, seeds)
     out.print(f"written: {written}")
 
 

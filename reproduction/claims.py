@@ -7,6 +7,7 @@ import math
 import re
 import statistics
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -14,7 +15,7 @@ from pydantic import Field, ValidationError
 
 from compgcn.config import Section, in_file, read_tree
 from compgcn.run.report import Table
-from reproduction.experiment import at_home
+from reproduction.experiment import CLAIMS, at_home
 from reproduction.tables import LOWER, NOT_RUN, Board, not_run, verdict
 
 _TOLERANCE = 0.01  # "not worse" is at most this share worse; also the assumed error of a single seed
@@ -24,36 +25,13 @@ _NEAR = 0.03  # "comparable" is at most this share away
 _SHARE = 1 / 3  # "around 6 %" is 4 % to 8 %
 
 RULE = (
-    "Gains are relative; for a mean rank, lower is better. Where several rows stand for one model, ours is the row with "
+    "Gains are relative; for a mean rank, lower is better. If several rows stand for one model, ours is the one with "
     f"the best validation metric. *Undecided*: {_ERRORS} standard errors over seeds leave the claim open; the error is "
     f"taken as {100 * _TOLERANCE:.0f} % for a row with one seed, and {100 * _TOLERANCE_PARTS:.0f} % for a category of "
     "relations. A gain is *around* the claimed one if it lies at most a third away, and undecided if its error reaches "
     "that range. The table also names rows of CompGCN below the paper's number: such a verdict judges our training as "
     "much as the claim."
 )
-PLACES = {  # label in the paper's source -> place in the printed paper
-    "tbl:gcn_model_comp": "Table 1",
-    "tbl:reduction": "Table 2",
-    "tbl:link_pred": "Table 3",
-    "tbl:link_pred_results": "Table 4",
-    "tbl:nodeclass_results": "Table 5",
-    "tbl:results_rel_cat": "Table 6",
-    "table:rgcn_data": "Table 7",
-    "fig:basis_plot": "Figure 3",
-    "fig:rgcn_compare": "Figure 4",
-    "fig:scale_plot": "Figure 5",
-    "sec:results_gcn_encoder": "Section 6.2",
-    "sec:results_basis": "Section 6.3",
-    "sec:res_node_nmt": "Section 6.4",
-    "sec:results_rel_cat": "Appendix A.1",
-    "sec:hyperparams": "Appendix A.3",
-    "eqn:main_upd": "the update equation",
-}
-
-
-def placed(source: str) -> str:
-    """Replace the labels in a text by their places in the printed paper."""
-    return re.sub(r"\b(?:tbl|table|fig|sec|eqn):\w+", lambda match: PLACES.get(match[0], match[0]), source)
 
 
 class Reached(NamedTuple):
@@ -105,14 +83,27 @@ class Claims(Section):
     """A file of claims."""
 
     claims: tuple[Claim, ...]
+    places: dict[str, str] = Field(default_factory=dict)  # label in the paper's source -> place in the printed paper
 
 
-def read_claims(path: Path) -> tuple[Claim, ...]:
-    """Read the claims in a TOML file."""
+def read_claims(path: Path) -> Claims:
+    """Read a TOML file of claims."""
     try:
-        return Claims.model_validate_json(json.dumps(read_tree(path))).claims
+        return Claims.model_validate_json(json.dumps(read_tree(path)))
     except ValidationError as error:
         raise in_file(error, path) from None
+
+
+@cache
+def committed() -> Claims:
+    """Return the committed claims."""
+    return read_claims(CLAIMS)
+
+
+def placed(source: str) -> str:
+    """Replace the labels in a text by their places in the printed paper."""
+    places = committed().places
+    return re.sub(r"\b(?:tbl|table|fig|sec|eqn):\w+", lambda match: places.get(match[0], match[0]), source)
 
 
 def gain(comparison: Comparison, value: Value) -> Gain | None:
@@ -210,8 +201,8 @@ def _ahead(kind: str, share: float) -> float:
     return {"above": share, "below": -share, "not-below": share + _TOLERANCE}[kind]
 
 
-def claims_table(board: Board, claims: Sequence[Claim]) -> Table:
-    """Judge every claim by the paper's own numbers and by ours."""
+def claims_table(board: Board, claims: Sequence[Claim] | None = None) -> Table:
+    """Judge claims, by default the committed ones, by the paper's own numbers and by ours."""
 
     def paper(experiment: str, row: str, metric: str) -> Reached | None:
         found = board.experiments[experiment].row(row).paper.get(metric)
@@ -222,21 +213,21 @@ def claims_table(board: Board, claims: Sequence[Claim]) -> Table:
         line = made.row(row)
         if at_home(made, line)[1].settings is None:  # quoted
             return Reached(line.paper[metric]) if metric in line.paper else None
-        found = board.real(made, line, metric)
-        valid = board.real(made, line, made.metrics[0].rpartition("/")[2], "valid")
+        found = board.ours(made, line, metric)
+        valid = board.ours(made, line, made.metrics[0].rpartition("/")[2], "valid")
         if found is None:
             return None
         return Reached(found.mean, found.error if found.seeds > 1 else None, None if valid is None else valid.mean)
 
     lines = []
-    for claim in claims:
+    for claim in committed().claims if claims is None else claims:
         missing, below = NOT_RUN, dict[str, None]()
         for one in claim.compare:
             experiment = board.experiments[one.experiment]
             metric = one.metric if "/" in one.metric else experiment.metrics[0]
             for row in map(experiment.row, one.rows):
                 missing = f"undecided: `{row.name}` is {not_run(row)}" if row.missing else missing
-                reached = board.real(experiment, row, metric)
+                reached = board.ours(experiment, row, metric)
                 if reached is not None and verdict(experiment, row, metric, reached).startswith("below"):
                     below[row.name] = None
         judged = judge(claim, ours, missing) + (f"; below the paper: {', '.join(below)}" if below else "")

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+from compgcn.run.plots import COLOURS, FAINT, INK, PANEL, Panel, check_figure, save, short
 from compgcn.run.report import Table, markdown, page_html
-from compgcn.train.storage import replace
-from reproduction import claims
-from reproduction.differences import FIDELITY, difference_tables, rule
-from reproduction.experiment import CLAIMS, Experiment
-from reproduction.figures import draw
-from reproduction.tables import RULE, TIES, Board, is_converted, tables
+from reproduction import ROOT, claims
+from reproduction.differences import FIDELITY, compared, difference_tables, rule
+from reproduction.experiment import Experiment
+from reproduction.tables import RULE, TIES, Board, is_converted, relative, tables, title
 
 _INTRO = (
-    "The paper's numbers and ours, row by row. `python -m reproduction report --all` writes this page from the committed "
+    "The paper's numbers and ours, row by row. `python -m reproduction report --all` writes this page from committed "
     "results; `python -m reproduction train NAME` trains rows that have none. Sources are places in the paper."
 )
 _CONVERTED = (
@@ -30,8 +31,6 @@ def page(board: Board, experiment: Experiment, level: int = 1, figure: str | Non
     ranks = f"Ranks in the paper: {experiment.ranks}." if experiment.ranks else ""
     parts.append(" ".join(filter(None, (f"Source: {claims.placed(experiment.source)}.", ranks, experiment.note))))
     found = [result for row in experiment.rows for result in board.results(experiment, row)]
-    if any(result.get("smoke") for result in found):
-        parts.append("These are trial runs of small models on a small graph, not results.")
     if figure is not None:
         parts.append(f"![{experiment.title}]({figure})")
     compared = experiment.kind == "differences"
@@ -61,21 +60,20 @@ def write_one(board: Board, experiment: Experiment) -> list[Path]:
     parts = page(board, experiment, figure=figure.name if drawn else None)
     texts = {folder / "report.md": markdown(parts), folder / "report.html": page_html(parts, experiment.title)}
     for path, text in texts.items():
-        write(path, text)
+        path.write_text(text, encoding="utf-8")
     return [*texts, *([figure] if drawn else [])]
 
 
-def write_all(board: Board, path: Path) -> list[Path]:
+def write_all(board: Board, path: Path = ROOT / "docs" / "results.md") -> list[Path]:
     """Write every report, and a page with the claims and all tables."""
     written = [file for experiment in board.experiments.values() for file in write_one(board, experiment)]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write(path, whole(board, path.parent))
+    path.write_text(whole(board, path.parent), encoding="utf-8")
     return [path, *written]
 
 
 def whole(board: Board, beside: Path) -> str:
     """Return the page of all experiments, with links to figures relative to the folder `beside`."""
-    table = claims.claims_table(board, claims.read_claims(CLAIMS))
+    table = claims.claims_table(board)
     parts: list[str | Table] = ["# Results", _INTRO, "## Claims", claims.RULE, table]
     for experiment in board.experiments.values():
         if experiment.name == FIDELITY:
@@ -87,6 +85,84 @@ def whole(board: Board, beside: Path) -> str:
     return markdown(parts)
 
 
-def write(path: Path, text: str) -> None:
-    """Write a text file, complete or not at all."""
-    replace(path, lambda part: part.write_text(text, encoding="utf-8"))
+_LETTERS = 48  # most letters of a label
+_WIDE = 10  # ratio of the last x to the first that asks for a log axis
+
+
+def draw(board: Board, experiment: Experiment, path: Path) -> bool:
+    """Draw a figure or differences and return True, or return False if there is nothing to draw."""
+    panels = {"differences": _differences, "figure": _lines}
+    panel = panels[experiment.kind](board, experiment) if experiment.kind in panels else None
+    if panel is None:
+        path.unlink(missing_ok=True)
+        return False
+    height = 0.3 * len(experiment.rows) if experiment.kind == "differences" else 0.0
+    save([panel], experiment.title, check_figure(path), height=max(PANEL[1], height))
+    return True
+
+
+def _differences(board: Board, experiment: Experiment) -> Panel | None:
+    """Draw the difference of each row to its control over a bar of the size that chance explains."""
+    metric = experiment.metrics[0]
+    found = [(row.label, *compared(board, experiment, row)) for row in experiment.rows]
+    rows = [(label, gap, most or 0.0) for label, gap, most, _ in found if gap is not None]
+
+    def panel(axes: Any) -> None:
+        axes.axvline(0, color=INK, linewidth=0.8)
+        left, wide = [-most for _, _, most in rows], [2 * most for _, _, most in rows]
+        axes.barh(range(len(rows)), wide, 0.6, left, color=FAINT, label="chance alone, 19 times in 20")
+        axes.plot([gap for _, gap, _ in rows], range(len(rows)), "D", color=COLOURS[0], markersize=6, label="measured")
+        axes.set_yticks(range(len(rows)), [short(label, _LETTERS) for label, _, _ in rows])
+        axes.set_ylim(len(rows) - 0.5, -0.5)
+        axes.grid(axis="x")
+        axes.set_xlabel(f"change of {title(metric)}")
+        axes.legend(frameon=False, loc="upper right", bbox_to_anchor=(1, -0.12), ncols=2)  # covers no row
+
+    return panel if rows else None
+
+
+def _lines(board: Board, experiment: Experiment) -> Panel | None:
+    """Draw each series as a line of changes relative to the reference, with deviations over seeds."""
+    lines: dict[str, list[tuple[float, float, float]]] = {}
+    for row in experiment.rows:
+        change = relative(board, experiment, row)
+        if change is not None and row.x is not None:
+            lines.setdefault(row.series, []).append((row.x, 100 * change[0], 100 * change[1]))
+
+    def panel(axes: Any) -> None:
+        for k, (name, points) in enumerate(lines.items()):
+            x, y, spread = zip(*sorted(points), strict=True)
+            axes.errorbar(x, y, spread if any(spread) else None, fmt="o-", capsize=3, color=COLOURS[k], label=name)
+        places = sorted({x for points in lines.values() for x, _, _ in points})
+        if places[0] > 0 and places[-1] / places[0] > _WIDE:
+            axes.set_xscale("log")
+            axes.set_xticks(places, [f"{x:,g}" for x in places], minor=False)
+            axes.minorticks_off()
+        axes.set_xlabel(experiment.axis)
+        axes.set_ylabel(f"{title(experiment.metrics[0])} relative to {experiment.reference}, %")
+        axes.grid()
+        if any(lines):
+            axes.legend(frameon=False)
+
+    return panel if lines else None
+
+
+def draw_speed(reports: Sequence[dict[str, Any]], path: Path) -> None:
+    """Draw time and memory of a layer against the number of messages, ours and edge by edge, for each machine."""
+
+    def panel(report: dict[str, Any], key: str, label: str) -> Panel:
+        def axes_of(axes: Any) -> None:
+            for name, colour, legend in (("per_edge", COLOURS[3], "per edge"), ("ours", COLOURS[0], "this package")):
+                points = [
+                    (row["messages"], row[name][key]) for row in report["scaling"] if row[name] and row[name][key]
+                ]
+                axes.plot(*zip(*points, strict=True), "o-", color=colour, label=legend, markersize=4)
+            axes.set(xscale="log", yscale="log", xlabel="messages (both directions)", ylabel=label)
+            axes.set_title(report["environment"]["device"])
+            axes.grid()
+            axes.legend(frameon=False)
+
+        return axes_of
+
+    panels = [panel(report, *one) for report in reports for one in (("ms", "time, ms"), ("mib", "peak memory, MiB"))]
+    save(panels, "One layer (mult, 100 → 100), forward and backward", check_figure(path), height=3.2)

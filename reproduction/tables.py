@@ -19,11 +19,10 @@ LOWER = ("mr",)  # metrics that are better when lower
 TOLERANCE = 0.01  # share of the paper's number within which ours counts as the same
 ROOM = 0.02  # share beyond which no spread over our seeds makes it the same
 NOT_RUN = "not run yet"
-TRIAL = "trial run"
 COSTS = ("parameters", "epochs", "seconds", "peak MiB", "seeds")
 
 RULE = (
-    f"*Reproduced*: our mean lies within {100 * TOLERANCE:.0f} % of the paper's number, within twice the standard error "
+    f"*Reproduced*: our mean is within {100 * TOLERANCE:.0f} % of the paper's number, within twice the standard error "
     "of our mean over seeds, or within the standard error of the paper's number (its ±, divided by the root of the "
     f"number of folds where it is over folds); beyond {100 * ROOM:.0f} %, only the paper's error counts. *Undecided*: "
     "further away, but within twice our standard error, or for one seed, whose error is unknown, within "
@@ -33,12 +32,11 @@ TIES = "Our ranks are realistic: tied candidates share their mean rank."
 
 
 class Figure(NamedTuple):
-    """A metric of a row: mean and standard deviation over seeds; of trial runs, it is no result."""
+    """A metric of a row: mean and standard deviation over seeds."""
 
     mean: float
     sd: float
     seeds: int
-    trial: bool = False
 
     @property
     def error(self) -> float:
@@ -67,17 +65,11 @@ class Board:
         return {seed: value for seed, value in values.items() if value is not None}
 
     def ours(self, experiment: Experiment, row: Row, metric: str, split: str | None = None) -> Figure | None:
-        """Return what a row reached, in trial runs too."""
+        """Return what a row reached; None if it has no result."""
         found = list(self.by_seed(experiment, row, metric, split).values())
         if not found:
             return None
-        trial = any(one.get("smoke") for one in self.results(experiment, row))
-        return Figure(statistics.fmean(found), statistics.stdev(found) if len(found) > 1 else 0.0, len(found), trial)
-
-    def real(self, experiment: Experiment, row: Row, metric: str, split: str | None = None) -> Figure | None:
-        """Return what a row reached; None for trial runs, which support no conclusion."""
-        found = self.ours(experiment, row, metric, split)
-        return None if found is None or found.trial else found
+        return Figure(statistics.fmean(found), statistics.stdev(found) if len(found) > 1 else 0.0, len(found))
 
 
 def read(result: Mapping[str, Any], split: str, metric: str) -> float | None:
@@ -134,8 +126,8 @@ def verdict(experiment: Experiment, row: Row, metric: str, ours: Figure | None) 
     home = at_home(experiment, row)[1]
     if ours is None:
         return not_run(home) if home.settings is not None else "quoted"
-    if ours.trial or metric not in row.paper:
-        return TRIAL if ours.trial else ""
+    if metric not in row.paper:
+        return ""
     paper = row.paper[metric]
     own = row.spread.get(metric, 0.0) / math.sqrt(experiment.folds)
     same = max(TOLERANCE * abs(paper), own, min(2 * ours.error, ROOM * abs(paper)))
@@ -209,7 +201,7 @@ def _compared(board: Board, experiment: Experiment, group: str, rows: Sequence[R
     for row in rows:
         ours, paper = board.ours(experiment, row, metric), row.paper.get(metric)
         difference = MISSING
-        if ours is not None and not ours.trial and paper is not None:
+        if ours is not None and paper is not None:
             gap = ours.mean - paper
             difference = ("+" if gap >= 0 else "−") + number(abs(gap), metric)
         cells = [row.label, stated(experiment, row, metric), shown(ours, metric), difference]
@@ -224,7 +216,7 @@ def _without_encoder(board: Board, experiment: Experiment, row: Row, metric: str
     control = control_of(experiment, row)
     if control is None:
         return MISSING
-    found = shown(board.real(*control, metric), metric)
+    found = shown(board.ours(*control, metric), metric)
     mine, theirs = (board.results(*one)[:1] for one in ((experiment, row), control))
     if found == MISSING or not mine or not theirs:
         return found
@@ -276,8 +268,7 @@ def _points(board: Board, experiment: Experiment) -> Table:
     for row in experiment.rows:
         ours, change = board.ours(experiment, row, metric), relative(board, experiment, row)
         cells = [row.label, shown(ours, metric), MISSING if change is None else f"{100 * change[0]:+.1f} %"]
-        state = NOT_RUN if ours is None else TRIAL if ours.trial else ""
-        lines.append([*cells, state, *costs(board.results(experiment, row))])
+        lines.append([*cells, NOT_RUN if ours is None else "", *costs(board.results(experiment, row))])
     return Table("", ("model", f"ours, {title(metric)}", f"relative to {experiment.reference}", "", *COSTS), lines)
 
 
@@ -285,25 +276,8 @@ def relative(board: Board, experiment: Experiment, row: Row) -> tuple[float, flo
     """Return the change of a point from the figure's reference as a share, and its standard deviation over seeds."""
     metric, reference = experiment.metrics[0], experiment.reference
     others = [one for one in experiment.rows if one.name == reference or (one.series, one.x) == (reference, row.x)]
-    ours, base = (board.real(experiment, one, metric) for one in (row, others[0]))
+    ours, base = (board.ours(experiment, one, metric) for one in (row, others[0]))
     return None if ours is None or base is None else (ours.mean / base.mean - 1, ours.sd / base.mean)
-
-
-def summary(board: Board) -> Table:
-    """Return one table of every trained row of all tables."""
-    lines = []
-    for experiment in board.experiments.values():
-        for row in experiment.rows if experiment.kind == "table" and "/" not in experiment.metrics[0] else ():
-            metric = experiment.metrics[0]
-            ours = board.real(experiment, row, metric)
-            if ours is None or row.same_as is not None:
-                continue
-            found = board.results(experiment, row)
-            data = DATASETS[found[0]["config"]["data"]["source"]].name
-            cells = [experiment.title, f"`{data}`", row.label, title(metric), stated(experiment, row, metric)]
-            cells += [shown(ours, metric), verdict(experiment, row, metric, ours)]
-            lines.append([*cells, *costs(found)[1:]])
-    return Table("", ("table", "data", "model", "metric", "paper", "ours", "verdict", *COSTS[1:]), lines)
 
 
 _FB15K237 = (237, (100, 200))  # relations, and the dimensions of one layer
@@ -343,7 +317,7 @@ def _methods() -> list[Table]:
 
 
 def _datasets(experiment: Experiment) -> Table:
-    """Compare the paper's sizes of data sets with the registry's, which every load checks; leave out sizes never measured."""
+    """Compare the paper's sizes of data sets with the registry's, except those of data never loaded."""
     lines = []
     for row in experiment.rows:
         known = DATASETS[row.name].statistics
