@@ -207,26 +207,6 @@ def code(cell: str) -> list[str]:
     return re.findall(r"`([^`]+)`", cell)
 
 
-def test_the_readme_names_everything_there_is() -> None:
-    named = {what: code(names) for what, names in table(README, "table: registries")}
-    assert named == {
-        "tasks": list(TASKS),
-        "models": list(MODELS),
-        "encoders": list(PRESETS),
-        "compositions": [*COMPOSITIONS, *LEARNED],
-        "decoders": list(DECODERS),
-        "losses": list(OBJECTIVES),
-        "regularisers": list(REGULARISERS),
-        "samplers": list(SAMPLERS),
-        "baselines": list(BASELINES),
-        "norms": list(NORMS),
-        "inputs": list(INPUTS),
-        "protocols": list(PROTOCOLS),
-        "readouts": list(READOUTS),
-        "data sets": list(DATASETS),
-    }
-
-
 def test_every_module_there_is_to_read_exists_and_is_named_once() -> None:
     named = [name for row in table(ROOT / "CONTRIBUTING.md", "table: reading") for cell in row for name in code(cell)]
     assert [name for name in named if importlib.util.find_spec(f"compgcn.{name}") is None] == []
@@ -479,7 +459,7 @@ def test_the_json_and_the_events_are_as_documented(
     assert fits.pop("discoveries") == list(Weighing._fields)
     assert set(map(tuple, fits.values())) == {Scaling._fields}
 
-    files = {code(name)[0].rstrip("/") for name, _ in table(README, "table: run folder")}
+    files = {code(name)[0].rstrip("/") for name, _ in table(FORMATS, "table: run folder")}
     assert files == {path.name for path in (tmp_path / run).iterdir() if path.name[0] != "."}
 
 
