@@ -147,9 +147,9 @@ def _load(path: Path) -> dict[str, Any]:
 
 def _matches(experiment: Experiment, row: Row, result: Mapping[str, Any]) -> bool:
     """Tell whether a result was made with all settings that the row has now, given or by default."""
-    wanted = names(expected(experiment, row).model_dump())
-    made = names(Config.model_validate_json(json.dumps(result["config"])).model_dump())
-    free = set(_FREE) | {path for path, unknown in _BY_DATA.items() if wanted[path] == unknown}
+    wanted = names(expected(experiment, row).model_dump(mode="json"))
+    made = names(Config().model_dump(mode="json")) | names(result["config"])  # newer settings have their defaults
+    free = set(_FREE) | {path for path, unknown in _BY_DATA.items() if wanted.get(path) == unknown}
     if made["task"] != "link-prediction":  # classification has neither a decoder nor a choice of loss
         free |= {"training.loss", *(path for path in wanted if path.startswith("decoder."))}
     if wanted["task"] is None:
@@ -170,7 +170,7 @@ def expected(experiment: Experiment, row: Row) -> Config:
     except InputError:  # for example a baseline whose libraries are not installed
         return config
     leaves = names(config.model_dump())
-    return configure(whole, {path: leaves[path] for path in ("encoder.input", "encoder.add_inverse")})
+    return configure(whole, {path: leaves[path] for path in ("encoder.input", "encoder.add_inverse") if path in leaves})
 
 
 @cache
@@ -262,5 +262,5 @@ def trial_settings(config: Config) -> dict[str, Any]:
         "training.batch_size": 64,
     }
     if config.decoder.name == "conve":
-        few |= {"decoder.filters": 4, "decoder.kernel": 3, "decoder.height": None}
+        few |= {"decoder.filters": 4, "decoder.kernel": 3}
     return few
