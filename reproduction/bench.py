@@ -30,7 +30,7 @@ from compgcn.data import KnowledgeGraph
 from compgcn.errors import InputError
 from compgcn.nn import CompGCNConv
 from compgcn.nn.graph import Norm, RelationalGraph
-from compgcn.run.build import build_task
+from compgcn.run.build import build_links
 from compgcn.run.resolve import expand, recommended
 from compgcn.tasks.link_prediction import LinkPrediction
 from compgcn.train.folder import commit
@@ -338,7 +338,7 @@ def bench_step(data: KnowledgeGraph, device: torch.device, settings: dict[str, A
     row = Row("step", data.name, {**PAPER, **settings})
     config = expand(recommended(row.settings, data), data)
     say("the recommended model")
-    line = _line(data, device, row, config.training.compile, peer=has_pykeen())
+    line = _line(data, device, row, config.training.step, peer=has_pykeen())
     return {"bench": "step", **_header(data, device), "config": config.model_dump(), **line}
 
 
@@ -347,7 +347,7 @@ def bench_costs(data: KnowledgeGraph, device: torch.device, rows: Sequence[Row],
     lines = []
     for number, row in enumerate(rows, 1):
         say(f"{number} of {len(rows)}, {row.name}")
-        lines.append(_line(data, device, row, compiled))
+        lines.append(_line(data, device, row, "compiled" if compiled else "recorded"))
     return {"bench": "costs", **_header(data, device), "compiled": compiled, "rows": lines}
 
 
@@ -366,7 +366,7 @@ def _header(data: KnowledgeGraph, device: torch.device) -> Report:
     return {"data": data.name, "environment": environment(device)}
 
 
-def _line(data: KnowledgeGraph, device: torch.device, row: Row, compiled: bool | None, peer: bool = False) -> Report:
+def _line(data: KnowledgeGraph, device: torch.device, row: Row, step: str, peer: bool = False) -> Report:
     """Measure a row: the steps by who makes them, and notes on those that fail or do not fit into memory.
 
     On a GPU our step is recorded, and compiled if asked; a row that `PerEdge` computes is measured eagerly and edge by
@@ -379,8 +379,8 @@ def _line(data: KnowledgeGraph, device: torch.device, row: Row, compiled: bool |
     line: Report = {"row": row.name, "label": row.label, "settings": row.settings, "batch": task.batch_size}
     line |= {"steps_per_epoch": steps, "parameters": sum(p.numel() for p in task.module.parameters())}
     del task
-    training = config.training.model_copy(update={"compile": compiled})
-    eager = training.model_copy(update={"cuda_graph": False, "compile": False})
+    training = config.training.model_copy(update={"step": step})
+    eager = training.model_copy(update={"step": "eager"})
     measures: dict[str, Callable[[], Report]] = {"ours": lambda: step_cost(make, training, device).as_dict()}
     if is_per_edge(config):
         if device.type == "cuda":
@@ -419,7 +419,7 @@ def _pykeen(data: KnowledgeGraph, batch: int, device: torch.device, dims: Sequen
 def fresh_task(config: Config, data: KnowledgeGraph, device: torch.device) -> LinkPrediction:
     """Return the task of a config in training mode, always with the same weights."""
     torch.manual_seed(config.training.seed)
-    task: LinkPrediction = build_task(config, data, device)
+    task = build_links(config, data, device)
     task.model.train()
     return task
 

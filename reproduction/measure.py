@@ -220,10 +220,10 @@ def unseen(data: KnowledgeGraph, source: str, device: str, seed: int) -> Report:
         answers = Answers.from_triples(torch.from_numpy(graph.train), graph.num_relations)
         generator = torch.Generator().manual_seed(seed)
         scorers: dict[str, Scorer] = {
-            "newcomers": lambda s, r: placed.task.model.score(placed.encoded, s, r),
+            "newcomers": lambda s, r: links_of(placed).task.model.score(placed.encoded, s, r),
             "popularity": Popularity(answers, graph.num_entities).score,
             "random": lambda s, r: torch.rand(len(s), graph.num_entities, generator=generator),
-            "trained": lambda s, r: whole.task.model.score(whole.encoded, entity[s], relation[r])[:, entity],
+            "trained": lambda s, r: links_of(whole).task.model.score(whole.encoded, entity[s], relation[r])[:, entity],
         }
         there = set(graph.entities.ids)
         queries = [fact for fact in told["test"] if {fact[0], fact[2]} <= there]

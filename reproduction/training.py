@@ -35,10 +35,10 @@ _DIGITS = 6
 
 # Settings that change no result: the seed and the data, which a result names, and where and how fast training runs.
 _FREE = {
-    *("data.fingerprint", "training.seed", "training.device", "training.checkpoint_seconds", "training.max_shard_mib"),
-    *("training.cuda_graph", "training.compile", "training.deterministic"),
+    *("data.fingerprint", "training.seed", "training.device", "training.checkpoint_seconds"),
+    *("training.step", "training.deterministic"),
 }
-_BY_DATA = {"encoder.input": None, "encoder.add_inverse": None, "training.precision": "auto"}  # before data are read
+_BY_DATA = {"encoder.input": None, "training.precision": "auto"}  # before data are read
 
 
 def train_row(
@@ -169,8 +169,7 @@ def expected(experiment: Experiment, row: Row) -> Config:
         whole = expand(config, sample)
     except InputError:  # for example a baseline whose libraries are not installed
         return config
-    leaves = names(config.model_dump())
-    return configure(whole, {path: leaves[path] for path in ("encoder.input", "encoder.add_inverse") if path in leaves})
+    return configure(whole, {"encoder.input": config.encoder.input})
 
 
 @cache

@@ -196,7 +196,7 @@ def test_a_setting_of_a_command_line_is_toml_or_else_text(text: str, value: obje
         ("encoder.dims=[100,200]", [100, 200]),
         ("columns=film,rel,other", ["film", "rel", "other"]),
         ("columns=0,2,3", [0, 2, 3]),
-        ("candidates='training.lr = 0.1, encoder.bias = true'", ["training.lr = 0.1, encoder.bias = true"]),
+        ("candidates={lr = 0.1, encoder.bias = true}", [{"lr": 0.1, "encoder": {"bias": True}}]),
         ("source=a,b", "a,b"),
     ],
 )

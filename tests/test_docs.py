@@ -33,7 +33,8 @@ from compgcn.nn.decoders import DECODERS
 from compgcn.nn.encoder import PRESETS
 from compgcn.nn.filters import TYINGS
 from compgcn.nn.graph import NORMS
-from compgcn.run.build import LEARNED, TASKS
+from compgcn.run.build import LEARNED
+from compgcn.run.protocols import PROTOCOLS
 from compgcn.tasks.classification import NAMES as READOUTS
 from compgcn.tasks.inputs import INPUTS
 from compgcn.tasks.losses import SMOOTHING_FLOORS
@@ -49,7 +50,6 @@ README, USE = ROOT / "README.md", ROOT / "docs" / "use.md"
 CLASSIFICATION, COMMANDS, DATA, FORMATS, MODELS_PAGE, SETTINGS = (
     ROOT / "docs" / f"{name}.md" for name in ("classification", "commands", "data", "formats", "models", "settings")
 )
-PROTOCOLS = {name: row for task in [*TASKS][1:] for name, row in TASKS[task].protocols.items()}
 REGISTRIES = (COMPOSITIONS, FACTORED, DECODERS, PRESETS, DATASETS, NORMS, TYINGS, MODELS, BASELINES)
 
 EXEMPT = ("make", "pip", "git", "cd", "curl")  # lines of shell blocks that are not run; tests/serve has those of curl

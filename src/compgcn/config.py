@@ -1,11 +1,11 @@
-"""What to search: values of settings, as a table [search] of a TOML lists them. Imports no torch."""
+"""Settings by section, read from TOML files, command lines and Python, and the spaces of a search. Imports no torch."""
 
 from __future__ import annotations
 
 import itertools
 import math
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -13,105 +13,52 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from compgcn.errors import InputError, unknown
 
-# What is expected, by pydantic's name of the mistake; in braces what it knows of the setting.
-_EXPECTED = {
-    "bool_type": "true or false",
-    "finite_number": "a finite number",
-    "float_type": "a number",
-    "greater_than": "a number above {gt:g}",
-    "greater_than_equal": "at least {ge}",
-    "int_from_float": "a whole number",
-    "int_parsing": "a whole number",
-    "int_type": "a whole number",
-    "less_than": "a number below {lt:g}",
-    "less_than_equal": "at most {le}",
-    "string_type": "text",
-    "too_short": "a list of at least {min_length}",
-}
-
-
-def in_settings(error: ValidationError, where: str, options: Iterable[str], lists: Mapping[str, str]) -> InputError:
-    """The first mistake in settings.
-
-    Args:
-        error: what pydantic found.
-        where: what the sentence begins with.
-        options: the names of settings there are.
-        lists: the settings that are lists, each with an example.
-    """
-    first: Mapping[str, Any] = error.errors()[0]
-    path, kind = _place(first), first["type"]
-    if kind == "extra_forbidden":
-        return InputError(f"{where}{unknown('option', path, options)}")
-    if kind == "literal_error" and isinstance(first["input"], str):
-        known = [choice.strip("'") for choice in first["ctx"]["expected"].replace(" or ", ", ").split(", ")]
-        return InputError(f"{where}{unknown(f'value of {path}', first['input'], known)}")
-    if kind == "tuple_type" and path in lists:
-        expected = f"this should be a list, as in {path} = {lists[path]}"
-    elif kind in _EXPECTED:
-        expected = f"this should be {_EXPECTED[kind].format(**first.get('ctx', {}))}"
-    else:
-        expected = first["msg"].removeprefix("Value error, ").replace("Input should", "this should")
-    return InputError(f"{where}{path} = {first['input']!r}: {expected}")
-
-
-def in_file(error: ValidationError, path: Path) -> InputError:
-    """The first mistake in a file, in pydantic's words."""
-    first: Mapping[str, Any] = error.errors()[0]
-    return InputError(f"{path}: {_place(first)}: {first['msg'][0].lower()}{first['msg'][1:]}")
-
-
-def _place(mistake: Mapping[str, Any]) -> str:
-    """Where it is, as a dotted path."""
-    return ".".join(str(part) for part in mistake["loc"])
-
-
 FORMAT = 1  # of a run folder; a newer one is refused
-SEARCH = "search"  # the table of a TOML that says which values of which settings to try
+SEARCH = "search"  # the table of a TOML with the values to search
 
 Size = Annotated[int, Field(ge=1)]
 
 
 class Section(BaseModel):
-    """A table of the TOML; a key it does not know is an error, and so is a value of another type."""
+    """A table of the TOML; unknown keys and values of another type are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
 
 
 class Data(Section):
-    """Where the triples come from."""
+    """The source of the triples, and how to read and split it."""
 
     source: str = ""  # a data set's name, or a file
     valid: str | None = None  # files of the other splits, where they are given
     test: str | None = None
     names: str | None = None  # a file of ids and readable names
-    columns: tuple[str | int, ...] | None = None  # of subject, relation and object in a table: names, or positions
-    comment: str | None = None  # lines that start with it are skipped
-    literals: Literal["drop", "keep", "nodes"] = "drop"  # what becomes of those of an RDF file
-    exclude: tuple[str, ...] = ()  # relations left out
-    top_relations: int | None = Field(None, ge=1)  # only so many relations, those train has most of
-    labels: str | None = None  # a table of nodes (or graphs) and their classes, and of those of the other splits
+    columns: tuple[str | int, ...] | None = None  # subject, relation and object of a table: names, or positions
+    comment: str | None = None  # begins lines to skip
+    literals: Literal["drop", "keep", "nodes"] = "drop"  # of an RDF file
+    exclude: tuple[str, ...] = ()  # relations to leave out
+    top_relations: int | None = Field(None, ge=1)  # keep only the most frequent relations of train
+    labels: str | None = None  # tables of nodes (or graphs) and their classes
     valid_labels: str | None = None
     test_labels: str | None = None
-    label_columns: tuple[str | int, ...] | None = None  # of node, label and perhaps split
+    label_columns: tuple[str | int, ...] | None = None  # node, label and perhaps split
     node_labels: str | None = None  # a table of graph, node and label, for graph classification
     node_features: str | None = None  # files of vectors
     relation_features: str | None = None
-    split_seed: int = Field(0, ge=0)  # of the split made for a single file
+    split_seed: int = Field(0, ge=0)  # of the split of a single file
     valid_fraction: float = Field(0.1, ge=0, lt=1)
     test_fraction: float = Field(0.1, ge=0, lt=1)
-    fingerprint: str | None = None  # sha256 of what was read; a resumed run must find the same
+    fingerprint: str | None = None  # sha256 of the data; a resumed run must find the same
 
 
 class Encoder(Section):
-    """How entities and relations become vectors; what is None is filled in from the preset."""
+    """How entities and relations become vectors; the preset and the data decide settings that are None."""
 
     name: str = "compgcn"
     input: Literal["learned", "types", "labels", "features", "literals", "shared"] | None = None  # None: by the data
     composition: str | None = None
     norm: str | None = None
     flow: Literal["source_to_target", "target_to_source"] = "target_to_source"
-    dims: tuple[Size, ...] = Field((100, 200), min_length=1, strict=False)  # of the input, then of each layer
+    dims: tuple[Size, ...] = Field((100, 200), min_length=1, strict=False)  # input, then each layer
     bases: int = Field(0, ge=0)  # basis vectors (compgcn), basis matrices or blocks (rgcn-*); 0: none
     dropout: float = Field(0.1, ge=0, lt=1)  # on each direction's sum
     loop_dropout: bool = False  # on the self-loop too
@@ -120,12 +67,11 @@ class Encoder(Section):
     batch_norm: bool = True
     activation: Literal["tanh", "relu", "none"] = "tanh"
     self_loop: bool = True
-    add_inverse: bool | None = None  # send along edges backwards too; None: unless every edge is there both ways
-    tie_inverse: bool = False  # an inverse relation starts as its original read backwards: TransE's negative
+    tie_inverse: bool = False  # an inverse relation is its original read backwards: TransE's negative
     init_scale: float | None = Field(None, gt=0)  # standard deviation of the initial tables; None: Xavier's
     graph: Literal["given", "none", "random"] = "given"  # ablations: no edges, or edges between random entities
-    residual: int = Field(0, ge=0)  # dimension of raw vectors that the encoder's are added to; 0: none
-    edge_dropout: float = Field(0.0, ge=0, lt=1)  # share of the edges left out of a step
+    residual: int = Field(0, ge=0)  # dimension of raw vectors to add the encoder's to; 0: none
+    edge_dropout: float = Field(0.0, ge=0, lt=1)  # share of the edges to leave out of a step
 
 
 class Decoder(Section):
@@ -134,63 +80,56 @@ class Decoder(Section):
     name: str = "conve"
     entity_bias: bool | None = None
     margin: float = 9.0  # TransE, RotatE: score = margin - distance
-    margin_decay: float = Field(0.0, ge=0)  # subtracted from the margin ..
-    margin_patience: int = Field(10, ge=1)  # .. every so many evaluations without gain
-    filters: int | None = Field(None, ge=1)  # of a convolution; None: as many, and of the size, usual for the decoder
+    margin_decay: float = Field(0.0, ge=0)  # subtracted from the margin after every 10 evaluations without gain
+    filters: int | None = Field(None, ge=1)  # of a convolution; None: the decoder's usual number and size
     kernel: int | None = Field(None, ge=1)
-    height: int | None = Field(None, ge=1)  # each vector is laid out height x width; None: as square as can be
-    input_dropout: float = Field(0.0, ge=0, lt=1)  # on what is convolved, on its feature maps, and on the query
+    input_dropout: float = Field(0.0, ge=0, lt=1)  # on the input of a convolution, its feature maps, and the query
     feature_dropout: float = Field(0.3, ge=0, lt=1)
     hidden_dropout: float = Field(0.3, ge=0, lt=1)
-    generator: str = "distmult"  # of the sampler kbgan: a decoder, with tables of its own
 
 
 class Classifier(Section):
-    """How nodes or graphs are classified, and how the number of epochs is found."""
+    """How nodes or graphs are classified, and how a protocol chooses the number of epochs."""
 
     baseline: str | None = None  # trained in place of the encoder
     protocol: Literal["holdout", "refit", "paper", "nested"] | None = None  # None: the first of the task
     folds: int = Field(10, ge=2)  # of the cross-validation
     inner_folds: int = Field(5, ge=2)  # within a training part, for nested
-    choose_by: Literal["accuracy", "log_likelihood"] | None = None  # None: accuracy for paper, else log_likelihood
     readout: Literal["mean", "sum", "max", "attention"] = "mean"  # from the vectors of nodes to that of their graph
-    class_weights: bool = False  # every class counts the same in the loss, however rare
-    candidates: tuple[str, ...] = ()  # for nested: settings to choose among, 'training.lr = 0.01, encoder.bias = true'
+    class_weights: bool = False  # every class has the same weight in the loss, however rare
+    candidates: tuple[dict[str, Any], ...] = ()  # for nested: settings to choose among, by dotted name
 
 
 class Training(Section):
-    """How the parameters are found."""
+    """How the parameters are trained."""
 
     epochs: int = Field(500, ge=0)
     batch_size: int = Field(128, ge=1)
     optimiser: Literal["adam", "adagrad", "sgd"] = "adam"
     lr: float = Field(1e-3, gt=0)
-    encoder_lr: float | None = Field(None, gt=0)  # of the encoder, but for the raw vectors of a residual; None: lr
+    encoder_lr: float | None = Field(None, gt=0)  # of the encoder without the raw vectors of a residual; None: lr
     weight_decay: float = Field(0.0, ge=0)
     loss: Literal["bce", "cross-entropy", "margin", "self-adversarial", "sampled-cross-entropy"] = "bce"
     label_smoothing: float = Field(0.1, ge=0, lt=1)
     smoothing_floor: Literal["eps/N", "1/N"] = "eps/N"
     sampler: Literal["uniform", "shared", "kbgan"] = "uniform"  # of negatives, for the losses that sample
-    negatives: int = Field(64, ge=1)  # per triple, if shared per batch; for kbgan, those it chooses from
+    negatives: int = Field(64, ge=1)  # per triple, if shared per batch; for kbgan, the candidates
     loss_margin: float = Field(1.0, ge=0)
-    temperature: float = Field(1.0, ge=0)  # of the self-adversarial weights
     regulariser: Literal["none", "n3", "dura"] = "none"  # of the vectors of a batch's triples ..
     regularisation: float = Field(0.05, ge=0)  # .. and its weight
     relation_prediction: float = Field(0.0, ge=0)  # weight of a second loss, over the relations of (s, ?, o)
-    remove_batch_edges: bool = False  # in link prediction, encode a batch without the edges of its own triples
+    remove_batch_edges: bool = False  # encode a batch without the edges of its own triples
     schedule: Literal["constant", "linear", "cosine"] = "constant"
-    schedule_start: float = Field(0.0, ge=0, le=1)  # share of the epochs before the rate begins to fall
-    schedule_floor: float = Field(0.0, ge=0, le=1)  # what the rate falls to, as a share of lr
+    schedule_start: float = Field(0.0, ge=0, le=1)  # share of the epochs before the rate falls
+    schedule_floor: float = Field(0.0, ge=0, le=1)  # the last rate, as a share of lr
     grad_clip: float | None = Field(None, gt=0)  # bound on the norm of the gradient
     precision: Literal["auto", "float32", "tf32", "mixed", "bfloat16"] = "auto"  # auto: mixed on a GPU, else float32
-    cuda_graph: bool = True  # on a GPU, record a step and replay it
-    compile: bool | None = None  # fuse the step with torch.compile; None: on a GPU, if the run is long enough to gain
-    deterministic: bool = False  # on a GPU, only what gives the same bits every time
+    step: Literal["auto", "eager", "recorded", "compiled"] = "auto"  # auto: recorded on a GPU, compiled in long runs
+    deterministic: bool = False  # on a GPU, only algorithms that give the same bits every time
     patience: int = Field(25, ge=1)  # evaluations without gain before stopping
     evaluate_every: int = Field(1, ge=1)  # epochs
-    valid_sample: int | None = Field(None, ge=1)  # of links, validation triples that choose the epoch; None: all
-    checkpoint_seconds: float = Field(30.0, ge=0)  # at the earliest, see `train.until_next`; 0: after every step
-    max_shard_mib: float | None = Field(None, gt=0)  # cut the weights into files of at most this size
+    valid_sample: int | None = Field(None, ge=1)  # validation triples that choose the epoch; None: all
+    checkpoint_seconds: float = Field(30.0, ge=0)  # between checkpoints, see `loop.until_next`; 0: every step
     seed: int = Field(0, ge=0, lt=2**63)
     device: str = "auto"
 
@@ -208,7 +147,7 @@ class Config(Section):
 
 
 def _paths() -> dict[str, str]:
-    """Every name a setting goes by -> its dotted path; a key that several sections have goes by the path alone."""
+    """Map every name of a setting to its dotted path; a key of several sections has the path as its only name."""
     paths: dict[str, list[str]] = {"task": ["task"]}
     for section, field in Config.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
@@ -221,7 +160,7 @@ def _paths() -> dict[str, str]:
 
 PATHS = _paths()
 
-# What settings are called elsewhere.
+# Names of settings in other libraries.
 _CALLED = {
     **dict.fromkeys(("learning_rate", "lr_rate", "learningrate", "step_size"), "training.lr"),
     **dict.fromkeys(("embedding_dim", "embedding_size", "dim", "hidden_dim", "hidden_size"), "encoder.dims"),
@@ -241,46 +180,93 @@ LISTS = {
     "data.exclude": '["year", "rating"]',
     "data.label_columns": '["node", "class"]',
     "encoder.dims": "[100, 200]",
-    "classifier.candidates": '["training.lr = 0.01", "training.lr = 0.001"]',
+    "classifier.candidates": "[{training.lr = 0.01}, {training.lr = 0.001}]",
 }
 
 
 def configure(base: Config, settings: Mapping[str, Any], where: str = "") -> Config:
-    """`base` with settings by name; an unknown name or a value of the wrong kind is one sentence, `where` before it."""
+    """Return `base` with settings by name; a wrong name or value is one sentence that begins with `where`."""
     tree = base.model_dump()
     for name, value in settings.items():
         path = PATHS.get(name)
         if path is None:
-            sections = [full for full in PATHS if full.endswith(f".{name}")]
-            if sections:
-                raise InputError(f"{where}option '{name}' is ambiguous; say {' or '.join(sections)}")
-            if known := _CALLED.get(name.rpartition(".")[2].casefold()):
-                raise InputError(f"{where}unknown option '{name}'; did you mean '{known}'?")
-            raise InputError(f"{where}{unknown('option', name, PATHS)}")
+            raise _no_setting(name, where)
         if isinstance(value, str) and any("\ud800" <= c <= "\udfff" for c in value):
-            raise InputError(
-                f"{where}{path} = {value!r}: this is not UTF-8, which a run's config is written in; rename it"
-            )
-        *parents, key = path.split(".")
-        table = tree
-        for parent in parents:
-            table = table[parent]
-        table[key] = _plain(value)
+            raise InputError(f"{where}{path} = {value!r}: this is not UTF-8, as a run's config must be; rename it")
+        section, _, key = path.rpartition(".")
+        (tree[section] if section else tree)[key] = _plain(value)
     try:
         return Config.model_validate(tree)
     except ValidationError as error:
-        raise in_settings(error, where, [*PATHS, *Config.model_fields], LISTS) from None
+        raise _in_settings(error, where) from None
+
+
+def _no_setting(name: str, where: str) -> InputError:
+    sections = [full for full in PATHS if full.endswith(f".{name}")]
+    if sections:
+        return InputError(f"{where}option '{name}' is ambiguous; say {' or '.join(sections)}")
+    if known := _CALLED.get(name.rpartition(".")[2].casefold()):
+        return InputError(f"{where}unknown option '{name}'; did you mean '{known}'?")
+    return InputError(f"{where}{unknown('option', name, PATHS)}")
 
 
 def _plain(value: Any) -> Any:
-    """The Python number in a scalar of an array library; everything else as it is."""
+    """Return the Python number of a NumPy or torch scalar, and tuples for lists; other values as they are."""
     if isinstance(value, (list, tuple)):
         return tuple(_plain(item) for item in value)
+    if isinstance(value, dict):
+        return names(value)
     return value.item() if hasattr(value, "item") else value
 
 
+# Phrases for pydantic's error types; in braces what pydantic knows of the setting.
+_EXPECTED = {
+    "bool_type": "true or false",
+    "finite_number": "a finite number",
+    "float_type": "a number",
+    "greater_than": "a number above {gt:g}",
+    "greater_than_equal": "at least {ge}",
+    "int_from_float": "a whole number",
+    "int_parsing": "a whole number",
+    "int_type": "a whole number",
+    "less_than": "a number below {lt:g}",
+    "less_than_equal": "at most {le}",
+    "string_type": "text",
+    "too_short": "a list of at least {min_length}",
+}
+
+
+def _in_settings(error: ValidationError, where: str) -> InputError:
+    """Return the first mistake in settings as a sentence."""
+    first: Mapping[str, Any] = error.errors()[0]
+    path, kind = _place(first), first["type"]
+    if kind == "literal_error" and isinstance(first["input"], str):
+        known = [choice.strip("'") for choice in first["ctx"]["expected"].replace(" or ", ", ").split(", ")]
+        return InputError(f"{where}{unknown(f'value of {path}', first['input'], known)}")
+    if kind == "tuple_type" and path in LISTS:
+        expected = f"this should be a list, as in {path} = {LISTS[path]}"
+    elif kind in _EXPECTED:
+        expected = f"this should be {_EXPECTED[kind].format(**first.get('ctx', {}))}"
+    else:
+        expected = first["msg"].removeprefix("Value error, ").replace("Input should", "this should")
+    return InputError(f"{where}{path} = {first['input']!r}: {expected}")
+
+
+def in_file(error: ValidationError, path: Path) -> InputError:
+    """Return the first mistake in a file, in pydantic's words."""
+    first: Mapping[str, Any] = error.errors()[0]
+    return InputError(f"{path}: {_place(first)}: {first['msg'][0].lower()}{first['msg'][1:]}")
+
+
+def _place(mistake: Mapping[str, Any]) -> str:
+    return ".".join(str(part) for part in mistake["loc"])
+
+
+# Settings of a command line
+
+
 def parse_setting(text: str) -> tuple[str, Any]:
-    """`key=value` from a command line; the value is TOML, or a string where it is not; of a list, see `as_list`."""
+    """Parse `key=value`; the value is TOML or else text, and for a list see `as_list`."""
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
         raise InputError(f"'{text}' is not a setting; write key=value, such as training.lr=0.001")
@@ -293,49 +279,29 @@ def parse_setting(text: str) -> tuple[str, Any]:
 
 
 def as_list(path: str, value: Any) -> Any:
-    """What a command line gives for a list: a single value is a list of one, and text is parted at its commas.
+    """Return the list of a command line: one value is a list of one, and commas separate the parts of text.
 
-    Whole numbers are numbers where all parts are; settings to choose among have commas of their own, and stay whole.
+    Whole numbers become numbers if all parts are.
     """
     if isinstance(value, list):
         return value
-    if not isinstance(value, str) or path == "classifier.candidates":
+    if not isinstance(value, str):
         return [str(value) if path == "data.exclude" else value]  # a relation may be called 1999
     parts = [part.strip() for part in value.split(",")]
     numbers = path != "data.exclude" and all(part.isdecimal() for part in parts)
     return [int(part) for part in parts] if numbers else parts
 
 
-def parse_settings(text: str) -> dict[str, Any]:
-    """Several settings in one text, as in an inline table of TOML: `training.lr = 0.01, encoder.dims = [32, 32]`."""
-    try:
-        tree = tomllib.loads(f"settings = {{{text}}}")
-    except tomllib.TOMLDecodeError:
-        tree = {}
-    if len(tree) != 1:
-        raise InputError(f"'{text}' are not settings; write them as 'training.lr = 0.01, encoder.dims = [32, 32]'")
-    return names(tree["settings"])
-
-
-def names(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by name, those in tables by dotted name."""
-    tables = {name: value for name, value in tree.items() if isinstance(value, dict)}
-    plain = {name: value for name, value in tree.items() if name not in tables}
-    return plain | {f"{name}.{key}": value for name, table in tables.items() for key, value in table.items()}
-
-
-def write_setting(path: str, value: Any) -> str:
-    """One setting as TOML, `training.lr = 0.01`."""
-    return f"{path} = {_toml(value)}"
+# Settings of a TOML file
 
 
 def read_config(path: Path) -> Config:
-    """The config in a TOML file, as of today's format; keys it leaves out take their defaults."""
+    """Read a config from a TOML file; missing keys take their defaults."""
     return configure(Config(), read_settings(path), f"{path}: ")
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """The settings in a TOML file, by name; a file of a newer format is refused."""
+    """Read the settings of a TOML file, by name."""
     tree = read_tree(path)
     if SEARCH in tree:
         raise InputError(f"{path} has a table [{SEARCH}]: give the file to compgcn tune, or with --search")
@@ -343,7 +309,7 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 
 def read_search(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The settings in a TOML file, by name, and its table of what to search; either may be empty."""
+    """Read the settings of a TOML file, by name, and its table [search]; either may be empty."""
     tree = read_tree(path)
     search = tree.pop(SEARCH, {})
     if not isinstance(search, dict):
@@ -352,7 +318,7 @@ def read_search(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def read_tree(path: Path) -> dict[str, Any]:
-    """What is in a TOML file; one of a newer format is refused."""
+    """Read a TOML file; refuse one of a newer format."""
     try:
         tree = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -370,7 +336,7 @@ def read_tree(path: Path) -> dict[str, Any]:
 
 
 def flat(tree: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """The settings in a tree of tables, by name."""
+    """Return the settings of the tables of a file, by name."""
     for name in tree.keys() - Config.model_fields.keys():
         if "." in PATHS.get(name, ""):
             raise InputError(f"{path}: '{name}' belongs into the table [{PATHS[name].partition('.')[0]}]")
@@ -378,54 +344,15 @@ def flat(tree: Mapping[str, Any], path: Path) -> dict[str, Any]:
     return names(tree)
 
 
-# What a resumed run may change: where it runs and how often it saves; and, the data being the same, how they are named.
-_READING = Data.model_fields.keys() - {"split_seed", "valid_fraction", "test_fraction", "fingerprint"}
-_FREE = {"training.device", "training.checkpoint_seconds", *(f"data.{key}" for key in _READING)}
-
-
-# What may be searched: what the model is and how it is trained; nothing that makes its figures those of another task.
-_FIXED = {"seed", "device", "deterministic", "checkpoint_seconds", "max_shard_mib", "evaluate_every", "valid_sample"}
-SEARCHABLE = {
-    *(f"encoder.{key}" for key in Encoder.model_fields if key not in ("graph", "input")),
-    *(f"decoder.{key}" for key in Decoder.model_fields),
-    *("classifier.readout", "classifier.class_weights"),
-    *(f"training.{key}" for key in Training.model_fields.keys() - _FIXED),
-}
-
-# What bounds a training: on the command line of a search it bounds the trials, and not what is trained with the best.
-BUDGET = ("training.epochs", "training.patience", "training.evaluate_every")
-
-
-def searchable(name: str, where: str = "") -> str:
-    """The path of a setting that may be searched; one sentence for any other name."""
-    path = PATHS.get(name)
-    if path is None:
-        configure(Config(), {name: None}, where)
-    if path not in SEARCHABLE:
-        raise InputError(f"{where}{path or name} is not searched: what is tried must answer the same question")
-    return path
-
-
-def changes(old: Config, new: Config) -> dict[str, Any]:
-    """The settings of `new` that differ from those of `old`, by path."""
-    before = dict(_leaves(old))
-    return {path: value for path, value in _leaves(new) if value != before[path]}
-
-
-def differences(old: Config, new: Config) -> list[str]:
-    """`section.key: old -> new` for every setting that makes another run."""
-    a, b = (dict(_leaves(config)) for config in (old, new))
-    if a["data.fingerprint"] != b["data.fingerprint"]:
-        return [f"data.source: {a['data.source']!r} -> {b['data.source']!r}, with other triples or features"]
-    return [f"{path}: {a[path]!r} -> {b[path]!r}" for path in a if a[path] != b[path] and path not in _FREE]
-
-
-def _leaves(config: Config) -> list[tuple[str, Any]]:
-    return list(names(config.model_dump()).items())
+def names(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """Flatten tables: settings by dotted name."""
+    tables = {name: value for name, value in tree.items() if isinstance(value, dict)}
+    plain = {name: value for name, value in tree.items() if name not in tables}
+    return plain | {f"{name}.{key}": value for name, table in tables.items() for key, value in table.items()}
 
 
 def to_toml(config: Config) -> str:
-    """The config as TOML; settings that are None are left out."""
+    """Write a config as TOML; settings that are None are left out."""
     lines, section = [], ""
     for path, value in _leaves(config):
         table, _, key = path.rpartition(".")
@@ -437,6 +364,11 @@ def to_toml(config: Config) -> str:
     return "\n".join(lines) + "\n"
 
 
+def write_setting(path: str, value: Any) -> str:
+    """Write one setting as TOML, `training.lr = 0.01`."""
+    return f"{path} = {_toml(value)}"
+
+
 def _toml(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
@@ -445,11 +377,53 @@ def _toml(value: Any) -> str:
         return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped) + '"'
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_toml(item) for item in value) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(write_setting(name, item) for name, item in value.items()) + "}"
     return repr(value)
 
 
+# Comparing configs
+
+# Settings that a resumed run may change: where it runs, how often it saves and, with the same data, their names.
+_READING = Data.model_fields.keys() - {"split_seed", "valid_fraction", "test_fraction", "fingerprint"}
+_FREE = {"training.device", "training.checkpoint_seconds", *(f"data.{key}" for key in _READING)}
+
+
+def changes(old: Config, new: Config) -> dict[str, Any]:
+    """Return the settings of `new` that differ from those of `old`, by path."""
+    before = dict(_leaves(old))
+    return {path: value for path, value in _leaves(new) if value != before[path]}
+
+
+def differences(old: Config, new: Config) -> list[str]:
+    """Return `section.key: old -> new` for every setting that makes another run."""
+    a, b = (dict(_leaves(config)) for config in (old, new))
+    if a["data.fingerprint"] != b["data.fingerprint"]:
+        return [f"data.source: {a['data.source']!r} -> {b['data.source']!r}, with other triples or features"]
+    return [f"{path}: {a[path]!r} -> {b[path]!r}" for path in a if a[path] != b[path] and path not in _FREE]
+
+
+def _leaves(config: Config) -> list[tuple[str, Any]]:
+    return list(names(config.model_dump()).items())
+
+
+# Searching
+
+# A search may change the model and its training, but nothing that makes its figures those of another task.
+_FIXED = {"seed", "device", "deterministic", "checkpoint_seconds", "evaluate_every", "valid_sample"}
+SEARCHABLE = {
+    *(f"encoder.{key}" for key in Encoder.model_fields if key not in ("graph", "input")),
+    *(f"decoder.{key}" for key in Decoder.model_fields),
+    *("classifier.readout", "classifier.class_weights"),
+    *(f"training.{key}" for key in Training.model_fields.keys() - _FIXED),
+}
+
+# Bounds of a training: on the command line of a search they hold for the trials, not for the final training.
+BUDGET = ("training.epochs", "training.patience", "training.evaluate_every")
+
+
 class Range(NamedTuple):
-    """Numbers from `low` to `high`, both included; whole ones where both ends are; evenly in their logarithm or not."""
+    """Numbers from `low` to `high`, both included; whole ones if both ends are; evenly in their logarithm or not."""
 
     low: float
     high: float
@@ -459,25 +433,35 @@ class Range(NamedTuple):
 Space = dict[str, tuple[Any, ...] | Range]  # by path: values to choose among, or a range of them
 
 
+def searchable(name: str, where: str = "") -> str:
+    """Return the path of a setting that may be searched; refuse any other name."""
+    path = PATHS.get(name)
+    if path is None:
+        raise _no_setting(name, where)
+    if path not in SEARCHABLE:
+        raise InputError(f"{where}{path} is not searched: all trials must answer the same question")
+    return path
+
+
 def parse_space(table: Mapping[str, Any], where: str = "") -> Space:
-    """The table [search] of a TOML: a list of values for each setting, or `{low, high, log}`."""
+    """Parse the table [search] of a TOML: a list of values for each setting, or `{low, high, log}`."""
     space: Space = {}
     for name, given in _flat(table).items():
         path = searchable(name, where)
         if isinstance(given, dict):
             space[path] = _range(path, given, where)
         elif isinstance(given, list) and given:
-            space[path] = tuple(_frozen(value) for value in given)
+            space[path] = _plain(given)
         else:
             raise InputError(f"{where}{path} = {given!r}: this should be a list of values, or {{low, high, log}}")
         ends = space[path]
         for value in ends[:2] if isinstance(ends, Range) else ends:
-            configure(Config(), {path: value}, where)  # of the right kind
+            configure(Config(), {path: value}, where)  # refuse values of another type
     return space
 
 
 def _flat(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Dotted names for what stands in [search.training] or as training.lr; a range is a table too, and stays one."""
+    """Flatten [search.training] to dotted names; a range, a table too, stays one."""
     found: dict[str, Any] = {}
     for name, value in table.items():
         inner = isinstance(value, dict) and name in Config.model_fields
@@ -495,23 +479,15 @@ def _range(path: str, given: Mapping[str, Any], where: str) -> Range:
     return Range(low, high, log)  # type: ignore[arg-type]
 
 
-def _frozen(value: Any) -> Any:
-    return tuple(map(_frozen, value)) if isinstance(value, list) else value
-
-
 def grid_size(space: Space) -> float:
-    """How many combinations a space has; without end if one of its settings is a range."""
+    """Return the number of combinations of a space; infinite if one of its settings is a range."""
     return math.prod(math.inf if isinstance(values, Range) else len(values) for values in space.values())
 
 
-def candidates(space: Space) -> tuple[str, ...]:
-    """Every combination of a space of lists, as `classifier.candidates` takes them."""
+def candidates(space: Space) -> tuple[dict[str, Any], ...]:
+    """Return every combination of a space of lists, for `classifier.candidates`."""
     ranges = [path for path, values in space.items() if isinstance(values, Range)]
     if ranges or not space:
         what = f"{ranges[0]} is a range" if ranges else "there is nothing to search"
         raise InputError(f"{what}; a nested run tries every combination, so list the values of [search]")
-    combinations = itertools.product(*space.values())
-    return tuple(
-        ", ".join(write_setting(path, value) for path, value in zip(space, values, strict=True))
-        for values in combinations
-    )
+    return tuple(dict(zip(space, values, strict=True)) for values in itertools.product(*space.values()))

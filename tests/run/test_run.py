@@ -24,8 +24,8 @@ from compgcn.errors import InputError
 from compgcn.nn.decoders import DECODERS
 from compgcn.nn.encoder import PRESETS
 from compgcn.run import Run, open_run
-from compgcn.run.build import find_device
-from compgcn.run.resolve import expand, of_size, recommended
+from compgcn.run.build import build_links
+from compgcn.run.resolve import expand, recommended, resolve
 from compgcn.train.folder import default_folder
 from compgcn.train.loop import Interrupted
 from toy import SMALL, graph, lasting, train
@@ -343,12 +343,8 @@ def test_ablated_graphs_train_and_come_back(tmp_path: Path, run: Run, ablation: 
 
 @pytest.mark.parametrize(
     ("encoder", "decoder"),
-    [
-        (encoder, decoder)
-        for encoder in ("none", "gcn")
-        for decoder in ("transe", "distmult", "rotate", "complex", "hole")
-    ]
-    + [(encoder, decoder) for encoder in ("compgcn", "vrgcn") for decoder in ("transe", "distmult")],
+    [(encoder, decoder) for encoder in ("none",) for decoder in ("transe", "distmult", "rotate", "complex", "hole")]
+    + [("gcn", "rotate"), ("compgcn", "transe"), ("vrgcn", "distmult")],
 )
 def test_tied_inverses_are_their_originals_read_backwards(tmp_path: Path, encoder: str, decoder: str) -> None:
     run = train(tmp_path / "run", encoder=encoder, decoder=decoder, tie_inverse=True)
@@ -373,14 +369,13 @@ def test_inverses_that_cannot_be_tied_are_refused(tmp_path: Path) -> None:
         {"precision": "bfloat16"},
         {"precision": "bfloat16", "decoder": "transe", "loss": "self-adversarial"},
         {"grad_clip": 0.1},
-        {"schedule": "linear", "schedule_start": 0.5, "schedule_floor": 0.1},
         {"schedule": "cosine", "schedule_start": 1.0},
         {"encoder": "rgcn-basis", "bases": 2},
         {"encoder": "rgcn-block", "bases": 4},
         {"bases": 3},
         {"flow": "source_to_target", "activation": "relu", "bias": True, "batch_norm": False, "self_loop": False},
         {"dims": (8, 8, 16), "loop_dropout": True, "weight_decay": 0.01, "smoothing_floor": "1/N"},
-        {"activation": "none", "entity_bias": False, "height": 4},
+        {"activation": "none", "entity_bias": False},
         {"decoder": "distmult", "entity_bias": True, "batch_size": 1},
         {"evaluate_every": 2, "label_smoothing": 0.0},
     ],
@@ -400,13 +395,10 @@ def test_settings_train_to_finite_metrics_and_come_back(tmp_path: Path, settings
         ({"composition": "cor"}, "unknown composition 'cor'; did you mean 'corr'"),
         ({"norm": "symetric"}, "unknown norm 'symetric'; did you mean 'symmetric'"),
         ({"kernel": 9}, "kernel does not fit"),
-        ({"height": 5}, "cannot be laid out with height 5"),
         ({"composition": "rotate", "encoder.dims": (7, 16)}, "even"),
         ({"encoder": "rgcn-block", "bases": 3}, "3"),
         ({"batch_size": 1}, "batch_size"),
         ({"device": "cuda:99"}, "the device 'cuda:99' is not there"),
-        ({"device": "nonsense"}, "the device 'nonsense' is not there"),
-        ({"device": "meta"}, "the device 'meta' is not there"),
         ({"colour": 3}, "unknown option 'colour'"),
     ],
     ids=str,
@@ -419,13 +411,6 @@ def test_a_model_that_cannot_be_built_is_one_sentence_and_no_folder(
     assert sentence in str(caught.value)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
-def test_the_best_device_without_a_gpu_is_the_cpu() -> None:
-    assert find_device("auto") == torch.device("cpu")
-    with pytest.raises(InputError, match="the device 'cuda' is not there; use cpu, or auto"):
-        find_device("cuda")
 
 
 @pytest.mark.parametrize("decoder", ["distmult", "transe", "conve"])
@@ -463,7 +448,9 @@ def test_the_bits_do_not_depend_on_how_threads_are_scheduled(tmp_path: Path) -> 
     torch.set_num_threads(2)
     try:
         settings = {"decoder": "distmult", "loss": "cross-entropy", "encoder.dims": (64, 64), "epochs": 1}
-        runs = [compgcn.fit(compgcn.load("world"), run_dir=tmp_path / str(i), **settings) for i in range(2)]
+        runs = [
+            train(tmp_path / str(i), graph(people=500, towns=20), **settings | {"batch_size": 1000}) for i in range(2)
+        ]
     finally:
         torch.set_num_threads(threads)
     assert len({(run.path / "model.safetensors").read_bytes() for run in runs}) == 1
@@ -482,7 +469,8 @@ def test_a_graph_of_ones_own_is_trained_on_with_negatives_where_scores_of_all_en
 ) -> None:
     found = recommended({"data.source": "big.tsv"}, _sized(entities)).training
     assert (found.loss, found.batch_size) == (("sampled-cross-entropy", 4096) if large else ("cross-entropy", 512))
-    assert bool(of_size({"data.source": "big.tsv"}, _sized(entities))) == large
+    resolved = resolve({"data.source": "big.tsv"}, _sized(entities))
+    assert bool(resolved.notes) == resolved.large == large
     assert found.epochs == (LARGE_RECIPE if large else OWN_RECIPES["link-prediction"])["training.epochs"]
     assert found.valid_sample == (2000 if large else None)
 
@@ -528,10 +516,11 @@ def test_who_chooses_a_loss_a_batch_size_or_a_model_keeps_it_however_large_the_g
     asked = {"data.source": "big.tsv", **settings}
     large, small = (recommended(asked, _sized(size), model) for size in (1_000_000, 12))
     assert changes(small, large) == ({} if settings.get("data.source") else {"training.valid_sample": 2000})
-    assert of_size(asked, _sized(1_000_000), model) == [], "there are fewer validation triples"
+    assert resolve(asked, _sized(1_000_000), model).notes == [], "there are fewer validation triples"
     many = dataclasses.replace(_sized(1_000_000), valid=np.tile(graph().valid, (2000, 1)))
-    said = "the epoch is chosen by 2,000 of 6,000 validation triples"
-    assert [said in note for note in of_size(asked, many, model)] == ([] if settings.get("data.source") else [True])
+    said = "2,000 of 6,000 validation triples choose the epoch"
+    notes = resolve(asked, many, model).notes
+    assert [said in note for note in notes] == ([] if settings.get("data.source") else [True])
     assert recommended(asked | {"valid_sample": 7}, many, model).training.valid_sample == 7
 
 
@@ -545,17 +534,13 @@ def test_a_sample_of_validation_chooses_the_epoch_and_all_of_it_is_reported(tmp_
     assert [event["total"] for event in events if event.get("what") == "evaluating valid"] == [30]
     assert run.metrics["valid"] == run.evaluate("valid") == open_run(run.path).evaluate("valid")
     best = max(event["valid"]["mrr"] for event in events if event["event"] == "epoch")
-    rows = run.task.judged_by.tolist()
+    task = build_links(run.config, data, torch.device("cpu"))
+    run.folder.restore(task.model)
+    rows = task.judged_by.tolist()
     assert len({tuple(row) for row in rows}) == 7
     assert all(row in data.valid.tolist() for row in rows)
-    assert run.task.validate()["mrr"] == pytest.approx(best)
+    assert task.validate()["mrr"] == pytest.approx(best)
     assert run.metrics["valid"]["mrr"] != best
-
-
-def test_a_sample_larger_than_validation_is_all_of_it(tmp_path: Path) -> None:
-    whole, sampled = train(tmp_path / "whole"), train(tmp_path / "sampled", valid_sample=3)
-    assert whole.metrics == sampled.metrics
-    assert (whole.path / "model.safetensors").read_bytes() == (sampled.path / "model.safetensors").read_bytes()
 
 
 def _sized(entities: int) -> compgcn.KnowledgeGraph:

@@ -60,7 +60,6 @@ def test_the_figures_of_a_study_do_not_depend_on_test_and_nothing_of_it_is_kept(
         (None, {}, "mrr"),
         (labelled(), {}, "log_likelihood"),
         (labelled(), {"protocol": "holdout"}, "log_likelihood"),
-        (labelled(), {"choose_by": "accuracy"}, "accuracy"),
         (molecules(), {}, "accuracy"),
     ],
 )
@@ -295,14 +294,14 @@ def test_a_nested_run_chooses_by_the_other_folds_alone(tmp_path: Path, monkeypat
     seen: list[tuple[set[int], set[int]]] = []
     begin = Classification.__init__
 
-    def watched(self: Any, items: Any, train: Any, valid: Any, *rest: Any) -> None:
+    def watched(self: Any, items: Any, train: Any, valid: Any, *rest: Any, **more: Any) -> None:
         seen.append((set(train.tolist()), set(valid.tolist())))
-        begin(self, items, train, valid, *rest)
+        begin(self, items, train, valid, *rest, **more)
 
     monkeypatch.setattr(Classification, "__init__", watched)
-    texts = candidates({"training.lr": (1e-9, 0.1), "encoder.dims": ((4, 4),)})
+    given = candidates({"training.lr": (1e-9, 0.1), "encoder.dims": ((4, 4),)})
     run = classify(
-        tmp_path, molecules(), protocol="nested", inner_folds=2, epochs=10, **{"classifier.candidates": texts}
+        tmp_path, molecules(), protocol="nested", inner_folds=2, epochs=10, **{"classifier.candidates": given}
     )
     everything = set(range(18))
     per_fold = [seen[5 * k : 5 * k + 5] for k in range(3)]  # two candidates by two inner folds, then the fold
@@ -314,18 +313,20 @@ def test_a_nested_run_chooses_by_the_other_folds_alone(tmp_path: Path, monkeypat
             assert train | valid == rest
     assert [len(seen), seen[-1]] == [16, (everything, set())]
     assert set().union(*(fold for *_, (_, fold) in per_fold)) == everything
-    assert [row["candidate"] for row in run.metrics["test"]["folds"]] == [texts[1]] * 3
+    assert [row["candidate"] for row in run.metrics["test"]["folds"]] == [
+        "training.lr = 0.1, encoder.dims = [4, 4]"
+    ] * 3
     assert run.metrics["settings"] == {"encoder.dims": [4, 4]}
     assert (run.config.encoder.dims, open_run(tmp_path, "cpu").classify("m0")[0].item) == ((4, 4), "m0")
 
 
 def test_candidates_are_for_nested_runs_and_must_be_settings(tmp_path: Path) -> None:
     for data, given, sentence in (
-        (molecules(), {"protocol": "paper", "candidates": ("training.lr = 0.1",)}, "take --protocol nested"),
-        (molecules(), {"protocol": "nested", "candidates": ("training.lr 0.1",)}, "are not settings"),
-        (molecules(), {"protocol": "nested", "candidates": ("classifier.folds = 3",)}, "is not searched"),
-        (molecules(), {"protocol": "nested", "candidates": ("encoder.composition = 'rotat'",)}, "did you mean"),
-        (graph(), {"candidates": ("training.lr = 0.1",)}, "compgcn tune"),
+        (molecules(), {"protocol": "paper", "candidates": [{"training.lr": 0.1}]}, "take --protocol nested"),
+        (molecules(), {"protocol": "nested", "candidates": ["training.lr 0.1"]}, "dictionary"),
+        (molecules(), {"protocol": "nested", "candidates": [{"classifier.folds": 3}]}, "is not searched"),
+        (molecules(), {"protocol": "nested", "candidates": [{"composition": "rotat"}]}, "did you mean"),
+        (graph(), {"candidates": [{"training.lr": 0.1}]}, "compgcn tune"),
     ):
         with pytest.raises(InputError, match=sentence):
             classify(tmp_path / "run", data, **given)

@@ -142,7 +142,7 @@ def test_the_run_and_its_folder_stay_as_they_are(run: Run) -> None:
         ([("ann", "livs", "t1")], "unknown relation 'livs'; did you mean 'lives'"),
         (
             [("ann", "x1", "t1"), ("ann", "x2", "t1")],
-            "unknown relations 'x1', 'x2'; facts can be added of the relations",
+            "unknown relations 'x1', 'x2'; only facts of trained relations",
         ),
         ([("ann", "lives")], r"a fact is head, relation and tail, each an id or a name, not \('ann', 'lives'\)"),
         (["ann"], "a fact is head, relation and tail"),
@@ -161,7 +161,7 @@ def test_a_model_that_facts_tell_nothing_takes_none(tmp_path: Path) -> None:
     with_features = graph().with_features(np.eye(12, 8))
     given = train(tmp_path / "features", with_features, epochs=1)
     assert given.with_facts([("p0", "knows", "p7")]).data.num_entities == 12
-    with pytest.raises(InputError, match="starts its entities from features, which the new entity 'ann' has none of"):
+    with pytest.raises(InputError, match="starts its entities from features, and the unseen entity 'ann' has none"):
         given.with_facts(FACTS)
 
 

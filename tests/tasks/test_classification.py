@@ -17,7 +17,7 @@ from compgcn.data import GraphCollection, KnowledgeGraph, Labels
 from compgcn.errors import InputError
 from compgcn.nn.encoder import PRESETS
 from compgcn.run import open_run
-from compgcn.run.build import TASKS, build_task
+from compgcn.run.build import TASKS, build_items
 from compgcn.run.resolve import expand, recommended
 from compgcn.tasks import classification
 from compgcn.tasks.classification import NAMES, Classification, Readout, Tally, balanced, macro_f1, report
@@ -103,9 +103,11 @@ def test_no_item_of_a_held_out_fold_is_ever_trained_on(tmp_path: Path, monkeypat
     trained: list[tuple[set[int], set[int]]] = []
     begin = Classification.__init__
 
-    def spy(self: Classification, items: Any, train: torch.Tensor, valid: torch.Tensor, *rest: Any) -> None:
+    def spy(
+        self: Classification, items: Any, train: torch.Tensor, valid: torch.Tensor, *rest: Any, **named: Any
+    ) -> None:
         trained.append((set(train.tolist()), set(valid.tolist())))
-        begin(self, items, train, valid, *rest)
+        begin(self, items, train, valid, *rest, **named)
 
     monkeypatch.setattr(Classification, "__init__", spy)
     toy.classify(tmp_path / "run", toy.molecules(), protocol="nested", epochs=2, inner_folds=2)
@@ -161,7 +163,7 @@ def test_of_the_epochs_the_one_with_the_best_mean_over_folds_is_taken(
 def built(data: KnowledgeGraph | GraphCollection, *, whole: bool = False, **settings: Any) -> Any:
     config = expand(recommended({"data.source": data.name, **toy.CLASSES, **settings}, data), data)
     torch.manual_seed(0)
-    return build_task(config, data, CPU, whole=whole)
+    return build_items(config, data, CPU, whole=whole)
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -269,9 +271,11 @@ def test_the_task_follows_from_the_data() -> None:
         assert expand(recommended({}, data), data).task == task
     rings = toy.molecules()
     config = expand(recommended({}, rings), rings)
-    assert (config.task, config.encoder.input, config.encoder.add_inverse) == ("graph-classification", "labels", False)
+    assert (config.task, config.encoder.input) == ("graph-classification", "labels")
+    assert built(rings).model.encoder.num_relations == rings.num_relations
+    assert "weight_inverse" not in built(rings).model.encoder.layers[0].state_dict()
     one_way = replace(rings, triples=rings.triples[::2])
-    assert expand(recommended({}, one_way), one_way).encoder.add_inverse is True
+    assert "weight_inverse" in built(one_way).model.encoder.layers[0].state_dict()
 
 
 def test_data_that_do_not_fit_the_task_are_refused() -> None:

@@ -64,11 +64,6 @@ def test_a_relation_outside_the_table_is_not_mistaken_for_another_query():
     assert not len(row)
 
 
-def test_the_index_moves_to_a_device_as_a_whole():
-    answers = Answers.from_triples(tensor([(1, 0, 2)]), R).to("meta")
-    assert {t.device.type for t in (answers.queries, answers.offsets, answers.answers, answers.keys)} == {"meta"}
-
-
 @pytest.mark.parametrize(
     ("triples", "sentence"),
     [

@@ -11,7 +11,9 @@ import torch
 from compgcn.config import Config, Training, configure
 from compgcn.nn.decoders import DECODERS
 from compgcn.nn.encoder import PRESETS
-from compgcn.run import build_task, expand, open_run
+from compgcn.run import open_run
+from compgcn.run.build import build_task
+from compgcn.run.resolve import expand
 from compgcn.tasks.link_prediction import LinkPrediction
 from compgcn.tasks.objectives import OBJECTIVES
 from compgcn.train.loop import Interrupted
@@ -136,7 +138,7 @@ def test_every_loss_of_the_settings_has_an_objective() -> None:
 
 
 @pytest.mark.parametrize("loss", OBJECTIVES)
-@pytest.mark.parametrize("batch_size", [1, 5, 7, 16, 24, 1000])
+@pytest.mark.parametrize("batch_size", [2, 7, 16, 1000])
 def test_an_epoch_meets_every_example_in_batches_of_one_size(loss: str, batch_size: int) -> None:
     task = _task(loss=loss, batch_size=batch_size)
     facts = graph().splits["train"].tolist()
@@ -165,9 +167,9 @@ def test_a_batch_depends_on_seed_epoch_and_step_alone() -> None:
 
 
 def test_the_margin_falls_after_every_so_many_evaluations_without_gain() -> None:
-    task = _task(decoder="transe", margin=9.0, margin_decay=2.0, margin_patience=3)
+    task = _task(decoder="transe", margin=9.0, margin_decay=2.0)
     margins = []
-    for stale in (0, 1, 2, 3, 4, 5, 6, 0):
+    for stale in (0, 1, 9, 10, 11, 19, 20, 0):
         task.stale(stale)
         margins.append(task.model.decoder.margin.item())
     assert margins == [9, 9, 9, 7, 7, 7, 5, 5]

@@ -9,7 +9,9 @@ import pytest
 import torch
 
 from compgcn.config import Config, Training, configure
-from compgcn.run import build_task, expand, open_run
+from compgcn.run import open_run
+from compgcn.run.build import build_task
+from compgcn.run.resolve import expand
 from compgcn.tasks.link_prediction import LinkPrediction
 from compgcn.tasks.sampling import SAMPLERS, Negatives
 from toy import SMALL, graph, train

@@ -13,11 +13,10 @@ from torch import Tensor
 
 from compgcn.answers.calibrate import Bin, Scaling, bins
 from compgcn.answers.peers import distinct_pairs
-from compgcn.baselines.fitted import Fitted
 from compgcn.config import Config
 from compgcn.data import GraphCollection, KnowledgeGraph, Vocabulary
 from compgcn.errors import InputError, unknown
-from compgcn.tasks.classification import Graphs, Items, log_probabilities, pieces, report, tally
+from compgcn.tasks.classification import Graphs, Items, LogProbabilities, log_probabilities, pieces, report, tally
 from compgcn.tasks.inputs import INPUTS
 from compgcn.train.storage import Table
 
@@ -170,7 +169,7 @@ class Classes:
 
     def tables(self) -> list[Table]:
         """The vectors of all nodes, or of all graphs."""
-        if isinstance(self.items, Fitted):
+        if isinstance(self.items.model, LogProbabilities):
             raise InputError(
                 f"the baseline '{self.config.classifier.baseline}' keeps no vectors, only the classes it predicts"
             )

@@ -20,7 +20,7 @@ from compgcn.data.columns import Numbers
 from compgcn.errors import InputError, unknown
 from compgcn.nn.compose import Composition
 from compgcn.tasks.facts import Known, known_entities, known_relations
-from compgcn.tasks.link_prediction import Encoded, LinkPrediction, LinkPredictor
+from compgcn.tasks.link_prediction import Encoded, LinkPredictor, Ranker
 from compgcn.tasks.objectives import dual, relation_scores
 from compgcn.tasks.ranking import by_category, by_relation, summary
 from compgcn.train.storage import Table
@@ -214,7 +214,7 @@ class Links:
         metrics: what the run reached.
     """
 
-    def __init__(self, config: Config, data: KnowledgeGraph, task: LinkPrediction, metrics: Mapping[str, Any]) -> None:
+    def __init__(self, config: Config, data: KnowledgeGraph, task: Ranker, metrics: Mapping[str, Any]) -> None:
         self.config, self.data, self.task = config, data, task
         self.device = task.graph.src.device
         self.scalings: Mapping[str, Scaling | None] = {}  # of "entities" and "relations", where they are calibrated

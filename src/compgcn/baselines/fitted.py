@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from compgcn.config import Classifier, Config, Training, differences
 from compgcn.data import KnowledgeGraph
 from compgcn.data.columns import Numbers
 from compgcn.errors import InputError
+from compgcn.tasks.classification import LogProbabilities
 
 _CHUNK = 1024  # nodes whose features are made at a time
 
@@ -83,20 +84,11 @@ def must_not_train(config: Config) -> None:
         task=config.task,
         data=config.data,
         classifier=used,
-        training=Training(seed=t.seed, max_shard_mib=t.max_shard_mib),
+        training=Training(seed=t.seed),
     )
     for change in differences(plain, config):
         setting = change.partition(":")[0]
         raise InputError(f"the baseline '{c.baseline}' is fitted once and has no {setting}; leave it out")
-
-
-class LogProbabilities(nn.Module):
-    """Those of C classes for each of N nodes, as a model like any other; its head has nothing left to do."""
-
-    def __init__(self, num_nodes: int, num_classes: int) -> None:
-        super().__init__()
-        self.register_buffer("table", torch.zeros(num_nodes, num_classes, dtype=torch.float64))
-        self.head = nn.Identity()
 
 
 class Fitted:

@@ -100,9 +100,6 @@ def train(
             help="A TOML with a table [search]: what a nested run chooses among in each fold.", metavar="FILE"
         ),
     ] = None,
-    max_shard_mib: Annotated[
-        float | None, typer.Option(help="Cut the weights into files of at most this size.", show_default=False)
-    ] = None,
     run_dir: Annotated[
         Path | None,
         typer.Option(
@@ -136,31 +133,21 @@ def train(
         "epochs": epochs,
         "seed": seed,
         "device": device,
-        "max_shard_mib": max_shard_mib,
     }
     asked, space = asked_for(data, options, settings, search)
     if space is not None:
         asked["classifier.candidates"] = candidates(space)
     found = read_data(asked, model)
     from compgcn.run import train as train_run
-    from compgcn.run.build import TASKS, remarks
-    from compgcn.run.resolve import (
-        expand,
-        idle,  # torch comes with it: what is wrong is said before
-        of_size,
-        recommended,
-        scaled,
-    )
+    from compgcn.run.resolve import resolve  # torch comes with it: what is wrong is said before
     from compgcn.train.folder import Folder, default_folder
     from compgcn.train.loop import Interrupted
 
-    config = expand(recommended(asked, found, model), found)
+    config, notes, large = resolve(asked, found, model)
     folder = run_dir or default_folder(config, model)
     if not as_json:
-        assert config.task is not None
-        notes = [*_of_layers(config), *idle(config, asked), *of_size(asked, found, model)]
-        describe(found, [*notes, *remarks(config, TASKS[config.task].items(found))])
-    if scaled(asked, found, model):
+        describe(found, [*_of_layers(config), *notes])
+    if large:
         keep_memory()
     finished = Folder(folder).is_calibrated and not overwrite
     begun = any((folder / "checkpoint").glob("[!.]*")) and not as_json and not overwrite

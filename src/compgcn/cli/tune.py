@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _SHOWN = 10  # trials in a table
 
 
-@options_of(train, without=("run_dir", "max_shard_mib", "overwrite"))
+@options_of(train, without=("run_dir", "overwrite"))
 def tune(
     data: Annotated[
         str,

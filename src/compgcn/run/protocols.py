@@ -1,7 +1,7 @@
-"""Protocols: from a task to the metrics of a run. What is trained on what, how the number of epochs is found, and which
-figures may be called those of a test.
+"""Protocols: from a task to the metrics of a run. A protocol decides what is trained on what, how the number of epochs
+is chosen, and which figures may be called those of a test.
 
-A protocol that trains several times does so part by part; a run that was killed goes on in the part it was in.
+A protocol that trains several times does so part by part; a killed run resumes in the part it was in.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,11 +19,12 @@ from torch import Tensor, nn
 from compgcn.baselines.facts import fact_counts, logistic_regression
 from compgcn.baselines.fitted import Fitted
 from compgcn.baselines.popularity import Popularity
-from compgcn.config import Config, Training, changes
+from compgcn.config import Config, Training, changes, write_setting
+from compgcn.data import KnowledgeGraph
 from compgcn.data.collection import folds as dealt
 from compgcn.data.labels import deal
 from compgcn.errors import InputError
-from compgcn.tasks.classification import Classification, Items, Tally, macro_f1, report, tallied, tally
+from compgcn.tasks.classification import Classification, Items, Nodes, Tally, macro_f1, report, tallied, tally
 from compgcn.tasks.link_prediction import LinkPrediction
 from compgcn.tasks.ranking import rank_triples, summary
 from compgcn.tasks.sampling import randomness
@@ -36,46 +37,36 @@ Metrics = dict[str, Any]
 
 @dataclass
 class Session:
-    """A run under way: all that a protocol works with.
+    """A run under way.
 
     Args:
-        config: its settings, filled in.
-        built: what is trained: a task, or the items of a classification.
-        build: makes another from a config, with fresh weights.
-        splits: which items are for what, by split; nothing for link prediction.
-        targets: the class of each item [n].
-        classes: their names.
-        folder: where the run is kept.
-        device: where it runs.
+        config: its resolved settings.
+        folder: of the run.
+        device: of its model.
         record: takes every event.
         interrupted: whether to stop.
-        candidates: the configs to choose among; the one of the run where there is nothing to choose.
     """
 
     config: Config
-    built: Any
-    build: Callable[[Config], Any]
-    splits: Mapping[str, Tensor]
-    targets: Tensor
-    classes: Sequence[str]
     folder: Folder
     device: torch.device
     record: Callable[[Event], None]
     interrupted: Callable[[], bool]
-    candidates: Sequence[Config] = ()
-    seconds: float = field(default=0.0)  # of training, over all parts
+
+    def __post_init__(self) -> None:
+        self.seconds = 0.0  # of training, over all parts
 
     @property
     def training(self) -> Training:
         return self.config.training
 
     def pause(self) -> None:
-        """Between two pieces of work: stop here if that was asked for."""
+        """Stop between two pieces of work, if the caller asked for it."""
         if self.interrupted():
             raise Interrupted
 
     def told(self, what: str) -> Callable[[int, int], None]:
-        """Who is told how far a long piece of work is, done and of how many, and stops it if that was asked for."""
+        """Return a function that reports the part done and the total of a long piece of work, and may stop it."""
 
         def notify(done: int, total: int) -> None:
             self.record({"event": "progress", "what": what, "done": done, "total": total})
@@ -84,78 +75,118 @@ class Session:
         return notify
 
 
-def ranking(session: Session) -> Metrics:
+@dataclass
+class LinkSession(Session):
+    """A link prediction under way.
+
+    Args:
+        data: the graph.
+        task: with fresh weights.
+    """
+
+    data: KnowledgeGraph
+    task: LinkPrediction
+
+
+@dataclass
+class ClassSession(Session):
+    """A classification under way.
+
+    Args:
+        items: the items to classify, with fresh weights.
+        build: makes them again for a config.
+        splits: which items are for what, by split.
+        targets: the class of each item [n].
+        classes: their names.
+        candidates: the configs to choose among, or the one of the run.
+    """
+
+    items: Items
+    build: Callable[[Config], Items]
+    splits: Mapping[str, Tensor]
+    targets: Tensor
+    classes: Sequence[str]
+    candidates: Sequence[Config]
+
+    def validation(self) -> tuple[Tensor, Tensor]:
+        """Return the items that `holdout` trains on, and those it chooses by, drawn from train if there are none."""
+        train, valid = self.splits["train"], self.splits["valid"]
+        settings = self.config.data
+        if len(valid) or not settings.valid_fraction:
+            return train, valid
+        rows = torch.stack((train, self.targets[train]), 1).cpu().numpy()
+        parts = deal(rows, np.random.default_rng(settings.split_seed), settings.valid_fraction, 0.0)
+        train, valid = (torch.from_numpy(np.sort(part[:, 0])).to(train.device) for part in parts[:2])
+        return train, valid
+
+    def pool(self) -> Tensor:
+        """Return all items that may be trained on and chosen by."""
+        return torch.cat([rows for split, rows in self.splits.items() if split != "test"]).sort().values
+
+    def folds(self, pool: Tensor, number: int) -> list[Tensor]:
+        """Deal items over folds, stratified by class."""
+        places = dealt(self.targets[pool].cpu().numpy(), number, self.training.seed)
+        return [pool[torch.from_numpy(place).to(pool.device)] for place in places]
+
+    def metrics(self, epoch: int) -> Metrics:
+        """Return the first metrics of a classification."""
+        protocol = self.config.classifier.protocol
+        return {"valid": {}, "test": {}, "best_epoch": epoch, "protocol": protocol, "classes": list(self.classes)}
+
+
+def ranking(session: LinkSession) -> Metrics:
     """Link prediction: train on train, keep the epoch that ranks valid best, then rank test."""
-    task: LinkPrediction = session.built
+    task = session.task
     progress = optimise(task, session.training, session.folder, session.record, session.interrupted)
     session.seconds = progress.seconds
     session.folder.restore(task.model)
     session.record({"event": "evaluate", "seconds": round(progress.seconds, 3)})
-    popularity = Popularity(task.train, task.num_entities)
     metrics: Metrics = {}
     for split in ("valid", "test"):
         session.pause()
         metrics[split] = summary(task.ranks(split, notify=session.told(f"evaluating {split}")))
     metrics["best_epoch"], metrics["ties"] = progress.best_epoch, "realistic"
+    popularity = Popularity(task.train, task.num_entities)
     told = session.told("evaluating the popularity baseline")
     baseline = rank_triples(popularity.score, task.splits["test"], task.known, task.num_entities, notify=told)
     metrics["popularity"] = {"test": summary(baseline)}
     return metrics
 
 
-def holdout(session: Session) -> Metrics:
-    """Train on train, keep the epoch that is best on valid, drawn from train where there is none; then look at test."""
-    items: Items = session.built
-    train, valid = validation(session)
-    goal = session.config.classifier.choose_by or "log_likelihood"
-    task = Classification(items, train, valid, session.training, goal, session.config.classifier.class_weights)
+def holdout(session: ClassSession) -> Metrics:
+    """Train on train, keep the epoch that is best on valid, drawn from train if there is none; then look at test."""
+    items = session.items
+    train, valid = session.validation()
+    weights = session.config.classifier.class_weights
+    task = Classification(items, train, valid, session.training, class_weights=weights)
     progress = optimise(task, session.training, session.folder, session.record, session.interrupted)
     session.seconds = progress.seconds
     session.folder.restore(items.model)
     chosen = {"valid": valid, "test": session.splits["test"]}
     found = {split: report(task.tally(rows), session.classes) if len(rows) else {} for split, rows in chosen.items()}
-    return _metrics(session, progress.best_epoch) | found | _counted(session, train)
+    return session.metrics(progress.best_epoch) | found | _fact_counts(session, train)
 
 
-def validation(session: Session) -> tuple[Tensor, Tensor]:
-    """What `holdout` trains on, and what it chooses by."""
-    train, valid = session.splits["train"], session.splits["valid"]
-    settings = session.config.data
-    if len(valid) or not settings.valid_fraction:
-        return train, valid
-    rows = torch.stack((train, session.targets[train]), 1).cpu().numpy()
-    parts = deal(rows, np.random.default_rng(settings.split_seed), settings.valid_fraction, 0.0)
-    train, valid = (torch.from_numpy(np.sort(part[:, 0])).to(train.device) for part in parts[:2])
-    return train, valid
-
-
-def refit(session: Session) -> Metrics:
-    """Find the number of epochs by cross-validation within train and valid, train on all of these, then look at test.
+def refit(session: ClassSession) -> Metrics:
+    """Choose the number of epochs by cross-validation within train and valid, train on all of it, then look at test.
 
     For few labels: a validation split of a few dozen items is too small to choose by.
     """
-    parts = Parts(session)
-    pool = _chosen_from(session)
+    parts, pool, test = Parts(session), session.pool(), session.splits["test"]
     curves = parts.cross_validation("fold", pool, session.config.classifier.folds)
-    best, epoch = _best(curves, session.config.classifier.choose_by or "log_likelihood", session.training)
+    best, epoch = _best(curves, "log_likelihood", session.training)
     task = parts.final(pool, epoch)
-    test = session.splits["test"]
-    return _metrics(session, epoch) | {
+    return session.metrics(epoch) | {
         "valid": _over_folds([curve[best] for curve in curves], session.classes),
         "test": report(task.tally(test), session.classes) if len(test) else {},
-        **_counted(session, pool),
+        **_fact_counts(session, pool),
     }
 
 
-def _chosen_from(session: Session) -> Tensor:
-    """All that may be trained on and chosen by: train and valid."""
-    return torch.cat((session.splits["train"], session.splits["valid"])).sort().values
-
-
-def _counted(session: Session, train: Tensor) -> Metrics:
-    """What counting facts would know of test, to stand beside."""
-    items, test = session.built, session.splits["test"]
-    if not len(test):
+def _fact_counts(session: ClassSession, train: Tensor) -> Metrics:
+    """Return the metrics of test of a control without vectors: logistic regression on counts of facts."""
+    items, test = session.items, session.splits["test"]
+    if not len(test) or not isinstance(items, Nodes):
         return {}
     session.pause()
     hops = min(max(len(items.model.encoder.layers), 1), 2)
@@ -165,70 +196,73 @@ def _counted(session: Session, train: Tensor) -> Metrics:
     return {"facts": {"test": report(tallied(found[test.cpu()], targets[test.cpu()]), session.classes)}}
 
 
-def paper(session: Session) -> Metrics:
-    """k-fold cross-validation as the paper has it: one epoch for all folds, that of the best mean validation accuracy.
+def paper(session: ClassSession) -> Metrics:
+    """k-fold cross-validation of the paper: one epoch for all folds, that of the best mean validation accuracy.
 
     The folds that choose the epoch are those reported, so this is a validation figure, and there is none for test.
     """
-    parts = Parts(session)
-    pool = torch.cat(list(session.splits.values())).sort().values
+    parts, pool = Parts(session), session.pool()
     curves = parts.cross_validation("fold", pool, session.config.classifier.folds)
-    best, epoch = _best(curves, session.config.classifier.choose_by or "accuracy", session.training)
+    best, epoch = _best(curves, "accuracy", session.training)
     parts.final(pool, epoch)
     found = [curve[best] for curve in curves]
-    return _metrics(session, epoch) | {"valid": _over_folds(found, session.classes), "test": {}}
+    return session.metrics(epoch) | {"valid": _over_folds(found, session.classes), "test": {}}
 
 
-def nested(session: Session) -> Metrics:
+def nested(session: ClassSession) -> Metrics:
     """k-fold cross-validation in which a fold is looked at once, after everything was chosen without it.
 
-    Within the other folds the number of epochs, and among candidates the settings, are found by a cross-validation of
-    their own; then a model is trained on all of them. The model that is kept is trained on everything, with the
-    candidate that was chosen most often, for the median of its numbers of epochs.
+    A cross-validation within the other folds chooses the number of epochs and, among candidates, the settings; then a
+    model is trained on all of them. The model of the run is trained on everything, with the candidate chosen most
+    often, for the median of its numbers of epochs.
     """
-    parts, settings = Parts(session), session.config.classifier
-    pool = torch.cat(list(session.splits.values())).sort().values
+    parts, settings, pool = Parts(session), session.config.classifier, session.pool()
     found, chosen = [], []
-    for number, fold in enumerate(_folds(session, pool, settings.folds), 1):
+    for number, fold in enumerate(session.folds(pool, settings.folds), 1):
         rest, name = _without(pool, fold), f"fold {number} of {settings.folds}"
         candidate, epoch = _choose(parts, session, name, rest)
         found.append(parts.train(name, rest, fold, epoch, epoch, session.candidates[candidate])[-1])
         chosen.append((candidate, epoch))
-    candidates = [candidate for candidate, _ in chosen]
-    kept = max(sorted(set(candidates)), key=candidates.count)
+    picked = [candidate for candidate, _ in chosen]
+    kept = max(sorted(set(picked)), key=picked.count)
     middle = int(np.median([epoch for candidate, epoch in chosen if candidate == kept]))
     parts.final(pool, middle, session.candidates[kept])
     report = _over_folds(found, session.classes, [epoch for _, epoch in chosen])
-    metrics = _metrics(session, middle) | {"valid": {}, "test": report}
+    metrics = session.metrics(middle) | {"valid": {}, "test": report}
     if settings.candidates:
-        for row, candidate in zip(report["folds"], candidates, strict=True):
-            row["candidate"] = settings.candidates[candidate]
-        metrics |= {"candidate": settings.candidates[kept]}
-        metrics |= {"settings": changes(session.config, session.candidates[kept])}
+        texts = [", ".join(write_setting(*item) for item in one.items()) for one in settings.candidates]
+        for row, candidate in zip(report["folds"], picked, strict=True):
+            row["candidate"] = texts[candidate]
+        metrics |= {"candidate": texts[kept], "settings": changes(session.config, session.candidates[kept])}
     return metrics
 
 
-def _choose(parts: Parts, session: Session, name: str, rest: Tensor) -> tuple[int, int]:
-    """Which candidate, after how many epochs, has the best mean over the inner folds; the first of equals."""
-    settings = session.config.classifier
-    goal = settings.choose_by or "log_likelihood"
+def _choose(parts: Parts, session: ClassSession, name: str, rest: Tensor) -> tuple[int, int]:
+    """Return the candidate and its number of epochs with the best mean over the inner folds; the first of equals."""
     found = []
     for number, config in enumerate(session.candidates):
         label = f"{name}, candidate {number + 1}, inner" if len(session.candidates) > 1 else f"{name}, inner"
-        curves = parts.cross_validation(label, rest, settings.inner_folds, config)
-        best, epoch = _best(curves, goal, config.training)
-        found.append((np.mean([getattr(curve[best], goal) for curve in curves]), number, epoch))
+        curves = parts.cross_validation(label, rest, session.config.classifier.inner_folds, config)
+        best, epoch = _best(curves, "log_likelihood", config.training)
+        found.append((np.mean([curve[best].log_likelihood for curve in curves]), number, epoch))
     _, number, epoch = max(found, key=lambda one: one[0])
     return number, epoch
 
 
-def fitted(session: Session) -> Metrics:
-    """A baseline that is fitted once and chooses its own settings within what it is fitted to; there are no epochs.
+PROTOCOLS: dict[str, Callable[[ClassSession], Metrics]] = {
+    "refit": refit,
+    "holdout": holdout,
+    "paper": paper,
+    "nested": nested,
+}
+
+
+def fitted(session: ClassSession, items: Fitted) -> Metrics:
+    """Fit a baseline once, which chooses its own settings within the items it is fitted to; there are no epochs.
 
     As in `holdout` it is fitted to train, and valid is looked at besides test; as in `refit` it is fitted to train and
-    valid, and a cross-validation within these says what to expect.
+    valid, and a cross-validation within these gives the validation figures.
     """
-    items: Fitted = session.built
     begun = time.monotonic()
 
     def held_out(train: Tensor, others: Tensor) -> Tally:
@@ -236,11 +270,11 @@ def fitted(session: Session) -> Metrics:
         return tallied(items.fitted_to(train, others), session.targets[others])
 
     if session.config.classifier.protocol == "holdout":
-        pool, valid = validation(session)
+        pool, valid = session.validation()
         found = report(held_out(pool, valid), session.classes) if len(valid) else {}
     else:
-        pool = _chosen_from(session)
-        folds = _folds(session, pool, session.config.classifier.folds)
+        pool = session.pool()
+        folds = session.folds(pool, session.config.classifier.folds)
         found = _over_folds([held_out(_without(pool, fold), fold) for fold in folds], session.classes)
     session.pause()
     chosen = items.keep(pool)
@@ -248,25 +282,19 @@ def fitted(session: Session) -> Metrics:
     session.seconds = time.monotonic() - begun
     session.record({"event": "evaluate", "seconds": round(session.seconds, 3)})
     test = session.splits["test"]
-    known = report(tally(session.built, test, session.training.batch_size), session.classes) if len(test) else {}
-    return _metrics(session, 0) | {"chosen": chosen, "valid": found, "test": known}
-
-
-def _metrics(session: Session, epoch: int) -> Metrics:
-    """What the metrics of a classification begin with."""
-    protocol = session.config.classifier.protocol
-    return {"valid": {}, "test": {}, "best_epoch": epoch, "protocol": protocol, "classes": list(session.classes)}
+    known = report(tally(items, test, session.training.batch_size), session.classes) if len(test) else {}
+    return session.metrics(0) | {"chosen": chosen, "valid": found, "test": known}
 
 
 def _best(curves: Sequence[Sequence[Tally]], goal: str, settings: Training) -> tuple[int, int]:
-    """Which evaluation has the best mean over the folds, the first of equals; and after how many epochs that was."""
+    """Return the evaluation with the best mean over the folds, the first of equals, and its number of epochs."""
     values = np.array([[getattr(found, goal) for found in curve] for curve in curves])  # [k, evaluations]
     best = int(values.mean(0).argmax())
     return best, min((best + 1) * settings.evaluate_every, settings.epochs)
 
 
 def _over_folds(found: Sequence[Tally], classes: Sequence[str], epochs: Sequence[int] | None = None) -> Metrics:
-    """The report on all folds together, the mean and the standard deviation (over folds) of the accuracy, and each."""
+    """Return the report on all folds together, mean and standard deviation of the accuracy, and each fold's figures."""
     together = Tally(
         float(np.mean([one.log_likelihood for one in found])), torch.stack([one.confusion for one in found]).sum(0)
     )
@@ -280,20 +308,14 @@ def _over_folds(found: Sequence[Tally], classes: Sequence[str], epochs: Sequence
     return report(together, classes) | {"accuracy": mean, "accuracy_sd": deviation, "folds": rows}
 
 
-def _folds(session: Session, pool: Tensor, number: int) -> list[Tensor]:
-    """The items dealt over folds, stratified by class."""
-    places = dealt(session.targets[pool].cpu().numpy(), number, session.training.seed)
-    return [pool[torch.from_numpy(place).to(pool.device)] for place in places]
-
-
 def _without(pool: Tensor, part: Tensor) -> Tensor:
     return pool[~torch.isin(pool, part)]
 
 
 class Parts:
-    """The trainings a protocol is made of, one after another; what is finished is kept in the checkpoint."""
+    """The trainings of a protocol, one after another; the checkpoint keeps the outcome of finished ones."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: ClassSession) -> None:
         self._session = session
         self._path = session.folder.path / "checkpoint" / "parts.json"
         self._finished: dict[str, list[list[float]]] = {}
@@ -305,64 +327,61 @@ class Parts:
                 raise session.folder.damaged(error) from None
 
     def cross_validation(self, name: str, pool: Tensor, number: int, config: Config | None = None) -> list[list[Tally]]:
-        """For each fold, how a model trained on the others does on it after every evaluation."""
+        """Return for each fold the tallies, after every evaluation, of a model trained on the others."""
         config = config or self._session.config
         epochs, every = config.training.epochs, config.training.evaluate_every
         return [
             self.train(f"{name} {i} of {number}", _without(pool, fold), fold, epochs, every, config)
-            for i, fold in enumerate(_folds(self._session, pool, number), 1)
+            for i, fold in enumerate(self._session.folds(pool, number), 1)
         ]
 
     def train(self, name: str, train: Tensor, valid: Tensor, epochs: int, every: int, config: Config) -> list[Tally]:
-        """Train on some items for so many epochs, and look at others every so many."""
+        """Train on some items for so many epochs, and tally others every so many."""
         if name not in self._finished:
-            with randomness(self._session.training.seed, self._session.device):
-                task, seconds = self._train(name, train, valid, epochs, every, config, keep=False)
-            self._session.seconds += seconds
+            task = self._train(name, train, valid, epochs, every, config, keep=False)
             self._finished[name] = [_flat(one) for one in task.tallies]
             kept = json.dumps({"parts": self._finished, "seconds": self._session.seconds})
             replace(self._path, lambda part: part.write_text(kept, encoding="utf-8"))
         return [_tally(row) for row in self._finished[name]]
 
     def final(self, train: Tensor, epochs: int, config: Config | None = None) -> Classification:
-        """The model that is kept, trained on all these items."""
+        """Train the model of the run on all these items."""
         config = config or self._session.config
-        with randomness(self._session.training.seed, self._session.device):
-            task, seconds = self._train("final", train, train[:0], epochs, epochs, config, keep=True)
-        self._session.seconds += seconds
+        task = self._train("final", train, train[:0], epochs, epochs, config, keep=True)
         self._session.folder.restore(task.items.model)
         self._session.record({"event": "evaluate", "seconds": round(self._session.seconds, 3)})
         return task
 
     def _train(
         self, name: str, train: Tensor, valid: Tensor, epochs: int, every: int, config: Config, *, keep: bool
-    ) -> tuple[Classification, float]:
+    ) -> Classification:
         session = self._session
-        session.pause()
-        items: Items = session.build(config)
-        settings = config.training.model_copy(
-            update={"epochs": epochs, "evaluate_every": every, "patience": epochs + 1}  # all of them, come what may
-        )
-        if not items.together:  # batches differ in shape, and nothing that is recorded could be replayed
-            settings = settings.model_copy(update={"cuda_graph": False, "compile": False})
-        goal = config.classifier.choose_by or "log_likelihood"
-        task = Classification(items, train, valid, settings, goal, config.classifier.class_weights)
-        store = _PartStore(session, task, name, keep)
-        progress = optimise(
-            task, settings, store, lambda event: session.record({**event, "part": name}), session.interrupted
-        )
-        return task, progress.seconds
+        with randomness(session.training.seed, session.device):
+            session.pause()
+            items = session.build(config)
+            update: dict[str, Any] = {"epochs": epochs, "evaluate_every": every, "patience": epochs + 1}  # all of them
+            if not items.together:  # batches differ in shape, so no recorded step could be replayed
+                update["step"] = "eager"
+            settings = config.training.model_copy(update=update)
+            weights = config.classifier.class_weights
+            task = Classification(items, train, valid, settings, class_weights=weights)
+            store = _PartStore(session, task, name, keep)
+            progress = optimise(
+                task, settings, store, lambda event: session.record({**event, "part": name}), session.interrupted
+            )
+        session.seconds += progress.seconds
+        return task
 
 
 class _PartStore:
-    """The store of one part: its checkpoint has the evaluations so far too, and its weights are kept if it is the last.
+    """The store of one part. Its checkpoint holds the evaluations so far; the last part keeps its weights.
 
-    What is trained in seconds is not saved at every gain, but every `checkpoint_seconds` and when asked to stop.
+    Parts take seconds, so checkpoints are saved every `checkpoint_seconds` and not at every gain.
     """
 
     def __init__(
         self,
-        session: Session,
+        session: ClassSession,
         task: Classification,
         name: str,
         keep: bool,
@@ -372,7 +391,7 @@ class _PartStore:
         self._clock, self._saved = clock, clock()
 
     def load(self) -> tuple[dict[str, Tensor], str] | None:
-        """The checkpoint, if it is one of this part."""
+        """Return the checkpoint, if it is one of this part."""
         found = self._session.folder.load()
         if found is None or self._key not in found[0]:
             return None
@@ -386,7 +405,7 @@ class _PartStore:
         waited = self._clock() - self._saved
         if waited >= self._session.training.checkpoint_seconds or self._session.interrupted():
             rows = [_flat(one) for one in self._task.tallies]
-            size = 1 + self._task.items.model.head.out_features**2
+            size = 1 + self._task.items.model.num_classes**2
             table = torch.tensor(rows, dtype=torch.float64).reshape(-1, size)
             self._session.folder.save({**tensors, self._key: table}, note)
             self._saved = self._clock()

@@ -17,13 +17,13 @@ from torch import Tensor
 
 from compgcn.answers.calibrate import calibration_error
 from compgcn.answers.classes import Classified
-from compgcn.baselines.fitted import Fitted
 from compgcn.config import to_toml
 from compgcn.data import KnowledgeGraph
 from compgcn.errors import InputError
 from compgcn.run import Run
 from compgcn.run import plots as panels
 from compgcn.run.plots import BARS, PANEL, confusion, inline
+from compgcn.tasks.classification import LogProbabilities
 from compgcn.tasks.ranking import SideRanks, by_category, by_relation
 from compgcn.train.storage import replace
 
@@ -206,8 +206,8 @@ def told(run: Run, split: str, sides: SideRanks, top: int) -> tuple[list[Example
 
 
 def _queries(run: Run, split: str, sides: SideRanks) -> _Queries:
-    s, r, o = run.task.splits[split].unbind(1)
-    R = run.task.num_relations
+    s, r, o = run.ranker.splits[split].unbind(1)
+    R = run.ranker.num_relations
     pairs = ((s, o), (r, r + R), (o, s), (sides.tail.realistic, sides.head.realistic))
     return _Queries(*(torch.stack(pair, 1).flatten() for pair in pairs))
 
@@ -215,7 +215,7 @@ def _queries(run: Run, split: str, sides: SideRanks) -> _Queries:
 @torch.inference_mode()
 def _leads(run: Run, queries: _Queries, rows: Tensor) -> Tensor:
     """By how much the score of each target exceeds the best of those that are no known answer [n]."""
-    task, found = run.task, []
+    task, found = run.ranker, []
     for part in torch.split(rows, max(1, _BLOCK // task.num_entities)):
         given, relation, target = queries.given[part], queries.relation[part], queries.target[part]
         scores = task.model.score(run.encoded, given, relation)  # [B, N]
@@ -251,7 +251,7 @@ def _example(run: Run, queries: _Queries, row: int, probable: bool) -> Example:
     question = f"{shown} — {told} — ?" if tail else f"? — {told} — {shown}"
     chance = None
     if probable:  # before it stand those that are known answers too
-        known = len(run.task.known.lookup(queries.given[row : row + 1], queries.relation[row : row + 1])[0])
+        known = len(run.ranker.known.lookup(queries.given[row : row + 1], queries.relation[row : row + 1])[0])
         answers = asked(top=known + int(rank))
         chance = next((one.probability for one in answers if one.entity == entities.ids[target]), None)
     other = asked(top=1, new=True)
@@ -406,7 +406,7 @@ def _links(run: Run) -> list[Part]:
         *_training(run),
     ]
     split = "test" if reached.get("test") else "valid"
-    ranks = run.task.ranks(split)
+    ranks = run.ranker.ranks(split)
     parts += _parts_of_links(run, split, ranks)
     parts += _calibration(run, split)
     good, bad = told(run, split, ranks, _EXAMPLES)
@@ -550,7 +550,7 @@ _FOLD = re.compile(r"fold \d+ of \d+")
 
 def parameters(task: Any) -> int:
     """How many numbers were trained of those that score; none of what was fitted, nor of what chose the negatives."""
-    if isinstance(task, Fitted):
+    if isinstance(task.model, LogProbabilities):
         return 0
     scoring = (one for name, one in task.model.named_parameters() if not name.startswith("adversary."))
     return sum(weights.numel() for weights in scoring)

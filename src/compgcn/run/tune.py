@@ -111,7 +111,7 @@ class Plan:
         if config.task == "link-prediction":
             return "mrr"
         own = "accuracy" if config.classifier.protocol == "paper" else "log_likelihood"
-        return config.classifier.choose_by or own
+        return own
 
 
 def plan(

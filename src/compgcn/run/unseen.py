@@ -1,8 +1,7 @@
-"""A trained model on an enlarged graph: new facts, and new entities that are known by their facts alone.
+"""Unseen entities: a trained model on a graph with more facts, nothing trained.
 
-A new entity has no row in the learned tables. It gets the one that trained entities with such neighbours have, see
-`compgcn.run.unseen`; all else is as for every entity: messages from its neighbours, degrees of the enlarged graph.
-Nothing is trained, and batch norms stay as they are.
+An unseen entity has no row in the learned tables. It gets the row that trained entities with such neighbours have, by
+least squares; messages from its neighbours and degrees are those of the larger graph.
 """
 
 from __future__ import annotations
@@ -23,23 +22,96 @@ from compgcn.errors import InputError
 from compgcn.nn.conv import CompGCNConv
 from compgcn.nn.encoder import Encoder
 from compgcn.nn.graph import RelationalGraph
-from compgcn.run.build import build_task
-from compgcn.tasks.link_prediction import LinkPrediction, LinkPredictor
+from compgcn.run.build import build_ranker
+from compgcn.tasks.link_prediction import LinkPredictor, Ranker
 from compgcn.tasks.sampling import randomness
 
+Given = str | Path | Iterable[Sequence[str]]
+
 _RIDGE = 1e-3  # of the size of each column: enough where there are fewer entities than columns
-_LEAST = 1e-9  # of the largest: what keeps the system regular where a column is all zero
-_BLOCK = 2**14  # rows that are looked at in float64 at a time
+_LEAST = 1e-9  # of the largest: keeps the system regular where a column is all zero
+_BLOCK = 2**14  # rows in float64 at a time
+_LISTED = 5  # unseen entities, or unknown relations, that a message names
+
+
+def add_facts(config: Config, data: KnowledgeGraph, ranker: Ranker, given: Given) -> tuple[KnowledgeGraph, Ranker]:
+    """Return the data with more facts in train, and the same model on the larger graph.
+
+    Args:
+        config: of a run.
+        data: its graph.
+        ranker: with the weights of the run.
+        given: a file of triples in any format, with the columns of the run's own file if that names them, or triples
+            (head, relation, tail) by id or name.
+    """
+    _must_send(config, ranker)
+    triples = _triples(given, config.data)
+    try:
+        larger = _enlarged(data, triples)
+    except InputError as error:
+        if isinstance(given, (str, Path)):
+            raise InputError(f"{given}: {error}") from None
+        raise
+    if config.encoder.input != "learned" and larger.num_entities > data.num_entities:
+        new = larger.entities.ids[data.num_entities]
+        raise InputError(
+            f"this run starts its entities from {config.encoder.input}, and the unseen entity '{new}' has none; "
+            "give facts about known entities only"
+        )
+    device = ranker.graph.src.device
+    with randomness(config.training.seed, device):  # for weights that are replaced
+        built = build_ranker(config, larger, device)
+    fresh = built.model.state_dict()
+    built.model.load_state_dict({name: _padded(old, fresh[name]) for name, old in ranker.model.state_dict().items()})
+    built.model.eval()
+    if larger.num_entities > data.num_entities:
+        _fit(built, ranker)
+    return larger, built
+
+
+def _must_send(config: Config, ranker: Ranker) -> None:
+    """Refuse a model in which facts tell nothing about an entity."""
+    if not len(ranker.model.encoder.layers):
+        raise InputError(
+            f"the encoder '{config.encoder.name}' sends no messages, so it cannot place entities by their facts; "
+            "take a run with a graph encoder, such as --encoder compgcn, or train again with the new facts"
+        )
+    if config.encoder.graph != "given":
+        raise InputError(f"this run was trained with encoder.graph '{config.encoder.graph}', so it takes no facts")
+
+
+# The rows of unseen entities
+
+
+@torch.no_grad()
+def _fit(built: Ranker, ranker: Ranker) -> None:
+    """Give unseen entities rows: of the input, of raw vectors, and of biases, where there are any."""
+    before = surroundings(ranker.model.encoder, ranker.graph)
+    after = surroundings(built.model.encoder, built.graph)[len(before) :]  # the rows of unseen entities are zero so far
+    for old, new in zip(_tables(ranker.model), _tables(built.model), strict=True):
+        new[len(before) :] = fitted_rows(before, old, after)
+
+
+def _tables(model: LinkPredictor) -> list[Tensor]:
+    """Return the tables with a row for every entity that take part in scores."""
+    residual = model.encoder.residual
+    tables = (model.encoder.nodes, None if residual is None else residual.nodes, model.decoder.entity_bias)
+    return [table for table in tables if table is not None]
+
+
+def _padded(old: Tensor, fresh: Tensor) -> Tensor:
+    """Append rows of zeros for unseen entities to a table of entities; return other tensors as they are."""
+    return old if old.shape == fresh.shape else torch.cat((old, old.new_zeros(len(fresh) - len(old), *old.shape[1:])))
 
 
 class Surroundings:
-    """What is known of every node but for its own row; `self[i:j]` is [j - i, 2(d + 1)] in float64.
+    """Features of every node apart from its own row; `self[i:j]` is [j - i, 2(d + 1)] in float64.
 
-    That is (1, h) and log(1 + facts) (1, h), where h is what its neighbours send a node in the first layer.
+    They are (1, h) and log(1 + facts) (1, h), where h is the sum of a node's messages in the first layer.
 
     Args:
         received: h, [N, d].
-        facts: how many facts each node has, [N].
+        facts: the number of facts of each node, [N].
     """
 
     def __init__(self, received: Tensor, facts: Tensor) -> None:
@@ -56,19 +128,18 @@ class Surroundings:
 
 @torch.no_grad()
 def surroundings(encoder: Encoder, graph: RelationalGraph) -> Surroundings:
-    """Of all nodes of a graph."""
+    """Return the surroundings of all nodes of a graph."""
     x, layer = encoder.nodes, encoder.layers[0]
-    assert x is not None
-    assert isinstance(layer, CompGCNConv)
+    if x is None or not isinstance(layer, CompGCNConv):
+        raise ValueError("only an encoder with a learned table and layers has surroundings")
     h = layer.received(x, None if encoder.relations is None else encoder.relations(), graph)
     return Surroundings(h, torch.bincount(torch.cat((graph.src, graph.dst)), minlength=graph.num_nodes))
 
 
 def fitted_rows(known: Surroundings | Tensor, table: Tensor, wanted: Tensor) -> Tensor:
-    """Rows [n, ..] for surroundings `wanted` [n, f], from a table [N, ..] and its own surroundings [N, f].
+    """Return rows [n, ..] for surroundings `wanted` [n, f], from a table [N, ..] and its own surroundings [N, f].
 
-    Least squares with a ridge on every column but the first: a table whose rows are all alike gives that row. The sums
-    over the N rows are made block by block.
+    Least squares with a ridge on every column but the first: a table of equal rows gives that row.
     """
     flat = table.detach().reshape(len(table), -1)
     gram, right = wanted.new_zeros(wanted.shape[1], wanted.shape[1]), wanted.new_zeros(wanted.shape[1], flat.shape[1])
@@ -83,125 +154,11 @@ def fitted_rows(known: Surroundings | Tensor, table: Tensor, wanted: Tensor) -> 
     return rows.to(table.dtype).view(-1, *table.shape[1:])
 
 
-_LISTED = 5  # new entities that are named
-
-
-def arrival_notes(data: KnowledgeGraph, added: Numbers, new: Sequence[str]) -> tuple[str, ...]:
-    """A sentence each.
-
-    Args:
-        data: the graph before.
-        added: the facts [n, 3] as they were given, with rows from N on for the new entities.
-        new: the ids of those.
-    """
-    N, R = data.num_entities + len(new), data.num_relations
-    distinct = np.unique(keys(added, N, R))
-    known = int(np.isin(distinct, keys(data.train, N, R)).sum())
-    notes = [f"{counted(len(distinct) - known, 'fact')} added, {counted(len(new), 'new entity')}{_listed(data, new)}"]
-    if repeated := len(added) - len(distinct):
-        notes.append(f"{counted(repeated, 'repeated fact')} dropped")
-    if known:
-        notes.append(f"{counted(known, 'fact')} dropped that train has already")
-    return tuple(notes)
-
-
-def _listed(data: KnowledgeGraph, new: Sequence[str]) -> str:
-    """The first of them by name, those before all that look like an entity there is."""
-    alike = {text: _lookalike(text, data.entities) for text in new}
-    order = sorted(new, key=lambda text: alike[text] is None)[:_LISTED]
-    named = [f"'{text}'" + (f" (did you mean '{alike[text]}'?)" if alike[text] else "") for text in order]
-    more = f" and {len(new) - _LISTED:,} more" if len(new) > _LISTED else ""
-    return f": {', '.join(named)}{more}" if new else ""
-
-
-def _lookalike(text: str, entities: Vocabulary) -> str | None:
-    """What a question would take for this entity: one that differs in the case of letters, or in blanks around it."""
-    try:
-        row = entities.find(text.strip())
-    except InputError:  # it would be one of several
-        return None
-    if row is None:
-        return None
-    name = entities.names[row]
-    return name if name.casefold() == text.strip().casefold() else entities.ids[row]
-
-
-Given = str | Path | Iterable[Sequence[str]]
-
-_NAMED = 5  # relations named in an error
-
-
-def add_facts(
-    config: Config, data: KnowledgeGraph, task: LinkPrediction, given: Given
-) -> tuple[KnowledgeGraph, LinkPrediction]:
-    """The data with more facts in train, and the same model on the graph of them.
-
-    Args:
-        config: of a run.
-        data: its graph.
-        task: with the weights of the run.
-        given: a file of triples in any format that is read, its columns those of the run's own file where it has
-            them, or triples (head, relation, tail) by id or name.
-    """
-    _must_send(config, task)
-    triples = _triples(given, config.data)
-    try:
-        larger = _enlarged(data, triples)
-    except InputError as error:
-        if isinstance(given, (str, Path)):
-            raise InputError(f"{given}: {error}") from None
-        raise
-    if config.encoder.input != "learned" and larger.num_entities > data.num_entities:
-        new = larger.entities.ids[data.num_entities]
-        raise InputError(
-            f"this run starts its entities from {config.encoder.input}, which the new entity '{new}' has none of; "
-            "give facts about known entities only"
-        )
-    device = task.graph.src.device
-    with randomness(config.training.seed, device):  # of weights that are replaced: the caller's stays as it was
-        built: LinkPrediction = build_task(config, larger, device, whole=True)
-    fresh = built.model.state_dict()
-    built.model.load_state_dict({name: _padded(old, fresh[name]) for name, old in task.model.state_dict().items()})
-    built.model.eval()
-    if larger.num_entities > data.num_entities:
-        _fit(built, task)
-    return larger, built
-
-
-@torch.no_grad()
-def _fit(built: LinkPrediction, task: LinkPrediction) -> None:
-    """Give the newcomers rows: of the input, of raw vectors, and of biases, where there are any."""
-    before = surroundings(task.model.encoder, task.graph)
-    after = surroundings(built.model.encoder, built.graph)[len(before) :]  # the newcomers' rows are zero so far
-    for old, new in zip(_tables(task.model), _tables(built.model), strict=True):
-        new[len(before) :] = fitted_rows(before, old, after)
-
-
-def _tables(model: LinkPredictor) -> list[Tensor]:
-    """The tables that have a row for every entity and take part in scores."""
-    residual = model.encoder.residual
-    tables = (model.encoder.nodes, None if residual is None else residual.nodes, model.decoder.entity_bias)
-    return [table for table in tables if table is not None]
-
-
-def _must_send(config: Config, task: LinkPrediction) -> None:
-    """Refuse a model in which facts say nothing about an entity."""
-    if not len(task.model.encoder.layers):
-        raise InputError(
-            f"the encoder '{config.encoder.name}' sends no messages, so it cannot place entities by their facts; "
-            "take a run with a graph encoder, such as --encoder compgcn, or train again with the new facts"
-        )
-    if config.encoder.graph != "given":
-        raise InputError(f"this run was trained with encoder.graph '{config.encoder.graph}', so it takes no facts")
-
-
-def _padded(old: Tensor, fresh: Tensor) -> Tensor:
-    """A table with rows of zeros for new entities; what has no such rows as it is."""
-    return old if old.shape == fresh.shape else torch.cat((old, old.new_zeros(len(fresh) - len(old), *old.shape[1:])))
+# The larger graph
 
 
 def _triples(given: Given, trained: Data) -> list[tuple[str, str, str]]:
-    """Triples of text out of a list, or a file, read as the one that was trained on."""
+    """Read triples of text from a list, or from a file in the format of the training file."""
     if isinstance(given, (str, Path)):
         facts = like(given, trained.columns, trained.comment, trained.literals).facts()
         columns = [column.cast("string").to_pylist() for column in facts.columns]
@@ -214,28 +171,30 @@ def _triples(given: Given, trained: Data) -> list[tuple[str, str, str]]:
 
 
 def _enlarged(data: KnowledgeGraph, triples: Sequence[tuple[str, str, str]]) -> KnowledgeGraph:
-    """The graph with more facts in train; entities it does not have come after those it has, as they appear."""
+    """Add facts to train; unseen entities come after the known ones, in order of appearance."""
     relations = _known_relations({r: None for _, r, _ in triples}, data.relations)
     ids, names = data.entities.ids, set(data.entities.names)
     row = {text: i for i, text in enumerate(ids)}
     new: list[str] = []
     for text in (end for s, _, o in triples for end in (s, o)):
         if text not in row and text in names:
-            row[text] = data.entities.index(text)  # or an error that lists those who share the name
+            row[text] = data.entities.index(text)  # or an error that lists the entities of this name
         elif text not in row:
             row[text] = len(ids) + len(new)
             new.append(text)
     added = np.array([(row[s], relations[r], row[o]) for s, r, o in triples], dtype=np.int64).reshape(-1, 3)
+    every = np.concatenate((data.train, added))
+    _, first = np.unique(keys(every, len(ids) + len(new), data.num_relations), return_index=True)
     return replace(
         data,
         entities=Vocabulary("entity", (*ids, *new), (*data.entities.names, *new)),
-        train=_joined(data.train, added, len(ids) + len(new), data.num_relations),
-        notes=arrival_notes(data, added, new),
+        train=every[np.union1d(np.arange(len(data.train)), first)],
+        notes=_notes(data, added, new),
     )
 
 
 def _known_relations(texts: Iterable[str], relations: Vocabulary) -> dict[str, int]:
-    """The rows of relations; those that training never saw have no vectors, and are named."""
+    """Return the rows of relations; refuse those that training never saw."""
     found: dict[str, int] = {}
     errors: dict[str, InputError] = {}
     for text in texts:
@@ -246,14 +205,41 @@ def _known_relations(texts: Iterable[str], relations: Vocabulary) -> dict[str, i
     if len(errors) == 1:
         raise next(iter(errors.values()))
     if errors:
-        listed = ", ".join(f"'{text}'" for text in list(errors)[:_NAMED])
-        more = f" and {len(errors) - _NAMED} more" if len(errors) > _NAMED else ""
-        raise InputError(f"unknown relations {listed}{more}; facts can be added of the relations trained on alone")
+        listed = ", ".join(f"'{text}'" for text in list(errors)[:_LISTED])
+        more = f" and {len(errors) - _LISTED} more" if len(errors) > _LISTED else ""
+        raise InputError(f"unknown relations {listed}{more}; only facts of trained relations can be added")
     return found
 
 
-def _joined(train: Numbers, added: Numbers, num_entities: int, num_relations: int) -> Numbers:
-    """The facts of train as they are, then those that are new, each once."""
-    every = np.concatenate((train, added))
-    _, first = np.unique(keys(every, num_entities, num_relations), return_index=True)
-    return every[np.union1d(np.arange(len(train)), first)]
+def _notes(data: KnowledgeGraph, added: Numbers, new: Sequence[str]) -> tuple[str, ...]:
+    """Return a sentence each on added facts, repeated facts and facts of train."""
+    N, R = data.num_entities + len(new), data.num_relations
+    distinct = np.unique(keys(added, N, R))
+    known = int(np.isin(distinct, keys(data.train, N, R)).sum())
+    notes = [f"{counted(len(distinct) - known, 'fact')} added, {counted(len(new), 'new entity')}{_listed(data, new)}"]
+    if repeated := len(added) - len(distinct):
+        notes.append(f"{counted(repeated, 'repeated fact')} dropped")
+    if known:
+        notes.append(f"{counted(known, 'fact')} dropped that train has already")
+    return tuple(notes)
+
+
+def _listed(data: KnowledgeGraph, new: Sequence[str]) -> str:
+    """Name the first unseen entities, those first that look like a known entity."""
+    alike = {text: _lookalike(text, data.entities) for text in new}
+    order = sorted(new, key=lambda text: alike[text] is None)[:_LISTED]
+    named = [f"'{text}'" + (f" (did you mean '{alike[text]}'?)" if alike[text] else "") for text in order]
+    more = f" and {len(new) - _LISTED:,} more" if len(new) > _LISTED else ""
+    return f": {', '.join(named)}{more}" if new else ""
+
+
+def _lookalike(text: str, entities: Vocabulary) -> str | None:
+    """Return the entity whose id or name differs only in case or in blanks around it."""
+    try:
+        row = entities.find(text.strip())
+    except InputError:  # several do
+        return None
+    if row is None:
+        return None
+    name = entities.names[row]
+    return name if name.casefold() == text.strip().casefold() else entities.ids[row]

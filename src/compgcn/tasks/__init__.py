@@ -1,3 +1,1 @@
-"""The tasks: what a model is trained and judged by. Each fits the small protocol of `compgcn.train.loop.Task`."""
-
-from __future__ import annotations
+"""Tasks: objectives, samplers and metrics. `LinkPrediction` and `Classification` fit `compgcn.train.loop.Task`."""

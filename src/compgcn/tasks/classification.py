@@ -1,4 +1,4 @@
-"""Graph classification: many small graphs, in batches that are disjoint unions."""
+"""Classification of the nodes of a graph, or of whole graphs in batches that are disjoint unions."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from compgcn.nn.graph import RelationalGraph
 from compgcn.tasks import losses
 from compgcn.tasks.sampling import Batches
 
+_KEPT = 4  # batches of graphs that are remembered: those of validation come again in every epoch
+
 
 def _sum(x: Tensor, graph_of: Tensor, graphs: int) -> Tensor:
     return x.new_zeros(graphs, x.shape[1]).index_add(0, graph_of, x)
 
 
 def _mean(x: Tensor, graph_of: Tensor, graphs: int) -> Tensor:
-    """The paper's: the average over the nodes of a graph."""
     return _sum(x, graph_of, graphs) / torch.bincount(graph_of, minlength=graphs).unsqueeze(1)
 
 
@@ -40,11 +41,10 @@ NAMES = (*READOUTS, "attention")
 
 
 class Readout(nn.Module):
-    """x [N, d] and the graph of each node [N] -> [G, d], every graph having a node at least.
+    """x [N, d] and the graph of each node [N] -> [G, d]; every graph has at least one node.
 
     Args:
-        name: "mean", "sum", "max", or "attention": a mean whose weights are a softmax over the nodes of a graph of
-            a learned linear score.
+        name: "mean", the paper's, "sum", "max", or "attention": a mean weighted by a softmax of a learned linear score.
         dim: d.
     """
 
@@ -58,50 +58,12 @@ class Readout(nn.Module):
         self.gate = nn.Parameter(nn.init.xavier_normal_(torch.empty(dim, 1))) if name == "attention" else None
 
     def forward(self, x: Tensor, graph_of: Tensor, graphs: int) -> Tensor:
-        """The vectors of the graphs."""
+        """Return the vectors of the graphs."""
         if self.gate is None:
             return READOUTS[self.name](x, graph_of, graphs)
         score = x @ self.gate  # [N, 1]
         weight = (score - _max(score.detach(), graph_of, graphs)[graph_of]).exp()
         return _sum(weight * x, graph_of, graphs) / _sum(weight, graph_of, graphs)
-
-
-class Classifier(nn.Module):
-    """An encoder and a linear map from its vectors to the logits of C classes; for graphs, a readout between them."""
-
-    def __init__(self, encoder: Encoder, num_classes: int, readout: Readout | None = None) -> None:
-        super().__init__()
-        self.encoder, self.readout = encoder, readout
-        self.head = _head(encoder.dim, num_classes)
-
-    def vectors(self, graph: RelationalGraph, rows: Tensor, graphs: int) -> Tensor:
-        """Of a disjoint union of graphs whose nodes start from these rows [N], as the readout has them, [graphs, d]."""
-        x, _ = self.encoder(graph, rows)
-        assert self.readout is not None
-        assert graph.graph_of_node is not None
-        vectors: Tensor = self.readout(x, graph.graph_of_node, graphs)
-        return vectors
-
-
-class GraphClassifier(nn.Module):
-    """A network from graphs to vectors, without vectors of nodes in between, and a linear map to the logits.
-
-    Args:
-        encoder: called with a disjoint union, the rows its nodes start from [N] and how many graphs there are; gives
-            their vectors [graphs, d].
-        dim: d.
-        num_classes: C.
-    """
-
-    def __init__(self, encoder: nn.Module, dim: int, num_classes: int) -> None:
-        super().__init__()
-        self.encoder = encoder
-        self.head = _head(dim, num_classes)
-
-    def vectors(self, graph: RelationalGraph, rows: Tensor, graphs: int) -> Tensor:
-        """Of a disjoint union of graphs whose nodes start from these rows [N], [graphs, d]."""
-        vectors: Tensor = self.encoder(graph, rows, graphs)
-        return vectors
 
 
 def _head(dim: int, num_classes: int) -> nn.Linear:
@@ -111,12 +73,59 @@ def _head(dim: int, num_classes: int) -> nn.Linear:
     return head
 
 
+class Classifier(nn.Module):
+    """An encoder and a linear map from its vectors to the logits of C classes; for graphs, a readout between them."""
+
+    def __init__(self, encoder: Encoder, num_classes: int, readout: Readout | None = None) -> None:
+        super().__init__()
+        self.encoder, self.readout, self.num_classes = encoder, readout, num_classes
+        self.head = _head(encoder.dim, num_classes)
+
+    def vectors(self, graph: RelationalGraph, rows: Tensor, graphs: int) -> Tensor:
+        """Return the vectors [graphs, d] of a disjoint union whose nodes start from these rows [N]."""
+        if self.readout is None:
+            raise ValueError("only a classifier with a readout has vectors of graphs")
+        x, _ = self.encoder(graph, rows)
+        vectors: Tensor = self.readout(x, graph.graph_of_node, graphs)
+        return vectors
+
+
+class GraphClassifier(nn.Module):
+    """A network from graphs to vectors, without vectors of nodes in between, and a linear map to the logits.
+
+    Args:
+        encoder: maps a disjoint union, the rows of its nodes [N] and the number of graphs to vectors [graphs, d].
+        dim: d.
+        num_classes: C.
+    """
+
+    def __init__(self, encoder: nn.Module, dim: int, num_classes: int) -> None:
+        super().__init__()
+        self.encoder, self.num_classes = encoder, num_classes
+        self.head = _head(dim, num_classes)
+
+    def vectors(self, graph: RelationalGraph, rows: Tensor, graphs: int) -> Tensor:
+        """Return the vectors [graphs, d] of a disjoint union whose nodes start from these rows [N]."""
+        vectors: Tensor = self.encoder(graph, rows, graphs)
+        return vectors
+
+
+class LogProbabilities(nn.Module):
+    """A table of log probabilities of C classes for each of N nodes, for baselines that are fitted and not trained."""
+
+    def __init__(self, num_nodes: int, num_classes: int) -> None:
+        super().__init__()
+        self.num_classes = num_classes
+        self.register_buffer("table", torch.zeros(num_nodes, num_classes, dtype=torch.float64))
+        self.head = nn.Identity()
+
+
 class Items(Protocol):
-    """What is classified: n labelled nodes of a graph, or n graphs."""
+    """The items to classify: n labelled nodes of a graph, or n graphs."""
 
     @property
-    def model(self) -> Classifier | GraphClassifier:
-        """What classifies them."""
+    def model(self) -> Classifier | GraphClassifier | LogProbabilities:
+        """The module that classifies them."""
 
     @property
     def targets(self) -> Tensor:
@@ -124,14 +133,102 @@ class Items(Protocol):
 
     @property
     def together(self) -> bool:
-        """Whether one pass over the graph serves all of them, so that there is nothing to gain from small batches."""
+        """Whether one pass over the graph serves all of them, so that small batches gain nothing."""
 
     def vectors(self, items: Tensor) -> Tensor:
-        """Of some items [B], what the head gets, [B, d]."""
+        """Return the input of the head for some items [B], [B, d]."""
+
+
+class Nodes:
+    """Some nodes of a graph and their classes.
+
+    Args:
+        model: classifies them, on the graph's device.
+        graph: of N nodes.
+        rows: the row of the encoder's input table of each of the N nodes, int64 [N]; None: its own.
+        nodes: int64 [n], which of them are classified.
+        targets: int64 [n], their classes.
+        restrict: make only the vectors that those of the nodes depend on, layer by layer. The result is the same; with
+            batch norm, which would see fewer nodes, all vectors are made.
+    """
+
+    together = True
+
+    def __init__(
+        self,
+        model: Classifier,
+        graph: RelationalGraph,
+        rows: Tensor | None,
+        nodes: Tensor,
+        targets: Tensor,
+        *,
+        restrict: bool = True,
+    ) -> None:
+        self.model, self.graph, self.rows, self.nodes, self.targets = model, graph, rows, nodes, targets
+        normalised = any(isinstance(norm, nn.BatchNorm1d) for norm in model.encoder.norms)
+        self._layers: RelationalGraph | list[RelationalGraph] = graph
+        self._rows, self._places = rows, nodes
+        if restrict and not normalised:
+            self._layers, kept, self._places = graph.around(nodes, len(model.encoder.layers))
+            self._rows = kept if rows is None else rows[kept]
+
+    def vectors(self, items: Tensor) -> Tensor:
+        """Return the encoder's vectors of some of the nodes [B], [B, d]."""
+        x, _ = self.model.encoder(self._layers, self._rows)
+        return F.embedding(self._places[items], x)
+
+
+class Graphs:
+    """The graphs of a collection.
+
+    Args:
+        model: classifies them, with a readout or a network of its own.
+        collection: G graphs.
+        rows: the row of the encoder's input table of each node of the collection, int64 [N].
+        device: of the model.
+    """
+
+    together = False
+
+    def __init__(
+        self, model: Classifier | GraphClassifier, collection: GraphCollection, rows: Numbers, device: torch.device
+    ) -> None:
+        self.model, self.device = model, device
+        self.targets = torch.from_numpy(collection.targets).to(device)
+        self.smallest = int(np.diff(collection.node_starts).min())  # nodes of the smallest graph
+        names = tuple(str(row) for row in range(int(rows.max(initial=-1)) + 1))
+        # The rows travel with the nodes as if they were their labels.
+        self._collection = replace(collection, node_labels=rows, node_classes=names, node_features=None)
+        self._batches: dict[bytes, tuple[RelationalGraph, Tensor]] = {}
+
+    def of(self, collection: GraphCollection, rows: Numbers) -> Graphs:
+        """Return other graphs for the same model."""
+        return Graphs(self.model, collection, rows, self.device)
+
+    def batch(self, items: Tensor) -> tuple[RelationalGraph, Tensor]:
+        """Return the disjoint union of some of the graphs [B], and the rows of its nodes."""
+        chosen = items.cpu().numpy()
+        key = chosen.tobytes()
+        if key not in self._batches:
+            while len(self._batches) >= _KEPT:
+                self._batches.pop(next(iter(self._batches)))
+            with torch.inference_mode(False):  # a later training step may use the batch
+                self._batches[key] = self._union(chosen)
+        return self._batches[key]
+
+    def _union(self, chosen: Numbers) -> tuple[RelationalGraph, Tensor]:
+        part = self._collection.subset(chosen)
+        src, rel, dst = torch.from_numpy(np.ascontiguousarray(part.triples.T)).to(self.device)
+        graph_of, rows = (torch.as_tensor(values).to(self.device) for values in (part.graph_of, part.node_labels))
+        return RelationalGraph(src, dst, rel, part.num_nodes, part.num_relations, graph_of), rows
+
+    def vectors(self, items: Tensor) -> Tensor:
+        """Return the model's vectors of some of the graphs [B], [B, d]."""
+        return self.model.vectors(*self.batch(items), len(items))
 
 
 class Tally(NamedTuple):
-    """What came of classifying some items: all that a report says follows from it."""
+    """The outcome of classifying some items, from which every figure of a report follows."""
 
     log_likelihood: float  # the mean log probability of the true class
     confusion: Tensor  # int64 [C, C]: rows are true classes, columns predicted ones
@@ -145,11 +242,11 @@ class Classification:
     """The task: cross-entropy on some of the items, a tally of others after every epoch.
 
     Args:
-        items: what is classified.
+        items: the items to classify.
         train, valid: which of the items, int64 [n]; validation may have none.
         settings: of training.
         goal: the figure of the report to raise.
-        class_weights: whether every class counts the same in the loss.
+        class_weights: whether every class has the same weight in the loss.
     """
 
     def __init__(
@@ -166,7 +263,7 @@ class Classification:
         self.items, self.train, self.valid, self.settings, self.goal = items, train, valid, settings, goal
         size = len(train) if items.together else settings.batch_size
         self.batches = Batches(len(train), size, settings.seed, train.device)
-        self.weights = balanced(items.targets[train], items.model.head.out_features) if class_weights else None
+        self.weights = balanced(items.targets[train], items.model.num_classes) if class_weights else None
         self.tallies: list[Tally] = []  # of validation, one after another
 
     @property
@@ -178,17 +275,17 @@ class Classification:
         return self.batches.per_epoch
 
     def examples(self, epoch: int, step: int) -> Tensor:
-        """Which items make a batch, [B]."""
+        """Return the items of a batch [B]."""
         return self.train[self.batches(epoch, step)]
 
     def loss(self, examples: Tensor) -> Tensor:
-        """Cross-entropy on a batch."""
+        """Return the cross-entropy of a batch."""
         logits = self.items.model.head(self.items.vectors(examples))
         smoothing = self.settings.label_smoothing
         return losses.cross_entropy(logits, self.items.targets[examples], smoothing=smoothing, weights=self.weights)
 
     def validate(self, notify: Callable[[int, int], None] | None = None) -> dict[str, Any]:
-        """The report on the validation items, so few that nobody is told how far it is."""
+        """Return the figures of the validation items; they take so little time that `notify` is never called."""
         if not len(self.valid):
             return {}
         tally = self.tally(self.valid)
@@ -196,46 +293,46 @@ class Classification:
         return {"log_likelihood": tally.log_likelihood, "accuracy": tally.accuracy, "macro_f1": macro_f1(tally)}
 
     def stale(self, evaluations: int) -> None:
-        """Nothing is lowered here."""
+        """Do nothing: a classifier has no margin."""
 
     def tally(self, items: Tensor) -> Tally:
-        """How the model does on some items [n]."""
+        """Classify some items [n]."""
         return tally(self.items, items, self.settings.batch_size)
 
 
 @torch.inference_mode()
 def log_probabilities(items: Items, chosen: Tensor, batch_size: int) -> Tensor:
-    """Of the classes of some items [n], in evaluation mode: [n, C]."""
+    """Return the log probabilities of the classes of some items [n], in evaluation mode: [n, C]."""
     items.model.eval()
     logits = torch.cat([items.model.head(items.vectors(part)) for part in pieces(items, chosen, batch_size)])
     return logits.double().log_softmax(1)
 
 
 def pieces(items: Items, chosen: Tensor, batch_size: int) -> tuple[Tensor, ...]:
-    """Some items [n] in batches, or all at once where one pass serves all of them."""
+    """Split some items [n] into batches, or leave them whole where one pass serves all of them."""
     return (chosen,) if items.together else torch.split(chosen, batch_size)
 
 
 def tally(items: Items, chosen: Tensor, batch_size: int) -> Tally:
-    """How the model does on some items [n], at least one."""
+    """Classify some items [n], at least one."""
     return tallied(log_probabilities(items, chosen, batch_size), items.targets[chosen])
 
 
 def tallied(found: Tensor, true: Tensor) -> Tally:
-    """Log probabilities [n, C] beside the true classes [n]."""
+    """Compare log probabilities [n, C] with the true classes [n]."""
     classes = found.shape[1]
     cells = torch.bincount(true * classes + found.argmax(1), minlength=classes**2)
     return Tally(found.gather(1, true.unsqueeze(1)).mean().item(), cells.view(classes, classes).cpu())
 
 
 def balanced(targets: Tensor, num_classes: int) -> Tensor:
-    """A weight for each class [C], inverse to how often it occurs; 1 for one that does not."""
+    """Return a weight for each class [C], inverse to its frequency; 1 for a class that does not occur."""
     counts = torch.bincount(targets, minlength=num_classes)
     return torch.where(counts > 0, len(targets) / (counts.clamp_min(1) * (counts > 0).sum()), 1.0).float()
 
 
 def by_class(confusion: Tensor) -> Tensor:
-    """Precision, recall and F1 of each class [C, 3]; 0 where nothing is there to divide by."""
+    """Return precision, recall and F1 of each class [C, 3]; 0 where the denominator is 0."""
     right, true, given = confusion.diagonal().double(), confusion.sum(1), confusion.sum(0)
     return torch.stack(
         [right / given.clamp_min(1), right / true.clamp_min(1), 2 * right / (true + given).clamp_min(1)], 1
@@ -243,13 +340,13 @@ def by_class(confusion: Tensor) -> Tensor:
 
 
 def macro_f1(tally: Tally) -> float:
-    """The mean F1 over the classes that occur, truly or as predicted."""
+    """Return the mean F1 over the classes that occur, truly or as predicted."""
     occurs = tally.confusion.sum(0) + tally.confusion.sum(1) > 0
     return by_class(tally.confusion)[occurs, 2].mean().item()
 
 
 def report(tally: Tally, classes: Sequence[str]) -> dict[str, Any]:
-    """All there is to say: accuracy, macro-F1, likelihood, a report for each class, and the confusion matrix."""
+    """Return accuracy, macro-F1, likelihood, the figures of each class, and the confusion matrix."""
     rows = zip(classes, by_class(tally.confusion).tolist(), tally.confusion.sum(1).tolist(), strict=True)
     return {
         "accuracy": tally.accuracy,
@@ -261,103 +358,3 @@ def report(tally: Tally, classes: Sequence[str]) -> dict[str, Any]:
         },
         "confusion": tally.confusion.tolist(),
     }
-
-
-class Nodes:
-    """Some nodes of a graph and their classes.
-
-    Args:
-        model: what classifies them, on the graph's device.
-        graph: of N nodes.
-        rows: the row of the encoder's input table each of the N starts from, int64 [N]; None: its own.
-        nodes: int64 [n], which of them are classified.
-        targets: int64 [n], their classes.
-        restrict: make only the vectors that those of the nodes depend on, layer by layer. They are the same; only batch
-            norm, which would see fewer nodes, is refused that.
-    """
-
-    together = True
-
-    def __init__(
-        self,
-        model: Classifier,
-        graph: RelationalGraph,
-        rows: Tensor | None,
-        nodes: Tensor,
-        targets: Tensor,
-        *,
-        restrict: bool = True,
-    ) -> None:
-        self.model, self.graph, self.rows, self.nodes, self.targets = model, graph, rows, nodes, targets
-        normalised = any(isinstance(norm, torch.nn.BatchNorm1d) for norm in model.encoder.norms)
-        self._layers: RelationalGraph | list[RelationalGraph] = graph
-        self._rows, self._places = rows, nodes
-        if restrict and not normalised:
-            self._layers, kept, self._places = graph.around(nodes, len(model.encoder.layers))
-            self._rows = kept if rows is None else rows[kept]
-
-    def vectors(self, items: Tensor) -> Tensor:
-        """Of some of the nodes [B], as the encoder makes them, [B, d]."""
-        x, _ = self.model.encoder(self._layers, self._rows)
-        return F.embedding(self._places[items], x)
-
-
-_KEPT = 4  # batches remembered: those of validation come again in every epoch
-
-
-class Graphs:
-    """The graphs of a collection.
-
-    Args:
-        model: what classifies them, with a readout or a network of its own.
-        collection: G graphs.
-        rows: the row of the encoder's input table each node of the collection starts from, int64 [N].
-        device: where the model is.
-    """
-
-    together = False
-
-    def __init__(
-        self,
-        model: Classifier | GraphClassifier,
-        collection: GraphCollection,
-        rows: Numbers,
-        device: torch.device,
-    ) -> None:
-        self.model, self.device = model, device
-        self.targets = torch.from_numpy(collection.targets).to(device)
-        names = tuple(str(row) for row in range(int(rows.max(initial=-1)) + 1))
-        # The rows travel with the nodes as if they were their labels.
-        self._collection = replace(collection, node_labels=rows, node_classes=names, node_features=None)
-        self._batches: dict[bytes, tuple[RelationalGraph, Tensor]] = {}
-
-    @property
-    def smallest(self) -> int:
-        """The number of nodes of the smallest graph."""
-        return int(np.diff(self._collection.node_starts).min())
-
-    def of(self, collection: GraphCollection, rows: Numbers) -> Graphs:
-        """Other graphs for the same model."""
-        return Graphs(self.model, collection, rows, self.device)
-
-    def batch(self, items: Tensor) -> tuple[RelationalGraph, Tensor]:
-        """Some of the graphs [B] as one, and the rows of its nodes."""
-        chosen = items.cpu().numpy()
-        key = chosen.tobytes()
-        if key not in self._batches:
-            while len(self._batches) >= _KEPT:
-                self._batches.pop(next(iter(self._batches)))
-            with torch.inference_mode(False):  # what is kept may be trained with later
-                self._batches[key] = self._union(chosen)
-        return self._batches[key]
-
-    def _union(self, chosen: Numbers) -> tuple[RelationalGraph, Tensor]:
-        part = self._collection.subset(chosen)
-        assert part.node_labels is not None
-        src, rel, dst = torch.from_numpy(np.ascontiguousarray(part.triples.T)).to(self.device)
-        graph_of, rows = (torch.from_numpy(values).to(self.device) for values in (part.graph_of, part.node_labels))
-        return RelationalGraph(src, dst, rel, part.num_nodes, part.num_relations, graph_of), rows
-
-    def vectors(self, items: Tensor) -> Tensor:
-        """Of some of the graphs [B], as the model makes them, [B, d]."""
-        return self.model.vectors(*self.batch(items), len(items))

@@ -1,4 +1,4 @@
-"""What nodes start from: a table that is learned, whole or shared, or vectors that are given."""
+"""Initial vectors of nodes: a learned table, whole or shared, or given features."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Dataset = KnowledgeGraph | GraphCollection
 
 
 class Start(NamedTuple):
-    """The vectors nodes start from: a learned table of so many rows, or given ones [rows, f].
+    """The initial vectors of nodes: a learned table of `size` rows, or given features [size, f].
 
-    `rows` has the row of each node [N]; None: node i has row i.
+    `rows` holds the row of each node [N]; None: node i has row i.
     """
 
     size: int
@@ -28,20 +28,20 @@ class Start(NamedTuple):
 
     @property
     def vectors(self) -> Tensor | None:
-        """Those that are given, as a tensor."""
+        """The given features as a tensor."""
         return None if self.features is None else torch.as_tensor(self.features)
 
 
 class Input(NamedTuple):
-    """A way to find them: whether the data have what it needs, and how."""
+    """A kind of initial vectors: whether the data have what it needs, and how to make them."""
 
     there: Callable[[Any], bool]
     start: Callable[[Any], Start]
 
 
-def _given(data: Dataset) -> Start:
-    assert data.node_features is not None
-    return Start(len(data.node_features), features=data.node_features)
+def num_nodes(data: Dataset) -> int:
+    """Return the number of entities of a graph, or of nodes of all graphs of a collection."""
+    return data.num_nodes if isinstance(data, GraphCollection) else data.num_entities
 
 
 def _by_type(data: KnowledgeGraph) -> Start:
@@ -50,14 +50,9 @@ def _by_type(data: KnowledgeGraph) -> Start:
 
 
 def _by_literals(data: KnowledgeGraph) -> Start:
-    # A run that is opened again has them among its weights.
+    # The weights of an opened run hold the features that its literals gave.
     features = data.node_features if data.node_features is not None else literal_features(data)
     return Start(len(features), features=features)
-
-
-def num_nodes(data: Dataset) -> int:
-    """Entities of a graph, or nodes of all graphs of a collection."""
-    return data.num_nodes if isinstance(data, GraphCollection) else data.num_entities
 
 
 INPUTS: dict[str, Input] = {
@@ -66,7 +61,10 @@ INPUTS: dict[str, Input] = {
     "labels": Input(
         lambda data: data.node_labels is not None, lambda data: Start(len(data.node_classes), data.node_labels)
     ),
-    "features": Input(lambda data: data.node_features is not None, _given),
+    "features": Input(
+        lambda data: data.node_features is not None,
+        lambda data: Start(len(data.node_features), features=data.node_features),
+    ),
     "literals": Input(lambda data: getattr(data, "literals", None) is not None, _by_literals),
     "shared": Input(lambda data: True, lambda data: Start(1, np.zeros(num_nodes(data), dtype=np.int64))),
 }

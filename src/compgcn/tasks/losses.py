@@ -1,7 +1,4 @@
-"""Losses: pure functions of logits, each a mean over the batch.
-
-They compute in float32 at least, also where the logits come in half precision.
-"""
+"""Losses and regularisers: pure functions, each a mean over the batch, computed in float32 at least."""
 
 from __future__ import annotations
 
@@ -13,38 +10,27 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from compgcn.errors import unknown
-
+# The number that label smoothing adds to every label: `eps/N` shares out what the true labels lose; the released code
+# adds `1/N`, whatever eps is.
 SMOOTHING_FLOORS: dict[str, Callable[[float, int], float]] = {
     "eps/N": lambda smoothing, num_entities: smoothing / num_entities,
     "1/N": lambda smoothing, num_entities: 1.0 / num_entities,
 }
 
 
-def smoothing_floor(name: str, smoothing: float, num_entities: int) -> float:
-    """What label smoothing adds to every label.
-
-    `eps/N` shares out what was taken from the true ones; `1/N`, whatever eps is, is what the released code adds.
-    """
-    if name not in SMOOTHING_FLOORS:
-        raise unknown("smoothing floor", name, SMOOTHING_FLOORS)
-    return SMOOTHING_FLOORS[name](smoothing, num_entities)
-
-
 def binary_cross_entropy(
     logits: Tensor, rows: Tensor, cols: Tensor, *, smoothing: float = 0.1, floor: float | None = None
 ) -> Tensor:
-    """One-to-all binary cross-entropy with smoothed labels that are never laid out.
+    """Return the one-to-all binary cross-entropy with smoothed labels, without a dense table of them.
 
     With labels y = (1 − ε)·[true] + c the sum over a row of logits x is
     Σ softplus(x_o) − c·Σ x_o − (1 − ε)·Σ_{o true} x_o, and its gradient σ(x_o) − c − (1 − ε)·[o true].
 
     Args:
         logits: x [B, N].
-        rows, cols: the true (query, entity) pairs, each once [k]. A pair with a negative column is padding, for a
-            caller that needs a fixed k.
+        rows, cols: the true (query, entity) pairs, each once [k]. A pair with a negative column is padding.
         smoothing: ε.
-        floor: c, from `smoothing_floor`; ε/N if not given.
+        floor: c, see `SMOOTHING_FLOORS`; ε/N if not given.
 
     Returns:
         The mean over all B·N logits.
@@ -55,7 +41,7 @@ def binary_cross_entropy(
 
 
 class _SparseBinaryCrossEntropy(torch.autograd.Function):
-    """Written out because autograd would make a dense gradient for each of the three sums."""
+    """Its own backward: autograd would make a dense gradient for each of the three sums."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, rows: Tensor, cols: Tensor, weight: float, floor: float) -> Tensor:
@@ -86,10 +72,10 @@ class _SparseBinaryCrossEntropy(torch.autograd.Function):
 
 
 def cross_entropy(logits: Tensor, target: Tensor, *, smoothing: float = 0.0, weights: Tensor | None = None) -> Tensor:
-    """One-to-all softmax cross-entropy of logits [B, N] with one true entity (or class) per query [B].
+    """Return the softmax cross-entropy of logits [B, N] with one true entity (or class) per query [B].
 
-    With smoothing ε the true one has the label 1 − ε + ε/N and every other one ε/N. With weights [N] a query counts
-    for as much as its true one.
+    With smoothing ε the true one has the label 1 − ε + ε/N and every other one ε/N. With weights [N] a query has the
+    weight of its true class.
     """
     if weights is None and logits.stride(0) < logits.stride(1):
         loss: Tensor = _TurnedCrossEntropy.apply(logits, target, smoothing)  # type: ignore[no-untyped-call]
@@ -98,9 +84,9 @@ def cross_entropy(logits: Tensor, target: Tensor, *, smoothing: float = 0.0, wei
 
 
 class _TurnedCrossEntropy(torch.autograd.Function):
-    """For logits in which the scores of an entity lie together: torch's softmax would go through each row alone.
+    """Cross-entropy for transposed logits, on which torch's own is slow.
 
-    Of a row x of N logits with the true one t it is log Σ exp(x_o) − (1 − ε) x_t − ε/N Σ x_o, and its gradient
+    For a row x of N logits with the true one t: log Σ exp(x_o) − (1 − ε) x_t − ε/N Σ x_o, and its gradient
     softmax(x)_o − ε/N − (1 − ε) [o = t].
     """
 
@@ -127,17 +113,17 @@ class _TurnedCrossEntropy(torch.autograd.Function):
 
 
 def margin_ranking(positive: Tensor, negative: Tensor, *, margin: float) -> Tensor:
-    """max(0, margin − positive + negative): every positive [B] is to beat each of its negatives [B, K] by a margin."""
+    """Return max(0, margin − positive + negative) of positives [B] and their negatives [B, K]."""
     return F.relu(margin - _wide(positive).unsqueeze(1) + _wide(negative)).mean()
 
 
 def self_adversarial(positive: Tensor, negative: Tensor, *, temperature: float = 1.0) -> Tensor:
-    """Negative sampling in which the harder negatives weigh more (Sun et al., RotatE, 2019).
+    """Return the loss of negative sampling in which harder negatives weigh more (Sun et al., RotatE, 2019).
 
     −½·[log σ(positive) + Σ_k p_k·log σ(−negative_k)], with p = softmax(temperature · negative) held constant.
 
     Args:
-        positive: logits of the true triples, any margin already in them [B].
+        positive: logits of the true triples, with any margin of the decoder [B].
         negative: logits of their negatives [B, K].
         temperature: 0 weighs all negatives alike.
     """
@@ -147,9 +133,7 @@ def self_adversarial(positive: Tensor, negative: Tensor, *, temperature: float =
 
 
 def sampled_cross_entropy(positive: Tensor, negative: Tensor, *, num_entities: int) -> Tensor:
-    """Cross-entropy with an estimate of the softmax over all N entities: K uniform negatives stand for N/K each.
-
-    log(exp(positive) + N/K · Σ_k exp(negative_k)) − positive, in the mean over the queries.
+    """Return log(exp(positive) + N/K · Σ_k exp(negative_k)) − positive: K uniform negatives stand for N/K each.
 
     Args:
         positive: logits of the true triples [B].
@@ -162,25 +146,20 @@ def sampled_cross_entropy(positive: Tensor, negative: Tensor, *, num_entities: i
 
 
 def reinforce(log_probability: Tensor, reward: Tensor, baseline: Tensor | float = 0.0) -> Tensor:
-    """−(reward − baseline) · log p: its expected gradient is that of minus the expected reward (Williams, 1992).
+    """Return −(reward − baseline) · log p, whose expected gradient is that of minus the expected reward.
 
-    Args:
-        log_probability: with which each choice was made [B].
-        reward: what it brought [B]; a constant to the gradient.
-        baseline: what choices bring on average; it changes the variance of the gradient, not its expectation.
+    Williams (1992). Log-probabilities and rewards are of choices [B]; the reward is a constant to the gradient. The
+    baseline changes the variance of the gradient, not its expectation.
     """
     return -((_wide(reward).detach() - baseline) * _wide(log_probability)).mean()
 
 
-# Regularisers: of the vectors [B, d] of a batch's triples, each a mean over the batch.
-
-
 def n3(*factors: Tensor, planes: bool = False) -> Tensor:
-    """The nuclear 3-norm (Lacroix et al., 2018): Σ_i |x_i|³ + |z_i|³ + |e_i|³ of subject, relation and object.
+    """Return the nuclear 3-norm (Lacroix et al., 2018): Σ_i |x_i|³ + |z_i|³ + |e_i|³ of subject, relation and object.
 
     Args:
         factors: vectors of the triples [B, d] each.
-        planes: they hold d/2 complex numbers, real parts first; |·| is then the modulus.
+        planes: the vectors hold d/2 complex numbers, real parts first; |·| is then the modulus.
     """
     cubes = [_squares(_wide(factor), planes).pow(1.5).sum(-1) for factor in factors]  # 0 has the gradient 0
     return torch.stack(cubes).sum(0).mean()
@@ -194,10 +173,7 @@ def _squares(x: Tensor, planes: bool) -> Tensor:
 
 
 def dura(x: Tensor, e: Tensor, x_moved: Tensor, e_moved: Tensor) -> Tensor:
-    """The duality-induced regulariser (Zhang et al., 2020): ‖x‖² + ‖e‖² + ‖phi(x, z)‖² + ‖phi(e, z)‖².
-
-    Half of it is what −‖phi(x, z) − e‖² has beside the score ⟨phi(x, z), e⟩, the other half that of its dual
-    −‖phiᵀ(e, z) − x‖²; phi moves by a product, so that phiᵀ(e, z) is as long as phi(e, z).
+    """Return the duality-induced regulariser (Zhang et al., 2020): ‖x‖² + ‖e‖² + ‖phi(x, z)‖² + ‖phi(e, z)‖².
 
     Args:
         x, e: subjects and objects [B, d].

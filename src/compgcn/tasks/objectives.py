@@ -1,4 +1,4 @@
-"""What link prediction minimises: a loss of the batch, and the terms that are added to it."""
+"""Objectives of link prediction: the loss of a batch, a regulariser and a loss over relations."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from compgcn.tasks.link_prediction import Batch, Encoded, LinkPrediction
 
 
-_NUMBERS = 2**22  # in the queries of a batch by several relations that are made at a time: 16 MiB of float32
+_NUMBERS = 2**22  # numbers in the queries of a batch that are made at a time: 16 MiB of float32
 
 Loss = Callable[["LinkPrediction", "Encoded", "Batch", "Vectors"], Tensor]
 
 
 class Vectors(NamedTuple):
-    """Of the subjects and relations of a batch and, where a term asks for them, of its answers, [B, d] each.
+    """Vectors of a batch's subjects and relations and, where a term needs them, of its answers, [B, d] each.
 
-    They are gathered once: the gradient of every gather is as large as the whole table.
+    Gathered once: the gradient of every gather is as large as the whole table.
     """
 
     x: Tensor
@@ -38,7 +38,7 @@ class Vectors(NamedTuple):
 
 
 def gathered(task: LinkPrediction, encoded: Encoded, batch: Batch) -> Vectors:
-    """What the loss of a batch starts from."""
+    """Gather the vectors of a batch."""
     z = F.embedding(batch.r, encoded.relations)
     if task.settings.regulariser == "none" and not task.settings.relation_prediction:
         return Vectors(F.embedding(batch.s, encoded.entities), z, None)
@@ -47,19 +47,16 @@ def gathered(task: LinkPrediction, encoded: Encoded, batch: Batch) -> Vectors:
 
 
 class Objective(NamedTuple):
-    """A loss; whether its examples are distinct queries with all their answers, or single triples; whether it samples.
+    """A loss and its examples; every triple is an example from both sides, as (s, r, o) and as (o, r + R, s)."""
 
-    Every triple is an example from both sides, as (s, r, o) and as (o, r + R, s).
-    """
-
-    by_query: bool
-    samples: bool
+    by_query: bool  # examples are distinct queries with all their answers, and not single triples
+    samples: bool  # whether it takes negatives
     loss: Loss
 
 
 def _bce(task: LinkPrediction, encoded: Encoded, batch: Batch, of: Vectors) -> Tensor:
     settings = task.settings
-    floor = losses.smoothing_floor(settings.smoothing_floor, settings.label_smoothing, task.num_entities)
+    floor = losses.SMOOTHING_FLOORS[settings.smoothing_floor](settings.label_smoothing, task.num_entities)
     logits = task.model.decoder(of.x, of.z, encoded.entities)
     return losses.binary_cross_entropy(logits, batch.row, batch.answer, smoothing=settings.label_smoothing, floor=floor)
 
@@ -72,7 +69,7 @@ def _cross_entropy(task: LinkPrediction, encoded: Encoded, batch: Batch, of: Vec
 def _sampled(
     task: LinkPrediction, encoded: Encoded, batch: Batch, of: Vectors
 ) -> tuple[Tensor, Tensor, Tensor | float]:
-    """Scores of the true answers [B] and of negatives [B, K], and what whoever chose these has to learn from them."""
+    """Return the scores of the true answers [B] and of negatives [B, K], and the loss of an adversary, if any."""
     negatives = task.sampler.draw(task, batch)
     if negatives.entities.ndim == 1:  # one list for all, without a copy of its vectors for every triple
         decoder, answer = task.model.decoder, batch.answer.unsqueeze(1)
@@ -83,8 +80,7 @@ def _sampled(
     scores = task.model.decoder(of.x, of.z, encoded.entities, candidates)
     lesson: Tensor | float = 0.0
     if negatives.log_probability is not None:
-        assert task.model.adversary is not None
-        lesson = task.model.adversary.lesson(negatives.log_probability, scores[:, 1])
+        lesson = task.adversary.lesson(negatives.log_probability, scores[:, 1])
     return scores[:, 0], scores[:, 1:], lesson
 
 
@@ -95,7 +91,7 @@ def _margin(task: LinkPrediction, encoded: Encoded, batch: Batch, of: Vectors) -
 
 def _self_adversarial(task: LinkPrediction, encoded: Encoded, batch: Batch, of: Vectors) -> Tensor:
     positive, negative, lesson = _sampled(task, encoded, batch, of)
-    return losses.self_adversarial(positive, negative, temperature=task.settings.temperature) + lesson
+    return losses.self_adversarial(positive, negative) + lesson
 
 
 def _sampled_cross_entropy(task: LinkPrediction, encoded: Encoded, batch: Batch, of: Vectors) -> Tensor:
@@ -104,17 +100,12 @@ def _sampled_cross_entropy(task: LinkPrediction, encoded: Encoded, batch: Batch,
 
 
 OBJECTIVES: dict[str, Objective] = {
-    "bce": Objective(True, False, _bce),
-    "cross-entropy": Objective(False, False, _cross_entropy),
-    "margin": Objective(False, True, _margin),
-    "self-adversarial": Objective(False, True, _self_adversarial),
-    "sampled-cross-entropy": Objective(False, True, _sampled_cross_entropy),
+    "bce": Objective(by_query=True, samples=False, loss=_bce),
+    "cross-entropy": Objective(by_query=False, samples=False, loss=_cross_entropy),
+    "margin": Objective(by_query=False, samples=True, loss=_margin),
+    "self-adversarial": Objective(by_query=False, samples=True, loss=_self_adversarial),
+    "sampled-cross-entropy": Objective(by_query=False, samples=True, loss=_sampled_cross_entropy),
 }
-
-
-# Terms that are added to a loss over triples.
-
-Regulariser = Callable[[Decoder, Tensor, Tensor, Tensor], Tensor]
 
 
 def _n3(decoder: Decoder, x: Tensor, z: Tensor, e: Tensor) -> Tensor:
@@ -128,22 +119,22 @@ def _dura(decoder: Decoder, x: Tensor, z: Tensor, e: Tensor) -> Tensor:
     return losses.dura(x, e, decoder.query(x, z), decoder.query(e, z))
 
 
-# Of subjects, relations and objects [B, d].
-REGULARISERS: dict[str, Regulariser] = {"n3": _n3, "dura": _dura}
+# By the vectors of subjects, relations and objects [B, d].
+REGULARISERS: dict[str, Callable[[Decoder, Tensor, Tensor, Tensor], Tensor]] = {"n3": _n3, "dura": _dura}
 
 
 def dual(decoder: Decoder) -> Composition | None:
-    """psi with score(s, r, o) = z_r · psi(x_s, e_o) + what does not depend on r; None where there is none."""
+    """Return psi with score(s, r, o) = z_r · psi(x_s, e_o) + a constant in r; None where there is none."""
     if isinstance(decoder.phi, Composition) and decoder.similarity is dot:
         return decoder.phi.transposed
     return None
 
 
 def relation_scores(decoder: Decoder, encoded: Encoded, x: Tensor, e: Tensor, o: Tensor) -> Tensor:
-    """Scores of (s, r, o) for every relation r, inverses too: [B, 2R].
+    """Return the scores of (s, r, o) for every relation r, inverses too: [B, 2R].
 
-    As one product where the decoder is linear in the relation, but for what is the same for all relations; as one
-    table of distances where the relation is added; else by the definition, a query for each.
+    One product where the decoder is linear in the relation, up to a constant in r; one table of distances where the
+    relation is added; else a query for each relation.
 
     Args:
         x, e: vectors of the subjects and of the objects [B, d].
@@ -162,10 +153,9 @@ def relation_scores(decoder: Decoder, encoded: Encoded, x: Tensor, e: Tensor, o:
 
 
 def _by_query(decoder: Decoder, relations: Tensor, x: Tensor, e: Tensor) -> Tensor:
-    """Similarities of e [B, d] with the queries of x [B, d] by every relation [C, d]: [B, C].
+    """Return the similarities of e [B, d] with the queries of x [B, d] by every relation [C, d]: [B, C].
 
-    Where there are many, some relations at a time, and again for the gradient: there are never more queries than
-    `_NUMBERS` allows, or those of one relation.
+    Relations go in slices within `_NUMBERS`, which are computed again for the gradient.
     """
     B, d = x.shape
 
@@ -184,7 +174,7 @@ def _by_query(decoder: Decoder, relations: Tensor, x: Tensor, e: Tensor) -> Tens
 
 
 def batch_loss(task: LinkPrediction, encoded: Encoded, batch: Batch) -> Tensor:
-    """The loss of a batch, the regulariser and the loss over relations, each of the two with its weight."""
+    """Return the loss of a batch, plus the weighted regulariser and the weighted loss over relations."""
     settings, decoder = task.settings, task.model.decoder
     of = gathered(task, encoded, batch)
     loss = task.objective.loss(task, encoded, batch, of)
@@ -197,13 +187,13 @@ def batch_loss(task: LinkPrediction, encoded: Encoded, batch: Batch) -> Tensor:
 
 
 def must_agree(settings: Training, decoder: Decoder) -> None:
-    """Refuse settings of training that make no loss together."""
+    """Refuse settings of training that contradict each other."""
     objective = OBJECTIVES[settings.loss]
     composed = isinstance(decoder.phi, Composition)
     if objective.by_query and (settings.regulariser != "none" or settings.relation_prediction):
         raise InputError(
-            f"training.regulariser and training.relation_prediction are of triples, and the loss '{settings.loss}' is "
-            "of queries with all their answers; use cross-entropy, margin or self-adversarial"
+            f"training.regulariser and training.relation_prediction need a loss over triples, not '{settings.loss}'; "
+            "use cross-entropy, margin or self-adversarial"
         )
     if settings.regulariser == "dura" and dual(decoder) is None:
         raise InputError(
@@ -211,11 +201,10 @@ def must_agree(settings: Training, decoder: Decoder) -> None:
         )
     if settings.relation_prediction and not composed:
         raise InputError(
-            "training.relation_prediction would take a convolution for every relation of every triple with this "
-            "decoder; use one that is a composition, such as complex, distmult or transe, or leave it out"
+            "training.relation_prediction needs a decoder without convolutions, such as complex, distmult or transe"
         )
     if SAMPLERS[settings.sampler].adversary and not objective.samples:
         raise InputError(
-            f"the loss '{settings.loss}' takes no negatives, so that the sampler '{settings.sampler}' has nothing to "
-            "do; take one that does: --set loss=margin or --set loss=self-adversarial"
+            f"the loss '{settings.loss}' takes no negatives, and the sampler '{settings.sampler}' makes them; "
+            "choose --set loss=margin or --set loss=self-adversarial"
         )

@@ -1,8 +1,7 @@
 """Filtered ranks of true answers, and the metrics made of them.
 
-A rank is 1-based. Entities known to answer the query are left out, the target always stays in. Ties are kept apart: the
-realistic rank, the one reported, is the mean of the optimistic and the pessimistic one, so a model that scores
-everything alike gains nothing by it.
+Ranks are 1-based. Entities known to answer the query are left out; the target stays in. Reports use the realistic rank,
+the mean of the optimistic and the pessimistic one, so that constant scores gain nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from compgcn.kernels.backend import kernels
 from compgcn.tasks.facts import Answers, check_triples
 
 Scorer = Callable[[Tensor, Tensor], Tensor]
-Watch = Callable[[int, int], None]  # triples ranked, of so many; what it raises ends the ranking
+Watch = Callable[[int, int], None]  # called with the triples ranked so far and their number; may raise to stop
 Metrics = dict[str, float]
 Report = dict[str, float | Metrics]
 
@@ -28,15 +27,15 @@ UNSEEN = "unseen"
 
 
 class Ranks(NamedTuple):
-    """Where each target stands among the candidates [B], under the three readings of a tie."""
+    """The rank of each target among the candidates [B], under the three readings of a tie."""
 
-    optimistic: Tensor  # 1 + the candidates with a greater score: the target first among its equals, int64
-    realistic: Tensor  # the mean of the other two: the expected rank if equals are put in random order, float64
-    pessimistic: Tensor  # optimistic + the candidates with an equal score: the target last among its equals, int64
+    optimistic: Tensor  # the target first among its equals: 1 + the candidates with a greater score, int64
+    realistic: Tensor  # the mean of the other two: the expected rank if equals are in random order, float64
+    pessimistic: Tensor  # the target last among its equals: optimistic + the candidates with an equal score, int64
 
     @classmethod
     def from_counts(cls, greater: Tensor, equal: Tensor) -> Ranks:
-        """Ranks from the candidates that score more and the same, the target not counted; counts add over slices."""
+        """Make ranks from the numbers of candidates that score more and the same, the target not counted."""
         return cls(1 + greater, 1 + greater + equal.double() / 2, 1 + greater + equal)
 
 
@@ -48,12 +47,12 @@ class SideRanks(NamedTuple):
 
 
 def filtered_ranks(scores: Tensor, target: Tensor, known: Tensor) -> Ranks:
-    """Rank each query's target among the entities not known to answer it: the definition.
+    """Rank the target of each query among the entities not known to answer it: the definition.
 
     Args:
         scores: logits [B, N].
         target: the entity to rank, one per query [B].
-        known: which entities are known answers [B, N], bool; whether the target is among them does not matter.
+        known: which entities are known answers [B, N], bool; with or without the target.
     """
     if scores.ndim != 2 or target.shape != scores.shape[:1] or known.shape != scores.shape:
         raise InputError(
@@ -82,12 +81,12 @@ def rank_triples(
 
     Args:
         score: (s [q], r [q]) -> logits of every entity [q, N]; r runs to 2R, a subject being asked for by the inverse
-            relation, (o, r + R). It is called in evaluation mode or not as the caller has set it, without gradients.
-        triples: (s, r, o) [n, 3], on the device the scores are made on.
-        known: what to leave out: the answers in all splits, with inverses, on the same device.
+            relation, (o, r + R).
+        triples: (s, r, o) [n, 3], on the device of the scores.
+        known: the answers to leave out, those in all splits, with inverses, on the same device.
         num_entities: N.
-        max_elements: bound on q·N; at its peak memory holds two such blocks of scores.
-        notify: called after each block, with the triples ranked so far and how many there are.
+        max_elements: bound on q·N; memory holds two such blocks of scores.
+        notify: called after each block.
     """
     check_triples(triples, known.num_relations, num_entities)
     s, r, o = triples.long().unbind(1)
@@ -118,8 +117,8 @@ def rank_triples(
 
 
 def _count(scores: Tensor, row: Tensor, target: Tensor, rows: Tensor, cols: Tensor) -> tuple[Tensor, Tensor]:
-    """How many rivals score more than, and the same as, `scores[row, target]` [m], the known (rows, cols) left out."""
-    value = scores[row, target]  # before the known answers, the target among them, are put below everything
+    """Count the rivals that score more than, and the same as, `scores[row, target]` [m], without known (rows, cols)."""
+    value = scores[row, target]  # before the known answers, the target among them, become -inf
     scores = scores.index_put((rows, cols), scores.new_tensor(-torch.inf))
     itself = (scores[row, target] == value).long()  # a target that was not known still stands there
     greater, equal = kernels(scores.device.type).count_rivals(scores, row, value)
@@ -130,13 +129,13 @@ def _check_finite(scores: Tensor) -> None:
     if scores.numel() and not torch.isfinite(torch.stack(scores.aminmax())).all():
         bad = int((~torch.isfinite(scores)).sum())
         raise InputError(
-            f"{bad} of {scores.numel()} scores are not finite, so they cannot be ranked; the model has diverged: train "
-            "again with a smaller learning rate"
+            f"{bad} of {scores.numel()} scores are not finite: the model has diverged; train again with a smaller "
+            "training.lr"
         )
 
 
 def metrics(ranks: Tensor) -> Metrics:
-    """Mean reciprocal rank, mean rank and hits@k of ranks [n], averaged in float64; nothing for no ranks."""
+    """Return mean reciprocal rank, mean rank and hits@k of ranks [n], averaged in float64; {} for no ranks."""
     if not ranks.numel():
         return {}
     ranks = ranks.double()
@@ -145,10 +144,9 @@ def metrics(ranks: Tensor) -> Metrics:
 
 
 def summary(sides: SideRanks) -> Report:
-    """The metrics of a split: both sides together on realistic ranks, then the other readings of ties and each side.
+    """Return the metrics of both sides together on realistic ranks, then the other readings of ties and each side.
 
-    `{"mrr", "mr", "hits@k", "optimistic": {..}, "pessimistic": {..}, "head": {..}, "tail": {..}}`; nothing for an empty
-    split.
+    `{"mrr", "mr", "hits@k", "optimistic": {..}, "pessimistic": {..}, "head": {..}, "tail": {..}}`; {} for no triples.
     """
     if not sides.tail.realistic.numel():
         return {}
@@ -163,16 +161,7 @@ def summary(sides: SideRanks) -> Report:
 
 
 def by_relation(sides: SideRanks, relation: Tensor) -> dict[int, Report]:
-    """Realistic metrics of each relation that occurs: `{"triples", "mrr", .., "head": {..}, "tail": {..}}`.
-
-    Args:
-        sides: the ranks of n triples.
-        relation: the relation of each of them [n].
-    """
-    if relation.shape != sides.tail.realistic.shape:
-        raise InputError(
-            f"{len(sides.tail.realistic)} ranks need as many relations, not the shape {list(relation.shape)}"
-        )
+    """Return realistic metrics of each relation [n] that occurs: `{"triples", "mrr", .., "head": {..}, "tail": ..}`."""
     relations, counts = torch.unique(relation.cpu(), return_counts=True)
     order = relation.cpu().argsort(stable=True)
     head, tail = sides.head.realistic.cpu()[order], sides.tail.realistic.cpu()[order]
@@ -181,17 +170,9 @@ def by_relation(sides: SideRanks, relation: Tensor) -> dict[int, Report]:
 
 
 def by_category(sides: SideRanks, relation: Tensor, train: Tensor, num_relations: int) -> dict[str, Report]:
-    """Realistic metrics of each category of relation that occurs, in the order of `CATEGORIES`.
+    """Return realistic metrics of each category of relation that occurs, as `by_relation` does.
 
-    A relation's category is that of the *training* triples, see `relation_categories`. Relations that training never
-    saw stand under "unseen". The form is that of `by_relation`. In a 1-N relation the tail query has many answers and
-    the head query one.
-
-    Args:
-        sides: the ranks of n triples.
-        relation: the relation of each of them [n].
-        train: the training triples [m, 3].
-        num_relations: R.
+    The training triples [m, 3] decide the category, see `relation_categories`; relations without one are "unseen".
     """
     category = relation_categories(train, num_relations).to(relation.device)[relation]
     reports = by_relation(sides, category)
@@ -200,19 +181,10 @@ def by_category(sides: SideRanks, relation: Tensor, train: Tensor, num_relations
 
 
 def relation_categories(train: Tensor, num_relations: int, threshold: float = 1.5) -> Tensor:
-    """Sort relations by how many entities stand on either side of them, in the training triples.
+    """Return for each relation its position in `CATEGORIES`, or -1 where no training triple has it [R].
 
-    A side is N where its average reaches the threshold, else 1. The average number of tails per head is that of
-    distinct (s, r, o) over distinct (s, r), of heads per tail over distinct (r, o); "1-N" has one head to a tail and
-    many tails to a head.
-
-    Args:
-        train: the training triples [m, 3].
-        num_relations: R.
-        threshold: Bordes et al. (2013) take 1.5.
-
-    Returns:
-        For each relation its position in `CATEGORIES`, or -1 where no training triple has it [R].
+    A side is N where the mean number of its entities per entity of the other side reaches the threshold, else 1;
+    Bordes et al. (2013) take 1.5. In a 1-N relation the tail query has many answers and the head query one.
     """
     answers = Answers.from_triples(train, num_relations)
     relation = answers.queries[:, 1]

@@ -1,4 +1,4 @@
-"""Where the negatives of a triple come from: drawn uniformly, or chosen by an adversary that learns which are hard."""
+"""Batches of examples, and the negatives of a triple: drawn uniformly, or chosen by an adversary (KBGAN)."""
 
 from __future__ import annotations
 
@@ -16,50 +16,19 @@ if TYPE_CHECKING:
     from compgcn.nn.graph import RelationalGraph
     from compgcn.tasks.link_prediction import Batch, LinkPrediction, LinkPredictor
 
-
-def uniform_negatives(
-    batch: int,
-    num_negatives: int,
-    num_entities: int,
-    generator: torch.Generator | None = None,
-    device: torch.device | str | None = None,
-) -> Tensor:
-    """Draw K entities for each of B queries, uniformly and with replacement, true answers not excluded.
-
-    Args:
-        batch: B.
-        num_negatives: K.
-        num_entities: N.
-        generator: where the randomness comes from; torch's own for the device if not given.
-        device: where the result is wanted. The numbers of a generator are drawn on its device and then moved, so that
-            one on the CPU gives the same negatives whatever the model runs on.
-
-    Returns:
-        Entities in [0, N) [B, K].
-    """
-    source = device if generator is None else generator.device
-    drawn = torch.randint(num_entities, (batch, num_negatives), generator=generator, device=source)
-    return drawn if device is None else drawn.to(device)
-
-
-def drawn(logits: Tensor) -> Tensor:
-    """One of K for each of B rows, with probabilities softmax(logits): [B, K] -> [B, 1].
-
-    The largest of logits − log(exponential numbers): unlike torch.multinomial it never waits for the device.
-    """
-    noise = torch.empty_like(logits).exponential_().log()
-    return (logits.detach() - noise).argmax(1, keepdim=True)
+_PACE = 0.1  # how far the mean reward of an adversary moves towards that of a batch
+_NEVER = -1e9  # the score of a true answer; finite, so that there are probabilities where all candidates are true
 
 
 def seeded(*numbers: int) -> torch.Generator:
-    """A generator that depends on these numbers alone, such as seed, epoch and step."""
+    """Return a generator that depends on these numbers alone, such as seed and epoch."""
     state = np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0]
     return torch.Generator().manual_seed(int(state) >> 1)
 
 
 @contextmanager
 def randomness(seed: int, device: torch.device) -> Iterator[None]:
-    """Every random number inside comes from the seed, and none outside is touched."""
+    """Draw every random number inside from the seed, and leave the generators outside as they were."""
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         torch.default_generator.manual_seed(seed)  # not torch.manual_seed, which reaches every device
         if device.type == "cuda":
@@ -72,9 +41,9 @@ class Batches:
     """Numbers 0 .. n-1 in batches of one size, shuffled anew in every epoch.
 
     Args:
-        number: n, how many examples there are.
-        largest: the size asked for; the batches are made alike, so that hardly any example comes twice, and if they can
-            be of a multiple of 8, which is what tensor cores take whole.
+        number: n, the number of examples.
+        largest: an upper bound of the size. Batches are made alike, so that few examples come twice in an epoch, and
+            where possible a multiple of 8, which tensor cores take whole.
         seed: of the shuffling.
         device: where the batches are wanted.
     """
@@ -88,7 +57,7 @@ class Batches:
         self._order: tuple[int, Tensor] = (-1, torch.empty(0))
 
     def __call__(self, epoch: int, step: int) -> Tensor:
-        """Which examples make a batch, [B]: an epoch meets every one, and fewer than 8 a step twice."""
+        """Return the examples of a batch [B]; an epoch meets every one, and fewer than 8 a step twice."""
         if self._order[0] != epoch:
             order = torch.randperm(self.number, generator=seeded(self.seed, epoch))
             self._order = (epoch, order.to(self.device))
@@ -96,12 +65,8 @@ class Batches:
         return self._order[1][first : first + self.size]
 
 
-_PACE = 0.1  # how far the mean reward moves towards that of a batch
-_NEVER = -1e9  # the score of what is not to be drawn; finite, so that there are probabilities where nothing else is
-
-
 class Negatives(NamedTuple):
-    """Entities in the place of the answer, [B, K], or [K] for all; where an adversary chose them, its log p [B]."""
+    """Entities in the place of the answer, [B, K], or [K] for all; of an adversary's choices, the log p too [B]."""
 
     entities: Tensor
     log_probability: Tensor | None = None
@@ -110,9 +75,8 @@ class Negatives(NamedTuple):
 class Adversary(nn.Module):
     """KBGAN's generator (Cai & Wang, 2018): a second model that chooses the negatives of the first.
 
-    Of K uniform candidates for a query it draws one, with the softmax of its own scores as probabilities. It is
-    rewarded with the score that the first model gives this negative, and learns by REINFORCE; what counts is how much
-    the reward exceeds its running mean, the buffer `baseline`.
+    It draws one of K uniform candidates for a query, by the softmax of its own scores. Its reward is the score that
+    the first model gives this negative, less the running mean `baseline`; it learns by REINFORCE.
 
     Args:
         generator: a predictor; one without layers has tables of its own and needs nothing of the graph.
@@ -128,7 +92,7 @@ class Adversary(nn.Module):
     def forward(
         self, graph: RelationalGraph, s: Tensor, r: Tensor, candidates: Tensor, true: Tensor | None = None
     ) -> Negatives:
-        """One of the candidates [B, K] for each query (s, r) [B]; those that are true [B, K] only where all are."""
+        """Draw one of the candidates [B, K] for each query (s, r) [B]; true ones [B, K] only where all are true."""
         scores = self.generator.score(self.generator.encode(graph), s, r, candidates).float()
         scores = scores if true is None else scores.masked_fill(true, _NEVER)
         log_probability = torch.log_softmax(scores, 1)  # [B, K]
@@ -136,7 +100,7 @@ class Adversary(nn.Module):
         return Negatives(candidates.gather(1, choice), log_probability.gather(1, choice).squeeze(1))
 
     def lesson(self, log_probability: Tensor, reward: Tensor) -> Tensor:
-        """The loss to learn from: of choices made with these log-probabilities, and the reward for each [B]."""
+        """Return the loss of choices made with these log-probabilities, given the reward of each [B]."""
         reward = reward.detach().float()
         loss = losses.reinforce(log_probability, reward, self.baseline)
         if self.training:
@@ -144,32 +108,42 @@ class Adversary(nn.Module):
         return loss
 
 
-Draw = Callable[["LinkPrediction", "Batch"], Negatives]
+def drawn(logits: Tensor) -> Tensor:
+    """Draw one of K for each row with probabilities softmax(logits): [B, K] -> [B, 1].
+
+    The largest of logits − log(exponential numbers): unlike torch.multinomial it never waits for the device.
+    """
+    noise = torch.empty_like(logits).exponential_().log()
+    return (logits.detach() - noise).argmax(1, keepdim=True)
 
 
 class Sampler(NamedTuple):
-    """How negatives are drawn, whether that takes an adversary, what that is in words, and whose it is."""
+    """A way to draw negatives, and whether it takes an adversary."""
 
-    draw: Draw
+    draw: Callable[[LinkPrediction, Batch], Negatives]
     adversary: bool
     description: str
     reference: str
 
 
+def uniform_negatives(batch: int, num_negatives: int, num_entities: int, device: torch.device) -> Tensor:
+    """Draw K entities for each of B queries, uniformly and with replacement, true answers not excluded: [B, K]."""
+    return torch.randint(num_entities, (batch, num_negatives), device=device)
+
+
 def _uniform(task: LinkPrediction, batch: Batch) -> Negatives:
-    return Negatives(uniform_negatives(len(batch.s), task.settings.negatives, task.num_entities, device=batch.s.device))
+    return Negatives(uniform_negatives(len(batch.s), task.settings.negatives, task.num_entities, batch.s.device))
 
 
 def _shared(task: LinkPrediction, batch: Batch) -> Negatives:
-    return Negatives(uniform_negatives(1, task.settings.negatives, task.num_entities, device=batch.s.device)[0])
+    return Negatives(uniform_negatives(1, task.settings.negatives, task.num_entities, batch.s.device)[0])
 
 
 def _kbgan(task: LinkPrediction, batch: Batch) -> Negatives:
-    assert task.model.adversary is not None
     candidates = _uniform(task, batch).entities
-    # What scores highest of all is what is true: an adversary would soon choose nothing else.
+    # True answers score highest of all: an adversary would soon choose nothing else.
     true = task.is_true(batch.s, batch.r, candidates)
-    chosen: Negatives = task.model.adversary(task.graph, batch.s, batch.r, candidates, true)
+    chosen: Negatives = task.adversary(task.graph, batch.s, batch.r, candidates, true)
     return chosen
 
 

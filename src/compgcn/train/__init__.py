@@ -1,3 +1,1 @@
-""""""
-
-from __future__ import annotations
+"""Training: the loop, one step of it, whole models by name, and the run folder on disk."""

@@ -18,19 +18,17 @@ from compgcn.train.step import RecordedStep, Step, deterministic
 
 Event = dict[str, Any]
 
-_REPAID = 10_000  # steps from which on a GPU the time that compiling takes is won back
-
+_REPAID = 10_000  # steps of a run on a GPU from which on compiling saves more time than it takes
 _SAVING = 0.01  # share of the time that checkpoints may take: those of a large graph are hundreds of megabytes
-
 _PAUSE = 0.1  # seconds between the events of steps on a GPU, where reading the loss waits for the device
 
 
 class Task(Protocol):
-    """What the loop needs of a task."""
+    """A model with its examples, its loss and its validation."""
 
     @property
     def module(self) -> nn.Module:
-        """What is trained."""
+        """The module to train."""
 
     @property
     def goal(self) -> str:
@@ -38,29 +36,29 @@ class Task(Protocol):
 
     @property
     def steps_per_epoch(self) -> int:
-        """How many losses make an epoch."""
+        """The number of batches of an epoch."""
 
     def examples(self, epoch: int, step: int) -> Tensor:
-        """What makes a batch: a tensor of one shape that depends on the two numbers and the seed alone."""
+        """Return the examples of a batch: a tensor of one shape that depends on the two numbers and the seed alone."""
 
     def loss(self, examples: Tensor) -> Tensor:
-        """The loss of one batch."""
+        """Return the loss of one batch."""
 
     def validate(self, notify: Callable[[int, int], None] | None = None) -> dict[str, Any]:
-        """Metrics on the validation split, or nothing where there is none; tells how much is done, and of how much."""
+        """Return metrics on the validation split, {} if there is none; report the part done and the total."""
 
     def stale(self, evaluations: int) -> None:
-        """Told after every evaluation how many have passed without gain."""
+        """Take note, after every evaluation, of the number of evaluations since the last gain."""
 
 
 class Store(Protocol):
-    """Where the loop keeps what a resumed run needs, and the best weights."""
+    """A place for the checkpoint and the best weights."""
 
     def load(self) -> tuple[dict[str, Tensor], str] | None:
-        """The tensors and the note of the last checkpoint, if there is one."""
+        """Return the tensors and the note of the last checkpoint, if there is one."""
 
     def damaged(self, reason: Exception) -> InputError:
-        """What to say of a checkpoint that was loaded and cannot be used."""
+        """Return the error for a checkpoint that cannot be used."""
 
     def save(self, tensors: dict[str, Tensor], note: str) -> None:
         """Replace the checkpoint, all or nothing."""
@@ -70,20 +68,20 @@ class Store(Protocol):
 
 
 class Interrupted(Exception):  # noqa: N818 - a request, not an error
-    """Asked to stop; the checkpoint holds everything done so far."""
+    """The caller asked to stop; the checkpoint holds everything done so far."""
 
 
 @dataclass
 class Progress:
-    """Where a run stands; all of it is in the checkpoint."""
+    """The state of the loop, kept in the checkpoint."""
 
     step: int = 0  # over all epochs
     best: float = -math.inf
     best_epoch: int = 0
     best_step: int = -1
-    stale: int = 0  # evaluations since
+    stale: int = 0  # evaluations since the best
     stopped: bool = False
-    due: bool = False  # the steps of the epoch under way are done, and what comes after them is not
+    due: bool = False  # the steps of an epoch are done, and its evaluation is not
     loss_sum: float = 0.0  # of the epoch under way
     seconds: float = 0.0
 
@@ -98,21 +96,8 @@ def optimise(
 ) -> Progress:
     """Train until the epochs are over or validation has stopped improving; the best weights are in the store.
 
-    Killed at any moment and called again with the same task, it goes on from the last checkpoint; on a CPU it ends with
-    the same bits as if it had not been disturbed.
+    A killed call resumes from the last checkpoint when repeated; on a CPU it ends with the same bits.
     """
-    with deterministic(settings.deterministic):
-        return _optimise(task, settings, store, notify, interrupted, clock)
-
-
-def _optimise(
-    task: Task,
-    settings: Training,
-    store: Store,
-    notify: Callable[[Event], None],
-    interrupted: Callable[[], bool],
-    clock: Callable[[], float],
-) -> Progress:
     device = next(task.module.parameters()).device
     pause = 0.0 if device.type == "cpu" else _PAUSE
     last = settings.epochs * task.steps_per_epoch
@@ -124,55 +109,55 @@ def _optimise(
     if progress.step == 0:
         store.keep_best(task.module)  # a run of no epochs is a model too
     total = torch.tensor(progress.loss_sum, dtype=torch.float64, device=device)
-    while progress.due or (progress.step < last and not progress.stopped):
-        epoch, step = divmod(progress.step - progress.due, task.steps_per_epoch)
-        if not progress.due:
-            task.module.train()
-            total += update(task.examples(epoch, step), settings.lr * rate(settings, progress.step / last))
-            progress.step += 1
-        progress.seconds = before + clock() - started
-        improved = False
-        if step + 1 == task.steps_per_epoch:
-            progress.loss_sum, progress.due = total.item(), True
-            try:
-                improved = _end_epoch(task, settings, progress, epoch + 1, notify, interrupted)
-            except Interrupted:
+    with deterministic(settings.deterministic):
+        while progress.due or (progress.step < last and not progress.stopped):
+            epoch, step = divmod(progress.step - progress.due, task.steps_per_epoch)
+            if not progress.due:
+                task.module.train()
+                total += update(task.examples(epoch, step), settings.lr * rate(settings, progress.step / last))
+                progress.step += 1
+            progress.seconds = before + clock() - started
+            improved = False
+            if step + 1 == task.steps_per_epoch:
+                progress.loss_sum, progress.due = total.item(), True
+                try:
+                    improved = _end_epoch(task, settings, progress, epoch + 1, notify, interrupted)
+                except Interrupted:
+                    progress.loss_sum = total.item()
+                    store.save(*_snapshot(task.module, update.optimiser, progress))
+                    raise
+                total.zero_()
+            elif clock() - told >= pause:
+                progress.loss_sum, told = total.item(), clock()
+                if not math.isfinite(progress.loss_sum):
+                    raise _diverged(progress.loss_sum, epoch + 1)
+                notify(_event("step", progress, epoch + 1, progress.loss_sum / (step + 1), settings, task))
+            stop = interrupted()
+            over = progress.stopped or progress.step == last
+            due = clock()
+            if improved or stop or over or due - saved >= wait:
                 progress.loss_sum = total.item()
                 store.save(*_snapshot(task.module, update.optimiser, progress))
-                raise
-            total.zero_()
-        elif clock() - told >= pause:
-            progress.loss_sum, told = total.item(), clock()
-            if not math.isfinite(progress.loss_sum):
-                raise _diverged(progress.loss_sum, epoch + 1)
-            notify(_event("step", progress, epoch + 1, progress.loss_sum / (step + 1), settings, task))
-        stop = interrupted()
-        over = progress.stopped or progress.step == last
-        due = clock()
-        if improved or stop or over or due - saved >= wait:
-            progress.loss_sum = total.item()
-            store.save(*_snapshot(task.module, update.optimiser, progress))
-            saved = clock()
-            wait = until_next(settings, saved - due)
-        if improved:  # after the checkpoint: a kill in between is made good by `_resume`
-            store.keep_best(task.module)
-        if stop:
-            raise Interrupted
+                saved = clock()
+                wait = until_next(settings, saved - due)
+            if improved:  # after the checkpoint: `_resume` makes good for a kill in between
+                store.keep_best(task.module)
+            if stop:
+                raise Interrupted
     return progress
 
 
-def until_next(settings: Training, took: float) -> float:
-    """Seconds from one checkpoint to the next, when writing one takes so many: 0, as asked for, is after every step."""
-    return max(settings.checkpoint_seconds, took / _SAVING) if settings.checkpoint_seconds else 0.0
-
-
 def make_step(task: Task, settings: Training, steps: int) -> Step:
-    """The step for a run of so many: on a GPU recorded, and compiled where that is repaid."""
+    """Return the step for a run of so many: on a GPU recorded, and compiled where that saves time."""
     on_gpu = next(task.module.parameters()).device.type == "cuda"
-    compiled = (on_gpu and steps >= _REPAID) if settings.compile is None else settings.compile
-    return (RecordedStep if on_gpu and settings.cuda_graph else Step)(
-        task.module, task.loss, settings, compiled=compiled
-    )
+    compiled = settings.step == "compiled" or (settings.step == "auto" and on_gpu and steps >= _REPAID)
+    kind = RecordedStep if on_gpu and settings.step != "eager" else Step
+    return kind(task.module, task.loss, settings, compiled=compiled)
+
+
+def until_next(settings: Training, took: float) -> float:
+    """Return the seconds from one checkpoint to the next, if writing one `took` so many; 0: after every step."""
+    return max(settings.checkpoint_seconds, took / _SAVING) if settings.checkpoint_seconds else 0.0
 
 
 def _end_epoch(
@@ -183,11 +168,11 @@ def _end_epoch(
     notify: Callable[[Event], None],
     interrupted: Callable[[], bool],
 ) -> bool:
-    """Evaluate if it is time to; whether these are the best weights so far."""
+    """Evaluate if this epoch is due for it; return whether these are the best weights so far."""
 
     def watch(done: int, total: int) -> None:
         notify({"event": "progress", "what": "evaluating", "done": done, "total": total})
-        if done < total and interrupted():  # else it is over, and asked next
+        if done < total and interrupted():  # at the end the loop asks
             raise Interrupted
 
     loss = progress.loss_sum / task.steps_per_epoch
@@ -228,7 +213,7 @@ def _event(kind: str, progress: Progress, epoch: int, loss: float, settings: Tra
 
 
 def rate(settings: Training, done: float) -> float:
-    """The learning rate as a share of `lr` after a share `done` of all steps: constant, then falling to the floor."""
+    """Return the learning rate as a share of `lr` after a share `done` of all steps: constant, then falling."""
     start, floor = settings.schedule_start, settings.schedule_floor
     if settings.schedule == "constant" or done <= start:
         return 1.0
@@ -258,7 +243,7 @@ def _resume(task: Task, optimiser: torch.optim.Optimizer, store: Store) -> Progr
     if found is None:
         return Progress()
     try:
-        progress = _read_note(found[1])
+        progress = Progress(**json.loads(found[1]))
         _take_up(task.module, optimiser, found[0])
     except (ValueError, TypeError, LookupError, RuntimeError) as error:
         raise store.damaged(error) from None
@@ -267,18 +252,8 @@ def _resume(task: Task, optimiser: torch.optim.Optimizer, store: Store) -> Progr
     return progress
 
 
-def _read_note(note: str) -> Progress:
-    fields = json.loads(note)
-    if not isinstance(fields, dict):
-        raise TypeError(f"{note} is not an object")
-    for name, value in asdict(Progress()).items():
-        if not isinstance(fields.get(name, value), type(value)):
-            raise TypeError(f"{name} is {fields[name]!r}")
-    return Progress(**fields)
-
-
 def _take_up(module: nn.Module, optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Set module, optimiser and random numbers to where a snapshot was taken."""
+    """Set module, optimiser and random numbers to the state of a snapshot."""
     parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimiser": {}, "random": {}}
     for name, value in tensors.items():
         part, _, rest = name.partition(".")

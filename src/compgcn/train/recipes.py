@@ -1,4 +1,4 @@
-"""Whole systems by name: bundles of settings that make the models others are compared with. Imports no torch."""
+"""Whole models by name: settings that make the models others are compared with. Imports no torch."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 from compgcn.config import Config, configure
 from compgcn.errors import unknown
 
-# How long to train is the business of the data as much as of the model.
+# The data decide how long to train as much as the model does.
 _BUDGET = {"training.epochs", "training.patience", "training.evaluate_every"}
 
-# Cross-entropy over all entities, on triples from both sides, at a rate that falls: what has been found to bring old
-# models to new figures (Lacroix et al., 2018; Ruffinelli et al., 2020), in tens of epochs.
+# Cross-entropy over all entities, on triples from both sides, at a falling rate, brings old models to new figures in
+# tens of epochs (Lacroix et al., 2018; Ruffinelli et al., 2020).
 _SHORT: dict[str, Any] = {
     "training.loss": "cross-entropy",
     "training.batch_size": 1000,
@@ -22,7 +22,7 @@ _SHORT: dict[str, Any] = {
     "training.schedule": "cosine",
 }
 _ALONE: dict[str, Any] = {**_SHORT, "encoder.name": "none", "encoder.dims": (200,)}
-_FACTORS: dict[str, Any] = {  # of a tensor: as ComplEx-N3
+_FACTORS: dict[str, Any] = {  # tensor factorisation, as ComplEx-N3
     **_ALONE,
     "encoder.init_scale": 1e-3,
     "training.optimiser": "adagrad",
@@ -37,7 +37,7 @@ _GRAPH: dict[str, Any] = {**_SHORT, "encoder.dims": (100, 200), "training.lr": 2
 
 
 class Model(NamedTuple):
-    """A system: settings by dotted name, what it is, and where it comes from."""
+    """A whole model: settings by dotted name, a description and a reference."""
 
     settings: Mapping[str, Any]
     description: str
@@ -46,7 +46,7 @@ class Model(NamedTuple):
 
 MODELS: dict[str, Model] = {
     "transe": Model(
-        {**_ALONE, "decoder.name": "transe", "training.epochs": 15},  # of a step that reads every pair of vectors
+        {**_ALONE, "decoder.name": "transe", "training.epochs": 15},  # its step reads every pair of vectors
         "TransE, one against all",
         "Bordes et al., NeurIPS 2013",
     ),
@@ -118,7 +118,6 @@ MODELS: dict[str, Model] = {
         {
             **_ALONE,
             "decoder.name": "transe",
-            "decoder.generator": "distmult",
             "training.loss": "margin",
             "training.loss_margin": 3.0,
             "training.sampler": "kbgan",
@@ -163,17 +162,17 @@ MODELS: dict[str, Model] = {
 
 
 def model(name: str) -> Model:
-    """The row of that name."""
+    """Return the model of that name."""
     if name not in MODELS:
         raise unknown("model", name, MODELS, listed=len(MODELS))
     return MODELS[name]
 
 
 def beneath(system: Model, recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a data set's recipe goes beneath a system: how long to train, and what is about parts they share.
+    """Return the part of a data set's recipe that holds for a model: the budget, and the settings of parts they share.
 
-    A recipe is of an encoder, a decoder and their training; where the system has another encoder or decoder, what the
-    recipe says of it would be another system's, and so would its training.
+    A recipe is for an encoder, a decoder and their training; for another encoder or decoder its settings do not hold,
+    and neither does its training.
     """
     theirs, ours = configure(Config(), recipe), configure(Config(), system.settings)
     shared = {s for s in ("encoder", "decoder") if getattr(theirs, s).name == getattr(ours, s).name}

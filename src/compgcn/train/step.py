@@ -13,13 +13,18 @@ from torch import Tensor, nn
 
 from compgcn.config import Training
 
+log = logging.getLogger(__name__)
+
+_RAW = ("encoder.residual.nodes", "encoder.residual.relations.")  # raw vectors, which have the rate of the decoder
+_WARM_UP = 3  # eager updates before one is recorded: kernels compile and buffers settle
+
 
 class Adagrad(torch.optim.Optimizer):
     """w ← w − lr · g / (√Σg² + ε), the sum over all steps so far (Duchi et al., 2011), of g + decay · w.
 
     Args:
-        weights: what is trained, or groups of it with a rate of their own.
-        lr: the learning rate; a tensor on the device of the weights is read there, at every step.
+        weights: parameters, or groups of them with a rate of their own.
+        lr: the learning rate; unlike in torch's own class it may be a tensor, read at every step of a CUDA graph.
         weight_decay: λ of an L2 penalty.
         eps: ε.
     """
@@ -38,7 +43,7 @@ class Adagrad(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """One update from the gradients as they are."""
+        """Update the weights from their gradients."""
         for group in self.param_groups:
             weights = [weight for weight in group["params"] if weight.grad is not None]
             if not weights:
@@ -54,42 +59,21 @@ class Adagrad(torch.optim.Optimizer):
             torch._foreach_addcdiv_(weights, gradients, scale, value=-1.0)
 
 
-log = logging.getLogger(__name__)
-
-_RAW = ("encoder.residual.nodes", "encoder.residual.relations.")  # what an encoder only adds to
-
-_WARM_UP = 3  # updates made eagerly, in earnest, before one is recorded: kernels compile and buffers settle
-
-
 Groups = Iterable[dict[str, Any]]  # parameters with a learning rate of their own
 
-
-def _adam(groups: Groups, decay: float, recordable: bool) -> torch.optim.Optimizer:
-    return torch.optim.Adam(groups, weight_decay=decay, fused=True, capturable=recordable)
-
-
-def _adagrad(groups: Groups, decay: float, recordable: bool) -> torch.optim.Optimizer:
-    return Adagrad(groups, weight_decay=decay)
-
-
-def _sgd(groups: Groups, decay: float, recordable: bool) -> torch.optim.Optimizer:
-    return torch.optim.SGD(groups, weight_decay=decay, fused=True)
-
-
-# From parameters with their rates, and weight decay. Where the step may be recorded on a GPU the rates are tensors
-# there, to be read at every step, and what an optimiser counts must be there too.
+# By groups, weight decay, and whether a CUDA graph may record the step: then rates and counts are tensors on the GPU.
 OPTIMISERS: dict[str, Callable[[Groups, float, bool], torch.optim.Optimizer]] = {
-    "adam": _adam,
-    "adagrad": _adagrad,
-    "sgd": _sgd,
+    "adam": lambda groups, decay, on_gpu: torch.optim.Adam(groups, weight_decay=decay, fused=True, capturable=on_gpu),
+    "adagrad": lambda groups, decay, on_gpu: Adagrad(groups, weight_decay=decay),
+    "sgd": lambda groups, decay, on_gpu: torch.optim.SGD(groups, weight_decay=decay, fused=True),
 }
 
 
 class Step:
-    """loss, gradients, clipping, optimiser; called with the examples of a batch and the learning rate, gives the loss.
+    """Loss, gradients, clipping, optimiser: maps the examples of a batch and the learning rate to the loss.
 
     Args:
-        module: what is trained.
+        module: the module to train.
         loss: examples -> loss of the module on them.
         settings: of training.
         compiled: fuse the loss and its gradient with torch.compile.
@@ -109,7 +93,7 @@ class Step:
         return self._update(examples)
 
     def _groups(self, on_gpu: bool) -> list[dict[str, Any]]:
-        """The parameters by what multiplies the learning rate of the step for them."""
+        """Group the parameters by their share of the step's learning rate."""
         slower = self.settings.encoder_lr
         shares: dict[float, list[nn.Parameter]] = {}
         for name, weight in self.module.named_parameters():
@@ -144,7 +128,7 @@ class Step:
 
 
 class _Compiled:
-    """A loss fused by torch.compile; as it is where the compiler cannot."""
+    """A loss fused by torch.compile, or as it is where the compiler fails."""
 
     def __init__(self, module: nn.Module, loss: Callable[[Tensor], Tensor]) -> None:
         self._module, self._loss = module, loss
@@ -157,7 +141,7 @@ class _Compiled:
         return self._loss(examples)
 
     def _try(self, examples: Tensor) -> None:
-        """A loss and its gradient that leave no trace but what is kept for good, such as the plans of a graph."""
+        """Compile, and make a loss and its gradient that leave parameters, buffers and random numbers as they were."""
         module, training = self._module, self._module.training
         buffers = {name: value.clone() for name, value in module.named_buffers()}
         devices = [examples.device] if examples.is_cuda else []
@@ -167,15 +151,15 @@ class _Compiled:
                 with torch.no_grad():
                     self._loss(examples)
                 module.train(training)
-                torch.compiler.reset()  # what was compiled for earlier runs counts against a limit
+                torch.compiler.reset()  # the code of earlier runs counts against a limit
                 compiled = torch.compile(self._loss, fullgraph=True, dynamic=False)
                 compiled(examples).backward()  # type: ignore[no-untyped-call]
             self._loss = compiled
         except torch.OutOfMemoryError:
             raise
-        except Exception as error:  # whatever it is, training can do without
+        except Exception as error:  # training can do without
             reason = str(error).strip().partition("\n")[0]
-            log.warning("the training step could not be compiled and runs as it is, more slowly: %s", reason)
+            log.warning("the training step could not be compiled and runs more slowly: %s", reason)
         finally:
             module.train(training)
             module.zero_grad()
@@ -185,10 +169,10 @@ class _Compiled:
 
 
 class RecordedStep(Step):
-    """The same update as one CUDA graph: the launches cost nothing, the numbers are those of the eager step.
+    """The same update as one CUDA graph, which saves the launches and gives the numbers of the eager step.
 
-    The loss must depend on nothing but the examples, the parameters and buffers, and torch's own random numbers, and
-    all shapes must be those of the first call.
+    The loss must depend on the examples, the parameters and buffers, and torch's random numbers alone, and all shapes
+    must be those of the first call.
     """
 
     def __init__(
@@ -205,15 +189,13 @@ class RecordedStep(Step):
         if self._warm < _WARM_UP:
             self._warm += 1
             return self._beside(examples)
-        if self._graph is None:
-            self._record(examples)
-        assert self._graph is not None
+        graph = self._graph or self._record(examples)
         self._examples.copy_(examples)
-        self._graph.replay()
+        graph.replay()
         return self._result
 
     def _beside(self, examples: Tensor) -> Tensor:
-        """Eagerly, on the stream that recording will use."""
+        """Update eagerly, on the stream that recording will use."""
         here = torch.cuda.current_stream(self.device)
         self._stream.wait_stream(here)
         with torch.cuda.stream(self._stream):
@@ -221,28 +203,29 @@ class RecordedStep(Step):
         here.wait_stream(self._stream)
         return loss
 
-    def _record(self, examples: Tensor) -> None:
+    def _record(self, examples: Tensor) -> torch.cuda.CUDAGraph:
         self._examples = examples.clone()
         self.optimiser.zero_grad(set_to_none=True)  # so that the gradients live in the graph's own memory
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph, stream=self._stream):
             self._result = self._update(self._examples)
+        return self._graph
 
 
 def chosen_precision(name: str, device: torch.device) -> str:
-    """The precision of that name; "auto" is the fastest that costs no accuracy, which on a CPU is float32."""
+    """Return the precision of that name; "auto" is the fastest that costs no accuracy, float32 on a CPU."""
     return name if name != "auto" else "mixed" if device.type == "cuda" else "float32"
 
 
 @contextmanager
 def _precision(name: str, device: str) -> Iterator[None]:
-    """float32; tf32, whose products on a GPU keep 10 bits, and mixed too; or bfloat16 where autocast finds it safe."""
+    """Compute in float32; in tf32, whose products on a GPU keep 10 bits, for mixed too; or by autocast to bfloat16."""
     products, convolutions = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
     rounded = name in ("tf32", "mixed")
     torch.set_float32_matmul_precision("high" if rounded else "highest")
     torch.backends.cudnn.allow_tf32 = rounded
     try:
-        # Weights cast once and kept would outlive their graph.
+        # A cache of cast weights would outlive their CUDA graph.
         with torch.autocast(device, torch.bfloat16, enabled=name == "bfloat16", cache_enabled=False):
             yield
     finally:
@@ -252,11 +235,11 @@ def _precision(name: str, device: str) -> Iterator[None]:
 
 @contextmanager
 def deterministic(wanted: bool) -> Iterator[None]:
-    """While it lasts, torch takes the algorithms that give the same bits every time, and refuses where it has none."""
+    """Let torch take only algorithms that give the same bits every time, and refuse where it has none."""
     before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     benchmark = torch.backends.cudnn.benchmark
     if wanted:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what cuBLAS asks for
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS asks for it
         torch.use_deterministic_algorithms(True)
         torch.backends.cudnn.benchmark = False
     try:

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compgcn.nn.graph import RelationalGraph
+from compgcn.tasks.edge_masking import EdgeMask
 from compgcn.tasks.facts import Answers
-from compgcn.tasks.link_prediction import BatchEdges
 from oracles import Edges, edge_lists
 
 
@@ -30,10 +30,10 @@ def test_the_edges_taken_out_are_those_asked_about(by_query, edges, other, data)
     graph = edges.graph()
     triples = torch.stack((graph.src, graph.rel, graph.dst), 1)
     train = Answers.from_triples(triples, edges.num_relations)
-    removal = BatchEdges(graph, train, by_query=by_query)
+    mask = EdgeMask(graph, train, by_query=by_query)
     number = len(train) if by_query else len(train.answers)
     examples = data.draw(st.lists(st.integers(0, number - 1), max_size=5)) if number else []
-    keep = removal.keep(torch.tensor(examples, dtype=torch.long))
+    keep = mask.keep(torch.tensor(examples, dtype=torch.long))
     assert keep.tolist() == by_hand(edges, train, examples, by_query)
 
 
@@ -41,6 +41,6 @@ def test_the_edges_taken_out_are_those_asked_about(by_query, edges, other, data)
 def test_edges_that_are_no_training_triples_stay(by_query):
     graph = RelationalGraph.from_triples(torch.tensor([[0, 0, 1], [1, 0, 0], [2, 1, 0], [0, 0, 2]]), 3, 2)
     train = Answers.from_triples(torch.tensor([[0, 0, 1]]), 2)
-    removal = BatchEdges(graph, train, by_query=by_query)
-    assert removal.keep(torch.arange(2)).tolist() == [0.0, 1.0, 1.0, 1.0]
-    assert BatchEdges(graph.without_edges(), train, by_query=by_query).keep(torch.arange(2)).shape == (0,)
+    mask = EdgeMask(graph, train, by_query=by_query)
+    assert mask.keep(torch.arange(2)).tolist() == [0.0, 1.0, 1.0, 1.0]
+    assert EdgeMask(graph.without_edges(), train, by_query=by_query).keep(torch.arange(2)).shape == (0,)

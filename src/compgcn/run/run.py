@@ -1,0 +1,484 @@
+"""A run: train a model on a graph or on many, open it again, ask it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+
+from compgcn.answers.calibrate import fit_temperature, restored, restored_weighing, stored
+from compgcn.answers.classes import Classes, Classified
+from compgcn.answers.discover import Discovery, discover, weighing
+from compgcn.answers.explain import Explanation, Method
+from compgcn.answers.links import Links, Prediction, Progress
+from compgcn.answers.links import fitted as fitted_scalings
+from compgcn.baselines.fitted import Fitted
+from compgcn.config import Config, configure, differences
+from compgcn.data import GraphCollection, KnowledgeGraph, files
+from compgcn.errors import InputError
+from compgcn.run.build import build_items, build_links, build_ranker, find_device, labelled_items
+from compgcn.run.protocols import PROTOCOLS, ClassSession, LinkSession, Metrics, fitted, ranking
+from compgcn.run.resolve import candidates, must_suffice, resolve
+from compgcn.tasks.classification import Items, log_probabilities
+from compgcn.tasks.inputs import Dataset
+from compgcn.tasks.link_prediction import Encoded, Ranker
+from compgcn.tasks.sampling import randomness
+from compgcn.train.folder import Folder, default_folder
+from compgcn.train.loop import Event
+from compgcn.train.storage import Array, Table, must_differ
+
+if TYPE_CHECKING:  # loaded by the methods that need them
+    from compgcn.answers.score import Scored, Written
+    from compgcn.answers.similar import Neighbours, Similar
+    from compgcn.run.unseen import Given
+
+Kind = Literal["entities", "relations", "classes", "discoveries"]  # of answers with probabilities
+
+
+def fit(
+    data: Dataset,
+    *,
+    model: str | None = None,
+    run_dir: str | Path | None = None,
+    overwrite: bool = False,
+    notify: Callable[[Event], None] | None = None,
+    interrupted: Callable[[], bool] = lambda: False,
+    **settings: Any,
+) -> Run:
+    """Train a model on `data` in a run folder, resuming an unfinished run of the same settings.
+
+    Args:
+        data: from `compgcn.load` or `compgcn.read`; a collection of graphs, to classify them.
+        model: a whole model by its name in `compgcn.train.recipes`, such as "sacn"; the settings go over it.
+        run_dir: the folder; `runs/<data>-<encoder>-<decoder>-<seed>` if not given, with a model
+            `runs/<data>-<model>-<seed>`.
+        overwrite: whether to remove a run that is in the folder, of whatever settings, and begin anew.
+        notify: called with every event of `events.jsonl`, and for every step and every block of an evaluation or a
+            calibration.
+        interrupted: asked after every step and every such block; True stops cleanly with
+            `compgcn.train.loop.Interrupted`.
+        settings: any of `compgcn.config`, such as `encoder="compgcn"`, `composition="corr"`, `epochs=100`, `lr=1e-3`;
+            `task="node-classification"` and the like where the data leave a choice.
+    """
+    if not isinstance(data, (KnowledgeGraph, GraphCollection)):
+        raise InputError(f"fit takes a graph, such as compgcn.read('triples.tsv'), not {data!r}")
+    origin = {f"data.{key}": value for key, value in (data.origin or {"source": data.name}).items()}
+    config = resolve({**origin, **settings}, data, model).config
+    return train(config, data, run_dir or default_folder(config, model), notify, interrupted, overwrite)
+
+
+def train(
+    config: Config,
+    data: Dataset,
+    run_dir: str | Path | None = None,
+    notify: Callable[[Event], None] | None = None,
+    interrupted: Callable[[], bool] = lambda: False,
+    overwrite: bool = False,
+) -> Run:
+    """Begin, resume or simply open the run of a resolved config in its folder; with `overwrite`, begin it anew."""
+    folder = Folder(run_dir or default_folder(config))
+    device = find_device(config.training.device)
+    must_suffice(config, candidates(config, data), labelled_items(data))
+    if folder.is_run and not overwrite:
+        _must_match(folder, config)
+        if folder.is_calibrated:
+            return Run(folder, device)
+
+    def record(event: Event) -> None:
+        if event["event"] not in ("step", "progress"):
+            folder.append(event)
+        if notify is not None:
+            notify(event)
+
+    with randomness(config.training.seed, device):
+        # Built before there is a folder: an error leaves none behind.
+        session = _session(config, data, folder, device, record, interrupted)
+        with folder.lock():
+            if folder.is_run and overwrite:
+                folder.clear()
+            if folder.is_run:
+                _must_match(folder, config)
+            else:
+                folder.create(config, data)
+            if not folder.is_calibrated:  # another process may have been quicker
+                _train(session)
+    return Run(folder, device)
+
+
+def _session(
+    config: Config,
+    data: Dataset,
+    folder: Folder,
+    device: torch.device,
+    record: Callable[[Event], None],
+    interrupted: Callable[[], bool],
+) -> LinkSession | ClassSession:
+    """Build the model of a run with fresh weights, and all that training it takes."""
+    if config.task == "link-prediction" and isinstance(data, KnowledgeGraph):
+        return LinkSession(config, folder, device, record, interrupted, data, build_links(config, data, device))
+    splits, targets, classes = labelled_items(data)
+    return ClassSession(
+        config,
+        folder,
+        device,
+        record,
+        interrupted,
+        items=build_items(config, data, device),
+        build=lambda config: build_items(config, data, device),
+        splits={split: torch.from_numpy(rows).to(device) for split, rows in splits.items()},
+        targets=torch.from_numpy(targets).to(device),
+        classes=classes,
+        candidates=candidates(config, data),
+    )
+
+
+def _train(session: LinkSession | ClassSession) -> None:
+    """Train, measure and calibrate; or only calibrate a run that was stopped in between."""
+    folder, config = session.folder, session.config
+    session.record({"event": "start", "time": time.time(), "task": config.task})
+    if folder.is_finished:
+        metrics, session.seconds = folder.metrics(), folder.seconds()
+        if isinstance(session, LinkSession):
+            folder.restore(session.task.model)
+        elif config.classifier.protocol == "holdout":
+            folder.restore(session.items.model)
+    else:
+        metrics = _measure(session)
+        folder.describe_environment(session.device, config.training.seed, session.seconds)
+        folder.finish(metrics)
+    _calibrate(session)
+    folder.end_calibration()
+    session.record({"event": "end", "best_epoch": metrics["best_epoch"], "seconds": round(session.seconds, 3)})
+
+
+def _measure(session: LinkSession | ClassSession) -> Metrics:
+    if isinstance(session, LinkSession):
+        return ranking(session)
+    if isinstance(session.items, Fitted):
+        return fitted(session, session.items)
+    return PROTOCOLS[session.config.classifier.protocol or "refit"](session)
+
+
+def _calibrate(session: LinkSession | ClassSession) -> None:
+    """Fit the probabilities of the model to validation, if training left it out."""
+    if isinstance(session, LinkSession):
+        session.task.model.eval()
+        links = Links(session.config, session.data, session.task, {})
+        if fit_probabilities(links, lambda kind: session.told(f"calibrating {kind}")):
+            session.folder.keep_calibration(stored(links.scalings, links.weighing))
+    elif session.config.classifier.protocol == "holdout" and len(valid := session.validation()[1]):
+        found = log_probabilities(session.items, valid, session.training.batch_size)
+        if (scaling := fit_temperature(found, session.targets[valid])) is not None:
+            session.folder.keep_calibration(stored({"classes": scaling}, None))
+
+
+def fit_probabilities(links: Links, told: Callable[[str], Progress | None] = lambda kind: None) -> bool:
+    """Calibrate the answers of a link predictor, then its discoveries; return whether validation was large enough.
+
+    `told` maps "entities", "relations" and "discoveries" to functions that are told of the progress.
+    """
+    links.scalings = fitted_scalings(links, told)
+    links.weighing = weighing(links, told("discoveries"))
+    return any(links.scalings.values())
+
+
+def _must_match(folder: Folder, config: Config) -> None:
+    changed = differences(folder.config(), config)
+    if changed:
+        state = "a finished" if folder.is_finished else "an unfinished"
+        raise InputError(
+            f"{folder.path} holds {state} run with other options ({'; '.join(changed)}); choose another --run-dir, "
+            "or give --overwrite to remove that run and train anew"
+        )
+
+
+def open_run(path: str | Path, device: str = "auto") -> Run:
+    """Open the run in a folder."""
+    return Run(Folder(path), find_device(device))
+
+
+class Run:
+    """A trained model with its vocabulary and data, all from its folder."""
+
+    newcomers = 0  # unseen entities, see `with_facts`
+
+    def __init__(self, folder: Folder, device: torch.device) -> None:
+        self.folder, self.device = folder, device
+        self.enlarged = False  # by facts that the folder does not hold
+        self.metrics = folder.metrics()
+        self.config = configure(folder.config(), self.metrics.get("settings", {}))  # of the candidate chosen
+        self.data = folder.data(self.config.data.source)
+
+    def __repr__(self) -> str:
+        return f"Run('{self.path}': {self.model_name} on {self.data.name}{'' if self.metrics else ', unfinished'})"
+
+    @property
+    def path(self) -> Path:
+        return self.folder.path
+
+    @property
+    def model_name(self) -> str:
+        """The encoder and the decoder, or the protocol."""
+        e, classifier = self.config.encoder.name, self.config.classifier
+        if classifier.protocol is None:
+            return f"{e} + {self.config.decoder.name}"
+        return f"{classifier.baseline or e}, {classifier.protocol}"
+
+    @cached_property
+    def task(self) -> Ranker | Items:
+        """The model with the best weights: a ranker of links, or all the items of a classification."""
+        config, device = self.config, self.device
+        nodes, relations = self.folder.features()
+        with randomness(config.training.seed, device):
+            built: Ranker | Items
+            if isinstance(self.data, GraphCollection):
+                data = self.data if nodes is None else replace(self.data, node_features=nodes)
+                built = build_items(config, data, device)
+            elif config.task == "link-prediction":
+                built = build_ranker(config, self.data.with_features(nodes, relations), device)
+            else:
+                built = build_items(config, self.data.with_features(nodes, relations), device, whole=True)
+        self.folder.restore(built.model)
+        built.model.eval()
+        return built
+
+    @cached_property
+    def answers(self) -> Links | Classes:
+        """The answers of the model."""
+        calibration = self.folder.calibration()
+        if isinstance(self.task, Ranker) and isinstance(self.data, KnowledgeGraph):
+            links = Links(self.config, self.data, self.task, self.metrics)
+            links.scalings, links.weighing = restored(calibration), restored_weighing(calibration)
+            return links
+        assert not isinstance(self.task, Ranker)
+        classes = Classes(self.config, self.data, self.task, self.metrics)
+        classes.scalings = restored(calibration)
+        return classes
+
+    def calibrated(self, kind: Kind | None = None) -> str | None:
+        """Return the split that calibrates the probabilities of a kind of answer; None if nothing does.
+
+        The kind is "entities" by default, or "classes" in a classification.
+        """
+        if kind is None:
+            kind = "entities" if isinstance(self.answers, Links) else "classes"
+        if kind == "discoveries":
+            return "valid" if isinstance(self.answers, Links) and self.answers.weighing else None
+        return "valid" if self.answers.scalings.get(kind) else None
+
+    def calibrate(self) -> bool:
+        """Calibrate a link predictor that has no calibration; return whether validation was large enough."""
+        links = self._links()
+        if self.enlarged:
+            raise InputError(f"a run with more facts has the calibration of {self.path}; calibrate that run")
+        found = fit_probabilities(links)
+        if found:
+            self.folder.keep_calibration(stored(links.scalings, links.weighing))
+        return found
+
+    @property
+    def ranker(self) -> Ranker:
+        """The link predictor on its graph."""
+        return self._links().task
+
+    @property
+    def encoded(self) -> Encoded:
+        """The vectors of the whole graph, made once."""
+        return self._links().encoded
+
+    def predict(
+        self,
+        head: str | None = None,
+        relation: str | None = None,
+        tail: str | None = None,
+        top: int = 10,
+        *,
+        new: bool = False,
+        plausible: bool = False,
+    ) -> list[Prediction]:
+        """Predict the tails of (head, relation, ?), heads of (?, relation, tail) or relations of (head, ?, tail).
+
+        Ids and names both work. `new` leaves out facts of the data; `plausible` leaves out entities that train never
+        has at that end of the relation. Neither changes scores and probabilities.
+        """
+        links = self._links()
+        query = links.query(head, relation, tail)
+        if not isinstance(top, int) or top < 1:
+            raise InputError(f"top must be a whole number from 1 on, not {top!r}")
+        return links.answer([query], top, new, plausible)[0]
+
+    def explain(self, head: str, relation: str, tail: str, top: int = 5, *, method: Method = "auto") -> Explanation:
+        """Return the facts of train that carry a prediction, with the loss of score without each; ids and names.
+
+        The method "exact" leaves out each fact of the receptive field in turn and encodes the graph again; "gradient"
+        takes the slope of the score instead; "auto" is exact for small receptive fields.
+        """
+        return self._links().explain(head, relation, tail, top, method)
+
+    def similar(
+        self, name: str, top: int = 10, kind: Literal["entity", "relation", "graph"] = "entity"
+    ) -> list[Similar]:
+        """Return the nearest neighbours of an entity or a relation, by id or name, by the cosine of their vectors.
+
+        Inverses are relations too, as "borders (inverse)"; a run that classifies graphs compares graphs.
+        """
+        if kind == "entity" and isinstance(self.data, GraphCollection):
+            kind = "graph"
+        if kind not in self._neighbours:
+            raise InputError(f"the run {self.path} has vectors of {' and '.join(self._neighbours)}, and none of {kind}")
+        return self._neighbours[kind].nearest(name, top)
+
+    @cached_property
+    def _neighbours(self) -> dict[str, Neighbours]:
+        from compgcn.answers.similar import Neighbours
+
+        return {table.kind: Neighbours(table) for table in self.answers.tables()}
+
+    def predict_file(
+        self,
+        queries: str | Path,
+        to: str | Path,
+        top: int = 10,
+        *,
+        new: bool = False,
+        plausible: bool = False,
+        notify: Callable[[int, int], None] | None = None,
+    ) -> Written:
+        """Answer a file of queries, each with `?` or nothing for one of head, relation and tail; write another file.
+
+        See `compgcn.answers.score.answer_file`.
+        """
+        from compgcn.answers.score import answer_file
+
+        must_differ(to, queries=queries)
+        return answer_file(self._links(), queries, to, top, new, notify, plausible=plausible)
+
+    def score(
+        self, facts: files.Given, *, doubtful: bool = False, notify: Callable[[int, int], None] | None = None
+    ) -> list[Scored]:
+        """Return score, probability, ranks and split of facts, known or not.
+
+        Args:
+            facts: triples (head, relation, tail) by ids or names, in a table as for `predict_file` or in memory, as
+                `compgcn.read` takes them.
+            doubtful: sort the least believable first, see `compgcn.answers.score.Scores.doubtful`.
+            notify: called with the facts scored so far, and their number.
+        """
+        from compgcn.answers.score import facts_of, score_facts
+
+        links = self._links()
+        found = score_facts(links, facts_of(links, facts), notify)
+        return list((found.doubtful() if doubtful else found).named(links))
+
+    def score_file(
+        self,
+        facts: files.Given,
+        to: str | Path,
+        *,
+        doubtful: bool = False,
+        notify: Callable[[int, int], None] | None = None,
+    ) -> int:
+        """Write the scores to a .parquet, .csv or .tsv file; return the number of facts."""
+        from compgcn.answers.rows import check_table
+        from compgcn.answers.score import facts_of, score_facts, write_scores
+
+        links, table = self._links(), check_table(to)
+        if isinstance(facts, (str, Path)):
+            must_differ(table, facts=facts)
+        found = score_facts(links, facts_of(links, facts), notify)
+        return write_scores(links, found.doubtful() if doubtful else found, table)
+
+    def discover(
+        self,
+        relation: str | None = None,
+        top: int = 100,
+        per_relation: int | None = None,
+        *,
+        all_heads: bool = False,
+        notify: Callable[[int, int], None] | None = None,
+    ) -> list[Discovery]:
+        """Return the most probable facts that no split holds, best first; see `compgcn.answers.discover.discover`."""
+        return discover(self._links(), relation, top, per_relation, all_heads=all_heads, notify=notify)
+
+    def with_facts(self, facts: Given) -> Run:
+        """Return this run with more facts in its graph, without training; the folder stays as it is.
+
+        Messages from its neighbours place an unseen entity. The facts count as facts of train.
+
+        Args:
+            facts: a file of triples, or triples (head, relation, tail), by ids or names; relations must be known.
+                `data.notes` of the returned run lists unseen entities and dropped facts.
+        """
+        from compgcn.run.unseen import add_facts
+
+        links = self._links()
+        data = links.data.with_features(*self.folder.features())
+        other = Run(self.folder, self.device)
+        other.enlarged = True
+        other.data, other.task = add_facts(self.config, data, links.task, facts)
+        other.newcomers = self.newcomers + other.data.num_entities - data.num_entities
+        return other
+
+    def classify(self, names: str | Sequence[str] | GraphCollection | None = None) -> list[Classified]:
+        """Classify nodes or graphs by id or name; by default all nodes without a label.
+
+        A run that classifies graphs takes a collection of other graphs too.
+        """
+        return self.classes.classify(names)
+
+    @property
+    def classes(self) -> Classes:
+        """The answers of a classification."""
+        if not isinstance(self.answers, Classes):
+            raise InputError(f"the run {self.path} predicts links and has no classes; ask it with predict")
+        return self.answers
+
+    def _links(self) -> Links:
+        if not isinstance(self.answers, Links):
+            raise InputError(
+                f"{self.path} is a run of {self.config.task} and predicts no links; ask for classes with "
+                f"run.classify, or compgcn predict {self.path} --item"
+            )
+        return self.answers
+
+    def evaluate(
+        self, split: str | None = None, by: Literal["relation", "category", "side", "class"] | None = None
+    ) -> dict[str, Any]:
+        """Return the metrics of a split, whole or by relation, category or side of links, or by class.
+
+        The default split is test, or valid if the protocol has no test.
+        """
+        return self.answers.evaluate(split, by)
+
+    def entity_embeddings(self) -> tuple[list[str], Array]:
+        """Return names and vectors [N, d] of all entities."""
+        return self._embeddings("entity")
+
+    def relation_embeddings(self) -> tuple[list[str], Array]:
+        """Return names and vectors [2R, d] of all relations: originals, then inverses."""
+        return self._embeddings("relation")
+
+    def graph_embeddings(self) -> tuple[list[str], Array]:
+        """Return ids and vectors [G, d] of all graphs."""
+        return self._embeddings("graph")
+
+    def _embeddings(self, kind: str) -> tuple[list[str], Array]:
+        tables: dict[str, Table] = {table.kind: table for table in self.answers.tables()}
+        if kind not in tables:
+            raise InputError(f"the run {self.path} has vectors of {' and '.join(tables)}, and none of {kind}")
+        return tables[kind].names, tables[kind].vectors
+
+    def export(self, path: str | Path, format: str | None = None) -> int:
+        """Write all vectors with ids and names; return their number.
+
+        The ending of the name, .parquet, .tsv, .npy, .w2v or .vec, gives the format, or one of
+        `compgcn.answers.export.FORMATS`: "projector" writes a folder for TensorBoard.
+        """
+        from compgcn.answers.export import write_vectors
+
+        return write_vectors(Path(path), self.answers.tables(), format)
