@@ -1,40 +1,41 @@
-"""The paper's claims as comparisons of rows, judged by any set of figures: the paper's own, or ours."""
+"""The paper's claims as comparisons of rows, judged by the paper's own numbers and by ours."""
 
 from __future__ import annotations
 
 import json
 import math
+import re
 import statistics
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from pydantic import Field, ValidationError
 
 from compgcn.config import Section, in_file, read_tree
+from compgcn.run.report import Table
+from reproduction.experiment import CLAIMS, at_home
+from reproduction.tables import LOWER, NOT_RUN, Board, not_run, verdict
 
-_AROUND = 0.01  # "not worse" is at most this share worse, and a single seed is known no better
-_AROUND_PARTS = 0.04  # of the categories of relations: so far apart are the seeds of the headline model
-_ERRORS = 2  # standard errors that chance may make: about 19 times in 20
+_TOLERANCE = 0.01  # "not worse" is at most this share worse; also the assumed error of a single seed
+_TOLERANCE_PARTS = 0.04  # assumed error of a category of relations, by the seeds of the headline model
+_ERRORS = 2  # standard errors that chance may explain, about 19 times in 20
 _NEAR = 0.03  # "comparable" is at most this share away
 _SHARE = 1 / 3  # "around 6 %" is 4 % to 8 %
 
 RULE = (
-    "Gains are relative; of a mean rank, lower is better. Of several rows that stand for one model, ours is the one of "
-    f"the best validation figure. *Undecided* is what {_ERRORS} standard errors over seeds leave open, one being taken "
-    f"for {100 * _AROUND:.0f} % where a row has one seed, and {100 * _AROUND_PARTS:.0f} % for a category of relations; "
-    "a gain is *around* the claimed one if at most a third of it away, and undecided beyond as far as its error goes."
+    "Gains are relative; for a mean rank, lower is better. If several rows stand for one model, ours is the one with "
+    f"the best validation metric. *Undecided*: {_ERRORS} standard errors over seeds leave the claim open; the error is "
+    f"taken as {100 * _TOLERANCE:.0f} % for a row with one seed, and {100 * _TOLERANCE_PARTS:.0f} % for a category of "
+    "relations. A gain is *around* the claimed one if it lies at most a third away, and undecided if its error reaches "
+    "that range. The table also names rows of CompGCN below the paper's number: such a verdict judges our training as "
+    "much as the claim."
 )
 
 
 class Reached(NamedTuple):
-    """A figure, its standard error, and what is chosen by.
-
-    Fields:
-        value: the figure.
-        error: its standard error over seeds; None: of one seed, and not known.
-        valid: the figure on the validation part by which one of several rows is chosen; None: not given.
-    """
+    """A number, its standard error over seeds (None: one seed), and the validation metric that chooses among rows."""
 
     value: float
     error: float | None = None
@@ -42,7 +43,7 @@ class Reached(NamedTuple):
 
 
 class Gain(NamedTuple):
-    """How much better some rows are: as a share, what of it may be chance; and which row, against how many of whom."""
+    """The relative gain of some rows over others, the part that chance may explain, and words about both."""
 
     share: float
     error: float
@@ -50,11 +51,11 @@ class Gain(NamedTuple):
     label: str = ""
 
 
-Value = Callable[[str, str, str], Reached | None]  # of experiment, row and metric
+Value = Callable[[str, str, str], Reached | None]  # of an experiment, a row and a metric
 
 
 class Comparison(Section):
-    """Some rows against others of one experiment: the best of them, or their mean, against the best of the others."""
+    """The best of some rows, or their mean, against the best of others of one experiment."""
 
     experiment: str
     rows: tuple[str, ...] = Field(min_length=1)
@@ -64,10 +65,10 @@ class Comparison(Section):
 
 
 class Claim(Section):
-    """What the paper says, and when it holds.
+    """A sentence of the paper, and the condition under which it holds.
 
-    `above`: in every comparison; `below`: the same, worse; `not-below`: at least as good, within 1 %; `gain`: the mean
-    gain is about `gain`; `near`: at most 3 % away; `count`: best or as good in at least `count` of the comparisons.
+    `above`: better in every comparison; `below`: worse in every one; `not-below`: at most 1 % worse; `gain`: the mean
+    gain is around `gain`; `near`: at most 3 % away; `count`: at least as good in `count` of the comparisons.
     """
 
     text: str
@@ -79,25 +80,39 @@ class Claim(Section):
 
 
 class Claims(Section):
-    """The file of them."""
+    """A file of claims."""
 
     claims: tuple[Claim, ...]
+    places: dict[str, str] = Field(default_factory=dict)  # label in the paper's source -> place in the printed paper
 
 
-def read_claims(path: Path) -> tuple[Claim, ...]:
-    """The claims in a TOML file."""
+def read_claims(path: Path) -> Claims:
+    """Read a TOML file of claims."""
     try:
-        return Claims.model_validate_json(json.dumps(read_tree(path))).claims
+        return Claims.model_validate_json(json.dumps(read_tree(path)))
     except ValidationError as error:
         raise in_file(error, path) from None
 
 
-def gain(comparison: Comparison, value: Value) -> Gain | None:
-    """How much better the rows are than those of the others that have a figure; None if a row, or all others, lack it.
+@cache
+def committed() -> Claims:
+    """Return the committed claims."""
+    return read_claims(CLAIMS)
 
-    Of several rows the best on the validation part is taken, where all have a figure there; of the others the best.
+
+def placed(source: str) -> str:
+    """Replace the labels in a text by their places in the printed paper."""
+    places = committed().places
+    return re.sub(r"\b(?:tbl|table|fig|sec|eqn):\w+", lambda match: places.get(match[0], match[0]), source)
+
+
+def gain(comparison: Comparison, value: Value) -> Gain | None:
+    """Return the gain of the rows over the others that have a number; None if a row, or every other, has none.
+
+    Among several rows the best on validation counts, if all have a validation metric; among the others the best.
     """
-    lower = comparison.metric.rpartition("/")[2] == "mr"
+    lower = comparison.metric.rpartition("/")[2] in LOWER
+    best = min if lower else max
     rows, others = (
         {name: value(comparison.experiment, name, comparison.metric) for name in names}
         for names in (comparison.rows, comparison.than)
@@ -110,29 +125,17 @@ def gain(comparison: Comparison, value: Value) -> Gain | None:
     if comparison.mean:
         mine = _mean(list(ours.values()))
     else:
-        name = _chosen(ours, lower)
+        validated = all(one.valid is not None for one in ours.values())
+        if validated:
+            name = max(ours, key=lambda one: ours[one].valid or 0.0)
+        else:
+            name = best(ours, key=lambda one: ours[one].value)
         mine = ours[name]
-        notes = [name + (" by validation" if mine.valid is not None else ""), *notes] if len(ours) > 1 else notes
-    theirs = (min if lower else max)(known, key=lambda one: one.value)
-    share = _ratio(theirs.value, mine.value) if lower else _ratio(mine.value, theirs.value)
-    alone = _AROUND_PARTS if "/" in comparison.metric else _AROUND
-    return Gain(share, _ERRORS * _error(mine, theirs, alone), ", ".join(notes), _label(comparison))
-
-
-def _label(comparison: Comparison) -> str:
-    """What tells a comparison from others of its claim: the figure, if it is no MRR, or who is compared with."""
-    *parts, figure = comparison.metric.split("/")
-    what = [*parts[1:], *([] if figure in ("mrr", "accuracy") else [figure.replace("hits", "H").replace("mr", "MR")])]
-    who = [comparison.rows[0]] if len(comparison.rows) == 1 else []
-    who += [f"over {comparison.than[0]}"] if len(comparison.than) == 1 else []
-    return " ".join(what or who[:1])
-
-
-def _chosen(rows: dict[str, Reached], lower: bool) -> str:
-    """The row with the best validation figure, which is an MRR or an accuracy; else with the best figure."""
-    if all(one.valid is not None for one in rows.values()):
-        return max(rows, key=lambda name: rows[name].valid or 0.0)
-    return (min if lower else max)(rows, key=lambda name: rows[name].value)
+        notes = [name + (" by validation" if validated else ""), *notes] if len(ours) > 1 else notes
+    theirs = best(known, key=lambda one: one.value)
+    above, beneath = (theirs.value, mine.value) if lower else (mine.value, theirs.value)
+    share = above / beneath - 1 if beneath else math.copysign(math.inf, above) if above else 0.0
+    return Gain(share, _ERRORS * _error(comparison, mine, theirs), ", ".join(notes), _label(comparison))
 
 
 def _mean(rows: Sequence[Reached]) -> Reached:
@@ -141,25 +144,36 @@ def _mean(rows: Sequence[Reached]) -> Reached:
     return Reached(statistics.fmean(one.value for one in rows), error)
 
 
-def _ratio(a: float, b: float) -> float:
-    """By what share a is above b; without bound where b is 0."""
-    return a / b - 1 if b else math.copysign(math.inf, a) if a else 0.0
-
-
-def _error(mine: Reached, theirs: Reached, alone: float) -> float:
-    """The standard error of the ratio of two figures; at least `alone` where one is of a single seed."""
+def _error(comparison: Comparison, mine: Reached, theirs: Reached) -> float:
+    """Return the standard error of the ratio of two numbers; at least the assumed one where a row has one seed."""
     rows = (mine, theirs)
     known = math.hypot(*(one.error / one.value if one.value else math.inf for one in rows if one.error))
-    return known if all(one.error is not None for one in rows) else max(known, alone)
+    assumed = _TOLERANCE_PARTS if "/" in comparison.metric else _TOLERANCE
+    return known if all(one.error is not None for one in rows) else max(known, assumed)
+
+
+def _label(comparison: Comparison) -> str:
+    """Tell a comparison from others of its claim: by the metric unless it is the MRR, else by the rows."""
+    *parts, metric = comparison.metric.split("/")
+    what = [*parts[1:], *([] if metric in ("mrr", "accuracy") else [metric.replace("hits", "H").replace("mr", "MR")])]
+    who = [comparison.rows[0]] if len(comparison.rows) == 1 else []
+    who += [f"over {comparison.than[0]}"] if len(comparison.than) == 1 else []
+    return " ".join(what or who[:1])
 
 
 def judge(claim: Claim, value: Value, missing: str) -> str:
-    """Whether the claim holds by some figures, and the evidence; `missing` where they are not all there."""
+    """Return the verdict on a claim and its evidence; `missing` where numbers are missing."""
     gains = [gain(comparison, value) for comparison in claim.compare]
     found = [one for one in gains if one is not None]
+    several = len({one.label for one in found}) > 1
+    parts = []
+    for one in found:
+        label = f"{one.label or 'MRR'} " if several else ""
+        parts.append(f"{label}{100 * one.share:+.1f} %" + (f" ({one.note})" if one.note else ""))
+    evidence = ", ".join(parts)
     if len(found) < len(gains):
-        return f"{missing}; so far {_evidence(found)}" if found else missing
-    return f"{_answer(claim, found)}: {_evidence(found)}"
+        return f"{missing}; so far {evidence}" if found else missing
+    return f"{_answer(claim, found)}: {evidence}"
 
 
 def _answer(claim: Claim, found: Sequence[Gain]) -> str:
@@ -176,21 +190,46 @@ def _answer(claim: Claim, found: Sequence[Gain]) -> str:
     ahead = [(_ahead(claim.kind, one.share), one.error) for one in found]
     if all(by > error for by, error in ahead):
         return "holds"
-    certain = any(by < -error or (by <= 0 and not error) for by, error in ahead)
-    return "*does not hold*" if certain else "undecided"
+    refuted = any(by < -error or (by <= 0 and not error) for by, error in ahead)
+    return "*does not hold*" if refuted else "undecided"
 
 
 def _ahead(kind: str, share: float) -> float:
-    """By how much a gain is on the side of a claim that it should be on."""
+    """Return how far a gain lies on the side that the claim needs."""
     if kind == "near":
         return _NEAR - abs(share)
-    return {"above": share, "below": -share, "not-below": share + _AROUND}[kind]
+    return {"above": share, "below": -share, "not-below": share + _TOLERANCE}[kind]
 
 
-def _evidence(gains: Sequence[Gain]) -> str:
-    several = len({one.label for one in gains}) > 1
-    parts = []
-    for one in gains:
-        label = f"{one.label or 'MRR'} " if several else ""
-        parts.append(f"{label}{100 * one.share:+.1f} %" + (f" ({one.note})" if one.note else ""))
-    return ", ".join(parts)
+def claims_table(board: Board, claims: Sequence[Claim] | None = None) -> Table:
+    """Judge claims, by default the committed ones, by the paper's own numbers and by ours."""
+
+    def paper(experiment: str, row: str, metric: str) -> Reached | None:
+        found = board.experiments[experiment].row(row).paper.get(metric)
+        return None if found is None else Reached(found, 0.0)
+
+    def ours(experiment: str, row: str, metric: str) -> Reached | None:
+        made = board.experiments[experiment]
+        line = made.row(row)
+        if at_home(made, line)[1].settings is None:  # quoted
+            return Reached(line.paper[metric]) if metric in line.paper else None
+        found = board.ours(made, line, metric)
+        valid = board.ours(made, line, made.metrics[0].rpartition("/")[2], "valid")
+        if found is None:
+            return None
+        return Reached(found.mean, found.error if found.seeds > 1 else None, None if valid is None else valid.mean)
+
+    lines = []
+    for claim in committed().claims if claims is None else claims:
+        missing, below = NOT_RUN, dict[str, None]()
+        for one in claim.compare:
+            experiment = board.experiments[one.experiment]
+            metric = one.metric if "/" in one.metric else experiment.metrics[0]
+            for row in map(experiment.row, one.rows):
+                missing = f"undecided: `{row.name}` is {not_run(row)}" if row.missing else missing
+                reached = board.ours(experiment, row, metric)
+                if reached is not None and verdict(experiment, row, metric, reached).startswith("below"):
+                    below[row.name] = None
+        judged = judge(claim, ours, missing) + (f"; below the paper: {', '.join(below)}" if below else "")
+        lines.append([claim.text, placed(claim.source), judge(claim, paper, "no numbers given"), judged])
+    return Table("Claims", ("the paper says", "where", "by its numbers", "by ours"), lines)

@@ -1,10 +1,10 @@
-"""Reports: the paper against ours, as tables and text, from the experiments and the results alone."""
+"""Tables of an experiment: the paper's numbers beside ours, with a verdict and the costs of each row."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,101 +12,35 @@ from compgcn.baselines import BASELINES, FitOnce
 from compgcn.data import DATASETS
 from compgcn.nn.encoder import PRESETS, Encoder
 from compgcn.run.report import MISSING, Table
-from reproduction.experiment import Experiment, Row, at_home, control_of, results
+from reproduction.experiment import Experiment, Row, at_home, control_of
+from reproduction.training import results
 
-_FB15K237 = (237, (100, 200))  # relations, and the dimensions of one layer
-_SEEN = ("node embeddings", "directions", "relations", "relation embeddings")
-
-
-def _methods(experiment: Experiment) -> list[Table]:
-    """What every encoder sees and how many parameters its layers have: the paper's two tables, from the presets."""
-    order = {
-        "shared": "K d²",
-        "direction": "K d²",
-        "relation": "K |R| d²",
-        "basis": "B K d² + B K |R|",
-        "block": "K |R| d² / B",
-    }
-    weights = {"shared": "W", "direction": "W_dir(r)", "relation": "W_r", "basis": "W_r = Σ_b a_rb V_b"}
-    weights["block"] = "W_r of B blocks"
-    seen, reductions = [], []
-    for name, row in PRESETS.items():
-        if name == "none":
-            continue
-        directed = row.filters != "shared" or row.roles
-        related = row.filters not in ("shared", "direction") or row.relations != "none"
-        vectors = " + |R| d" if row.bases is None else " + B d + B |R|"
-        size = order[row.filters] + {"scalars": " + K |R|", "vectors": vectors}.get(row.relations, "")
-        encoder = Encoder(1, _FB15K237[0], _FB15K237[1], name, composition=None if row.composition else "corr")
-        count = sum(weights.numel() for weights in encoder.parameters()) - _FB15K237[1][0]  # the one node's vector
-        marks = ["yes", *("yes" if mark else "" for mark in (directed, related, row.relations == "vectors"))]
-        seen.append([f"`{name}`", row.origin, *marks, f"O({size})", f"{count:,}"])
-        own = {None: "φ(h_u, h_r)", "copy": "h_u", "mult": "a_r h_u", "add": "h_u + h_r"}
-        phi = own.get(row.composition, f"{row.composition}(h_u, h_r)")
-        reductions.append([f"`{name}`", row.origin, weights[row.filters], phi])
-    header = ("encoder", "method", *_SEEN, "parameters", "in one layer, 100 → 200, of FB15k-237")
-    return [
-        Table("What they see", header, seen),
-        Table("As cases of one update", ("encoder", "method", "weights", "message"), reductions),
-    ]
-
-
-def _datasets(experiment: Experiment) -> list[Table]:
-    """The sizes of the data sets, the paper's beside those of the registry, which all that is loaded is held to.
-
-    Of a data set that was never loaded, whose content nobody knows therefore, the registry has what others say.
-    """
-    lines = []
-    for row in experiment.rows:
-        known = DATASETS[row.name].statistics
-        graphs = known.get("graphs", 1)
-        entities, edges = known.get("entities", known.get("nodes", 0)), known.get("triples", known.get("edges"))
-        edges = sum(known.get(part, 0) for part in ("train", "valid", "test")) if edges is None else edges
-        found = {"graphs": graphs, "entities": entities / graphs, "edges": edges / graphs}
-        found |= {key: known[key] for key in ("relations", "classes") if key in known}
-        if not DATASETS[row.name].canonical:
-            found = {}
-        cells = [row.label]
-        for metric in experiment.metrics:
-            pair = (row.paper.get(metric), found.get(metric))
-            cells.append(" / ".join(MISSING if x is None else f"{x:,.1f}".removesuffix(".0") for x in pair))
-        lines.append([*cells, row.note])
-    return [Table("", ("data set", *(f"{metric}, paper / ours" for metric in experiment.metrics), ""), lines)]
-
-
-GENERATED: dict[str, Callable[[Experiment], list[Table]]] = {"methods": _methods, "datasets": _datasets}
-
-
-LOWER = ("mr",)  # figures that are better when lower
-TOLERANCE = 0.01  # of the paper's figure, within which ours counts as the same
-ROOM = 0.02  # of it, beyond which no spread of ours makes it the same
+LOWER = ("mr",)  # metrics that are better when lower
+TOLERANCE = 0.01  # share of the paper's number within which ours counts as the same
+ROOM = 0.02  # share beyond which no spread over our seeds makes it the same
 NOT_RUN = "not run yet"
 COSTS = ("parameters", "epochs", "seconds", "peak MiB", "seeds")
 
 RULE = (
-    f"*Reproduced* means within {100 * TOLERANCE:.0f} % of the paper's figure, twice the standard error of our mean "
-    "over seeds, or the standard error of the paper's (its ±, over the root of the number of folds where it is one "
-    f"over folds), whichever is widest, but never further than {100 * ROOM:.0f} % or that error of the paper's; "
-    "*undecided* is further away than that, yet within twice our standard error, or of one seed, whose error nobody "
-    f"knows, within {100 * ROOM:.0f} %; *above* and *below* are outside of all of it."
+    f"*Reproduced*: our mean is within {100 * TOLERANCE:.0f} % of the paper's number, within twice the standard error "
+    "of our mean over seeds, or within the standard error of the paper's number (its ±, divided by the root of the "
+    f"number of folds where it is over folds); beyond {100 * ROOM:.0f} %, only the paper's error counts. *Undecided*: "
+    "further away, but within twice our standard error, or for one seed, whose error is unknown, within "
+    f"{100 * ROOM:.0f} %. *Above* and *below*: outside all of these."
 )
-TIES = "Ranks of ours are realistic: a tie counts as its mean."
+TIES = "Our ranks are realistic: tied candidates share their mean rank."
 
 
 class Figure(NamedTuple):
-    """What a row reached: the mean over seeds, the standard deviation, how many seeds there are, and what they are.
-
-    The state is "" of results of the row's present settings; anything else is no result of the row.
-    """
+    """A metric of a row: mean and standard deviation over seeds."""
 
     mean: float
     sd: float
     seeds: int
-    state: str = ""
 
     @property
     def error(self) -> float:
-        """The standard error of the mean; 0 of a single seed, of which it is not known."""
+        """Standard error of the mean; 0 for a single seed, whose error is unknown."""
         return self.sd / math.sqrt(self.seeds)
 
 
@@ -115,53 +49,41 @@ class Board:
 
     def __init__(self, folder: Path, experiments: Mapping[str, Experiment]) -> None:
         self.folder, self.experiments = folder, experiments
-        self._kept: dict[tuple[str, str], tuple[str, list[dict[str, Any]]]] = {}
+        self._kept: dict[tuple[str, str], list[dict[str, Any]]] = {}
 
-    def _found(self, experiment: Experiment, row: Row) -> tuple[str, list[dict[str, Any]]]:
+    def results(self, experiment: Experiment, row: Row) -> list[dict[str, Any]]:
+        """Return the results of a row by seed."""
         key = (experiment.name, row.name)
         if key not in self._kept:
             self._kept[key] = results(self.folder, experiment, row)
         return self._kept[key]
 
-    def results(self, experiment: Experiment, row: Row) -> list[dict[str, Any]]:
-        """Those of a row, by seed."""
-        return self._found(experiment, row)[1]
+    def by_seed(self, experiment: Experiment, row: Row, metric: str, split: str | None = None) -> dict[int, float]:
+        """Return a metric of a row for each seed that has it."""
+        runs = self.results(experiment, row)
+        values = {int(one["seed"]): read(one, split or experiment.split, metric) for one in runs}
+        return {seed: value for seed, value in values.items() if value is not None}
 
     def ours(self, experiment: Experiment, row: Row, metric: str, split: str | None = None) -> Figure | None:
-        """What the row reached here, if it was run; in whatever state, which is to be shown."""
-        state, runs = self._found(experiment, row)
-        values = [read(result, split or experiment.split, metric) for result in runs]
-        found = [value for value in values if value is not None]
+        """Return what a row reached; None if it has no result."""
+        found = list(self.by_seed(experiment, row, metric, split).values())
         if not found:
             return None
-        return Figure(statistics.fmean(found), statistics.stdev(found) if len(found) > 1 else 0.0, len(found), state)
-
-    def real(self, experiment: Experiment, row: Row, metric: str, split: str | None = None) -> Figure | None:
-        """The same of results of the row's present settings alone: what is concluded from."""
-        found = self.ours(experiment, row, metric, split)
-        return None if found is None or found.state else found
-
-    def by_seed(self, experiment: Experiment, row: Row, metric: str) -> dict[int, float]:
-        """The same, seed by seed."""
-        state, runs = self._found(experiment, row)
-        values = {int(result["seed"]): read(result, experiment.split, metric) for result in runs if not state}
-        return {seed: value for seed, value in values.items() if value is not None}
+        return Figure(statistics.fmean(found), statistics.stdev(found) if len(found) > 1 else 0.0, len(found))
 
 
 def read(result: Mapping[str, Any], split: str, metric: str) -> float | None:
-    """A figure of a result by its name, such as "mrr" or "category/1-1/head/mrr"; an accuracy in %."""
+    """Return a metric of a result by its name, such as "mrr" or "category/1-1/head/mrr"; an accuracy in %."""
     *parts, last = metric.split("/")
-    tree = result["metrics"].get(split, {})
-    if parts:
-        tree = result.get(f"by_{parts[0]}", {})
-        for part in parts[1:]:
-            tree = tree.get(part, {})
+    tree = result.get(f"by_{parts[0]}", {}) if parts else result["metrics"].get(split, {})
+    for part in parts[1:]:
+        tree = tree.get(part, {})
     value = tree.get(last)
     return None if value is None else 100 * value if last == "accuracy" else float(value)
 
 
 def number(value: float, metric: str) -> str:
-    """A figure as the paper writes it."""
+    """Format a number as the paper does."""
     last = metric.rpartition("/")[2]
     if last == "mr":
         return f"{value:,.0f}"
@@ -169,17 +91,17 @@ def number(value: float, metric: str) -> str:
 
 
 def shown(figure: Figure | None, metric: str) -> str:
-    """Mean ± standard deviation."""
+    """Format mean ± standard deviation."""
     if figure is None:
         return MISSING
     spread = number(figure.sd, metric)
-    if figure.sd and not spread.strip(".0"):  # seeds that lie so close together are still not the same
+    if figure.sd and not spread.strip(".0"):  # a small deviation is not zero
         spread = f"{figure.sd:.4f}".removeprefix("0")
     return number(figure.mean, metric) + (f" ± {spread} (seeds)" if figure.seeds > 1 else "")
 
 
-def said(experiment: Experiment, row: Row, metric: str) -> str:
-    """The paper's figure with its ±, and what that is over."""
+def stated(experiment: Experiment, row: Row, metric: str) -> str:
+    """Format the paper's number with its ±."""
     if metric not in row.paper:
         return MISSING
     over = "folds" if experiment.folds > 1 else "seeds"
@@ -187,122 +109,44 @@ def said(experiment: Experiment, row: Row, metric: str) -> str:
     return number(row.paper[metric], metric) + spread
 
 
-def without(row: Row) -> str:
-    """What is said in place of a result."""
+def title(metric: str) -> str:
+    """Return the name of a metric for a header."""
+    *parts, last = metric.split("/")
+    short = last.upper().replace("HITS@", "H@") if last != "accuracy" else "accuracy, %"
+    return " ".join([*parts[1:], short])
+
+
+def not_run(row: Row) -> str:
+    """Say that a row has no result, with the reason if it gives one."""
     return f"not run: {row.missing}" if row.missing else NOT_RUN
 
 
 def verdict(experiment: Experiment, row: Row, metric: str, ours: Figure | None) -> str:
-    """How ours stands to the paper's figure."""
+    """Compare ours with the paper's number by `RULE`."""
     home = at_home(experiment, row)[1]
     if ours is None:
-        return without(home) if home.settings is not None else "quoted"
-    if ours.state:
-        return ours.state
+        return not_run(home) if home.settings is not None else "quoted"
     if metric not in row.paper:
         return ""
-    found = _judged(experiment, row, metric, ours)
-    return found if ours.seeds >= experiment.seeds else f"{found} ({ours.seeds} of {experiment.seeds} seeds)"
-
-
-def _judged(experiment: Experiment, row: Row, metric: str, ours: Figure) -> str:
     paper = row.paper[metric]
     own = row.spread.get(metric, 0.0) / math.sqrt(experiment.folds)
     same = max(TOLERANCE * abs(paper), own, min(2 * ours.error, ROOM * abs(paper)))
+    possible = 2 * ours.error if ours.seeds > 1 else ROOM * abs(paper)
     above = paper - ours.mean if metric.rpartition("/")[2] in LOWER else ours.mean - paper
     if abs(above) <= same:
-        return "reproduced"
-    open_to = 2 * ours.error if ours.seeds > 1 else ROOM * abs(paper)  # of one seed nobody knows how far others lie
-    return "undecided" if abs(above) <= open_to else "above" if above > 0 else "below"
-
-
-# Tables
-
-
-def tables(board: Board, experiment: Experiment) -> list[Table]:
-    """The tables of an experiment."""
-    if experiment.kind == "generated":
-        return GENERATED[experiment.name](experiment)
-    if experiment.kind == "figure":
-        return [_points(board, experiment)]
-    if "/" in experiment.metrics[0]:
-        return [_transposed(board, experiment)]
-    groups = list(dict.fromkeys(row.group for row in experiment.rows))
-    parts = [(group, [row for row in experiment.rows if row.group == group]) for group in groups]
-    made = [_compared(board, experiment, group, rows) for group, rows in parts]
-    if len(experiment.metrics) > 1:
-        made += [_all_figures(board, experiment, group, rows) for group, rows in parts]
-    return made
-
-
-def _compared(board: Board, experiment: Experiment, group: str, rows: Sequence[Row]) -> Table:
-    """The figure that verdicts go by, with what it took; beside an encoder the same decoder without one."""
-    metric = experiment.metrics[0]
-    controls = any(control_of(experiment, row) for row in rows)
-    beside = ("without encoder",) if controls else ()
-    header = ("model", f"paper, {title(metric)}", "ours", "difference", "verdict", *beside, *COSTS)
-    lines = []
-    for row in rows:
-        ours, paper = board.ours(experiment, row, metric), row.paper.get(metric)
-        difference = MISSING
-        if ours is not None and not ours.state and paper is not None:
-            difference = signed(ours.mean - paper, metric)
-        cells = [row.label, said(experiment, row, metric), shown(ours, metric)]
-        cells += [difference, verdict(experiment, row, metric, ours)]
-        if controls:
-            cells.append(_without_encoder(board, experiment, row, metric))
-        lines.append([*cells, *costs(board.results(experiment, row))])
-    return Table(group, header, lines)
-
-
-_FIRST = {"epochs": "{} epochs", "loss": "{}"}  # what is always said of a control that has it otherwise
-_NAMED = 1  # more settings than that are not named one by one
-
-
-def _without_encoder(board: Board, experiment: Experiment, row: Row, metric: str) -> str:
-    """What the control of a row reached, and in which ways it was trained otherwise."""
-    control = control_of(experiment, row)
-    if control is None:
-        return MISSING
-    found = shown(board.real(*control, metric), metric)
-    mine, theirs = (board.results(*one)[:1] for one in ((experiment, row), control))
-    if found == MISSING or not mine or not theirs:
-        return found
-    words = _otherwise(*(one[0]["config"] for one in (mine, theirs)))
-    return f"{found} ({', '.join(words)})" if words else found
-
-
-def _otherwise(config: Mapping[str, Any], control: Mapping[str, Any]) -> list[str]:
-    """In which ways a control was trained otherwise; many that cannot be said in a word each are another recipe."""
-    ours, other = ({**one["training"], **one["decoder"]} for one in (config, control))
-    changed = [name for name in ours if ours[name] != other.get(name) and name not in ("evaluate_every", "patience")]
-    first = [form.format(other[name]) for name, form in _FIRST.items() if name in changed]
-    rest = [f"{name.replace('_', ' ')} {other.get(name)}" for name in changed if name not in _FIRST]
-    wide = [f"{_width(control):,} dimensions"] * (_width(config) != _width(control))
-    return [*wide, *first, *(rest if len(rest) <= _NAMED else ["another recipe"])]
-
-
-def _width(config: Mapping[str, Any]) -> int:
-    """The dimension of the vectors that are scored."""
-    encoder = config["encoder"]
-    return int(encoder.get("residual") or encoder["dims"][-1])
+        found = "reproduced"
+    else:
+        found = "undecided" if abs(above) <= possible else "above" if above > 0 else "below"
+    return found if ours.seeds >= experiment.seeds else f"{found} ({ours.seeds} of {experiment.seeds} seeds)"
 
 
 def is_converted(result: Mapping[str, Any]) -> bool:
-    """Whether a result was recorded before results held all that they hold now."""
+    """Tell whether a result predates the present format, which holds more."""
     return result.get("parameters") is None
 
 
-def _places(environments: Sequence[Mapping[str, Any]]) -> str:
-    """Where a row was trained, and beside how many others at most, whose use of the device its seconds include."""
-    most: dict[str, int] = {}
-    for one in environments:
-        most[str(one["device"])] = max(one.get("beside") or 0, most.get(str(one["device"]), 0))
-    return " / ".join(f"{device}, beside up to {beside} more" if beside else device for device, beside in most.items())
-
-
 def costs(found: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Parameters, epochs at most, seconds and peak memory, of the mean seed, and which seeds."""
+    """Return the cells of `COSTS`: parameters, epochs, mean seconds, peak memory and the seeds."""
     if not found:
         return [MISSING] * len(COSTS)
     environments = [result["environment"] for result in found]
@@ -311,101 +155,181 @@ def costs(found: Sequence[Mapping[str, Any]]) -> list[str]:
     size, epochs = found[0].get("parameters"), found[0]["config"]["training"]["epochs"]
     seconds = statistics.fmean(one["seconds"] for one in environments)
     peaks = [one["environment"]["peak_memory_mib"] for one in found if not is_converted(one)]
-    known = [peak for peak in peaks if peak is not None]  # it is not where rows were trained in one process
+    known = [peak for peak in peaks if peak is not None]  # None: several rows shared a process
     seeds = ", ".join(str(result["seed"]) for result in found)
     trained = [MISSING, MISSING] if fitted else [f"{size:,}" if size else MISSING, f"{epochs:,}"]
     return [*trained, f"{seconds:,.0f} ({_places(environments)})", f"{max(known):,}" if known else MISSING, seeds]
 
 
-def _all_figures(board: Board, experiment: Experiment, group: str, rows: Sequence[Row]) -> Table:
-    """Every figure, paper / ours."""
+def _places(environments: Sequence[Mapping[str, Any]]) -> str:
+    """Name the devices, and the number of rows trained there at the same time, which the seconds include."""
+    most: dict[str, int] = {}
+    for one in environments:
+        most[str(one["device"])] = max(one.get("beside") or 0, most.get(str(one["device"]), 0))
+    return " / ".join(f"{device}, with up to {n} other runs" if n else device for device, n in most.items())
+
+
+def grouped(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """Return the rows by group, in the order of the file."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row.group, []).append(row)
+    return groups
+
+
+def tables(board: Board, experiment: Experiment) -> list[Table]:
+    """Return the tables of an experiment."""
+    if experiment.kind == "generated":
+        return _methods() if experiment.name == "methods" else [_datasets(experiment)]
+    if experiment.kind == "figure":
+        return [_points(board, experiment)]
+    if "/" in experiment.metrics[0]:
+        return [_by_metric(board, experiment)]
+    groups = grouped(experiment.rows)
+    made = [_compared(board, experiment, group, rows) for group, rows in groups.items()]
+    if len(experiment.metrics) > 1:
+        made += [_all_metrics(board, experiment, group, rows) for group, rows in groups.items()]
+    return made
+
+
+def _compared(board: Board, experiment: Experiment, group: str, rows: Sequence[Row]) -> Table:
+    """Compare rows by the first metric, with their costs and, beside an encoder, the same decoder without one."""
+    metric = experiment.metrics[0]
+    controls = any(control_of(experiment, row) for row in rows)
+    header = ("model", f"paper, {title(metric)}", "ours", "difference", "verdict")
     lines = []
     for row in rows:
-        cells = [row.label]
-        for metric in experiment.metrics:
-            paper = number(row.paper[metric], metric) if metric in row.paper else MISSING
-            paper += f" or {number(row.also[metric], metric)}" if metric in row.also else ""
-            cells.append(f"{paper} / {shown(board.ours(experiment, row, metric), metric)}")
-        lines.append([*cells, _ties(board.results(experiment, row), experiment.split)])
-    header = ("model", *(f"{title(metric)}, paper / ours" for metric in experiment.metrics), "MRR by ties")
-    return Table(f"{group}, every figure" if group else "Every figure", header, lines)
+        ours, paper = board.ours(experiment, row, metric), row.paper.get(metric)
+        difference = MISSING
+        if ours is not None and paper is not None:
+            gap = ours.mean - paper
+            difference = ("+" if gap >= 0 else "−") + number(abs(gap), metric)
+        cells = [row.label, stated(experiment, row, metric), shown(ours, metric), difference]
+        cells.append(verdict(experiment, row, metric, ours))
+        cells += [_without_encoder(board, experiment, row, metric)] if controls else []
+        lines.append([*cells, *costs(board.results(experiment, row))])
+    return Table(group, (*header, *(("without encoder",) if controls else ()), *COSTS), lines)
 
 
-def _ties(found: Sequence[Mapping[str, Any]], split: str) -> str:
-    """The MRR if every tie is taken for the worse, and for the better; the means over seeds."""
-    if not found:
+def _without_encoder(board: Board, experiment: Experiment, row: Row, metric: str) -> str:
+    """Return what the control of a row reached, and how its training differs."""
+    control = control_of(experiment, row)
+    if control is None:
         return MISSING
-    reports = [result["metrics"][split] for result in found]
-    means = (statistics.fmean(one[ties]["mrr"] for one in reports) for ties in ("pessimistic", "optimistic"))
-    return " to ".join(f"{mean:.5f}".lstrip("0") for mean in means)
+    found = shown(board.ours(*control, metric), metric)
+    mine, theirs = (board.results(*one)[:1] for one in ((experiment, row), control))
+    if found == MISSING or not mine or not theirs:
+        return found
+    words = _differences(mine[0]["config"], theirs[0]["config"])
+    return f"{found} ({', '.join(words)})" if words else found
 
 
-def _transposed(board: Board, experiment: Experiment) -> Table:
-    """A line for each figure, paper / ours of each model."""
+def _differences(config: Mapping[str, Any], control: Mapping[str, Any]) -> list[str]:
+    """Name how the training of a control differs; more than one unnamed setting is "another recipe"."""
+    widths = [int(one["encoder"].get("residual") or one["encoder"]["dims"][-1]) for one in (config, control)]
+    words = [f"{widths[1]:,} dimensions"] if widths[0] != widths[1] else []
+    ours, other = ({**one["training"], **one["decoder"]} for one in (config, control))
+    changed = [name for name in ours if ours[name] != other.get(name) and name not in ("evaluate_every", "patience")]
+    words += [f"{other['epochs']} epochs"] if "epochs" in changed else []
+    words += [str(other["loss"])] if "loss" in changed else []
+    rest = [f"{name.replace('_', ' ')} {other.get(name)}" for name in changed if name not in ("epochs", "loss")]
+    return [*words, *(rest if len(rest) <= 1 else ["another recipe"])]
+
+
+def _pair(board: Board, experiment: Experiment, row: Row, metric: str) -> str:
+    """Return the paper's number and ours."""
+    paper = number(row.paper[metric], metric) if metric in row.paper else MISSING
+    paper += f" or {number(row.also[metric], metric)}" if metric in row.also else ""
+    return f"{paper} / {shown(board.ours(experiment, row, metric), metric)}"
+
+
+def _all_metrics(board: Board, experiment: Experiment, group: str, rows: Sequence[Row]) -> Table:
+    """Return every metric of every row, and the MRR with ties ranked worst and best."""
     lines = []
-    for metric in experiment.metrics:
-        cells = [title(metric)]
-        for row in experiment.rows:
-            paper = number(row.paper[metric], metric) if metric in row.paper else MISSING
-            cells.append(f"{paper} / {shown(board.ours(experiment, row, metric), metric)}")
-        lines.append(cells)
-    return Table("", ("figure, paper / ours", *(row.label for row in experiment.rows)), lines)
+    for row in rows:
+        reports = [result["metrics"][experiment.split] for result in board.results(experiment, row)]
+        bounds = [[report[ties]["mrr"] for report in reports] for ties in ("pessimistic", "optimistic")]
+        ties = " to ".join(f"{statistics.fmean(one):.5f}".lstrip("0") for one in bounds) if reports else MISSING
+        lines.append([row.label, *(_pair(board, experiment, row, metric) for metric in experiment.metrics), ties])
+    header = ("model", *(f"{title(metric)}, paper / ours" for metric in experiment.metrics), "MRR by ties")
+    return Table(f"{group}, all metrics" if group else "All metrics", header, lines)
+
+
+def _by_metric(board: Board, experiment: Experiment) -> Table:
+    """Return a line for each metric and a column for each row."""
+    rows = experiment.rows
+    lines = [[title(one), *(_pair(board, experiment, row, one) for row in rows)] for one in experiment.metrics]
+    return Table("", ("metric, paper / ours", *(row.label for row in rows)), lines)
 
 
 def _points(board: Board, experiment: Experiment) -> Table:
-    """A line for each point of a figure, and its change relative to what the figure compares with."""
+    """Return a line for each point of a figure."""
     metric, lines = experiment.metrics[0], []
     for row in experiment.rows:
-        ours = board.ours(experiment, row, metric)
-        change = relative(board, experiment, row)
-        cells = [row.label, shown(ours, metric), MISSING if change is None else f"{100 * change.share:+.1f} %"]
-        lines.append([*cells, NOT_RUN if ours is None else ours.state, *costs(board.results(experiment, row))])
-    header = ("model", f"ours, {title(metric)}", f"relative to {experiment.reference}", "")
-    return Table("", (*header, *COSTS), lines)
+        ours, change = board.ours(experiment, row, metric), relative(board, experiment, row)
+        cells = [row.label, shown(ours, metric), MISSING if change is None else f"{100 * change[0]:+.1f} %"]
+        lines.append([*cells, NOT_RUN if ours is None else "", *costs(board.results(experiment, row))])
+    return Table("", ("model", f"ours, {title(metric)}", f"relative to {experiment.reference}", "", *COSTS), lines)
 
 
-class Change(NamedTuple):
-    """How far a point of a figure lies from its reference, as a share, and its standard deviation over seeds."""
-
-    share: float
-    sd: float
-
-
-def relative(board: Board, experiment: Experiment, row: Row) -> Change | None:
-    """The change from the reference of a figure: a row, or the series of that name at the same place."""
+def relative(board: Board, experiment: Experiment, row: Row) -> tuple[float, float] | None:
+    """Return the change of a point from the figure's reference as a share, and its standard deviation over seeds."""
     metric, reference = experiment.metrics[0], experiment.reference
     others = [one for one in experiment.rows if one.name == reference or (one.series, one.x) == (reference, row.x)]
-    ours, base = (board.real(experiment, one, metric) for one in (row, others[0]))
-    if ours is None or base is None or not base.mean:
-        return None
-    return Change(ours.mean / base.mean - 1, ours.sd / base.mean)
+    ours, base = (board.ours(experiment, one, metric) for one in (row, others[0]))
+    return None if ours is None or base is None else (ours.mean / base.mean - 1, ours.sd / base.mean)
 
 
-def title(metric: str) -> str:
-    """The name of a figure, for a header."""
-    *parts, last = metric.split("/")
-    short = last.upper().replace("HITS@", "H@") if last != "accuracy" else "accuracy, %"
-    return " ".join([*parts[1:], short])
+_FB15K237 = (237, (100, 200))  # relations, and the dimensions of one layer
+_WEIGHTS = {  # filters of a preset -> order of parameters, and the weight of a message
+    "shared": ("K d²", "W"),
+    "direction": ("K d²", "W_dir(r)"),
+    "relation": ("K |R| d²", "W_r"),
+    "basis": ("B K d² + B K |R|", "W_r = Σ_b a_rb V_b"),
+    "block": ("K |R| d² / B", "W_r of B blocks"),
+}
 
 
-def signed(value: float, metric: str) -> str:
-    return ("+" if value >= 0 else "−") + number(abs(value), metric)
+def _methods() -> list[Table]:
+    """Return the paper's two tables of encoders, made from the presets: what each uses, and its message."""
+    used, reductions = [], []
+    for name, row in PRESETS.items():
+        if name == "none":
+            continue
+        order, weight = _WEIGHTS[row.tying]
+        directed = row.tying != "shared" or row.roles
+        related = row.tying not in ("shared", "direction") or row.relations != "none"
+        vectors = " + |R| d" if row.bases is None else " + B d + B |R|"
+        order += {"scalars": " + K |R|", "vectors": vectors}.get(row.relations, "")
+        encoder = Encoder(1, *_FB15K237, name, composition=None if row.composition else "corr")
+        count = sum(weights.numel() for weights in encoder.parameters()) - _FB15K237[1][0]  # less its one node's vector
+        marks = ["yes", *("yes" if mark else "" for mark in (directed, related, row.relations == "vectors"))]
+        used.append([f"`{name}`", row.origin, *marks, f"O({order})", f"{count:,}"])
+        own = {None: "φ(h_u, h_r)", "copy": "h_u", "mult": "a_r h_u", "add": "h_u + h_r"}
+        message = own.get(row.composition, f"{row.composition}(h_u, h_r)")
+        reductions.append([f"`{name}`", row.origin, weight, message])
+    seen = ("node embeddings", "directions", "relations", "relation embeddings")
+    header = ("encoder", "method", *seen, "parameters", "in one layer, 100 → 200, of FB15k-237")
+    return [
+        Table("What encoders use", header, used),
+        Table("Special cases of one update", ("encoder", "method", "weights", "message"), reductions),
+    ]
 
 
-# All tables in one
-
-
-def summary(board: Board) -> Table:
-    """Every row of the tables that was run, in one."""
+def _datasets(experiment: Experiment) -> Table:
+    """Compare the paper's sizes of data sets with the registry's, except those of data never loaded."""
     lines = []
-    for experiment in board.experiments.values():
-        for row in experiment.rows if experiment.kind == "table" and "/" not in experiment.metrics[0] else ():
-            metric = experiment.metrics[0]
-            ours = board.real(experiment, row, metric)
-            if ours is None or row.same_as is not None:
-                continue
-            data = DATASETS[board.results(experiment, row)[0]["config"]["data"]["source"]].name
-            cells = [experiment.title, f"`{data}`", row.label, title(metric)]
-            cells += [said(experiment, row, metric), shown(ours, metric)]
-            lines.append([*cells, verdict(experiment, row, metric, ours), *costs(board.results(experiment, row))[1:]])
-    return Table("", ("table", "data", "model", "figure", "paper", "ours", "verdict", *COSTS[1:]), lines)
+    for row in experiment.rows:
+        known = DATASETS[row.name].statistics
+        graphs = known.get("graphs", 1)
+        entities, edges = known.get("entities", known.get("nodes", 0)), known.get("triples", known.get("edges"))
+        edges = sum(known.get(part, 0) for part in ("train", "valid", "test")) if edges is None else edges
+        found = {"graphs": graphs, "entities": entities / graphs, "edges": edges / graphs}
+        found |= {key: known[key] for key in ("relations", "classes") if key in known}
+        found = found if DATASETS[row.name].canonical else {}
+        cells = [row.label]
+        for metric in experiment.metrics:
+            pair = (row.paper.get(metric), found.get(metric))
+            cells.append(" / ".join(MISSING if x is None else f"{x:,.1f}".removesuffix(".0") for x in pair))
+        lines.append([*cells, row.note])
+    return Table("", ("data set", *(f"{metric}, paper / ours" for metric in experiment.metrics), ""), lines)

@@ -1,4 +1,4 @@
-"""The documents tell the truth: their code and commands run, their tables equal the source, their links resolve."""
+"""The documents are right: their code and commands run, their tables equal the source, their links resolve."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
-from xml.etree import ElementTree
 
 import pytest
 import torch
@@ -34,7 +33,7 @@ from compgcn.nn.decoders import DECODERS
 from compgcn.nn.encoder import PRESETS
 from compgcn.nn.filters import FILTERS
 from compgcn.nn.graph import NORMS
-from compgcn.run.build import LEARNED, TASKS
+from compgcn.run.build import LEARNED
 from compgcn.run.protocols import PROTOCOLS
 from compgcn.tasks.classification import NAMES as READOUTS
 from compgcn.tasks.inputs import INPUTS
@@ -42,21 +41,18 @@ from compgcn.tasks.losses import SMOOTHING_FLOORS
 from compgcn.tasks.objectives import OBJECTIVES, REGULARISERS
 from compgcn.tasks.sampling import SAMPLERS
 from compgcn.train.recipes import MODELS
+from reproduction.__main__ import app as reproduction
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
-REPORTS = sorted((ROOT / "results").glob("*/report.md"))
+REPORTS = sorted((ROOT / "reproduction" / "results").glob("*/report.md"))
 README, USE = ROOT / "README.md", ROOT / "docs" / "use.md"
 CLASSIFICATION, COMMANDS, DATA, FORMATS, MODELS_PAGE, SETTINGS = (
     ROOT / "docs" / f"{name}.md" for name in ("classification", "commands", "data", "formats", "models", "settings")
 )
 REGISTRIES = (COMPOSITIONS, FACTORED, DECODERS, PRESETS, DATASETS, NORMS, FILTERS, MODELS, BASELINES)
 
-# A line of a shell block that starts with one of these is not run: it installs, or starts the tests again. What curl
-# asks is asked in tests/serve/test_documents.py.
-EXEMPT = ("make", "pip", "git", "cd", "curl")
-# Blocks marked no-run, over all documents. A new one needs a reason good enough to raise this number.
-NOT_RUN = 0
+EXEMPT = ("make", "pip", "git", "cd", "curl")  # lines of shell blocks that are not run; tests/serve has those of curl
 
 EVERY_DOCUMENT = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 
@@ -76,8 +72,15 @@ def blocks(path: Path) -> list[Block]:
 
 
 def environment() -> dict[str, str]:
-    """One thread a process: the tests themselves run side by side."""
-    return {**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "PYTHONWARNINGS": "error"}
+    """Return variables for a process: one thread, and the folder of `reproduction` on its path."""
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "NUMBA_NUM_THREADS": "1",
+        "PYTHONWARNINGS": "error",
+        "PYTHONPATH": path,
+    }
 
 
 @functools.cache
@@ -94,9 +97,11 @@ def runner() -> str:
 
 
 def shell(text: str, folder: Path) -> str:
-    """Run a block as it would be typed, `compgcn` being the one under test; its stdout."""
+    """Run a block as a user types it, with the `compgcn` and `python -m reproduction` under test; return its stdout."""
     lines = [line for line in text.splitlines() if line.split(" ", 1)[0] not in EXEMPT]
-    script = "\n".join(['compgcn() { "$COMPGCN_PYTHON" -S "$COMPGCN_TYPED" "$COMPGCN_SOCKET" "$@"; }', *lines])
+    typed = '"$COMPGCN_PYTHON" -S "$COMPGCN_TYPED" "$COMPGCN_SOCKET"'
+    programs = [f'compgcn() {{ {typed} compgcn "$@"; }}', f'python() {{ shift 2; {typed} reproduction "$@"; }}']
+    script = "\n".join([*programs, *lines])
     variables = {
         **environment(),
         "COMPGCN_PYTHON": sys.executable,
@@ -137,13 +142,11 @@ def test_every_block_runs_from_top_to_bottom(
     assert [dict(table) for table in REGISTRIES] == before
 
 
-def test_every_block_says_what_it_is() -> None:
-    known = {"bash", "python", "text", "json", "bibtex"}
+def test_every_block_has_a_kind_and_none_is_left_unrun() -> None:
     kinds = {(path.name, block.line): block.info for path in DOCUMENTS for block in blocks(path)}
+    known = {"bash", "python", "text", "json", "bibtex"}
     assert [place for place, info in kinds.items() if not info or info[0] not in known] == []
-    marked = [place for place, info in kinds.items() if info[0] in ("bash", "python") and len(info) > 1]
-    assert all(kinds[place][1:] == ["no-run"] for place in marked)
-    assert len(marked) == NOT_RUN
+    assert [place for place, info in kinds.items() if info[0] in ("bash", "python") and len(info) > 1] == []
     assert sum(info == ["bash"] for info in kinds.values()) >= 15
     assert sum(info == ["python"] for info in kinds.values()) >= 10
 
@@ -174,10 +177,8 @@ def test_relative_links_lead_somewhere(path: Path) -> None:
     assert broken == []
 
 
-def test_every_page_that_the_source_names_is_there() -> None:
-    places = [
-        file for folder in ("src", "tests", "tools", "benchmarks", "examples") for file in (ROOT / folder).rglob("*")
-    ]
+def test_every_page_that_the_source_names_exists() -> None:
+    places = [file for folder in ("src", "tests", "tools", "examples") for file in (ROOT / folder).rglob("*")]
     kinds = (".py", ".js", ".html", ".json", ".toml")
     for file in [ROOT / "Makefile", ROOT / "pyproject.toml", *(one for one in places if one.suffix in kinds)]:
         for target in re.findall(r"\bdocs/[\w-]+\.md(?:#[\w-]+)?", file.read_text(encoding="utf-8")):
@@ -205,26 +206,6 @@ def table(path: Path, mark: str) -> list[list[str]]:
 def code(cell: str) -> list[str]:
     """What stands in backticks."""
     return re.findall(r"`([^`]+)`", cell)
-
-
-def test_the_readme_names_everything_there_is() -> None:
-    named = {what: code(names) for what, names in table(README, "table: registries")}
-    assert named == {
-        "tasks": list(TASKS),
-        "models": list(MODELS),
-        "encoders": list(PRESETS),
-        "compositions": [*COMPOSITIONS, *LEARNED],
-        "decoders": list(DECODERS),
-        "losses": list(OBJECTIVES),
-        "regularisers": list(REGULARISERS),
-        "samplers": list(SAMPLERS),
-        "baselines": list(BASELINES),
-        "norms": list(NORMS),
-        "inputs": list(INPUTS),
-        "protocols": list(PROTOCOLS),
-        "readouts": list(READOUTS),
-        "data sets": list(DATASETS),
-    }
 
 
 def test_every_module_there_is_to_read_exists_and_is_named_once() -> None:
@@ -255,32 +236,22 @@ def test_the_tables_of_the_model_equal_the_registries(mark: str, registry: dict[
     assert [code(row[0]) for row in table(MODELS_PAGE, f"table: {mark}")] == [[name] for name in registry]
 
 
-def test_the_table_of_encoders_is_that_of_the_presets() -> None:
-    found = {
-        code(name)[0]: [code(cell) for cell in cells[:4]] for name, *cells in table(MODELS_PAGE, "table: encoders")
-    }
+def test_the_tables_of_encoders_decoders_and_baselines_have_their_properties() -> None:
+    found = {code(row[0])[0]: [code(cell) for cell in row[1:5]] for row in table(MODELS_PAGE, "table: encoders")}
     assert found == {
         name: [[row.composition] if row.composition else [], [row.filters], [row.relations], [row.norm]]
         for name, row in PRESETS.items()
     }
-
-
-def test_the_table_of_decoders_has_their_biases() -> None:
-    found = {code(row[0])[0]: row[3] for row in table(MODELS_PAGE, "table: decoders")}
-    assert found == {name: "yes" if row.entity_bias else "no" for name, row in DECODERS.items()}
-
-
-def test_the_table_of_baselines_is_the_registry() -> None:
-    found = {code(name)[0]: cells for name, *cells in table(CLASSIFICATION, "table: baselines")}
+    biases = {code(row[0])[0]: row[3] for row in table(MODELS_PAGE, "table: decoders")}
+    assert biases == {name: "yes" if row.entity_bias else "no" for name, row in DECODERS.items()}
     kinds = {"nodes": "node-classification", "graphs": "graph-classification"}
-    assert {name: (kinds[kind], *texts) for name, (kind, *texts) in found.items()} == {
-        name: (row.task, row.description, row.reference) for name, row in BASELINES.items()
-    }
+    baselines = {code(row[0])[0]: (kinds[row[1]], *row[2:]) for row in table(CLASSIFICATION, "table: baselines")}
+    assert baselines == {name: (row.task, row.description, row.reference) for name, row in BASELINES.items()}
 
 
 def test_every_setting_a_document_names_is_one() -> None:
     sections = "|".join(name for name in config.Config.model_fields if name in config.PATHS and name != "task")
-    for path in DOCUMENTS:
+    for path in (one for one in DOCUMENTS if one.name != "CHANGELOG.md"):  # it names removed settings
         for word in re.findall(rf"`(({sections})\.\w+)", path.read_text(encoding="utf-8")):
             if word[0] != "data.entities":
                 assert word[0] in config.PATHS, f"{path.name}: {word[0]}"
@@ -354,8 +325,8 @@ def test_the_formats_of_an_export_are_as_documented() -> None:
 # Commands
 
 
-def commands() -> dict[str, set[str]]:
-    """Every command by its full name -> its long options."""
+def commands(program: Any, program_name: str) -> dict[str, set[str]]:
+    """Return every command by its full name -> its long options."""
 
     def walk(command: Any, name: str) -> Iterator[tuple[str, set[str]]]:
         options = {o for p in command.params if p.param_type_name == "option" for o in (*p.opts, *p.secondary_opts)}
@@ -366,39 +337,40 @@ def commands() -> dict[str, set[str]]:
         for child in below:
             yield from walk(below[child], f"{name} {child}")
 
-    return dict(walk(typer.main.get_command(app), "compgcn"))
+    return dict(walk(typer.main.get_command(program), program_name))
+
+
+USED = commands(app, "compgcn")
+KNOWN = USED | commands(reproduction, "python -m reproduction")
 
 
 def test_every_command_and_option_is_documented_and_no_other() -> None:
-    texts = {page: page.read_text(encoding="utf-8") for page in DOCUMENTS}
     documented = [
         (name, sorted(option.split()[0] for row in table(page, f"options: {name}") for option in code(row[0])))
-        for page, text in texts.items()
-        for name in re.findall(r"<!-- options: (.+?) -->", text)
+        for page in DOCUMENTS
+        for name in re.findall(r"<!-- options: (.+?) -->", page.read_text(encoding="utf-8"))
     ]
-    assert sorted(documented) == sorted((name, sorted(options)) for name, options in commands().items())
+    own = {name for name, options in KNOWN.items() if name not in USED and not options}  # without an option
+    assert sorted(documented) == sorted((name, sorted(options)) for name, options in KNOWN.items() if name not in own)
 
 
 def test_every_command_has_a_row_that_leads_to_its_section() -> None:
-    """In the order of the program, as the sections of a page are."""
+    """Rows and sections follow the order of the program."""
     rows = [re.fullmatch(r"\[`(.+)`\]\((.*)#(.+)\)", row[0]) for row in table(COMMANDS, "commands")]
-    found = [(row[1], row[2] or COMMANDS.name, row[3]) for row in rows if row]
-    assert [name for name, *_ in found] == list(commands())[1:]
-    for page in DOCUMENTS:
-        headings = re.findall(r"^## `(compgcn [a-z ]+?)(?: [A-Z]+)?`$", page.read_text(encoding="utf-8"), re.MULTILINE)
-        assert headings == [name for name, file, _ in found if file == page.name]
-    assert all(anchor.startswith(name.replace(" ", "-")) for name, _, anchor in found)
+    found = [(row[1], row[3]) for row in rows if row]
+    assert [name for name, _ in found] == list(USED)[1:]
+    assert all(anchor.startswith(name.replace(" ", "-")) for name, anchor in found)
+    headings = re.findall(r"^## `(compgcn [a-z ]+?)(?: [A-Z]+)?`$", COMMANDS.read_text(encoding="utf-8"), re.MULTILINE)
+    assert headings == [name for name, _ in found]
 
 
 def test_every_option_in_a_command_of_a_document_exists() -> None:
-    known = commands()
     for path in DOCUMENTS:
         for block in blocks(path):
-            for line in re.findall(r"^compgcn .+$", block.text, re.MULTILINE):
-                words = line.split()
-                name = " ".join(words[:3] if words[1] in ("data", "bench") else words[:2])
-                used = {word.split("=")[0] for word in words if word.startswith("--")}
-                assert used <= known[name], line
+            for line in re.findall(r"^(?:compgcn|python -m reproduction) .+$", block.text, re.MULTILINE):
+                name = max((one for one in KNOWN if f"{line} ".startswith(f"{one} ")), key=len)
+                used = {word.split("=")[0] for word in line.split() if word.startswith("--")}
+                assert used <= KNOWN[name], line
 
 
 # Shapes
@@ -415,7 +387,7 @@ TYPES: dict[str, tuple[type, ...]] = {
 
 
 def check(value: Any, shape: Any, where: str = "$") -> None:
-    """Hold a value to a documented shape."""
+    """Check a value against a documented shape."""
     shape = METRICS if shape == "metrics" else shape
     if isinstance(shape, str):
         assert isinstance(value, TYPES[shape]), where
@@ -479,7 +451,7 @@ def test_the_json_and_the_events_are_as_documented(
     assert fits.pop("discoveries") == list(Weighing._fields)
     assert set(map(tuple, fits.values())) == {Scaling._fields}
 
-    files = {code(name)[0].rstrip("/") for name, _ in table(README, "table: run folder")}
+    files = {code(name)[0].rstrip("/") for name, _ in table(FORMATS, "table: run folder")}
     assert files == {path.name for path in (tmp_path / run).iterdir() if path.name[0] != "."}
 
 
@@ -491,37 +463,3 @@ def test_exit_codes_are_as_documented(arguments: str, expected: int, monkeypatch
     with pytest.raises(SystemExit) as stopped:
         main()
     assert stopped.value.code == expected
-
-
-@pytest.mark.parametrize(
-    ("page", "tool"),
-    [
-        *((README, tool) for tool in ("results.py", "choice.py", "benchmarks.py", "measured.py")),
-        (MODELS_PAGE, "benchmarks.py costs"),
-    ],
-)
-def test_the_tables_of_a_page_are_those_of_the_committed_files(page: Path, tool: str) -> None:
-    name, *words = tool.split()
-    made = subprocess.run([sys.executable, ROOT / "tools" / name, *words], capture_output=True, text=True, check=True)
-    shown = page.read_text(encoding="utf-8").split(f"<!-- python tools/{tool} -->\n")[1].split("\n<!-- end")[0]
-    assert shown == made.stdout.strip()
-
-
-def test_the_chart_in_the_readme_is_drawn_from_the_committed_files(tmp_path: Path) -> None:
-    chart = tmp_path / "speed.svg"
-    subprocess.run([sys.executable, ROOT / "tools" / "benchmarks.py", chart], check=True)
-    assert chart.read_bytes() == (ROOT / "docs" / "speed.svg").read_bytes()
-
-
-def test_the_figures_of_the_model_are_drawn_from_code(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, ROOT / "tools" / "figures.py", tmp_path], check=True, capture_output=True)
-    drawn = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    assert drawn == {path.name: path.read_bytes() for path in (ROOT / "docs" / "figures").iterdir()}
-    page = MODELS_PAGE.read_text(encoding="utf-8")
-    for name, content in drawn.items():
-        assert f"(figures/{name})" in page
-        words = {
-            "".join(part.itertext()) for part in ElementTree.fromstring(content).iter() if part.tag.endswith("text")
-        }
-        assert {"France", "borders"} <= words  # letters are letters
-        assert len(content) < 20_000

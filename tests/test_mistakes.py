@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from reproduction.claims import read_claims
-from reproduction.experiment import read_experiment
 
 from compgcn.errors import InputError
+from reproduction.claims import read_claims
+from reproduction.experiment import read_experiment
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The wheel: built, unpacked into an empty folder, and put to work from there."""
+"""The wheel is built, installed into an empty environment, and used there."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_the_wheel_holds_the_package_its_data_and_their_notice_and_nothing_else(
     page = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src/compgcn/serve/page").iterdir()}
     assert "compgcn/serve/page/index.html" in page
     assert page <= set(names)
-    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"compgcn"}
+    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"compgcn"}  # no reproduction
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert "Name: compgcn" in metadata
 

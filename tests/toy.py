@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 from unittest import mock
 
@@ -79,17 +77,6 @@ def flags(settings: dict[str, Any]) -> list[str]:
 def contents(folder: Path) -> dict[str, bytes]:
     """Every file under a folder -> its bytes."""
     return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
-
-
-def script(name: str, folder: str = "benchmarks") -> ModuleType:
-    """A file of benchmarks/, or of another folder of the project, imported."""
-    path = Path(__file__).parents[1] / folder / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(f"{folder}_{name}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 LASTING = ("config.toml", "metrics.json", "model.safetensors", "triples.parquet", "vocabulary.parquet")

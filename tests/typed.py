@@ -20,7 +20,7 @@ _LIMIT = 2**20
 # What takes long to import, and what commands would import sooner or later: the kernels, what torch loads with the
 # first optimiser, what pyarrow makes strings and tables with, and what draws.
 LONG = (
-    *("compgcn.run.report", "compgcn.serve.app", "compgcn.run.tune", "reproduction.bench", "compgcn.kernels.numba"),
+    *("compgcn.run.report", "compgcn.serve.app", "compgcn.run.tune", "reproduction.__main__", "compgcn.kernels.numba"),
     *("torch._dynamo", "pandas", "matplotlib.pyplot"),
 )
 
@@ -56,14 +56,14 @@ def _wake_the_compiler() -> None:
 
 
 def _obey(connection: socket.socket, asked: dict[str, object], streams: list[int]) -> None:
-    from compgcn.cli import main
-
+    program, *words = map(str, asked["arguments"])  # type: ignore[call-overload]
+    main = importlib.import_module({"compgcn": "compgcn.cli", "reproduction": "reproduction.__main__"}[program]).main
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for number, descriptor in enumerate(streams):
         os.dup2(descriptor, number)
     sys.stdin, sys.stdout, sys.stderr = (open(number, mode, closefd=False) for number, mode in enumerate("rww"))  # noqa: SIM115
     os.chdir(str(asked["folder"]))
-    sys.argv = ["compgcn", *map(str, asked["arguments"])]  # type: ignore[call-overload]
+    sys.argv = [program, *words]
     code = 1
     try:
         main()

@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 import torch
 import typer
-from reproduction.experiment import experiments
 from rich.console import Console
 
 import compgcn
@@ -36,6 +35,7 @@ from compgcn.run import open_run
 from compgcn.run.build import LEARNED, TASKS
 from compgcn.tasks.sampling import SAMPLERS
 from compgcn.train.recipes import MODELS
+from reproduction.experiment import experiments
 from toy import SMALL, Command, contents, flags, graph, refused, train, write_tsv
 
 KEYS = {"rank", "entity", "name", "score", "probability", "known"}

@@ -1,31 +1,52 @@
-"""What is measured beside ours computes the same, and a report holds what was promised."""
+"""Benchmarks compare the same computation, and their reports hold what the tables need."""
 
 from __future__ import annotations
 
-from itertools import product
+import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from reproduction.bench import bench_evaluate, bench_kernels, bench_step
-from reproduction.bench import kernels as bench
-from reproduction.bench.costs import ranks_by_definition
-from reproduction.bench.measure import cost
-from reproduction.bench.peers import PHI, PerEdge
-from reproduction.bench.steps import fresh_task
 
 import toy
-from compgcn.data import load
+from compgcn.config import Config
 from compgcn.nn import CompGCNConv
 from compgcn.run.resolve import expand, recommended
 from oracles import DEGENERATE, assert_same_with_gradients, normal
+from reproduction import bench
+from reproduction.bench import PHI, PerEdge, Row, bench_costs, fresh_task, is_per_edge
+from reproduction.experiment import chosen, experiments
 
 CPU = torch.device("cpu")
-SETTINGS = {"data.source": "world", "dims": [8, 8], "batch_size": 64}
+(ENCODERS,) = experiments(["encoders"]).values()
+# Rows with the paper's layers; rows with the released norm have others.
+LAYERS = [row.name for row in ENCODERS.rows if chosen(ENCODERS, row)["encoder.name"] == "compgcn"]
+SMALL = {"decoder.filters": 4, "decoder.kernel": 3, "training.batch_size": 8, "training.negatives": 4}
+CERTAIN = dict.fromkeys(
+    ("encoder.dropout", "encoder.hidden_dropout", "decoder.feature_dropout", "decoder.hidden_dropout"), 0.0
+)
+
+
+def small(name: str, **settings: Any) -> Row:
+    """Return a row of the experiment with small layers."""
+    asked = chosen(ENCODERS, ENCODERS.row(name))
+    dims = [8] * (len(asked["encoder.dims"]) - 1) + [16]
+    return Row(name, ENCODERS.row(name).label, {**asked, **SMALL, "encoder.dims": dims, **settings})
+
+
+def config_of(row: Row) -> Config:
+    return expand(recommended(row.settings, toy.graph()), toy.graph())
+
+
+def measured(*names: str) -> dict[str, Any]:
+    report = bench_costs(toy.graph(), CPU, [small(name) for name in names], False, lambda _: None)
+    return {row["row"]: row for row in report["rows"]}
 
 
 @pytest.mark.parametrize("composition", PHI)
 @pytest.mark.parametrize("name", [name for name, edges in DEGENERATE.items() if edges.triples])
-def test_the_layer_edge_by_edge_is_our_layer(composition, name):
+def test_the_layer_edge_by_edge_is_our_layer(composition: str, name: str) -> None:
     edges = DEGENERATE[name]
     layer = CompGCNConv(6, 4, edges.num_relations, composition=composition, bias=True).double()
     x, rel = normal(edges.num_nodes, 6), normal(2 * edges.num_relations, 6, seed=1)
@@ -34,70 +55,101 @@ def test_the_layer_edge_by_edge_is_our_layer(composition, name):
         assert_same_with_gradients(ours, theirs, (x, rel, *layer.parameters()))
 
 
-def test_ranks_triple_by_triple_are_ours():
-    data = load("world")
-    task = fresh_task(expand(recommended(SETTINGS, data), data), data, CPU)
-    sample = task.splits["test"][:20]
-    task.splits["test"] = sample
-    ours = task.ranks("test")
-    theirs = ranks_by_definition(task, sample).view(-1, 2)
-    assert torch.equal(theirs[:, 0], ours.tail.realistic)
-    assert torch.equal(theirs[:, 1], ours.head.realistic)
+def test_exactly_the_rows_with_the_papers_layer_are_measured_edge_by_edge() -> None:
+    assert {row.name for row in ENCODERS.rows if is_per_edge(config_of(small(row.name)))} == set(LAYERS)
+    assert len(LAYERS) >= 12
 
 
-def test_a_report_of_the_kernels_has_every_composition_and_scale(monkeypatch):
+@pytest.mark.parametrize("name", ["transe-compgcn-mult", "distmult-compgcn-sub", "conve-compgcn-corr"])
+def test_a_model_edge_by_edge_has_the_same_loss_and_gradients(name: str) -> None:
+    config = config_of(small(name, **CERTAIN))
+    found = []
+    for per_edge in (False, True):
+        task = fresh_task(config, toy.graph(), CPU)
+        if per_edge:
+            bench.edge_by_edge(task.module)
+        task.module.double()
+        torch.manual_seed(1)  # of the negatives
+        loss = task.loss(task.examples(0, 0))
+        found.append((loss, torch.autograd.grad(loss, list(task.module.parameters()))))
+    (ours, slopes), (theirs, other_slopes) = found
+    assert ours > 0.1
+    torch.testing.assert_close(theirs, ours)
+    torch.testing.assert_close(other_slopes, slopes)
+
+
+def test_a_row_has_the_sizes_of_its_model_and_the_seconds_of_an_epoch() -> None:
+    rows = measured("transe-none", "conve-compgcn-corr")
+    for name, row in rows.items():
+        task = fresh_task(config_of(small(name)), toy.graph(), CPU)
+        assert row["steps_per_epoch"] == -(-2 * len(toy.graph().train) // 8) == task.steps_per_epoch
+        assert row["batch"] == task.batch_size
+        assert row["parameters"] == sum(p.numel() for p in task.model.parameters())
+        for cost in row["steps"].values():
+            assert cost["seconds_per_epoch"] == pytest.approx(row["steps_per_epoch"] * cost["ms"] / 1000, abs=1e-4)
+    assert [[*row["steps"]] for row in rows.values()] == [["ours"], ["ours", "per edge"]]
+
+
+def test_pykeens_model_learns_and_has_our_parameters_and_a_bias_for_each_layer() -> None:
+    pytest.importorskip("pykeen")
+    (row,) = measured("distmult-compgcn-mult").values()
+    dims = row["settings"]["encoder.dims"]
+    assert row["steps"]["PyKEEN"]["parameters"] == row["parameters"] + sum(dims[1:])
+    step, _ = bench.pykeen(toy.graph(), 3 * len(toy.graph().train), CPU, (8, 8))
+    losses = [step().item() for _ in range(20)]
+    assert 0 < losses[-1] < losses[0]
+
+
+def test_a_measurement_that_fails_or_does_not_fit_is_left_out_with_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "free_mib", lambda device: 0.0)
+    monkeypatch.setattr(bench, "has_pykeen", lambda: True)
+    (row,) = measured("distmult-compgcn-mult").values()
+    assert [*row["steps"]] == ["ours"]
+    assert row["left_out"] == dict.fromkeys(("per edge", "PyKEEN"), bench.TOO_LARGE)
+
+    def failing(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("it broke\nin the middle")
+
+    monkeypatch.setattr(bench, "step_cost", failing)
+    (row,) = measured("conve-none").values()
+    assert row["left_out"] == {"ours": "RuntimeError: it broke"}
+
+
+def test_the_report_of_kernels_has_every_composition_and_size(
+    monkeypatch: pytest.MonkeyPatch, reproduction: toy.Command, tmp_path: Path
+) -> None:
     monkeypatch.setattr(bench, "_SCALES", (100, 1000))
-    monkeypatch.setattr(bench, "_RELATIONS", (3, 30))
-    monkeypatch.setattr(bench, "_RELATIONAL_EDGES", 1000)
-    said: list[str] = []
-    report = bench_kernels(load("world"), CPU, say=said.append)
-    assert (
-        {row["composition"] for row in report["aggregate"]}
-        == set(PHI)
-        == {row["composition"] for row in report["layer"]}
-    )
-    assert len(report["aggregate"]) == 3 * len(PHI)
+    data = toy.write_tsv(tmp_path / "toy.tsv", toy.graph())
+    report = json.loads(reproduction("bench", "kernels", "--data", data, "--device", "cpu").out)
+    assert [row["composition"] for row in report["layer"]] == list(PHI)
     assert [row["messages"] for row in report["scaling"]] == [100, 1000]
-    assert all(row["ours"]["ms"] > 0 and row["per_edge"]["ms"] > 0 for row in report["layer"] + report["scaling"])
-    assert {(row["encoder"], row["relations"]) for row in report["relations"]} == set(
-        product(bench._RELATIONAL, (3, 30))
-    )
-    assert all(row["ours"]["ms"] > 0 for row in report["relations"])
-    assert said
+    assert all(row["ours"]["ms"] > 0 < row["per_edge"]["ms"] for row in report["layer"] + report["scaling"])
 
 
-def test_a_step_of_node_classification_is_measured_on_what_is_heard_and_on_the_whole_graph():
-    settings = {"task": "node-classification", "encoder.composition": "sub", "dims": [8, 8]}
-    report = bench_step(toy.labelled(), CPU, settings)
-    assert [*report["steps"]] == ["ours", "ours, whole graph", "per edge"]
-    assert report["batch"] == len(toy.labelled().labels.train)
-
-
-def test_a_report_of_the_step_has_ours_and_the_one_edge_by_edge():
-    report = bench_step(load("world"), CPU, SETTINGS | {"decoder": "conve", "kernel": 2, "filters": 4})
-    assert {"ours", "per edge"} <= set(report["steps"])
-    assert report["floor_ms"] > 0
-    assert report["config"]["encoder"]["dims"] == (8, 8)
-
-
-def test_a_report_of_evaluation_counts_ranks_and_queries():
-    report = bench_evaluate(load("world"), CPU, SETTINGS)
-    assert report["ranks"] == 2044
-    assert report["queries"] == 1563
-    assert report["ours"]["us_per_rank"] > 0
-    assert report["definition"]["us_per_rank"] > 0
-
-
-def test_a_power_law_graph_has_hubs_and_the_sizes_asked_for():
+def test_a_power_law_graph_has_hubs_and_the_sizes_asked_for() -> None:
     graph = bench.power_law(10_000, 1000, 10, CPU)
     assert (graph.num_edges, graph.num_nodes, graph.num_relations) == (10_000, 1000, 10)
     degrees = torch.bincount(graph.dst, minlength=1000)
     assert degrees.max() > 20 * degrees.float().mean()
 
 
-def test_memory_is_what_a_call_takes_at_its_peak():
-    megabytes = 200
-    taken = cost(lambda: torch.zeros(megabytes * 2**18).sum(), CPU, 2)
+def test_peak_memory_is_that_of_the_call() -> None:
+    taken = bench.cost(lambda: torch.zeros(200 * 2**18).sum(), CPU, 2)
     if taken.mib is None:
         pytest.skip("this system does not tell")
-    assert taken.mib == pytest.approx(megabytes, rel=0.2)
+    assert taken.mib == pytest.approx(200, rel=0.2)
+
+
+def test_the_commands_print_reports_of_what_they_are_asked_for(reproduction: toy.Command, tmp_path: Path) -> None:
+    words = ["--data", toy.write_tsv(tmp_path / "toy.tsv", toy.graph()), "--device", "cpu"]
+    words += toy.flags({"dims": (8, 8), "batch_size": 8})
+    rows = ["--row", "transe-dgcn", "--row", "transe-compgcn-sub"]
+    report = json.loads(reproduction("bench", "costs", *words, *rows).out)
+    assert [row["row"] for row in report["rows"]] == ["transe-dgcn", "transe-compgcn-sub"]
+    assert [row["settings"]["training.batch_size"] for row in report["rows"]] == [8, 8]
+    step = json.loads(reproduction("bench", "step", *words).out)
+    assert {"ours", "per edge"} <= set(step["steps"])
+    assert (step["batch"], step["config"]["training"]["loss"]) == (8, "bce")
+    assert json.loads(reproduction("bench", "evaluate", *words).out)["ranks"] == 4  # two test facts
+    toy.refused(reproduction("bench", "kernel"), "did you mean 'kernels'?")
+    toy.refused(reproduction("bench", "costs", *words, "--row", "transe-compgcn"), "unknown row of encoders")

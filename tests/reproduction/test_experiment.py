@@ -1,93 +1,75 @@
-"""Experiments: every file of them is sound and runs, results are made once, and reports need nothing but results."""
+"""Every experiment file is sound and trains; a result is made once and counts for its settings alone."""
 
 from __future__ import annotations
 
 import json
-import multiprocessing
-import os
-import signal
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
-from reproduction.claims import Claim, Comparison
-from reproduction.experiment import curve, parameters, smoke_data, smoke_settings
-from reproduction.pages import claims_table
-from reproduction.tables import NOT_RUN, Board, Figure, read, summary, verdict
 
-from compgcn.answers.calibrate import bins
 from compgcn.baselines.fitted import Fitted
 from compgcn.config import Config, configure
+from compgcn.errors import InputError
 from compgcn.run.build import build_task
 from compgcn.run.resolve import expand, recommended
 from compgcn.tasks.classification import Classification
 from compgcn.train.loop import Interrupted
 from laboratory import EXPERIMENTS, job, write
-from reproduction import commands as cli
-from reproduction import experiment as lab
+from reproduction import training
+from reproduction.experiment import Experiment, at_home, chosen, control_of, jobs, read_experiment
+from reproduction.tables import Board, Figure, read
+from reproduction.training import expected, is_done, train_row, trial_data, trial_settings
 from toy import Command, refused
 
 CPU = torch.device("cpu")
-
 EVERY = pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=list(EXPERIMENTS))
-
-# The paper's tables and figures, by label; what it draws without giving numbers is a figure.
-LABELS = (
+LABELS = (  # the paper's tables and figures
     *("tbl:link_pred", "tbl:link_pred_results", "tbl:results_rel_cat", "tbl:nodeclass_results", "table:rgcn_data"),
     *("tbl:gcn_model_comp", "tbl:reduction", "fig:basis_plot", "fig:scale_plot", "fig:rgcn_compare"),
 )
+MINE = "title = 'x'\nsource = 'y'\nmetrics = ['mrr']\n"
 
 
-def test_every_table_and_figure_of_the_paper_with_results_is_an_experiment() -> None:
+def test_every_table_and_figure_of_the_paper_is_an_experiment() -> None:
     named = " ".join(experiment.source for experiment in EXPERIMENTS.values())
     assert [label for label in LABELS if label not in named] == []
 
 
 @EVERY
-def test_every_row_has_its_source_and_the_papers_figures_or_says_why_not(experiment: lab.Experiment) -> None:
+def test_every_row_has_its_source_and_the_papers_numbers_or_a_note(experiment: Experiment) -> None:
     assert len({row.name for row in experiment.rows}) == len(experiment.rows)
     for row in experiment.rows:
         assert row.source
         assert row.paper or row.note, row.name
         assert set(row.paper) <= set(experiment.metrics), row.name
         assert set(row.also) | set(row.spread) <= set(row.paper), row.name
-        control = lab.control_of(experiment, row)
+        control = control_of(experiment, row)
         if control is not None and experiment.kind != "differences":
-            theirs, ours = (lab.expected(*lab.at_home(*one)) for one in (control, (experiment, row)))
+            theirs, ours = (expected(*at_home(*one)) for one in (control, (experiment, row)))
             assert theirs.encoder.name == "none"
             assert theirs.decoder.name == ours.decoder.name
-    if experiment.kind == "differences":
-        assert all(not row.paper and experiment.row(row.control) for row in experiment.rows if row.control is not None)
-        for home, _, name in (one.partition("/") for one in experiment.seeds_of):
-            assert experiment.metrics[0] in EXPERIMENTS[home].metrics
-            assert EXPERIMENTS[home].row(name)
     if experiment.kind == "figure":
         assert all(row.x is not None for row in experiment.rows)
-        names = [row.name for row in experiment.rows] + [row.series for row in experiment.rows]
-        assert experiment.reference in names
+        assert experiment.reference in [name for row in experiment.rows for name in (row.name, row.series)]
 
 
 def test_beside_every_encoder_of_links_stands_the_same_decoder_without_one() -> None:
-    """In the tables of models; figures and categories of relations are of encoders alone, or have it as a column."""
-    tables = [EXPERIMENTS[name] for name in ("link-prediction", "systems", "encoders")]
-    for experiment in tables:
+    for experiment in (EXPERIMENTS[name] for name in ("link-prediction", "systems", "encoders")):
         for row in experiment.rows:
-            bare = lab.expected(*lab.at_home(experiment, row)).encoder.name == "none"
-            assert bare == (lab.control_of(experiment, row) is None), row.name
+            bare = expected(*at_home(experiment, row)).encoder.name == "none"
+            assert bare == (control_of(experiment, row) is None), row.name
 
 
 @EVERY
-def test_every_row_that_is_trained_builds_and_takes_a_step(experiment: lab.Experiment) -> None:
-    for one in lab.jobs([experiment], seeds=1):
-        settings = lab.chosen(one.experiment, one.row)
-        data = smoke_data(configure(Config(), settings))
+def test_every_row_builds_and_takes_a_step(experiment: Experiment) -> None:
+    for one in jobs([experiment], seeds=1):
+        settings = chosen(one.experiment, one.row)
+        data = trial_data(configure(Config(), settings))
         config = expand(recommended(settings, data, one.row.model), data)
-        assert configure(config, settings) == config, one.name  # so that its result is known for the row's
-        config = expand(configure(config, smoke_settings(config)), data)
+        assert configure(config, settings) == config, one.name  # or its result would not match the row
+        config = expand(configure(config, trial_settings(config)), data)
         built = build_task(config, data, CPU)
         if isinstance(built, Fitted):
             assert torch.isfinite(built.fitted_to(torch.arange(8), torch.arange(8, 12))).all()
@@ -100,19 +82,18 @@ def test_every_row_that_is_trained_builds_and_takes_a_step(experiment: lab.Exper
         assert any(weights.grad is not None for weights in built.module.parameters())
 
 
-def test_where_the_paper_contradicts_itself_both_figures_are_recorded() -> None:
-    for name, row, figures in (
-        ("link-prediction", "fb15k-237-distmult", (254, 354)),
-        ("encoders", "distmult-none", (354, 254)),
-    ):
-        found = EXPERIMENTS[name].row(row)
-        assert (found.paper["mr"], found.also["mr"]) == figures
+def test_where_the_paper_contradicts_itself_both_numbers_are_recorded() -> None:
+    found = [
+        EXPERIMENTS[home].row(row)
+        for home, row in (("link-prediction", "fb15k-237-distmult"), ("encoders", "distmult-none"))
+    ]
+    assert [(row.paper["mr"], row.also["mr"]) for row in found] == [(254, 354), (354, 254)]
 
 
-def test_rows_that_stand_in_two_tables_have_the_same_figures_there() -> None:
+def test_rows_in_two_tables_have_the_same_numbers_there() -> None:
     for experiment in EXPERIMENTS.values():
         for row in experiment.rows:
-            _, home = lab.at_home(experiment, row)
+            _, home = at_home(experiment, row)
             shared = (row.paper.keys() & home.paper.keys()) - row.also.keys()
             quoted = row.name == "fb15k-237-rgcn"  # another R-GCN than the authors' own
             assert quoted or all(row.paper[metric] == home.paper[metric] for metric in shared), row.name
@@ -125,99 +106,70 @@ def test_rows_that_stand_in_two_tables_have_the_same_figures_there() -> None:
         ("title = 'x'\nsource = 'y'\ncolour = 1", "colour"),
         ("title = 'x'\nsource = 'y'\n[[rows]]\nname = 'a b'\nlabel = ''\nsource = ''", "rows.0.name"),
         (
-            "title = 'x'\nsource = 'y'\n[[rows]]\nname = 'a'\nlabel = ''\nsource = ''\nsettings = {lrr = 1}",
+            f"{MINE}[[rows]]\nname = 'a'\nlabel = ''\nsource = ''\nsettings = {{lrr = 1}}",
             "row 'a': unknown option 'lrr'",
         ),
     ],
 )
-def test_a_file_that_is_wrong_is_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
+def test_a_wrong_file_is_refused_in_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
     path = tmp_path / "x.toml"
     path.write_text(text)
-    with pytest.raises(lab.InputError, match=sentence):
-        lab.read_experiment(path)
+    with pytest.raises(InputError, match=sentence):
+        read_experiment(path)
 
 
 # Results
 
 
-def test_a_row_is_trained_once_goes_on_where_it_was_stopped_and_again_when_its_settings_change(tmp_path: Path) -> None:
-    one, steps = job(), []
+def test_a_row_is_trained_once_and_resumes_where_it_was_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, steps, seen = job(), [], list[Any]()
+    train = training.train
+    monkeypatch.setattr(training, "train", lambda *given: train(*given[:3], seen.append, given[4]))
 
     def interrupted() -> bool:
         steps.append(1)
         return len(steps) == 2
 
     with pytest.raises(Interrupted):
-        lab.reproduce(one, tmp_path, tmp_path / "runs", smoke=True, device="cpu", interrupted=interrupted)
-    assert not lab.is_done(one, tmp_path, smoke=True)
-    seen: list[Any] = []
-    path = lab.reproduce(one, tmp_path, tmp_path / "runs", smoke=True, device="cpu", notify=seen.append)
+        train_row(one, tmp_path, tmp_path / "runs", smoke=True, device="cpu", interrupted=interrupted)
+    assert not is_done(one, tmp_path, smoke=True)
+    seen.clear()
+    path = train_row(one, tmp_path, tmp_path / "runs", smoke=True, device="cpu")
     assert min(event["step"] for event in seen if "step" in event) == 3
     seen.clear()
-    assert lab.reproduce(one, tmp_path, tmp_path / "other", smoke=True, notify=seen.append) == path
+    assert train_row(one, tmp_path, tmp_path / "other", smoke=True) == path
     assert seen == []
-    assert lab.is_done(one, tmp_path, smoke=True)
-    assert not lab.is_done(one, tmp_path)  # a small model on another graph is no result of the row
-    result = json.loads(path.read_text()) | {"smoke": False}
-    path.write_text(json.dumps(result))
-    assert not lab.is_done(one, tmp_path)
-    assert not lab.is_done(one, tmp_path, smoke=True)
-    write(tmp_path, one, metrics=result["metrics"])
-    assert lab.is_done(one, tmp_path)
-
-
-def test_a_result_without_a_figure_that_another_experiment_has_of_the_row_is_not_done(tmp_path: Path) -> None:
-    one = job("encoders", "conve-compgcn-corr")
+    assert not is_done(one, tmp_path), "a small model on another graph is no result of the row"
     write(tmp_path, one)
-    assert not lab.is_done(one, tmp_path)  # "categories" has figures by category
-    write(tmp_path, one, by_category={"N-N": {}})
-    assert lab.is_done(one, tmp_path)
-    other = job("encoders", "conve-dgcn")
-    write(tmp_path, other)
-    assert lab.is_done(other, tmp_path)  # of which it has none
+    assert is_done(one, tmp_path)
+    assert not is_done(one, tmp_path, smoke=True)
 
 
 @pytest.mark.parametrize(
     ("settings", "done"),
     [
-        ({"encoder.bias": True}, False),  # which no row names
+        ({"encoder.bias": True}, False),  # a default that no row names
         ({"training.lr": 0.5}, False),
-        ({"encoder.norm": "mean"}, False),
         ({"training.seed": 3, "training.device": "cuda", "training.checkpoint_seconds": 1.0}, True),
         ({"training.precision": "tf32", "data.fingerprint": "x", "encoder.input": "learned"}, True),
     ],
 )
-def test_a_result_is_held_to_settings_the_row_does_not_name(tmp_path: Path, settings: Any, done: bool) -> None:
+def test_a_result_counts_only_with_the_settings_of_its_row(tmp_path: Path, settings: Any, done: bool) -> None:
     one = job("encoders", "conve-dgcn")
     write(tmp_path, one, settings=settings.items())
-    assert lab.is_done(one, tmp_path) == done
+    assert is_done(one, tmp_path) == done
+    found = Board(tmp_path, EXPERIMENTS).ours(one.experiment, one.row, "mrr")
+    assert found == (Figure(0.25, 0.0, 1) if done else None)
 
 
 def test_a_trial_run_is_no_result(tmp_path: Path) -> None:
-    one, experiment = job("encoders", "conve-dgcn"), EXPERIMENTS["encoders"]
-    for name in ("conve-dgcn", "conve-none"):
-        write(tmp_path, job("encoders", name), smoke=True)
-    board = Board(tmp_path, EXPERIMENTS)
-    assert verdict(experiment, one.row, "mrr", board.ours(experiment, one.row, "mrr")) == "trial run"
-    assert summary(board).rows == []
-    comparison = Comparison(experiment="encoders", rows=("conve-dgcn",), than=("conve-none",))
-    stated = Claim(text="", source="", kind="above", compare=(comparison,))
-    assert claims_table(board, [stated]).rows[0][-1] == NOT_RUN
+    one = job("encoders", "conve-dgcn")
+    write(tmp_path, one, smoke=True)
+    assert Board(tmp_path, EXPERIMENTS).ours(one.experiment, one.row, "mrr") is None
     write(tmp_path, one, 1)
-    assert Board(tmp_path, EXPERIMENTS).real(experiment, one.row, "mrr") == Figure(0.25, 0.0, 1)
-
-
-def test_parameters_are_those_that_score() -> None:
-    for name, row in (("link-prediction", "fb15k-237-kbgan"), ("node-classification", "mutag-feat")):
-        one = job(name, row)
-        settings = lab.chosen(one.experiment, one.row)
-        data = smoke_data(configure(Config(), settings))
-        built = build_task(expand(recommended(settings, data, one.row.model), data), data, CPU)
-        if isinstance(built, Fitted):
-            assert parameters(built) == 0
-            continue
-        every, generator = (sum(w.numel() for w in m.parameters()) for m in (built.model, built.model.adversary))
-        assert parameters(built) == every - generator < every
+    assert Board(tmp_path, EXPERIMENTS).ours(one.experiment, one.row, "mrr") == Figure(0.25, 0.0, 1)
 
 
 @pytest.mark.parametrize(
@@ -229,7 +181,7 @@ def test_parameters_are_those_that_score() -> None:
     ],
 )
 def test_a_result_holds_what_reports_need(tmp_path: Path, name: str, row: str, keys: set[str]) -> None:
-    path = lab.reproduce(job(name, row), tmp_path, tmp_path / "runs", smoke=True, device="cpu")
+    path = train_row(job(name, row), tmp_path, tmp_path / "runs", smoke=True, device="cpu")
     result = json.loads(path.read_text())
     always = {"experiment", "row", "seed", "hash", "config", "parameters", "environment", "metrics", "curve", "smoke"}
     assert set(result) == always | keys
@@ -244,157 +196,59 @@ def test_a_result_holds_what_reports_need(tmp_path: Path, name: str, row: str, k
         assert read(result, "test", "category/N-N/head/mrr") == result["by_category"]["N-N"]["head"]["mrr"]
 
 
-def test_a_curve_has_the_epochs_that_were_evaluated_and_the_mean_over_folds(tmp_path: Path) -> None:
-    path = tmp_path / "events.jsonl"
-    events = [
-        {"event": "epoch", "epoch": epoch, "loss": 1.0 * fold, "part": f"fold {fold} of 2", "valid": valid}
-        for fold in (1, 2)
-        for epoch, valid in ((1, {}), (2, {"accuracy": fold / 4, "macro_f1": 0.0}))
-    ]
-    inner = {"event": "epoch", "epoch": 2, "loss": 9.0, "part": "fold 1 of 2, inner 1 of 2", "valid": {"accuracy": 0.0}}
-    lines = [json.dumps(event) for event in ({"event": "start"}, *events, inner)]
-    path.write_text("\n".join([*lines, '{"event": "ep']))
-    assert curve(path) == {"epoch": [2], "loss": [1.5], "accuracy": [0.375]}
+def test_a_damaged_result_is_named(tmp_path: Path) -> None:
+    path = job().file(tmp_path)
+    path.parent.mkdir()
+    path.write_text("{}")
+    with pytest.raises(InputError, match="is damaged"):
+        is_done(job(), tmp_path)
 
 
-@given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), max_size=40))
-def test_calibration_bins_hold_every_answer_once(answers: list[tuple[float, bool]]) -> None:
-    chances, right = (torch.tensor([one[k] for one in answers], dtype=torch.float64) for k in (0, 1))
-    found = bins(chances, right)
-    assert sum(one.answers for one in found) == len(answers)
-    assert sum(one.answers * one.right for one in found) == pytest.approx(sum(right.tolist()))
-    assert all(0 <= one.probability <= 1 for one in found)
-    assert [one.probability for one in found] == sorted(one.probability for one in found)
+# Commands
 
 
-def test_rows_of_several_experiments_are_trained_in_the_order_of_their_names() -> None:
-    found = [EXPERIMENTS[name] for name in ("encoders", "systems")]
-    asked = ["systems/wn18rr-conve", "encoders/conve-none", "systems/fb15k-237-conve"]
-    made = [f"{one.experiment.name}/{one.row.name}" for one in lab.jobs(found, asked, 1)]
-    assert made == asked
-
-
-def test_a_row_of_an_experiment_that_is_not_named_is_refused(command: Command) -> None:
-    found = command("reproduce", "systems", "--row", "encoders/conve-none", "--smoke")
-    assert found.code == 1
-    assert "'encoders/conve-none' is of an experiment that is not among those named: systems" in found.err
-
-
-# The commands
-
-
-def test_a_smoke_run_of_everything_ends_in_reports_of_everything(command: Command, tmp_path: Path) -> None:
-    made = command("reproduce", "--all", "--smoke", "--seeds", 1, "--device", "cpu", "--json")
+def test_every_kind_of_experiment_trains_on_small_data_and_only_once(reproduction: Command) -> None:
+    rows = ("distmult-compgcn-mult", "mutag-compgcn", "ptc-compgcn", "ptc-pachysan", "b5")
+    names = ("encoders", "node-classification", "graph-classification", "bases")
+    words = ("train", *names, *(word for row in rows for word in ("--row", row)), "--smoke", "--seeds", 1)
+    made = reproduction(*words, "--device", "cpu")
     assert made.code == 0, made
-    files = json.loads(made.out)
-    assert len(files) == len(set(files)) == len(lab.jobs(EXPERIMENTS.values(), seeds=1))
-    words = ("report", "--all", "--results", "runs/smoke/results", "--page", "page.md")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("reproduction.experiment.train", None)  # nothing is trained for a report
-        report = command(*words, "--json")
-    assert report.code == 0, report
-    page = (tmp_path / "page.md").read_text(encoding="utf-8")
-    assert NOT_RUN not in page.split("\n## ", 2)[2]  # after the claims: not every category occurs in a small graph
-    assert page.count("trial runs of small models") == sum(e.kind != "generated" for e in EXPERIMENTS.values())
-    for name in EXPERIMENTS:
-        assert (tmp_path / "runs/smoke/results" / name / "report.html").is_file()
-    again = command("reproduce", "--smoke", "--seeds", 1, "rgcn")
-    assert "10 rows and seeds, 10 of them done already" in again.out
-    assert "compgcn report rgcn --results runs/smoke/results" in again.out
+    files = sorted(Path("runs/smoke/results").rglob("*.json"))
+    assert len(files) == len(rows)
+    assert all(json.loads(file.read_text())["smoke"] for file in files)
+    assert f"{len(rows)} rows and seeds, {len(rows)} of them done already" in reproduction(*words).out
 
 
-def test_rows_are_trained_side_by_side_into_any_folder(command: Command) -> None:
-    rows = ("--row", "encoders/distmult-none", "--row", "systems/fb15k-237-transe")
-    made = command("reproduce", *rows, "--seeds", 1, "--smoke", "--device", "cpu", "--to", "out", "--jobs", 2)
-    assert made.code == 0, made
-    files = sorted(Path("out").rglob("*.json"))
-    assert files == [Path("out/encoders/distmult-none-0.json"), Path("out/systems/fb15k-237-transe-0.json")]
-    assert all(json.loads(file.read_text())["environment"]["beside"] == 1 for file in files)
-
-
-def test_the_table_is_shown_at_the_end_of_an_epoch_but_once_in_a_second() -> None:
-    now, shown = 1000.0, list[float]()
-    notify = cli._now_and_then(lambda job: shown.append(now), lambda: now)
-    for kind, seconds in (("step", 0.0), ("epoch", 0.0), ("epoch", 0.75), ("epoch", 0.5), ("epoch", 1.0)):
-        now += seconds
-        notify({"event": kind})
-    assert shown == [1000.0, 1001.25]
-
-
-@pytest.fixture
-def forked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes of rows are forks of one that has imported the package, without the seconds each would spend on it."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["compgcn.run", "compgcn.kernels.numba", "torch._dynamo"])
-    monkeypatch.setattr("reproduction.commands.multiprocessing", SimpleNamespace(get_context=lambda _: context))
-
-
-@pytest.mark.usefixtures("forked")
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_a_row_that_fails_does_not_keep_the_others_from_being_trained(command: Command, jobs: int) -> None:
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_row_that_fails_does_not_stop_the_others(reproduction: Command, number: int) -> None:
     rows = [
         f"[[rows]]\nname = '{name}'\nlabel = ''\nsource = ''\nnote = 'x'\n"
         f"settings = {{data.source = 'world', decoder.name = '{decoder}', encoder.name = 'none'}}\n"
         for name, decoder in (("bad", "nonsense"), ("good", "distmult"))
     ]
-    Path("mine.toml").write_text("title = 'x'\nsource = 'y'\nmetrics = ['mrr']\n" + "".join(rows))
-    found = command("reproduce", "mine.toml", "--smoke", "--device", "cpu", "--to", "out", "--jobs", jobs)
+    Path("mine.toml").write_text(MINE + "".join(rows))
+    words = ("train", "mine.toml", "--smoke", "--device", "cpu", "--results", "out", "--jobs", number)
+    found = reproduction(*words)
     assert found.code == 1, found
-    assert "1 of 2 rows could not be trained; the first is mine/bad-0: unknown decoder 'nonsense'" in found.err
-    assert [path.name for path in Path("out/mine").iterdir()] == ["good-0.json"]
+    assert "1 of 2 rows failed; the first is mine/bad-0: unknown decoder 'nonsense'" in found.err
+    (file,) = Path("out/mine").iterdir()
+    assert file.name == "good-0.json"
+    assert json.loads(file.read_text())["environment"].get("beside", 0) == number - 1
 
 
-@pytest.mark.usefixtures("forked")
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_a_row_that_dies_is_named_and_the_others_are_trained(
-    command: Command, monkeypatch: pytest.MonkeyPatch, jobs: int
-) -> None:
-    rows = [
-        f"[[rows]]\nname = '{name}'\nlabel = ''\nsource = ''\nnote = 'x'\n"
-        f"settings = {{data.source = 'world', decoder.name = 'distmult', encoder.name = 'none', epochs = {epochs}}}\n"
-        for name, epochs in (("bad", 66), ("good", 1), ("better", 2))
-    ]
-    Path("mine.toml").write_text("title = 'x'\nsource = 'y'\nmetrics = ['mrr']\n" + "".join(rows))
-    if jobs == 1:
-        train = lab.train
-
-        def out_of_memory(config: Config, *rest: Any) -> Any:
-            if "bad" in str(rest[1]):
-                raise torch.OutOfMemoryError("no memory\nis left")
-            return train(config, *rest)
-
-        monkeypatch.setattr(lab, "train", out_of_memory)
-        expected = "mine/bad-0: OutOfMemoryError: no memory"
-    else:
-        monkeypatch.setattr("reproduction.commands._one", killed)
-        expected = "mine/bad-0: its process ended with code -9"
-    found = command("reproduce", "mine.toml", "--smoke", "--device", "cpu", "--to", "out", "--jobs", jobs)
-    assert found.code == 1, found
-    assert f"1 of 3 rows could not be trained; the first is {expected}" in found.err
-    assert sorted(path.name for path in Path("out/mine").iterdir()) == ["better-0.json", "good-0.json"]
-
-
-_one = cli._one  # as it is before a test puts another in its place
-
-
-def killed(job: lab.Job, *rest: Any) -> None:
-    """A process that is killed if its row is a bad one."""
-    if job.row.name == "bad":
-        os.kill(os.getpid(), signal.SIGKILL)
-    _one(job, *rest)
-
-
-def test_what_cannot_be_reproduced_is_one_sentence(command: Command) -> None:
-    refused(command("reproduce", "encoder"), "did you mean 'encoders'?")
-    refused(command("reproduce", "encoders", "--row", "distmult-nnone"), "distmult-none")
-    refused(command("reproduce", "encoders", "--row", "9"), *(row.name for row in EXPERIMENTS["encoders"].rows))
-    for words in ((), ("encoders", "--all")):
-        refused(command("reproduce", *words), "--all", *EXPERIMENTS)
-    quoted = "title = 'x'\nsource = 'y'\nmetrics = ['mrr']\n[[rows]]\nname = 'a'\nlabel = 'A'\nsource = 'elsewhere'\n"
-    Path("mine.toml").write_text(quoted + "paper = {mrr = 0.3}\n")
-    refused(command("reproduce", "mine.toml", "--row", "a"), "quoted from elsewhere")
-    refused(command("report", "mine.toml"), "no folder of results 'results'", "--results")
-    assert not Path("results").exists()
+def test_bad_names_are_refused_in_one_sentence(reproduction: Command) -> None:
+    assert all(name in reproduction("list").out for name in EXPERIMENTS)
+    refused(reproduction("train", "encoder"), "did you mean 'encoders'?")
+    refused(reproduction("train", "encoders", "--row", "distmult-nnone"), "distmult-none")
+    refused(reproduction("train"), "--all", *EXPERIMENTS)
+    refused(reproduction("train", "encoders", "--all"), "--all")
+    Path("mine.toml").write_text(
+        f"{MINE}[[rows]]\nname = 'a'\nlabel = 'A'\nsource = 'elsewhere'\npaper = {{mrr = 0.3}}\n"
+    )
+    refused(reproduction("train", "mine.toml", "--row", "a"), "quoted from elsewhere")
+    refused(reproduction("report", "mine.toml", "--results", "nowhere"), "no folder of results 'nowhere'")
     Path("results").mkdir()
-    assert "| A | .300 | – | – | quoted |" in command("report", "mine.toml", "--results", "results").out
-    refused(command("report"), "--all")
+    assert "written: results/mine/report.md" in reproduction("report", "mine.toml", "--results", "results").out
+    assert "| A | .300 | – | – | quoted |" in Path("results/mine/report.md").read_text()
+    refused(reproduction("report"), "--all")
+    refused(reproduction("measure", "unsen"), "did you mean 'unseen'")

@@ -12,12 +12,12 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from reproduction.tables import Table
 
 from compgcn.data import Vocabulary
 from compgcn.run import Run
 from compgcn.run.report import Verbatim, page_html, told, write_page
 from compgcn.train.loop import Interrupted
+from reproduction.tables import Table
 from toy import CLASSES, Command, classify, graph, labelled, molecules, refused, train
 
 EVIL = "<script>alert('*a* `b` & \"c\"')</script>\u202e"

@@ -12,13 +12,11 @@ import torch
 
 import compgcn
 from compgcn.cli.console import calibration_note
-from compgcn.data import Vocabulary
 from compgcn.errors import InputError
 from compgcn.nn.graph import RelationalGraph
 from compgcn.run import Run
 from compgcn.run.unseen import _tables, fitted_rows, surroundings
-from compgcn.tasks.facts import Answers
-from toy import Command, contents, graph, refused, script, train
+from toy import Command, contents, graph, refused, train
 
 FACTS = [("ann", "lives", "t1"), ("ann", "born", "t2"), ("p3", "knows", "ann"), ("ann", "knows", "bob")]
 
@@ -195,42 +193,6 @@ def test_probabilities_of_newcomers_are_said_to_be_calibrated_without_them(
     assert calibration_note(run) == calibration_note(same) == "probabilities calibrated on valid"
     assert calibration_note(larger) == "probabilities calibrated on entities that were trained on"
     assert calibration_note(again) == calibration_note(larger)
-
-
-def true(known: Answers, s: torch.Tensor, r: torch.Tensor, entities: Vocabulary) -> torch.Tensor:
-    """1 for every answer that is known, 0 for the others [B, N]."""
-    row, answer = known.lookup(s, r)
-    return torch.zeros(len(s), len(entities.ids)).index_put((row, answer), torch.tensor(1.0))
-
-
-def test_the_benchmark_hides_entities_from_training_and_asks_what_was_hidden(tmp_path: Path) -> None:
-    """No file that is trained on names a newcomer, no question is among the facts given, and nothing is lost."""
-    newcomers = script("newcomers")
-    data = graph(40, 20, valid=20, test=20)
-    newcomers.prepare(data, tmp_path, seed=0)
-    hidden = set((tmp_path / "hidden.txt").read_text().split())
-    names = ("train", "valid", "test", "support", "asked-valid", "asked-test")
-    files = {
-        name: [tuple(x.split("\t")) for x in (tmp_path / f"{name}.tsv").read_text().split("\n")[1:-1]] for name in names
-    }
-    assert len(hidden) == 3
-    assert sum(len(facts) for facts in files.values()) == sum(len(triples) for triples in data.splits.values())
-    assert len({fact for facts in files.values() for fact in facts}) == sum(map(len, files.values()))
-    assert all({s, o} & hidden for name in names[3:] for s, _, o in files[name])
-    assert not any({s, o} & hidden for name in names[:3] for s, _, o in files[name])
-
-    parts = {split: tmp_path / f"{split}.tsv" for split in names[:3]}
-    placed = train(tmp_path / "run", compgcn.read(**parts), epochs=1).with_facts(tmp_path / "support.tsv")
-    questions = newcomers.Questions(placed, tmp_path)
-    e = placed.data.entities
-    assert {e.ids[row] for row in questions.new.nonzero().flatten().tolist()} == hidden
-    given = {*map(tuple, placed.data.train.tolist())}
-    for split in ("valid", "test"):
-        asked = {*map(tuple, questions.asked[split].tolist())}
-        assert len(asked) + questions.left_out >= len(files[f"asked-{split}"]) > 0
-        assert not asked & given
-        # Who scores everything that is true alike is first each time: no other true answer stands before it or beside.
-        assert questions.figures(split, lambda s, r: true(questions.known, s, r, e))["mrr"] == 1.0
 
 
 def test_the_commands_take_facts_from_a_file(run: Run, command: Command, tmp_path: Path) -> None:

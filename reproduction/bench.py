@@ -1,0 +1,457 @@
+"""Benchmarks of speed and memory: this implementation beside the per-edge definition and PyKEEN.
+
+Each returns a report of plain dictionaries, with the data, the device and the commit, to be kept as JSON.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import datetime
+import gc
+import platform
+import statistics
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib.metadata import version
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from compgcn import __version__
+from compgcn.config import Config, Training
+from compgcn.data import KnowledgeGraph
+from compgcn.errors import InputError
+from compgcn.nn import CompGCNConv
+from compgcn.nn.graph import Norm, RelationalGraph
+from compgcn.run.build import build_links
+from compgcn.run.resolve import expand, recommended
+from compgcn.tasks.link_prediction import LinkPrediction
+from compgcn.train.folder import commit
+from compgcn.train.loop import make_step
+
+Report = dict[str, Any]
+Say = Callable[[str], None]  # is told which measurement starts
+
+
+class Cost(NamedTuple):
+    """Median milliseconds of a call, and MiB at its peak above those before it; None if the system does not tell."""
+
+    ms: float
+    mib: float | None
+
+    def as_dict(self) -> Report:
+        return {"ms": round(self.ms, 4), "mib": None if self.mib is None else round(self.mib, 1)}
+
+
+def cost(call: Callable[[], object], device: torch.device, repeats: int = 10, warm_up: int = 2) -> Cost:
+    """Measure a call after a warm-up."""
+    for _ in range(warm_up):
+        call()
+    before = _start_peak(device)
+    times = [_timed(call, device) for _ in range(repeats)]
+    return Cost(statistics.median(times), None if before is None else max(0.0, _peak(device) - before))
+
+
+def cost_from_scratch(make: Callable[[], Callable[[], object]], device: torch.device, repeats: int) -> Cost:
+    """Measure the call that `make` returns; on a GPU the memory includes everything made for the call."""
+    gc.collect()
+    if device.type != "cuda":
+        return cost(make(), device, repeats)
+    torch.cuda.empty_cache()
+    before = _start_peak(device)
+    call = make()
+    call()  # compiles and records
+    peak = _peak(device)
+    return Cost(cost(call, device, repeats, 1).ms, None if before is None else peak - before)
+
+
+def _timed(call: Callable[[], object], device: torch.device) -> float:
+    if device.type == "cuda":
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+        start.record()
+        call()
+        end.record()
+        torch.cuda.synchronize(device)
+        return float(start.elapsed_time(end))
+    before = time.perf_counter()
+    call()
+    return 1000 * (time.perf_counter() - before)
+
+
+def _start_peak(device: torch.device) -> float | None:
+    """Reset the peak memory and return the MiB in use: of torch's allocator on a GPU, else of the process on Linux."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        return torch.cuda.memory_allocated(device) / 2**20
+    try:
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)  # return freed memory first, or its reuse would not show
+        Path("/proc/self/clear_refs").write_text("5")  # reset the peak
+        return _field("/proc/self/status", "VmRSS")
+    except (OSError, AttributeError):
+        return None
+
+
+def _peak(device: torch.device) -> float:
+    cuda = device.type == "cuda"
+    return torch.cuda.max_memory_allocated(device) / 2**20 if cuda else _field("/proc/self/status", "VmHWM")
+
+
+def _field(path: str, name: str) -> float:
+    """Return the MiB of a field of a file in /proc."""
+    lines = Path(path).read_text().splitlines()
+    return next(float(line.split()[1]) / 1024 for line in lines if line.startswith(name))
+
+
+def free_mib(device: torch.device) -> float:
+    """Return the memory that can still be allocated; infinite if the system does not tell."""
+    if device.type == "cuda":
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return float(torch.cuda.mem_get_info(device)[0] + kept) / 2**20
+    try:
+        return _field("/proc/meminfo", "MemAvailable")
+    except OSError:
+        return float("inf")
+
+
+def environment(device: torch.device | None = None) -> dict[str, Any]:
+    """Return what a report was measured with, by default on a CPU."""
+    cuda = device is not None and device.type == "cuda"
+    return {
+        "compgcn": __version__,
+        "commit": commit(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "device": torch.cuda.get_device_name(device) if cuda else f"{torch.get_num_threads()} CPU cores",
+        "processor": None if cuda else platform.processor() or platform.machine(),
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+    }
+
+
+PHI: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "sub": lambda x, z: x - z,
+    "mult": lambda x, z: x * z,
+    "corr": lambda x, z: torch.fft.irfft(torch.conj(torch.fft.rfft(x)) * torch.fft.rfft(z), n=x.shape[-1]),
+}
+
+
+class PerEdge(nn.Module):
+    """The paper's Eq. node_update read literally, with the weights of a layer: one message per edge, each times W.
+
+    Args:
+        layer: a layer with filters by direction, relation vectors and a composition of `PHI`.
+    """
+
+    def __init__(self, layer: CompGCNConv) -> None:
+        super().__init__()
+        self.layer = layer
+        self.phi = PHI[layer.composition.name]
+
+    def forward(
+        self, x: Tensor, rel: Tensor, graph: RelationalGraph, *, keep: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return what the layer returns."""
+        layer = self.layer
+        messages = graph.messages(layer.flow, layer.add_inverse)
+        weight = messages.weights(layer.norm, layer.self_loop, x.dtype).message
+        weight = weight if keep is None else weight * messages.of_edges(keep)
+        out = x.new_zeros(len(x), layer.out_channels)
+        for direction, name in enumerate(("weight_original", "weight_inverse")):
+            part = slice(direction * graph.num_edges, (direction + 1) * graph.num_edges)
+            composed = self.phi(x[messages.sender[part]], rel[messages.relation[part]])  # [E, in]
+            sent = weight[part].unsqueeze(1) * (composed @ getattr(layer, name))  # [E, out]
+            half = torch.zeros_like(out).index_add_(0, messages.receiver[part], sent)
+            out = out + torch.dropout(half, layer.dropout, self.training)
+        if layer.self_loop:
+            assert layer.loop_relation is not None
+            loop: Tensor = getattr(layer, layer.tying.loop)
+            out = out + self.phi(x, layer.loop_relation) @ loop
+        if layer.bias is not None:
+            out = out + layer.bias
+        assert layer.weight_relation is not None
+        return out, rel @ layer.weight_relation
+
+
+def edge_by_edge(module: nn.Module) -> None:
+    """Replace every layer of a model's encoder by `PerEdge` with the same weights."""
+    layers = module.get_submodule("encoder.layers")
+    assert isinstance(layers, nn.ModuleList)
+    for index, layer in enumerate(layers):
+        assert isinstance(layer, CompGCNConv)
+        layers[index] = PerEdge(layer)
+
+
+def is_per_edge(config: Config) -> bool:
+    """Tell whether `PerEdge` computes the layers of a model."""
+    encoder = config.encoder
+    return encoder.name == "compgcn" and encoder.composition in PHI and len(encoder.dims) > 1
+
+
+def is_pykeens(config: Config) -> bool:
+    """Tell whether a model is PyKEEN's default CompGCN: composition and decoder are products."""
+    encoder = config.encoder
+    product = (encoder.composition, config.decoder.name) == ("mult", "distmult")
+    return is_per_edge(config) and product and not encoder.bases
+
+
+def has_pykeen() -> bool:
+    """Tell whether PyKEEN is installed."""
+    return find_spec("pykeen") is not None
+
+
+def pykeen(
+    data: KnowledgeGraph, batch: int, device: torch.device, dims: Sequence[int] = (200, 200)
+) -> tuple[Callable[[], Tensor], int]:
+    """Return the training step of PyKEEN's CompGCN (phi and decoder DistMult, one-to-all) and its parameters."""
+    with warnings.catch_warnings():  # from packages that PyKEEN imports
+        warnings.simplefilter("ignore", DeprecationWarning)
+        from pykeen.models import CompGCN
+        from pykeen.triples import CoreTriplesFactory
+
+    sizes: dict[str, Any] = {"num_entities": data.num_entities, "num_relations": data.num_relations}
+    factory = CoreTriplesFactory(torch.from_numpy(data.train), **sizes, create_inverse_triples=True)
+    layers = {"num_layers": len(dims) - 1, "dims": list(dims[1:])}
+    model: Any = CompGCN(triples_factory=factory, embedding_dim=dims[0], encoder_kwargs=layers, random_seed=0).to(
+        device
+    )
+    optimiser = torch.optim.Adam(model.parameters())
+    triples = torch.from_numpy(np.resize(data.train, (batch, 3))).to(device)  # repeats where there are few
+    labels = torch.zeros(batch, data.num_entities, device=device)
+    labels[torch.arange(batch, device=device), triples[:, 2]] = 1.0
+    model.train()
+
+    def step() -> Tensor:
+        optimiser.zero_grad()
+        scores = model.score_t(triples[:, :2])
+        loss = nn.functional.binary_cross_entropy_with_logits(scores, labels)
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+        model.post_parameter_update()
+        return loss.detach()
+
+    return step, sum(p.numel() for p in model.parameters())
+
+
+_SCALES = tuple(10**k for k in range(4, 8))  # messages in both directions
+_NODES, _RELATIONS, _DIM = 100_000, 100, 100  # of the growing graphs
+_SLOW = 60_000.0  # ms per call beyond which a CPU does not try a larger graph per edge
+
+
+def power_law(edges: int, nodes: int, relations: int, device: torch.device) -> RelationalGraph:
+    """Return a graph with hubs: the share of nodes and relations falls as a power of their rank."""
+    generator = torch.Generator().manual_seed(0)
+    names = torch.randperm(nodes, generator=generator)  # a hub may have any index
+    src, dst = names[(torch.rand(2, edges, generator=generator) ** 3 * nodes).long()]
+    rel = (torch.rand(edges, generator=generator) ** 2 * relations).long()
+    return RelationalGraph(src, dst, rel, nodes, relations).to(device)
+
+
+def bench_kernels(data: KnowledgeGraph, device: torch.device, scaling: bool, say: Say) -> Report:
+    """Measure a layer, 100 -> 200, with each composition of the paper, then on growing graphs."""
+    triples = torch.from_numpy(data.train).to(device)
+    graph = RelationalGraph.from_triples(triples, data.num_entities, data.num_relations)
+    report: Report = {"bench": "kernels", "data": data.name, "environment": environment(device)}
+    report |= {"messages": 2 * graph.num_edges, "plan_ms": plan_ms(graph, device), "layer": []}
+    for name in PHI:
+        say(f"layer, {name}")
+        ours, theirs = (layer_cost(name, graph, 100, 200, device, per_edge=one) for one in (False, True))
+        report["layer"].append({"composition": name, **_beside(ours, theirs)})
+    if scaling:
+        report["scaling"] = _scaling(device, say)
+    return report
+
+
+def plan_ms(graph: RelationalGraph, device: torch.device) -> float:
+    """Time the sorting of the messages of a new graph."""
+    return round(cost(lambda: graph.to(device).messages().plan(Norm("symmetric")), device, 3, 1).ms, 4)
+
+
+def layer_cost(
+    name: str, graph: RelationalGraph, inputs: int, outputs: int, device: torch.device, *, per_edge: bool
+) -> Cost:
+    """Measure the forward and backward pass of one layer; its plan is made before."""
+    layer = CompGCNConv(inputs, outputs, graph.num_relations, composition=name).to(device)
+    x = torch.randn(graph.num_nodes, inputs, device=device, requires_grad=True)
+    rel = torch.randn(2 * graph.num_relations, inputs, device=device, requires_grad=True)
+    module = PerEdge(layer) if per_edge else layer
+    leaves = [x, rel, *layer.parameters()]
+    slopes = [torch.randn(len(t), outputs, device=device) for t in (x, rel)]
+
+    def call() -> None:
+        torch.autograd.grad(module(x, rel, graph), leaves, slopes)
+
+    return cost(call, device, repeats=3 if per_edge and device.type == "cpu" else 7, warm_up=1 if per_edge else 2)
+
+
+def _beside(ours: Cost, theirs: Cost | None) -> Report:
+    report: Report = {"ours": ours.as_dict(), "per_edge": None if theirs is None else theirs.as_dict()}
+    if theirs is not None:
+        report["times_faster"] = round(theirs.ms / ours.ms, 2)
+        if ours.mib and theirs.mib:
+            report["times_less_memory"] = round(theirs.mib / ours.mib, 2)
+    return report
+
+
+def _scaling(device: torch.device, say: Say) -> list[Report]:
+    """Measure a layer (mult, 100 -> 100) on power-law graphs, edge by edge as long as that fits."""
+    rows, fits = [], True
+    for messages in _SCALES:
+        nodes = min(_NODES, messages // 10)
+        say(f"layer on {messages:,} messages")
+        graph = power_law(messages // 2, nodes, _RELATIONS, device)
+        sizes = {"messages": messages, "nodes": nodes, "plan_ms": plan_ms(graph, device)}
+        ours, theirs = layer_cost("mult", graph, _DIM, _DIM, device, per_edge=False), None
+        if fits:
+            try:
+                theirs = layer_cost("mult", graph, _DIM, _DIM, device, per_edge=True)
+            except torch.OutOfMemoryError:
+                fits = False
+        if theirs is not None and device.type == "cpu":  # the next graph is ten times larger
+            fits = 10 * theirs.ms < _SLOW and 10 * (theirs.mib or 0.0) < free_mib(device)
+        rows.append({**sizes, **_beside(ours, theirs)})
+    return rows
+
+
+PAPER = {"training.loss": "bce", "training.batch_size": 128}  # as in the paper and its released code
+TOO_LARGE = "it needs more memory than there is"
+_REPEATS = 5
+
+
+class Row(NamedTuple):
+    """A model to measure: its name, its label in a table, and its settings by dotted name."""
+
+    name: str
+    label: str
+    settings: dict[str, Any]
+
+
+def bench_step(data: KnowledgeGraph, device: torch.device, settings: dict[str, Any], say: Say) -> Report:
+    """Measure a training step of the recommended model, by default with the paper's loss and batches."""
+    row = Row("step", data.name, {**PAPER, **settings})
+    config = expand(recommended(row.settings, data), data)
+    say("the recommended model")
+    line = _line(data, device, row, config.training.step, peer=has_pykeen())
+    return {"bench": "step", **_header(data, device), "config": config.model_dump(), **line}
+
+
+def bench_costs(data: KnowledgeGraph, device: torch.device, rows: Sequence[Row], compiled: bool, say: Say) -> Report:
+    """Measure a training step of every row, beside PyKEEN's where it has the same model."""
+    lines = []
+    for number, row in enumerate(rows, 1):
+        say(f"{number} of {len(rows)}, {row.name}")
+        lines.append(_line(data, device, row, "compiled" if compiled else "recorded"))
+    return {"bench": "costs", **_header(data, device), "compiled": compiled, "rows": lines}
+
+
+def bench_evaluate(data: KnowledgeGraph, device: torch.device, settings: dict[str, Any], say: Say) -> Report:
+    """Measure all filtered ranks of the test split."""
+    if not len(data.test):
+        raise InputError(f"the data set '{data.name}' has no test triples to rank")
+    task = fresh_task(expand(recommended(settings, data), data), data, device)
+    say("all ranks of the test split")
+    ours, ranks = cost(lambda: task.ranks("test").tail.realistic.sum().item(), device, 3, 1), 2 * len(data.test)
+    report = {"bench": "evaluate", **_header(data, device), "ranks": ranks}
+    return {**report, "ours": {**ours.as_dict(), "us_per_rank": round(1000 * ours.ms / ranks, 3)}}
+
+
+def _header(data: KnowledgeGraph, device: torch.device) -> Report:
+    return {"data": data.name, "environment": environment(device)}
+
+
+def _line(data: KnowledgeGraph, device: torch.device, row: Row, step: str, peer: bool = False) -> Report:
+    """Measure a row: the steps by who makes them, and notes on those that fail or do not fit into memory.
+
+    On a GPU our step is recorded, and compiled if asked; a row that `PerEdge` computes is measured eagerly and edge by
+    edge too. PyKEEN has the row's dimensions if it has the row's model; with `peer` it takes part in any case.
+    """
+    config = expand(recommended(row.settings, data), data)
+    make = partial(fresh_task, config, data, device)
+    task = make()
+    steps, needed = task.steps_per_epoch, needed_mib(task)
+    line: Report = {"row": row.name, "label": row.label, "settings": row.settings, "batch": task.batch_size}
+    line |= {"steps_per_epoch": steps, "parameters": sum(p.numel() for p in task.module.parameters())}
+    del task
+    training = config.training.model_copy(update={"step": step})
+    eager = training.model_copy(update={"step": "eager"})
+    measures: dict[str, Callable[[], Report]] = {"ours": lambda: step_cost(make, training, device).as_dict()}
+    if is_per_edge(config):
+        if device.type == "cuda":
+            measures["ours, eager"] = lambda: step_cost(make, eager, device).as_dict()
+        measures["per edge"] = lambda: step_cost(make, eager, device, per_edge=True).as_dict()
+    if peer or (has_pykeen() and is_pykeens(config)):
+        dims = config.encoder.dims if is_pykeens(config) else (200, 200)
+        measures["PyKEEN"] = lambda: _pykeen(data, line["batch"], device, dims)
+    found: dict[str, Report] = {}
+    left_out: dict[str, str] = {}
+    for name, measure in measures.items():
+        try:
+            if needed.get(name, 0.0) > free_mib(device):  # a CPU would end the process
+                raise torch.OutOfMemoryError
+            found[name] = measure()
+            found[name]["seconds_per_epoch"] = round(steps * found[name]["ms"] / 1000, 4)
+        except torch.OutOfMemoryError:
+            left_out[name] = TOO_LARGE
+        except Exception as error:  # the other measurements go on
+            left_out[name] = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+    return {**line, "steps": found, **({"left_out": left_out} if left_out else {})}
+
+
+def _pykeen(data: KnowledgeGraph, batch: int, device: torch.device, dims: Sequence[int]) -> Report:
+    parameters = 0
+
+    def step() -> Callable[[], object]:
+        nonlocal parameters
+        made, parameters = pykeen(data, batch, device, dims)
+        return made
+
+    found = cost_from_scratch(step, device, _REPEATS)
+    return {**found.as_dict(), "parameters": parameters, "version": version("pykeen")}
+
+
+def fresh_task(config: Config, data: KnowledgeGraph, device: torch.device) -> LinkPrediction:
+    """Return the task of a config in training mode, always with the same weights."""
+    torch.manual_seed(config.training.seed)
+    task = build_links(config, data, device)
+    task.model.train()
+    return task
+
+
+def step_cost(
+    make: Callable[[], LinkPrediction], settings: Training, device: torch.device, *, per_edge: bool = False
+) -> Cost:
+    """Measure a training step as the mean over a few batches: 10 on a GPU, one on a CPU."""
+    taken: list[Tensor] = []
+
+    def prepare() -> Callable[[], object]:
+        task = make()
+        if per_edge:
+            edge_by_edge(task.module)
+        update = make_step(task, settings, steps=10**9)
+        many = 10 if device.type == "cuda" else 1
+        taken.extend(task.examples(0, step) for step in range(min(many, task.steps_per_epoch)))
+
+        def call() -> None:
+            for examples in taken:
+                update(examples, settings.lr)
+
+        return call
+
+    found = cost_from_scratch(prepare, device, _REPEATS)
+    return Cost(found.ms / len(taken), found.mib)
+
+
+def needed_mib(task: LinkPrediction) -> dict[str, float]:
+    """Estimate the MiB that a step keeps, in float32, of all messages edge by edge, and of PyKEEN's scores."""
+    encoder = task.model.encoder
+    # x, z and phi(x, z) [E, in]; their product with a filter, plain and weighted [E, out]; both directions
+    messages = 2 * task.graph.num_edges * sum(3 * inputs + 2 * outputs for inputs, outputs in pairwise(encoder.dims))
+    scores = 4 * task.batch_size * encoder.num_nodes * encoder.dims[-1]  # four arrays [B, N, d]
+    return {"per edge": messages * 4 / 2**20, "PyKEEN": scores * 4 / 2**20}

@@ -1,0 +1,248 @@
+"""The generated tables of README.md and docs/, rewritten from the committed results and benchmarks.
+
+A block stands between the lines `<!-- python -m reproduction tables: NAME -->` and `<!-- end -->`. A cell of a table
+that starts with `<!-- measured: ROW, ROW -->` gets the differences of these rows of the experiment `fidelity`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from compgcn.errors import unknown
+from compgcn.run.report import MISSING, Table, markdown
+from reproduction import BENCHMARKS, RESULTS
+from reproduction.claims import claims_table
+from reproduction.differences import deviations, price
+from reproduction.experiment import experiments
+from reproduction.tables import NOT_RUN, Board, costs, shown, stated, title, verdict
+
+MACHINES = ("h200", "cpu")
+_BLOCK = re.compile(r"(<!-- python -m reproduction tables: (\S+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
+_CELL = re.compile(r"(<!-- measured: ([a-z0-9., -]+?) -->)[^|\n]*")  # to the end of a cell
+
+
+def filled(text: str, board: Board) -> str:
+    """Return a page with its generated blocks and cells made anew."""
+
+    def block(match: re.Match[str]) -> str:
+        if match[2] not in BLOCKS:
+            raise unknown("block of tables", match[2], BLOCKS)
+        return match[1] + BLOCKS[match[2]](board)
+
+    def cell(match: re.Match[str]) -> str:
+        return f"{match[1]} {price(board, [name.strip() for name in match[2].split(',')])} "
+
+    return _BLOCK.sub(block, _CELL.sub(cell, text))
+
+
+def load(name: str) -> Any:
+    """Return a committed measurement; None if it is not there."""
+    path = BENCHMARKS / f"{name}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
+# Accuracy
+
+_HEADLINES = ("link-prediction", "node-classification", "graph-classification")
+_DATA, _MOST = ("FB15k-237", "WN18RR"), 6  # of the comparison of systems
+
+
+def accuracy(board: Board) -> str:
+    """Return CompGCN's rows of the paper's headline tables, and the number of claims that hold."""
+    lines = []
+    for experiment in (board.experiments[name] for name in _HEADLINES):
+        for row in experiment.rows:
+            metric = experiment.metrics[0]
+            ours = board.ours(experiment, row, metric)
+            if ours is None or row.same_as is not None or row.label != "CompGCN":
+                continue
+            data = board.results(experiment, row)[0]["config"]["data"]["source"]
+            cells = [experiment.title, f"`{data}`", title(metric), stated(experiment, row, metric)]
+            lines.append([*cells, shown(ours, metric), verdict(experiment, row, metric, ours)])
+    answers = [row[-1] for row in claims_table(board).rows]
+    kinds = {"hold": "holds", "do not": "*does not", "undecided": "undecided", "exceeded": "*more", "not run": NOT_RUN}
+    counts = {name: sum(one.startswith(words) for one in answers) for name, words in kinds.items()}
+    below = sum(one.startswith("*does not") and "below the paper" in one for one in answers)
+    rest = "".join(f"; {name}: {counts[name]}" for name in ("undecided", "exceeded", "not run") if counts[name])
+    claims = (
+        f"Of {len(answers)} claims of the paper, {counts['hold']} hold in our results and {counts['do not']} do "
+        f"not{rest}. For {below} of those that do not, a CompGCN of ours stays below the paper's number: these "
+        "verdicts judge our training too."
+    )
+    return markdown([Table("", ("table", "data", "metric", "paper", "ours", "verdict"), lines), claims])
+
+
+def choice(board: Board) -> str:
+    """Return the systems with the best validation MRR on the first data set: test MRR and seconds on both."""
+    found: dict[str, dict[str, tuple[float, str]]] = {}
+    for experiment in (board.experiments[name] for name in ("systems", "link-prediction")):
+        for row in experiment.rows:
+            ours, valid = (board.ours(experiment, row, "mrr", split) for split in ("test", "valid"))
+            if ours is not None and valid is not None and row.group in _DATA:
+                seconds = costs(board.results(experiment, row))[2]
+                found.setdefault(row.label, {})[row.group] = (valid.mean, f"{shown(ours, 'mrr')}, {seconds}")
+    ranked = sorted((one for one in found.items() if _DATA[0] in one[1]), key=lambda one: -one[1][_DATA[0]][0])
+    lines = [[label, *(by.get(group, (0.0, MISSING))[1] for group in _DATA)] for label, by in ranked[:_MOST]]
+    return markdown([Table("", ("model", *(f"{group}: {title('mrr')}, seconds" for group in _DATA)), lines)])
+
+
+# Speed
+
+
+def _cost(cost: Mapping[str, Any] | None, epoch: bool = False) -> str:
+    """Format time and memory, with the seconds of an epoch between them if asked."""
+    if cost is None:
+        return MISSING
+    ms = cost["ms"]
+    parts = [f"{ms:.2f} ms" if ms < 10 else f"{ms:,.0f} ms" if ms < 10_000 else f"{ms / 1000:,.1f} s"]
+    parts += [f"{cost['seconds_per_epoch']:,.2f} s"] if epoch else []
+    parts += [] if cost.get("mib") is None else [f"{cost['mib']:,.0f} MiB"]
+    return ", ".join(parts)
+
+
+def benchmarks(_: Board, short: bool = False) -> str:
+    """Return our times beside the per-edge definition's and PyKEEN's, on every machine."""
+    names = ("measured", "on", "ours", "per edge", "faster", "PyKEEN, DistMult, d 200")
+    lines = [line for machine in MACHINES for line in _lines_of(machine, short)]
+    return markdown([Table("", names, lines)])
+
+
+def _lines_of(machine: str, short: bool) -> Iterator[list[str]]:
+    def line(
+        what: str, ours: Mapping[str, Any], theirs: Mapping[str, Any] | None = None, peer: str = MISSING
+    ) -> list[str]:
+        faster = MISSING if theirs is None else f"{theirs['ms'] / ours['ms']:,.0f}×"
+        return [what, report["environment"]["device"], _cost(ours), _cost(theirs), faster, peer]
+
+    def steps(what: str, found: Mapping[str, Any], how: str) -> Iterator[list[str]]:
+        eager = found.get("ours, eager", found["ours"])
+        yield line(f"training step, {what}", eager, found.get("per edge"), _cost(found.get("PyKEEN")))
+        if "ours, eager" in found:
+            yield line(f"the same, {how} as one CUDA graph", found["ours"])
+
+    for data in ("fb15k-237",) if short else ("fb15k-237", "wn18rr"):
+        if report := load(f"{machine}/step-{data}"):
+            decoder, encoder = report["config"]["decoder"], report["config"]["encoder"]
+            model = f"{decoder['name']} + {encoder['name']} ({encoder['composition']})"
+            yield from steps(f"{data}, {model}, batch {report['batch']}", report["steps"], "compiled and recorded")
+    if not short and (report := load(f"{machine}/costs-fb15k-237")):
+        how = "compiled and recorded" if report["compiled"] else "recorded"
+        for row in report["rows"]:
+            if {"PyKEEN", "ours"} <= row["steps"].keys():
+                yield from steps(f"{report['data']}, {row['label']}, batch {row['batch']}", row["steps"], how)
+    if report := load(f"{machine}/kernels"):
+        for row in (one for one in report["layer"] if not short or one["composition"] == "mult"):
+            what = f"layer, forward and backward, {report['data']}, {row['composition']}, 100 → 200"
+            yield line(what, row["ours"], row["per_edge"])
+        last = report["scaling"][-1]
+        yield line(f"the same on {last['messages']:,} messages, mult, 100 → 100", last["ours"], last["per_edge"])
+    if not short and (report := load(f"{machine}/evaluate")):
+        what = f"filtered test evaluation, {report['data']}, {report['ranks']:,} ranks"
+        yield line(what, {"ms": report["ours"]["ms"]})
+
+
+def step_costs(_: Board) -> str:
+    """Return the cost of every decoder with every encoder: a step, an epoch of steps and the peak memory."""
+    parts: list[str | Table] = []
+    for report in filter(None, (load(f"{machine}/costs-fb15k-237") for machine in MACHINES)):
+        made = report["environment"]
+        recorded = any("ours, eager" in row["steps"] for row in report["rows"])
+        kinds = ["ours", *(["ours, eager"] if recorded else []), "per edge", "PyKEEN"]
+        names = {"ours": "ours, recorded", "ours, eager": "ours, eager"} if recorded else {}
+        lines = []
+        for row in report["rows"]:
+            cells = [row["label"], f"{row['batch']:,}", f"{row['parameters']:,}"]
+            for kind in kinds:
+                found = row["steps"].get(kind)
+                own = f", {found['parameters']:,} parameters" if found and "parameters" in found else ""
+                cells.append(_cost(found, epoch=True) + own if found else row.get("left_out", {}).get(kind, MISSING))
+            lines.append(cells)
+        how = ", compiled" if report["compiled"] else ""
+        parts.append(f"{report['data']}, {made['device']}, torch {made['torch']}{how}, {made['date']}:")
+        parts.append(Table("", ("model", "batch", "parameters", *(names.get(kind, kind) for kind in kinds)), lines))
+    return markdown(parts)
+
+
+# Accuracy of the answers
+
+
+def measured(_: Board) -> str:
+    """Return the measured accuracy of what a trained model answers."""
+    rows = [*_unseen(), *_explanations(), *_probabilities(), *_discoveries()]
+    served = load("cpu/serving")
+    what = f"predictions per second of `serve`, {served['connections']} connections, {served['environment']['device']}"
+    late = f"99 % within {served['ms']['p99']:.0f} ms, {served['errors']} errors"
+    rows.append([what, served["data"], f"{served['requests_per_second']:.0f}", late])
+    return markdown([Table("", ("what", "data", "measured", "compared with"), rows)])
+
+
+def _short(value: float) -> str:
+    return f"{value:.3f}".lstrip("0")
+
+
+def _unseen() -> Iterator[list[str]]:
+    asked = {"given": "MRR of queries about them", "answer": "MRR of queries they answer"}
+    for key, what in asked.items():
+        for data, report in load("unseen")["data"].items():
+            names = ("newcomers", "popularity", "random", "trained")
+            ours, popular, drawn, whole = (
+                _short(mean(row["test"][name][f"newcomer_{key}_mrr"] for row in report["rows"])) for name in names
+            )
+            beside = f"popularity {popular}, random {drawn}, trained with them {whole}"
+            yield [f"unseen entities, {what}", data, ours, beside]
+
+
+def _explanations() -> Iterator[list[str]]:
+    for data, report in load("explanations")["data"].items():
+        for row in report["rows"]:
+            how = "gradient" if row["method"] == "gradient" else f"exact for {row['exact']} of {row['facts']}"
+            what = f"score lost without the 3 facts that `explain` lists first, {how}"
+            beside = f"3 random facts {row['drop_random']:.2f}; more in {row['listed']['larger']:.0%} of {row['facts']}"
+            yield [what, data, f"{row['listed']['drop']:.2f}", beside]
+
+
+def _probabilities() -> Iterator[list[str]]:
+    for row in load("calibration")["rows"]:
+        for what in ("the ten best entities", "the best entity"):
+            after, before = (_short(row["answers"][what][when]["error"]) for when in ("after", "before"))
+            yield [f"calibration error, {what}", row["data"], after, f"uncalibrated {before}"]
+
+
+def _discoveries() -> Iterator[list[str]]:
+    for row in load("discoveries")["rows"]:
+        found = {one["top"]: f"{one['in_test']:.0%}" for one in row["fitted"]}
+        rest = ", ".join(f"{share} of {top:,}" for top, share in found.items() if top > 100)
+        what = "facts that `discover` lists first, found in the hidden test split: of 100"
+        yield [what, row["data"], found[100], f"of 20 {found[20]}; {rest}"]
+
+
+BLOCKS: dict[str, Callable[[Board], str]] = {
+    "accuracy": accuracy,
+    "choice": choice,
+    "speed": partial(benchmarks, short=True),
+    "benchmarks": benchmarks,
+    "costs": step_costs,
+    "measured": measured,
+    "deviations": deviations,
+}
+
+
+def write_blocks(root: Path) -> list[Path]:
+    """Rewrite the generated blocks of README.md and docs/ in place; return the pages that changed."""
+    from reproduction.pages import draw_speed
+
+    board, written = Board(RESULTS, experiments()), []
+    for path in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
+        text = path.read_text(encoding="utf-8")
+        made = filled(text, board)
+        if made != text:
+            path.write_text(made, encoding="utf-8")
+            written.append(path)
+    draw_speed([load(f"{machine}/kernels") for machine in MACHINES], root / "docs" / "speed.svg")
+    return written

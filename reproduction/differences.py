@@ -1,0 +1,185 @@
+"""Differences between rows that the paper has no numbers for: the price of every deviation from it."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from compgcn.config import write_setting
+from compgcn.errors import unknown
+from compgcn.run.report import MISSING, Table, markdown
+from reproduction.experiment import Experiment, Row, at_home, chosen
+from reproduction.tables import COSTS, LOWER, NOT_RUN, Board, costs, grouped, shown, title
+
+FIDELITY = "fidelity"  # the experiment of deviations, and its page in docs/
+NOISE = "within the noise of seeds"
+_RULE = (
+    "Differences are between models of the same seed. Seeds alone move {metric} by a standard deviation of {spreads}. "
+    "A smaller difference is *within the noise of seeds*. *By chance* is the size that a difference exceeds once in 20 "
+    "if nothing but chance differs: Student's t times √2 times that deviation, for one seed. A difference up to that "
+    "size is *undecided*, a larger one *better* or *worse*; of {rows} rows, chance would make about {wrong:.1f} so."
+)
+_NO_RULE = "The noise of seeds is not known yet, so no difference is called better or worse."
+
+
+class Spread(NamedTuple):
+    """Standard deviation over seeds of models with one decoder, pooled from some rows, and its degrees of freedom."""
+
+    sd: float
+    freedom: int
+    rows: tuple[str, ...]
+
+    def by_chance(self, seeds: int) -> float:
+        """Return the size that a mean difference over some seeds exceeds once in 20 by chance."""
+        from scipy.stats import t
+
+        return round(float(t.ppf(0.975, self.freedom)), 2) * self.sd * math.sqrt(2 / seeds)
+
+
+class Compared(NamedTuple):
+    """A row beside its control: the difference, the size that chance may reach, and a verdict, or why there is none."""
+
+    gap: float | None
+    by_chance: float | None
+    verdict: str
+
+
+def compared(board: Board, experiment: Experiment, row: Row) -> Compared:
+    """Compare a row with its control by the first metric."""
+    metric = experiment.metrics[0]
+    ours = board.ours(experiment, row, metric)
+    if ours is None or row.control is None:
+        return Compared(None, None, NOT_RUN if ours is None else "")
+    found = gaps(board, experiment, row, metric)
+    if not found:
+        return Compared(None, None, f"`{row.control}` has no result of its seeds")
+    gap, noise = statistics.fmean(found), spread(board, experiment, _decoder(experiment, row))
+    if noise is None:
+        return Compared(gap, None, "")
+    most = noise.by_chance(len(found))
+    if abs(gap) <= most:
+        return Compared(gap, most, NOISE if abs(gap) < noise.sd else "undecided")
+    return Compared(gap, most, "better" if (gap > 0) != (metric.rpartition("/")[2] in LOWER) else "worse")
+
+
+def gaps(board: Board, experiment: Experiment, row: Row, metric: str) -> list[float]:
+    """Return how much higher the metric of a row is than its control's, for each seed that both have."""
+    if row.control is None:
+        return []
+    ours, other = (board.by_seed(experiment, one, metric) for one in (row, experiment.row(row.control)))
+    return [ours[seed] - other[seed] for seed in ours.keys() & other.keys()]
+
+
+def spread(board: Board, experiment: Experiment, decoder: str) -> Spread | None:
+    """Pool the deviation over seeds of the rows of `seeds_of` with a decoder; None if none has two seeds."""
+    found = {}
+    for name in experiment.seeds_of:
+        home, _, row = name.partition("/")
+        if home not in board.experiments:
+            raise unknown("experiment", home, board.experiments)
+        place = board.experiments[home], board.experiments[home].row(row)
+        figure = board.ours(*place, experiment.metrics[0], experiment.split)
+        if _decoder(*place) == decoder and figure is not None and figure.seeds > 1:
+            found[name] = figure
+    freedom = sum(one.seeds - 1 for one in found.values())
+    if not freedom:
+        return None
+    return Spread(math.sqrt(sum((one.seeds - 1) * one.sd**2 for one in found.values()) / freedom), freedom, (*found,))
+
+
+def _decoder(experiment: Experiment, row: Row) -> str:
+    return str(chosen(*at_home(experiment, row))["decoder.name"])
+
+
+def rule(board: Board, experiment: Experiment) -> str:
+    """Explain when a difference counts."""
+    spreads = []
+    for decoder in dict.fromkeys(_decoder(experiment, row) for row in experiment.rows):
+        noise = spread(board, experiment, decoder)
+        if noise is not None:
+            names = ", ".join(f"`{name}`" for name in noise.rows)
+            freedom = f"{noise.freedom} degrees of freedom"
+            spreads.append(f"{_digits(noise.sd)} with `{decoder}` ({freedom}, pooled from {names})")
+    if not spreads:
+        return _NO_RULE
+    rows = sum(row.control is not None for row in experiment.rows)
+    return _RULE.format(metric=title(experiment.metrics[0]), spreads="; ".join(spreads), rows=rows, wrong=rows / 20)
+
+
+def difference_tables(board: Board, experiment: Experiment) -> list[Table]:
+    """Return a table for each group of rows."""
+    figures = [name for metric in experiment.metrics for name in (title(metric), "difference")]
+    chance = f"{title(experiment.metrics[0])}, by chance"
+    header = ("model", "row", "against", "with", *figures, chance, "", *COSTS)
+    groups = grouped(experiment.rows).items()
+    return [Table(group, header, [_line(board, experiment, row) for row in rows]) for group, rows in groups]
+
+
+def _line(board: Board, experiment: Experiment, row: Row) -> list[str]:
+    settings = ", ".join(f"`{write_setting(*one)}`" for one in changed(experiment, row).items())
+    cells = [row.label, f"`{row.name}`", f"`{row.control}`" if row.control else MISSING, settings or MISSING]
+    for metric in experiment.metrics:
+        found = gaps(board, experiment, row, metric)
+        cells.append(shown(board.ours(experiment, row, metric), metric))
+        cells.append(signed(statistics.fmean(found)) if found else MISSING)
+    _, most, verdict = compared(board, experiment, row)
+    cells += [MISSING if most is None else _digits(most), verdict]
+    return [*cells, *costs(board.results(experiment, row))]
+
+
+def changed(experiment: Experiment, row: Row) -> dict[str, Any]:
+    """Return the settings in which a row differs from its control."""
+    if row.control is None:
+        return {}
+    before, after = (chosen(*at_home(experiment, one)) for one in (experiment.row(row.control), row))
+    return {name: value for name, value in after.items() if name not in before or before[name] != value}
+
+
+def signed(value: float) -> str:
+    """Format a difference with its sign."""
+    return ("+" if value >= 0 else "−") + _digits(abs(value))
+
+
+def _digits(value: float) -> str:
+    return f"{value:.4f}".removeprefix("0")
+
+
+def price(board: Board, rows: Sequence[str]) -> str:
+    """Return the differences of some deviations in words, for a cell of the page."""
+    experiment, prices = board.experiments[FIDELITY], []
+    for row in map(experiment.row, rows):
+        gap, _, verdict = compared(board, experiment, row)
+        words = verdict if gap is None else ", ".join(filter(None, (signed(gap), verdict)))
+        prices.append(f"{row.label}: {words}" if len(rows) > 1 else words)
+    return "; ".join(prices)
+
+
+def deviations(board: Board) -> str:
+    """Return the measured sections of the page of deviations as Markdown."""
+    experiment = board.experiments[FIDELITY]
+    compared = [row for row in experiment.rows if row.control is not None]
+    known = sum(board.ours(experiment, row, experiment.metrics[0]) is not None for row in compared)
+    run = f"All {known} rows were trained." if known == len(compared) else f"{known} of {len(compared)} rows so far."
+    parts: list[str | Table] = ["## The rows", f"{run} {rule(board, experiment)}"]
+    for table in difference_tables(board, experiment):
+        parts += [f"### {table.title}", table]
+    return markdown([*parts, "## Ties", _ties(board)])
+
+
+def _ties(board: Board) -> str:
+    """Say how far the MRR depends on ties at most."""
+    apart: dict[str, float] = {}
+    for experiment in board.experiments.values():
+        for row in experiment.rows:
+            if row.same_as is None and board.ours(experiment, row, "mrr") is not None:
+                tests = [result["metrics"]["test"] for result in board.results(experiment, row)]
+                bounds = [one["optimistic"]["mrr"] - one["pessimistic"]["mrr"] for one in tests]
+                apart[f"`{experiment.name}/{row.name}`"] = max(bounds)
+    widest = max(apart, key=lambda one: apart[one])
+    return (
+        f"The test MRR with all ties ranked best and with all ties ranked worst differ by {apart[widest]:.0e} at most, "
+        f"in {widest}, among all {len(apart)} rows of link prediction. Our ranks compare logits. The released code "
+        "sorts sigmoids, which are 1 for every logit above 17 in float32; results cannot show the ties this makes."
+    )

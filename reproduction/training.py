@@ -1,0 +1,265 @@
+"""Train a row of an experiment and keep its result: a small JSON with everything a report needs.
+
+Reports need neither the model nor the data. Copy result files into one folder to merge several machines.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from compgcn.baselines import BASELINES, FitOnce
+from compgcn.config import Config, configure, names
+from compgcn.data import DATASETS, GraphCollection, KnowledgeGraph, Labels, Vocabulary, datasets, find
+from compgcn.data.graph import restricted, top_relations
+from compgcn.errors import InputError
+from compgcn.run import Run, train
+from compgcn.run.report import curve, parameters
+from compgcn.run.resolve import expand, recommended
+from compgcn.tasks.inputs import Dataset
+from compgcn.train.storage import replace as replace_file
+from reproduction.experiment import Experiment, Job, Row, at_home, chosen
+
+_DIGITS = 6
+
+# Settings that change no result: the seed and the data, which a result names, and where and how fast training runs.
+_FREE = {
+    *("data.fingerprint", "training.seed", "training.device", "training.checkpoint_seconds"),
+    *("training.step", "training.deterministic"),
+}
+_BY_DATA = {"encoder.input": None, "training.precision": "auto"}  # before data are read
+
+
+def train_row(
+    job: Job,
+    folder: Path,
+    runs: Path,
+    *,
+    smoke: bool = False,
+    device: str = "auto",
+    beside: int = 0,
+    interrupted: Callable[[], bool] = lambda: False,
+) -> Path:
+    """Train a row in a folder of `runs`, or resume it, and write its result; return at once if the result exists.
+
+    `smoke` trains a small model on a small graph; `beside` records how many other rows share the device.
+    """
+    path = job.file(folder)
+    if is_done(job, folder, smoke=smoke):
+        return path
+    settings = {**chosen(job.experiment, job.row), "training.seed": job.seed, "training.device": device}
+    asked = configure(Config(), settings)
+    data = trial_data(asked) if smoke else find(asked.data, asked.task)
+    config = expand(recommended(settings, data, job.row.model), data)
+    if smoke:
+        config = expand(configure(config, trial_settings(config)), data)
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()  # the peak of this row alone
+    run = train(config, data, runs / job.experiment.name / job.name, None, interrupted)
+    result = {"experiment": job.experiment.name, "row": job.row.name, "seed": job.seed, **kept(run)}
+    if beside:
+        result["environment"]["beside"] = beside
+    if smoke:
+        result["smoke"] = True
+        shutil.rmtree(run.path, ignore_errors=True)  # the next trial may run other code
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = re.sub(
+        r"[\[{]\n[^\[\]{}]*[\]}]", lambda match: re.sub(r"\n\s*", " ", match[0]), json.dumps(result, indent=1)
+    )
+    replace_file(path, lambda part: part.write_text(text + "\n", encoding="utf-8"))
+    return path
+
+
+def kept(run: Run) -> dict[str, Any]:
+    """Return everything a report needs from a run."""
+    config = json.loads(run.config.model_dump_json())
+    text = json.dumps({**config, "training": {**config["training"], "seed": None, "device": None}}, sort_keys=True)
+    found: dict[str, Any] = {
+        "hash": hashlib.sha256(text.encode()).hexdigest()[:16],
+        "config": config,
+        "parameters": parameters(run.task),
+        "environment": json.loads((run.path / "environment.json").read_text(encoding="utf-8")),
+        "metrics": run.metrics,
+        "curve": curve(run.path / "events.jsonl"),
+    }
+    if run.config.task == "link-prediction" and run.metrics["test"]:
+        found["by_category"] = run.evaluate("test", "category")
+        relations = run.evaluate("test", "relation")
+        found["by_relation"] = {
+            name: {key: one[key] for key in ("triples", "mrr", "hits@10")}
+            | {side: one[side]["mrr"] for side in ("head", "tail")}
+            for name, one in relations.items()
+        }
+    if run.config.classifier.protocol in (None, "refit", "holdout") and run.metrics["test"]:
+        found["calibration"] = [one._asdict() for one in run.answers.calibration("test")]
+    rounded: dict[str, Any] = _rounded(found)
+    return rounded
+
+
+def _rounded(tree: Any) -> Any:
+    if isinstance(tree, dict):
+        return {key: _rounded(value) for key, value in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        return [_rounded(value) for value in tree]
+    return float(f"{tree:.{_DIGITS}g}") if isinstance(tree, float) else tree
+
+
+def results(folder: Path, experiment: Experiment, row: Row) -> list[dict[str, Any]]:
+    """Return the results of a row by seed: those made with its present settings, trial runs apart."""
+    home, own = at_home(experiment, row)
+    pattern = re.compile(re.escape(own.name) + r"-\d+\.json")
+    files = (folder / home.name).glob(f"{own.name}-*.json")
+    found = sorted((_load(path) for path in files if pattern.fullmatch(path.name)), key=lambda one: int(one["seed"]))
+    return [one for one in found if not one.get("smoke") and _matches(home, own, one)]
+
+
+def is_done(job: Job, folder: Path, *, smoke: bool = False) -> bool:
+    """Tell whether a result with the row's present settings exists; for a trial run, whether one of a trial exists."""
+    path = job.file(folder)
+    if not path.is_file():
+        return False
+    result = _load(path)
+    if smoke or result.get("smoke"):
+        return smoke and bool(result.get("smoke"))
+    return _matches(job.experiment, job.row, result)
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if not {"config", "metrics", "seed", "environment"} <= found.keys():
+            raise ValueError("a key is missing")
+    except ValueError as error:
+        raise InputError(f"{path} is damaged ({error}); remove it and train the row again") from None
+    return found
+
+
+def _matches(experiment: Experiment, row: Row, result: Mapping[str, Any]) -> bool:
+    """Tell whether a result was made with all settings that the row has now, given or by default."""
+    wanted = names(expected(experiment, row).model_dump(mode="json"))
+    made = names(Config().model_dump(mode="json")) | names(result["config"])  # newer settings have their defaults
+    free = set(_FREE) | {path for path, unknown in _BY_DATA.items() if wanted.get(path) == unknown}
+    if made["task"] != "link-prediction":  # classification has neither a decoder nor a choice of loss
+        free |= {"training.loss", *(path for path in wanted if path.startswith("decoder."))}
+    if wanted["task"] is None:
+        free.add("task")
+    if len(wanted["encoder.dims"]) == len(made["encoder.dims"]) > 1 and made["encoder.input"] != "learned":
+        for config in (wanted, made):  # the data may set the first dimension
+            config["encoder.dims"] = config["encoder.dims"][1:]
+    return all(made[path] == value for path, value in wanted.items() if path not in free)
+
+
+def expected(experiment: Experiment, row: Row) -> Config:
+    """Return the config of a row, as far as it is known without the data."""
+    settings = chosen(experiment, row)
+    sample = _sample(task_of(configure(Config(), settings)))
+    config = recommended(settings, sample, row.model)
+    try:
+        whole = expand(config, sample)
+    except InputError:  # for example a baseline whose libraries are not installed
+        return config
+    return configure(whole, {"encoder.input": config.encoder.input})
+
+
+@cache
+def _sample(task: str) -> Dataset:
+    """Return small data of a task: recommended settings depend on nothing else."""
+    return trial_data(configure(Config(), {"task": task}))
+
+
+_COUNTRIES = 40
+_DIMENSION = 16
+_RELATIONS = ("borders", "speaks", "uses_currency", "capital", "on_continent")
+_CLASSES = ("elsewhere", "Europe")
+_Ids = NDArray[np.int64]
+
+
+def task_of(config: Config) -> str:
+    """Return the task of a config; without one, that of its data set."""
+    known = DATASETS.get(config.data.source)
+    return config.task or (known.task if known is not None else "link-prediction")
+
+
+def trial_data(config: Config) -> Dataset:
+    """Return a small graph for the task of a config: facts about countries, or whether each lies in Europe."""
+    task, graph = task_of(config), _countries()
+    if task == "link-prediction":
+        wanted = config.data.top_relations
+        return graph if wanted is None else top_relations(graph, min(wanted, graph.num_relations))
+    rows = np.concatenate(list(graph.splits.values()))
+    located = rows[:, 1] == graph.relations.index("on_continent")
+    nodes, facts = rows[located, 0], rows[~located]
+    classes = (rows[located, 2] == graph.entities.index("Europe")).astype(np.int64)
+    return (
+        _nodes(graph, nodes, classes, facts) if task == "node-classification" else _graphs(graph, nodes, classes, facts)
+    )
+
+
+def _countries() -> KnowledgeGraph:
+    """Return the facts of the embedded graph about some countries."""
+    whole = datasets.load_world()
+    relations = [whole.relations.index(name) for name in _RELATIONS]
+    chosen = whole.train[whole.train[:, 1] == relations[-1]][:_COUNTRIES, 0]
+    splits = whole.splits.items()
+    return restricted(whole, {k: np.isin(v[:, 1], relations) & np.isin(v[:, 0], chosen) for k, v in splits})
+
+
+def _nodes(graph: KnowledgeGraph, nodes: _Ids, classes: _Ids, facts: _Ids) -> KnowledgeGraph:
+    rows = np.column_stack([nodes, classes])
+    third = len(rows) // 3
+    labels = Labels(_CLASSES, rows[third:], rows[:0], rows[:third])
+    empty = np.empty((0, 3), dtype=np.int64)
+    return replace(graph, train=facts, valid=empty, test=empty, labels=labels)
+
+
+def _graphs(graph: KnowledgeGraph, nodes: _Ids, classes: _Ids, facts: _Ids) -> GraphCollection:
+    """Return a star for each country: the country, and a node for each of its facts."""
+    triples, graph_of, labels, start = [], [], [], 0
+    for number, node in enumerate(nodes):
+        relations = facts[facts[:, 0] == node, 1].tolist()
+        triples += [(start, r, start + 1 + k) for k, r in enumerate(relations)]
+        graph_of += [number] * (1 + len(relations))
+        labels += [0, *(1 + r for r in relations)]
+        start += 1 + len(relations)
+    return GraphCollection(
+        "countries",
+        Vocabulary("relation", graph.relations.ids),
+        _CLASSES,
+        graph_of=np.array(graph_of),
+        triples=np.array(triples, dtype=np.int64),
+        targets=classes,
+        node_labels=np.array(labels),
+        node_classes=("country", *graph.relations.ids),
+        graph_ids=tuple(graph.entities.ids[node] for node in nodes),
+    )
+
+
+def trial_settings(config: Config) -> dict[str, Any]:
+    """Return the settings that make a model of the same kind small and its training short."""
+    few: dict[str, Any] = {}
+    if config.task != "link-prediction":
+        few |= {"classifier.folds": 2, "classifier.inner_folds": 2}
+    baseline = BASELINES.get(config.classifier.baseline or "")
+    if baseline is not None and isinstance(baseline.how, FitOnce):
+        return few
+    few |= {
+        "encoder.dims": tuple(min(dim, _DIMENSION) for dim in config.encoder.dims),
+        "encoder.bases": min(config.encoder.bases, 2),
+        "training.epochs": 1 if config.task == "link-prediction" else 2,
+        "training.evaluate_every": 1,
+        "training.batch_size": 64,
+    }
+    if config.decoder.name == "conve":
+        few |= {"decoder.filters": 4, "decoder.kernel": 3}
+    return few
