@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from compgcn import __version__
-from compgcn.cli import data, discover, explain, export, listing, predict, report, serve, train, tune
+from compgcn.cli import answers, data, evaluate, export, listing, predict, serve, train, tune
 from compgcn.cli.console import fail, out
 from compgcn.errors import InputError
 
@@ -72,14 +72,14 @@ def compgcn(
 for command in (
     train.train,
     tune.tune,
-    predict.evaluate,
+    evaluate.evaluate,
     predict.predict,
-    discover.discover,
-    explain.explain,
+    answers.discover,
+    answers.explain,
     export.export,
-    export.similar,
+    answers.similar,
     serve.serve,
-    report.report,
+    export.report,
 ):
     app.command()(command)
 app.command("list")(listing.list_all)
