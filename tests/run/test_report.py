@@ -137,7 +137,7 @@ def test_examples_are_the_first_and_the_last_of_their_split(run: Run) -> None:
 
 def test_a_run_without_held_out_facts_or_that_is_not_finished_has_a_page(tmp_path: Path) -> None:
     alone = train(tmp_path / "alone", graph(empty=("valid", "test")))
-    assert "Nothing was held out" in read(write_page(alone))[0]
+    assert "The data have no validation or test facts" in read(write_page(alone))[0]
     steps = iter([False] * 8 + [True] * 9)
     with pytest.raises(Interrupted):
         train(tmp_path / "part", interrupted=lambda: next(steps), epochs=9)

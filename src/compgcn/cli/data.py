@@ -139,11 +139,11 @@ def data_fetch(
     if as_json:
         rows = []
         for row in done:
-            files = [
+            entries = [
                 {"role": role, "path": str(entry.path), "sha256": entry.sha256, "verified": entry.verified}
                 for role, entry in row.entries.items()
             ]
-            rows.append({"name": row.name, "mirror": row.mirror, "already": row.already, "files": files})
+            rows.append({"name": row.name, "mirror": row.mirror, "already": row.already, "files": entries})
         out.print_json(data=rows)
         return
     for name, files in wanted.items():

@@ -50,8 +50,8 @@ def _entries() -> dict[str, list[dict[str, str]]]:
     from compgcn.run.build import LEARNED, TASKS
     from compgcn.tasks.sampling import SAMPLERS
 
-    compositions: dict[str, Any] = {**COMPOSITIONS, **LEARNED}
-    tables = (TASKS, MODELS, PRESETS, compositions, DECODERS, SAMPLERS, BASELINES, DATASETS)
+    compositions = {**COMPOSITIONS, **LEARNED}
+    tables: list[Any] = [TASKS, MODELS, PRESETS, compositions, DECODERS, SAMPLERS, BASELINES, DATASETS]
     return {kind: [_entry(name, row) for name, row in table.items()] for kind, table in zip(KINDS, tables, strict=True)}
 
 

@@ -147,8 +147,8 @@ def _show(plan: Plan, study: optuna.Study, result: Mapping[str, Any], best: Path
     for path, share in result["importance"].items():
         out.print(f"  {100 * share:3.0f} % of the difference is {path}")
     settings = result["best"]["settings"]
-    trial, final = plan.config(settings).training.epochs, plan.final(settings).training.epochs
-    if trial != final:
+    epochs, final = plan.config(settings).training.epochs, plan.final(settings).training.epochs
+    if epochs != final:
         whose = "file" if "training.epochs" in plan.settings else "recipe"
-        out.print(f"trials had {counted(trial, 'epoch')} each; best.toml trains for the {whose}'s {final}")
+        out.print(f"trials had {counted(epochs, 'epoch')} each; best.toml trains for the {whose}'s {final}")
     out.print(f"train with the best: compgcn train {best} --run-dir {plan.folder / 'best'}")

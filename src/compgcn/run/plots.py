@@ -330,9 +330,9 @@ def training(axes: Axes, epochs: Sequence[float], values: Sequence[float], figur
     is_loss = figure == "loss"
     mark = "o" if len(epochs) < 60 else None
     axes.plot(epochs, values, color=COLOURS[is_loss], linewidth=1.8, marker=mark, markersize=3.5)
-    if best in epochs and not is_loss:
+    if best is not None and best in epochs and not is_loss:
         axes.plot([best], [values[list(epochs).index(best)]], "D", color=COLOURS[3], markersize=7)
-    axes.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[attr-defined]
+    axes.locator_params(axis="x", integer=True)
     _label(axes, "epoch")
     if is_loss:
         heading(axes, "Training loss", f"from {values[0]:.4g} to {values[-1]:.4g}")
@@ -406,7 +406,7 @@ def _history(axes: Axes, result: Mapping[str, Any], history: Sequence[tuple[int,
     axes.step(numbers, best, where="post", color=COLOURS[3], linewidth=1.5, label="best so far")
     for number in (number for number, value in history if value is None):
         axes.axvline(number, ymax=0.03, color=INK, linewidth=0.8)
-    axes.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[attr-defined]
+    axes.locator_params(axis="x", integer=True)
     axes.legend(loc="lower right")
     _label(axes, "trial; a tick for one that was stopped early", f"validation {result['goal']}", "y")
     heading(axes, "History", f"best {result['best']['value']:.4f} in trial {result['best']['trial']}")

@@ -224,7 +224,7 @@ def curve(path: Path) -> dict[str, list[float]]:
         if event.get("event") == "epoch" and _FOLD.fullmatch(event.get("part", "fold 1 of 1")):
             rows.setdefault(event["epoch"], []).append({"loss": event["loss"], **event["valid"]})
     seen = {key for many in rows.values() for one in many for key in one}
-    keys = [key for key in ("loss", "mrr", "accuracy", "log_likelihood") if key in seen]
+    keys: list[str] = [key for key in ("loss", "mrr", "accuracy", "log_likelihood") if key in seen]
     whole = {epoch: rows[epoch] for epoch in sorted(rows) if all(key in one for one in rows[epoch] for key in keys)}
     means = {key: [sum(one[key] for one in many) / len(many) for many in whole.values()] for key in keys if whole}
     return {"epoch": [float(epoch) for epoch in whole], **means}
@@ -406,7 +406,7 @@ def _example(run: Run, queries: _Queries, row: int, probable: bool) -> Example:
     entities, relations, R = run.data.entities, run.data.relations, run.data.num_relations
     given, relation, target = (int(part[row]) for part in queries[:3])
     rank, side = float(queries.rank[row]), "head" if relation < R else "tail"
-    asked = {side: entities.ids[given], "relation": relations.ids[relation % R]}
+    asked: dict[str, Any] = {side: entities.ids[given], "relation": relations.ids[relation % R]}
     ends = entities.names[given], "?"
     head, tail = ends if side == "head" else ends[::-1]
     chance = None
@@ -424,18 +424,18 @@ def _examples(run: Run, split: str, ranks: SideRanks) -> list[Part]:
     good, bad = told(run, split, ranks, _EXAMPLES)
     parts: list[Part] = [f"## Predictions of {split}"]
     if good:
-        header = ("question", "answer", "probability", "next answer that is not in the data")
+        best = ("question", "answer", "probability", "next answer that is not in the data")
         rows = [
             [Verbatim(one.question), Verbatim(one.answer), _chance(one.probability), Verbatim(one.instead)]
             for one in good
         ]
-        parts += ["### Best", "The true answer ranks first, by the widest margin.", Table("", header, rows)]
+        parts += ["### Best", "The true answer ranks first, by the widest margin.", Table("", best, rows)]
     if bad:
-        header = ("question", "true answer", "its rank", "the model's answer", "probability")
+        worst = ("question", "true answer", "its rank", "the model's answer", "probability")
         rows = [
             [*map(Verbatim, one[:2]), f"{one.rank:,.10g}", Verbatim(one.instead), _chance(one.chance)] for one in bad
         ]
-        parts += ["### Worst", "The true answer ranks last.", Table("", header, rows)]
+        parts += ["### Worst", "The true answer ranks last.", Table("", worst, rows)]
     return parts
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import optuna
+from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 
 from compgcn.config import PATHS, Config, Range, Space, configure, differences, grid_size, names, to_toml
@@ -154,7 +155,7 @@ def plan(
     for path in space.keys() & _NAMES.keys():
         for name in space[path]:
             if name is not None and name not in _NAMES[path]:
-                raise InputError(f"[search]: {unknown(path, name, _NAMES[path])}")
+                raise InputError(f"[search]: {unknown(path, str(name), _NAMES[path])}")
     place = default_folder(config, model)
     return replace(made, space=space, folder=folder or place.with_name(f"{place.name.rpartition('-')[0]}-tune"))
 
@@ -198,8 +199,7 @@ def open_study(plan: Plan, storage: str | None, trials: int, pruner: str = "medi
 
 def _storage(plan: Plan, url: str | None) -> optuna.storages.BaseStorage:
     if url is None:
-        backend = optuna.storages.journal.JournalFileBackend(str(plan.folder / "study.jsonl"))
-        return optuna.storages.JournalStorage(backend)
+        return optuna.storages.JournalStorage(JournalFileBackend(str(plan.folder / "study.jsonl")))
     try:
         return optuna.storages.RDBStorage(url)
     except Exception as error:  # each database has errors of its own
