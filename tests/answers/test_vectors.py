@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -96,7 +96,7 @@ def test_an_export_reads_back_as_it_was(tmp_path: Path, form: str, piece: int, m
 
 
 def test_every_format_is_read_back_here() -> None:
-    assert {*READERS, "word2vec"} == set(FORMATS) == {form.value for form in Form}
+    assert {*READERS, "word2vec"} == set(FORMATS) == set(get_args(Form))
 
 
 def test_gensim_reads_the_text_of_word2vec(tmp_path: Path) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -79,14 +78,6 @@ def _discovery_note(run: Run) -> str:
     return f"{note}: those of the answers, times how often such heads of the relation lacked a tail that valid has"
 
 
-class How(StrEnum):
-    """The ways to weigh a fact."""
-
-    auto = "auto"
-    exact = "exact"
-    gradient = "gradient"
-
-
 def explain(
     run: RunFolder,
     head: Annotated[str, typer.Argument(help="The head of the fact, by id or name.")],
@@ -94,8 +85,9 @@ def explain(
     tail: Annotated[str, typer.Argument(help="Its tail.")],
     top: Annotated[int, typer.Option(help="How many facts.", min=1)] = 5,
     method: Annotated[
-        How, typer.Option(help="Leave out each fact (exact), take the gradient, or choose by the work (auto).")
-    ] = How.auto,
+        Literal["auto", "exact", "gradient"],
+        typer.Option(help="Leave out each fact in turn, take the gradient, or choose by the work."),
+    ] = "auto",
     facts: Facts = None,
     device: Device = "auto",
     as_json: Json = False,
@@ -107,7 +99,7 @@ def explain(
     Example: compgcn explain runs/world-compgcn-distmult-0 France borders Spain
     """
     opened = opened_run(run, device, facts)
-    found = opened.explain(head, relation, tail, top, method=method.value)
+    found = opened.explain(head, relation, tail, top, method=method)
     tell(opened)
     if as_json:
         rows = [

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 from rich.console import Console
@@ -24,15 +23,8 @@ err = Console(stderr=True, highlight=False, soft_wrap=True, markup=False, emoji=
 
 METRICS = ("mrr", "mr", "hits@1", "hits@3", "hits@10")
 Dataset = KnowledgeGraph | GraphCollection
+Split = Literal["train", "valid", "test"]
 _FEW = 30  # validation triples below which a metric is mostly noise
-
-
-class Split(StrEnum):
-    """The splits of a data set."""
-
-    train = "train"
-    valid = "valid"
-    test = "test"
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")]
@@ -142,7 +134,7 @@ def headline(n: Mapping[str, int | float]) -> str:
         )
     sizes = several(entities="entity", relations="relation", triples="triple")
     if "classes" in n:
-        labelled = ", ".join(f"{n[f'{split}_labels']:,} {split}" for split in Split)
+        labelled = ", ".join(f"{n[f'{split}_labels']:,} {split}" for split in ("train", "valid", "test"))
         return f"{sizes}, {several(classes='class')}, labelled nodes: {labelled}"
     return f"{sizes} ({n['train']:,} train, {n['valid']:,} valid, {n['test']:,} test)"
 

@@ -16,7 +16,6 @@ from compgcn.cli.console import (
     Json,
     Plot,
     Settings,
-    Split,
     chance,
     err,
     headline,
@@ -75,7 +74,7 @@ def data_list(as_json: Json = False) -> None:
     table.columns[0].no_wrap = True
     for row in DATASETS.values():
         n = row.statistics
-        edges = n.get("edges") or n.get("triples") or sum(n[split.value] for split in Split)
+        edges = n.get("edges") or n.get("triples") or sum(n[split] for split in ("train", "valid", "test"))
         numbers = (f"{number:,}" for number in (n.get("entities") or n["nodes"], n["relations"], edges))
         line = sizes.format(row.task.partition("-")[0], *numbers, where(row))
         table.add_row(row.name, Text.assemble(line, (f"\n{row.description}", "dim")))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -18,16 +17,8 @@ if TYPE_CHECKING:
     from compgcn.run import Run
 
 FIGURES = ("accuracy>", "macro F1>", "log likelihood>")
+Part = Literal["relation", "category", "side", "class"]
 _MATRIX = 12  # the most classes of a confusion matrix that is printed
-
-
-class Part(StrEnum):
-    """How `evaluate` can split its metrics."""
-
-    relation = "relation"
-    category = "category"
-    side = "side"
-    label = "class"
 
 
 def evaluate(
@@ -50,9 +41,9 @@ def evaluate(
 
         check_figure(plot)
     opened = opened_run(run, device)
-    which = split.value if split is not None else opened.answers.reported
-    report = opened.evaluate(which, by.value if by else None)
-    if by is Part.relation:
+    which = split or opened.answers.reported
+    report = opened.evaluate(which, by)
+    if by == "relation":
         report = dict(sorted(report.items(), key=lambda item: -item[1]["triples"]))
     if plot is not None:
         _draw(opened, which, plot)
@@ -77,10 +68,10 @@ def evaluate(
 
 def _show_links(run: Run, report: dict[str, Any], split: str, by: Part | None) -> None:
     title = f"{split}, filtered, realistic ranks"
-    if by is Part.side:
+    if by == "side":
         show_metrics(title, report)
     elif by is not None:
-        names = {text: _name(run, text) if by is Part.relation else text for text in report}
+        names = {text: _name(run, text) if by == "relation" else text for text in report}
         show_metrics(title, {f"{names[text]} ({part['triples']:,})": part for text, part in report.items()})
     else:
         rows = {"both sides": report, "head": report["head"], "tail": report["tail"]}

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from compgcn.cli.console import Device, Json, RunFolder, out
 from compgcn.cli.predict import opened_run
 
-
-class Form(StrEnum):
-    """The formats of `export`."""
-
-    parquet = "parquet"
-    csv = "csv"
-    tsv = "tsv"
-    npy = "npy"
-    word2vec = "word2vec"
-    projector = "projector"
+Form = Literal["parquet", "csv", "tsv", "npy", "word2vec", "projector"]
 
 
 def export(
@@ -45,7 +35,7 @@ def export(
     from compgcn.train.storage import settled
 
     settled(to)  # refuses a place that cannot be written to before the encoder runs
-    rows = opened_run(run, device).export(to, form.value if form else None)
+    rows = opened_run(run, device).export(to, form)
     out.print(f"{rows:,} vectors written to {to}")
 
 

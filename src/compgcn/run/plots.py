@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from compgcn.answers.calibrate import Bin
+from compgcn.answers.calibrate import Bin as Interval
 from compgcn.answers.similar import principal_plane
-from compgcn.data.statistics import Distribution, Leakage, Summary, bins, middle
+from compgcn.data.statistics import Bin, Distribution, Leakage, Summary, bins, even_bins, middle
 from compgcn.errors import InputError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Panel = Callable[["Axes"], None]
-Points = tuple[NDArray[np.float32], NDArray[np.int64]]
+Points = tuple[NDArray[np.float32], NDArray[np.int64]]  # vectors [n, d] of items, and their classes [n]
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")
 INK, FAINT = "#333333", "#DDDDDD"
@@ -88,13 +88,7 @@ def save(panels: Sequence[Panel], title: str, path: Path, height: float = PANEL[
 
 
 def inline(panel: Panel, mark: str, height: float = PANEL[1]) -> str:
-    """Draw a panel as an <svg> element that takes the colours and the font of its page.
-
-    Args:
-        panel: draws on the axes it is given.
-        mark: stands before every id in the element, since ids must be unique in a page.
-        height: of the panel in inches.
-    """
+    """Draw a panel as an <svg> element with the colours and the font of its page; `mark` makes its ids unique."""
     text = _drawn([panel], "", "svg", height, _INLINE).decode()
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
     text = re.sub(r'(<svg\b[^>]*?) width="[^"]*"', r"\1", re.sub(r'(<svg\b[^>]*?) height="[^"]*"', r"\1", text))
@@ -155,15 +149,9 @@ def _label(axes: Axes, x: str = "", y: str = "", grid: Any = "both", thousands: 
 def _bars(
     axes: Axes, names: Sequence[str], parts: Mapping[str, Any], unit: str, form: str = ",", most: float | None = None
 ) -> None:
-    """Draw horizontal bars: a group for each name, a colour for each part, and the value at the end of each bar.
+    """Draw horizontal bars: a group for each name, a colour for each part, and its value at the end of each bar.
 
-    Args:
-        axes: to draw on.
-        names: of the groups.
-        parts: the values of each part, one for each name.
-        unit: of the values.
-        form: how a value is written.
-        most: the value at the end of the axis; None for the largest there is.
+    The axis ends at `most`, or at the largest value; `form` formats the values.
     """
     height = 0.8 / len(parts)
     for k, (part, values) in enumerate(parts.items()):
@@ -190,15 +178,7 @@ def _bars(
 def draw_report(
     title: str, report: Mapping[str, Any], classes: Sequence[str], points: Points, path: str | Path
 ) -> None:
-    """Draw the confusion matrix of a classification, the accuracy of each fold, and a map of the vectors.
-
-    Args:
-        title: of the figure.
-        report: of a split, see `compgcn.tasks.classification.report`.
-        classes: their names.
-        points: vectors [n, d] of the items, and their classes [n]; -1 for one without.
-        path: the file.
-    """
+    """Draw the confusion matrix of a classification, the accuracy of each fold, and the vectors of the items."""
     panels: list[Panel] = [partial(confusion, counts=np.array(report["confusion"]), classes=classes)]
     if "folds" in report:
         panels.append(partial(_folds, report=report))
@@ -252,30 +232,24 @@ def _plane(axes: Axes, points: Points, classes: Sequence[str]) -> None:
 
 def draw_summary(summary: Summary, path: str | Path) -> None:
     """Draw the degrees, relation frequencies, labels and leakage of a data set, a panel each."""
-    panels: list[Panel] = [partial(_degrees, summary=summary), partial(_relations, summary=summary)]
-    if summary.graph_sizes is not None:
-        panels.insert(0, partial(_graph_sizes, sizes=summary.graph_sizes))
+    panels: list[Panel] = []
+    if (sizes := summary.graph_sizes) is not None:
+        labels = ("Size of the graphs", "nodes of a graph", "graphs")
+        panels.append(partial(_histogram, values=sizes, columns=even_bins(sizes), labels=labels))
+    labels = ("Degree", f"{summary.edges} at one", summary.nodes)
+    panels.append(partial(_histogram, values=summary.degrees, columns=bins(summary.degrees), labels=labels))
+    panels.append(partial(_relations, summary=summary))
     panels += [partial(_labels, distribution=one) for one in summary.distributions if one.parts]
     if summary.leakage is not None:
         panels.append(partial(_leakage, leakage=summary.leakage))
-    n = summary.statistics
     kinds = ("graphs", "entities", "nodes", "relations", "triples", "edges")
-    sizes = [f"{n[key]:,} {key}" for key in kinds if key in n]
-    save(panels, "  ·  ".join([summary.name, *sizes]), check_figure(path))
+    counts = [f"{summary.statistics[key]:,} {key}" for key in kinds if key in summary.statistics]
+    save(panels, "  ·  ".join([summary.name, *counts]), check_figure(path))
 
 
-def _graph_sizes(axes: Axes, sizes: NDArray[np.int64]) -> None:
-    width = max(1, int(np.ceil(np.ptp(sizes) / 40)))
-    edges = np.arange(sizes.min(), sizes.max() + width + 1, width) - 0.5
-    axes.hist(sizes, bins=list(edges), color=COLOURS[0], rwidth=0.92)
-    _label(axes, "nodes of a graph", "graphs", "y", thousands="y")
-    mean, median, largest = middle(sizes)
-    heading(axes, "Size of the graphs", f"mean {mean:,.1f}, median {median:,.0f}, largest {largest:,} nodes")
-
-
-def _degrees(axes: Axes, summary: Summary) -> None:
-    """Draw a histogram: a column for each degree, or for bins that double; large counts stand on a log axis."""
-    columns = bins(summary.degrees)
+def _histogram(axes: Axes, values: NDArray[np.int64], columns: Sequence[Bin], labels: Sequence[str]) -> None:
+    """Draw a column for each bin; large counts stand on a log axis."""
+    title, x, y = labels
     counts = [size for _, _, size in columns]
     axes.bar(range(len(columns)), counts, width=0.92, color=COLOURS[0])
     names = [f"{low:,}" if low == high else f"{low:,}–{high:,}" for low, high, _ in columns]
@@ -284,10 +258,9 @@ def _degrees(axes: Axes, summary: Summary) -> None:
     if max(counts, default=1) > 50:
         axes.set_yscale("log")
         axes.set_ylim(bottom=0.7)
-    node = "an entity" if summary.nodes == "entities" else "a node"
-    _label(axes, f"{summary.edges} at {node}", summary.nodes, "y", thousands="y")
-    mean, median, largest = middle(summary.degrees)
-    heading(axes, "Degree", f"mean {mean:,.1f}, median {median:,.0f}, largest {largest:,}")
+    _label(axes, x, y, "y", thousands="y")
+    mean, median, largest = middle(values)
+    heading(axes, title, f"mean {mean:,.1f}, median {median:,.0f}, largest {largest:,}")
 
 
 def _relations(axes: Axes, summary: Summary) -> None:
@@ -344,18 +317,12 @@ def training(axes: Axes, epochs: Sequence[float], values: Sequence[float], figur
     heading(axes, f"Validation {name}", f"highest {max(values):.4g}{kept}")
 
 
-def draw_reliability(title: str, found: Mapping[str, Sequence[Bin]], path: str | Path) -> None:
-    """Draw a reliability diagram: probability against share of right answers, before and after calibration.
-
-    Args:
-        title: of the figure.
-        found: the bins of `compgcn.answers.calibrate` under the name of each kind of probability.
-        path: the file.
-    """
+def draw_reliability(title: str, found: Mapping[str, Sequence[Interval]], path: str | Path) -> None:
+    """Draw a reliability diagram of answers, such as those before and after calibration."""
     save([partial(calibration, found=found)], title, check_figure(path))
 
 
-def calibration(axes: Axes, found: Mapping[str, Sequence[Bin]]) -> None:
+def calibration(axes: Axes, found: Mapping[str, Sequence[Interval]]) -> None:
     """Draw the share of right answers against their probability; a larger point stands for more answers."""
     axes.plot([0, 1], [0, 1], color=FAINT, linewidth=1.5)
     for k, (name, parts) in enumerate(found.items()):
@@ -386,13 +353,7 @@ def sides(axes: Axes, title: str, parts: Mapping[str, Mapping[str, Any]]) -> Non
 
 
 def draw_study(result: Mapping[str, Any], history: Sequence[tuple[int, float | None]], path: str | Path) -> None:
-    """Draw the validation metrics of the trials in their order, and the importance of each setting.
-
-    Args:
-        result: of the study, see `compgcn.run.tune.result`.
-        history: number and metric of each trial; None for one without.
-        path: the file.
-    """
+    """Draw the validation metric of each trial (None for one without), and the importance of each setting."""
     panels: list[Panel] = [partial(_history, result=result, history=history)]
     if result["importance"]:
         panels.append(partial(_importance, shares=result["importance"]))

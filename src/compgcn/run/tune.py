@@ -81,23 +81,14 @@ def paper_grid(config: Config) -> Space:
 
 @dataclass(frozen=True)
 class Plan:
-    """A search: the settings and values to try, the data, and the study's folder.
+    """A search: the settings and values to try, the data, and the study's folder."""
 
-    Args:
-        settings: those given, by name; the values of a trial replace them.
-        data: without a test part.
-        space: the values to try.
-        folder: of the study.
-        model: a whole system beneath the settings, see `compgcn.train.recipes`.
-        budget: settings that bound the trials alone, some of `compgcn.config.BUDGET`, by path.
-    """
-
-    settings: Mapping[str, Any]
-    data: Dataset
+    settings: Mapping[str, Any]  # by name
+    data: Dataset  # without a test part
     space: Space
     folder: Path
-    model: str | None = None
-    budget: Mapping[str, Any] = field(default_factory=dict)
+    model: str | None = None  # a whole system beneath the settings, see `compgcn.train.recipes`
+    budget: Mapping[str, Any] = field(default_factory=dict)  # settings that bound the trials alone, by path
 
     def config(self, chosen: Mapping[str, Any] | None = None) -> Config:
         """Return the resolved settings of a trial."""
@@ -166,11 +157,8 @@ def plan(
 def open_study(plan: Plan, storage: str | None, trials: int, pruner: str = "median") -> optuna.Study:
     """Open or create the study of a plan; refuse one of other data, settings or values.
 
-    Args:
-        plan: the search.
-        storage: the URL of a database that workers on several machines share; None for a file in the folder.
-        trials: how many there are to be; a grid with no more points is tried whole.
-        pruner: stops a trial that falls behind the others, one of `PRUNERS`.
+    The storage is the URL of a database, or None for a file in the folder. A grid of at most `trials` points is tried
+    whole.
     """
     if pruner not in PRUNERS:
         raise unknown("pruner", pruner, PRUNERS)
@@ -184,9 +172,12 @@ def open_study(plan: Plan, storage: str | None, trials: int, pruner: str = "medi
         load_if_exists=True,
         pruner=PRUNERS[pruner](),
     )
-    study.sampler = optuna.samplers.TPESampler(seed=_seed(plan, study), constant_liar=True)
-    described = {"config": plan.config().model_dump_json(), "space": json.dumps(plan.space), "goal": plan.goal}
+    config = plan.config()
+    seed = config.training.seed + len(study.get_trials(deepcopy=False))
+    others = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))  # must not draw the same
+    study.sampler = optuna.samplers.TPESampler(seed=seed + (os.getpid() if others else 0), constant_liar=True)
     if "config" not in study.user_attrs:
+        described = {"config": config.model_dump_json(), "space": json.dumps(plan.space), "goal": plan.goal}
         for key, value in described.items():
             study.set_user_attr(key, value)
         _queue_own(plan, study)
@@ -206,13 +197,6 @@ def _storage(plan: Plan, url: str | None) -> optuna.storages.BaseStorage:
         what = f"'{url}': {str(error).strip().partition(chr(10))[0]}"
         shown = re.sub(r"(://[^:/@]*:)[^@]*@", r"\1***@", what)  # without the password
         raise InputError(f"could not open the storage {shown}; give a URL such as sqlite:///study.db") from None
-
-
-def _seed(plan: Plan, study: optuna.Study) -> int:
-    """Return the run's own seed, or another one where other workers draw with it."""
-    known = study.get_trials(deepcopy=False)
-    others = any(trial.state is TrialState.RUNNING for trial in known)
-    return plan.config().training.seed + len(known) + (os.getpid() if others else 0)
 
 
 def _queue_own(plan: Plan, study: optuna.Study) -> None:
@@ -264,15 +248,10 @@ def work(
     notify: Callable[[Event], None] = lambda event: None,
     interrupted: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Run trials until the study has enough, or the time is over.
+    """Run trials until the study has enough, over all workers and calls, or begin none after `timeout` seconds.
 
-    Args:
-        plan: the search.
-        study: from `open_study`; other processes may work on it too.
-        trials: how many the study is to have, over all workers and calls; at most the points of its grid.
-        timeout: seconds after which no new trial begins.
-        notify: called with every event of a trial's training, and the trial's number in it.
-        interrupted: called after every step; True stops cleanly with `compgcn.train.loop.Interrupted`.
+    `notify` gets every event of a trial's training, with the trial's number in it. After every step `interrupted` may
+    stop the trial with `compgcn.train.loop.Interrupted`.
     """
     trials = int(min(trials, grid_size(plan.space)))
     for left in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
@@ -448,14 +427,10 @@ def history(study: optuna.Study) -> list[tuple[int, float | None]]:
     return [(trial.number, trial.value) for trial in finished(study)]
 
 
-def best_config(plan: Plan, study: optuna.Study) -> Config:
-    """Return the settings of the best trial for the whole data, without the budget of the trials."""
-    return configure(plan.final(result(plan, study)["best"]["settings"]), {"data.fingerprint": None})
-
-
 def write_best(plan: Plan, study: optuna.Study) -> Path:
-    """Write the settings of the best trial to `best.toml` in the folder of the study."""
+    """Write the settings of the best trial, without the budget of the trials, to `best.toml` in the study's folder."""
     path = plan.folder / "best.toml"
-    text = to_toml(best_config(plan, study))
+    best = plan.final(result(plan, study)["best"]["settings"])
+    text = to_toml(configure(best, {"data.fingerprint": None}))  # the trials had data without a test part
     replace_file(path, lambda part: part.write_text(text, encoding="utf-8"))
     return path
