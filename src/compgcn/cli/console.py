@@ -33,7 +33,7 @@ Device = Annotated[str, typer.Option(help="cpu, cuda, or auto for the best there
 Plot = Annotated[Path | None, typer.Option(help="Draw a figure: a .png, .pdf or .svg file.", metavar="FILE")]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="A setting, such as columns=[0,2,3]; may be repeated."),
+    typer.Option("--set", metavar="KEY=VALUE", help="A setting, such as training.lr=0.001; may be repeated."),
 ]
 
 

@@ -90,63 +90,54 @@ def predict(
 
         must_differ(to, queries=queries, facts=facts)
     opened = opened_run(run, device, facts)
-    query = {"--relation": relation, "--head": head, "--tail": tail}
-    chosen = {"--new": new, "--plausible": plausible}
+    query: dict[str, Any] = {"relation": relation, "head": head, "tail": tail}
+    chosen = {"new": new, "plausible": plausible}
     if opened.config.classifier.protocol is not None:
-        wrong = _given(query | chosen | {"--queries": queries, "--doubtful": doubtful})
-        if wrong:
+        if wrong := _given(**query, **chosen, queries=queries, doubtful=doubtful):
             what = f"{wrong} {'ask' if ' and ' in wrong else 'asks'} for links"
             raise InputError(f"{what}, and {run} is a run of {opened.config.task}; name what to classify with --item")
         _classify(opened, item, graphs, top, to, as_json)
     elif item or graphs is not None:
         raise InputError(f"--item and --graphs ask for classes, and {run} predicts links; give --head and --relation")
     elif queries is None:
-        if wrong := _given({"--doubtful": doubtful, "--to": to}):
+        if wrong := _given(doubtful=doubtful, to=to):
             raise InputError(f"{wrong} goes with --queries, a file of queries or facts")
-        _complete(opened, head, relation, tail, top or _TOP, new, plausible, as_json)
+        _complete(opened, query, chosen, top or _TOP, as_json)
     else:
-        if wrong := _given(query):
+        if wrong := _given(**query):
             raise InputError(f"the file of --queries holds the queries, so leave out {wrong}, or ask without --queries")
         _answer_file(opened, queries, to, top or _TOP, chosen, doubtful, as_json)
     tell(opened)
 
 
-def _given(options: dict[str, Any]) -> str:
-    """Return the names of the options that are given, in words."""
-    return " and ".join(name for name, value in options.items() if value not in (None, False))
+def _given(**options: object) -> str:
+    """Return the options that are given, in words."""
+    return " and ".join(f"--{name}" for name, value in options.items() if value not in (None, False))
 
 
-def _complete(
-    run: Run,
-    head: str | None,
-    relation: str | None,
-    tail: str | None,
-    top: int,
-    new: bool,
-    plausible: bool,
-    as_json: bool,
-) -> None:
+def _complete(run: Run, query: dict[str, Any], chosen: dict[str, bool], top: int, as_json: bool) -> None:
     """Answer one query."""
-    answers = run.predict(head, relation, tail, top, new=new, plausible=plausible)
+    answers = run.predict(**query | chosen, top=top)
     if as_json:
         out.print_json(data=[{"rank": rank, **answer._asdict()} for rank, answer in enumerate(answers, 1)])
         return
     assert isinstance(run.data, KnowledgeGraph)
-    vocabularies = (run.data.entities, run.data.relations, run.data.entities)
-    given = zip((head, relation, tail), vocabularies, strict=True)
-    rows = [None if text is None else known.index(text) for text, known in given]
-    question = ["?" if row is None else known.names[row] for row, known in zip(rows, vocabularies, strict=True)]
-    kind: Kind = "relations" if relation is None else "entities"
+    parts, fixed = [], {}  # of the question, and the numbers of its known parts by their column
+    for column, name in enumerate(("head", "relation", "tail")):
+        vocabulary = run.data.relations if name == "relation" else run.data.entities
+        if query[name] is not None:
+            fixed[column] = vocabulary.index(query[name])
+        parts.append(vocabulary.names[fixed[column]] if column in fixed else "?")
+    kind: Kind = "entities" if 1 in fixed else "relations"
     with_ids = any(answer.entity != answer.name for answer in answers)
-    shown = []
+    rows = []
     for rank, one in enumerate(answers, 1):
         known = f"yes, in {one.known}" if one.known else "no, new"
-        shown.append((str(rank), one.name, *([one.entity] * with_ids), f"{one.probability:.4f}", known))
+        rows.append((str(rank), one.name, *([one.entity] * with_ids), f"{one.probability:.4f}", known))
     columns = ("rank>", "name", *(["id"] * with_ids), "probability>", "in the data")
-    show_table(columns, shown, " - ".join(question), calibration_note(run, kind))
-    places = [place for place, row in enumerate(rows) if row is not None]
-    wanted = [row for row in rows if row is not None]
-    is_known = any((triples[:, places] == wanted).all(axis=1).any() for triples in run.data.splits.values())
+    show_table(columns, rows, " - ".join(parts), calibration_note(run, kind))
+    splits = run.data.splits.values()
+    is_known = any((triples[:, [*fixed]] == [*fixed.values()]).all(axis=1).any() for triples in splits)
     if run.calibrated(kind) and any(answer.known is None for answer in answers) and is_known:
         out.print("an answer is known already: the probability of a new one holds if another is still missing")
 
@@ -158,7 +149,7 @@ def _answer_file(
     from compgcn.answers.score import holds_facts
 
     if holds_facts(queries):
-        if wrong := _given(chosen):
+        if wrong := _given(**chosen):
             raise InputError(f"{wrong} chooses among answers, and '{queries}' holds facts to score; leave it out")
         _score_file(run, queries, to, top, doubtful, as_json)
         return
@@ -167,9 +158,7 @@ def _answer_file(
     if to is None:
         raise InputError("--queries needs a file to write the answers to: give --to answers.parquet, .csv or .tsv")
     with progress("answering") as notify:
-        written = run.predict_file(
-            queries, to, top, new=chosen["--new"], plausible=chosen["--plausible"], notify=notify
-        )
+        written = run.predict_file(queries, to, top, **chosen, notify=notify)
     if as_json:
         out.print_json(data={**written._asdict(), "file": str(to)})
         return

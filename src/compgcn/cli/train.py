@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin,
 
 import typer
 
-from compgcn.cli.console import Dataset, Json, describe, doubts, err, out, show_metrics, show_table
+from compgcn.cli.console import Dataset, Json, Settings, describe, doubts, err, out, show_metrics, show_table
 from compgcn.cli.evaluate import FIGURES, figures
 from compgcn.config import (
     PATHS,
@@ -59,11 +59,11 @@ _SETTINGS: dict[str, tuple[type, str]] = {
     "columns": (str, COLUMNS),
     "labels": (Path, "A table of nodes or graphs and their classes, and perhaps their splits."),
     "task": (str, f"{_listed(Config.model_fields['task'].annotation)}; by default the task of the data."),
-    "encoder": (str, "The encoder; compgcn list encoders has the names."),
-    "composition": (str, "The composition; compgcn list compositions has the names."),
-    "decoder": (str, "The decoder; compgcn list decoders has the names."),
+    "encoder": (str, "The encoder; see compgcn list encoders."),
+    "composition": (str, "The composition; see compgcn list compositions."),
+    "decoder": (str, "The decoder; see compgcn list decoders."),
     "sampler": (str, f"{_listed(Training.model_fields['sampler'].annotation)}: draws the negatives."),
-    "baseline": (str, "Train a baseline in place of an encoder; compgcn list baselines has the names."),
+    "baseline": (str, "A baseline in place of an encoder; see compgcn list baselines."),
     "protocol": (str, f"{_listed(Classifier.model_fields['protocol'].annotation)}: how to choose epochs and report."),
     "epochs": (int, "The most passes over the training triples."),
     "seed": (int, "Seed of every random number."),
@@ -84,38 +84,23 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-Model = Annotated[
-    str | None, typer.Option(help="A whole system beneath the options; compgcn list models has the names.")
-]
-Assigned = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Any setting, such as training.lr=0.001; may be repeated."),
-]
+Model = Annotated[str | None, typer.Option(help="A whole system, over which options go; see compgcn list models.")]
 
 
 @with_settings
 def train(
     data: Annotated[
         str,
-        typer.Argument(
-            metavar="DATA",
-            help="A data set's name, a file of triples, a folder of train, valid and test files or of graphs,"
-            " or a TOML of settings.",
-        ),
+        typer.Argument(metavar="DATA", help="A data set's name, a file of triples, a folder, or a TOML of settings."),
     ],
     model: Model = None,
-    settings: Assigned = None,
+    settings: Settings = None,
     search: Annotated[
         Path | None, typer.Option(help="A TOML with a table [search], for --protocol nested.", metavar="FILE")
     ] = None,
-    max_shard_mib: Annotated[
-        float | None, typer.Option(help="Cut the weights into files of at most this size.")
-    ] = None,
+    max_shard_mib: Annotated[float | None, typer.Option(help="The most MiB of a file of weights.")] = None,
     run_dir: Annotated[
-        Path | None,
-        typer.Option(
-            help="The run folder; by default runs/<data>-<encoder>-<decoder>-<seed> or <data>-<model>-<seed>."
-        ),
+        Path | None, typer.Option(help="The run folder; by default runs/<data>-<encoder>-<decoder>-<seed>.")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Remove the run in the run folder first.")] = False,
     as_json: Json = False,

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from compgcn.cli.console import Json, Plot, describe, err, out, show_table
-from compgcn.cli.train import Assigned, Model, asked_for, progress_line, read_data, stop_requests, with_settings
+from compgcn.cli.console import Json, Plot, Settings, describe, err, out, show_table
+from compgcn.cli.train import Model, asked_for, progress_line, read_data, stop_requests, with_settings
 from compgcn.config import BUDGET, PATHS, Config, Space, configure, write_setting
 from compgcn.data.columns import counted
 from compgcn.errors import InputError
@@ -30,7 +30,7 @@ _SHOWN = 10  # trials in the table
 def tune(
     data: Annotated[str, typer.Argument(metavar="DATA", help="As for train; a TOML may have a table [search].")],
     model: Model = None,
-    settings: Assigned = None,
+    settings: Settings = None,
     search: Annotated[
         Path | None,
         typer.Option(help="A TOML with a table [search] of values to try; else the paper's grid.", metavar="FILE"),

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from compgcn.answers.calibrate import calibration_error
-from compgcn.answers.classes import Classified
 from compgcn.baselines.fitted import Fitted
 from compgcn.config import to_toml
 from compgcn.data import KnowledgeGraph
@@ -34,6 +33,7 @@ _ALIKE = 3  # examples of one relation, asked for the same side, at most
 _BLOCK = 2**24  # scores at a time
 _RELATIONS = 300  # listed at most
 _CLASSES = 15  # the most classes of a confusion matrix that is written as a table
+_HIGH = plots.PANEL[1]  # inches
 _FOLD = re.compile(r"fold \d+ of \d+")
 
 
@@ -64,7 +64,7 @@ Drawing = tuple[str, plots.Panel, float]  # description, panel, and height in in
 def write_page(run: Run, path: Path | None = None) -> Path:
     """Write the page into one HTML file, `report.html` in the run folder by default; return its path."""
     if run.enlarged and path is None:
-        raise InputError(f"{run.path} does not hold the facts that were added to this run; say where to write the page")
+        raise InputError(f"the page of a run with more facts does not belong in {run.path}; say where to write it")
     path = run.path / "report.html" if path is None else check_page(path)
     text = page_html(page(run), f"{run.model_name} on {run.data.name}")
     replace(path, lambda part: part.write_text(text, encoding="utf-8"))
@@ -236,15 +236,9 @@ def _training(run: Run) -> list[Part]:
     epochs, best = found.pop("epoch"), run.metrics.get("best_epoch")
     if len(epochs) < 2:
         return []
-    drawings: list[Drawing] = [
-        (
-            f"{name} by epoch",
-            partial(plots.training, epochs=epochs, values=found[name], figure=name, best=best),
-            plots.PANEL[1],
-        )
-        for name in ("loss", "mrr", "accuracy")
-        if name in found
-    ]
+    panel = partial(plots.training, epochs=epochs, best=best)
+    drawn = [name for name in ("loss", "mrr", "accuracy") if name in found]
+    drawings = [(f"{name} by epoch", partial(panel, values=found[name], figure=name), _HIGH) for name in drawn]
     rows = [[f"{epoch:,.0f}", *(f"{found[name][k]:.4f}" for name in found)] for k, epoch in enumerate(epochs)]
     table = Table("", ("epoch", *(name.replace("_", " ") for name in found)), rows)
     return ["## Training", *_drawn(*drawings), _folded(f"The {len(rows):,} evaluations as numbers", table)]
@@ -265,7 +259,7 @@ def _calibration(run: Run, split: str) -> list[Part]:
             f"average, probability and share of right answers lie {100 * error:.1f} percentage points apart (expected "
             f"calibration error {error:.4f})."
         )
-    parts += _drawn(("calibration", partial(plots.calibration, found=found), plots.PANEL[1]))
+    parts += _drawn(("calibration", partial(plots.calibration, found=found), _HIGH))
     for name, bins in found.items():
         rows = [[f"{one.probability:.3f}", f"{one.right:.3f}", f"{one.answers:,}"] for one in bins]
         table = Table("", ("probability", "share of right answers", "answers"), rows)
@@ -315,14 +309,10 @@ def _parts_of_links(run: Run, split: str, ranks: SideRanks) -> list[Part]:
     names, ids = run.data.relations.names, run.data.relations.ids
     shared = Counter(names)
     relations = {names[k] if shared[names[k]] == 1 else ids[k]: report for k, report in found}
-    drawings: list[Drawing] = [
-        (
-            f"MRR {title.lower()}",
-            partial(plots.sides, title=title, parts=parts),
-            1.6 + 0.4 * min(len(parts), plots.BARS),
-        )
-        for title, parts in (("By category", categories), ("By relation", relations))
-    ]
+    drawings: list[Drawing] = []
+    for title, parts in (("By category", categories), ("By relation", relations)):
+        height = 1.6 + 0.4 * min(len(parts), plots.BARS)
+        drawings.append((f"MRR {title.lower()}", partial(plots.sides, title=title, parts=parts), height))
     rest = ""
     if len(relations) > _RELATIONS:
         rest = f", the {_RELATIONS} most frequent of {len(relations):,}; `compgcn evaluate --by relation` has all"
@@ -483,7 +473,7 @@ def _parts_of_classes(classes: Sequence[str], split: str, report: Mapping[str, A
     ]
     parts: list[Part] = [
         f"## By class, {split}",
-        *_drawn(("confusion matrix", panel, max(plots.PANEL[1], 0.32 * len(classes) + 1.5))),
+        *_drawn(("confusion matrix", panel, max(_HIGH, 0.32 * len(classes) + 1.5))),
         Table("", ("class", "precision", "recall", "F1", "items"), rows),
     ]
     if len(classes) <= _CLASSES:
@@ -492,20 +482,17 @@ def _parts_of_classes(classes: Sequence[str], split: str, report: Mapping[str, A
     return parts
 
 
-def classified(run: Run, split: str, top: int) -> tuple[list[Classified], list[Classified]]:
-    """Return the items of a split that the model classifies with most certainty, rightly and wrongly."""
-    classes = run.classes
-    found = run.classify([classes.vocabulary.ids[row] for row in classes.splits[split]])
-    found.sort(key=lambda one: -one.probability)
-    right, wrong = ([one for one in found if (one.label == one.known) is so] for so in (True, False))
-    return right[:top], wrong[:top]
-
-
 def _items(run: Run, split: str) -> list[Part]:
-    right, wrong = classified(run, split, _EXAMPLES)
+    """Return the items of a split that the model classifies with most certainty, wrongly and rightly."""
+    found = run.classify([run.classes.vocabulary.ids[row] for row in run.classes.splits[split]])
+    found.sort(key=lambda one: -one.probability)
     parts: list[Part] = [f"## Items of {split}"]
-    for title, some in (("Most certain errors", wrong), ("Most certain and right", right)):
-        rows = [[*map(Verbatim, (one.name, one.label, one.known or "")), f"{one.probability:.4f}"] for one in some]
-        table = Table("", ("item", "predicted", "true", "probability"), rows)
+    for title, right in (("Most certain errors", False), ("Most certain and right", True)):
+        rows = [
+            [*map(Verbatim, (one.name, one.label, one.known or "")), f"{one.probability:.4f}"]
+            for one in found
+            if (one.label == one.known) is right
+        ]
+        table = Table("", ("item", "predicted", "true", "probability"), rows[:_EXAMPLES])
         parts += [f"### {title}", table if rows else "There are none."]
     return parts
