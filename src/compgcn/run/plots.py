@@ -236,7 +236,7 @@ def draw_summary(summary: Summary, path: str | Path) -> None:
     if (sizes := summary.graph_sizes) is not None:
         labels = ("Size of the graphs", "nodes of a graph", "graphs")
         panels.append(partial(_histogram, values=sizes, columns=even_bins(sizes), labels=labels))
-    labels = ("Degree", f"{summary.edges} at one", summary.nodes)
+    labels = ("Degree", f"{summary.edges} at each of the {summary.nodes}", summary.nodes)
     panels.append(partial(_histogram, values=summary.degrees, columns=bins(summary.degrees), labels=labels))
     panels.append(partial(_relations, summary=summary))
     panels += [partial(_labels, distribution=one) for one in summary.distributions if one.parts]
@@ -253,7 +253,7 @@ def _histogram(axes: Axes, values: NDArray[np.int64], columns: Sequence[Bin], la
     counts = [size for _, _, size in columns]
     axes.bar(range(len(columns)), counts, width=0.92, color=COLOURS[0])
     names = [f"{low:,}" if low == high else f"{low:,}–{high:,}" for low, high, _ in columns]
-    turn: Any = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if sum(map(len, names)) > 50 else {}
+    turn: Any = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if sum(map(len, names)) > 36 else {}
     axes.set_xticks(range(len(columns)), names, **turn)
     if max(counts, default=1) > 50:
         axes.set_yscale("log")
@@ -335,7 +335,7 @@ def calibration(axes: Axes, found: Mapping[str, Sequence[Interval]]) -> None:
     _label(axes, "probability", "share of right answers")
     if len(found) > 1:
         axes.legend(loc="upper left", fontsize=8)
-    heading(axes, "Calibration", "on the line, a probability means what it says")
+    heading(axes, "Reliability", "on the line, a probability means what it says")
 
 
 def sides(axes: Axes, title: str, parts: Mapping[str, Mapping[str, Any]]) -> None:
