@@ -12,7 +12,7 @@ import pytest
 
 import toy
 from compgcn.cli.console import doubts
-from compgcn.data import GraphCollection, KnowledgeGraph
+from compgcn.data import GraphCollection
 from compgcn.run import Run, open_run
 from toy import Command, refused
 
@@ -98,17 +98,11 @@ def test_a_classification_that_is_refused_leaves_no_run_folder(
     assert not (tmp_path / "run").exists()
 
 
-def test_inner_folds_are_those_of_the_smallest_training_part(tmp_path: Path) -> None:
-    settings = {"protocol": "nested", "folds": 4, "epochs": 1}
+def test_inner_folds_need_as_many_examples_as_the_smallest_training_part_has(tmp_path: Path) -> None:
+    settings = {"protocol": "nested", "folds": 4, "epochs": 1, "inner_folds": 5}
     with pytest.raises(ValueError, match="4 examples left in a training part cannot be dealt over 5 folds"):
-        toy.classify(tmp_path / "run", toy.molecules(6), inner_folds=5, **settings)
+        toy.classify(tmp_path / "run", toy.molecules(6), **settings)
     assert not (tmp_path / "run").exists()
-    assert toy.classify(tmp_path / "run", toy.molecules(6), inner_folds=4, **settings).metrics
-
-
-def test_a_table_of_graphs_needs_a_table_of_classes(command: Command, tmp_path: Path) -> None:
-    (tmp_path / "rings.tsv").write_text("m\ta\tr\tb\n")
-    refused(command("train", "rings.tsv", "--task", "graph-classification"), "needs a table of graphs", "--labels")
 
 
 def test_a_table_of_graphs_read_as_triples_is_recognised(command: Command, tmp_path: Path) -> None:
@@ -116,6 +110,7 @@ def test_a_table_of_graphs_read_as_triples_is_recognised(command: Command, tmp_p
     (tmp_path / "plain.tsv").write_text("m\ta\tr\tb\n")
     (tmp_path / "classes.tsv").write_text("m\tno\n")
     refused(command("train", "headed.tsv"), "--task graph-classification", "--columns")
+    refused(command("train", "plain.tsv", "--task", "graph-classification"), "needs a table of graphs", "--labels")
     refused(command("train", "plain.tsv", "--labels", "classes.tsv"), "--task graph-classification", "--columns")
     assert "graph-classification" not in command("train", "plain.tsv").err
 
@@ -278,14 +273,6 @@ def test_graphs_of_another_collection_are_classified(graphs: Run, command: Comma
     refused(command("predict", graphs.path, "--graphs", tmp_path / "others"), "unknown relation in the graphs '0'")
 
 
-def test_the_data_of_a_run_come_back_from_its_folder(nodes: Run, graphs: Run) -> None:
-    for run, data in ((nodes, toy.labelled()), (graphs, toy.molecules())):
-        back = open_run(run.path).data
-        assert back.fingerprint() == data.fingerprint()
-        assert type(back) is type(data)
-    assert isinstance(open_run(nodes.path).data, KnowledgeGraph)
-
-
 def test_vectors_are_exported_with_their_ids(nodes: Run, graphs: Run, tmp_path: Path) -> None:
     assert nodes.export(tmp_path / "nodes.tsv") == 33
     assert graphs.export(tmp_path / "graphs.tsv") == 18
@@ -304,18 +291,3 @@ def test_events_name_the_fold_that_trains(nodes: Run) -> None:
     parts = list(dict.fromkeys(line["part"] for line in lines if line["event"] == "epoch"))
     assert parts == ["fold 1 of 3", "fold 2 of 3", "fold 3 of 3", "final"]
     assert not list((nodes.path / "checkpoint").iterdir())
-
-
-def test_a_list_of_pyg_graphs_is_classified(tmp_path: Path) -> None:
-    from types import SimpleNamespace
-
-    from compgcn.data import from_pyg
-
-    rings = toy.molecules()
-    items = []
-    for g in range(len(rings)):
-        one = rings.subset([g])
-        fields = {"edge_index": one.triples[:, [0, 2]].T, "edge_type": one.triples[:, 1], "y": one.targets}
-        items.append(SimpleNamespace(x=np.eye(3)[one.node_labels], num_nodes=one.num_nodes, **fields))
-    run = toy.classify(tmp_path / "run", from_pyg(items))
-    assert run.metrics["valid"]["accuracy"] == 1.0

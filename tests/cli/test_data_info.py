@@ -55,16 +55,7 @@ def test_a_folder_of_three_splits_is_described_with_its_leakage(command: Command
     assert "mine: 12 entities, 3 relations, 24 triples (18 train, 3 valid, 3 test)" in shown
     assert "symmetric relations: none" in shown
     assert re.search(r"^any of these +\d+ +\d+\.\d % +\d+ +\d+\.\d %", shown, re.MULTILINE)
-
-
-def test_train_reads_the_same_folder(command: Command, tmp_path: Path) -> None:
-    (tmp_path / "mine").mkdir()
-    for split in ("train", "valid", "test"):
-        write_tsv(tmp_path / "mine" / f"{split}.tsv", graph(), split)
-    shown = command("train", "mine/", *toy.flags({**toy.SMALL, "epochs": 1}))
-    assert shown.code == 0, shown
-    assert "mine: 12 entities, 3 relations, 24 triples (18 train, 3 valid, 3 test)" in shown.out
-    assert Path("runs/mine-compgcn-conve-0").is_dir()
+    assert shown.partition("\n")[0] in command("train", "mine/", *toy.flags({**toy.SMALL, "epochs": 0})).out
 
 
 def test_few_validation_triples_are_noted(command: Command, tmp_path: Path) -> None:
@@ -96,11 +87,6 @@ def test_values_in_a_table_are_named_with_the_way_to_leave_them_out(command: Com
     left = command("data", "info", "films.tsv", "--set", way[1]).out
     assert "20 triples of 1 excluded relation left out" in left
     assert "numbers or dates" not in left
-
-
-def test_a_folder_of_something_else_is_refused(command: Command, tmp_path: Path) -> None:
-    (tmp_path / "mine").mkdir()
-    refused(command("data", "info", "mine"), "cannot tell what the folder 'mine' holds")
 
 
 def test_sizes_stand_beside_the_published_and_the_papers(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,11 +126,3 @@ def test_a_terminal_without_blocks_gets_plain_letters(tmp_path: Path) -> None:
     assert shown.isascii()
     assert "##" in shown
     assert "?" not in shown
-
-
-def test_a_table_with_other_columns_and_labels_is_looked_at_before_training(command: Command, tmp_path: Path) -> None:
-    (tmp_path / "four.tsv").write_text("1\ta\tr\tb\n2\tb\tr\tc\n3\tc\tq\ta\n")
-    (tmp_path / "labels.tsv").write_text("a\tX\nb\tY\nc\tX\n")
-    done = command("data", "info", "four.tsv", "--json", "--set", "columns=[1,2,3]", "--set", "labels=labels.tsv")
-    report = json.loads(done.out)
-    assert (report["entities"], report["classes"]) == (3, 2)
