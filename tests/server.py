@@ -1,4 +1,4 @@
-"""A web server on this machine that misbehaves as it is told, and archives made on the spot."""
+"""A local web server that misbehaves on request, and archives made in memory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def zipped(members: Mapping[str, bytes]) -> bytes:
 
 
 def tarred(members: Mapping[str, bytes], *others: tarfile.TarInfo) -> bytes:
-    """A gzipped tar of files, and then of members that are none."""
+    """Return a gzipped tar of files, followed by other members."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as file:
         for name, data in members.items():
@@ -43,9 +43,9 @@ def tarred(members: Mapping[str, bytes], *others: tarfile.TarInfo) -> bytes:
 
 
 class Request(BaseHTTPRequestHandler):
-    """One request; answers are functions of it."""
+    """One request; an answer is a function of it."""
 
-    server: Any
+    server: Server
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
@@ -70,31 +70,36 @@ class Request(BaseHTTPRequestHandler):
         self.head(status, {"Content-Type": kind, "Content-Length": len(data)})
         self.wfile.write(data)
 
-    def range(self, data: bytes) -> tuple[int, dict[str, Any]]:
-        """Where an answer that honours Range begins, and its headers."""
+    def send_range(self, data: bytes, most: int | None = None) -> bytes:
+        """Send at most so many bytes from the requested start; return the rest."""
         start = int(self.headers.get("Range", "bytes=0-").removeprefix("bytes=").rstrip("-"))
         headers: dict[str, Any] = {"Content-Length": len(data) - start}
         if start:
             headers["Content-Range"] = f"bytes {start}-{len(data) - 1}/{len(data)}"
-        return start, headers
+        self.head(206 if start else 200, headers)
+        end = len(data) if most is None else start + most
+        self.wfile.write(data[start:end])
+        return data[end:]
 
 
-class Server:
-    """Addresses and what is answered there.
+class Server(ThreadingHTTPServer):
+    """Paths and their answers.
 
     Attributes:
-        answers: path -> a function of the request.
+        answers: a function of the request for each path.
         seen: path and headers of each request.
     """
 
-    def __init__(self, http: Any) -> None:
-        self._http = http
-        self.answers: dict[str, Answer] = http.answers
-        self.seen: list[tuple[str, dict[str, str]]] = http.seen
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Request)
+        self.answers: dict[str, Answer] = {}
+        self.seen: list[tuple[str, dict[str, str]]] = []
 
     @property
     def port(self) -> int:
-        return int(self._http.server_address[1])
+        return int(self.server_address[1])
 
     def url(self, path: str, who: str = "") -> str:
         return f"http://{who}127.0.0.1:{self.port}{path}"
@@ -102,75 +107,63 @@ class Server:
     def paths(self) -> list[str]:
         return [path for path, _ in self.seen]
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        pass  # some clients leave early
+
 
 @contextmanager
 def serving() -> Iterator[Server]:
-    class Quiet(ThreadingHTTPServer):
-        daemon_threads = True
-
-        def handle_error(self, request: Any, client_address: Any) -> None:
-            pass  # the other side went away, as some tests do
-
-    http: Any = Quiet(("127.0.0.1", 0), Request)
-    http.answers, http.seen = {}, []
-    thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
-        yield Server(http)
-    finally:
-        http.shutdown()
-        http.server_close()
+    with Server() as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
 
 
 # Answers
 
 
 def whole(data: bytes, kind: str = "application/octet-stream") -> Answer:
-    """The file, from the start, whatever was asked for."""
+    """Send the whole file, whatever the range."""
     return lambda request: request.send(data, kind=kind)
 
 
 def resumable(data: bytes) -> Answer:
-    """The file, from where it is asked for."""
+    """Send the file from the requested start; refuse a start at its end."""
 
     def answer(request: Request) -> None:
-        start, headers = request.range(data)
-        if start >= len(data):
+        if request.headers.get("Range") == f"bytes={len(data)}-":
             request.head(416, {"Content-Range": f"bytes */{len(data)}", "Content-Length": 0})
-            return
-        request.head(206 if start else 200, headers)
-        request.wfile.write(data[start:])
+        else:
+            request.send_range(data)
 
     return answer
 
 
 def cut(data: bytes, each: int) -> Answer:
-    """The file from where it is asked for, but no more than `each` bytes of it before the connection ends."""
+    """Send at most `each` bytes from the requested start, then close the connection."""
 
     def answer(request: Request) -> None:
-        start, headers = request.range(data)
-        request.head(206 if start else 200, headers)
-        request.wfile.write(data[start : start + each])
+        request.send_range(data, each)
 
     return answer
 
 
 def silent(request: Request) -> None:
-    """Nothing, until the other side goes away."""
+    """Send nothing until the client leaves."""
     request.rfile.read(1)
 
 
 def held(data: bytes, first: int, go: threading.Event | None = None) -> Answer:
-    """The file from where it is asked for: so many bytes, and the rest once it may go; without `go`, never."""
+    """Send `first` bytes from the requested start, and the rest once `go` is set; without `go`, never."""
 
     def answer(request: Request) -> None:
-        start, headers = request.range(data)
-        request.head(206 if start else 200, headers)
-        request.wfile.write(data[start : start + first])
+        rest = request.send_range(data, first)
         if go is None:
             silent(request)
         elif go.wait(HANGS):
-            request.wfile.write(data[start + first :])
+            request.wfile.write(rest)
 
     return answer
 

@@ -1,4 +1,4 @@
-"""A browser in front of what `compgcn serve` started; all is skipped unless COMPGCN_BROWSER is 1."""
+"""A browser in front of `compgcn serve`; pytest skips these tests unless COMPGCN_BROWSER is 1."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import compgcn
 from clock import HANGS
 
 HERE = Path(__file__).parent
-# Those of Chromium that keep it quiet and let it run as root, as containers do.
+# Keep Chromium quiet, and let it run as root in a container.
 FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -28,7 +28,7 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
-ODD = '<img src=x onerror="document.title=1">'  # a name that is markup
+ODD = '<img src=x onerror="document.title=1">'  # a name with markup
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -40,10 +40,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class Server:
-    """`compgcn serve` in a process of its own, always at the same address.
+    """`compgcn serve` in its own process, always at the same address.
 
     Args:
-        runs: the folders it serves.
+        runs: run folders.
     """
 
     def __init__(self, *runs: Path) -> None:
@@ -73,12 +73,12 @@ class Server:
         return True
 
     def kill(self) -> None:
-        """At once, as a machine that loses its power would."""
+        """Kill the server at once."""
         self.process.kill()
         self.process.wait()
 
     def ask(self, path: str, body: dict[str, Any] | None = None) -> Any:
-        """What the server answers, without a browser between."""
+        """Return the server's answer without the browser."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.address + path, data, {"Content-Type": "application/json"})
         with urllib.request.urlopen(request, timeout=HANGS) as answer:
@@ -87,7 +87,7 @@ class Server:
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Two models: of `world`, and of a small graph with a name that is markup."""
+    """Two models: one of `world`, one of a small graph with markup in a name."""
     folder = tmp_path_factory.mktemp("runs")
     settings = {"epochs": 2, "dims": [32, 32], "batch_size": 1024, "device": "cpu"}
     compgcn.fit(compgcn.load("world"), run_dir=folder / "world", **settings)
@@ -102,11 +102,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
-    """Chromium: the one at CHROMIUM, or the first on the path."""
+    """Chromium from the variable CHROMIUM, or from the path."""
     from playwright.sync_api import sync_playwright
 
     program = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-    assert program is not None, "there is no chromium on the path; install it, or name one by CHROMIUM"
+    assert program is not None, "there is no chromium on the path; install it, or set CHROMIUM"
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch(executable_path=program, args=list(FLAGS))
         yield opened
@@ -114,7 +114,7 @@ def browser() -> Iterator[Any]:
 
 
 class Tab:
-    """A page in a browser with a memory of its own, and what went wrong in it."""
+    """A browser tab with its own storage and a list of its errors."""
 
     def __init__(self, browser: Any, server: Server, **options: Any) -> None:
         self.context = browser.new_context(base_url=server.address, reduced_motion="reduce", **options)
@@ -125,7 +125,7 @@ class Tab:
         self.page.on("console", self._note)
 
     def _note(self, message: Any) -> None:
-        if message.type == "error" and "Failed to load resource" not in message.text:  # refusals are tested as such
+        if message.type == "error" and "Failed to load resource" not in message.text:  # tests provoke refusals
             self.errors.append(message.text)
 
     def open(self, state: str = "#/") -> Any:
@@ -135,7 +135,7 @@ class Tab:
 
 @pytest.fixture
 def tab(browser: Any, server: Server, request: pytest.FixtureRequest) -> Iterator[Tab]:
-    """A tab; in the end nothing was thrown and no policy violated. Parametrize it with options of the context."""
+    """A tab that must end without errors; parametrise it with options of the browser context."""
     opened = Tab(browser, server, **getattr(request, "param", {"viewport": {"width": 1280, "height": 800}}))
     yield opened
     opened.context.close()

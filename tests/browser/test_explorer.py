@@ -1,4 +1,4 @@
-"""The explorer page, driven as people drive it."""
+"""The explorer page in a browser."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ VIEWS = (
 NARROW = {"viewport": {"width": 380, "height": 800}}
 
 
-# Whether every name of a drawing lies within it.
+# Whether every label of a drawing lies inside it.
 INSIDE = """svg => {
   const whole = svg.getBoundingClientRect();
   return [...svg.querySelectorAll('.node rect, .caption text')].map(e => e.getBoundingClientRect()).every(part =>
@@ -35,14 +35,14 @@ INSIDE = """svg => {
 
 
 def names(page: Any, within: str) -> list[str]:
-    """What the rows of a ranked list are called."""
+    """Return the names in a ranked list."""
     page.wait_for_selector(f"{within}:not([aria-busy]) .ranked")
     script = "rows => rows.map(row => row.firstChild.textContent)"
     return page.locator(f"{within} .answer .name").evaluate_all(script)  # type: ignore[no-any-return]
 
 
 def until(page: Any, condition: str) -> None:
-    """Wait for a condition; playwright's own way to do so evaluates texts, which the page's policy forbids."""
+    """Wait for a condition; the page's policy forbids playwright's own way."""
     end = time.monotonic() + HANGS
     while not page.evaluate(f"Boolean({condition})"):
         assert time.monotonic() < end, condition
@@ -50,7 +50,7 @@ def until(page: Any, condition: str) -> None:
 
 
 def settled(page: Any) -> None:
-    """Wait until nothing on the page waits for the server."""
+    """Wait until the page waits for no answer."""
     shown = "location.hash.startsWith('#/' + document.querySelector('nav [aria-current]')?.dataset.view)"
     until(
         page, f"{shown} && !document.querySelector('[aria-busy], .skeleton') && document.querySelector('#main .view')"
@@ -62,7 +62,7 @@ def settled(page: Any) -> None:
 # Ask
 
 
-def test_an_entity_is_found_by_a_part_of_its_name_and_a_fact_completed(tab: Tab, server: Server) -> None:
+def test_a_search_and_a_relation_show_the_servers_answers(tab: Tab, server: Server) -> None:
     page = tab.open()
     page.get_by_role("combobox", name="Head").press_sequentially("fran")
     page.get_by_role("option", name="France", exact=False).first.click()
@@ -90,23 +90,12 @@ def test_a_link_to_a_question_shows_its_answers(tab: Tab, server: Server, state:
     found = server.ask("/api/predict", {"top": 10, **body})
     expected = found["answers"]
     assert names(page, ".answers") == [one["name"] for one in expected]
-    mixed = len({one["known"] is None for one in expected}) == 2  # then a bar may be longer than the one above it
+    mixed = len({one["known"] is None for one in expected}) == 2  # a bar can be longer than the one above it
     calibrated = found["answers_are"] in server.ask("/api/models")["models"][0]["calibrated"]
     assert ("calibrated apart" in page.locator(".answers .foot").inner_text()) == (mixed and calibrated)
 
 
-def test_the_page_waits_five_seconds_longer_than_the_server_says_it_may_take(tab: Tab) -> None:
-    def hasty(route: Any) -> None:
-        answer = route.fetch()
-        route.fulfill(response=answer, json={**answer.json(), "timeout": -3})
-
-    tab.page.route("**/api/models*", hasty)
-    tab.page.route("**/api/predict", lambda route: None)  # which stays without an answer
-    page = tab.open(BORDERS)
-    page.get_by_role("alert").get_by_text("The server does not answer").wait_for()
-
-
-def test_new_only_leaves_out_what_is_known_and_back_brings_it_back(tab: Tab) -> None:
+def test_new_only_hides_known_facts_and_back_shows_them_again(tab: Tab) -> None:
     page = tab.open("#/ask?find=head&relation=on_continent&tail=Europe")
     before = names(page, ".answers")
     page.get_by_label("New only").check()
@@ -118,17 +107,7 @@ def test_new_only_leaves_out_what_is_known_and_back_brings_it_back(tab: Tab) -> 
     assert names(page, ".answers") == before
 
 
-def test_the_navigation_takes_the_entity_along_and_leads_back_to_the_question(tab: Tab) -> None:
-    page = tab.open(BORDERS)
-    before = names(page, ".answers")
-    page.get_by_role("navigation").get_by_role("link", name="Entity").click()
-    page.get_by_role("heading", name="France", level=1).wait_for()
-    page.get_by_role("navigation").get_by_role("link", name="Ask").click()
-    assert names(page, ".answers") == before
-    assert page.get_by_role("combobox", name="Relation").input_value() == "borders"
-
-
-def test_an_answer_is_explained_by_a_graph_and_the_same_facts_in_a_list(tab: Tab, server: Server) -> None:
+def test_an_explanation_shows_the_same_facts_as_graph_and_list(tab: Tab, server: Server) -> None:
     page = tab.open(BORDERS)
     chosen = names(page, ".answers")[0]
     page.get_by_role("button", name=chosen).click()
@@ -146,25 +125,7 @@ def test_an_answer_is_explained_by_a_graph_and_the_same_facts_in_a_list(tab: Tab
     page.wait_for_selector(".why:not(.open)")
 
 
-def test_signs_are_told_apart_by_line_and_label_too(tab: Tab) -> None:
-    def answer(route: Any) -> None:
-        found = route.fetch()
-        why = found.json()
-        for i, fact in enumerate(why["facts"]):
-            fact["contribution"] = 0.5 if i % 2 else -0.25
-        route.fulfill(response=found, json=why)
-
-    tab.page.route("**/api/explain", answer)
-    page = tab.open(BORDERS + "&answer=Spain")
-    page.wait_for_selector(".why .edge.minus")
-    dashes = "lines => lines.map(line => getComputedStyle(line).strokeDasharray)"
-    assert "none" not in page.locator(".edge.minus .line").evaluate_all(dashes)
-    assert set(page.locator(".edge.plus .line").evaluate_all(dashes)) == {"none"}
-    assert all("−0.25" in text for text in page.locator(".caption.minus text").all_text_contents())
-    assert all("+0.50" in text for text in page.locator(".caption.plus text").all_text_contents())
-
-
-def test_an_unknown_entity_is_answered_with_the_servers_sentence(tab: Tab) -> None:
+def test_an_unknown_entity_shows_the_servers_sentence(tab: Tab) -> None:
     page = tab.open("#/ask?relation=borders")
     page.get_by_role("combobox", name="Head").fill("Atlantis")
     page.wait_for_selector(".combobox .none")
@@ -175,7 +136,7 @@ def test_an_unknown_entity_is_answered_with_the_servers_sentence(tab: Tab) -> No
     page.get_by_role("alert").filter(has_text="Atlantis").wait_for()
 
 
-def test_an_address_that_makes_no_sense_still_opens(tab: Tab) -> None:
+def test_a_wrong_address_still_opens(tab: Tab) -> None:
     page = tab.open("#/nowhere?find=x&top=abc&model=")
     page.wait_for_selector(".chips")
     page.goto("/#/ask?model=absent")
@@ -187,7 +148,7 @@ def test_an_address_that_makes_no_sense_still_opens(tab: Tab) -> None:
 # Entity, map, model
 
 
-def test_a_neighbourhood_leads_from_entity_to_entity(tab: Tab, server: Server) -> None:
+def test_a_neighbourhood_links_to_other_entities(tab: Tab, server: Server) -> None:
     page = tab.open("#/entity?entity=France")
     assert names(page, "section[aria-labelledby=similar]") == [
         one["name"] for one in server.ask("/api/similar?entity=France&top=12")["answers"]
@@ -201,19 +162,19 @@ def test_a_neighbourhood_leads_from_entity_to_entity(tab: Tab, server: Server) -
     assert set(shown) == listed - {"France"}
     headings = page.locator(".group h3").all_inner_texts()
     assert headings[0].startswith("borders →")
-    assert any(text.startswith("← borders") for text in headings), "it reads right whatever the relation is called"
+    assert any(text.startswith("← borders") for text in headings)
     page.locator(".graph .node", has_text=shown[0]).first.click()
     page.get_by_role("heading", name=shown[0], level=1).wait_for()
     page.go_back()
     page.get_by_role("heading", name="France", level=1).wait_for()
 
 
-def test_a_point_of_the_map_tells_its_name_and_is_chosen_by_a_click(tab: Tab, server: Server) -> None:
+def test_a_click_chooses_a_point_of_the_map(tab: Tab, server: Server) -> None:
     page = tab.open("#/map")
     page.wait_for_selector(".chart .scatterlayer .trace .points path")
     drawn = page.evaluate("document.querySelector('.chart').data.reduce((n, trace) => n + trace.x.length, 0)")
     assert drawn == len(server.ask("/api/map?limit=5000")["points"])
-    last = page.locator(".chart .scatterlayer .trace").nth(-3).locator(".points path").last  # above it only rings
+    last = page.locator(".chart .scatterlayer .trace").nth(-3).locator(".points path").last  # only rings lie above it
     box = last.bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     hovered = page.locator(".hoverlayer .hovertext text").text_content()
@@ -224,11 +185,11 @@ def test_a_point_of_the_map_tells_its_name_and_is_chosen_by_a_click(tab: Tab, se
     assert page.locator(".map h3.name").inner_text() in hovered
     page.get_by_label("Colour by").select_option("degree")
     page.wait_for_selector(".chart .colorbar")
-    page.get_by_role("button", name="Colours").click()  # draws it again
+    page.get_by_role("button", name="Colours").click()  # redraws the chart
     page.wait_for_selector(".chart .colorbar")
 
 
-def test_the_card_shows_the_metrics_of_the_run(tab: Tab, server: Server) -> None:
+def test_the_model_view_shows_the_metrics(tab: Tab, server: Server) -> None:
     page = tab.open("#/model")
     page.wait_for_selector(".chart .scatterlayer .trace")
     metrics = server.ask("/api/models")["models"][0]["metrics"]["test"]
@@ -236,7 +197,7 @@ def test_the_card_shows_the_metrics_of_the_run(tab: Tab, server: Server) -> None
     assert row[1] == f"{metrics['mrr']:.4f}"
 
 
-def test_a_name_that_is_markup_is_shown_as_it_is(tab: Tab) -> None:
+def test_a_name_with_markup_stays_text(tab: Tab) -> None:
     page = tab.open("#/")
     odd = '<img src=x onerror="document.title=1">'
     page.get_by_label("Model").select_option("odd")
@@ -255,7 +216,7 @@ def test_a_name_that_is_markup_is_shown_as_it_is(tab: Tab) -> None:
 # The server
 
 
-def test_a_server_that_dies_is_said_so_and_the_page_goes_on_when_it_is_back(tab: Tab, server: Server) -> None:
+def test_the_page_reports_a_dead_server_and_recovers(tab: Tab, server: Server) -> None:
     page = tab.open(BORDERS)
     before = names(page, ".answers")
     server.kill()
@@ -265,12 +226,12 @@ def test_a_server_that_dies_is_said_so_and_the_page_goes_on_when_it_is_back(tab:
         page.get_by_text("Waiting for the server.").wait_for()
     finally:
         server.start()
-    page.get_by_role("alert").filter(has_text="The server is back").wait_for()  # of its own accord
+    page.get_by_role("alert").filter(has_text="The server is back").wait_for()  # without a click
     assert names(page, ".answers") != before
     page.get_by_role("alert").filter(has_text="The server").wait_for(state="hidden")
 
 
-def test_a_busy_server_is_asked_again_at_a_click(tab: Tab) -> None:
+def test_a_click_repeats_the_request_to_a_busy_server(tab: Tab) -> None:
     busy = {"status": 503, "json": {"detail": "too many questions wait already"}}
     tab.page.route("**/api/predict", lambda route: route.fulfill(**busy))
     page = tab.open(BORDERS)
@@ -280,7 +241,7 @@ def test_a_busy_server_is_asked_again_at_a_click(tab: Tab) -> None:
     assert len(names(page, ".answers")) == 10
 
 
-def test_a_server_with_a_key_is_given_it(tab: Tab) -> None:
+def test_the_page_asks_for_the_key(tab: Tab) -> None:
     def guard(route: Any) -> None:
         if route.request.headers.get("authorization") == "Bearer open sesame":
             route.continue_()
@@ -289,7 +250,7 @@ def test_a_server_with_a_key_is_given_it(tab: Tab) -> None:
 
     tab.page.route("**/api/**", guard)
     page = tab.open(BORDERS)
-    page.get_by_label("This server asks for its API key.").fill("open sesame")
+    page.get_by_label("This server needs its API key.").fill("open sesame")
     page.keyboard.press("Enter")
     assert len(names(page, ".answers")) == 10
 
@@ -297,7 +258,7 @@ def test_a_server_with_a_key_is_given_it(tab: Tab) -> None:
 # Everyone
 
 
-def test_the_keyboard_alone_asks_and_explains(tab: Tab) -> None:
+def test_the_keyboard_is_enough_to_ask_and_explain(tab: Tab) -> None:
     page = tab.open()
     page.wait_for_selector(".chips")
     focused = (
@@ -339,7 +300,7 @@ def test_the_keyboard_alone_asks_and_explains(tab: Tab) -> None:
 
 
 @pytest.mark.parametrize("tab", [NARROW], indirect=True)
-def test_nothing_is_wider_than_a_narrow_screen(tab: Tab) -> None:
+def test_every_view_fits_a_narrow_screen(tab: Tab) -> None:
     page = tab.page
     for view in VIEWS:
         tab.open(view)
@@ -379,7 +340,7 @@ CONTRAST = """() => {
 @pytest.mark.parametrize(
     "tab", [{"color_scheme": "light"}, {"color_scheme": "dark"}], indirect=True, ids=["light", "dark"]
 )
-def test_colours_follow_the_system_and_the_switch_and_have_contrast(tab: Tab, request: pytest.FixtureRequest) -> None:
+def test_colours_have_contrast_and_follow_the_switch(tab: Tab, request: pytest.FixtureRequest) -> None:
     page = tab.open("#/ask")
     settled(page)
     by_system = "dark" if "dark" in request.node.name else "light"
@@ -401,7 +362,7 @@ UNNAMED = """() => [...document.querySelectorAll('button, a[href], input, select
   .map(e => e.outerHTML.slice(0, 120))"""
 
 
-def test_everything_to_press_has_a_name_and_every_view_one_heading(tab: Tab) -> None:
+def test_every_control_has_a_name_and_every_view_one_heading(tab: Tab) -> None:
     page = tab.page
     for view in VIEWS:
         tab.open(view)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 from fastapi.testclient import TestClient
@@ -11,7 +11,7 @@ import toy
 from compgcn.run import Run
 from compgcn.serve.app import create_app
 from compgcn.serve.middleware import Limits
-from compgcn.serve.models import Served, open_all
+from compgcn.serve.models import ServedModel, open_all
 
 
 @pytest.fixture(scope="session")
@@ -20,13 +20,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 @pytest.fixture
-def models(run: Run) -> dict[str, Served]:
+def models(run: Run) -> Mapping[str, ServedModel]:
     return open_all([run.path], Limits(), "cpu")
 
 
 @pytest.fixture
-def fresh(models: dict[str, Served]) -> Iterator[TestClient]:
-    """A server over `models` that nobody has asked anything yet."""
+def fresh(models: Mapping[str, ServedModel]) -> Iterator[TestClient]:
+    """A server over `models`."""
     with TestClient(create_app(models), "http://localhost") as client:
         yield client
 

@@ -1,4 +1,4 @@
-"""What docs/server.md says is so: its examples are asked of a model of `world`, its tables are compared."""
+"""docs/server.md: its examples run against a model of `world`, its tables match the schema and the limits."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from fastapi.testclient import TestClient
 import compgcn
 from compgcn.serve import shapes
 from compgcn.serve.app import create_app
-from compgcn.serve.middleware import FACTS, FOUND, NAME, POINTS, TOP, Limits
+from compgcn.serve.middleware import Limits
 from compgcn.serve.models import open_all
+from compgcn.serve.shapes import FACTS, FOUND, NAME, POINTS, TOP
 
 TEXT = (Path(__file__).parents[2] / "docs" / "server.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^curl .+$", TEXT, re.MULTILINE)
@@ -45,7 +46,7 @@ def endpoint(url: str) -> str:
 
 
 @pytest.mark.parametrize("line", EXAMPLES)
-def test_an_example_is_answered_in_the_shape_described(world: TestClient, line: str) -> None:
+def test_every_example_gets_an_answer_of_the_described_shape(world: TestClient, line: str) -> None:
     words = shlex.split(line)[1:]
     options = {words[i]: words[i + 1] for i in range(len(words) - 1) if words[i] in ("-X", "-H", "-d")}
     (url,) = (word for word in words if word.startswith("http://"))
@@ -59,7 +60,7 @@ def test_an_example_is_answered_in_the_shape_described(world: TestClient, line: 
         assert "compgcn_requests_total" in answer.text
 
 
-def test_every_endpoint_has_an_example_and_a_row_with_what_it_takes_and_answers(world: TestClient) -> None:
+def test_every_endpoint_has_an_example_and_a_row_with_its_parameters_and_keys(world: TestClient) -> None:
     schema = world.get("/openapi.json").json()
     shown = {endpoint(re.findall(r"http://[^' ]+", line)[0]) for line in EXAMPLES}
     assert shown == {path.rpartition("/")[2] for path in schema["paths"]}
@@ -76,16 +77,16 @@ def test_every_endpoint_has_an_example_and_a_row_with_what_it_takes_and_answers(
         assert [word for word in re.findall(r"`(\w+)`", answers) if word in keys] == list(keys), path
 
 
-def test_the_limits_are_as_documented() -> None:
+def test_the_documented_limits_are_true() -> None:
     limits = Limits()
     (section,) = re.findall(r"^\*\*Limits\.\*\* (.+?)\n\n", TEXT, re.MULTILINE | re.DOTALL)
     words = " ".join(section.split())
     for stated in (
         f"{TOP:,} answers or neighbours, {FOUND} entities of a search, {FACTS} facts, {POINTS:,} points",
-        f"{NAME:,} letters of a name",
+        f"names of {NAME:,} characters",
         f"more than {limits.body // 1024} KiB",
-        f"sent whole in {limits.read_seconds:.0f} seconds",
-        f"{limits.write_seconds:.0f} seconds over taking its answer",
+        f"more than {limits.read_seconds:.0f} seconds to send a request",
+        f"{limits.write_seconds:.0f} seconds to take an answer",
         f"without a request for {limits.idle_seconds} seconds",
         f"the {limits.connections:,}th connection",
     ):

@@ -1,4 +1,4 @@
-"""The server itself: who is let in, clients that are slow or vanish, and how it stops."""
+"""The server: key and address, slow and broken clients, the graceful stop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -23,22 +23,24 @@ from clock import HANGS, Clock
 from compgcn.errors import InputError
 from compgcn.run import Run
 from compgcn.serve import server
-from compgcn.serve.documents import static_files
+from compgcn.serve.app import static_files
 from compgcn.serve.middleware import Limits
-from compgcn.serve.models import Served
+from compgcn.serve.models import ServedModel
 
 BODY = json.dumps({"head": "p0", "relation": "lives", "top": 3}).encode()
 HEAD = b"POST /api/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
 REQUEST = HEAD % len(BODY) + BODY
-AWAITED = REQUEST.replace(b"Host", b"Expect: 100-continue\r\nHost").removesuffix(BODY)  # asks whether to go on
+AWAITED = REQUEST.replace(b"Host", b"Expect: 100-continue\r\nHost").removesuffix(
+    BODY
+)  # asks for permission to send the body
 PATIENT = Limits(seconds=1e4, read_seconds=1e4, write_seconds=1e4, idle_seconds=10_000)
 
 
 @contextmanager
-def running(
-    models: dict[str, Served], limits: Limits, clock: Clock | None = None, *, no_key: bool = False
+def serving(
+    models: Mapping[str, ServedModel], limits: Limits = PATIENT, clock: Clock | None = None, *, no_key: bool = False
 ) -> Iterator[tuple[uvicorn.Server, int]]:
-    """A server in a thread, by the clock if there is one; and its port."""
+    """Run a server in a thread, with this clock; yield it and its port."""
     at = server.listen("127.0.0.1", 0)
     built = server.build(models, at, limits, no_key=no_key)
     runner = asyncio.Runner(loop_factory=(clock or Clock()).loop)
@@ -53,21 +55,12 @@ def running(
         runner.close()
 
 
-@contextmanager
-def serving(
-    models: dict[str, Served], limits: Limits = PATIENT, clock: Clock | None = None, *, no_key: bool = False
-) -> Iterator[int]:
-    """The port of a server in a thread."""
-    with running(models, limits, clock, no_key=no_key) as (_, port):
-        yield port
-
-
 def connect(port: int) -> socket.socket:
     return socket.create_connection(("127.0.0.1", port), timeout=HANGS)
 
 
 def answer(connection: socket.socket) -> bytes:
-    """All that comes until the answer is whole or the connection closed."""
+    """Return everything until the answer is complete or the connection closed."""
     got = b""
     while more := connection.recv(65536):
         got += more
@@ -79,49 +72,48 @@ def answer(connection: socket.socket) -> bytes:
 
 
 def asked(port: int) -> bytes:
-    """The answer to a question on a new connection."""
+    """Return the answer to a question on a new connection."""
     with connect(port) as connection:
         connection.sendall(REQUEST)
         return answer(connection)
 
 
-def test_slow_clients_are_let_go_and_the_others_served(models: dict[str, Served]) -> None:
+def test_slow_clients_are_disconnected_and_others_served(models: Mapping[str, ServedModel]) -> None:
     limits, clock = PATIENT._replace(read_seconds=1000), Clock()
-    with serving(models, limits, clock) as port, connect(port) as head, connect(port) as body:
+    with (
+        serving(models, limits, clock) as (_, port),
+        connect(port) as silent,
+        connect(port) as head,
+        connect(port) as body,
+        connect(port) as again,
+    ):
         head.sendall(REQUEST[:20])
         body.sendall(AWAITED)
-        assert body.recv(1024).startswith(b"HTTP/1.1 100")  # the server waits for the rest
+        assert body.recv(1024).startswith(b"HTTP/1.1 100")
         body.sendall(BODY[:-5])
+        again.sendall(REQUEST)
+        assert answer(again).startswith(b"HTTP/1.1 200")
         clock.leap(1001)
-        assert answer(body).startswith(b"HTTP/1.1 408")
-        assert answer(head) == b""
-        assert asked(port).startswith(b"HTTP/1.1 200")
-        with connect(port) as silent:
-            assert asked(port).startswith(b"HTTP/1.1 200")  # the connection before this one is made, too
-            clock.leap(1001)
-            assert answer(silent) == b""  # not a word from either side
-        with connect(port) as again:
-            for _ in range(2):  # the time for a head is counted anew for every request
-                again.sendall(REQUEST)
-                assert answer(again).startswith(b"HTTP/1.1 200")
-                clock.leap(900)
-            again.sendall(REQUEST[:20])
-            assert asked(port).startswith(b"HTTP/1.1 200")  # the server has read what was sent before
-            clock.leap(1001)
-            assert answer(again) == b""
+        assert [answer(slow) for slow in (silent, head, body)] == [b""] * 3
+        again.sendall(REQUEST)  # each request has its own time
+        assert answer(again).startswith(b"HTTP/1.1 200")
+        again.sendall(REQUEST[:20])
+        assert asked(port).startswith(b"HTTP/1.1 200")  # so the server has read those 20 bytes
+        clock.leap(1001)
+        assert answer(again) == b""
 
 
-def test_a_client_that_takes_no_answer_is_let_go(models: dict[str, Served]) -> None:
+def test_a_client_that_takes_no_answer_is_disconnected(models: Mapping[str, ServedModel]) -> None:
     script = static_files()["plotly.min.js"].stat().st_size
     times = 1 + 64 * 2**20 // script  # far more than the buffers of a connection hold
     limits, clock = PATIENT._replace(read_seconds=1e9, write_seconds=1000, idle_seconds=10**9), Clock()
-    with running(models, limits, clock) as (built, port):
+    with serving(models, limits, clock) as (built, port):
         with connect(port) as connection:
             connection.sendall(b"GET /static/plotly.min.js HTTP/1.1\r\nHost: localhost\r\n\r\n" * times)
             connections = built.server_state.connections
             while not connections:
                 time.sleep(0.01)
-            while connections:  # some of the answer goes into buffers first
+            while connections:  # the buffers take the beginning of the answer
                 clock.leap(1001)
                 time.sleep(0.01)
             got = 0
@@ -132,12 +124,12 @@ def test_a_client_that_takes_no_answer_is_let_go(models: dict[str, Served]) -> N
         assert asked(port).startswith(b"HTTP/1.1 200")
 
 
-def test_a_client_that_vanishes_and_one_that_speaks_no_http_harm_nobody(models: dict[str, Served]) -> None:
-    with serving(models) as port:
+def test_clients_that_vanish_or_speak_no_http_disturb_nobody(models: Mapping[str, ServedModel]) -> None:
+    with serving(models) as (_, port):
         for sent in (REQUEST, REQUEST[:-5]):
             with connect(port) as connection:
                 connection.sendall(sent)
-                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # closed by a reset
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # closes with a reset
         with connect(port) as connection:
             connection.sendall(b"\x16\x03\x01 no HTTP\r\n\r\n")
             assert answer(connection).startswith(b"HTTP/1.1 400")
@@ -147,12 +139,12 @@ def test_a_client_that_vanishes_and_one_that_speaks_no_http_harm_nobody(models: 
         assert asked(port).startswith(b"HTTP/1.1 200")
 
 
-def test_more_connections_than_allowed_are_answered_503(models: dict[str, Served]) -> None:
-    with serving(models, PATIENT._replace(connections=3)) as port, connect(port), connect(port):
+def test_one_connection_too_many_gets_503(models: Mapping[str, ServedModel]) -> None:
+    with serving(models, PATIENT._replace(connections=3)) as (_, port), connect(port), connect(port):
         assert asked(port).startswith(b"HTTP/1.1 503")
 
 
-def test_the_command_answers_what_is_in_flight_when_it_is_told_to_stop(run: Run) -> None:
+def test_a_stopping_server_answers_the_requests_in_flight(run: Run) -> None:
     command = [sys.executable, "-m", "compgcn", "serve", str(run.path), "--port", "0", "--device", "cpu"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=toy.ENVIRONMENT)
     try:
@@ -164,9 +156,9 @@ def test_the_command_answers_what_is_in_flight_when_it_is_told_to_stop(run: Run)
             idle.sendall(REQUEST)
             assert answer(idle).startswith(b"HTTP/1.1 200")
             connection.sendall(AWAITED)
-            assert connection.recv(1024).startswith(b"HTTP/1.1 100")  # the server is at it
+            assert connection.recv(1024).startswith(b"HTTP/1.1 100")  # the server waits for the body
             process.send_signal(signal.SIGTERM)
-            assert answer(idle) == b""  # nothing is in flight there
+            assert answer(idle) == b""  # an idle connection closes
             with pytest.raises(OSError, match="refused"):
                 connect(port)
             connection.sendall(BODY)
@@ -179,11 +171,11 @@ def test_the_command_answers_what_is_in_flight_when_it_is_told_to_stop(run: Run)
         process.communicate()
 
 
-def test_others_than_this_machine_are_served_with_a_key_or_on_purpose_only() -> None:
+def test_other_machines_are_served_only_with_a_key_or_no_key() -> None:
     for host in ("127.0.0.1", "localhost", "::1"):
         server.must_be_guarded(host, None, no_key=False)
     for host in ("0.0.0.0", "::", "192.168.0.7", "example.org"):
-        with pytest.raises(InputError, match="others can reach the server: give a key"):
+        with pytest.raises(InputError, match=r"other machines can reach the server on .*: give a key"):
             server.must_be_guarded(host, None, no_key=False)
         server.must_be_guarded(host, "k" * 16, no_key=False)
         server.must_be_guarded(host, None, no_key=True)
@@ -191,15 +183,15 @@ def test_others_than_this_machine_are_served_with_a_key_or_on_purpose_only() -> 
         server.must_be_guarded("0.0.0.0", "k" * 16, no_key=True)
 
 
-def test_on_this_machine_the_host_is_checked_with_no_key_too(models: dict[str, Served]) -> None:
-    with serving(models, no_key=True) as port:
+def test_no_key_on_this_machine_still_checks_the_host(models: Mapping[str, ServedModel]) -> None:
+    with serving(models, no_key=True) as (_, port):
         assert asked(port).startswith(b"HTTP/1.1 200")
         with connect(port) as connection:
             connection.sendall(REQUEST.replace(b"Host: localhost", b"Host: evil.example"))
             assert answer(connection).startswith(b"HTTP/1.1 400")
 
 
-def test_a_key_comes_from_a_file_or_the_environment_and_must_be_one(
+def test_the_key_comes_from_a_file_or_the_environment_and_must_be_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "key"
@@ -217,11 +209,11 @@ def test_a_key_comes_from_a_file_or_the_environment_and_must_be_one(
         server.read_key(tmp_path / "nothing")
 
 
-def test_the_command_says_what_is_wrong_in_a_sentence(
+def test_the_command_explains_mistakes_in_a_sentence(
     command: toy.Command, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     toy.refused(command("serve", "nowhere"), "there is no run folder nowhere")
-    toy.refused(command("serve", str(run.path), "--host", "0.0.0.0"), "others can reach the server")
+    toy.refused(command("serve", str(run.path), "--host", "0.0.0.0"), "other machines can reach the server")
     with server.listen("127.0.0.1", 0) as taken:
         port = str(taken.getsockname()[1])
         toy.refused(command("serve", str(run.path), "--port", port), f"could not listen on 127.0.0.1 port {port}")

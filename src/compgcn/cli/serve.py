@@ -33,6 +33,7 @@ def serve(
     Example: compgcn serve runs/world-compgcn-distmult-0 --port 8000
     """
     try:
+        import prometheus_client  # noqa: F401
         import uvicorn  # noqa: F401
     except ModuleNotFoundError:
         raise InputError("serve needs more packages: pip install 'compgcn[serve]'") from None

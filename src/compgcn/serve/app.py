@@ -1,237 +1,232 @@
-"""The application: every endpoint, and what is answered when something is wrong."""
+"""The web application: every endpoint, the page, and the answers to mistakes."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+import importlib.util
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import cache, partial
+from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import FastAPI, Query, Request
+from fastapi import APIRouter, Depends, FastAPI, HTTPException, Query, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import Response
+from fastapi.responses import FileResponse, JSONResponse, Response
+from fastapi.templating import Jinja2Templates
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.middleware.body_limit import RequestBodyLimitMiddleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from compgcn import __version__
-from compgcn.errors import InputError
+from compgcn.errors import InputError, unknown
 from compgcn.serve import shapes
-from compgcn.serve.batching import BusyError, Lane, LateError
-from compgcn.serve.documents import add_documents, describe_key
-from compgcn.serve.middleware import FACTS, FOUND, NAME, POINTS, TOP, Counters, Gate, Limits, Watch
-from compgcn.serve.models import Served, UnknownError, as_json
+from compgcn.serve.middleware import Limits, Observer, require_key, require_same_origin
+from compgcn.serve.models import ServedModel, as_json
+from compgcn.serve.shapes import FACTS, FOUND, NAME, POINTS, TOP
 
-Model = Annotated[str | None, Query(max_length=NAME, description="the id of a model; the first if left out")]
-Entity = Annotated[str, Query(min_length=1, max_length=NAME, description="an id or a name")]
+PAGE = Path(__file__).parent / "page"
+TEMPLATES = Jinja2Templates(PAGE)
 
-_REASONS = {
-    400: "What is asked does not make sense, such as a name that several share.",
+_PROBLEMS = {
+    400: "The question makes no sense; for example, several entities share the name.",
     401: "The key is missing or wrong.",
     403: "A page of another site asked.",
-    404: "Nothing is called that.",
-    408: "The request was not sent whole in time.",
+    404: "No model, entity or relation has this name.",
     413: "The request is too large.",
-    422: "The request is not of the shape described.",
-    503: "Too many wait already; ask again in a second.",
+    422: "The request does not match the schema.",
+    503: "Too many questions wait already; ask again in a second.",
     504: "The answer took too long.",
 }
 
 
 def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    return {status: {"model": shapes.Problem, "description": _REASONS[status]} for status in statuses}
+    return {status: {"model": shapes.Problem, "description": _PROBLEMS[status]} for status in statuses}
 
 
-_LOOK = _problems(400, 401, 403, 404, 413, 422)
-_ASK = _problems(400, 401, 403, 404, 408, 413, 422, 503, 504)
+def model_named(request: Request, name: str | None) -> ServedModel:
+    """Return a model by its id, or the first one."""
+    models: Mapping[str, ServedModel] = request.app.state.models
+    if name and name not in models:
+        raise HTTPException(404, str(unknown("model", name, models)))
+    return models[name] if name else next(iter(models.values()))
 
 
-class Reply(Response):
-    """JSON, of what is JSON already or is made so."""
-
-    media_type = "application/json"
-
-    def render(self, content: Any) -> bytes:
-        return content if isinstance(content, bytes) else as_json(content)
+async def _chosen(
+    request: Request,
+    model: Annotated[str | None, Query(max_length=NAME, description="id of a model; the first by default")] = None,
+) -> ServedModel:
+    return model_named(request, model)
 
 
-class Application:
-    """The endpoints over some models.
+Model = Annotated[ServedModel, Depends(_chosen)]
+Entity = Annotated[str, Query(min_length=1, max_length=NAME, description="id or name")]
 
-    Args:
-        models: by their ids; the first answers where none is named.
-        limits: what the server takes on.
-    """
 
-    def __init__(self, models: Mapping[str, Served], limits: Limits) -> None:
-        self.models, self.limits, self.counters = models, limits, Counters()
-        self.lanes: dict[tuple[str, str], Lane] = {
-            (name, lane): at for name, model in models.items() for lane, at in model.lanes.items()
-        }
-        cards = [model.card for model in models.values()]
-        self._cards = as_json({"models": cards, "timeout": limits.seconds})
+def reply(content: bytes) -> Response:
+    return Response(content, media_type="application/json")
 
-    @asynccontextmanager
-    async def life(self, _: FastAPI) -> AsyncIterator[None]:
-        """Lanes are open while the server is up; when it stops, what waits in them is answered first."""
-        for lane in self.lanes.values():
-            lane.open()
-        yield
-        for lane in self.lanes.values():
-            await lane.close()
 
-    def model(self, name: str | None) -> Served:
-        """The model of that id."""
-        if name is None or name == "":
-            return next(iter(self.models.values()))
-        if name not in self.models:
-            raise UnknownError("model", name)
-        return self.models[name]
+public = APIRouter()  # tells nothing about a model, so needs no key
+guarded = APIRouter(responses=_problems(401, 403, 413))
+_ASK = _problems(400, 404, 422, 503, 504)
 
-    async def _view(self, model: Served, call: Callable[[], bytes]) -> Response:
-        return Reply(await model.views.ask(call, self.limits.seconds))
 
-    async def health(self) -> Response:  # on the event loop: threads may all be busy
-        """Whether the server is up; needs no key."""
-        return Reply({"status": "ok", "models": len(self.models)})
+@public.get("/health", response_model=shapes.Health)
+async def health(request: Request) -> Response:
+    """Report that the server is up; needs no key."""
+    return reply(as_json({"status": "ok", "models": len(request.app.state.models)}))
 
-    async def metrics(self) -> Response:
-        """Counters in the text format of Prometheus."""
-        return Response(self.counters.text(self.lanes), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    async def list_models(self) -> Response:
-        """The models, with what they were trained on, how good they are, their curves and queries worth trying."""
-        return Reply(self._cards)
+@guarded.get("/api/models", response_model=shapes.Models)
+async def models(request: Request) -> Response:
+    """List the models, each with its data, metrics, training curve and example queries."""
+    cards = [model.card for model in request.app.state.models.values()]
+    return reply(as_json({"models": cards, "timeout": request.app.state.limits.seconds}))
 
-    async def entities(
-        self,
-        model: Model = None,
-        q: Annotated[str, Query(max_length=NAME, description="the beginning or a part of a name")] = "",
-        limit: Annotated[int, Query(ge=1, le=FOUND)] = 10,
-    ) -> Response:
-        """Entities by a part of their names, those that begin with it first; without one, the best connected."""
-        chosen = self.model(model)
-        return await self._view(chosen, partial(chosen.found, q.strip(), limit))
 
-    async def relations(self, model: Model = None) -> Response:
-        """All relations, with the number of their facts."""
-        return Reply(self.model(model).relations)
+@guarded.get("/api/entities", response_model=shapes.Entities, responses=_ASK)
+async def entities(
+    model: Model,
+    q: Annotated[str, Query(max_length=NAME, description="beginning or part of a name")] = "",
+    limit: Annotated[int, Query(ge=1, le=FOUND)] = 10,
+) -> Response:
+    """Search entities: names that begin with the text come first; without a text, the best connected entities."""
+    return reply(await model.views.ask(partial(model.search, q.strip(), limit)))
 
-    async def predict(self, request: shapes.PredictRequest) -> Response:
-        """The best tails of (head, relation, ?), heads of (?, relation, tail) or relations of (head, ?, tail)."""
-        if [request.head, request.relation, request.tail].count(None) != 1:
-            raise InputError("give two of head, relation and tail; the third is what is predicted")
-        model = self.model(request.model)
-        query = (
-            None if request.head is None else model.entity(request.head),
-            None if request.relation is None else model.relation(request.relation),
-            None if request.tail is None else model.entity(request.tail),
-        )
-        found = await model.predictions.ask((query, request.top, request.new), self.limits.seconds)
-        answers = [
-            {"rank": rank, "entity": entity, "name": name, "score": score, "probability": chance, "known": known}
-            for rank, (entity, name, score, chance, known) in enumerate(found, 1)
-        ]
-        kind = "relations" if request.relation is None else "entities"
-        return Reply({"model": model.name, "answers_are": kind, "answers": answers})
 
-    async def explain(self, request: shapes.ExplainRequest) -> Response:
-        """The facts that carried a prediction, with signed contributions to its score."""
-        model = self.model(request.model)
-        fact = model.entity(request.head), model.relation(request.relation), model.entity(request.tail)
-        found = await model.explanations.ask(partial(model.explain, fact, request.top), self.limits.seconds)
-        return Reply(found)
+@guarded.get("/api/relations", response_model=shapes.Relations, responses=_ASK)
+async def relations(model: Model) -> Response:
+    """List all relations with their numbers of facts."""
+    return reply(model.relations)
 
-    async def neighbourhood(
-        self, entity: Entity, model: Model = None, limit: Annotated[int, Query(ge=1, le=FACTS)] = 50
-    ) -> Response:
-        """The facts that an entity takes part in, and the split each stands in."""
-        chosen = self.model(model)
-        return await self._view(chosen, partial(chosen.neighbourhood, chosen.entity(entity), limit))
 
-    async def similar(
-        self, entity: Entity, model: Model = None, top: Annotated[int, Query(ge=1, le=TOP)] = 10
-    ) -> Response:
-        """The entities whose vectors point the same way."""
-        chosen = self.model(model)
-        return await self._view(chosen, partial(chosen.similar, chosen.entity(entity), top))
+@guarded.post("/api/predict", response_model=shapes.Predictions, responses=_ASK)
+async def predict(request: Request, asked: shapes.PredictRequest) -> Response:
+    """Predict the tails of (head, relation, ?), heads of (?, relation, tail) or relations of (head, ?, tail)."""
+    if [asked.head, asked.relation, asked.tail].count(None) != 1:
+        raise InputError("give two of head, relation and tail; the server predicts the third")
+    model = model_named(request, asked.model)
+    query = (
+        None if asked.head is None else await model.entity(asked.head),
+        None if asked.relation is None else await model.relation(asked.relation),
+        None if asked.tail is None else await model.entity(asked.tail),
+    )
+    found = await model.predictions.ask((query, asked.top, asked.new))
+    answers = [{"rank": rank, **answer._asdict()} for rank, answer in enumerate(found, 1)]
+    kind = "relations" if asked.relation is None else "entities"
+    return reply(as_json({"model": model.name, "answers_are": kind, "answers": answers}))
 
-    async def map(self, model: Model = None, limit: Annotated[int, Query(ge=1, le=POINTS)] = 5000) -> Response:
-        """The best connected entities in the principal plane of their vectors."""
-        chosen = self.model(model)
-        return await self._view(chosen, partial(chosen.map, limit))
+
+@guarded.post("/api/explain", response_model=shapes.Explained, responses=_ASK)
+async def explain(request: Request, asked: shapes.ExplainRequest) -> Response:
+    """Explain a prediction: the facts behind it, with their signed contributions to its score."""
+    model = model_named(request, asked.model)
+    fact = await model.entity(asked.head), await model.relation(asked.relation), await model.entity(asked.tail)
+    return reply(await model.explanations.ask(partial(model.explain, fact, asked.top)))
+
+
+@guarded.get("/api/neighbourhood", response_model=shapes.Neighbourhood, responses=_ASK)
+async def neighbourhood(entity: Entity, model: Model, limit: Annotated[int, Query(ge=1, le=FACTS)] = 50) -> Response:
+    """List the facts about an entity, each with its split."""
+    return reply(await model.views.ask(partial(model.neighbourhood, await model.entity(entity), limit)))
+
+
+@guarded.get("/api/similar", response_model=shapes.SimilarEntities, responses=_ASK)
+async def similar(entity: Entity, model: Model, top: Annotated[int, Query(ge=1, le=TOP)] = 10) -> Response:
+    """List the nearest neighbours of an entity, by the cosine of their vectors."""
+    return reply(await model.views.ask(partial(model.similar, await model.entity(entity), top)))
+
+
+@guarded.get("/api/map", response_model=shapes.Map, responses=_ASK)
+async def embedding_map(model: Model, limit: Annotated[int, Query(ge=1, le=POINTS)] = 5000) -> Response:
+    """Place the best connected entities on the first two principal components of their vectors."""
+    return reply(await model.views.ask(partial(model.map, limit)))
+
+
+@guarded.get("/metrics", response_class=Response)
+async def metrics() -> Response:
+    """Report counters in the text format of Prometheus."""
+    return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
+
+
+@cache
+def static_files() -> dict[str, Path]:
+    """Return the files under /static/ by name: the page's own, and plotly's script from its package."""
+    found = {path.name: path for path in sorted(PAGE.iterdir())}
+    spec = importlib.util.find_spec("plotly")
+    if spec is not None and spec.origin is not None:
+        found["plotly.min.js"] = Path(spec.origin).parent / "package_data" / "plotly.min.js"
+    return found
+
+
+@public.get("/", include_in_schema=False)
+@public.get("/static/{name}", include_in_schema=False)
+async def static(name: str = "index.html") -> Response:
+    files = static_files()
+    if name not in files:
+        raise HTTPException(404, f"there is no file {name}")
+    return FileResponse(files[name], headers={"Cache-Control": "max-age=3600" if "plotly" in name else "no-cache"})
+
+
+@public.get("/docs", include_in_schema=False)
+async def docs(request: Request) -> Response:
+    return TEMPLATES.TemplateResponse(request, "docs.html", {"schema": request.app.openapi()})
 
 
 def create_app(
-    models: Mapping[str, Served],
+    models: Mapping[str, ServedModel],
     limits: Limits | None = None,
     key: str | None = None,
     hosts: tuple[str, ...] | None = None,
 ) -> FastAPI:
-    """The FastAPI application over these models; `key` and `hosts` as in `Gate`."""
-    limits = limits or Limits()
-    routes = Application(models, limits)
+    """Return the application; clients must know the key, if any, and address the server by one of `hosts`, if given.
+
+    The check of hosts stops a web site that points its own name to this server.
+    """
     app = FastAPI(
         title="compgcn",
         version=__version__,
         description="Trained models over HTTP: predict, explain, look around.",
-        lifespan=routes.life,
-        docs_url=None,  # its page loads scripts from elsewhere
+        lifespan=_lifespan,
+        docs_url=None,  # FastAPI's page loads scripts from another server
         redoc_url=None,
     )
-    for path, call, method, shape, problems in (
-        ("/health", routes.health, "GET", shapes.Health, {}),
-        ("/api/models", routes.list_models, "GET", shapes.Models, _problems(401, 403, 413)),
-        ("/api/entities", routes.entities, "GET", shapes.Entities, _ASK),
-        ("/api/relations", routes.relations, "GET", shapes.Relations, _LOOK),
-        ("/api/predict", routes.predict, "POST", shapes.Predictions, _ASK),
-        ("/api/explain", routes.explain, "POST", shapes.Explained, _ASK),
-        ("/api/neighbourhood", routes.neighbourhood, "GET", shapes.Neighbourhood, _ASK),
-        ("/api/similar", routes.similar, "GET", shapes.SimilarEntities, _ASK),
-        ("/api/map", routes.map, "GET", shapes.Map, _ASK),
-    ):
-        app.add_api_route(path, call, methods=[method], response_model=shape, responses=problems)
-    app.add_api_route(
-        "/metrics", routes.metrics, methods=["GET"], response_class=Response, responses=_problems(401, 403, 413)
-    )
-    add_documents(app)
-    if key is not None:
-        describe_key(app)
-    for kind, answer in _ANSWERS.items():
-        app.add_exception_handler(kind, answer)
-    app.add_middleware(Gate, limits=limits, key=key, hosts=hosts)
-    app.add_middleware(Watch, counters=routes.counters)
+    app.state.models, app.state.limits = models, limits or Limits()
+    app.include_router(public)
+    guards = [require_same_origin] if key is None else [require_same_origin, require_key(key)]
+    app.include_router(guarded, dependencies=[Depends(guard) for guard in guards])
+    app.add_exception_handler(RequestValidationError, _misshapen)
+    app.add_exception_handler(InputError, _senseless)
+    app.add_middleware(RequestBodyLimitMiddleware, max_body_size=app.state.limits.body)
+    if hosts is not None:
+        app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
+    app.add_middleware(Observer)
     return app
 
 
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    """Open the queues; when the server stops, answer the questions that wait."""
+    queues = [queue for model in app.state.models.values() for queue in model.queues]
+    for queue in queues:
+        queue.open()
+    yield
+    for queue in queues:
+        await queue.close()
+
+
+async def _senseless(_: Request, error: Exception) -> Response:
+    return JSONResponse({"detail": str(error)}, 400)
+
+
 async def _misshapen(_: Request, error: Exception) -> Response:
-    """The first thing wrong with a request, in a sentence."""
+    """Answer a malformed request with one sentence about the first mistake."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
-    if first["type"] == "json_invalid":
-        return Reply({"detail": f"the body is not JSON: {first.get('ctx', {}).get('error', 'it cannot be read')}"}, 422)
-    if first["loc"] == ("body",) and isinstance(error.body, bytes):  # no header says that it is JSON
-        return Reply({"detail": "this is not marked as JSON; send the header 'content-type: application/json'"}, 422)
     where = ".".join(str(part) for part in first["loc"][1:]) or "the body"
-    return Reply({"detail": f"{where}: {first['msg']}"}, 422)
-
-
-async def _nothing(_: Request, error: Exception) -> Response:
-    """What nothing is called, and what may have been meant."""
-    assert isinstance(error, UnknownError)
-    return Reply({"detail": await error.sentence()}, 404)
-
-
-def _sentence(status: int, detail: str | None = None, **headers: str) -> Callable[[Request, Exception], Any]:
-    """Answers an exception: with its own sentence, or with this."""
-
-    async def answer(_: Request, error: Exception) -> Response:
-        return Reply({"detail": detail or str(error)}, status, headers)
-
-    return answer
-
-
-_ANSWERS: dict[type[Exception], Callable[[Request, Exception], Any]] = {
-    RequestValidationError: _misshapen,
-    UnknownError: _nothing,
-    InputError: _sentence(400),
-    BusyError: _sentence(503, "too many questions wait already; ask again in a second", **{"Retry-After": "1"}),
-    LateError: _sentence(504, "the answer took too long; ask for less, or again when the server is less busy"),
-}
+    detail = f"{where}: {first['msg']}"
+    if first["type"] == "json_invalid":
+        detail = f"the body is not JSON: {first['ctx']['error']}"
+    elif isinstance(error.body, bytes):
+        detail = "the body is not marked as JSON; send the header 'content-type: application/json'"
+    return JSONResponse({"detail": detail}, 422)

@@ -1,7 +1,6 @@
-"""Questions to a model wait in a lane, and a thread of its own answers those that have gathered, together.
+"""Batching of concurrent questions: a bounded queue in front of one worker thread.
 
-While one batch is being worked on, the next gathers: the busier the server, the larger its batches. The event loop
-never waits for a computation.
+While the thread answers one batch the next one gathers, so batches grow with the load and the event loop stays free.
 """
 
 from __future__ import annotations
@@ -10,91 +9,97 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Generic, TypeVar
+
+from fastapi import HTTPException
+from prometheus_client import Counter, Gauge
+
+Question = TypeVar("Question")
+Answer = TypeVar("Answer")
+
+_LABELS = ("model", "lane")
+WAITING = Gauge("compgcn_waiting", "Questions in the queue.", _LABELS)
+BATCHES = Counter("compgcn_batches", "Batches computed.", _LABELS)
+ANSWERED = Counter("compgcn_answered", "Questions answered by these batches.", _LABELS)
 
 
-class BusyError(Exception):
-    """The lane is full, or about to close."""
-
-
-class LateError(Exception):
-    """The answer took too long."""
-
-
-class Lane:
-    """A queue in front of one thread.
+class Batcher(Generic[Question, Answer]):
+    """Answer questions in batches, on one thread.
 
     Args:
-        work: answers a batch: as many answers as there are questions; an exception as one is raised where it was asked.
-        batch: questions answered together at most.
-        queue: questions that may wait.
+        labels: names of the model and of the queue, for the counters.
+        work: returns one answer per question of a batch; an error reaches everyone who asked in that batch.
+        batch: most questions in a batch.
+        queue: most questions that wait.
+        seconds: most time for an answer, waiting included.
     """
 
-    def __init__(self, work: Callable[[list[Any]], Sequence[Any]], batch: int, queue: int) -> None:
-        self._work, self._batch = work, batch
-        self._queue: asyncio.Queue[tuple[Any, asyncio.Future[Any]]] = asyncio.Queue(queue)
+    def __init__(
+        self,
+        labels: tuple[str, str],
+        work: Callable[[list[Question]], Sequence[Answer]],
+        batch: int,
+        queue: int,
+        seconds: float,
+    ) -> None:
+        self._work, self._batch, self._seconds = work, batch, seconds
+        self._queue: asyncio.Queue[tuple[Question, asyncio.Future[Answer]]] = asyncio.Queue(queue)
         self._thread = ThreadPoolExecutor(1)
         self._task: asyncio.Task[None] | None = None
-        self.batches = self.answered = 0
+        self._batches, self._answered = BATCHES.labels(*labels), ANSWERED.labels(*labels)
+        WAITING.labels(*labels).set_function(self._queue.qsize)
 
     def open(self) -> None:
-        """Begin to answer; in a running event loop."""
-        self._task = asyncio.create_task(self._serve())
+        """Start to answer, in the running event loop."""
+        self._task = asyncio.create_task(self._run())
 
     async def close(self, seconds: float = 10.0) -> None:
-        """Take no more, answer what waits if that can be done in time, and let the thread go."""
+        """Refuse new questions, answer those that wait if time allows, and release the thread."""
         task, self._task = self._task, None
         if task is not None:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await self._queue.join()
+                await asyncio.wait_for(self._queue.join(), seconds)
             task.cancel()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    @property
-    def waiting(self) -> int:
-        return self._queue.qsize()
+    async def ask(self, question: Question) -> Answer:
+        """Return the answer, or raise 503 where the queue is full and 504 where the time is up.
 
-    async def ask(self, question: Any, seconds: float) -> Any:
-        """The answer, once there is one; a question nobody waits for any longer is not begun."""
+        A question whose time is up before its batch starts costs no computation.
+        """
         if self._task is None:
-            raise BusyError
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            raise HTTPException(503, "the server is stopping")
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         try:
             self._queue.put_nowait((question, future))
+            return await asyncio.wait_for(future, self._seconds)
         except asyncio.QueueFull:
-            raise BusyError from None
-        try:
-            async with asyncio.timeout(seconds):
-                return await future
+            detail = "too many questions wait already; ask again in a second"
+            raise HTTPException(503, detail, {"Retry-After": "1"}) from None
         except TimeoutError:
-            raise LateError from None
+            detail = "the answer took too long; ask for less, or when the server is less busy"
+            raise HTTPException(504, detail) from None
 
-    async def _serve(self) -> None:
-        loop = asyncio.get_running_loop()
+    async def _run(self) -> None:
         while True:
             taken = [await self._queue.get()]
             while len(taken) < self._batch and not self._queue.empty():
                 taken.append(self._queue.get_nowait())
-            asked = [(question, future) for question, future in taken if not future.done()]
-            if asked:
-                answers = await loop.run_in_executor(self._thread, self._answer, [question for question, _ in asked])
-                self.batches, self.answered = self.batches + 1, self.answered + len(asked)
-                for (_, future), answer in zip(asked, answers, strict=True):
-                    if future.done():  # its time was up
-                        continue
-                    if isinstance(answer, Exception):
-                        future.set_exception(answer)
-                    else:
-                        future.set_result(answer)
+            if asked := [(question, future) for question, future in taken if not future.done()]:
+                await self._answer(asked)
             for _ in taken:
                 self._queue.task_done()
 
-    def _answer(self, questions: list[Any]) -> Sequence[Any]:
+    async def _answer(self, asked: list[tuple[Question, asyncio.Future[Answer]]]) -> None:
+        loop = asyncio.get_running_loop()
         try:
-            answers = self._work(questions)
-            if len(answers) != len(questions):
-                raise RuntimeError(f"{len(questions)} questions were given {len(answers)} answers")
-            return answers
-        except Exception as error:  # everyone who asked is told, and the lane goes on
-            return [error] * len(questions)
+            answers = await loop.run_in_executor(self._thread, self._work, [question for question, _ in asked])
+            for (_, future), answer in zip(asked, answers, strict=True):
+                if not future.done():
+                    future.set_result(answer)
+        except Exception as error:
+            for _, future in asked:
+                if not future.done():
+                    future.set_exception(error)
+        self._batches.inc()
+        self._answered.inc(len(asked))

@@ -1,4 +1,4 @@
-"""The server around the application: where it listens, for whom, and how it stops."""
+"""The HTTP server: address, key, limits on connections, and a graceful stop."""
 
 from __future__ import annotations
 
@@ -16,56 +16,16 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from compgcn.errors import InputError
 from compgcn.serve.app import create_app
-from compgcn.serve.middleware import LOCAL, Limits
-from compgcn.serve.models import Served
+from compgcn.serve.middleware import Limits
+from compgcn.serve.models import ServedModel
 
 VARIABLE = "COMPGCN_API_KEY"
-_SHORTEST = 16  # letters of a key
-
-
-class Protocol(H11Protocol):
-    """A connection that is closed on a client too slow to send the head of a request, or to take an answer.
-
-    Uvicorn itself would wait for ever.
-    """
-
-    read_seconds = write_seconds = 10.0
-    _reading: asyncio.TimerHandle | None = None
-    _writing: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._reading = self.loop.call_later(self.read_seconds, transport.close)
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if self.conn.their_state is not h11.IDLE:  # the head is there; the gate watches over the body
-            self._reading = _cancelled(self._reading)
-        elif self._reading is None:  # that of another request has begun
-            self._reading = self.loop.call_later(self.read_seconds, self.transport.close)
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self._writing = self.loop.call_later(self.write_seconds, self.transport.abort)
-
-    def resume_writing(self) -> None:
-        self._writing = _cancelled(self._writing)
-        super().resume_writing()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._reading, self._writing = _cancelled(self._reading), _cancelled(self._writing)
-        super().connection_lost(exc)
-
-
-def _cancelled(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:
-    """No timer any longer."""
-    if timer is not None:
-        timer.cancel()
-    return None
+LOCAL = ("localhost", "127.0.0.1", "[::1]")
+_SHORTEST = 16  # characters of a key
 
 
 def read_key(file: Path | None) -> str | None:
-    """The key in a file, else in the environment; None if there is neither."""
+    """Return the key from a file, else from the environment, else None."""
     if file is not None:
         try:
             key, where = file.read_text(encoding="utf-8").strip(), str(file)
@@ -81,7 +41,7 @@ def read_key(file: Path | None) -> str | None:
 
 
 def is_local(host: str) -> bool:
-    """Whether only this machine reaches a host."""
+    """Return whether only this machine can reach a host."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -89,18 +49,18 @@ def is_local(host: str) -> bool:
 
 
 def must_be_guarded(host: str, key: str | None, no_key: bool) -> None:
-    """Refuse to serve strangers by oversight."""
+    """Refuse to serve other machines without a key, unless the user says so."""
     if no_key and key is not None:
-        raise InputError(f"--no-key was given, and a key too, by --api-key-file or {VARIABLE}; leave one out")
+        raise InputError(f"--no-key contradicts the key given by --api-key-file or {VARIABLE}; leave one out")
     if key is None and not no_key and not is_local(host):
         raise InputError(
-            f"on {host} others can reach the server: give a key with --api-key-file or {VARIABLE}, "
-            "or say --no-key if everyone may ask"
+            f"other machines can reach the server on {host}: give a key with --api-key-file or {VARIABLE}, "
+            "or --no-key to let everyone ask"
         )
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket at that address; port 0 takes a free one."""
+    """Return a listening socket; port 0 takes a free one."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         return socket.create_server(address[:2], family=family, backlog=2048)
@@ -110,21 +70,20 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def build(
-    models: Mapping[str, Served], at: socket.socket, limits: Limits, key: str | None = None, no_key: bool = False
+    models: Mapping[str, ServedModel], at: socket.socket, limits: Limits, key: str | None = None, no_key: bool = False
 ) -> uvicorn.Server:
-    """The server over these models; run with the same socket, it answers until SIGINT or SIGTERM.
+    """Return the server over these models; run it with the same socket, until SIGINT or SIGTERM.
 
-    Without a key, and not by `no_key` open to others than this machine, it goes by the names of this machine alone.
+    Without a key it accepts only requests addressed to this machine's own names, unless `no_key` opens it to others.
     """
     address = at.getsockname()[0]
     hosts = None if key is not None or (no_key and not is_local(address)) else (*LOCAL, address)
-    seconds = {"read_seconds": limits.read_seconds, "write_seconds": limits.write_seconds}
     settings: dict[str, Any] = {
-        "http": type("Timed", (Protocol,), seconds),
+        "http": type("LimitedProtocol", (TimedProtocol,), {"limits": limits}),
         "ws": "none",
         "lifespan": "on",
         "log_config": None,
-        "log_level": "error",  # what clients do wrong is theirs to know
+        "log_level": "error",  # not the mistakes of clients
         "access_log": False,
         "server_header": False,
         "proxy_headers": False,
@@ -134,3 +93,28 @@ def build(
         "h11_max_incomplete_event_size": 16 * 1024,
     }
     return uvicorn.Server(uvicorn.Config(create_app(models, limits, key, hosts), **settings))
+
+
+class TimedProtocol(H11Protocol):
+    """A connection that ends when the client sends a request, or takes an answer, too slowly; uvicorn waits forever."""
+
+    limits = Limits()
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._reading = self.loop.call_later(self.limits.read_seconds, transport.close)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):  # the request is complete
+            self._reading.cancel()
+        elif self._reading.cancelled():  # another request begins
+            self._reading = self.loop.call_later(self.limits.read_seconds, self.transport.close)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._writing = self.loop.call_later(self.limits.write_seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._writing.cancel()
+        super().resume_writing()

@@ -1,4 +1,4 @@
-"""What requests and answers look like; the OpenAPI schema is made of these."""
+"""JSON shapes of requests and answers; FastAPI builds the OpenAPI schema from them."""
 
 from __future__ import annotations
 
@@ -6,19 +6,24 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from compgcn.serve.middleware import FACTS, NAME, TOP
+TOP = 1000  # answers to a query
+FOUND = 100  # entities of a search
+FACTS = 500  # facts of a neighbourhood or an explanation
+POINTS = 20_000  # points of the map
+NAME = 2000  # characters of a name; an IRI can be long
 
-Name = Annotated[str, Field(min_length=1, max_length=NAME, description="an id or a name")]
+Name = Annotated[str, Field(min_length=1, max_length=NAME, description="id or name")]
+Chosen = Annotated[Name | None, Field(description="id of a model; the first by default")]
 
 
 class Shape(BaseModel):
-    """A JSON object; in a request a key it does not know is an error."""
+    """A JSON object without other keys than these."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class Problem(Shape):
-    """Why there is no answer, in a sentence."""
+    """The reason why there is no answer, in one sentence."""
 
     detail: str
 
@@ -30,57 +35,61 @@ class Named(Shape):
     name: str
 
 
+class NamedFact(Shape):
+    """A triple."""
+
+    head: Named
+    relation: Named
+    tail: Named
+
+
 # Requests
 
 
 class PredictRequest(Shape):
     """A fact with one part missing: (head, relation, ?), (?, relation, tail) or (head, ?, tail)."""
 
-    model: Name | None = Field(None, description="the id of a model; the first if left out")
+    model: Chosen = None
     head: Name | None = None
     relation: Name | None = None
     tail: Name | None = None
-    top: int = Field(10, ge=1, le=TOP, description="how many answers")
-    new: bool = Field(False, description="leave out the facts that stand in the data already")
+    top: int = Field(10, ge=1, le=TOP, description="number of answers")
+    new: bool = Field(False, description="leave out facts that are in the data already")
 
 
 class ExplainRequest(Shape):
     """A fact, known or predicted."""
 
-    model: Name | None = Field(None, description="the id of a model; the first if left out")
+    model: Chosen = None
     head: Name
     relation: Name
     tail: Name
-    top: int = Field(5, ge=1, le=FACTS, description="how many facts that carried it")
+    top: int = Field(5, ge=1, le=FACTS, description="number of facts behind the prediction")
 
 
 # Answers
 
 
 class Health(Shape):
-    """The server is up."""
-
     status: Literal["ok"]
     models: int
 
 
 class Epoch(Shape):
-    """One epoch of the training of a model."""
-
     epoch: int
     loss: float | None
-    mrr: float | None
+    mrr: float | None = Field(description="validation MRR, where this epoch was evaluated")
 
 
 class Example(Shape):
-    """A query worth trying."""
+    """A query to try."""
 
     head: Named
     relation: Named
 
 
 class ModelCard(Shape):
-    """What a model is, what it was trained on, and how good it is."""
+    """A model: its data, settings, metrics and training curve."""
 
     id: str
     name: str
@@ -90,20 +99,20 @@ class ModelCard(Shape):
     relations: int
     facts: int
     parameters: int
-    metrics: dict[str, Any] = Field(description="of valid and test, as in metrics.json")
+    metrics: dict[str, Any] = Field(description="on valid and test, as in metrics.json")
     config: dict[str, Any]
     curve: list[Epoch]
     examples: list[Example]
-    calibrated: list[str] = Field(description="the kinds of answers whose probabilities are fitted to validation")
+    calibrated: list[str] = Field(description="kinds of answers with probabilities calibrated on validation")
 
 
 class Models(Shape):
     models: list[ModelCard]
-    timeout: float = Field(description="seconds after which a question is answered 504")
+    timeout: float = Field(description="seconds until an unanswered question gets 504")
 
 
 class FoundEntity(Named):
-    degree: int = Field(description="facts it takes part in")
+    degree: int = Field(description="number of facts about it")
 
 
 class Entities(Shape):
@@ -120,11 +129,11 @@ class Relations(Shape):
 
 class Answer(Shape):
     rank: int
-    entity: str = Field(description="the id of an entity, or of a relation where relations are ranked")
+    entity: str = Field(description="id of an entity, or of a relation where relations are ranked")
     name: str
-    score: float = Field(description="a logit")
+    score: float = Field(description="logit")
     probability: float
-    known: str | None = Field(description="the split the fact stands in")
+    known: str | None = Field(description="split that contains the fact")
 
 
 class Predictions(Shape):
@@ -133,42 +142,31 @@ class Predictions(Shape):
     answers: list[Answer]
 
 
-class ExplainedFact(Shape):
+class ExplainedFact(NamedFact):
     rank: int
-    head: Named
-    relation: Named
-    tail: Named
     contribution: float = Field(
-        description="the score with this fact less the score without it; by gradient a first-order estimate of that, "
-        "with degrees as they are"
+        description="score with this fact minus score without it; by gradient, a first-order estimate with the "
+        "degrees unchanged"
     )
-    itself: bool = Field(description="whether it is the fact that is explained")
+    itself: bool = Field(description="whether this is the explained fact itself")
 
 
-class Explained(Shape):
-    head: Named
-    relation: Named
-    tail: Named
+class Explained(NamedFact):
     score: float
     probability: float
     known: str | None
     method: str = Field(description="exact, or gradient where the neighbourhood is large")
-    edges: int = Field(
-        description="edges that were weighed: all it depends on if exact, else those that send it messages"
-    )
+    edges: int = Field(description="number of edges compared: the receptive field if exact, else the last layer's")
     facts: list[ExplainedFact]
 
 
-class Fact(Shape):
-    head: Named
-    relation: Named
-    tail: Named
+class Fact(NamedFact):
     split: str
 
 
 class Neighbourhood(Shape):
     entity: Named
-    total: int = Field(description="facts there are in all")
+    total: int = Field(description="number of facts in all")
     facts: list[Fact]
 
 
@@ -176,7 +174,7 @@ class Alike(Shape):
     rank: int
     entity: str
     name: str
-    similarity: float = Field(description="the cosine between the vectors")
+    similarity: float = Field(description="cosine of the two vectors")
 
 
 class SimilarEntities(Shape):
@@ -194,4 +192,4 @@ class Point(Named):
 class Map(Shape):
     points: list[Point]
     explained: list[float] = Field(description="share of the variance along each axis")
-    types: str = Field(description="what the types of the points are")
+    types: str = Field(description="source of the points' types")

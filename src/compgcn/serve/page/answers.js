@@ -1,4 +1,4 @@
-// The answers: what the model puts into the open place, most probable first.
+// The answers of the model, most probable first.
 
 import { latest, post } from "./api.js";
 import { failure, h, say, skeleton } from "./dom.js";
@@ -9,7 +9,7 @@ import { go, here, toEntity, toQuestion } from "./router.js";
 const TOPS = [10, 25, 50, 100];
 const FOUND = { tail: "tails", head: "heads", relation: "relations" };
 
-/** The panel of answers: `predict(query, state)` asks for them, `begin(state, missing)` helps where a part is missing. */
+/** The panel of answers: `predict(query, state)` fetches them, `begin(state, missing)` helps while a part is missing. */
 export function answers(context, choose) {
   const model = () => context.model.id;
   const fresh = h("input", {
@@ -32,7 +32,7 @@ export function answers(context, choose) {
     title.textContent = "Answers";
     const begun = state.head || state.relation || state.tail;
     const hint = "Search an entity and choose a relation, or start from an example.";
-    const examples = context.model.examples ?? [];
+    const examples = context.model.examples;
     body.replaceChildren(
       begun ? "" : intro(context.model),
       h("p", { class: "hint" }, begun ? `Now choose the ${missing}.` : hint),
@@ -74,7 +74,7 @@ export function answers(context, choose) {
     title.textContent = `Most probable ${FOUND[part]}`;
     if (!found.answers.length) {
       body.replaceChildren(
-        h("p", { class: "hint" }, "There is no such answer: everything that could stand here is in the data already."),
+        h("p", { class: "hint" }, "No new answer: the data already contain every candidate."),
       );
       return;
     }
@@ -95,7 +95,7 @@ export function answers(context, choose) {
           `A full bar is ${count(100 * end)}\u202f%. `,
           calibrated ? "Probabilities are calibrated." : "Probabilities are not calibrated.",
           calibrated && mixed(found.answers)
-            ? " Known and new answers are calibrated apart, so that a bar may be longer than the one above it."
+            ? " Known and new answers are calibrated apart, so a bar can be longer than the one above it."
             : "",
         ),
         found.answers.length === top && top < Math.min(TOPS.at(-1), entities ? Infinity : context.relations.length)
@@ -115,7 +115,7 @@ export function answers(context, choose) {
     say(`${found.answers.length} answers. First: ${found.answers[0].name}, ${percent(found.answers[0].probability)}.`);
   }
 
-  /** Show which answer is explained, and whether known facts are left out. */
+  /** Mark the explained answer and the state of the filter. */
   function mark(state) {
     fresh.checked = Boolean(state.new);
     for (const button of body.querySelectorAll(".answer"))
@@ -125,11 +125,11 @@ export function answers(context, choose) {
   return { element, begin, predict, mark };
 }
 
-/** Whether facts that stand in the data and others are in one list. */
+/** Whether a list has both known and new facts. */
 const mixed = (answers) => new Set(answers.map((one) => Boolean(one.known))).size === 2;
 
 function intro({ name, facts, entities }) {
-  const from = ` has learned from ${plural(facts, "fact")} about ${plural(entities, "entity")} and completes others.`;
+  const from = ` has learned from ${plural(facts, "fact")} about ${plural(entities, "entity")} and predicts missing ones.`;
   return h("p", { class: "intro" }, "Which facts are missing? ", h("b", {}, name), from);
 }
 
@@ -137,7 +137,7 @@ function row(one, end, entities, choose) {
   const known = one.known
     ? h(
         "span",
-        { class: `badge ${one.known}`, title: `This fact stands in ${one.known} already` },
+        { class: `badge ${one.known}`, title: `The ${one.known} split already contains this fact` },
         "known · ",
         one.known,
       )
@@ -162,7 +162,7 @@ function row(one, end, entities, choose) {
     entities
       ? h(
           "a",
-          { class: "visit", href: toEntity(one.entity), "aria-label": `Go to ${one.name}`, title: "Neighbourhood" },
+          { class: "visit", href: toEntity(one.entity), "aria-label": `Open ${one.name}`, title: "Neighbourhood" },
           "↗",
         )
       : null,

@@ -1,13 +1,13 @@
-// The server's answers, its refusals as sentences, and its silence.
+// Requests to the server: answers, refusals, and timeouts.
 
-let patience = 35_000; // ms until a request counts as unanswered; the server's own time limit must come first
+let patience = 35_000; // ms until a request counts as unanswered; longer than the server's own limit
 
-/** The server gives up after so many seconds, and says so. */
+/** Set the timeout a little longer than the server's own, in seconds. */
 export function waitFor(seconds) {
   patience = 1000 * (seconds + 5);
 }
 
-/** The server refused, and said why. */
+/** A refusal, with the server's sentence. */
 export class Refused extends Error {
   constructor(status, message) {
     super(message);
@@ -16,7 +16,7 @@ export class Refused extends Error {
   }
 }
 
-/** The server did not answer. */
+/** No answer from the server. */
 export class Down extends Error {
   constructor() {
     super("the server does not answer");
@@ -24,14 +24,14 @@ export class Down extends Error {
   }
 }
 
-const heard = new EventTarget(); // "down", "key": what the rest of the page listens for
+const heard = new EventTarget(); // events: "down", "key"
 export const listen = (what, handler) => heard.addEventListener(what, handler);
 
 let key = "";
 try {
   key = sessionStorage.getItem("key") ?? "";
 } catch {
-  // storage may be forbidden
+  // the browser may forbid storage
 }
 
 /** Remember the API key until the tab is closed. */
@@ -40,7 +40,7 @@ export function useKey(given) {
   try {
     sessionStorage.setItem("key", given);
   } catch {
-    // it then lasts as long as the page
+    // then the key lasts as long as the page
   }
 }
 
@@ -60,10 +60,10 @@ async function ask(path, options, signal) {
     response = await fetch(path, { ...options, headers, signal: AbortSignal.any(limits), cache: "no-store" });
     body = await response.text();
   } catch (error) {
-    if (signal?.aborted) throw error; // the page has moved on
+    if (signal?.aborted) throw error; // the page no longer needs it
     throw silent();
   }
-  // a proxy that speaks for a server that is gone does so without our sentence
+  // such a status without our sentence comes from a proxy whose server is gone
   if ([502, 503, 504].includes(response.status) && !told(body)) throw silent();
   if (response.status === 401) heard.dispatchEvent(new Event("key"));
   if (!response.ok)
@@ -80,7 +80,7 @@ function silent() {
   return new Down();
 }
 
-/** The sentence in an answer, or null. */
+/** Return the sentence of a refusal, or null. */
 function told(body) {
   try {
     const { detail } = JSON.parse(body);
@@ -90,7 +90,7 @@ function told(body) {
   }
 }
 
-/** Requests of which only the latest counts: beginning one aborts the one before, and so does `cancel()`. */
+/** Run requests of which only the latest counts: a new one, or `cancel()`, aborts the one before. */
 export function latest() {
   let running = null;
   const only = async (request) => {

@@ -1,4 +1,4 @@
-// The view "Ask": a fact with one part left open, what the model puts there, and why.
+// The view "Ask": a fact with one part missing, the answers, and their explanation.
 
 import { answers } from "./answers.js";
 import { h } from "./dom.js";
@@ -21,7 +21,7 @@ export function ask(context) {
   let asked = "";
   let explained = "";
 
-  /** Show a state; with `again`, ask the server even if it was asked the same before. */
+  /** Show a state; `again` repeats the request even if nothing changed. */
   function update(state, again) {
     asking.update(state);
     const given = PARTS.filter((part) => part !== state.find);
@@ -50,7 +50,7 @@ export function ask(context) {
     go({ answer: id });
     if (!matchMedia("(max-width: 60rem)").matches) return;
     const behavior = matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth";
-    setTimeout(() => why.element.scrollIntoView({ behavior, block: "start" }), 50); // it stands under the answers
+    setTimeout(() => why.element.scrollIntoView({ behavior, block: "start" }), 50); // it is below the answers
   }
 
   return { element, update, title: (state) => [state.head, state.relation].filter(Boolean).join(" ") || "Ask" };

@@ -1,7 +1,7 @@
-// The model card: what it was trained on, how well it does, how it learned, and every setting.
+// The model card: data, metrics, training curve and settings.
 
 import { failure, h } from "./dom.js";
-import { count, figure } from "./format.js";
+import { count, figure, plural } from "./format.js";
 import { axis, colour, CONFIG, layout, plotly } from "./plot.js";
 
 const TITLES = {
@@ -10,8 +10,6 @@ const TITLES = {
   "hits@1": "Hits@1",
   "hits@3": "Hits@3",
   "hits@10": "Hits@10",
-  accuracy: "Accuracy",
-  macro_f1: "Macro F1",
   loss: "Loss",
 };
 const titled = (key) => TITLES[key] ?? key.replaceAll("_", " ");
@@ -40,7 +38,7 @@ export function card(context) {
         ),
       ),
       h("div", { class: "columns" }, quality(model), learning(model)),
-      settings(model.config ?? {}),
+      settings(model.config),
     );
   }
 
@@ -57,7 +55,7 @@ function panel(id, title, ...body) {
   );
 }
 
-/** Metrics of valid and test, and of the parts of each that the run kept. */
+/** Metrics on valid and test, and by the predicted side. */
 function quality(model) {
   const rows = [];
   for (const split of ["valid", "test"]) {
@@ -67,7 +65,7 @@ function quality(model) {
     for (const part of ["head", "tail"]) if (whole[part]) rows.push([`${split}, ${part}s`, whole[part]]);
   }
   if (!rows.length)
-    return panel("quality", "Metrics", h("p", { class: "hint" }, "The run has no metrics yet: it is not finished."));
+    return panel("quality", "Metrics", h("p", { class: "hint" }, "The run is not finished, so it has no metrics yet."));
   const keys = Object.keys(rows[0][1]).filter((key) => typeof rows[0][1][key] === "number");
   const table = h(
     "table",
@@ -96,8 +94,8 @@ function quality(model) {
     ),
   );
   const notes = [
-    model.metrics.ties ? `Filtered ranks, ties ${model.metrics.ties}.` : "",
-    model.metrics.best_epoch ? `The weights are those of epoch ${model.metrics.best_epoch}, the best on valid.` : "",
+    model.metrics.ties ? `Filtered ranks; ties: ${model.metrics.ties}.` : "",
+    model.metrics.best_epoch ? `Weights of epoch ${model.metrics.best_epoch}, the best on valid.` : "",
     model.calibrated.length
       ? `Probabilities of ${model.calibrated.join(", ")} are calibrated on valid.`
       : "Probabilities are not calibrated.",
@@ -111,21 +109,20 @@ function quality(model) {
 }
 
 function learning(model) {
-  const curve = model.curve ?? [];
-  if (!curve.length) return panel("learning", "Training", h("p", { class: "hint" }, "No epoch was recorded."));
-  const goal = curve.some((point) => typeof point.accuracy === "number") ? "accuracy" : "mrr";
+  const { curve } = model;
+  if (!curve.length) return panel("learning", "Training", h("p", { class: "hint" }, "The run has no finished epoch."));
   const chart = h("div", {
     class: "chart low",
     role: "img",
-    "aria-label": `Loss and ${titled(goal)} of valid over ${curve.length} epochs; the numbers stand in the table below.`,
+    "aria-label": `Loss and validation MRR over ${plural(curve.length, "epoch")}; the table below has the numbers.`,
   });
-  draw(chart, curve, goal).catch((error) => chart.replaceChildren(failure(error)));
+  draw(chart, curve).catch((error) => chart.replaceChildren(failure(error)));
   const rows = curve.map((point) =>
     h(
       "tr",
       {},
       h("th", { scope: "row", class: "number" }, point.epoch),
-      ["loss", goal].map((key) => h("td", { class: "number" }, figure(point[key]))),
+      ["loss", "mrr"].map((key) => h("td", { class: "number" }, figure(point[key]))),
     ),
   );
   return panel(
@@ -135,7 +132,7 @@ function learning(model) {
     h(
       "details",
       {},
-      h("summary", {}, "The numbers"),
+      h("summary", {}, "Numbers"),
       h(
         "table",
         {},
@@ -145,7 +142,7 @@ function learning(model) {
           h(
             "tr",
             {},
-            ["Epoch", "Loss", `${titled(goal)} of valid`].map((text) =>
+            ["Epoch", "Loss", "Validation MRR"].map((text) =>
               h("th", { scope: "col", class: "number" }, text),
             ),
           ),
@@ -156,7 +153,7 @@ function learning(model) {
   );
 }
 
-async function draw(chart, curve, goal) {
+async function draw(chart, curve) {
   const Plotly = await plotly();
   if (!chart.isConnected) return;
   const line = (key, place, tone, dash) => {
@@ -172,33 +169,27 @@ async function draw(chart, curve, goal) {
       hovertemplate: `epoch %{x}: %{y:.4f}<extra>${titled(key)}</extra>`,
     };
   };
-  const narrow = chart.clientWidth < 420; // one above the other
+  const narrow = chart.clientWidth < 420; // then one chart above the other
   chart.classList.toggle("high", narrow);
   const epochs = { title: { text: "epoch" } };
   await Plotly.react(
     chart,
     [
       line("loss", {}, colour("--accent"), "solid"),
-      line(goal, { xaxis: "x2", yaxis: "y2" }, colour("--minus"), "dash"),
+      line("mrr", { xaxis: "x2", yaxis: "y2" }, colour("--minus"), "dash"),
     ],
     layout({
       showlegend: false,
       xaxis: axis({ ...epochs, domain: narrow ? [0, 1] : [0, 0.42] }),
       yaxis: axis({ title: { text: "loss" }, domain: narrow ? [0.6, 1] : [0, 1] }),
       xaxis2: axis({ ...epochs, domain: narrow ? [0, 1] : [0.58, 1], anchor: "y2" }),
-      yaxis2: axis({ title: { text: `${titled(goal)} of valid` }, domain: narrow ? [0, 0.4] : [0, 1], anchor: "x2" }),
+      yaxis2: axis({ title: { text: "validation MRR" }, domain: narrow ? [0, 0.4] : [0, 1], anchor: "x2" }),
     }),
     { ...CONFIG, displayModeBar: false },
   );
 }
 
 function settings(config) {
-  const sections = Object.entries(config).filter(
-    ([, value]) => value && typeof value === "object" && !Array.isArray(value),
-  );
-  const plain = Object.entries(config).filter(
-    ([, value]) => !value || typeof value !== "object" || Array.isArray(value),
-  );
   const list = (entries) =>
     h(
       "dl",
@@ -210,8 +201,7 @@ function settings(config) {
   return panel(
     "settings",
     "Settings",
-    plain.length ? list(plain) : null,
-    sections.map(([name, values]) =>
+    Object.entries(config).map(([name, values]) =>
       h(
         "details",
         { open: name === "encoder" || name === "decoder" },

@@ -1,17 +1,17 @@
-// A text field with suggestions, by the ARIA pattern "combobox with list": everything works from the keyboard.
+// A text field with suggestions; follows the ARIA pattern "combobox with list", so the keyboard is enough.
 
 import { h, say } from "./dom.js";
 import { folded, plural } from "./format.js";
 
-const PAUSE = 120; // ms of silence before what is typed is looked up
+const PAUSE = 120; // ms without typing before a search
 let made = 0;
 
 /**
- * A labelled field that suggests as one types.
+ * A labelled field that suggests while the user types.
  *
- * label: what stands above it. placeholder: an example. noun: what one suggestion is called.
- * source(text, signal): a promise of [{id, name, detail}], best first. choose(id, name): called with what was taken; free text has
- * the text as its id, so that the server can say what is wrong with it.
+ * label: text above the field. placeholder: hint inside it. noun: name of one suggestion.
+ * source(text, signal): promise of [{id, name, detail}], best first. choose(id): receives the choice; for free text the id is the
+ * text itself, and the server answers with a suggestion.
  */
 export function combobox({ label, placeholder, noun, source, choose }) {
   const id = `combobox-${made++}`;
@@ -35,13 +35,13 @@ export function combobox({ label, placeholder, noun, source, choose }) {
   const element = h("div", { class: "combobox" }, h("label", { for: id }, label), input, list);
   let options = [];
   let active = -1;
-  let shown = ""; // the text that stands for what is chosen
+  let shown = ""; // text of the present choice
   let timer = 0;
   let running = null;
 
   function begin() {
     if (!list.hidden) return;
-    input.select(); // typing replaces what is chosen
+    input.select(); // typing replaces the present choice
     look("", 0);
   }
 
@@ -76,7 +76,7 @@ export function combobox({ label, placeholder, noun, source, choose }) {
   function option(one, i, text) {
     return h(
       "li",
-      // mousedown, for a click would come after the field has lost its focus
+      // mousedown: the field loses its focus before a click
       {
         id: `${id}-${i}`,
         role: "option",
@@ -112,7 +112,7 @@ export function combobox({ label, placeholder, noun, source, choose }) {
   function take(one) {
     close();
     input.value = shown = one.name;
-    choose(one.id, one.name);
+    choose(one.id);
   }
 
   function key(event) {
@@ -137,13 +137,12 @@ export function combobox({ label, placeholder, noun, source, choose }) {
 
   function left() {
     close();
-    input.value = shown; // what was typed and not taken does not stand there as if it were
+    input.value = shown; // drop text that the user did not choose
   }
 
   return {
     element,
-    input,
-    /** Show what is chosen elsewhere. */
+    /** Show a choice made elsewhere. */
     set(name) {
       shown = name ?? "";
       if (document.activeElement !== input || list.hidden) input.value = shown;
@@ -151,7 +150,7 @@ export function combobox({ label, placeholder, noun, source, choose }) {
   };
 }
 
-/** The name with the part that was typed marked, letter by letter: without its accents it has another length. */
+/** Mark the typed part of a name, letter by letter: without accents the name has another length. */
 function marked(name, text) {
   const letters = [...name];
   const places = letters.flatMap((letter, place) => Array(folded(letter).length).fill(place));

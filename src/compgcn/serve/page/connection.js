@@ -1,12 +1,12 @@
-// A server that dies is said so in a banner, asked again until it answers, and the page then goes on.
+// A banner tells when the server is down; the page asks until the server is back.
 
 import { get, listen } from "./api.js";
 import { h } from "./dom.js";
 
-const HEARTBEAT = 15_000; // ms between looks at a server that nobody asks anything
+const HEARTBEAT = 15_000; // ms between checks of an idle server
 const WAITS = [1, 2, 3, 5]; // seconds between tries
 
-/** Watch the server; `recovered` is called when it is back. */
+/** Watch the server; call `recovered` when it is back. */
 export function watch(recovered) {
   const banner = document.getElementById("banner");
   let down = false;
@@ -20,7 +20,7 @@ export function watch(recovered) {
     banner.className = "down";
     banner.hidden = false;
     banner.replaceChildren(
-      h("span", {}, "The server does not answer. What you see may be old; trying again every few seconds."),
+      h("span", {}, "The server does not answer. This page may be out of date; it tries again every few seconds."),
       h("button", { type: "button", onclick: attempt }, "Try now"),
     );
     plan();

@@ -1,4 +1,4 @@
-// Elements out of plain values. Data become text nodes and attributes, never markup, so nothing needs escaping.
+// Elements from plain values. Data become text nodes and attributes, never markup, so nothing needs escaping.
 
 /** An HTML element: `h("a", {href, class: "x", onclick: go, vars: {"--p": ".5"}}, "text", child, null)`. */
 export function h(tag, props = {}, ...children) {
@@ -23,12 +23,12 @@ function filled(element, props, children) {
   return element;
 }
 
-/** Say something to a screen reader without showing it. */
+/** Announce a text to screen readers without showing it. */
 export function say(text) {
   document.getElementById("spoken").textContent = text;
 }
 
-/** A grey place where an answer will stand. */
+/** Grey lines in place of an answer that is on its way. */
 export function skeleton(rows = 5) {
   return h(
     "div",
@@ -37,10 +37,10 @@ export function skeleton(rows = 5) {
   );
 }
 
-/** What went wrong, in the server's own sentence, with a way to try again. */
+/** An error in the server's own sentence, with a button to try again. */
 export function failure(error, again) {
   const waiting = error.name === "Down";
-  const passing = !(error.status < 500) || error.status === 408; // asking the same again would be refused again otherwise
+  const passing = !(error.status < 500); // the server would refuse the same request again
   return h(
     "div",
     { class: "note bad", role: waiting ? null : "alert" },

@@ -1,4 +1,4 @@
-// One entity: what stands in the graph about it, and which others the model holds for alike.
+// One entity: the facts about it and the most similar entities.
 
 import { get, latest } from "./api.js";
 import { combobox } from "./combobox.js";
@@ -9,7 +9,7 @@ import { nameOf, remember } from "./names.js";
 import { entitySource } from "./question.js";
 import { address, go, toEntity } from "./router.js";
 
-const DRAWN = 9; // facts that a small graph can hold
+const DRAWN = 9; // facts that fit into a small graph
 const LISTED = 200;
 const ALIKE = 12;
 
@@ -72,7 +72,7 @@ export function entity(context) {
     }
     remember(model(), got.value.entities);
     actions.replaceChildren(
-      h("span", { class: "hint" }, "Search one, or take one of those with the most facts:"),
+      h("span", { class: "hint" }, "Search one, or choose one with many facts:"),
       h(
         "span",
         { class: "chips" },
@@ -126,18 +126,18 @@ export function entity(context) {
     const got = await onlyAlike((signal) => get("api/similar", { model: model(), entity: id, top: ALIKE }, signal));
     if (!got) return;
     similar.removeAttribute("aria-busy");
-    // an entity that is not there is said once, beside this panel
+    // the panel beside this one names the unknown entity
     if (got.error)
       alike.replaceChildren(
         got.error.status === 404
-          ? h("p", { class: "hint" }, "Nothing to compare with.")
+          ? h("p", { class: "hint" }, "Nothing to compare.")
           : failure(got.error, () => likeness(id)),
       );
     else {
       remember(model(), got.value.answers);
       alike.replaceChildren(
         h("ol", { class: "ranked" }, got.value.answers.map(alikeRow)),
-        h("p", { class: "hint" }, "Cosine of the vectors that the encoder makes of them."),
+        h("p", { class: "hint" }, "Cosine of the encoder's vectors."),
       );
     }
   }
@@ -161,20 +161,20 @@ function alikeRow(one) {
 }
 
 function told(it, { total, facts }) {
-  if (!facts.length) return [h("p", { class: "hint" }, "No fact of the data is about it.")];
+  if (!facts.length) return [h("p", { class: "hint" }, "The data have no fact about it.")];
   const drawn = spread(facts, DRAWN);
   const title = `${it.name} and ${plural(drawn.length, "fact")} about it, as a graph`;
   return [
     graph({ title, ends: [it.id], facts: drawn }),
-    total > drawn.length ? h("p", { class: "hint" }, `${drawn.length} of ${plural(total, "fact")} drawn.`) : "",
+    total > drawn.length ? h("p", { class: "hint" }, `The graph shows ${drawn.length} of ${plural(total, "fact")}.`) : "",
     ...grouped(it, facts).map(group),
     total > facts.length
-      ? h("p", { class: "hint" }, `The first ${count(facts.length)} of ${count(total)} are listed.`)
+      ? h("p", { class: "hint" }, `The list shows the first ${count(facts.length)} of ${count(total)}.`)
       : "",
   ];
 }
 
-/** Some of the facts, one of each relation in turn. */
+/** Choose some facts, one of each relation in turn. */
 function spread(facts, most) {
   const queues = new Map();
   for (const fact of facts) {
@@ -188,7 +188,7 @@ function spread(facts, most) {
   return taken;
 }
 
-/** The facts by relation and side: [{relation, out, others: [{entity, split}]}]. */
+/** Group facts by relation and side: [{relation, out, others: [{entity, split}]}]. */
 function grouped(it, facts) {
   const groups = new Map();
   for (const fact of facts) {

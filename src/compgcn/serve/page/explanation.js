@@ -1,4 +1,4 @@
-// Why the model gives an answer: the facts that carried it, drawn and listed.
+// The explanation of an answer: the facts behind it, as a graph and a list.
 
 import { latest, post } from "./api.js";
 import { failure, h, say, skeleton } from "./dom.js";
@@ -7,9 +7,9 @@ import { graph } from "./graph.js";
 import { remember } from "./names.js";
 import { toEntity } from "./router.js";
 
-const TOP = 6; // facts that a small graph can hold
+const TOP = 6; // facts that fit into a small graph
 
-/** The panel beside the answers: `show(model, {head, relation, tail}, find)` asks for an explanation, `clear()` takes it away. */
+/** The panel beside the answers: `show(model, {head, relation, tail}, find)` fetches an explanation, `clear()` removes it. */
 export function explanation(close) {
   const body = h("div", { class: "body" });
   const title = h("h2", { id: "why", tabindex: "-1" }, "Why");
@@ -45,11 +45,11 @@ export function explanation(close) {
     only.cancel();
     element.classList.remove("open");
     element.removeAttribute("aria-busy");
-    body.replaceChildren(h("p", { class: "hint" }, "Choose an answer to see which facts of the graph carried it."));
+    body.replaceChildren(h("p", { class: "hint" }, "Choose an answer to see the facts behind it."));
   }
 
   clear();
-  return { element, title, show, clear };
+  return { element, show, clear };
 }
 
 function told(why, find) {
@@ -65,7 +65,7 @@ function told(why, find) {
     h(
       "span",
       { class: "numbers" },
-      // what is explained is the score of the tail, whichever part was asked for
+      // the explained score is always the tail's
       `${find === "tail" ? "" : "As the tail: "}${percent(why.probability)}, score ${why.score.toFixed(2)}`,
       why.known ? ` · known (${why.known})` : " · new",
     ),
@@ -76,11 +76,11 @@ function told(why, find) {
       h(
         "p",
         { class: "hint" },
-        "No fact of the graph reaches this answer: it comes from the vectors of the two entities alone.",
+        "No fact of the graph reaches this answer: it comes from the two entities' own vectors.",
       ),
     ];
   }
-  const title = `The facts that carried ${why.head.name} ${why.relation.name} ${why.tail.name}, as a graph`;
+  const title = `The facts behind ${why.head.name} ${why.relation.name} ${why.tail.name}, as a graph`;
   const ends = why.head.id === why.tail.id ? [why.head.id] : [why.head.id, why.tail.id];
   return [
     statement,
@@ -101,8 +101,8 @@ function legend() {
     "p",
     { class: "legend", "aria-hidden": "true" },
     key("predicted", "the answer"),
-    key("plus", "+ speaks for it"),
-    key("minus", "− speaks against it"),
+    key("plus", "+ supports it"),
+    key("minus", "− opposes it"),
   );
 }
 
@@ -125,7 +125,7 @@ function row(fact, largest) {
       "span",
       { class: "value" },
       signed(fact.contribution),
-      h("span", { class: "unseen" }, against ? " speaks against it" : " speaks for it"),
+      h("span", { class: "unseen" }, against ? " opposes it" : " supports it"),
     ),
   );
 }
@@ -133,11 +133,11 @@ function row(fact, largest) {
 const entity = ({ id, name }) => h("a", { href: toEntity(id) }, name);
 
 function method({ method: how, edges, facts }) {
-  const what = how === "exact" ? "the answer depends on" : "send it messages";
-  const of = `${plural(facts.length, "fact")} of ${plural(edges, "edge")} that ${what}.`;
+  const role = how === "exact" ? "the answer depends on" : "send it messages";
+  const of = `${plural(facts.length, "fact")} of ${plural(edges, "edge")} that ${role}.`;
   const made =
     how === "exact"
-      ? "A contribution is the score with the fact less the score without it."
-      : "Contributions are estimated from gradients, for the neighbourhood is large.";
+      ? "A contribution is the score with the fact minus the score without it."
+      : "The neighbourhood is large, so gradients estimate the contributions.";
   return `${of} ${made}`;
 }

@@ -1,4 +1,4 @@
-// The explorer: one page over the server's answers. It reads the address, loads the model's facts once, and shows a view.
+// The explorer: read the address, load the models, show a view.
 
 import { get, listen, useKey, waitFor } from "./api.js";
 import { ask } from "./ask.js";
@@ -13,11 +13,11 @@ const main = document.getElementById("main");
 const select = document.getElementById("model");
 const CREATE = { ask, entity, map, model: card };
 const views = {};
-const last = {}; // view -> the state it showed last
+const last = {}; // view -> its last state
 let models = [];
-let turn = 0; // of the renderings that wait for the server, only the last counts
+let turn = 0; // only the latest rendering counts
 
-/** What views share: the model that is asked, its relations, and its id where the address names it. */
+/** Shared by the views: the model, its relations, and its id if the address names it. */
 const context = { model: null, relations: [], chosen: () => here().model };
 
 async function render(again = false) {
@@ -39,7 +39,7 @@ async function render(again = false) {
   document.title = `${view.title(state)} · compgcn explorer`;
 }
 
-/** A link of the navigation: to what its view showed last, or to the entity that is shown now. */
+/** Point a navigation link to the last state of its view, with the present entity. */
 function lead(link, state) {
   const { view } = link.dataset;
   const before = last[view]?.model === state.model ? last[view] : undefined;
@@ -64,7 +64,7 @@ async function load() {
   context.model = null;
 }
 
-/** A model's name; its id too where several have the same name and data. */
+/** Return a model's name, with its id if several models share name and data. */
 function label(one) {
   const twins = models.filter((other) => other.name === one.name && other.data === one.data).length > 1;
   return `${one.name} on ${one.data}${twins ? ` (${one.id})` : ""}`;
@@ -82,7 +82,7 @@ async function choose(id) {
 
 select.addEventListener("change", () => {
   const next = models.find((one) => one.id === select.value);
-  const same = next.data === context.model?.data; // on the same data a question can be put to both
+  const same = next.data === context.model?.data; // the same data allow the same question
   if (same) go({ model: next.id, answer: undefined });
   else location.hash = address({ view: here().view, model: next.id });
 });
@@ -104,9 +104,9 @@ function askForKey() {
     h(
       "form",
       { onsubmit: submit },
-      h("label", { for: "key" }, "This server asks for its API key."),
+      h("label", { for: "key" }, "This server needs its API key."),
       field,
-      h("button", {}, "Go on"),
+      h("button", {}, "Continue"),
     ),
   );
   field.focus();
@@ -115,7 +115,7 @@ function askForKey() {
 listen("key", askForKey);
 addEventListener("hashchange", () => location.hash !== "#main" && render());
 document.querySelector(".skip").addEventListener("click", (event) => {
-  event.preventDefault(); // the address is the state; the skip link must not change it
+  event.preventDefault(); // the address holds the state; keep it
   main.focus();
 });
 watch(() => render(true));

@@ -1,4 +1,4 @@
-// A small graph as SVG: entities are boxes with their names, facts are curves with the relation's name and sign on them.
+// A small graph as SVG: a box for each entity, a curve with relation and sign for each fact.
 
 import { s } from "./dom.js";
 import { short, signed } from "./format.js";
@@ -7,7 +7,7 @@ import { toEntity } from "./router.js";
 
 const NODE = { height: 30, padding: 12, font: "600 13px system-ui, sans-serif", letters: 20 };
 const LABEL = { height: 18, padding: 5, font: "12px system-ui, sans-serif", letters: 22 };
-const NARROW = 480; // px below which a graph stands upright
+const NARROW = 480; // px; narrower graphs are upright
 
 const pen = document.createElement("canvas").getContext("2d");
 function measured(text, { font, padding }) {
@@ -16,9 +16,9 @@ function measured(text, { font, padding }) {
 }
 
 /**
- * Draw a graph into a box and draw it again when the box changes its width.
+ * Draw a graph into a box, and again when the width of the box changes.
  *
- * title: what it shows, for those who do not see it. ends: ids of one or two entities that keep their places.
+ * title: description for screen readers. ends: ids of one or two entities with fixed places.
  * facts: [{head, relation, tail, contribution?, predicted?}], each of head, relation, tail {id, name}.
  */
 export function graph({ title, ends, facts }) {
@@ -51,7 +51,7 @@ function draw(title, ends, facts, width) {
     tall,
   );
   const largest = Math.max(...facts.map((fact) => Math.abs(fact.contribution ?? 0)), 1e-12);
-  const top = Math.min(...boxes.map((each) => each.y - each.h / 2)) - 8; // what stays empty is cut off
+  const top = Math.min(...boxes.map((each) => each.y - each.h / 2)) - 8; // crop the empty part
   const used = Math.max(...boxes.map((each) => each.y + each.h / 2)) + 8 - top;
   return s(
     "svg",
@@ -62,7 +62,7 @@ function draw(title, ends, facts, width) {
   );
 }
 
-/** A box for each entity, where it begins: the ends pinned, the others around one end, or beside the end they belong to. */
+/** Place a box for each entity: pin the ends, put the others around one end or beside their end. */
 function boxesOf(entities, ends, facts, width, height, upright) {
   const nodes = new Map();
   const others = entities.filter((entity) => !ends.includes(entity.id));
@@ -76,13 +76,13 @@ function boxesOf(entities, ends, facts, width, height, upright) {
       end: ends.includes(entity.id),
       pinned: ends.includes(entity.id),
     };
-    const along = ends.length === 1 ? 0.5 : ends.indexOf(entity.id); // two ends stand at the two sides
+    const along = ends.length === 1 ? 0.5 : ends.indexOf(entity.id); // two ends take the two sides
     const inset = (upright ? box.h : box.w) / 2 + 4;
     const far = inset + along * ((upright ? height : width) - 2 * inset);
     Object.assign(box, upright ? { x: width / 2, y: far } : { x: far, y: height / 2 });
     nodes.set(entity.id, box);
   }
-  const fans = [[], [], []]; // around the first end, around the second, and around neither or both
+  const fans = [[], [], []]; // of the first end, of the second, of neither or both
   for (const entity of others) fans[ends.length === 1 ? 2 : belongs(entity, ends, facts)].push(nodes.get(entity.id));
   fans.forEach((fan, which) => {
     const end = nodes.get(ends[which]);
@@ -98,7 +98,7 @@ function boxesOf(entities, ends, facts, width, height, upright) {
   return nodes;
 }
 
-/** Which of two ends an entity stands beside: 0 or 1, or 2 for neither or both. */
+/** Return the end that an entity belongs to: 0 or 1, or 2 for neither or both. */
 function belongs(entity, ends, facts) {
   const touches = ends.map((end) =>
     facts.some(({ head, tail }) => [head.id, tail.id].includes(entity.id) && [head.id, tail.id].includes(end)),
@@ -106,17 +106,17 @@ function belongs(entity, ends, facts) {
   return touches[0] === touches[1] ? 2 : touches[0] ? 0 : 1;
 }
 
-/** A place in a fan that opens from an end towards the other, on both sides of the line between them. */
+/** Return a place in a fan that opens from one end towards the other. */
 function opened(fan, i, which, end, width, height, upright) {
   const [side, rank, most] = [i % 2 ? 1 : -1, Math.floor(i / 2), Math.ceil(fan.length / 2)];
-  const angle = (Math.PI / 180) * (most < 2 ? 60 : 80 - (50 * rank) / (most - 1)); // from across to nearly along
+  const angle = (Math.PI / 180) * (most < 2 ? 60 : 80 - (50 * rank) / (most - 1)); // from perpendicular to nearly parallel
   const forward = (which ? -1 : 1) * Math.cos(angle);
   const across = side * Math.sin(angle);
   if (upright) return { x: end.x + 0.36 * width * across, y: end.y + 0.42 * height * forward + (which ? -50 : 50) };
   return { x: end.x + 0.34 * width * forward, y: end.y + 0.42 * height * across };
 }
 
-/** A place on a ring around one end; between two, beside the line from one to the other. */
+/** Return a place on a ring around one end, or beside the line between two ends. */
 function around(fan, i, ends, width, height, upright) {
   const angle = Math.PI * ((2 * i + 0.5) / fan.length - (upright ? 1 : 0.5));
   const away = 0.5 + (i % 2 ? 0.34 : -0.34);
@@ -127,7 +127,7 @@ function around(fan, i, ends, width, height, upright) {
   return { x: width * (0.5 + 0.32 * Math.cos(angle)), y: height * (0.5 + 0.4 * Math.sin(angle)) };
 }
 
-/** The name of each fact's relation as a box that its curve runs through; facts between the two ends are arcs side by side. */
+/** Make a label for each fact, on its curve; facts between the two ends become parallel arcs. */
 function labelsOf(facts, nodes, upright) {
   let arcs = 0;
   return facts.map((fact, i) => {
@@ -161,7 +161,7 @@ function tone(fact) {
 }
 
 function curve({ fact, from, to, x, y }, largest) {
-  const control = { x: 2 * x - (from.x + to.x) / 2, y: 2 * y - (from.y + to.y) / 2 }; // so that it runs through its label
+  const control = { x: 2 * x - (from.x + to.x) / 2, y: 2 * y - (from.y + to.y) / 2 }; // the curve runs through its label
   const points = [];
   for (let i = 0; i <= 48; i++) {
     const t = i / 48;
@@ -198,7 +198,7 @@ function caption({ fact, text, x, y, w }) {
   const long = `${fact.head.name} — ${fact.relation.name} — ${fact.tail.name}`;
   return s(
     "g",
-    { class: `caption ${tone(fact)}`, "aria-hidden": "true" }, // the list beside the graph says it all
+    { class: `caption ${tone(fact)}`, "aria-hidden": "true" }, // the list beside the graph has the same text
     s("title", {}, fact.contribution === undefined ? long : `${long} (${signed(fact.contribution)})`),
     s("rect", { x: x - w / 2 + 2, y: y - 8, width: w - 4, height: 16, rx: 4 }),
     s("text", { x, y, "text-anchor": "middle", "dominant-baseline": "central" }, text),
@@ -208,7 +208,7 @@ function caption({ fact, text, x, y, w }) {
 function node({ entity, text, x, y, w, h, end }) {
   return s(
     "a",
-    { class: end ? "node end" : "node", href: toEntity(entity.id), "aria-label": `${entity.name}: go to this entity` },
+    { class: end ? "node end" : "node", href: toEntity(entity.id), "aria-label": `Open ${entity.name}` },
     s("title", {}, entity.name),
     s("rect", { x: x - w / 2, y: y - h / 2, width: w, height: h, rx: h / 2 }),
     s("text", { x, y, "text-anchor": "middle", "dominant-baseline": "central" }, text),

@@ -1,12 +1,12 @@
-// Where the boxes of a small graph stand: springs along the edges, no two boxes on top of each other, nothing outside.
+// Layout of a small graph: springs along the edges, no overlap, nothing outside.
 
 const STEPS = 320;
 const GAP = 10; // px between boxes
 
 /**
- * Move boxes to their places; the same graph always gets the same places.
+ * Move boxes to their places; the result is deterministic.
  *
- * boxes: [{x, y, w, h, pinned}] with x, y the centre, changed in place. springs: [[i, j]] between boxes that belong together.
+ * boxes: [{x, y, w, h, pinned}] with x, y the centre, changed in place. springs: [[i, j]] between connected boxes.
  */
 export function place(boxes, springs, width, height) {
   for (let step = 0; step < STEPS; step++) {
@@ -30,7 +30,7 @@ function pull(boxes, moves, i, j) {
   const [a, b] = [boxes[i], boxes[j]];
   const [x, y] = [b.x - a.x, b.y - a.y];
   const distance = Math.hypot(x, y) || 1;
-  const rest = 26 + (a.h + b.h) / 2 + (Math.abs(x / distance) * (a.w + b.w)) / 2; // the wider the boxes, the further apart sideways
+  const rest = 26 + (a.h + b.h) / 2 + (Math.abs(x / distance) * (a.w + b.w)) / 2; // wide boxes keep more distance sideways
   const force = (0.09 * (distance - rest)) / distance;
   moves[i].x += force * x;
   moves[i].y += force * y;

@@ -1,4 +1,4 @@
-// The embeddings of all entities in their principal plane: a map to wander about in.
+// The view "Map": entity embeddings on their first two principal components.
 
 import { get, latest } from "./api.js";
 import { combobox } from "./combobox.js";
@@ -10,7 +10,7 @@ import { byDegree, byType, ring } from "./points.js";
 import { entitySource } from "./question.js";
 import { address, go, here, toEntity } from "./router.js";
 
-const MOST = 5000; // points; more are neither drawn nor hovered over at speed
+const MOST = 5000; // points; more would be slow
 
 /** The view "Map". */
 export function map(context) {
@@ -65,9 +65,9 @@ export function map(context) {
   );
   const [only, onlyAlike] = [latest(), latest()];
   let points = null;
-  let of = ""; // the model that the points are of
-  let found = null; // the chosen entity and its like
-  let alike = []; // ids of the entities nearest to the chosen one
+  let of = ""; // id of the points' model
+  let found = null; // the chosen entity and its neighbours
+  let alike = []; // ids of these neighbours
 
   async function update(state, again) {
     select.value = state.colour === "degree" ? "degree" : "type";
@@ -103,16 +103,16 @@ export function map(context) {
       points.length < context.model.entities
         ? `${count(points.length)} of ${plural(context.model.entities, "entity")}`
         : plural(points.length, "entity");
-    note.textContent = `${part}. The two principal components hold ${shares} of the variance: neighbours here are often, not always, neighbours in all dimensions.`;
+    note.textContent = `${part}. The two principal components hold ${shares} of the variance, so neighbours on the map are not always neighbours in all dimensions.`;
     chart.setAttribute(
       "aria-label",
-      `Scatter plot of ${part}. Search an entity beside it to find it and what is near to it.`,
+      `Scatter plot of ${part}. Use the search beside it to find an entity and its neighbours.`,
     );
   }
 
   async function draw(state) {
     const Plotly = await plotly();
-    if (!element.isConnected) return; // another view is shown by now
+    if (!element.isConnected) return; // the user has opened another view
     const traces = state.colour === "degree" ? byDegree(points) : byType(points);
     const rest = new Set(alike);
     traces.push(
@@ -183,7 +183,7 @@ export function map(context) {
       point
         ? h("p", { class: "hint" }, `${plural(point.degree, "fact")} · ${point.type}`)
         : points
-          ? h("p", { class: "hint" }, "It is not among the entities drawn.")
+          ? h("p", { class: "hint" }, "The map does not show this entity.")
           : "",
       h(
         "p",

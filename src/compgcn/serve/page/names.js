@@ -1,4 +1,4 @@
-// What ids are called. Every answer teaches some; the rest are asked for.
+// Names of ids: remembered from answers, else fetched.
 
 import { get } from "./api.js";
 
@@ -12,13 +12,13 @@ export function remember(model, ...things) {
 
 export const nameOf = (model, id) => known.get(place(model, id)) ?? id;
 
-/** The name of an entity that an address named; the id itself where the server knows none. */
+/** Return the name of an entity in the address, or the id if the server does not know it. */
 export async function learn(model, id) {
   if (!known.has(place(model, id))) {
     try {
       remember(model, (await get("api/neighbourhood", { model, entity: id, limit: 1 })).entity);
     } catch {
-      // whoever asks about it will hear why
+      // the view's own request reports the error
     }
   }
   return nameOf(model, id);

@@ -1,8 +1,8 @@
-// Plotly, loaded only when a view draws with it, in the colours of the page.
+// Plotly in the colours of the page, loaded on demand.
 
 let loading = null;
 
-/** The library, from the server's own copy. */
+/** Load the library from the server. */
 export function plotly() {
   loading ??= new Promise((resolve, reject) => {
     const script = document.createElement("script");
@@ -11,14 +11,14 @@ export function plotly() {
     script.onerror = () => {
       loading = null;
       script.remove();
-      reject(new Error("plotly.min.js could not be loaded; the server needs the package plotly"));
+      reject(new Error("could not load plotly.min.js; install the package plotly on the server"));
     };
     document.head.append(script);
   });
   return loading;
 }
 
-/** A colour of style.css as numbers, such as `colour("--accent")`: Plotly cannot read light-dark(). */
+/** Return a colour of style.css as numbers: Plotly cannot read light-dark(). */
 export function colour(name) {
   const probe = document.body.appendChild(document.createElement("i"));
   probe.style.color = `var(${name})`;
@@ -27,7 +27,7 @@ export function colour(name) {
   return value;
 }
 
-/** What every figure of the page shares. */
+/** Layout of every figure of the page. */
 export function layout(changes) {
   return {
     paper_bgcolor: "rgba(0,0,0,0)",

@@ -1,9 +1,9 @@
-// The points of the map as Plotly takes them.
+// The points of the map as Plotly traces.
 
 import { count, plural } from "./format.js";
 import { colour } from "./plot.js";
 
-const KINDS = 7; // types with a colour and a shape of their own
+const KINDS = 7; // types with their own colour and shape
 const SHAPES = ["circle", "diamond", "square", "triangle-up", "cross", "triangle-down", "star"];
 
 function scatter(points, name, marker) {
@@ -20,10 +20,10 @@ function scatter(points, name, marker) {
   };
 }
 
-/** Plotly reads some tags in texts; data are to be shown as they are. */
+/** Escape tags, which Plotly would interpret. */
 const plain = (text) => String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 
-/** A trace for each of the commonest types, and one for all others. */
+/** Return a trace for each of the most frequent types, and one for the rest. */
 export function byType(points) {
   const groups = new Map();
   for (const point of points) {
@@ -45,9 +45,9 @@ export function byType(points) {
     : traces;
 }
 
-/** One trace, coloured by the number of facts on a logarithmic scale. */
+/** Return one trace, coloured by the number of facts on a logarithmic scale. */
 export function byDegree(points) {
-  const sorted = [...points].sort((a, b) => a.degree - b.degree); // the busiest on top
+  const sorted = [...points].sort((a, b) => a.degree - b.degree); // the best connected on top
   const values = sorted.map((point) => Math.log10(Math.max(1, point.degree)));
   const ticks = [0, 1, 2, 3, 4, 5].filter((power) => power <= Math.max(...values, 1));
   const bar = {
@@ -75,7 +75,7 @@ export function byDegree(points) {
   ];
 }
 
-/** Circles around some points: the chosen one, with its name, or those like it. */
+/** Return circles around the chosen point, with its name, or around its neighbours. */
 export function ring(points, size, width, name) {
   const marker = {
     symbol: "circle-open",

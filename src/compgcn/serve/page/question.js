@@ -1,4 +1,4 @@
-// The question: a fact of three parts, one of them left open.
+// The question: a fact with one of its three parts missing.
 
 import { get } from "./api.js";
 import { combobox } from "./combobox.js";
@@ -10,20 +10,20 @@ import { go, here } from "./router.js";
 export const PARTS = ["head", "relation", "tail"];
 const TITLES = { head: "Head", relation: "Relation", tail: "Tail" };
 const FOUND = { tail: "Tails", head: "Heads", relation: "The relation" };
-const LISTED = 300; // relations shown at once; more are found by typing
+const LISTED = 300; // relations in the list; typing finds the others
 
-/** Suggestions of entities, as every search field of the page has them. */
+/** Suggest entities, in every search field of the page. */
 export const entitySource = (model) => async (text, signal) => {
   const { entities } = await get("api/entities", { model: model(), q: text, limit: 10 }, signal);
   remember(model(), entities);
-  const twins = (name) => entities.filter((one) => one.name === name).length > 1; // told apart by their ids
+  const twins = (name) => entities.filter((one) => one.name === name).length > 1; // their ids differ
   return entities.map((one) => ({
     ...one,
     detail: `${twins(one.name) ? `${one.id} · ` : ""}${plural(one.degree, "fact")}`,
   }));
 };
 
-/** The three fields and the switch that says which is open; `update(state)` shows a state in them. */
+/** The three fields and the switch for the missing part; `update(state)` fills them in. */
 export function question(context) {
   const model = () => context.model.id;
   const search = { placeholder: "Search an entity", noun: "entity", source: entitySource(model) };

@@ -1,9 +1,9 @@
-// The state of the page is its address: what is shown can be linked to, and back and forward work.
+// The address holds the state of the page, so links, back and forward work.
 
-export const VIEWS = ["ask", "entity", "map", "model"];
+const VIEWS = ["ask", "entity", "map", "model"];
 const KEYS = ["model", "find", "head", "relation", "tail", "new", "top", "answer", "entity", "colour"];
 
-/** The state that an address stands for; what is not understood is left out. */
+/** Parse an address; ignore unknown keys and values. */
 export function parse(hash) {
   const [path, query = ""] = hash.replace(/^#\/?/, "").split("?");
   const given = new URLSearchParams(query);
@@ -14,7 +14,7 @@ export function parse(hash) {
   return state;
 }
 
-/** The address of a state. */
+/** Return the address of a state. */
 export function address(state) {
   const query = new URLSearchParams();
   for (const key of KEYS) {
@@ -27,7 +27,7 @@ export function address(state) {
 
 export const here = () => parse(location.hash);
 
-/** Go to the present state with changes; `replace` leaves no step for the back button. */
+/** Change the state; `replace` adds no step for the back button. */
 export function go(changes, { replace = false } = {}) {
   const to = address({ ...here(), ...changes });
   if (to === location.hash) return;
@@ -39,7 +39,7 @@ export function go(changes, { replace = false } = {}) {
   }
 }
 
-/** The addresses that views link to. */
+/** Return the address of an entity, or of a question. */
 export const toEntity = (id) => address({ view: "entity", model: here().model, entity: id });
 export const toQuestion = (head, relation) =>
   address({ view: "ask", model: here().model, find: "tail", head, relation });

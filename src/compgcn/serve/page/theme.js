@@ -1,4 +1,4 @@
-// Light, dark or as the system has it. A plain script in the head, so that no page is drawn in the wrong colours first.
+// Light, dark or system colours. A plain script in the head: the page never starts in the wrong colours.
 "use strict";
 (() => {
   const CHOICES = ["system", "light", "dark"];
@@ -8,7 +8,7 @@
     try {
       return CHOICES.includes(localStorage.getItem("theme")) ? localStorage.getItem("theme") : "system";
     } catch {
-      return "system"; // storage may be forbidden
+      return "system"; // the browser may forbid storage
     }
   }
 
@@ -18,7 +18,7 @@
     const button = document.getElementById("theme");
     if (button) {
       button.textContent = { system: "◐ Auto", light: "○ Light", dark: "● Dark" }[choice];
-      button.setAttribute("aria-label", `Colours: ${choice === "system" ? "as the system" : choice}. Change.`);
+      button.setAttribute("aria-label", `Colours: ${choice}. Change.`);
     }
   }
 
@@ -31,7 +31,7 @@
       try {
         localStorage.setItem("theme", choice);
       } catch {
-        // it then lasts as long as the page
+        // then the choice lasts as long as the page
       }
       apply(choice);
       dispatchEvent(new Event("theme"));
