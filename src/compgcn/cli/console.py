@@ -43,6 +43,14 @@ def fail(message: str) -> NoReturn:
     raise SystemExit(1)
 
 
+def check_plot(path: Path | None) -> None:
+    """Refuse a figure that cannot be drawn, before any work is done for it."""
+    if path is not None:
+        from compgcn.run.plots import check_figure
+
+        check_figure(path)
+
+
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
     """Show a progress bar on a terminal, and nothing elsewhere."""

@@ -17,6 +17,7 @@ from compgcn.cli.console import (
     Plot,
     Settings,
     chance,
+    check_plot,
     err,
     headline,
     out,
@@ -96,10 +97,7 @@ def data_info(
 
     Example: compgcn data info world --plot world.png
     """
-    if plot is not None:
-        from compgcn.run.plots import check_figure, draw_summary
-
-        check_figure(plot)
+    check_plot(plot)
     given: dict[str, Any] = dict(map(parse_setting, settings or [])) | ({} if task is None else {"task": task})
     if columns is not None:
         given["data.columns"] = as_list("data.columns", columns)
@@ -110,6 +108,8 @@ def data_info(
     row = DATASETS.get(name)
     paper = dict(getattr(row, "paper", {}))
     if plot is not None:
+        from compgcn.run.plots import draw_summary
+
         draw_summary(summary, plot)
     if as_json:
         source = {"licence": row.licence, "citation": row.citation, "published": row.statistics} if row else {}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from compgcn.cli.console import Device, Json, Plot, RunFolder, Split, out, show_metrics, show_table
+from compgcn.cli.console import Device, Json, Plot, RunFolder, Split, check_plot, out, show_metrics, show_table
 from compgcn.cli.predict import opened_run
 from compgcn.errors import InputError
 
@@ -36,10 +37,7 @@ def evaluate(
 
     Example: compgcn evaluate runs/world-compgcn-distmult-0 --by relation
     """
-    if plot is not None:
-        from compgcn.run.plots import check_figure
-
-        check_figure(plot)
+    check_plot(plot)
     opened = opened_run(run, device)
     which = split or opened.answers.reported
     report = opened.evaluate(which, by)
@@ -138,7 +136,7 @@ def _show_classes(report: dict[str, Any], split: str, by: Part | None) -> None:
 def _draw(run: Run, split: str, path: Path) -> None:
     """Draw the reliability diagram of a link predictor, or the report of a classification."""
     from compgcn.answers.calibrate import calibration_error
-    from compgcn.run.plots import draw_reliability, draw_report
+    from compgcn.run.plots import calibration, draw_report, save
 
     title = f"{run.data.name}  ·  {run.model_name}  ·  {split}"
     report = run.evaluate(split)
@@ -148,7 +146,7 @@ def _draw(run: Run, split: str, path: Path) -> None:
         given, scaling = _reliability(run, split)
         found = {"as trained": given.bins()} | ({"calibrated on valid": given.bins(scaling)} if scaling else {})
         named = {f"{name}, error {calibration_error(bins):.3f}": bins for name, bins in found.items()}
-        draw_reliability(title, named, path)
+        save([partial(calibration, found=named)], title, path)
         return
     classes = run.classes
     targets = classes.items.targets.cpu().numpy()

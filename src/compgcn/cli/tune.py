@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from compgcn.cli.console import Json, Plot, Settings, describe, err, out, show_table
+from compgcn.cli.console import Json, Plot, Settings, check_plot, describe, err, out, show_table
 from compgcn.cli.train import Model, asked_for, progress_line, read_data, stop_requests, with_settings
 from compgcn.config import BUDGET, PATHS, Config, Space, configure, write_setting
 from compgcn.data.columns import counted
@@ -58,13 +58,11 @@ def tune(
     """
     if importlib.util.find_spec("optuna") is None:
         raise InputError("settings are searched with Optuna: pip install 'compgcn[tune]'")
+    check_plot(plot)
     asked, space, budget = _asked(data, options, settings, search)
     found = read_data(asked, model)
     from compgcn.run import tune as tuning
-    from compgcn.run.plots import check_figure, draw_study
 
-    if plot is not None:
-        check_figure(plot)
     plan = tuning.plan(asked, found, space, study_dir, model, budget)
     study = tuning.open_study(plan, storage, trials, pruner)
     if not as_json:
@@ -75,6 +73,8 @@ def tune(
     result = tuning.result(plan, study)
     best = tuning.write_best(plan, study)
     if plot is not None:
+        from compgcn.run.plots import draw_study
+
         draw_study(result, tuning.history(study), plot)
     if as_json:
         out.print_json(data=result | {"best_toml": str(best)})

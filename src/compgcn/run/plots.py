@@ -317,11 +317,6 @@ def training(axes: Axes, epochs: Sequence[float], values: Sequence[float], figur
     heading(axes, f"Validation {name}", f"highest {max(values):.4g}{kept}")
 
 
-def draw_reliability(title: str, found: Mapping[str, Sequence[Interval]], path: str | Path) -> None:
-    """Draw a reliability diagram of answers, such as those before and after calibration."""
-    save([partial(calibration, found=found)], title, check_figure(path))
-
-
 def calibration(axes: Axes, found: Mapping[str, Sequence[Interval]]) -> None:
     """Draw the share of right answers against their probability; a larger point stands for more answers."""
     axes.plot([0, 1], [0, 1], color=FAINT, linewidth=1.5)
