@@ -18,16 +18,16 @@ from reproduction.bench.measure import environment
 
 import compgcn
 from compgcn.answers.calibrate import Reliability, Scaling, calibration_error
-from compgcn.answers.links import Links, fitted, of_entities, of_relations
+from compgcn.answers.links import Links, fitted, reliability
 from compgcn.config import read_tree
 from compgcn.run import Run
 
 RESULT = Path(__file__).with_suffix(".json")
-ASKED = {  # what is asked -> the kind of answer, what counts them, and how many of the best there are
-    "the ten best entities": ("entities", of_entities, 10),
-    "the best entity": ("entities", of_entities, 1),
-    "the ten best relations": ("relations", of_relations, 10),
-    "the best relation": ("relations", of_relations, 1),
+ASKED = {  # question -> the kind of answer, and how many of the best
+    "the ten best entities": ("entities", 10),
+    "the best entity": ("entities", 1),
+    "the ten best relations": ("relations", 10),
+    "the best relation": ("relations", 1),
 }
 
 
@@ -48,7 +48,10 @@ def measure(run: Run) -> dict[str, Any]:
     links = run.answers
     assert isinstance(links, Links)
     links.scalings = links.scalings or fitted(links)  # a run of an earlier build may have none
-    rows = {what: compared(of(links, "test", top), links.scalings.get(kind)) for what, (kind, of, top) in ASKED.items()}
+    rows = {
+        what: compared(reliability(links, "test", kind, top), links.scalings.get(kind))
+        for what, (kind, top) in ASKED.items()
+    }
     scalings = {kind: None if one is None else one._asdict() for kind, one in links.scalings.items()}
     about = {"data": run.data.name, "model": run.model_name, "loss": run.config.training.loss, "split": "test"}
     made = json.loads((run.path / "environment.json").read_text(encoding="utf-8"))

@@ -69,7 +69,7 @@ def measure(run: Run) -> dict[str, Any]:
     test = {tuple(fact) for fact in run.data.splits["test"].tolist()}
     ways: dict[str, list[dict[str, Any]]] = {"fitted": found_in_test(links, test)}
     links.weighing = None
-    with patch.object(discover, "lacking", lambda data: np.ones((data.num_relations, 3))):
+    with patch.object(discover, "lacking", lambda data, *_: np.ones((data.num_relations, 3))):
         ways["without the rate"] = found_in_test(links, test)
     about = {"data": run.data.name, "model": run.model_name, "mrr": round(run.metrics["test"]["mrr"], 4)}
     made = json.loads((run.path / "environment.json").read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Neighbours are those of the cosine, in an order that chance has no part in."""
+"""Neighbours are those of the cosine in a fixed order; a projection keeps the distances of flat vectors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from compgcn.answers.similar import Neighbours
+from compgcn.answers.similar import Neighbours, pca
 from compgcn.errors import InputError
 from compgcn.run import Run
 from compgcn.train.storage import Table
@@ -21,7 +21,7 @@ WHOLE = hnp.arrays(np.float32, st.tuples(st.integers(1, 9), st.integers(1, 5)), 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return train(tmp_path_factory.mktemp("similar") / "run")
+    return train(tmp_path_factory.mktemp("similar") / "run", epochs=1)
 
 
 def table(vectors: np.ndarray) -> Table:
@@ -29,7 +29,7 @@ def table(vectors: np.ndarray) -> Table:
     return Table("entity", ids, [f"name of {text}" for text in ids], vectors.astype(np.float32))
 
 
-def test_the_neighbours_of_a_run_are_those_of_its_vectors_by_the_definition(run: Run) -> None:
+def test_the_neighbours_of_a_run_are_those_of_its_vectors_by_definition(run: Run) -> None:
     names, vectors = run.entity_embeddings()
     own = vectors[names.index("name of p3")].astype(np.float64)
     cosine = vectors @ own / np.linalg.norm(vectors, axis=1) / np.linalg.norm(own)
@@ -40,17 +40,13 @@ def test_the_neighbours_of_a_run_are_those_of_its_vectors_by_the_definition(run:
     assert run.similar("name of p3", top=3) == found[:3]
 
 
-def test_relations_have_relations_and_their_inverses_for_neighbours(run: Run) -> None:
-    found = {one.entity for one in run.similar("lives", kind="relation")}
-    assert found == {"born", "knows", "lives (inverse)", "born (inverse)", "knows (inverse)"}
-    assert {one.entity for one in run.similar("lives (inverse)", kind="relation")} == found ^ {
-        "lives",
-        "lives (inverse)",
-    }
+def test_relations_and_their_inverses_are_neighbours(run: Run) -> None:
+    found = {one.entity for one in run.similar("lives (inverse)", kind="relation")}
+    assert found == {"lives", "born", "knows", "born (inverse)", "knows (inverse)"}
 
 
 @given(WHOLE, st.integers(1, 12))
-def test_equals_stand_in_the_order_of_the_table_and_zero_is_similar_to_nothing(vectors: np.ndarray, top: int) -> None:
+def test_ties_keep_the_order_of_the_table_and_zero_is_similar_to_nothing(vectors: np.ndarray, top: int) -> None:
     neighbours = Neighbours(table(vectors))
     for row in range(len(vectors)):
         found = neighbours.nearest(f"e{row}", top)
@@ -63,8 +59,7 @@ def test_equals_stand_in_the_order_of_the_table_and_zero_is_similar_to_nothing(v
             if not vectors[row].any() or not vectors[place].any():
                 assert one.similarity == 0
             elif (vectors[row] == vectors[place]).all():
-                assert one.similarity == pytest.approx(1, abs=1e-6)
-                assert one.similarity <= 1
+                assert 1 - 1e-6 <= one.similarity <= 1
 
 
 @given(WHOLE, st.sampled_from([1e-30, 1e-3, 1e5, 1e30]))
@@ -74,31 +69,44 @@ def test_the_length_of_vectors_does_not_matter(vectors: np.ndarray, scale: float
 
 
 def test_many_equal_rows_keep_their_order() -> None:
-    """A product of a matrix and a vector takes the last rows another way than the first."""
+    """A matrix product may round its last rows differently from its first."""
     row = np.random.default_rng(0).normal(size=37)
     found = Neighbours(table(np.tile(row, (1003, 1)))).nearest("e500", 1002)
     assert [int(one.entity[1:]) for one in found] == [k for k in range(1003) if k != 500]
 
 
 def test_classified_nodes_and_graphs_have_neighbours(tmp_path: Path) -> None:
-    nodes = classify(tmp_path / "nodes", labelled(), epochs=2)
+    nodes = classify(tmp_path / "nodes", labelled(), epochs=1)
     assert nodes.similar("p0", top=1)[0].entity in nodes.data.entities.ids  # type: ignore[union-attr]
     with pytest.raises(InputError, match="has vectors of entity, and none of relation"):
         nodes.similar("buys", kind="relation")
-    graphs = classify(tmp_path / "graphs", molecules(), **CLASSES | {"epochs": 2, "folds": 2})
+    graphs = classify(tmp_path / "graphs", molecules(), **CLASSES | {"epochs": 1, "folds": 2})
     assert graphs.similar("m0", top=2) == graphs.similar("m0", top=2, kind="graph")
-    assert all(one.entity.startswith("m") for one in graphs.similar("m0"))
 
 
-@pytest.mark.parametrize(
-    ("name", "top", "sentence"),
-    [("p33", 1, "unknown entity 'p33'; did you mean"), ("p3", 0, "top must be"), ("p3", "2", "top must be")],
-)
-def test_a_question_without_an_answer_is_one_sentence(run: Run, name: str, top: int, sentence: str) -> None:
-    with pytest.raises(InputError, match=sentence):
-        run.similar(name, top)
-
-
-def test_vectors_that_are_not_finite_have_no_neighbours() -> None:
+def test_wrong_questions_and_vectors_are_refused(run: Run) -> None:
+    with pytest.raises(InputError, match="unknown entity 'p33'; did you mean"):
+        run.similar("p33")
+    with pytest.raises(InputError, match="top must be"):
+        run.similar("p3", 0)
     with pytest.raises(InputError, match="not finite"):
         Neighbours(table(np.array([[1.0, 2.0], [np.nan, 0.0]])))
+
+
+def test_a_projection_keeps_the_distances_of_flat_vectors_and_tells_their_share() -> None:
+    rng = np.random.default_rng(0)
+    flat = rng.normal(size=(30, 2)) * [5, 1]
+    turned = flat @ np.linalg.qr(rng.normal(size=(7, 7)))[0][:2]
+    places, explained = pca(turned.astype(np.float32))
+    distances = [np.linalg.norm(points[:, None] - points, axis=-1) for points in (flat, places)]
+    np.testing.assert_allclose(*distances, atol=1e-4)
+    assert explained[0] > explained[1]
+    np.testing.assert_allclose(sum(explained), 1, atol=1e-6)
+
+
+@pytest.mark.parametrize("vectors", [np.ones((4, 3)), np.arange(4.0)[:, None]], ids=["equal", "one column"])
+def test_a_projection_of_flat_data_is_finite(vectors: np.ndarray) -> None:
+    places, explained = pca(vectors)
+    assert places.shape == (4, 2)
+    assert len(explained) == 2
+    assert np.isfinite([*places.ravel(), *explained]).all()

@@ -1,34 +1,42 @@
-"""Counting facts: the table is what a loop over the edges finds, and a regression on it learns what it says."""
+"""Features made by hand are those of a loop over the edges, and a regression learns from them."""
 
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compgcn.baselines.facts import fact_counts, logistic_regression
+from compgcn.baselines.facts import fact_counts, logistic_regression, relations
+from compgcn.baselines.fitted import WEIGHINGS, both_ways, sparse, weighings
 from compgcn.nn.graph import RelationalGraph
 
 N, R = 6, 2
-node, relation = st.integers(0, N - 1), st.integers(0, R - 1)
-edges = st.lists(st.tuples(node, relation, node), min_size=1, max_size=12)
+KNOWN = np.array([4, 0, 1])
+Triples = list[tuple[int, int, int]]
+edges = st.lists(
+    st.tuples(st.integers(0, N - 1), st.integers(0, R - 1), st.integers(0, N - 1)), min_size=1, max_size=12
+)
+sorts = st.lists(st.integers(0, 2), min_size=N, max_size=N)
 
 
-@given(triples=edges, kinds=st.lists(st.integers(0, 2), min_size=N, max_size=N), hops=st.sampled_from([1, 2]))
-def test_the_counts_are_those_of_a_loop_over_the_edges(
-    triples: list[tuple[int, int, int]], kinds: list[int], hops: int
-) -> None:
+def around(triples: Triples) -> list[list[tuple[int, int]]]:
+    """Return the edges of each node, both ways, as (relation, end)."""
+    return [[(r, o) for s, r, o in triples if s == n] + [(r + R, s) for s, r, o in triples if o == n] for n in range(N)]
+
+
+@given(triples=edges, kinds=sorts, hops=st.sampled_from([1, 2]))
+def test_path_counts_are_those_of_a_loop_over_the_edges(triples: Triples, kinds: list[int], hops: int) -> None:
     graph = RelationalGraph.from_triples(torch.tensor(triples), N, R)
-    nodes = torch.tensor([4, 0, 1])
-    found = fact_counts(graph, torch.tensor(kinds), nodes, hops)
-    out = [[(r, o) for s, r, o in triples if s == n] + [(r + R, s) for s, r, o in triples if o == n] for n in range(N)]
-    tables = [Counter((r, kinds[o]) for r, o in out[n]) for n in nodes.tolist()]
-    if hops == 2:
-        for table, n in zip(tables, nodes.tolist(), strict=True):
-            table.update((r, q, kinds[p]) for r, o in out[n] for q, p in out[o])  # type: ignore[misc]
+    found = fact_counts(graph, torch.tensor(kinds), torch.from_numpy(KNOWN), hops)
+    out, tables = around(triples), list[Counter[Any]]()
+    for n in KNOWN:
+        tables.append(Counter((r, kinds[o]) for r, o in out[n]))
+        tables[-1].update((r, q, kinds[p]) for r, o in out[n] for q, p in out[o] if hops == 2)
     paths = [path for path in set().union(*tables) if sum(path in table for table in tables) > 1]
     counts = [[table[path] for path in paths] for table in tables]
     expected = torch.tensor(counts, dtype=torch.float64).reshape(3, -1).log1p()
@@ -40,7 +48,38 @@ def test_the_counts_are_those_of_a_loop_over_the_edges(
     assert columns == wanted
 
 
-def test_what_counts_say_is_learned_from_the_training_rows_alone() -> None:
+@given(triples=edges, kinds=sorts)
+def test_relation_counts_are_those_of_a_loop_over_the_edges(triples: Triples, kinds: list[int]) -> None:
+    pytest.importorskip("scipy")
+    features = sparse(relations(both_ways(np.array(triples), N, R), np.array(kinds)), KNOWN)
+    found = features(np.arange(N)).toarray()
+    np.testing.assert_array_equal(features(KNOWN).toarray(), found[KNOWN])  # whoever is asked with a node
+    tables: list[Counter[Any]] = [
+        Counter(key for r, o in out for key in ((r,), (r, kinds[o]), (r, "node", o))) for out in around(triples)
+    ]
+    shared = [key for key in set().union(*tables) if sum(key in tables[n] for n in KNOWN) > 1]
+    counts = np.array([[table[key] for key in shared] for table in tables], dtype=float).reshape(N, -1)
+    assert found.shape == (N, max(len(shared), 1))
+    assert not shared or sorted(found.T.tolist()) == sorted(counts.T.tolist())
+
+
+@given(triples=edges)
+def test_a_weighing_applies_to_every_count_and_scales_rows_to_length_one(triples: Triples) -> None:
+    pytest.importorskip("sklearn")
+    table = sparse(relations(both_ways(np.array(triples), N, R), np.zeros(N, dtype=np.int64)), KNOWN)
+    counts = table(np.arange(N)).toarray()
+    by_hand = {"counts": counts, "root": counts**0.5, "log": np.log(1 + counts), "binary": counts > 0}
+    variants = weighings(table, depth=3)
+    assert [variant.settings for variant in variants] == [{"depth": 3, "weighting": name} for name in WEIGHINGS]
+    given = table(np.arange(N))
+    for variant in variants:
+        wanted = by_hand[variant.settings["weighting"]].astype(float)
+        wanted /= np.maximum(np.linalg.norm(wanted, axis=1, keepdims=True), 1e-9)
+        np.testing.assert_allclose(variant.weigh(given).toarray(), wanted)
+    np.testing.assert_array_equal(given.toarray(), counts)
+
+
+def test_a_regression_learns_from_the_training_rows_alone() -> None:
     targets = torch.arange(40) % 2
     x = torch.stack([targets.double(), torch.rand(40, dtype=torch.float64)], 1)
     train = torch.arange(20)
@@ -52,10 +91,11 @@ def test_what_counts_say_is_learned_from_the_training_rows_alone() -> None:
     torch.testing.assert_close(logistic_regression(x, others, train, 2), found)
 
 
-def test_a_table_wider_than_long_gives_what_it_gives_with_rows_that_say_nothing_below_it() -> None:
+def test_a_wide_table_gives_the_same_regression_with_empty_rows_below_it(monkeypatch: pytest.MonkeyPatch) -> None:
     generator = torch.Generator().manual_seed(0)
     x, targets = torch.rand(12, 30, generator=generator, dtype=torch.float64), torch.arange(12) % 3
     longer = torch.cat([x, torch.zeros(40, 30, dtype=torch.float64)])
     train = torch.arange(9)
+    monkeypatch.setattr("compgcn.baselines.facts._STRENGTHS", (1e-2, 1e-1))
     found = logistic_regression(longer, torch.cat([targets, torch.zeros(40, dtype=torch.int64)]), train, 3)
     torch.testing.assert_close(logistic_regression(x, targets, train, 3), found[:12], rtol=1e-4, atol=1e-4)

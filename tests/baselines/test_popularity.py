@@ -1,4 +1,4 @@
-"""The popularity baseline against a count by hand, ties included."""
+"""The popularity baseline equals a count by hand, ties included."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RDF2Vec: walks walk along edges, every way is taken equally often, and the same seed makes the same vectors."""
+"""Walks of RDF2Vec follow edges, all with the same chance, and a seed decides the vectors."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ edges = st.lists(st.tuples(node, relation, node), min_size=1, max_size=12, uniqu
 
 
 @given(triples=edges, depth=st.integers(0, 4), seed=st.integers(0, 9))
-def test_a_walk_goes_along_edges_until_there_are_none(
-    triples: list[tuple[int, int, int]], depth: int, seed: int
-) -> None:
+def test_a_walk_follows_edges_until_there_are_none(triples: list[tuple[int, int, int]], depth: int, seed: int) -> None:
     found = walks(outgoing(np.array(triples), N), np.arange(N), depth, np.random.default_rng(seed))
     assert found.shape == (N, 2 * depth + 1)
     for start, (walk, words) in enumerate(zip(found.tolist(), sentences(found, N), strict=True)):
@@ -33,7 +31,7 @@ def test_a_walk_goes_along_edges_until_there_are_none(
         assert words == [str(number + N * (place % 2)) for place, number in enumerate(path)]
 
 
-def test_every_way_out_of_a_node_is_as_likely() -> None:
+def test_every_edge_of_a_node_is_equally_likely() -> None:
     triples = np.array([[0, 0, 1], [0, 0, 2], [0, 1, 2], [3, 0, 0]])
     found = walks(outgoing(triples, 4), np.zeros(6000, dtype=np.int64), 1, np.random.default_rng(0))
     _, counts = np.unique(found[:, 1:], axis=0, return_counts=True)
@@ -41,7 +39,7 @@ def test_every_way_out_of_a_node_is_as_likely() -> None:
     assert (abs(counts - 2000) < 200).all()  # five standard deviations
 
 
-def test_the_same_seed_makes_the_same_vectors_and_another_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_seed_makes_the_same_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("gensim")
     monkeypatch.setattr(rdf2vec, "WALKS", 10)
     graph = outgoing(np.array([[0, 0, 1], [1, 1, 2], [2, 0, 3]]), 5)  # the last has no edge, and a vector all the same

@@ -1,4 +1,4 @@
-"""The machine: it learns what can be learned, its probabilities are some, and what it says depends on train alone."""
+"""The machine learns separable classes, gives probabilities, and chooses by train alone."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ def clouds(per_class: int, classes: int, apart: float) -> tuple[np.ndarray, np.n
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_what_is_apart_is_told_apart_with_probabilities_that_grow_with_the_distance(classes: int) -> None:
-    x, targets = clouds(20, classes, 20.0)
-    far = fit_svm([x], targets, Fitting(classes, 3, False, 0)).decide(x)
-    assert (far.argmax(1) == targets).all()
-    np.testing.assert_allclose(np.exp(far).sum(1), 1)
-    x, targets = clouds(20, classes, 1.0)
-    near = fit_svm([x], targets, Fitting(classes, 3, False, 0)).decide(x)
-    true = np.arange(len(targets)), targets
-    assert far[true].mean() > near[true].mean()
+def test_probabilities_grow_with_the_distance_of_classes(classes: int) -> None:
+    likelihoods = []
+    for apart in (1.0, 20.0):
+        x, targets = clouds(20, classes, apart)
+        found = fit_svm([x], targets, Fitting(classes, 3, False, 0)).decide(x)
+        np.testing.assert_allclose(np.exp(found).sum(1), 1)
+        likelihoods.append(found[np.arange(len(targets)), targets].mean())
+    assert (found.argmax(1) == targets).all()
+    assert likelihoods[0] < likelihoods[1]
 
 
 @pytest.mark.parametrize("present", [1, 2, 3])
-def test_a_class_that_was_never_seen_is_never_chosen(present: int) -> None:
+def test_a_class_without_nodes_is_never_chosen(present: int) -> None:
     x, targets = clouds(6, present, 10.0)
     found = fit_svm([x], targets, Fitting(4, 2, False, 0)).decide(x)
     assert found.shape == (len(x), 4)
@@ -41,12 +41,9 @@ def test_a_class_that_was_never_seen_is_never_chosen(present: int) -> None:
     assert (found.argmax(1) == targets).all()
 
 
-def test_one_example_is_enough_to_say_something() -> None:
+def test_one_example_suffices_and_too_many_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     found = fit_svm([np.ones((1, 2))], np.array([1]), Fitting(2, 5, False, 0)).decide(np.zeros((3, 2)))
     assert (found.argmax(1) == 1).all()
-
-
-def test_more_nodes_than_can_be_compared_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(svm, "_MOST", 5)
     with pytest.raises(InputError, match="at most 5, and here are 6"):
         fit_svm([np.ones((6, 1))], np.arange(6) % 2, Fitting(2, 2, False, 0))
@@ -60,15 +57,14 @@ def test_with_balanced_classes_a_rare_one_counts_as_much() -> None:
     assert (weighed.argmax(1) == 1).sum() > (plain.argmax(1) == 1).sum()
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_variant_and_bound_are_the_first_of_the_pairs_that_are_best_over_folds_of_what_it_is_fitted_to(
-    seed: int,
-) -> None:
+@pytest.mark.parametrize("seed", range(2))
+def test_variant_and_bound_are_the_first_pair_that_is_best_over_folds(seed: int) -> None:
     from sklearn.svm import SVC
 
     rng = np.random.default_rng(seed)
     targets = rng.permutation(np.arange(40) % 2)
-    variants = [targets[:, None] * apart + rng.normal(size=(40, 3)) for apart in (0.5, 1.5, 1.0, 1.5)]
+    variants = [targets[:, None] * apart + rng.normal(size=(40, 3)) for apart in (0.5, 1.5, 1.0)]
+    variants.append(variants[1])
     parts = folds(targets, 4, seed)
 
     def right(x: np.ndarray, bound: float) -> int:
@@ -85,10 +81,3 @@ def test_variant_and_bound_are_the_first_of_the_pairs_that_are_best_over_folds_o
     assert (fit.variant, fit.settings["C"]) == best
     alone = fit_svm([variants[fit.variant]], targets, Fitting(2, 4, False, seed))
     np.testing.assert_array_equal(fit.decide(variants[fit.variant]), alone.decide(variants[fit.variant]))
-
-
-def test_of_variants_that_do_as_well_the_first_is_chosen() -> None:
-    x, targets = clouds(10, 2, 10.0)
-    noise = np.random.default_rng(1).normal(size=x.shape)
-    fit = fit_svm([noise, x, 2 * x, x], targets, Fitting(2, 5, False, 0))
-    assert fit.variant == 1

@@ -1,4 +1,4 @@
-"""Implementations not ours; where one is not installed, what compares with it is skipped."""
+"""Implementations by others; tests that compare with a missing one are skipped."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def pykeen() -> ModuleType:
-    """PyKEEN; importing it compiles a function in a way torch advises against."""
+    """PyKEEN, whose import compiles a function in a way that torch deprecates."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"`torch\.jit\.script` is deprecated", DeprecationWarning)
         module = pytest.importorskip("pykeen", reason="PyKEEN is not installed; pip install compgcn[peers]")

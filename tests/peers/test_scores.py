@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -19,7 +20,7 @@ SMALL = ConvolutionSettings(filters=6, kernel=3)
 
 
 def tables() -> tuple[Tensor, Tensor, Tensor]:
-    """Subjects [B, D], relations [B, D] and all entities [N, D]; among the candidates are the subjects themselves."""
+    """Return subjects [B, D], relations [B, D] and all entities [N, D], the subjects among them."""
     generator = torch.Generator().manual_seed(0)
     entities, z = torch.randn(N, D, generator=generator), torch.randn(B, D, generator=generator)
     return entities[:B].clone(), z, entities
@@ -35,44 +36,24 @@ def ours(name: str) -> Decoder:
     return decoder.eval()
 
 
-def planes(v: Tensor) -> Tensor:
-    """Complex numbers from real parts followed by imaginary parts."""
+def numbers(v: Tensor) -> Tensor:
+    """Return complex numbers from real parts followed by imaginary parts."""
     real, imaginary = v.chunk(2, -1)
     return torch.complex(real, imaginary)
-
-
-def turning(z: Tensor) -> Tensor:
-    """Complex numbers of modulus 1."""
-    return planes(z) / planes(z).abs()
 
 
 # PyKEEN
 
 
-def _transe(modules: ModuleType, decoder: Decoder, x: Tensor, z: Tensor, e: Tensor) -> Tensor:
-    return MARGIN + modules.TransEInteraction(p=1)(x, z, e)
-
-
-def _distmult(modules: ModuleType, decoder: Decoder, x: Tensor, z: Tensor, e: Tensor) -> Tensor:
-    return modules.DistMultInteraction()(x, z, e)
-
-
-def _complex(modules: ModuleType, decoder: Decoder, x: Tensor, z: Tensor, e: Tensor) -> Tensor:
-    return modules.ComplExInteraction()(planes(x), planes(z), planes(e))
-
-
-def _hole(modules: ModuleType, decoder: Decoder, x: Tensor, z: Tensor, e: Tensor) -> Tensor:
-    return modules.HolEInteraction()(x, z, e)
-
-
 def _rotate(modules: ModuleType, decoder: Decoder, x: Tensor, z: Tensor, e: Tensor) -> Tensor:
-    """PyKEEN takes the norm of all numbers whatever p is, the paper adds moduli: of one number both are the modulus."""
-    each = zip(*(v.split(1, -1) for v in (planes(x), turning(z), planes(e))), strict=True)
-    return MARGIN + sum(modules.RotatEInteraction()(*numbers) for numbers in each)
+    """Add PyKEEN's scores of single numbers: over several it takes one norm, where the paper adds moduli."""
+    turning = numbers(z) / numbers(z).abs()
+    each = zip(*(v.split(1, -1) for v in (numbers(x), turning, numbers(e))), strict=True)
+    return MARGIN + sum(modules.RotatEInteraction()(*some) for some in each)
 
 
 def _conve(modules: ModuleType, decoder: Decoder, x: Tensor, z: Tensor, e: Tensor) -> Tensor:
-    """PyKEEN stacks the two vectors where ours, as the released CompGCN, interleaves them: they get the same image."""
+    """Give PyKEEN our image: it stacks the two vectors, and we interleave them as the released CompGCN does."""
     query: Any = decoder.phi
     theirs = modules.ConvEInteraction(
         output_channels=SMALL.filters, embedding_height=query.height, embedding_width=query.width,
@@ -108,11 +89,11 @@ def _convkb(modules: ModuleType, decoder: Decoder, x: Tensor, z: Tensor, e: Tens
     return theirs(x, z, e)
 
 
-PYKEEN = {
-    "transe": _transe,
-    "distmult": _distmult,
-    "complex": _complex,
-    "hole": _hole,
+PYKEEN: dict[str, Callable[[ModuleType, Decoder, Tensor, Tensor, Tensor], Tensor]] = {
+    "transe": lambda modules, _, x, z, e: MARGIN + modules.TransEInteraction(p=1)(x, z, e),
+    "distmult": lambda modules, _, x, z, e: modules.DistMultInteraction()(x, z, e),
+    "complex": lambda modules, _, *vectors: modules.ComplExInteraction()(*map(numbers, vectors)),
+    "hole": lambda modules, _, x, z, e: modules.HolEInteraction()(x, z, e),
     "rotate": _rotate,
     "conve": _conve,
     "convkb": _convkb,
@@ -126,7 +107,7 @@ def test_scores_are_those_of_pykeen(pykeen: ModuleType, name: str) -> None:
     torch.testing.assert_close(decoder(x, z, entities), theirs.view(B, N), rtol=1e-5, atol=1e-5)
 
 
-def test_every_decoder_that_pykeen_has_is_compared(pykeen: ModuleType) -> None:
+def test_every_decoder_of_pykeen_is_compared(pykeen: ModuleType) -> None:
     theirs = {name.removesuffix("Interaction").lower() for name in dir(pykeen.nn.modules)}
     assert {name for name in DECODERS if name.replace("-", "") in theirs} == set(PYKEEN)
 
@@ -135,7 +116,7 @@ def test_every_decoder_that_pykeen_has_is_compared(pykeen: ModuleType) -> None:
 
 
 def score_all(model: Any, **weights: Tensor) -> Tensor:
-    """A model's scores of B subjects, each with its own relation, and all N entities."""
+    """Return a model's scores of B subjects, each with its own relation, and all N entities."""
     with torch.no_grad():
         for name, value in weights.items():
             getattr(model, name).weight.copy_(value)
@@ -144,53 +125,38 @@ def score_all(model: Any, **weights: Tensor) -> Tensor:
     return scores.view(B, N)
 
 
-def _pyg_transe(kge: ModuleType) -> Tensor:
-    """PyTorch Geometric scales entities to norm 1 first; so are ours, in `entities_for`."""
-    _, z, entities = tables()
-    return MARGIN + score_all(kge.TransE(N, B, D, p_norm=1.0), node_emb=entities, rel_emb=z)
-
-
-def _pyg_distmult(kge: ModuleType) -> Tensor:
-    _, z, entities = tables()
-    return score_all(kge.DistMult(N, B, D), node_emb=entities, rel_emb=z)
-
-
-def _pyg_complex(kge: ModuleType) -> Tensor:
-    _, z, entities = tables()
+def _pyg_complex(kge: ModuleType, z: Tensor, entities: Tensor) -> Tensor:
     (real, imaginary), (z_real, z_imaginary) = entities.chunk(2, -1), z.chunk(2, -1)
     model = kge.ComplEx(N, B, D // 2)
     return score_all(model, node_emb=real, node_emb_im=imaginary, rel_emb=z_real, rel_emb_im=z_imaginary)
 
 
-def _pyg_rotate(kge: ModuleType) -> Tensor:
-    """One norm over all numbers here too."""
-    _, z, entities = tables()
-    (real, imaginary), angle = entities.chunk(2, -1), planes(z).angle()
+def _pyg_rotate(kge: ModuleType, z: Tensor, entities: Tensor) -> Tensor:
+    """Add the scores of single numbers, as for PyKEEN."""
+    columns = zip(*(v.split(1, 1) for v in (*entities.chunk(2, -1), numbers(z).angle())), strict=True)
     each = [
-        score_all(
-            kge.RotatE(N, B, 1, margin=0.0),
-            node_emb=real[:, j : j + 1],
-            node_emb_im=imaginary[:, j : j + 1],
-            rel_emb=angle[:, j : j + 1],
-        )
-        for j in range(D // 2)
+        score_all(kge.RotatE(N, B, 1, margin=0.0), node_emb=real, node_emb_im=imaginary, rel_emb=angle)
+        for real, imaginary, angle in columns
     ]
     return MARGIN + torch.stack(each).sum(0)
 
 
-def entities_for(name: str, x: Tensor) -> Tensor:
-    return nn.functional.normalize(x, p=1.0, dim=-1) if name == "transe" else x
-
-
-PYG = {"transe": _pyg_transe, "distmult": _pyg_distmult, "complex": _pyg_complex, "rotate": _pyg_rotate}
+PYG: dict[str, Callable[[ModuleType, Tensor, Tensor], Tensor]] = {
+    "transe": lambda kge, z, e: MARGIN + score_all(kge.TransE(N, B, D, p_norm=1.0), node_emb=e, rel_emb=z),
+    "distmult": lambda kge, z, e: score_all(kge.DistMult(N, B, D), node_emb=e, rel_emb=z),
+    "complex": _pyg_complex,
+    "rotate": _pyg_rotate,
+}
 
 
 @pytest.mark.parametrize("name", PYG)
 def test_scores_are_those_of_pytorch_geometric(kge: ModuleType, name: str) -> None:
     x, z, entities = tables()
-    scores = ours(name)(entities_for(name, x), z, entities_for(name, entities))
-    torch.testing.assert_close(scores, PYG[name](kge), rtol=1e-5, atol=1e-5)
+    theirs = PYG[name](kge, z, entities)
+    if name == "transe":  # PyTorch Geometric scales entities to norm 1
+        x, entities = (nn.functional.normalize(v, p=1.0, dim=-1) for v in (x, entities))
+    torch.testing.assert_close(ours(name)(x, z, entities), theirs, rtol=1e-5, atol=1e-5)
 
 
-def test_every_decoder_that_pytorch_geometric_has_is_compared(kge: ModuleType) -> None:
+def test_every_decoder_of_pytorch_geometric_is_compared(kge: ModuleType) -> None:
     assert {name for name in DECODERS if name in {theirs.lower() for theirs in kge.__all__}} == set(PYG)

@@ -1,3 +1,1 @@
-"""What a trained model can be asked: facts that are missing, or classes."""
-
-from __future__ import annotations
+"""Questions that a trained model answers: missing facts, classes, explanations, neighbours, vectors."""

@@ -1,15 +1,14 @@
-"""How far the probabilities of a model can be believed: how often the answers it gives some chance are right.
+"""Calibrate probabilities on validation, and measure how far they can be trusted.
 
-A calibration is fitted to validation and kept with the run. It changes what a score is worth and no rank: of the new
-answers to a query, and of the known ones, the one with the higher score never has the lower probability. A new answer
-and a known one can be the other way round, for a known one is weighed against the new ones alone.
+A calibration never changes a rank: among the new answers to a query, and among the known ones, the higher score keeps
+the higher probability.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -17,9 +16,9 @@ from torch.nn import functional as F
 
 from compgcn.errors import InputError
 
-BINS = 10
-_DISCOVERIES = "discoveries"  # under which calibration.json has their weighing
-_FEWEST = 10  # right answers, and wrong ones, that a slope and an intercept are fitted to
+_BINS = 10
+_DISCOVERIES = "discoveries"  # the key of their calibration in calibration.json
+_FEWEST = 10  # right answers, and wrong ones, that a slope and an intercept need
 
 
 class Bin(NamedTuple):
@@ -27,48 +26,42 @@ class Bin(NamedTuple):
 
     answers: int
     probability: float  # their mean
-    right: float  # the share of them that is right
+    right: float  # the share of right ones
 
 
 def bins(probability: Tensor, right: Tensor) -> list[Bin]:
-    """The intervals that have an answer, from the lowest on.
-
-    Args:
-        probability: of each answer, in [0, 1] [n].
-        right: whether it is [n].
-    """
+    """Group answers by their probability [n], given which are right [n]; leave out empty intervals."""
     probability, right = probability.double().cpu(), right.double().cpu()
-    place = (probability * BINS).long().clamp_max(BINS - 1)
-    found = [(probability[place == k], right[place == k]) for k in range(BINS)]
+    place = (probability * _BINS).long().clamp_max(_BINS - 1)
+    found = [(probability[place == k], right[place == k]) for k in range(_BINS)]
     return [Bin(len(given), given.mean().item(), true.mean().item()) for given, true in found if len(given)]
 
 
 def calibration_error(found: Sequence[Bin]) -> float:
-    """The expected calibration error: how far probability and share lie apart, over the intervals by their answers."""
+    """Return the expected calibration error: the mean distance between probability and share of right answers."""
     total = sum(one.answers for one in found)
     return sum(one.answers * abs(one.probability - one.right) for one in found) / max(total, 1)
 
 
 class Scaling(NamedTuple):
-    """The probability of an answer as the sigmoid of slope · log-odds + intercept; the slope is positive (Platt 1999).
+    """The probability of an answer as sigmoid(slope · log-odds + intercept), with a positive slope (Platt 1999).
 
-    What no new answer beats, the first, has a slope and an intercept of its own, and is never below what it would be
-    among the others. Of classes there is no intercept: their logits are multiplied by the slope, which is one over a
-    temperature.
+    The first answers, those that no new answer beats, have a slope and an intercept of their own; a first answer never
+    gets less than it would among the others. For classes the slope alone counts: it is one over a temperature.
     """
 
     slope: float
     intercept: float
     first_slope: float
     first_intercept: float
-    among: bool  # of the log-odds among the answers that are not known, or of the model's own
-    answers: int  # that it was fitted to
-    log_likelihood: float  # of these, the mean
-    error_before: float  # the expected calibration error on these
+    among: bool  # whether the log-odds compare with unknown answers alone, or are the model's own
+    answers: int  # fitted to so many
+    log_likelihood: float  # their mean
+    error_before: float  # their expected calibration error
     error_after: float
 
     def __call__(self, log_odds: Tensor, first: Tensor) -> Tensor:
-        """Of answers with these log-odds, of which some are first."""
+        """Return the probabilities of answers with these log-odds, given which are first."""
         odds = log_odds.double()
         logits = self.slope * odds + self.intercept
         above = torch.maximum(self.first_slope * odds + self.first_intercept, logits)
@@ -76,50 +69,45 @@ class Scaling(NamedTuple):
 
 
 class Weighing(NamedTuple):
-    """The probability of a discovery: the sigmoid of slope · log-odds + intercept, the slope being positive.
+    """The probability of a discovery as sigmoid(slope · log-odds + intercept), with a positive slope.
 
-    The log-odds are of the probability of the answer times how often such an entity lacks a tail of the relation, see
-    `compgcn.answers.discover.lacking`; the order of discoveries stays that of this product.
+    The log-odds are those of the answer's probability times the rate of `compgcn.answers.discover.lacking`.
     """
 
     slope: float
     intercept: float
-    answers: int  # that it was fitted to
-    right: int  # of these
-    log_likelihood: float  # of these, the mean
+    answers: int  # fitted to so many
+    right: int  # as many of them are right
+    log_likelihood: float  # their mean
 
     def __call__(self, log_odds: Tensor) -> Tensor:
         return torch.sigmoid(self.slope * log_odds.double() + self.intercept)
 
 
+_Fit = TypeVar("_Fit", Scaling, Weighing)
+
+
 class Reliability(NamedTuple):
-    """Answers that a model would show, and whether they are right.
+    """Answers that a model would show, and which are right."""
 
-    Fields:
-        own: what the model says of each, as log-odds [n].
-        among: the same among the answers that are not known, see `compgcn.answers.links.log_odds_among` [n].
-        right: whether it is [n].
-        first: whether no new answer to its query has a higher score [n].
-    """
-
-    own: Tensor
-    among: Tensor
-    right: Tensor
-    first: Tensor
+    own: Tensor  # log-odds by the model itself [n]
+    among: Tensor  # log-odds among the unknown answers, see `compgcn.answers.links.log_odds_among` [n]
+    right: Tensor  # bool [n]
+    first: Tensor  # whether no new answer to the same query scores higher, bool [n]
 
     def bins(self, scaling: Scaling | None = None) -> list[Bin]:
-        """By probability: that of the model itself, or as a scaling has it."""
+        """Group the answers by their probability: the model's own, or the one of a scaling."""
         if scaling is None:
             return bins(self.own.sigmoid(), self.right)
         return bins(scaling(self.among if scaling.among else self.own, self.first), self.right)
 
     def where(self, chosen: Tensor) -> Reliability:
-        """Some of them [n]."""
+        """Return some of the answers, bool [n]."""
         return Reliability(*(part[chosen] for part in self))
 
 
 def fit_scaling(given: Reliability) -> Scaling | None:
-    """The scaling under which the answers are most likely, of either log-odds; None where there are too few to tell."""
+    """Return the most likely scaling of either log-odds, or None if too few answers are right or wrong."""
     if not _enough(given.right) or not torch.isfinite(given.own).all():
         return None
     found = max((_platt(given, among) for among in (False, True)), key=lambda one: one.log_likelihood)
@@ -127,20 +115,40 @@ def fit_scaling(given: Reliability) -> Scaling | None:
     return found._replace(error_before=before, error_after=after)
 
 
-def _enough(right: Tensor, numbers: int = 1) -> bool:
-    """Whether so many slopes can be fitted to these answers."""
+def fit_weighing(log_odds: Tensor, right: Tensor) -> Weighing | None:
+    """Return the most likely weighing of discoveries [n], or None if too few are right or wrong."""
+    if not _enough(right, slopes=2):
+        return None
+    slope, intercept = _logistic(log_odds, right)
+    found = Weighing(slope, intercept, len(right), int(right.sum()), 0.0)
+    return found._replace(log_likelihood=_likelihood(found(log_odds), right))
+
+
+def fit_temperature(log_probabilities: Tensor, targets: Tensor) -> Scaling | None:
+    """Return the most likely temperature of classes [n, C] with known targets [n], or None if there are too few."""
+    found, true = log_probabilities.double().cpu().clone(), targets.cpu()
+    if len(true) < _FEWEST or not torch.isfinite(found).all():
+        return None
+    (steepness,) = _minimum(lambda at: F.cross_entropy(at.exp() * found, true), [0.0])
+    slope = math.exp(steepness)
+    best = [one.softmax(1).max(1) for one in (found, slope * found)]
+    errors = [calibration_error(bins(one.values, one.indices == true)) for one in best]
+    likelihood = -F.cross_entropy(slope * found, true).item()
+    return Scaling(slope, 0.0, slope, 0.0, False, len(true), likelihood, *errors)
+
+
+def _enough(right: Tensor, slopes: int = 1) -> bool:
     hits = int(right.sum())
-    return min(hits, len(right) - hits) >= numbers * _FEWEST
+    return min(hits, len(right) - hits) >= slopes * _FEWEST
 
 
 def _platt(given: Reliability, among: bool) -> Scaling:
     odds, right, first = given.among if among else given.own, given.right, given.first
-    if _enough(right[first]) and _enough(right[~first]):
-        fits = [logistic(odds[part].unsqueeze(1), right[part]) for part in (~first, first)]
-    else:  # one for all
-        fits = [logistic(odds.unsqueeze(1), right)] * 2
-    ((slope,), intercept), ((first_slope,), first_intercept) = fits
-    found = Scaling(slope, intercept, first_slope, first_intercept, among, len(right), 0.0, 0.0, 0.0)
+    parts = [~first, first]
+    if not all(_enough(right[part]) for part in parts):
+        parts = [torch.ones_like(first)] * 2  # one fit for all
+    others, firsts = (_logistic(odds[part], right[part]) for part in parts)
+    found = Scaling(*others, *firsts, among, len(right), 0.0, 0.0, 0.0)
     return found._replace(log_likelihood=_likelihood(found(odds, first), right))
 
 
@@ -149,60 +157,36 @@ def _likelihood(chances: Tensor, right: Tensor) -> float:
     return torch.where(right, chances, 1 - chances).clamp_min(tiny).log().mean().item()
 
 
-def fit_weighing(log_odds: Tensor, right: Tensor) -> Weighing | None:
-    """The weighing under which discoveries [n] are most likely; None where too few are right, or wrong, to tell."""
-    if not _enough(right, 2):
-        return None
-    (slope,), intercept = logistic(log_odds.unsqueeze(1), right)
-    found = Weighing(slope, intercept, len(right), int(right.sum()), 0.0)
-    return found._replace(log_likelihood=_likelihood(found(log_odds), right))
-
-
 @torch.inference_mode(False)
-def logistic(features: Tensor, right: Tensor) -> tuple[list[float], float]:
-    """Positive slopes of features [n, k], and an intercept: the most likely ones, given which of the answers are right.
+def _logistic(log_odds: Tensor, right: Tensor) -> tuple[float, float]:
+    """Return the most likely slope, a positive one, and intercept, given log-odds [n] and which answers are right [n].
 
-    Targets lie a little within 0 and 1, as Platt has them: some features tell right from wrong without exception.
+    The targets lie a little within 0 and 1, as in Platt's paper, so that perfect separation keeps the slope finite.
     """
-    x, true = features.double().clone(), right.double()
+    x, true = log_odds.double().unsqueeze(1).clone(), right.double()  # [n, 1], [n]
     hits, total = true.sum(), len(true)
     targets = torch.where(true > 0, (hits + 1) / (hits + 2), 1 / (total - hits + 2))
     mean, spread = x.mean(0), x.std(0)
-    spread = torch.where(spread > 1e-9, spread, 1.0)  # a feature that is the same everywhere keeps its weight
+    spread = torch.where(spread > 1e-9, spread, 1.0)
     scaled = (x - mean) / spread
 
     def loss(at: Tensor) -> Tensor:
-        return F.binary_cross_entropy_with_logits(scaled @ at[:-1].exp() + at[-1], targets)
+        return F.binary_cross_entropy_with_logits(scaled @ at[:1].exp() + at[1], targets)
 
-    *steepness, intercept = _minimum(loss, [0.0] * x.shape[1] + [torch.logit(hits / total).item()])
-    slopes = torch.tensor(steepness, dtype=torch.double).exp() / spread.cpu()
-    return slopes.tolist(), intercept - (slopes @ mean.cpu()).item()
-
-
-def fit_temperature(log_probabilities: Tensor, targets: Tensor) -> Scaling | None:
-    """As `fit_scaling`, of the classes [n, C] of items whose true ones [n] are known: one number for all classes."""
-    found, true = log_probabilities.double().cpu().clone(), targets.cpu()
-    if len(true) < _FEWEST or not torch.isfinite(found).all():
-        return None
-    (steepness,) = _minimum(lambda at: F.cross_entropy(at.exp() * found, true), [0.0])
-    slope = math.exp(steepness)
-    errors = []
-    for one in (found, slope * found):
-        best = one.softmax(1).max(1)
-        errors.append(calibration_error(bins(best.values, best.indices == true)))
-    likelihood = -F.cross_entropy(slope * found, true).item()
-    return Scaling(slope, 0.0, slope, 0.0, False, len(true), likelihood, *errors)
+    steepness, intercept = _minimum(loss, [0.0, torch.logit(hits / total).item()])
+    slope = (torch.tensor(steepness, dtype=torch.double).exp() / spread.cpu()).item()
+    return slope, intercept - slope * mean.item()
 
 
 def _minimum(loss: Callable[[Tensor], Tensor], start: Sequence[float]) -> list[float]:
-    """Where a smooth function of a few numbers is least; logarithms of scales stay within reason."""
+    """Minimise a smooth function of a few numbers."""
     with torch.inference_mode(False), torch.enable_grad():
         at = torch.tensor(start, dtype=torch.float64, requires_grad=True)
         optimiser = torch.optim.LBFGS([at], max_iter=100, line_search_fn="strong_wolfe")
 
         def closure() -> Tensor:
             optimiser.zero_grad()
-            value = loss(at) + 1e-6 * at.square().sum()  # what the answers leave open stays finite
+            value = loss(at) + 1e-6 * at.square().sum()  # keeps directions without data finite
             value.backward()  # type: ignore[no-untyped-call]
             return value
 
@@ -211,45 +195,28 @@ def _minimum(loss: Callable[[Tensor], Tensor], start: Sequence[float]) -> list[f
 
 
 def stored(calibration: Mapping[str, Scaling | None], discoveries: Weighing | None = None) -> dict[str, Any]:
-    """What `calibration.json` holds: the split, and a scaling, or null, by what it is the probability of."""
+    """Return the content of calibration.json: the split, and a scaling or null for each kind of answer."""
     found = {kind: None if scaling is None else scaling._asdict() for kind, scaling in calibration.items()}
     return {"split": "valid", **found, **({} if discoveries is None else {_DISCOVERIES: discoveries._asdict()})}
 
 
 def restored(content: Mapping[str, Any]) -> dict[str, Scaling | None]:
-    """A calibration from the content of `calibration.json`."""
+    """Return the scalings in the content of calibration.json."""
     kinds = {kind: fields for kind, fields in content.items() if kind not in ("split", _DISCOVERIES)}
-    return {kind: None if fields is None else _scaling(fields) for kind, fields in kinds.items()}
+    return {kind: None if fields is None else _restored(Scaling, fields) for kind, fields in kinds.items()}
 
 
 def restored_weighing(content: Mapping[str, Any]) -> Weighing | None:
-    """That of the discoveries from the content of `calibration.json`, where it has one.
-
-    One with a `rate` is of an earlier build, which asked others, and says nothing of those who are asked now.
-    """
+    """Return the weighing of discoveries in the content of calibration.json, if it has one."""
     fields = content.get(_DISCOVERIES)
-    if fields is None or (isinstance(fields, dict) and "rate" in fields):
-        return None
-    slope, intercept, answers, right, likelihood = _numbers(fields, Weighing._fields, 1)
-    return Weighing(slope, intercept, int(answers), int(right), likelihood)
+    return None if fields is None else _restored(Weighing, fields)
 
 
-def _scaling(fields: Any) -> Scaling:
-    if isinstance(fields, dict) and "first_slope" not in fields:  # as they once were, all answers alike
-        fields = {**fields, "first_slope": fields.get("slope"), "first_intercept": fields.get("intercept")}
-    slope, intercept, first_slope, first_intercept, among, answers, *others = _numbers(fields, Scaling._fields, 1)
-    return Scaling(slope, intercept, first_slope, first_intercept, bool(among), int(answers), *others)
-
-
-def _numbers(fields: Any, names: Sequence[str], positive: int) -> list[float]:
-    """The numbers of these names, of which the first ones are above 0."""
+def _restored(kind: type[_Fit], fields: Any) -> _Fit:
     try:
-        numbers = [float(fields[name]) for name in names]
-    except (LookupError, TypeError, ValueError):
-        numbers = []
-    if not numbers or not all(map(math.isfinite, numbers)) or min(numbers[:positive]) <= 0:
-        expected = f"the numbers {', '.join(names)}, {' and '.join(names[:positive])} above 0"
+        return kind(**fields)
+    except TypeError:
+        expected = ", ".join(kind._fields)
         raise InputError(
             f"calibration.json of the run is damaged: expected {expected}, not {fields!r}; remove the file"
-        )
-    return numbers
+        ) from None

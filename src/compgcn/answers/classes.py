@@ -1,4 +1,4 @@
-"""What a classifier answers: the classes of nodes or graphs, how often it is right, vectors."""
+"""Ask a trained classifier: the classes of nodes or graphs, how often they are right, and vectors."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from compgcn.answers.calibrate import Bin, Scaling, bins
-from compgcn.answers.peers import distinct_pairs
-from compgcn.baselines.fitted import Fitted
+from compgcn.answers.peers import index
 from compgcn.config import Config
 from compgcn.data import GraphCollection, KnowledgeGraph, Vocabulary
+from compgcn.data.columns import Numbers
 from compgcn.errors import InputError, unknown
-from compgcn.tasks.classification import Graphs, Items, log_probabilities, pieces, report, tally
+from compgcn.tasks.classification import Graphs, Items, Nodes, log_probabilities, pieces, report, tally
 from compgcn.tasks.inputs import INPUTS
 from compgcn.train.storage import Table
 
@@ -29,25 +29,18 @@ class Classified(NamedTuple):
     name: str
     label: str
     probability: float
-    known: str | None  # the class it has in the data
+    known: str | None  # its class in the data
 
 
 class Classes:
-    """A trained classifier.
-
-    Args:
-        config: of the run.
-        data: its graph with labels, or its graphs.
-        items: all of them, with the weights of the run.
-        metrics: what the run reached.
-    """
+    """A trained classifier with all its nodes or graphs."""
 
     def __init__(
         self, config: Config, data: KnowledgeGraph | GraphCollection, items: Items, metrics: Mapping[str, Any]
     ) -> None:
         self.config, self.data, self.items, self.metrics = config, data, items, metrics
         self._batch_size = config.training.batch_size
-        self.scalings: Mapping[str, Scaling | None] = {}  # of "classes", where they are calibrated
+        self.scalings: Mapping[str, Scaling | None] = {}  # the calibration of "classes"
         if isinstance(data, GraphCollection):
             self.vocabulary, self.classes = Vocabulary("graph", data.graph_ids), data.classes
             self.splits = {"train": np.arange(len(data))}
@@ -55,80 +48,81 @@ class Classes:
             assert data.labels is not None
             self.vocabulary, self.classes = data.entities, data.labels.classes
             self.splits = {split: rows[:, 0] for split, rows in data.labels.splits.items()}
+        self._every = torch.arange(len(self.vocabulary), device=items.targets.device)
 
     @cached_property
     def _log_probabilities(self) -> Tensor:
-        """Of the classes of all items, [n, C], made once."""
-        everything = torch.arange(len(self.vocabulary), device=self.items.targets.device)
-        return log_probabilities(self.items, everything, self._batch_size)
+        """Log probabilities of the classes of all items [n, C], computed once."""
+        return log_probabilities(self.items, self._every, self._batch_size)
 
-    def classify(self, names: Sequence[str] | GraphCollection | None = None) -> list[Classified]:
-        """The class of each of these nodes or graphs, by id or name; of those without a label, if none are given.
+    def classify(self, names: str | Sequence[str] | GraphCollection | None = None) -> list[Classified]:
+        """Return the class of each node or graph given by id or name, by default of all nodes without a label.
 
-        A collection of other graphs can be given too; they must have the relations and the node labels of the run's.
+        A run that classifies graphs takes a collection of other graphs too, with its own relations and node labels.
         """
         if isinstance(names, GraphCollection):
             return self._classify_others(names)
         targets = self.items.targets.tolist()
-        if names is None:
-            if isinstance(self.data, GraphCollection):
-                raise InputError("every graph of this run has a class; name those to classify, or give other graphs")
-            rows = [row for row, target in enumerate(targets) if target < 0]
-        else:
+        if names is not None:
             rows = [self.vocabulary.index(name) for name in ([names] if isinstance(names, str) else names)]
+        elif isinstance(self.data, GraphCollection):
+            raise InputError("every graph of this run has a class; name those to classify, or give other graphs")
+        else:
+            rows = [row for row, target in enumerate(targets) if target < 0]
         known = [self.classes[targets[row]] if targets[row] >= 0 else None for row in rows]
         ids, shown = ([texts[row] for row in rows] for texts in (self.vocabulary.ids, self.vocabulary.names))
         return self._answers(ids, shown, self._log_probabilities[rows], known)
-
-    def alike(self) -> set[str]:
-        """The ids of nodes without a label that are like those with one: of what a class may be the class of.
-
-        Such a node stands in at least half of the places, subject or object of a relation, in which at least half of
-        the labelled nodes stand.
-        """
-        assert isinstance(self.data, KnowledgeGraph)
-        labelled = self.items.targets.cpu().numpy() >= 0
-        (s, r, o), places = self.data.train.T, 2 * self.data.num_relations
-        node, place = distinct_pairs(np.concatenate((s, o)), np.concatenate((r, r + self.data.num_relations)), places)
-        usual = np.bincount(place[labelled[node]], minlength=places) * 2 >= max(1, labelled.sum())
-        share = np.bincount(node[usual[place]], minlength=len(labelled)) * 2 >= usual.sum()
-        return {self.vocabulary.ids[row] for row in np.flatnonzero(share & ~labelled)}
-
-    def _answers(
-        self, ids: Sequence[str], names: Sequence[str], found: Tensor, known: Sequence[str | None]
-    ) -> list[Classified]:
-        if not torch.isfinite(found).all():
-            raise InputError("the model's scores are not finite; train again with a lower training.lr")
-        best = self._chances(found).max(1) if len(found) else None
-        values, places = ([], []) if best is None else (best.values.tolist(), best.indices.tolist())
-        rows = zip(ids, names, places, values, known, strict=True)
-        return [Classified(item, name, self.classes[place], value, true) for item, name, place, value, true in rows]
-
-    def _chances(self, found: Tensor) -> Tensor:
-        """The probabilities of classes from their logarithms [n, C], calibrated where the run has what it takes."""
-        scaling = self.scalings.get("classes")
-        return found.exp() if scaling is None else (scaling.slope * found).softmax(1)
 
     def _classify_others(self, graphs: GraphCollection) -> list[Classified]:
         if not isinstance(self.items, Graphs) or not isinstance(self.data, GraphCollection):
             raise InputError("this run classifies the nodes of its own graph; give their names, not other graphs")
         start = self.config.encoder.input
         if start not in ("labels", "shared"):
-            raise InputError("this run learned from features of its own nodes; it cannot tell those of other graphs")
+            raise InputError("this run learned from features of its own nodes and cannot classify other graphs")
         others = _translated(graphs, self.data, start)
         rows = INPUTS[start].start(others).rows
         assert rows is not None
-        items = self.items.of(others, rows)
-        found = log_probabilities(
-            items, torch.arange(len(graphs), device=items.device), self.config.training.batch_size
-        )
+        every = torch.arange(len(graphs), device=self.items.device)
+        found = log_probabilities(self.items.of(others, rows), every, self._batch_size)
         known = [graphs.classes[target] for target in graphs.targets]
         return self._answers(graphs.graph_ids, graphs.graph_ids, found, known)
 
-    def calibration(self, split: str = "test", *, calibrated: bool = False) -> list[Bin]:
-        """The most probable class of every item of a split, and how often it is right.
+    def _answers(
+        self, ids: Sequence[str], names: Sequence[str], found: Tensor, known: Sequence[str | None]
+    ) -> list[Classified]:
+        """Return the most probable classes by their log probabilities [n, C]."""
+        if not len(found):
+            return []
+        if not torch.isfinite(found).all():
+            raise InputError("the model's scores are not finite; train again with a lower training.lr")
+        chances, places = (part.tolist() for part in self._chances(found).max(1))
+        labels = [self.classes[place] for place in places]
+        return [Classified(*row) for row in zip(ids, names, labels, chances, known, strict=True)]
 
-        The probabilities are those of the model itself unless they are asked for as the run's calibration has them.
+    def _chances(self, found: Tensor) -> Tensor:
+        """Return the probabilities of classes by their logarithms [n, C], calibrated if the run is."""
+        scaling = self.scalings.get("classes")
+        return found.exp() if scaling is None else (scaling.slope * found).softmax(1)
+
+    def alike(self) -> set[str]:
+        """Return the ids of nodes without a label that are like those with one.
+
+        They stand in at least half of the places, subject or object of a relation, that at least half of the labelled
+        nodes stand in.
+        """
+        assert isinstance(self.data, KnowledgeGraph)
+        labelled = self.items.targets.cpu().numpy() >= 0
+        (s, r, o), places = self.data.train.T, 2 * self.data.num_relations
+        standing = index(np.concatenate((s, o)), np.concatenate((r, r + self.data.num_relations)), places)
+        node, place = standing.pairs(np.arange(len(labelled)))
+        usual = np.bincount(place[labelled[node]], minlength=places) * 2 >= max(1, labelled.sum())
+        share = np.bincount(node[usual[place]], minlength=len(labelled)) * 2 >= usual.sum()
+        return {self.vocabulary.ids[row] for row in np.flatnonzero(share & ~labelled)}
+
+    def calibration(self, split: str = "test", *, calibrated: bool = False) -> list[Bin]:
+        """Return how often the most probable class of the items of a split is right, by its probability.
+
+        The probabilities are the model's own, or calibrated ones.
         """
         rows = torch.from_numpy(self.splits[split]).to(self.items.targets.device)
         if not len(rows):
@@ -139,13 +133,13 @@ class Classes:
 
     @property
     def reported(self) -> str:
-        """The split that the protocol reports on: test, unless only validation has figures."""
+        """The split that a run reports on: test, unless only validation has metrics."""
         return "valid" if self.metrics.get("valid") and not self.metrics.get("test") else "test"
 
     def evaluate(self, split: str | None = None, by: str | None = None) -> dict[str, Any]:
-        """The report on a split, the one the protocol reports on if none is named, or its part by class.
+        """Return the report on a split, by default the one the run reports on, or its part by class.
 
-        What chose the number of epochs, and a k-fold protocol, are not done again: their report is that of the run.
+        Validation and k-fold protocols are not run again: their report is that of the run.
         """
         if by in ("relation", "category", "side"):
             raise InputError(f"by {by} is a way to split links, and this run classifies; split its metrics by class")
@@ -163,27 +157,23 @@ class Classes:
 
     @torch.inference_mode()
     def vectors(self) -> Tensor:
-        """What the classes are read off, for every node or graph, [n, d]."""
+        """Return the vectors that the classes of all nodes or graphs are read off [n, d]."""
         self.items.model.eval()
-        everything = torch.arange(len(self.vocabulary), device=self.items.targets.device)
-        return torch.cat([self.items.vectors(part) for part in pieces(self.items, everything, self._batch_size)])
+        return torch.cat([self.items.vectors(part) for part in pieces(self.items, self._every, self._batch_size)])
 
     def tables(self) -> list[Table]:
-        """The vectors of all nodes, or of all graphs."""
-        if isinstance(self.items, Fitted):
-            raise InputError(
-                f"the baseline '{self.config.classifier.baseline}' keeps no vectors, only the classes it predicts"
-            )
+        """Return the vectors of all nodes, or of all graphs."""
+        if not isinstance(self.items, (Nodes, Graphs)):
+            baseline = self.config.classifier.baseline
+            raise InputError(f"the baseline '{baseline}' keeps no vectors, only the classes it predicts")
         vectors = self.vectors().float().cpu().numpy()
         return [Table(self.vocabulary.kind, list(self.vocabulary.ids), list(self.vocabulary.names), vectors)]
 
 
 def _translated(graphs: GraphCollection, known: GraphCollection, start: str) -> GraphCollection:
-    """Other graphs in terms of the relations and node labels of known ones."""
-    relations = _places("relation", graphs.relations.ids, known.relations.ids)
-    triples = graphs.triples.copy()
-    triples[:, 1] = relations[triples[:, 1]]
-    labels = graphs.node_labels
+    """Return graphs with the relation and node label numbers of a known collection."""
+    triples, labels = graphs.triples.copy(), graphs.node_labels
+    triples[:, 1] = _places("relation", graphs.relations.ids, known.relations.ids)[triples[:, 1]]
     if start == "labels":
         if labels is None:
             raise InputError(f"the graphs of '{graphs.name}' have no node labels, and the model was trained with them")
@@ -193,7 +183,7 @@ def _translated(graphs: GraphCollection, known: GraphCollection, start: str) -> 
     )
 
 
-def _places(kind: str, given: Sequence[str], known: Sequence[str]) -> Any:
+def _places(kind: str, given: Sequence[str], known: Sequence[str]) -> Numbers:
     for text in given:
         if text not in known:
             raise unknown(f"{kind} in the graphs", text, known)

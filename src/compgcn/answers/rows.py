@@ -1,62 +1,36 @@
-"""Tables of answers on disk, written a batch at a time and all or nothing: Parquet, CSV or TSV."""
+"""Write tables of answers to Parquet, CSV or TSV files, a batch at a time and all or nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+import csv
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
-from pyarrow import csv
 
 from compgcn.errors import InputError
 from compgcn.train.folder import spared
 from compgcn.train.storage import replace
 
+Batch = Sequence[tuple[Any, ...]]
 
-class Writer(Protocol):
-    """What tables are handed to, one after the other."""
-
-    def write_table(self, table: pa.Table) -> None: ...
+_BLANKS = str.maketrans("\t\n\r", "   ")
 
 
-def cells(*texts: str) -> str:
-    """Text of a table without quotes, so a tab or a line end inside a name becomes a space."""
-    return "\t".join(text.replace("\t", " ").replace("\n", " ").replace("\r", " ") for text in texts)
-
-
-class _Tabs:
-    """Writes tables as lines with tabs between the fields; what is missing is empty."""
-
-    def __init__(self, file: TextIO) -> None:
-        self._file = file
-
-    def write_table(self, table: pa.Table) -> None:
-        rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
-        self._file.writelines(cells(*("" if v is None else str(v) for v in row)) + "\n" for row in rows)
-
-
-@contextmanager
-def _tabs(path: str, schema: pa.Schema) -> Iterator[_Tabs]:
-    with open(path, "w", encoding="utf-8", newline="\n") as file:
-        file.write(cells(*schema.names) + "\n")
-        yield _Tabs(file)
-
-
-# The ending of a name -> what opens such a file for tables of a schema.
-WRITERS: dict[str, Callable[[str, pa.Schema], AbstractContextManager[Writer]]] = {
-    ".parquet": pq.ParquetWriter,
-    ".csv": csv.CSVWriter,
-    ".tsv": _tabs,
-}
+def write_tabs(file: TextIO, rows: Iterable[Sequence[Any]]) -> None:
+    """Write lines of fields between tabs, without quotes: a tab or a line end inside a text becomes a space."""
+    lines = csv.writer(file, delimiter="\t", lineterminator="\n", quoting=csv.QUOTE_NONE, quotechar=None)
+    lines.writerows([one.translate(_BLANKS) if isinstance(one, str) else one for one in row] for row in rows)
 
 
 def check_table(path: str | Path) -> Path:
-    """The path of a table to be, refused before any work is done for it."""
+    """Return the path of a table to be written, or refuse it before any work is done."""
     path = Path(path)
-    if path.suffix.lower() not in WRITERS:
+    if path.suffix.lower() not in (".parquet", ".csv", ".tsv"):
         raise InputError(f"answers are written to a .parquet, .csv or .tsv file, not '{path.name}'")
     if not path.parent.is_dir():
         raise InputError(f"there is no folder '{path.parent}' to put '{path.name}' in; make it first")
@@ -65,18 +39,16 @@ def check_table(path: str | Path) -> Path:
     return spared(path)
 
 
-def write_rows(path: Path, schema: pa.Schema, batches: Iterable[list[tuple[Any, ...]]]) -> int:
-    """Write rows, batch after batch, under another name first; how many they were."""
+def write_rows(path: Path, schema: pa.Schema, batches: Iterable[Batch]) -> int:
+    """Write batches of rows in the format of the file's ending; return how many rows there were."""
     rows = 0
 
     def write(part: Path) -> None:
         nonlocal rows
         try:
-            with WRITERS[path.suffix.lower()](str(part), schema) as writer:
+            with _opened(part, path.suffix.lower(), schema) as put:
                 for batch in batches:
-                    columns = zip(*batch, strict=True) if batch else [()] * len(schema)
-                    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
-                    writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
+                    put(batch)
                     rows += len(batch)
         except BaseException:
             part.unlink(missing_ok=True)
@@ -84,3 +56,16 @@ def write_rows(path: Path, schema: pa.Schema, batches: Iterable[list[tuple[Any, 
 
     replace(path, write)
     return rows
+
+
+@contextmanager
+def _opened(path: Path, ending: str, schema: pa.Schema) -> Iterator[Callable[[Batch], None]]:
+    if ending == ".tsv":
+        with path.open("w", encoding="utf-8", newline="\n") as file:
+            write_tabs(file, [schema.names])
+            yield lambda batch: write_tabs(file, batch)
+        return
+    with (pq.ParquetWriter if ending == ".parquet" else pyarrow.csv.CSVWriter)(str(path), schema) as writer:
+        yield lambda batch: writer.write_table(
+            pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in batch], schema)
+        )

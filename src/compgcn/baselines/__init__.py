@@ -1,7 +1,6 @@
-"""What models are held against: the baselines, by name.
+"""Baselines by name: each is trained in place of an encoder and makes a run folder like any other.
 
-A baseline is trained in place of an encoder, in a run folder like any other. There are two kinds: what is fitted once,
-features of the nodes and a classifier on them; and a module that is trained epoch by epoch, as an encoder's is.
+There are two kinds: features of nodes with a classifier that is fitted once, and a module trained epoch by epoch.
 """
 
 from __future__ import annotations
@@ -26,42 +25,28 @@ from compgcn.tasks.inputs import Start
 
 __all__ = ["BASELINES", "Baseline", "FitOnce", "Trained", "Variant", "find_baseline", "must_be_installed"]
 
-_PROJECTS = {"sklearn": "scikit-learn", "torch_geometric": "torch-geometric"}  # named otherwise than their module
+_PROJECTS = {"sklearn": "scikit-learn", "torch_geometric": "torch-geometric"}  # their names differ from the module's
 
-# How networks of whole graphs are trained; the input's dimension, 1 in their recipes, is for the data to say.
-_STEPS = {"training.batch_size": 32, "training.lr": 0.001}
-_FALLING = {"training.batch_size": 32, "training.lr": 0.01, "training.schedule": "linear"}
+# The data decide the first dimension of these recipes.
+_STEPS = {"encoder.hidden_dropout": 0.5, "training.batch_size": 32, "training.lr": 0.001}
+_FALLING = _STEPS | {"training.lr": 0.01, "training.schedule": "linear"}
 
 
 class Trained(NamedTuple):
-    """A module that takes the place of `compgcn.tasks.classification.Classifier` in the usual protocols.
-
-    Fields:
-        build: from the settings, the graphs and what their nodes start from, a module with fresh weights:
-            `vectors(graph, rows, number)` gives those of the graphs of a disjoint union [G, d], and `head`, an
-            `nn.Linear`, the logits [G, C].
-    """
+    """A baseline that is trained epoch by epoch: `build` makes its module with fresh weights."""
 
     build: Callable[[Config, GraphCollection, Start], GraphClassifier]
 
 
 class Baseline(NamedTuple):
-    """One baseline.
-
-    Fields:
-        task: what it is for.
-        how: the kind, with what makes it.
-        description, reference: what it does, and whose it is.
-        needs: the modules of the extra `baselines` that it imports.
-        recipe: settings it takes unless told otherwise, before those of the data.
-    """
+    """One baseline."""
 
     task: str
     how: FitOnce | Trained
     description: str
     reference: str
-    needs: tuple[str, ...] = ()
-    recipe: Mapping[str, Any] = MappingProxyType({})
+    needs: tuple[str, ...] = ()  # modules of the extra `baselines`
+    recipe: Mapping[str, Any] = MappingProxyType({})  # default settings, before those of the data
 
 
 BASELINES: dict[str, Baseline] = {
@@ -98,7 +83,7 @@ BASELINES: dict[str, Baseline] = {
         "convolutions over a sequence of nodes, each with the ten around it in a canonical order",
         "Niepert et al. 2016",
         needs=("pynauty",),
-        recipe={"encoder.dims": (1, 16, 8, 128), "encoder.hidden_dropout": 0.5, "training.epochs": 50, **_STEPS},
+        recipe={"encoder.dims": (1, 16, 8, 128), "training.epochs": 50, **_STEPS},
     ),
     "dgcnn": Baseline(
         "graph-classification",
@@ -106,7 +91,7 @@ BASELINES: dict[str, Baseline] = {
         "graph convolutions, then convolutions over the nodes sorted by what came of them",
         "Zhang et al. 2018",
         needs=("torch_geometric",),
-        recipe={"encoder.dims": (1, 32, 32, 32, 1), "encoder.hidden_dropout": 0.5, "training.epochs": 100, **_STEPS},
+        recipe={"encoder.dims": (1, 32, 32, 32, 1), "training.epochs": 100, **_STEPS},
     ),
     "gin": Baseline(
         "graph-classification",
@@ -114,13 +99,13 @@ BASELINES: dict[str, Baseline] = {
         "sums over neighbours, each through two dense layers, and the sums over the nodes at every depth",
         "Xu et al. 2019",
         needs=("torch_geometric",),
-        recipe={"encoder.dims": (1, 32, 32, 32, 32), "encoder.hidden_dropout": 0.5, "training.epochs": 150, **_FALLING},
+        recipe={"encoder.dims": (1, 32, 32, 32, 32), "training.epochs": 150, **_FALLING},
     ),
 }
 
 
 def find_baseline(name: str | None, task: str) -> Baseline | None:
-    """The baseline of this name, if one is named; one for another task is refused."""
+    """Return the baseline of this name, if one is named; refuse one for another task."""
     if name is None:
         return None
     fitting = [known for known, row in BASELINES.items() if row.task == task]

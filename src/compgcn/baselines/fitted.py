@@ -1,4 +1,4 @@
-"""From what nodes have to a table: a column for each thing that more than one labelled node has."""
+"""Fit a classifier once to features of nodes, and count the things that nodes have as such features."""
 
 from __future__ import annotations
 
@@ -9,60 +9,63 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from compgcn.config import Classifier, Config, Training, differences
 from compgcn.data import KnowledgeGraph
 from compgcn.data.columns import Numbers
 from compgcn.errors import InputError
-
-_CHUNK = 1024  # nodes whose features are made at a time
+from compgcn.tasks.classification import LogProbabilities
 
 Matrix = Any  # [n, F]: an array, or a sparse one of scipy
 Scores = NDArray[np.float64]  # log probabilities [n, C]
-Features = Callable[[Numbers], Matrix]  # of some nodes [n]
-Decide = Callable[[Matrix], Scores]
+Features = Callable[[Numbers], Matrix]  # nodes [n] -> [n, F]
+Describe = Callable[[Numbers], tuple[Numbers, Numbers]]  # nodes [n] -> all they have: places in [0, n), and things
+
+_CHUNK = 1024  # nodes whose features are made at a time
+
+# Weights of a count, the simplest first.
+WEIGHINGS: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
+    "counts": lambda count: count,
+    "root": np.sqrt,
+    "log": np.log1p,
+    "binary": np.ones_like,
+}
 
 
 class Fitting(NamedTuple):
-    """How a classifier is fitted."""
+    """How to fit a classifier."""
 
     num_classes: int
-    folds: int  # of the cross-validation that chooses its own settings
+    folds: int  # of the cross-validation that chooses its settings
     balanced: bool  # whether every class counts the same, however rare
     seed: int
 
 
 class Variant(NamedTuple):
-    """One way to make features, of those that a fit chooses among.
+    """One of the ways to make features that a classifier chooses among."""
 
-    Fields:
-        settings: what makes it this one.
-        table: of some nodes, what is counted or measured; variants may share it, and it is then made once.
-        weigh: from that to the features.
-    """
-
-    settings: dict[str, Any]
-    table: Features
-    weigh: Callable[[Matrix], Matrix] = lambda table: table
+    settings: dict[str, Any]  # they tell it from other variants
+    table: Features  # counts or measures; variants may share a table, which is then made once
+    weigh: Callable[[Matrix], Matrix] = lambda table: table  # from the table to the features
 
 
 class Fit(NamedTuple):
-    """A classifier that is fitted: which variant it chose, its own settings, and what it says of others."""
+    """A fitted classifier: its variant, its own settings, and its decisions on features [n, F]."""
 
     variant: int
     settings: dict[str, Any]
-    decide: Decide
+    decide: Callable[[Matrix], Scores]
 
 
 class FitOnce(NamedTuple):
     """A baseline in two steps.
 
     Fields:
-        features: from the graph, the labelled nodes [n], train or not, and the seed, to the features of any nodes, in
-            one variant or more, the simplest first. The classes of nodes are not theirs to see.
-        classifier: fitted to the features of some nodes in every variant and their classes [m], of which it chooses one
-            by these nodes alone, it tells the classes of others.
+        features: from the graph, the labelled nodes of all splits [n] and the seed to variants of features, the
+            simplest first; it sees no classes.
+        classifier: fitted to the features of some nodes in every variant and to their classes [m], chooses a variant by
+            these nodes alone.
     """
 
     features: Callable[[KnowledgeGraph, Numbers, int], Sequence[Variant]]
@@ -70,44 +73,20 @@ class FitOnce(NamedTuple):
 
 
 def must_not_train(config: Config) -> None:
-    """Refuse settings that mean nothing where nothing is trained epoch by epoch."""
-    c, t = config.classifier, config.training
-    used = Classifier(
-        baseline=c.baseline,
-        protocol=c.protocol,
-        folds=c.folds,
-        inner_folds=c.inner_folds,
-        class_weights=c.class_weights,
-    )
-    plain = Config(
-        task=config.task,
-        data=config.data,
-        classifier=used,
-        training=Training(seed=t.seed, max_shard_mib=t.max_shard_mib),
-    )
+    """Refuse settings of training, which a baseline that is fitted once does not use."""
+    used = ("baseline", "protocol", "folds", "inner_folds", "class_weights")
+    classifier = Classifier(**{name: getattr(config.classifier, name) for name in used})
+    training = Training(seed=config.training.seed, max_shard_mib=config.training.max_shard_mib)
+    plain = Config(task=config.task, data=config.data, classifier=classifier, training=training)
     for change in differences(plain, config):
         setting = change.partition(":")[0]
-        raise InputError(f"the baseline '{c.baseline}' is fitted once and has no {setting}; leave it out")
-
-
-class LogProbabilities(nn.Module):
-    """Those of C classes for each of N nodes, as a model like any other; its head has nothing left to do."""
-
-    def __init__(self, num_nodes: int, num_classes: int) -> None:
-        super().__init__()
-        self.register_buffer("table", torch.zeros(num_nodes, num_classes, dtype=torch.float64))
-        self.head = nn.Identity()
+        raise InputError(f"the baseline '{classifier.baseline}' is fitted once and has no {setting}; leave it out")
 
 
 class Fitted:
-    """Some nodes of a graph and their classes, as `compgcn.tasks.classification.Items`, for a baseline.
+    """Nodes and their classes [n] for a baseline, in the shape of `compgcn.tasks.classification.Items`.
 
-    Args:
-        how: the baseline.
-        graph: of N nodes, with labels.
-        nodes, targets: which are classified, and their classes, int64 [n].
-        fitting: how.
-        device: where the answers are kept; features are made on the CPU.
+    The answers are kept on a device; features are made on the CPU.
     """
 
     together = True
@@ -143,108 +122,72 @@ class Fitted:
         return self._how.classifier([x[rows] for x in self._known], self.targets.cpu().numpy()[rows], self._fitting)
 
     def fitted_to(self, train: Tensor, others: Tensor) -> Tensor:
-        """Fitted to some of the nodes [m], the log probabilities of others [k], [k, C]."""
+        """Fit to some of the nodes [m]; return the log probabilities of others, [k, C] of [k]."""
         fit = self._fit(train)
         return torch.from_numpy(fit.decide(self._known[fit.variant][others.cpu().numpy()])).to(self.targets.device)
 
     def keep(self, train: Tensor) -> dict[str, Any]:
-        """Fit to some of the nodes [m], fill the model with what that says of all nodes, and return what was chosen."""
+        """Fit to some of the nodes [m], fill the model for all nodes of the graph, and return the chosen settings."""
         fit, everything = self._fit(train), np.arange(self._graph.num_entities)
         variant = self._variants[fit.variant]
         chunks = (everything[i : i + _CHUNK] for i in range(0, len(everything), _CHUNK))
         parts = [fit.decide(variant.weigh(variant.table(chunk))) for chunk in chunks]
-        table = self.model.get_buffer("table")
-        table.copy_(torch.from_numpy(np.concatenate(parts)))
+        self.model.get_buffer("table").copy_(torch.from_numpy(np.concatenate(parts)))
         return variant.settings | fit.settings
 
     def vectors(self, items: Tensor) -> Tensor:
-        """Of some of the nodes [B], their log probabilities, [B, C]."""
+        """Return the log probabilities of some of the nodes, [B, C] of [B]."""
         return self.model.get_buffer("table")[self.nodes[items]]
 
 
-Describe = Callable[[Numbers], tuple[Numbers, Numbers]]  # nodes -> all they have: which of them, and a number for what
-
-Values = NDArray[np.float64]
-
-# What a count enters as, the simplest first.
-WEIGHINGS: dict[str, Callable[[Values], Values]] = {
-    "counts": lambda count: count,
-    "root": np.sqrt,
-    "log": np.log1p,
-    "binary": np.ones_like,
-}
-
-
 class Adjacency(NamedTuple):
-    """Edges in order of where they start.
+    """Edges ordered by the node they start from."""
 
-    Fields:
-        first: [N + 1], where those of each node begin.
-        step: their relations [E].
-        end: where they lead [E].
-    """
-
-    first: Numbers
-    step: Numbers
-    end: Numbers
+    first: Numbers  # the first edge of each node, and the number of edges [N + 1]
+    step: Numbers  # relations [E]
+    end: Numbers  # nodes [E]
 
     def follow(self, at: Numbers) -> tuple[Numbers, Numbers]:
-        """For each place [n] its edges: which place they are of, and which edges they are."""
+        """Return all edges of nodes [n]: the place of their node in [0, n), and their own number."""
         sizes = self.first[at + 1] - self.first[at]
         before = np.cumsum(sizes) - sizes
         return np.repeat(np.arange(len(at)), sizes), np.arange(sizes.sum()) + np.repeat(self.first[at] - before, sizes)
 
 
 def outgoing(triples: Numbers, num_nodes: int) -> Adjacency:
-    """Of triples (s, r, o), in the direction they have."""
+    """Return the edges of triples (s, r, o) from s to o."""
     order = np.lexsort((triples[:, 2], triples[:, 1], triples[:, 0]))
     start, step, end = triples[order].T
     return Adjacency(np.searchsorted(start, np.arange(num_nodes + 1)), step, end)
 
 
 def both_ways(triples: Numbers, num_nodes: int, num_relations: int) -> Adjacency:
-    """Of triples and their inverses, whose relations come after the originals."""
+    """Return the edges of triples and of their inverses, whose relations are r + R."""
     inverses = triples[:, [2, 1, 0]] + [0, num_relations, 0]
     return outgoing(np.concatenate([triples, inverses]), num_nodes)
 
 
-class Counts(NamedTuple):
-    """A count in a table: of which row, in which column, how many; all [n]."""
+def counter(describe: Describe, known: Numbers) -> tuple[Callable[[Numbers], tuple[Numbers, Numbers, Numbers]], int]:
+    """Return a function that counts, for any nodes, the things that more than one known node has, and their number.
 
-    row: Numbers
-    column: Numbers
-    times: Numbers
+    The function returns row, column and count of every cell of its table that is not zero.
+    """
+    row, thing = describe(known)
+    things, place = np.unique(thing, return_inverse=True)
+    cells, _ = np.unique(row * len(things) + place, return_counts=True)
+    columns = things[np.bincount(cells % max(len(things), 1), minlength=len(things)) > 1]
 
-
-def counter(describe: Describe, known: Numbers) -> tuple[Callable[[Numbers], Counts], int]:
-    """How often other nodes have what more than one of the known ones has; and how many such things there are."""
-    _, thing, _ = _counted(describe, known)
-    columns, shared = np.unique(thing, return_counts=True)
-    columns = columns[shared > 1]
-
-    def counts(nodes: Numbers) -> Counts:
-        if not len(nodes) or not len(columns):
-            return Counts(*np.empty((3, 0), dtype=np.int64))
-        row, thing, count = _counted(describe, nodes)
-        column = np.searchsorted(columns, thing).clip(max=len(columns) - 1)
-        there = columns[column] == thing
-        return Counts(row[there], column[there], count[there])
+    def counts(nodes: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+        row, thing = describe(nodes)
+        there = np.isin(thing, columns)
+        cells, times = np.unique(row[there] * len(columns) + np.searchsorted(columns, thing[there]), return_counts=True)
+        return *np.divmod(cells, max(len(columns), 1)), times
 
     return counts, len(columns)
 
 
-def _counted(describe: Describe, nodes: Numbers) -> tuple[Numbers, Numbers, Numbers]:
-    row, thing = describe(nodes)
-    order = np.lexsort((thing, row))
-    row, thing = row[order], thing[order]
-    new = np.ones(len(row), dtype=bool)
-    new[1:] = (row[1:] != row[:-1]) | (thing[1:] != thing[:-1])
-    starts = np.flatnonzero(new)
-    return row[starts], thing[starts], np.diff(np.append(starts, len(row)))
-
-
 def sparse(describe: Describe, known: Numbers) -> Features:
-    """How often any nodes have what more than one of the known ones has, sparse."""
+    """Return a function that makes the table of `counter` as a sparse matrix."""
     from scipy.sparse import csr_array
 
     counts, width = counter(describe, known)
@@ -258,17 +201,17 @@ def sparse(describe: Describe, known: Numbers) -> Features:
 
 
 def weighings(table: Features, **settings: Any) -> list[Variant]:
-    """A variant of a sparse table for each of `WEIGHINGS`."""
+    """Return a variant of a sparse table for each of `WEIGHINGS`."""
     return [
         Variant({**settings, "weighting": name}, table, partial(_weigh, function=function))
         for name, function in WEIGHINGS.items()
     ]
 
 
-def _weigh(counts: Matrix, function: Callable[[Values], Values]) -> Matrix:
-    """A function of every count, and each row over its length: nodes that have much are no louder than others."""
+def _weigh(counts: Matrix, function: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> Matrix:
+    """Weigh every count and scale each row to length 1."""
+    from sklearn.preprocessing import normalize
+
     found = counts.copy()
     found.data = function(found.data)
-    row = np.repeat(np.arange(found.shape[0]), np.diff(found.indptr))
-    found.data /= np.sqrt(np.bincount(row, found.data**2, minlength=found.shape[0]))[row]
-    return found
+    return normalize(found, copy=False)

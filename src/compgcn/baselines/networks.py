@@ -1,4 +1,4 @@
-"""DGCNN: an end-to-end deep learning architecture for graph classification (Zhang et al., 2018)."""
+"""GIN and DGCNN: networks that turn whole graphs into vectors."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ from compgcn.nn.graph import RelationalGraph
 from compgcn.tasks.classification import GraphClassifier
 from compgcn.tasks.inputs import Start
 
+# DGCNN: the least nodes that it keeps, for its second convolution takes five places of every other one; the filters of
+# its two convolutions; and the dimension of the vector of a graph.
+_SMALLEST, _FILTERS, _HIDDEN = 10, (16, 32), 128
+
 
 class GraphNetwork(nn.Module):
-    """From graphs to vectors: the encoder of a classifier of graphs.
+    """The encoder of a graph classifier: `forward(graph, rows, graphs)` returns vectors [graphs, dim].
 
-    Args:
-        num_rows: how many kinds of nodes there are, each its own one-hot vector.
-        node_features: given vectors [num_rows, f] in place of these.
-        dim: d, of the vectors.
+    Nodes start from one of `num_rows` one-hot vectors, or from one of the vectors given [num_rows, f].
     """
 
     node_features: Tensor | None
@@ -42,33 +43,23 @@ class GraphNetwork(nn.Module):
 
     @property
     def inputs(self) -> int:
-        """The dimension nodes start with, f."""
+        """The dimension of the input of a node, f."""
         return self.num_rows if self.node_features is None else self.node_features.shape[1]
 
     def start(self, rows: Tensor) -> Tensor:
-        """The vectors of nodes with these rows [N], [N, f]."""
+        """Return the inputs of nodes with these rows, [N, f] of [N]."""
         if self.node_features is not None:
             return F.embedding(rows, self.node_features)
         return F.one_hot(rows, self.num_rows).to(next(self.parameters()).dtype)
 
-    def forward(self, graph: RelationalGraph, rows: Tensor, graphs: int) -> Tensor:
-        """The vectors of a disjoint union of graphs, [graphs, d].
-
-        Args:
-            graph: the union, of N nodes; those of a graph stand together.
-            rows: the kind of each node [N], or the row of its features.
-            graphs: how many there are, each of at least one node.
-        """
-        raise NotImplementedError
-
 
 def classifier(network: GraphNetwork, data: GraphCollection) -> GraphClassifier:
-    """The network and a linear map to the classes of the data."""
+    """Return the network with a linear map to the classes of the data."""
     return GraphClassifier(network, network.dim, len(data.classes))
 
 
 def neighbours(graph: RelationalGraph) -> Tensor:
-    """The pairs of nodes with an edge between them, in both directions and once each, [2, E], sorted."""
+    """Return the distinct pairs of nodes with an edge between them, in both directions, sorted [2, E]."""
     N = graph.num_nodes
     keys = torch.unique(torch.cat((graph.src * N + graph.dst, graph.dst * N + graph.src)))
     return torch.stack((keys // N, keys % N))
@@ -76,10 +67,10 @@ def neighbours(graph: RelationalGraph) -> Tensor:
 
 @cache
 def extra(name: str) -> Any:
-    """A library of the extra `baselines`."""
+    """Import a library of the extra `baselines`."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what the library itself imports: nobody here can help it
+            warnings.simplefilter("ignore")  # the library's own imports raise them
             return importlib.import_module(name)
     except ImportError:
         raise InputError(
@@ -88,48 +79,35 @@ def extra(name: str) -> Any:
 
 
 def must_be_used(config: Config) -> None:
-    """Refuse settings of an encoder that mean nothing to these networks."""
+    """Refuse settings of an encoder that these networks do not use."""
     e, c = config.encoder, config.classifier
-    plain = config.model_copy(
-        update={
-            "encoder": Encoder(input=e.input, dims=e.dims, hidden_dropout=e.hidden_dropout, graph=e.graph),
-            "classifier": c.model_copy(update={"readout": Classifier().readout}),
-        }
-    )
-    for change in differences(plain, config):
+    used = Encoder(input=e.input, dims=e.dims, hidden_dropout=e.hidden_dropout, graph=e.graph)
+    readout = c.model_copy(update={"readout": Classifier().readout})
+    for change in differences(config.model_copy(update={"encoder": used, "classifier": readout}), config):
         setting = change.partition(":")[0]
         raise InputError(f"the baseline '{c.baseline}' is a network of its own and has no {setting}; leave it out")
 
 
 class GIN(GraphNetwork):
-    """h_v = MLP(h_v + sum_{u in N(v)} h_u), K times, and for a graph the sums of h over its nodes, of every depth.
+    """h_v = MLP(h_v + sum_{u in N(v)} h_u), K times; the vector of a graph joins the sums of h at every depth.
 
-    The paper adds up a linear map of the sum at every depth 0 .. K: that is one linear map of all of them side by side.
-    What kind an edge is makes no difference.
-
-    Args:
-        num_rows, node_features: what nodes start from.
-        dims: of h, for each of the K layers.
-        dropout: on the vector of a graph.
+    The paper adds a linear map of the sum at each depth 0 .. K, which is one linear map of all sums side by side. The
+    dimensions are those of h in each of the K layers; the kinds of edges make no difference.
     """
 
     def __init__(
-        self,
-        num_rows: int,
-        node_features: Tensor | None = None,
-        *,
-        dims: Sequence[int] = (32, 32, 32, 32),
-        dropout: float = 0.5,
+        self, num_rows: int, node_features: Tensor | None, *, dims: Sequence[int], dropout: float = 0.5
     ) -> None:
         inputs = num_rows if node_features is None else node_features.shape[1]
         super().__init__(num_rows, node_features, inputs + sum(dims))
         self.dropout = dropout
-        self._sum = extra("torch_geometric.nn").global_add_pool
-        conv = extra("torch_geometric.nn").GINConv
-        self.layers = nn.ModuleList(conv(_perceptron(*sizes)) for sizes in pairwise([inputs, *dims]))
+        pyg = extra("torch_geometric.nn")
+        self._sum = pyg.global_add_pool
+        self.layers = nn.ModuleList(pyg.GINConv(_perceptron(*sizes)) for sizes in pairwise([inputs, *dims]))
         self.norms = nn.ModuleList(nn.BatchNorm1d(dim) for dim in dims)
 
     def forward(self, graph: RelationalGraph, rows: Tensor, graphs: int) -> Tensor:
+        """Return the vectors of a disjoint union of graphs [graphs, d]."""
         x, edges = self.start(rows), neighbours(graph)
         depths = [x]
         for layer, norm in zip(self.layers, self.norms, strict=True):
@@ -140,59 +118,46 @@ class GIN(GraphNetwork):
 
 
 def _perceptron(inputs: int, outputs: int) -> nn.Module:
-    """Two layers, as the paper has it."""
     return nn.Sequential(nn.Linear(inputs, outputs), nn.BatchNorm1d(outputs), nn.ReLU(), nn.Linear(outputs, outputs))
 
 
 def build_gin(config: Config, data: GraphCollection, start: Start) -> GraphClassifier:
-    """The classifier of a config; `encoder.dims` are those of the layers, after that of the input."""
+    """Build the classifier of a config; `encoder.dims` are those of the input and the layers."""
     e = config.encoder
     return classifier(GIN(start.size, start.vectors, dims=e.dims[1:], dropout=e.hidden_dropout), data)
 
 
-_SMALLEST = 10  # nodes to keep: the second convolution takes five places after every other one is dropped
-
-
 class DGCNN(GraphNetwork):
-    """Propagation, a sorting of the nodes, and convolutions along the k that come first.
+    """Z_t = tanh(D^-1 (A + I) Z_{t-1} W_t), then convolutions over the nodes in the order of the last channel.
 
-    Z_t = tanh(D^-1 (A + I) Z_{t-1} W_t), where A has no kinds of edges; the nodes of a graph are sorted by the last
-    channel of the last, and the vectors of all depths side by side, of the first k nodes, make an image of one line.
+    The first k nodes of a graph, with their vectors of all depths side by side, make an image of one line. A has no
+    kinds of edges.
 
     Args:
-        num_rows, node_features: what nodes start from.
+        num_rows, node_features: see `GraphNetwork`.
         kept: k; a graph with fewer nodes is padded with zeros.
-        channels: of each Z_t.
-        filters: of the two convolutions, the first over one node at a time and the second over five.
-        hidden: the dimension of the dense layer, whose output is the vector of a graph.
-        dropout: on that vector.
+        dims: of each Z_t.
+        dropout: on the vector of a graph.
     """
 
     def __init__(
-        self,
-        num_rows: int,
-        node_features: Tensor | None = None,
-        *,
-        kept: int,
-        channels: Sequence[int] = (32, 32, 32, 1),
-        filters: tuple[int, int] = (16, 32),
-        hidden: int = 128,
-        dropout: float = 0.5,
+        self, num_rows: int, node_features: Tensor | None, *, kept: int, dims: Sequence[int], dropout: float = 0.5
     ) -> None:
-        super().__init__(num_rows, node_features, hidden)
-        kept, total, self.dropout = max(kept, _SMALLEST), sum(channels), dropout
+        super().__init__(num_rows, node_features, _HIDDEN)
+        kept, self.dropout = max(kept, _SMALLEST), dropout
         pyg = extra("torch_geometric.nn")
         self.propagate = pyg.SimpleConv(aggr="mean", combine_root="self_loop")  # D^-1 (A + I)
-        self.layers = nn.ModuleList(nn.Linear(*sizes, bias=False) for sizes in pairwise([self.inputs, *channels]))
+        self.layers = nn.ModuleList(nn.Linear(*sizes, bias=False) for sizes in pairwise([self.inputs, *dims]))
         self.sort = pyg.SortAggregation(kept)
-        self.first = nn.Linear(total, filters[0])  # a convolution over one node at a time
+        self.first = nn.Linear(sum(dims), _FILTERS[0])  # a convolution over one node at a time
         self.pool = nn.MaxPool1d(2)
-        self.second = nn.Conv1d(*filters, 5)
-        self.dense = nn.Linear(filters[1] * (kept // 2 - 4), hidden)
+        self.second = nn.Conv1d(*_FILTERS, 5)
+        self.dense = nn.Linear(_FILTERS[1] * (kept // 2 - 4), _HIDDEN)
         for layer in [*self.layers, self.first, self.second, self.dense]:
             nn.init.xavier_normal_(layer.weight)
 
     def forward(self, graph: RelationalGraph, rows: Tensor, graphs: int) -> Tensor:
+        """Return the vectors of a disjoint union of graphs [graphs, d]."""
         x, edges = self.start(rows), neighbours(graph)
         depths = []
         for layer in self.layers:
@@ -206,14 +171,13 @@ class DGCNN(GraphNetwork):
 
 
 def usual_size(sizes: Numbers, share: float = 0.6) -> int:
-    """The number of nodes that this share of the graphs, whose sizes these are [G], have at least."""
+    """Return the number of nodes that this share of graphs has at least, by their sizes [G]."""
     return int(np.quantile(sizes, 1 - share, method="lower"))
 
 
 def build_dgcnn(config: Config, data: GraphCollection, start: Start) -> GraphClassifier:
-    """The classifier of a config; `encoder.dims` are those of propagation, after that of the input."""
+    """Build the classifier of a config; `encoder.dims` are those of the input and of propagation."""
     e, kept = config.encoder, usual_size(np.diff(data.node_starts))
     if len(e.dims) < 2:
         raise InputError(f"encoder.dims = {list(e.dims)}: dgcnn needs a dimension for each of its layers, at least one")
-    network = DGCNN(start.size, start.vectors, kept=kept, channels=e.dims[1:], dropout=e.hidden_dropout)
-    return classifier(network, data)
+    return classifier(DGCNN(start.size, start.vectors, kept=kept, dims=e.dims[1:], dropout=e.hidden_dropout), data)

@@ -1,7 +1,8 @@
-"""PATCHY-SAN: learning convolutional neural networks for graphs (Niepert et al., 2016)."""
+"""PATCHY-SAN: convolutions over a canonical sequence of nodes (Niepert et al., 2016)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -19,50 +20,41 @@ from compgcn.nn.graph import RelationalGraph
 from compgcn.tasks.classification import GraphClassifier
 from compgcn.tasks.inputs import Start
 
-_FIELD = 10  # places the second convolution sees
-_KEPT = 2**14  # graphs whose fields are remembered: they come again in every epoch
+_FIELD = 10  # nodes of a receptive field, and fields that the second convolution sees
+_KEPT = 2**14  # graphs whose fields are cached: they come again in every epoch
 
 Neighbours = list[list[int]]
 
 
 class PachySAN(GraphNetwork):
-    """A graph as a sequence of w nodes, each with the k nodes around it in an order of their own, and convolutions.
+    """A sequence of w nodes, each with the k nodes around it in canonical order, and convolutions over it.
 
-    The order does not depend on how the nodes are numbered, so that the convolutions find the same part of two graphs
-    in the same place; see `receptive_fields`. What kind an edge is makes no difference.
+    The order does not depend on the numbering of the nodes, see `receptive_fields`; the kinds of edges make no
+    difference.
 
     Args:
-        num_rows, node_features: what nodes start from.
-        width: w, the length of the sequence; a graph with fewer nodes is padded with zeros.
-        field: k, the size of a receptive field.
-        filters: of the two convolutions, the first over one field at a time and the second over ten.
-        hidden: the dimension of the dense layer, whose output is the vector of a graph.
-        dropout: on that vector.
+        num_rows, node_features: see `GraphNetwork`.
+        width: w; a graph with fewer nodes is padded with zeros.
+        dims: of the two convolutions, over one field and over ten, and of the vector of a graph.
+        dropout: on the vector of a graph.
     """
 
     def __init__(
-        self,
-        num_rows: int,
-        node_features: Tensor | None = None,
-        *,
-        width: int,
-        field: int = 10,
-        filters: tuple[int, int] = (16, 8),
-        hidden: int = 128,
-        dropout: float = 0.5,
+        self, num_rows: int, node_features: Tensor | None, *, width: int, dims: Sequence[int], dropout: float = 0.5
     ) -> None:
+        one, two, hidden = dims
         super().__init__(num_rows, node_features, hidden)
-        extra("pynauty")  # what is missing is said before anything is trained
-        self.width, self.field, self.dropout = max(width, _FIELD), field, dropout
-        # Nodes of different kinds are told apart; those with the same features are of one kind.
-        self._kinds = (
-            None if node_features is None else torch.unique(node_features, dim=0, return_inverse=True)[1].cpu()
-        )
-        self.first = nn.Linear(field * self.inputs, filters[0])  # a convolution over one field at a time
-        self.second = nn.Conv1d(*filters, _FIELD)
-        self.dense = nn.Linear(filters[1] * (self.width - _FIELD + 1), hidden)
+        extra("pynauty")  # refuse early if it is missing
+        self.width, self.dropout = max(width, _FIELD), dropout
+        self._kinds: Tensor | None = None  # nodes with the same features are of one kind
+        if node_features is not None:
+            self._kinds = torch.unique(node_features, dim=0, return_inverse=True)[1].cpu()
+        self.first = nn.Linear(_FIELD * self.inputs, one)  # a convolution over one field at a time
+        self.second = nn.Conv1d(one, two, _FIELD)
+        self.dense = nn.Linear(two * (self.width - _FIELD + 1), hidden)
 
     def forward(self, graph: RelationalGraph, rows: Tensor, graphs: int) -> Tensor:
+        """Return the vectors of a disjoint union of graphs [graphs, d]."""
         places = self._places(graph, rows, graphs).to(rows.device)  # [G, w * k], N where there is no node
         x = self.start(rows)
         x = torch.cat((x, x.new_zeros(1, x.shape[1])))  # [N + 1, f]
@@ -72,45 +64,39 @@ class PachySAN(GraphNetwork):
         return drop_out(self.dense(found).relu(), self.dropout, self.training)
 
     def _places(self, graph: RelationalGraph, rows: Tensor, graphs: int) -> Tensor:
-        """The nodes of every receptive field, one field after another."""
+        """Return the nodes of every receptive field, one field after another [G, w * k]."""
         assert graph.graph_of_node is not None
         ends = neighbours(graph).cpu().numpy()
         kinds = (rows.cpu() if self._kinds is None else self._kinds[rows.cpu()]).numpy()
-        numbers = np.arange(graphs + 1)
-        nodes = np.searchsorted(graph.graph_of_node.cpu().numpy(), numbers)  # where those of each graph start
+        nodes = np.searchsorted(graph.graph_of_node.cpu().numpy(), np.arange(graphs + 1))  # the first of each graph
         edges = np.searchsorted(ends[0], nodes)
-        places = np.full((graphs, self.width * self.field), graph.num_nodes)
+        places = np.full((graphs, self.width * _FIELD), graph.num_nodes)
         for g in range(graphs):
             first, last = nodes[g], nodes[g + 1]
             inside = np.ascontiguousarray(ends[:, edges[g] : edges[g + 1]] - first)
-            fields = _remembered(inside.tobytes(), kinds[first:last].tobytes(), self.width, self.field)
+            fields = _cached(inside.tobytes(), kinds[first:last].tobytes(), self.width)
             places[g, : fields.size] = np.where(fields < 0, graph.num_nodes, fields + first).ravel()
         return torch.from_numpy(places)
 
 
 @lru_cache(_KEPT)
-def _remembered(edges: bytes, kinds: bytes, width: int, field: int) -> Numbers:
+def _cached(edges: bytes, kinds: bytes, width: int) -> Numbers:
     sources, targets = np.frombuffer(edges, dtype=np.int64).reshape(2, -1)
-    return receptive_fields(sources, targets, np.frombuffer(kinds, dtype=np.int64), width, field)
+    return receptive_fields(sources, targets, np.frombuffer(kinds, dtype=np.int64), width, _FIELD)
 
 
 def receptive_fields(sources: Numbers, targets: Numbers, kinds: Numbers, width: int, field: int) -> Numbers:
-    """The first nodes of a graph, at most `width`, and the nodes around each, [w, field]; -1 where there are no more.
+    """Return the first nodes of a graph, at most `width`, with the nodes around each, -1 if there are too few.
 
-    Nodes come in the order of their Weisfeiler-Lehman colours, those of high degree first; in a field, by their
-    distance to its first node, and then by colour. Where that leaves a tie, a canonical labelling decides: so the kinds
-    of the nodes in the fields are the same however the nodes are numbered.
-
-    Args:
-        sources, targets: [E], the edges in both directions, sorted by source.
-        kinds: of the nodes [N].
+    Nodes are ordered by Weisfeiler-Lehman colour, high degree first, and inside a field by distance and then colour. A
+    canonical labelling breaks ties, so the kinds of the nodes in the fields do not depend on the numbering.
+    The edges [E] go in both directions, sorted by source.
     """
     starts = np.searchsorted(sources, np.arange(len(kinds) + 1))
     around: Neighbours = [targets[starts[v] : starts[v + 1]].tolist() for v in range(len(kinds))]
-    colours = refine(around)
-    kind_of = kinds.tolist()
-    order = canonical(around, [(colour, kind) for colour, kind in zip(colours, kind_of, strict=True)])
-    rank = dict(zip(order, range(len(order)), strict=True))
+    colours, kind_of = refine(around), kinds.tolist()
+    order = canonical(around, list(zip(colours, kind_of, strict=True)))
+    rank = {v: i for i, v in enumerate(order)}
     fields = np.full((min(width, len(order)), field), -1)
     for row, root in zip(fields, order, strict=False):
         distance = nearest(around, root, field)
@@ -123,7 +109,7 @@ def receptive_fields(sources: Numbers, targets: Numbers, kinds: Numbers, width: 
 
 
 def refine(around: Neighbours) -> list[int]:
-    """Weisfeiler-Lehman colours, numbered such that a node of higher degree has a smaller one; until they stay."""
+    """Return stable Weisfeiler-Lehman colours, smaller for nodes of higher degree."""
     colours = _numbered([(-len(near),) for near in around])
     while True:
         finer = _numbered([(colours[v], *sorted(colours[u] for u in near)) for v, near in enumerate(around)])
@@ -138,7 +124,7 @@ def _numbered(keys: list[tuple[int, ...]]) -> list[int]:
 
 
 def nearest(around: Neighbours, root: int, enough: int) -> dict[int, int]:
-    """The distance of the nodes around a root, whole rings of them, until there are enough or no more."""
+    """Return the distances of whole rings of nodes around a root, until there are enough or no more."""
     distance, ring, depth = {root: 0}, {root}, 0
     while ring and len(distance) < enough:
         depth += 1
@@ -148,38 +134,24 @@ def nearest(around: Neighbours, root: int, enough: int) -> dict[int, int]:
 
 
 def canonical(around: Neighbours, keys: list[tuple[int, ...]]) -> list[int]:
-    """The nodes of a graph in the order of their keys; of equals, in that of the graph's canonical labelling."""
+    """Return the nodes of a graph in the order of their keys, ties in that of a canonical labelling."""
     groups: dict[tuple[int, ...], set[int]] = {}
     for v, key in enumerate(keys):
         groups.setdefault(key, set()).add(v)
-    if len(groups) == len(keys):  # nothing is left to break
+    if len(groups) == len(keys):
         return sorted(range(len(keys)), key=keys.__getitem__)
-    nauty = extra("pynauty")
-    cells = [groups[key] for key in sorted(groups)]
-    order: list[int] = nauty.canon_label(
-        nauty.Graph(len(keys), adjacency_dict=dict(enumerate(around)), vertex_coloring=cells)
-    )
+    nauty, cells = extra("pynauty"), [groups[key] for key in sorted(groups)]
+    graph = nauty.Graph(len(keys), adjacency_dict=dict(enumerate(around)), vertex_coloring=cells)
+    order: list[int] = nauty.canon_label(graph)
     return order
 
 
 def build_pachysan(config: Config, data: GraphCollection, start: Start) -> GraphClassifier:
-    """The classifier of a config; `encoder.dims` are those of the input, the convolutions and the dense layer.
-
-    The sequence is as long as the graphs have nodes on average.
-    """
+    """Build the classifier of a config; the sequence is as long as the graphs have nodes on average."""
     e, width = config.encoder, -(-data.num_nodes // len(data))
     if len(e.dims) != 4:
         raise InputError(
             f"encoder.dims = {list(e.dims)}: pachysan takes four, of the input (any number: the data decide), its two "
             "convolutions and its dense layer, such as [1, 16, 8, 128]"
         )
-    _, *filters, hidden = e.dims
-    network = PachySAN(
-        start.size,
-        start.vectors,
-        width=width,
-        filters=(filters[0], filters[1]),
-        hidden=hidden,
-        dropout=e.hidden_dropout,
-    )
-    return classifier(network, data)
+    return classifier(PachySAN(start.size, start.vectors, width=width, dims=e.dims[1:], dropout=e.hidden_dropout), data)

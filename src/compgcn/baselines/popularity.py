@@ -1,4 +1,4 @@
-"""The baseline every link predictor must beat: answer with what is most common for the relation."""
+"""The popularity baseline of link prediction: answer with the most common entities of a relation."""
 
 from __future__ import annotations
 
@@ -9,12 +9,7 @@ from compgcn.tasks.facts import Answers
 
 
 class Popularity:
-    """score(s, r, o) = how many training triples have relation r and object o, whatever s is.
-
-    Args:
-        answers: the training triples with their inverses; counts are of distinct triples.
-        num_entities: N.
-    """
+    """score(s, r, o) = the number of distinct training triples with relation r and object o, whatever s is."""
 
     def __init__(self, answers: Answers, num_entities: int) -> None:
         self.num_entities = num_entities
@@ -25,11 +20,10 @@ class Popularity:
         self.offsets = torch.searchsorted(key // num_entities, steps)  # of each relation in objects and counts
 
     def score(self, s: Tensor, r: Tensor) -> Tensor:
-        """Scores of all entities for queries (s, r) [B], [B, N]; s does not matter."""
+        """Return the scores of all entities for queries (s, r), [B, N] of [B]."""
         relations, row = torch.unique(r, return_inverse=True)
         table = torch.zeros(len(relations), self.num_entities, device=r.device)
-        for i, (start, end) in enumerate(
-            zip(self.offsets[relations].tolist(), self.offsets[relations + 1].tolist(), strict=True)
-        ):
+        ends = zip(self.offsets[relations].tolist(), self.offsets[relations + 1].tolist(), strict=True)
+        for i, (start, end) in enumerate(ends):
             table[i, self.objects[start:end]] = self.counts[start:end].float()
         return table[row]

@@ -1,4 +1,4 @@
-"""RDF2Vec: random walks over the graph are sentences, and word2vec makes vectors of their words."""
+"""RDF2Vec: word2vec on random walks over the graph."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from compgcn.data import KnowledgeGraph
 from compgcn.data.columns import Numbers
 
 DEPTH = 4  # steps of a walk, along outgoing edges
-WALKS, FEWER = 200, 4  # that start at a labelled node, and at any other
-DIM, WINDOW, NEGATIVES, EPOCHS = 100, 5, 5, 5  # of word2vec, as a skip-gram
+WALKS, FEWER = 200, 4  # from a labelled node, and from any other
+DIM, WINDOW, NEGATIVES, EPOCHS = 100, 5, 5, 5  # of the skip-gram
 _CHUNK = 65_536  # walks made at a time
 
 
 def rdf2vec_features(graph: KnowledgeGraph, nodes: Numbers, seed: int) -> list[Variant]:
-    """The vectors of any nodes, each number centred on its mean over these and over its deviation there."""
+    """Return vectors of nodes, standardised over the labelled ones."""
     vectors = embed(outgoing(graph.train, graph.num_entities), nodes, seed)
     known = vectors[nodes]
     centre, spread = known.mean(0), known.std(0) + 1e-12
@@ -26,7 +26,7 @@ def rdf2vec_features(graph: KnowledgeGraph, nodes: Numbers, seed: int) -> list[V
 
 
 def embed(edges: Adjacency, nodes: Numbers, seed: int) -> NDArray[np.float64]:
-    """A vector for every node [N, d], of walks most of which start at these [n]."""
+    """Return a vector for every node [N, d] from walks, most of which start at these [n]."""
     from gensim.models import Word2Vec
 
     number = len(edges.first) - 1
@@ -36,24 +36,15 @@ def embed(edges: Adjacency, nodes: Numbers, seed: int) -> NDArray[np.float64]:
     starts = rng.permutation(np.repeat(np.arange(number), often))
     chunks = (starts[i : i + _CHUNK] for i in range(0, len(starts), _CHUNK))
     corpus = [sentence for chunk in chunks for sentence in sentences(walks(edges, chunk, DEPTH, rng), number)]
-    model = Word2Vec(  # one worker, so that the same seed gives the same bits
-        corpus,
-        sg=1,
-        vector_size=DIM,
-        window=WINDOW,
-        negative=NEGATIVES,
-        epochs=EPOCHS,
-        min_count=1,
-        seed=seed,
-        workers=1,
-    )
+    sizes = {"vector_size": DIM, "window": WINDOW, "negative": NEGATIVES, "epochs": EPOCHS}
+    model = Word2Vec(corpus, sg=1, **sizes, min_count=1, seed=seed, workers=1)  # one worker gives the same bits
     places = [model.wv.key_to_index[str(node)] for node in range(number)]
     vectors: NDArray[np.float64] = model.wv.vectors[places].astype(np.float64)
     return vectors
 
 
 def walks(edges: Adjacency, starts: Numbers, depth: int, rng: np.random.Generator) -> Numbers:
-    """A walk from each start [n]: node, relation, node, .. [n, 2 depth + 1], and -1 from where it can go no further."""
+    """Walk from each start: node, relation, node, .., and -1 after a dead end, [n, 2 depth + 1] of [n]."""
     found = np.full((len(starts), 2 * depth + 1), -1, dtype=np.int64)
     found[:, 0] = starts
     alive = np.arange(len(starts))
@@ -67,7 +58,7 @@ def walks(edges: Adjacency, starts: Numbers, depth: int, rng: np.random.Generato
 
 
 def sentences(found: Numbers, num_nodes: int) -> Iterator[list[str]]:
-    """Walks as words: a node by its number, a relation by its own after those of the nodes."""
+    """Yield walks as words: the number of a node, and of a relation after those of the nodes."""
     words = found.copy()
     words[:, 1::2] += np.where(words[:, 1::2] < 0, 0, num_nodes)
     lengths = (found >= 0).sum(1).tolist()

@@ -1,4 +1,4 @@
-"""The Weisfeiler-Lehman kernel for RDF: nodes are alike whose neighbourhoods hold the same subtrees."""
+"""The Weisfeiler-Lehman kernel for RDF: nodes are alike if their neighbourhoods hold the same subtrees."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ DEPTHS = (1, 2, 3, 4)  # steps along outgoing edges that a neighbourhood goes
 
 
 def wl_features(graph: KnowledgeGraph, nodes: Numbers, seed: int) -> list[Variant]:
-    """How often each subtree occurs in the neighbourhood of any nodes, if it does in that of more than one of these.
+    """Return counts of the subtrees in the neighbourhood of nodes.
 
-    In variants: how deep, whether the kind of a node is that of its types or every node is one of its own, and how
-    counts are weighed.
+    The variants differ in depth, in the kind of a node, by its types or the node itself, and in the weighing.
     """
     edges = outgoing(graph.train, graph.num_entities)
     starts = {"types": rows_by_type(graph)} if typed(graph) else {}
@@ -33,31 +32,37 @@ def wl_features(graph: KnowledgeGraph, nodes: Numbers, seed: int) -> list[Varian
 
 
 def refined(edges: Adjacency, kinds: Numbers, depth: int) -> list[Numbers]:
-    """The subtree of each node down to 0, 1, .. depth, as a number, [N] each.
+    """Return the subtree of each node down to 0, 1, .. depth as a number, [N] each.
 
-    Down to 0 it is the kind [N] of the node, and down to i + 1 the same with its edges, the subtree of an edge being
-    its relation and that of its end down to i.
+    Down to 0 it is the kind of the node [N]; down to i + 1 it is that with the multiset of (relation, subtree of the
+    end down to i) over the edges of the node.
     """
-    relations = int(edges.step.max(initial=0)) + 1
+    relations, nodes = int(edges.step.max(initial=0)) + 1, len(edges.first) - 1
     labels = [kinds]
     for _ in range(depth):
-        labels.append(_relabelled(edges, labels[-1], relations))
+        owner, edge = edges.follow(np.arange(nodes))
+        code = labels[-1][edges.end[edge]] * relations + edges.step[edge]
+        code = code[np.lexsort((code, owner))]
+        sets = [part.tobytes() for part in np.split(code, edges.first[1:-1])]
+        number: dict[tuple[int, bytes], int] = {}
+        keys = zip(labels[-1].tolist(), sets, strict=True)
+        labels.append(np.array([number.setdefault(key, len(number)) for key in keys], dtype=np.int64))
     return labels
 
 
 def subtrees(edges: Adjacency, labels: Sequence[Numbers]) -> Describe:
-    """What hangs from the nodes and the edges of a neighbourhood, down to a depth in all: that of the last labels.
+    """Describe a node by the subtrees of the nodes and edges around it, down to the depth of the last labels.
 
-    A node counts once, however many ways lead to it; at a distance of k from the root its subtrees down to depth - k
-    are looked at, and those of its edges a step less.
+    A node counts once, however many ways lead to it. At distance k from the root its subtrees down to depth - k count,
+    and those of its edges down to one less.
     """
-    depth, relations = len(labels) - 1, int(edges.step.max(initial=0)) + 1
+    depth, relations, size = len(labels) - 1, int(edges.step.max(initial=0)) + 1, len(edges.first)
     sizes = np.array([int(label.max(initial=0)) + 1 for label in labels])
-    starts = np.concatenate([[0], np.cumsum(sizes * (1 + relations))])  # nodes, then edges, of each depth
+    starts = np.concatenate([[0], np.cumsum(sizes * (1 + relations))])  # numbers of nodes, then edges, of each depth
 
     def describe(nodes: Numbers) -> tuple[Numbers, Numbers]:
         root, at = np.arange(len(nodes)), nodes
-        seen = _pairs(root, at, len(edges.first))
+        seen = root * size + at  # pairs of a root and a node
         rows, things = [], []
         for distance in range(depth + 1):
             for down in range(depth - distance + 1):
@@ -70,25 +75,9 @@ def subtrees(edges: Adjacency, labels: Sequence[Numbers]) -> Describe:
                 rows.append(root[place])
                 code = edges.step[edge] * sizes[down] + labels[down][edges.end[edge]]
                 things.append(starts[down] + sizes[down] + code)
-            new = np.setdiff1d(_pairs(root[place], edges.end[edge], len(edges.first)), seen)
+            new = np.setdiff1d(root[place] * size + edges.end[edge], seen)
             seen = np.union1d(seen, new)
-            root, at = new // len(edges.first), new % len(edges.first)
+            root, at = new // size, new % size
         return np.concatenate(rows), np.concatenate(things)
 
     return describe
-
-
-def _pairs(root: Numbers, at: Numbers, size: int) -> Numbers:
-    return root * size + at
-
-
-def _relabelled(edges: Adjacency, label: Numbers, relations: int) -> Numbers:
-    """A new label for each node [N]: one for each pair of a label and a multiset of (relation, label of the end)."""
-    nodes = len(edges.first) - 1
-    owner, edge = edges.follow(np.arange(nodes))
-    code = label[edges.end[edge]] * relations + edges.step[edge]
-    code = code[np.lexsort((code, owner))]
-    number: dict[tuple[int, bytes], int] = {}
-    sets = [part.tobytes() for part in np.split(code, edges.first[1:-1])]
-    keys = zip(label.tolist(), sets, strict=True)
-    return np.array([number.setdefault(key, len(number)) for key in keys], dtype=np.int64)

@@ -101,11 +101,11 @@ def _show_calibration(run: Run, split: str) -> None:
 
 def _reliability(run: Run, split: str) -> tuple[Reliability, Scaling | None]:
     """Return the ten best entities for each query of a split, and their calibration."""
-    from compgcn.answers.links import Links, of_entities
+    from compgcn.answers.links import Links, reliability
 
     links = run.answers
     assert isinstance(links, Links)
-    return of_entities(links, split), links.scalings.get("entities")
+    return reliability(links, split), links.scalings.get("entities")
 
 
 def figures(name: str, report: dict[str, Any]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ import torch
 from compgcn.answers.calibrate import restored, restored_weighing, stored
 from compgcn.answers.classes import Classes, Classified
 from compgcn.answers.discover import Discovery, discover
-from compgcn.answers.explain import Contribution, Explanation, Method
+from compgcn.answers.explain import Contribution, Explanation, Method, explain
 from compgcn.answers.export import write_vectors
 from compgcn.answers.links import Links, Prediction
 from compgcn.answers.rows import check_table
@@ -280,7 +280,7 @@ class Run:
         With method "exact" every fact of the receptive field is left out in turn and the graph encoded again; with
         "gradient" the score's slope stands for that; "auto" is exact where the receptive field is small.
         """
-        return self._links().explain(head, relation, tail, top, method)
+        return explain(self._links(), head, relation, tail, top, method)
 
     def similar(
         self, name: str, top: int = 10, kind: Literal["entity", "relation", "graph"] = "entity"

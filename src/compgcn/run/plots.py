@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compgcn.answers.calibrate import Bin as Interval
-from compgcn.answers.similar import principal_plane
+from compgcn.answers.similar import pca
 from compgcn.data.statistics import Bin, Distribution, Leakage, Summary, bins, even_bins, middle
 from compgcn.errors import InputError
 
@@ -217,7 +217,7 @@ def _folds(axes: Axes, report: Mapping[str, Any]) -> None:
 
 def _plane(axes: Axes, points: Points, classes: Sequence[str]) -> None:
     vectors, targets = points
-    places, shares = principal_plane(vectors)
+    places, shares = pca(vectors)
     for number, name in enumerate(classes):
         colour, mark = COLOURS[number % len(COLOURS)], "os^Dv"[number // len(COLOURS) % 5]
         axes.plot(*places[targets == number].T, mark, color=colour, markersize=4, alpha=0.7, label=short(name))

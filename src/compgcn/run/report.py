@@ -16,11 +16,11 @@ import torch
 from torch import Tensor
 
 from compgcn.answers.calibrate import calibration_error
-from compgcn.baselines.fitted import Fitted
 from compgcn.config import to_toml
 from compgcn.data import KnowledgeGraph
 from compgcn.errors import InputError
 from compgcn.run import Run, plots
+from compgcn.tasks.classification import LogProbabilities
 from compgcn.tasks.ranking import SideRanks, by_category, by_relation
 from compgcn.train.storage import replace
 
@@ -207,7 +207,7 @@ def _drawn(*drawings: Drawing) -> list[Part]:
 
 def parameters(task: Any) -> int:
     """Count the trained numbers that score; 0 for a fitted baseline, and without those of a learned sampler."""
-    if isinstance(task, Fitted):
+    if isinstance(task.model, LogProbabilities):
         return 0
     scoring = (one for name, one in task.model.named_parameters() if not name.startswith("adversary."))
     return sum(weights.numel() for weights in scoring)

@@ -15,7 +15,7 @@ from fastapi import HTTPException
 from pydantic_core import to_json
 
 from compgcn.answers.links import Links, Prediction, Query
-from compgcn.answers.similar import principal_plane
+from compgcn.answers.similar import pca
 from compgcn.data import Vocabulary
 from compgcn.errors import InputError
 from compgcn.run import Kind, Run, open_run
@@ -151,7 +151,7 @@ class ServedModel:
     @cached_property
     def _map(self) -> tuple[list[bytes], bytes]:
         """JSON of every point of the map and of the fields after them, computed once."""
-        plane = principal_plane(self.links.encoded.entities.detach().float().cpu().numpy())
+        plane = pca(self.links.encoded.entities.detach().float().cpu().numpy())
         rows, types, degree = self.index.by_degree[:POINTS].tolist(), self.index.types, self.index.degree
         points = [
             as_json({**self.named_entity(row), "x": x, "y": y, "degree": int(degree[row]), "type": types[row]})

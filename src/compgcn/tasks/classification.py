@@ -104,6 +104,15 @@ class GraphClassifier(nn.Module):
         return vectors
 
 
+class LogProbabilities(nn.Module):
+    """A table of log probabilities of C classes for each of N nodes, for baselines that are fitted and not trained."""
+
+    def __init__(self, num_nodes: int, num_classes: int) -> None:
+        super().__init__()
+        self.register_buffer("table", torch.zeros(num_nodes, num_classes, dtype=torch.float64))
+        self.head = nn.Identity()
+
+
 def _head(dim: int, num_classes: int) -> nn.Linear:
     head = nn.Linear(dim, num_classes)
     nn.init.xavier_normal_(head.weight)
@@ -115,7 +124,7 @@ class Items(Protocol):
     """What is classified: n labelled nodes of a graph, or n graphs."""
 
     @property
-    def model(self) -> Classifier | GraphClassifier:
+    def model(self) -> Classifier | GraphClassifier | LogProbabilities:
         """What classifies them."""
 
     @property

@@ -1,4 +1,4 @@
-"""Vectors come back from every format as they were, with what they stand for; a failed export changes nothing."""
+"""Vectors read back from every format as they were, with their ids and names; a failed export changes nothing."""
 
 from __future__ import annotations
 
@@ -47,23 +47,28 @@ def read_parquet(path: Path) -> Read:
     return table["kind"], flat(table["id"]), flat(table["name"]), np.array(table["vector"], np.float32)
 
 
+def columns(found: list[dict[str, str]]) -> tuple[list[str], list[str], list[str]]:
+    kinds, ids, names = (flat([row[key] for row in found]) for key in ("kind", "id", "name"))
+    return kinds, ids, names
+
+
+def numbers(found: list[dict[str, str]]) -> Any:
+    return np.array([[row[str(k)] for k in range(3)] for row in found], np.float32)
+
+
 def read_tsv(path: Path) -> Read:
-    found = rows(path)
-    values = np.array([[row[str(k)] for k in range(3)] for row in found], np.float32)
-    return *([row[key] for row in found] for key in ("kind", "id", "name")), values  # type: ignore[return-value]
+    return *columns(rows(path)), numbers(rows(path))
 
 
 def read_csv(path: Path) -> Read:
     with path.open(newline="", encoding="utf-8") as file:
         found = list(csv.DictReader(file))
     assert [row["id"] for row in found] == ALL_IDS  # tabs and all
-    values = np.array([[row[str(k)] for k in range(3)] for row in found], np.float32)
-    return *(flat([row[key] for row in found]) for key in ("kind", "id", "name")), values  # type: ignore[return-value]
+    return *columns(found), numbers(found)
 
 
 def read_npy(path: Path) -> Read:
-    found = rows(path.with_suffix(".names.tsv"))
-    return *([row[key] for row in found] for key in ("kind", "id", "name")), np.load(path)  # type: ignore[return-value]
+    return *columns(rows(path.with_suffix(".names.tsv"))), np.load(path)
 
 
 def read_projector(path: Path) -> Read:
@@ -95,11 +100,8 @@ def test_an_export_reads_back_as_it_was(tmp_path: Path, form: str, piece: int, m
     np.testing.assert_array_equal(values, WHOLE)
 
 
-def test_every_format_is_read_back_here() -> None:
+def test_gensim_reads_the_word2vec_format(tmp_path: Path) -> None:
     assert {*READERS, "word2vec"} == set(FORMATS) == set(get_args(Form))
-
-
-def test_gensim_reads_the_text_of_word2vec(tmp_path: Path) -> None:
     gensim = pytest.importorskip("gensim.models", reason="gensim is not installed")
     assert write_vectors(tmp_path / "vectors.w2v", TABLES) == 11
     read = gensim.KeyedVectors.load_word2vec_format(str(tmp_path / "vectors.w2v"))
@@ -135,7 +137,7 @@ def test_tokens_are_unique_and_have_no_blanks(ids: list[str]) -> None:
         ("file", "projector", "is not a folder that was exported before"),
     ],
 )
-def test_an_export_to_the_wrong_place_is_one_sentence_and_changes_nothing(
+def test_an_export_to_a_wrong_place_is_refused_and_changes_nothing(
     tmp_path: Path, name: str, form: str | None, sentence: str
 ) -> None:
     (tmp_path / "folder").mkdir()

@@ -1,4 +1,4 @@
-"""Many queries at once: the same answers as one at a time, as by definition, in any number of blocks."""
+"""Many queries get the same answers as one at a time, by definition and in any number of blocks."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from compgcn.answers import links
 from compgcn.answers.links import Links
+from compgcn.data import KnowledgeGraph
 from compgcn.run import Run
 from compgcn.tasks.facts import known_entities, known_relations
 from toy import graph, train
@@ -25,7 +26,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 @given(st.lists(st.lists(st.sampled_from([0.0, 1.0, 2.0, -torch.inf]), min_size=9, max_size=9), min_size=1, max_size=4))
-def test_the_best_come_first_and_of_equals_the_first(rows: list[list[float]]) -> None:
+def test_the_best_come_first_and_ties_keep_their_order(rows: list[list[float]]) -> None:
     scores = torch.tensor(rows)
     for top in (1, 2, 4, 9, 20):
         found = links.best(scores, top)
@@ -36,7 +37,7 @@ def test_the_best_come_first_and_of_equals_the_first(rows: list[list[float]]) ->
 
 
 @given(st.lists(st.tuples(*(st.integers(0, n) for n in (4, 2, 4, 2))), max_size=30), st.data())
-def test_what_is_known_is_what_stands_in_a_split_the_first_if_several(
+def test_a_known_fact_stands_in_the_first_of_its_splits(
     rows: list[tuple[int, int, int, int]], data: st.DataObject
 ) -> None:
     names = ("train", "valid", "test")
@@ -55,17 +56,17 @@ def test_what_is_known_is_what_stands_in_a_split_the_first_if_several(
     assert sorted(values[places == 1]) == [o for o in range(5) if (a, r, o) in first]
 
 
-def test_many_queries_have_the_answers_of_each_alone(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    data, links = run.data, run.answers
-    assert isinstance(links, Links)
+def test_many_queries_get_the_answers_of_each_alone(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, asking = run.data, run.answers
+    assert isinstance(asking, Links)
     e, r = data.entities.ids, data.relations.ids
     asked: list[dict[str, Any]] = [{"head": e[i], "relation": r[i % 3]} for i in range(6)]
     asked += [{"tail": e[i], "relation": r[i % 3]} for i in range(6)]
     asked += [{"head": e[i], "tail": e[(5 * i + 1) % 12]} for i in range(6)]
-    queries = [links.query(*(one.get(part) for part in ("head", "relation", "tail"))) for one in asked]
+    queries = [asking.query(*(one.get(part) for part in ("head", "relation", "tail"))) for one in asked]
     monkeypatch.setattr(links, "_QUERIES", 4)
     for new in (False, True):
-        together = links.answer(queries, 5, new)
+        together = asking.answer(queries, 5, new)
         for one, answers in zip(asked, together, strict=True):
             alone = run.predict(**one, top=5, new=new)
             assert [answer[:2] + answer[4:] for answer in answers] == [answer[:2] + answer[4:] for answer in alone]
@@ -73,25 +74,38 @@ def test_many_queries_have_the_answers_of_each_alone(run: Run, monkeypatch: pyte
             assert [a.probability for a in answers] == pytest.approx([a.probability for a in alone], abs=1e-5)
 
 
-def test_relations_between_two_entities_are_ranked_by_the_score_of_the_whole_fact(run: Run) -> None:
+def test_relations_are_ranked_by_the_score_of_the_whole_fact(run: Run) -> None:
     data = run.data
+    facts = {tuple(row): split for split, part in data.splits.items() for row in part.tolist()}
     for s, o in ((0, 9), (3, 4), (8, 8)):
         answers = run.predict(head=data.entities.ids[s], tail=data.entities.ids[o])
         with torch.inference_mode():
-            heads, relations = torch.full((3,), s), torch.arange(3)
-            scores = run.task.model.score(run.encoded, heads, relations)[:, o]
+            scores = run.task.model.score(run.encoded, torch.full((3,), s), torch.arange(3))[:, o]
         order = scores.argsort(descending=True)
         assert [answer.entity for answer in answers] == [data.relations.ids[i] for i in order]
         assert [answer.score for answer in answers] == pytest.approx(scores[order].tolist(), abs=1e-5)
-        facts = {tuple(row): split for split, part in data.splits.items() for row in part.tolist()}
         assert [answer.known for answer in answers] == [facts.get((s, int(i), o)) for i in order]
 
 
-def test_a_graph_without_some_splits_has_known_facts_all_the_same(tmp_path: Path) -> None:
+@pytest.mark.parametrize("new", [False, True])
+@pytest.mark.parametrize("query", [("p0", "lives", None), (None, "born", "t1"), ("t1", "knows", None)])
+def test_plausible_answers_are_those_that_train_has_at_that_end(
+    run: Run, query: tuple[str | None, str, str | None], new: bool
+) -> None:
+    data = run.data
+    assert isinstance(data, KnowledgeGraph)
+    relation, end = data.relations.index(query[1]), 2 if query[2] is None else 0
+    there = {data.entities.ids[row] for row in data.train[data.train[:, 1] == relation, end]}
+    every = run.predict(*query, top=1000, new=new)
+    expected = [answer for answer in every if answer.entity in there]
+    assert 0 < len(expected) < len(every)
+    assert run.predict(*query, top=1000, new=new, plausible=True) == expected
+    assert run.predict(*query, top=2, new=new, plausible=True) == expected[:2]
+
+
+def test_facts_are_known_in_a_graph_without_valid_and_test(tmp_path: Path) -> None:
     data = graph(empty=("valid", "test"))
-    run = train(tmp_path / "run", data, epochs=1)
     s, r, o = data.train[0]
-    names = data.entities.ids
-    answers = run.predict(names[s], data.relations.ids[r], top=99)
+    answers = train(tmp_path / "run", data, epochs=1).predict(data.entities.ids[s], data.relations.ids[r], top=99)
     assert {answer.known for answer in answers} == {None, "train"}
-    assert next(answer for answer in answers if answer.entity == names[o]).known == "train"
+    assert next(answer for answer in answers if answer.entity == data.entities.ids[o]).known == "train"

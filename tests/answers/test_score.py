@@ -1,0 +1,264 @@
+"""Files of queries and facts: answers are those of `predict`, and ranks are those of evaluation."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from pyarrow import csv
+
+from compgcn.answers import links, score
+from compgcn.answers.links import Links
+from compgcn.answers.score import Scored
+from compgcn.errors import InputError
+from compgcn.run import Run
+from compgcn.tasks.ranking import filtered_ranks
+from toy import Command, contents, graph, refused, train
+
+QUERIES: list[tuple[str | None, str | None, str | None]] = [
+    ("p0", "lives", None),
+    (None, "born", "t1"),
+    ("name of p3", None, "p4"),
+    ("p0", "lives", None),
+    ("p5", "knows", None),
+]
+NEW = [("p0", "lives", "p3"), ("t1", "knows", "t1"), ("name of p2", "born", "name of t0")]
+
+
+@pytest.fixture(scope="module", params=["distmult", "conve"])
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    loss = "cross-entropy" if request.param == "distmult" else "bce"
+    return train(tmp_path_factory.mktemp("run") / "run", decoder=request.param, loss=loss)
+
+
+def texts(split: str) -> list[tuple[str, str, str]]:
+    data = graph()
+    e, r = data.entities.ids, data.relations.ids
+    return [(e[s], r[p], e[o]) for s, p, o in data.splits[split].tolist()]
+
+
+def write(path: Path, rows: Any = QUERIES, gap: str = "?", header: bool = False) -> Path:
+    """Write rows in the format of the file's ending."""
+    if path.suffix == ".parquet":
+        names = ["subject", "predicate", "object"] if header else ["a", "b", "c"]
+        columns = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
+        pq.write_table(pa.table(columns, names=names), path)
+        return path
+    mark = "," if path.suffix == ".csv" else "\t"
+    lines = [["head", "relation", "tail"]] if header else []
+    lines += [[gap if text is None else text for text in row] for row in rows]
+    path.write_text("".join(mark.join(line) + "\n" for line in lines))
+    return path
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    if path.suffix == ".parquet":
+        rows: list[dict[str, Any]] = pq.read_table(path).to_pylist()
+        return rows
+    options = csv.ConvertOptions(strings_can_be_null=True, column_types={"known": pa.string(), "tail": pa.string()})
+    parsing = csv.ParseOptions(delimiter="\t" if path.suffix == ".tsv" else ",")
+    rows = csv.read_csv(path, parse_options=parsing, convert_options=options).to_pylist()
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("name", "gap", "header", "to"),
+    [
+        ("q.tsv", "?", True, "out.csv"),
+        ("q.tsv", "", False, "out.tsv"),
+        ("q.csv", "?", False, "out.parquet"),
+        ("q.csv", "", True, "out.tsv"),
+        ("q.parquet", "", True, "out.csv"),
+        ("q.parquet", "", False, "out.parquet"),
+    ],
+)
+def test_every_query_of_a_file_gets_the_answers_it_gets_alone(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, gap: str, header: bool, to: str
+) -> None:
+    monkeypatch.setattr(score, "_TOGETHER", 2)
+    seen: list[tuple[int, int]] = []
+    queries = write(tmp_path / name, QUERIES, gap, header)
+    written = run.predict_file(queries, tmp_path / to, 3, new=True, notify=lambda *how: seen.append(how))
+    rows = read(tmp_path / to)
+    assert list(rows[0]) == score.ANSWERED.names
+    assert written == (5, len(rows))
+    assert seen == [(2, 5), (4, 5), (5, 5)]
+    for number, query in enumerate(QUERIES, 1):
+        found = [row for row in rows if row["query"] == number]
+        alone = run.predict(*query, top=3, new=True)
+        assert [tuple(row[key] for key in ("head", "relation", "tail")) for row in found] == [query] * len(alone)
+        assert [row["rank"] for row in found] == list(range(1, len(alone) + 1))
+        assert [(row["id"], row["name"], row["known"]) for row in found] == [(a.entity, a.name, a.known) for a in alone]
+        for key in ("score", "probability"):
+            assert [row[key] for row in found] == pytest.approx([getattr(a, key) for a in alone], abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("p0\tlives\tt0", "line 6: one of head, relation and tail must be ? or empty"),
+        ("p0\t?\t?", "line 6: a prediction needs two of head, relation and tail"),
+        ("p0\tlives", "line 6: expected 3 columns, found 2 columns"),
+        ("name of p00\tlives\t?", "line 6: unknown entity 'name of p00'; did you mean 'name of p0'"),
+        (None, ""),
+    ],
+)
+def test_a_bad_line_or_an_interruption_leaves_the_file_as_it_was(
+    run: Run, tmp_path: Path, line: str | None, sentence: str
+) -> None:
+    def stop(done: int, total: int) -> None:
+        assert line is None
+        raise KeyboardInterrupt
+
+    queries, to = write(tmp_path / "q.tsv"), tmp_path / "out.csv"
+    queries.write_text(queries.read_text() + ("" if line is None else line + "\n"))
+    to.write_text("before")
+    with pytest.raises(KeyboardInterrupt if line is None else InputError) as caught:
+        run.predict_file(queries, to, notify=stop)
+    assert line is None or str(caught.value).startswith(f"'{queries}', {sentence}")
+    assert to.read_text() == "before"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.csv", "q.tsv"]
+
+
+def test_no_input_and_no_file_of_a_run_is_overwritten(command: Command, run: Run, tmp_path: Path) -> None:
+    queries, facts = write(tmp_path / "q.csv"), write(tmp_path / "facts.csv", NEW)
+    (tmp_path / "same.csv").symlink_to(queries)
+    before = contents(tmp_path), contents(run.path)
+    ask = ("predict", run.path, "--queries", queries, "--facts", "facts.csv", "--to")
+    refused(command(*ask, "same.csv"), "the queries are read from", "choose another file")
+    refused(command(*ask, "facts.csv"), "the facts are read from 'facts.csv'")
+    with pytest.raises(InputError, match="the facts are read from"):
+        run.score_file(facts, facts)
+    own = run.path / "vocabulary.parquet"
+    refused(command("predict", run.path, "--queries", queries, "--to", own), f"is a file of the run {run.path}")
+    refused(command("discover", run.path, "--to", own), "is a file of the run")
+    for form, name in (("parquet", own), ("tsv", run.path / "config.toml"), ("projector", run.path / "checkpoint")):
+        refused(command("export", run.path, "--to", name, "--format", form), "is a file of the run")
+    assert (contents(tmp_path), contents(run.path)) == before
+
+
+def test_the_command_answers_a_file_of_queries(command: Command, run: Run, tmp_path: Path) -> None:
+    queries = write(tmp_path / "q.tsv")
+    ask = ("predict", run.path, "--queries", queries, "--to")
+    assert command(*ask, "out.parquet", "--top", 2).out.startswith("10 answers to 5 queries written to out.parquet")
+    printed = json.loads(command(*ask, "out.csv", "--top", 2, "--json").out)
+    assert printed == {"queries": 5, "answers": 10, "file": "out.csv"}
+    refused(command(*ask, "out.txt"), "a .parquet, .csv or .tsv file")
+    refused(command(*ask, "no/out.csv"), "there is no folder 'no'")
+    refused(command(*ask, "out.csv", "--head", "p0"), "leave out --head")
+    refused(command(*ask, "out.csv", "--plausible"), "line 3: plausible selects entities")
+    refused(command("predict", run.path, "--queries", queries), "--to answers.parquet")
+    refused(command("predict", run.path, "--queries", "no.tsv", "--to", "out.csv"), "there is no file 'no.tsv'")
+    write(queries, [("p0", "lives", "?"), ("?", "born", "t1")])
+    assert command(*ask, "out.csv", "--plausible", "--top", 99).code == 0
+    expected = [run.predict("p0", "lives", top=99, plausible=True), run.predict(None, "born", "t1", 99, plausible=True)]
+    found = [(row["query"], row["id"]) for row in read(tmp_path / "out.csv")]
+    assert found == [(number, answer.entity) for number, answers in enumerate(expected, 1) for answer in answers]
+
+
+# Facts
+
+
+@pytest.mark.parametrize("split", ["train", "valid", "test"])
+def test_the_ranks_of_known_facts_are_those_of_evaluation(
+    run: Run, split: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ranks = run.task.ranks(split)
+    for queries in (1, 2, 512):
+        monkeypatch.setattr(links, "_QUERIES", queries)
+        found = run.score(texts(split))
+        assert [fact.tail_rank for fact in found] == ranks.tail.realistic.tolist()
+        assert [fact.head_rank for fact in found] == ranks.head.realistic.tolist()
+        assert {fact.known for fact in found} == {split}
+
+
+def test_the_ranks_of_new_facts_leave_out_known_answers_alone(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    asking = run.answers
+    assert isinstance(asking, Links)
+    data = asking.data
+    for fact in run.score(NEW):
+        assert fact.known is None
+        s, r, o = data.entities.index(fact.head), data.relations.index(fact.relation), data.entities.index(fact.tail)
+        known = torch.zeros(1, data.num_entities, dtype=torch.bool)
+        for triples in data.splits.values():
+            known[0, triples[(triples[:, 0] == s) & (triples[:, 1] == r), 2]] = True
+        with torch.inference_mode():
+            scores = asking.task.model.score(asking.encoded, torch.tensor([s]), torch.tensor([r]))
+        assert fact.tail_rank == filtered_ranks(scores, torch.tensor([o]), known).realistic.item()
+    N = data.num_entities
+    monkeypatch.setattr(type(asking.task.model), "score", lambda self, encoded, s, r: torch.zeros(len(s), N))
+    tied = run.score([("t1", "knows", "t2")])[0]  # towns know nobody, so that nothing is left out
+    assert tied.head_rank == tied.tail_rank == (N + 1) / 2
+
+
+def test_a_fact_gets_the_score_and_the_probability_of_the_answer(run: Run) -> None:
+    asking = run.answers
+    assert isinstance(asking, Links)
+    e, r = run.data.entities, run.data.relations
+    for fact in run.score([*texts("train")[:4], *texts("test"), *NEW]):
+        answers = run.predict(head=fact.head, relation=fact.relation, top=1000)
+        (answer,) = [answer for answer in answers if answer.entity == fact.tail]
+        alone = asking.fact(e.index(fact.head), r.index(fact.relation), e.index(fact.tail))
+        for one in (answer, alone):
+            assert (fact.score, fact.probability) == pytest.approx((one.score, one.probability), abs=1e-5)
+            assert (fact.tail_name, fact.known) == (one.name, one.known)
+
+
+@pytest.mark.parametrize("ending", [".csv", ".tsv", ".parquet"])
+def test_a_file_holds_the_scored_facts_the_doubtful_first(
+    run: Run, tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(score, "_TOGETHER", 2)
+    given = [*texts("test"), *NEW]
+    seen: list[tuple[int, int]] = []
+    facts, to = write(tmp_path / "facts.tsv", given), tmp_path / f"out{ending}"
+    assert run.score_file(facts, to, doubtful=True, notify=lambda *how: seen.append(how)) == 6
+    assert seen[-1] == (6, 6)
+    expected = run.score(given, doubtful=True)
+    assert [tuple(row.values()) for row in read(to)] == [tuple(fact) for fact in expected]
+    keys = [(fact.probability, -fact.tail_rank) for fact in expected]
+    assert keys == sorted(keys)
+    assert sorted(fact[:10] for fact in run.score(given)) == sorted(fact[:10] for fact in expected)
+
+
+def test_facts_are_read_in_every_shape_of_triples(run: Run, tmp_path: Path) -> None:
+    expected = run.score(NEW)
+    assert run.score(write(tmp_path / "x.tsv", NEW, header=True)) == expected
+    assert run.score(np.array(NEW)) == expected
+    assert run.score(pa.table(dict(zip("sro", map(list, zip(*NEW, strict=True)), strict=True)))) == expected
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        ([("p0", "lives", "t1"), ("p0", "lives", "nobody")], "'facts', row 2: unknown entity 'nobody'"),
+        ([("p0", "lives", "?")], "row 1: a fact has a head, a relation and a tail"),
+        ([], "is empty"),
+    ],
+)
+def test_a_row_that_is_no_fact_is_refused(run: Run, facts: Any, expected: str) -> None:
+    with pytest.raises(InputError, match=expected):
+        run.score(facts)
+
+
+def test_the_command_scores_a_file_of_facts(run: Run, command: Command, tmp_path: Path) -> None:
+    facts = write(tmp_path / "facts.tsv", [*texts("train"), *NEW])
+    number = len(texts("train")) + 3
+    asked = ("predict", run.path, "--queries", facts)
+    shown = json.loads(command(*asked, "--doubtful", "--top", 4, "--json").out)
+    assert shown == [fact._asdict() for fact in run.score(facts, doubtful=True)[:4]]
+    assert f"{number - 2} more facts" in command(*asked, "--top", 2).out
+    assert command(*asked, "--to", "out.csv").out.startswith(f"{number} facts written to out.csv\n")
+    assert (tmp_path / "out.csv").read_text().splitlines()[0] == ",".join(f'"{name}"' for name in Scored._fields)
+    refused(command(*asked, "--new"), "holds facts", "--new")
+    write(facts, [("p0", "lives", "?"), ("p0", "lives", "t1")])
+    refused(command(*asked, "--to", "x.csv"), "line 2: ", "facts to be scored go in a file of their own")
+    refused(command(*asked, "--to", "x.csv", "--doubtful"), "--doubtful puts facts in order")
+    write(facts, [("p0", "lives", "t1"), ("p0", "lives", "?")])
+    refused(command(*asked), "line 2: a fact has a head")
