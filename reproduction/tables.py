@@ -33,17 +33,17 @@ def _methods(experiment: Experiment) -> list[Table]:
     for name, row in PRESETS.items():
         if name == "none":
             continue
-        directed = row.tying != "shared" or row.roles
-        related = row.tying not in ("shared", "direction") or row.relations != "none"
+        directed = row.filters != "shared" or row.roles
+        related = row.filters not in ("shared", "direction") or row.relations != "none"
         vectors = " + |R| d" if row.bases is None else " + B d + B |R|"
-        size = order[row.tying] + {"scalars": " + K |R|", "vectors": vectors}.get(row.relations, "")
+        size = order[row.filters] + {"scalars": " + K |R|", "vectors": vectors}.get(row.relations, "")
         encoder = Encoder(1, _FB15K237[0], _FB15K237[1], name, composition=None if row.composition else "corr")
         count = sum(weights.numel() for weights in encoder.parameters()) - _FB15K237[1][0]  # the one node's vector
         marks = ["yes", *("yes" if mark else "" for mark in (directed, related, row.relations == "vectors"))]
         seen.append([f"`{name}`", row.origin, *marks, f"O({size})", f"{count:,}"])
         own = {None: "φ(h_u, h_r)", "copy": "h_u", "mult": "a_r h_u", "add": "h_u + h_r"}
         phi = own.get(row.composition, f"{row.composition}(h_u, h_r)")
-        reductions.append([f"`{name}`", row.origin, weights[row.tying], phi])
+        reductions.append([f"`{name}`", row.origin, weights[row.filters], phi])
     header = ("encoder", "method", *_SEEN, "parameters", "in one layer, 100 → 200, of FB15k-237")
     return [
         Table("What they see", header, seen),

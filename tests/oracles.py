@@ -1,4 +1,4 @@
-"""What the tests compare with: every formula written out edge by edge, sharing no code with the package.
+"""Oracles: every formula written out edge by edge, sharing no code with the package.
 
 Formulas of compositions work on the d coordinates of a vector one by one; a coordinate is a float, or a tensor.
 """
@@ -58,7 +58,7 @@ COMPLEX = {"rotate", "cmul"}  # these need an even dimension
 
 
 def phi(name: str | Callable[[Tensor, Tensor], Tensor], a: Tensor, b: Tensor) -> Tensor:
-    """The formula on tensors [.., d] of one shape; differentiable. What is no name is a function of one pair."""
+    """The formula on tensors [.., d] of one shape; differentiable. A function of one pair may replace the name."""
     if callable(name):
         return torch.cat([name(p, q) for p, q in zip(a.split(1), b.split(1), strict=True)]) if len(a) else a
     return torch.stack(FORMULAS[name](a.unbind(-1), b.unbind(-1)), -1)

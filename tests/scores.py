@@ -14,7 +14,7 @@ Array = np.ndarray
 Vector = list[float]
 
 
-# Of a composition and a similarity
+# A composition and a similarity
 
 
 def transe(decoder: Decoder, x: Vector, z: Vector, e: Vector) -> float:
@@ -45,7 +45,7 @@ def rotate(decoder: Decoder, x: Vector, z: Vector, e: Vector) -> float:
     return decoder.margin.item() - sum(abs(a * cmath.rect(1, cmath.phase(b)) - c) for a, b, c in triples)
 
 
-# Of a convolution
+# A convolution
 
 
 def weights(module: nn.Module) -> dict[str, Array]:
@@ -73,7 +73,7 @@ def convolved(image: Array, kernels: Array) -> Array:
 
 
 def projected(w: dict[str, Array], maps: Array, training: bool, *, rectify: bool = True) -> Array:
-    """What follows the convolution, maps [B, F, H, W] -> [B, d]; dropout is left out."""
+    """Apply the steps after the convolution, maps [B, F, H, W] -> [B, d]; dropout is left out."""
     maps = norm(w, "feature_norm", maps, training)
     maps = np.maximum(maps, 0) if rectify else maps
     hidden = maps.transpose(0, 2, 3, 1).reshape(len(maps), -1) @ w["linear.weight"].T + w["linear.bias"]

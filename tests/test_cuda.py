@@ -1,4 +1,4 @@
-"""What must hold on a GPU: the same numbers as on the CPU, under autocast and torch.compile, and whole runs."""
+"""The package on a GPU: the same numbers as on the CPU, under autocast and torch.compile, and whole runs."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import torch
 
 import compgcn
 import compgcn.nn.filters
-from compgcn.kernels import aggregate, make_plan
-from compgcn.kernels.combine import Combine
+from compgcn.kernels import Combine, aggregate, make_plan
 from compgcn.nn import CompGCNConv
 from compgcn.nn.compose import COMPOSITIONS
 from compgcn.nn.decoders import DECODERS, ConvolutionSettings, build_decoder
@@ -74,9 +73,9 @@ def test_a_learned_composition_repeats_to_the_bit(learned):
 
 
 @pytest.mark.parametrize("composition", [*COMPOSITIONS, "ntn"])
-@pytest.mark.parametrize("tying", ["direction", "relation"])
-def test_edges_are_left_out_alike_on_both_devices(composition, tying):
-    conv, tensors = CompGCNConv(50, 30, R, composition=composition, tying=tying).double(), skewed(torch.float64)
+@pytest.mark.parametrize("filters", ["direction", "relation"])
+def test_edges_are_left_out_alike_on_both_devices(composition, filters):
+    conv, tensors = CompGCNConv(50, 30, R, composition=composition, filters=filters).double(), skewed(torch.float64)
     keep = torch.rand(E, generator=torch.Generator().manual_seed(1)).round().mul(2).double()
     expected = outputs_and_gradients(conv, tensors, keep=keep)
     ours = outputs_and_gradients(conv.cuda(), tuple(t.cuda() for t in tensors), keep=keep.cuda())
@@ -90,7 +89,7 @@ def test_edges_are_left_out_alike_on_both_devices(composition, tying):
 def test_bases_one_at_a_time_give_the_same_on_both_devices(monkeypatch, composition, kept):
     """Against the mixed ones of the CPU, by which they are tested there."""
     conv, tensors = (
-        CompGCNConv(50, 30, R, composition=composition, tying="basis", bases=3).double(),
+        CompGCNConv(50, 30, R, composition=composition, filters="basis", bases=3).double(),
         skewed(torch.float64),
     )
     expected = outputs_and_gradients(conv, tensors)
@@ -194,7 +193,7 @@ AROUND = {
 
 @pytest.mark.parametrize("loss", ["bce", "cross-entropy"])
 @pytest.mark.parametrize("what", AROUND)
-def test_what_stands_around_an_encoder_is_recorded_too(monkeypatch, tmp_path, what, loss):
+def test_other_encoders_and_removed_edges_are_recorded_too(monkeypatch, tmp_path, what, loss):
     monkeypatch.setattr(compgcn.nn.filters, "_ROWS", 100)
     settings = STILL | {"decoder": "distmult", "loss": loss, "dims": [20, 20], "device": "cuda", "epochs": 1}
     settings |= {"batch_size": 512, **AROUND[what]}

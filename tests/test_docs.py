@@ -32,7 +32,7 @@ from compgcn.nn.compose import COMPOSITIONS
 from compgcn.nn.compose import LEARNED as FACTORED
 from compgcn.nn.decoders import DECODERS
 from compgcn.nn.encoder import PRESETS
-from compgcn.nn.filters import TYINGS
+from compgcn.nn.filters import FILTERS
 from compgcn.nn.graph import NORMS
 from compgcn.run.build import LEARNED, TASKS
 from compgcn.tasks.classification import NAMES as READOUTS
@@ -50,7 +50,7 @@ CLASSIFICATION, COMMANDS, DATA, FORMATS, MODELS_PAGE, SETTINGS = (
     ROOT / "docs" / f"{name}.md" for name in ("classification", "commands", "data", "formats", "models", "settings")
 )
 PROTOCOLS = {name: row for task in [*TASKS][1:] for name, row in TASKS[task].protocols.items()}
-REGISTRIES = (COMPOSITIONS, FACTORED, DECODERS, PRESETS, DATASETS, NORMS, TYINGS, MODELS, BASELINES)
+REGISTRIES = (COMPOSITIONS, FACTORED, DECODERS, PRESETS, DATASETS, NORMS, FILTERS, MODELS, BASELINES)
 
 # A line of a shell block that starts with one of these is not run: it installs, or starts the tests again. What curl
 # asks is asked in tests/serve/test_documents.py.
@@ -260,7 +260,7 @@ def test_the_table_of_encoders_is_that_of_the_presets() -> None:
         code(name)[0]: [code(cell) for cell in cells[:4]] for name, *cells in table(MODELS_PAGE, "table: encoders")
     }
     assert found == {
-        name: [[row.composition] if row.composition else [], [row.tying], [row.relations], [row.norm]]
+        name: [[row.composition] if row.composition else [], [row.filters], [row.relations], [row.norm]]
         for name, row in PRESETS.items()
     }
 

@@ -50,9 +50,9 @@ def _wake_the_compiler() -> None:
     """By a call of a kernel, with which numba loads its other half."""
     import torch
 
-    from compgcn.kernels.numba import counting_order
+    from compgcn.kernels.numba import stable_order
 
-    counting_order(torch.tensor([0]), torch.tensor([0, 1]))
+    stable_order(torch.tensor([0]), torch.tensor([0, 1]))
 
 
 def _obey(connection: socket.socket, asked: dict[str, object], streams: list[int]) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 from compgcn import kernels
 from compgcn.data import KnowledgeGraph
 from compgcn.nn import CompGCNConv
-from compgcn.nn.compose import resolve
+from compgcn.nn.compose import COMPOSITIONS
 from compgcn.nn.encoder import Encoder
 from compgcn.nn.graph import Norm, RelationalGraph
 from reproduction.bench.measure import Cost, Report, Say, copy_bandwidth, cost, device_cost, environment, free_mib
@@ -66,7 +66,7 @@ def plan_cost(graph: RelationalGraph, device: torch.device) -> Cost:
 
 def _aggregate(name: str, graph: RelationalGraph, device: torch.device) -> list[Report]:
     """Forward and both gradients of the sum over edges, d = 100."""
-    phi = resolve(name)
+    phi = COMPOSITIONS[name]
     plan = graph.messages().plan(Norm("symmetric"))
     x = phi.lift(torch.randn(graph.num_nodes, 100, device=device))
     z = phi.lift_relation(torch.randn(2 * graph.num_relations, 100, device=device))

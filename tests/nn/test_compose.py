@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compgcn.errors import InputError
-from compgcn.kernels.combine import Combine, combined
+from compgcn.kernels.reference import Combine, combined
 from compgcn.nn import CompGCNConv
-from compgcn.nn.compose import COMPOSITIONS, LEARNED, NTN, Composition, Learned, find, resolve
+from compgcn.nn.compose import COMPOSITIONS, LEARNED, NTN, Composition, Learned, find
 from oracles import COMPLEX, FORMULAS, assert_same_with_gradients, normal, phi
 
 EVERY = pytest.mark.parametrize("name", COMPOSITIONS)
@@ -96,17 +96,6 @@ def test_a_composition_broadcasts_like_any_product(name):
     torch.testing.assert_close(COMPOSITIONS[name](x, z), expected, rtol=1e-12, atol=1e-13)
 
 
-def test_mult_takes_one_number_per_relation():
-    x, z = normal(3, 5, grad=False), normal(3, 1, seed=1, grad=False)
-    torch.testing.assert_close(COMPOSITIONS["mult"](x, z), phi("mult", x, z.expand(3, 5)))
-
-
-@EVERY
-@pytest.mark.parametrize("shape", [(0, 6), (2, 0, 6)])
-def test_an_empty_batch_composes_to_an_empty_batch(name, shape):
-    assert COMPOSITIONS[name](torch.zeros(shape), torch.zeros(shape)).shape == shape
-
-
 @pytest.mark.parametrize("name", sorted(COMPLEX))
 @pytest.mark.parametrize("side", ["lift", "lift_relation"])
 def test_an_odd_dimension_is_refused_where_numbers_are_complex(name, side):
@@ -121,38 +110,6 @@ def test_lower_precisions_stay_close_to_double(name, dtype):
     exact = COMPOSITIONS[name](x.double(), z.double())
     tolerance = 8 * torch.finfo(dtype).eps
     torch.testing.assert_close(COMPOSITIONS[name](x, z).double(), exact, rtol=tolerance, atol=4 * tolerance)
-
-
-@EVERY
-def test_only_a_copy_does_not_look_at_relations(name):
-    x, z = normal(4), normal(4, seed=1)
-    (gradient,) = torch.autograd.grad(COMPOSITIONS[name](x, z).sum() ** 2, z, allow_unused=True, materialize_grads=True)
-    assert (COMPOSITIONS[name].combine is not Combine.COPY) == bool(gradient.any())
-
-
-@EVERY_COMBINE
-def test_combining_is_linear_in_the_entity_or_adds_to_it(combine):
-    x, y, z = (normal(3, 6, seed=seed, grad=False) for seed in range(3))
-    zero, one, two, both = (combined(combine, part, z) for part in (torch.zeros_like(x), x, y, x + y))
-    torch.testing.assert_close(both - zero, one - zero + two - zero)
-
-
-@EVERY
-def test_a_name_and_the_row_itself_resolve_to_the_row(name):
-    assert resolve(name) is COMPOSITIONS[name]
-    own = Composition("own", Combine.ADD)
-    assert resolve(own) is own
-
-
-@pytest.mark.parametrize(("given_", "nearest"), [("cor", "corr"), ("mul", "mult"), ("rotat", "rotate"), ("Sub", "sub")])
-def test_a_misspelt_name_is_answered_with_the_nearest(given_, nearest):
-    with pytest.raises(InputError, match=f"unknown composition '{given_}'; did you mean .*'{nearest}'"):
-        resolve(given_)
-
-
-def test_a_name_like_no_other_is_answered_with_the_list():
-    with pytest.raises(InputError, match="known: copy, sub"):
-        resolve("zzzzzz")
 
 
 @pytest.mark.parametrize("name", COMPOSITIONS)

@@ -18,20 +18,17 @@ from torch import Tensor
 import compgcn.nn.filters
 import compgcn.nn.graph
 from compgcn.errors import InputError
-from compgcn.kernels.combine import Combine
-from compgcn.nn import CompGCNConv as CompGCNConvOfNN
+from compgcn.kernels import Combine
 from compgcn.nn.compose import COMPOSITIONS, Composition, Learned
 from compgcn.nn.conv import CompGCNConv
-from compgcn.nn.filters import TYINGS
+from compgcn.nn.filters import FILTERS
 from compgcn.nn.graph import FLOWS, NORMS, RelationalGraph
 from compgcn.run.build import LEARNED
 from oracles import (
     AWKWARD,
-    COMPLEX,
     DEGENERATE,
     Edges,
     assert_same_with_gradients,
-    backend,
     compgcn_layer,
     edge_lists,
     normal,
@@ -40,7 +37,7 @@ from oracles import (
 IN, OUT = 4, 3
 EVERY_PHI = pytest.mark.parametrize("composition", COMPOSITIONS)
 SHUFFLES = st.integers(0, 2**31).map(Random)
-EVERY_TYING = pytest.mark.parametrize("tying", TYINGS)
+EVERY_FILTER = pytest.mark.parametrize("filters", FILTERS)
 EVERY_LEARNED = pytest.mark.parametrize("learned", LEARNED.values(), ids=list(LEARNED))
 
 
@@ -74,10 +71,6 @@ def test_the_layer_has_the_parameters_of_the_paper_and_a_vector_for_the_loop():
         "loop_relation"
     }
     assert names(CompGCNConv(5, 7, 3, self_loop=False)).keys() == expected.keys() - {"weight_loop"}
-
-
-def test_the_layer_stands_where_torch_users_look_for_it():
-    assert CompGCNConvOfNN is CompGCNConv
 
 
 @EVERY_PHI
@@ -126,12 +119,6 @@ def test_one_edge_carries_its_relation_one_way_and_the_inverse_back(flow, origin
     assert torch.equal(updated, rel)
 
 
-def test_relations_are_updated_by_one_matrix_alone():
-    layer = layer_of(AWKWARD, bias=True, dropout=0.5, norm="released")
-    x, rel = inputs(AWKWARD)
-    torch.testing.assert_close(layer(x, rel, *AWKWARD.tensors())[1], rel @ layer.weight_relation)
-
-
 def test_a_composition_of_ones_own_works_like_a_row_of_the_table():
     own = Composition("scaled", Combine.MULT, lift=lambda x: 2 * x)
     x, rel = inputs(AWKWARD)
@@ -140,33 +127,53 @@ def test_a_composition_of_ones_own_works_like_a_row_of_the_table():
     assert_same_with_gradients(layer(x, rel, *AWKWARD.tensors()), theirs, (x, rel, *layer.parameters()))
 
 
+OPTIONS = {
+    "plain": {},
+    "dropout": {"dropout": 1.0},
+    "loop dropout": {"dropout": 1.0, "loop_dropout": True},
+    "one way": {"add_inverse": False},
+    "bias": {"bias": True, "flow": "target_to_source"},
+}
+
+
+@pytest.mark.parametrize("composition", [*COMPOSITIONS, "ntn"])
+@pytest.mark.parametrize("norm", ["symmetric", "kipf"])
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=list(OPTIONS))
+@pytest.mark.parametrize("counted", [False, True], ids=["all edges", "edges of some weight"])
+def test_loops_as_messages_give_the_same_layer(monkeypatch, composition, norm, options, counted):
+    layer, (x, rel) = (
+        layer_of(AWKWARD, composition, norm=norm, **options),
+        inputs(AWKWARD, options.get("add_inverse", True)),
+    )
+    (part,) = AWKWARD.graph().around(torch.tensor([1, 3]), 1).layers
+    for graph, rows in ((AWKWARD.graph(), x), (part, x[: part.num_nodes])):
+        keep = torch.arange(graph.num_edges).double() % 3 / 2 if counted else None
+        folded = layer(rows, rel, graph, keep=keep)
+        with monkeypatch.context() as patch:
+            patch.setattr("compgcn.nn.conv.launches_count", lambda x: True)
+            stacked = layer(rows, rel, graph, keep=keep)
+        assert_same_with_gradients(stacked, folded, (x, rel, *layer.parameters()))
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # compositions with parameters
 
 
 @EVERY_LEARNED
-@pytest.mark.parametrize("edges", DEGENERATE.values(), ids=list(DEGENERATE))
-@pytest.mark.parametrize("flow", FLOWS)
-def test_a_learned_composition_is_that_of_every_edge(learned, edges, flow):
-    layer, (x, rel) = layer_of(edges, learned, flow=flow, bias=True), inputs(edges)
-    theirs = compgcn_layer(edges, x, rel, dict(layer.named_parameters()), composition=layer.phi, flow=flow)
-    assert_same_with_gradients(layer(x, rel, *edges.tensors()), theirs, (x, rel, *layer.parameters()))
-
-
-@EVERY_LEARNED
-@given(edges=edge_lists(), norm=st.sampled_from(sorted(NORMS)), self_loop=st.booleans(), add_inverse=st.booleans())
-def test_a_learned_composition_is_right_on_any_graph(learned, edges, norm, self_loop, add_inverse):
-    options = {"norm": norm, "self_loop": self_loop, "add_inverse": add_inverse}
+@given(edges=edge_lists(), norm=st.sampled_from(sorted(NORMS)), flow=st.sampled_from(FLOWS), rest=st.data())
+def test_a_learned_composition_is_right_on_any_graph(learned, edges, norm, flow, rest):
+    self_loop, add_inverse = rest.draw(st.booleans()), rest.draw(st.booleans())
+    options = {"norm": norm, "flow": flow, "self_loop": self_loop, "add_inverse": add_inverse}
     layer, (x, rel) = layer_of(edges, learned, **options), inputs(edges, add_inverse)
     parameters = dict(layer.named_parameters())
     theirs = compgcn_layer(edges, x, rel, parameters, composition=layer.phi, **options)
     assert_same_with_gradients(layer(x, rel, edges.graph()), theirs, (x, rel, *parameters.values()))
 
 
-@EVERY_TYING
+@EVERY_FILTER
 @EVERY_LEARNED
-def test_a_learned_composition_made_in_parts_is_the_same(monkeypatch, learned, tying):
-    layer, (x, rel) = layer_of(AWKWARD, learned, tying=tying, bases=1), inputs(AWKWARD)
+def test_a_learned_composition_made_in_parts_is_the_same(monkeypatch, learned, filters):
+    layer, (x, rel) = layer_of(AWKWARD, learned, filters=filters, bases=1), inputs(AWKWARD)
     whole = layer(x, rel, AWKWARD.graph())
     monkeypatch.setattr(compgcn.nn.filters, "_ROWS", 3)
     assert_same_with_gradients(layer(x, rel, AWKWARD.graph()), whole, (x, rel, *layer.parameters()))
@@ -180,7 +187,7 @@ def test_a_message_that_many_send_is_made_once(monkeypatch):
     assert sorted(made) == [2, 2]  # one edge five times: there and back, and two loops
 
 
-def test_what_is_stored_for_the_gradient_is_bounded(monkeypatch):
+def test_the_gradient_stores_a_bounded_number_of_messages(monkeypatch):
     layer = CompGCNConv(16, 4, 1, LEARNED["conve"], self_loop=False)
     edges = Edges([(i, 0, (i + 1) % 256) for i in range(256)], 256, 1)
     x, rel = inputs(edges, width=16, dtype=torch.float32)
@@ -206,13 +213,6 @@ def test_a_learned_composition_has_parameters_that_are_kept_and_drawn_anew(learn
     fresh.reset_parameters()
     changed = [not torch.equal(a, b) for a, b in zip(fresh.phi.parameters(), layer.phi.parameters(), strict=True)]
     assert all(changed)
-
-
-@EVERY_LEARNED
-@pytest.mark.parametrize("relations", ["scalars", "none"])
-def test_a_learned_composition_needs_vectors(learned, relations):
-    with pytest.raises(InputError, match=f"composition '{learned.name}' does not work with relations='{relations}'"):
-        CompGCNConv(4, 3, 2, learned, relations=relations)
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3, 7, 12, 100])
@@ -242,12 +242,10 @@ def by_way(way: str, layer: Callable, *args, **options):
 
 
 @ONE_AT_A_TIME
-@EVERY_PHI
-@pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("flow", FLOWS)
+@pytest.mark.parametrize("composition", [*COMPOSITIONS, *LEARNED.values()], ids=lambda row: getattr(row, "name", row))
 @pytest.mark.parametrize("counted", [False, True], ids=["all edges", "edges of some weight"])
-def test_bases_one_at_a_time_are_the_mixed_ones(way, composition, norm, flow, counted):
-    layer = layer_of(AWKWARD, composition, tying="basis", bases=3, norm=norm, flow=flow, relation_bias=True, bias=True)
+def test_bases_one_at_a_time_are_the_mixed_ones(way, composition, counted):
+    layer = layer_of(AWKWARD, composition, filters="basis", bases=3, norm="kipf", relation_bias=True, bias=True)
     (x, rel), graph = inputs(AWKWARD), AWKWARD.graph()
     keep = torch.arange(graph.num_edges).double() % 3 / 2 if counted else None
     ours, theirs = (by_way(name, layer, x, rel, graph, keep=keep) for name in (way, "mixed"))
@@ -255,40 +253,27 @@ def test_bases_one_at_a_time_are_the_mixed_ones(way, composition, norm, flow, co
 
 
 @ONE_AT_A_TIME
-@pytest.mark.parametrize("edges", DEGENERATE.values(), ids=list(DEGENERATE))
 @pytest.mark.parametrize(
     ("relations", "composition"), [("none", "copy"), *product(["scalars"], ["add", "sub", "mult"])]
 )
-@pytest.mark.parametrize("add_inverse", [True, False])
-def test_bases_one_at_a_time_are_the_mixed_ones_without_vectors_of_relations(
-    way, edges, relations, composition, add_inverse
-):
-    layer = layer_of(edges, composition, tying="basis", bases=2, relations=relations, add_inverse=add_inverse)
-    x, _ = inputs(edges)
-    ours, theirs = (by_way(name, layer, x, None, edges.graph())[0] for name in (way, "mixed"))
+def test_bases_one_at_a_time_are_the_mixed_ones_without_vectors_of_relations(way, relations, composition):
+    layer, (x, _) = layer_of(AWKWARD, composition, filters="basis", bases=2, relations=relations), inputs(AWKWARD)
+    ours, theirs = (by_way(name, layer, x, None, AWKWARD.graph())[0] for name in (way, "mixed"))
     assert_same_with_gradients(ours, theirs, (x, *layer.parameters()))
-
-
-@ONE_AT_A_TIME
-@EVERY_LEARNED
-def test_bases_one_at_a_time_are_the_mixed_ones_of_a_learned_composition(way, learned):
-    layer, (x, rel) = layer_of(AWKWARD, learned, tying="basis", bases=2), inputs(AWKWARD)
-    ours, theirs = (by_way(name, layer, x, rel, AWKWARD.graph()) for name in (way, "mixed"))
-    assert_same_with_gradients(ours, theirs, (x, rel, *layer.parameters()))
 
 
 @ONE_AT_A_TIME
 @pytest.mark.parametrize("roles", [True, False])
 @given(edges=edge_lists(), composition=st.sampled_from(sorted(COMPOSITIONS)))
 def test_bases_one_at_a_time_are_the_mixed_ones_on_any_graph(way, roles, edges, composition):
-    layer, (x, rel) = layer_of(edges, composition, tying="basis", bases=2, roles=roles), inputs(edges)
+    layer, (x, rel) = layer_of(edges, composition, filters="basis", bases=2, roles=roles), inputs(edges)
     ours, theirs = (by_way(name, layer, x, rel, edges.graph()) for name in (way, "mixed"))
     assert_same_with_gradients(ours, theirs, (x, rel, *layer.parameters()))
 
 
 @ONE_AT_A_TIME
 def test_bases_one_at_a_time_are_the_mixed_ones_in_single_precision_and_for_a_part_of_a_graph(way):
-    layer, (x, rel) = layer_of(AWKWARD, tying="basis", bases=3).float(), inputs(AWKWARD, dtype=torch.float32)
+    layer, (x, rel) = layer_of(AWKWARD, filters="basis", bases=3).float(), inputs(AWKWARD, dtype=torch.float32)
     (part,) = AWKWARD.graph().around(torch.tensor([1, 3]), 1).layers
     for graph, rows in ((AWKWARD.graph(), x), (part, x[: part.num_nodes])):
         ours, theirs = (by_way(name, layer, rows, rel, graph) for name in (way, "mixed"))
@@ -308,30 +293,6 @@ def test_a_matrix_per_relation_is_made_only_where_all_of_them_are_small():
     assert not mixes(10_000, 200 * 10_000 - 1, 100, 200)
 
 
-def test_a_cpu_mixes_many_bases_of_few_relations():
-    """As measured on one: 30 bases for FB15k-237 and not 2, 4 for 10 relations of a small graph and not for 10,000."""
-    larger, small = {"nodes": 14_541, "on_cpu": True}, {"nodes": 5_000, "on_cpu": True}
-    assert mixes(2 * 237, 2 * 272_115, 100, 200, bases=30, **larger)
-    assert not mixes(2 * 237, 2 * 272_115, 100, 200, bases=2, **larger)
-    assert mixes(2 * 10, 100_000, 16, 16, **small)
-    assert not mixes(2 * 10_000, 100_000, 16, 16, **small)
-
-
-@given(*(st.integers(1, most) for most in (10**5, 10**7, 10**6, 100, 300, 300)))
-def test_on_a_cpu_mixing_pays_the_more_the_more_bases_and_the_fewer_relations(
-    relations, messages, nodes, bases, inputs, outputs
-):
-    def on_a_cpu(relations: int, bases: int) -> bool:
-        return mixes(relations, messages, inputs, outputs, bases=bases, nodes=nodes, on_cpu=True)
-
-    if on_a_cpu(relations, bases):
-        assert on_a_cpu(relations, bases + 1)
-        assert on_a_cpu(relations - 1, bases)
-        assert mixes(relations, messages, inputs, outputs, bases=bases, nodes=nodes), "no larger matrices than on a GPU"
-    assert on_a_cpu(1, 10**6), "many passes are never cheaper than one and a product"
-    assert messages <= 2 * nodes or not on_a_cpu(relations, 1), "one pass in place of one pass saves nothing"
-
-
 def stored(layer: CompGCNConv, *args) -> list[int]:
     """The sizes of the tensors that a call keeps for the gradient."""
     sizes: list[int] = []
@@ -343,7 +304,7 @@ def stored(layer: CompGCNConv, *args) -> list[int]:
 def test_many_relations_keep_no_matrix_each():
     R, width, triples = 300, 16, [(i % 7, i, (i + 1) % 7) for i in range(300)]
     edges = Edges(triples, 7, R)
-    layer, (x, rel) = CompGCNConv(width, 256, R, "copy", tying="basis", bases=2), inputs(edges, width=width)
+    layer, (x, rel) = CompGCNConv(width, 256, R, "copy", filters="basis", bases=2), inputs(edges, width=width)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compgcn.nn.filters, "_FEW", 0)
         assert max(stored(layer, x.float(), rel.float(), edges.graph())) < 2 * R * 256
@@ -354,11 +315,10 @@ def test_many_relations_keep_no_matrix_each():
 # edges left out
 
 
-@EVERY_TYING
-@pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("flow", FLOWS)
-def test_an_edge_left_out_is_missing_and_the_others_count_what_they_did(tying, norm, flow):
-    layer = layer_of(AWKWARD, tying=tying, bases=1, norm=norm, flow=flow, relation_bias=True)
+@EVERY_FILTER
+@pytest.mark.parametrize("norm", ["symmetric", "kipf", "relation-mean"])
+def test_an_edge_left_out_is_missing_and_the_others_count_what_they_did(filters, norm):
+    layer = layer_of(AWKWARD, filters=filters, bases=1, norm=norm, relation_bias=True)
     (x, rel), graph = inputs(AWKWARD), AWKWARD.graph()
     gone = [0, 3, 6]
     stay = torch.tensor([i for i in range(graph.num_edges) if i not in gone])
@@ -381,23 +341,6 @@ def test_edges_count_what_the_norm_says_so_many_times(edges, composition, norm, 
     assert_same_with_gradients(ours, theirs, (x, rel, *parameters.values()))
 
 
-@EVERY_LEARNED
-def test_edges_can_be_left_out_of_a_learned_composition(learned):
-    layer, (x, rel) = layer_of(AWKWARD, learned), inputs(AWKWARD)
-    counts = [float(i % 3) for i in range(len(AWKWARD.triples))]
-    theirs = compgcn_layer(AWKWARD, x, rel, dict(layer.named_parameters()), composition=layer.phi, counts=counts)
-    ours = layer(x, rel, *AWKWARD.tensors(), keep=torch.tensor(counts))
-    assert_same_with_gradients(ours, theirs, (x, rel, *layer.parameters()))
-
-
-@EVERY_TYING
-def test_leaving_nothing_out_keeps_the_bits(tying):
-    layer, (x, rel), graph = layer_of(AWKWARD, tying=tying, bases=1), inputs(AWKWARD), AWKWARD.graph()
-    expected = layer(x, rel, graph)[0]
-    assert torch.equal(layer(x, rel, graph, keep=torch.ones(graph.num_edges))[0], expected)
-    assert torch.equal(layer(x, rel, graph)[0], expected)
-
-
 def test_another_choice_of_edges_sorts_nothing_again(plans):
     layer, (x, rel), graph = layer_of(AWKWARD), inputs(AWKWARD), AWKWARD.graph()
     for i in range(4):
@@ -416,10 +359,10 @@ def test_a_choice_of_other_edges_is_refused(size):
 # symmetries
 
 
-@EVERY_TYING
+@EVERY_FILTER
 @given(edge_lists(), SHUFFLES)
-def test_renaming_the_nodes_renames_the_output(tying, edges, random):
-    layer, (x, rel) = layer_of(edges, tying=tying, bases=1), inputs(edges)
+def test_renaming_the_nodes_renames_the_output(filters, edges, random):
+    layer, (x, rel) = layer_of(edges, filters=filters, bases=1), inputs(edges)
     order = random.sample(range(edges.num_nodes), edges.num_nodes)
     renamed = edges._replace(triples=[(order[s], r, order[o]) for s, r, o in edges.triples])
     there = torch.empty_like(x)
@@ -427,10 +370,10 @@ def test_renaming_the_nodes_renames_the_output(tying, edges, random):
     torch.testing.assert_close(layer(there, rel, renamed.graph())[0][order], layer(x, rel, edges.graph())[0])
 
 
-@EVERY_TYING
+@EVERY_FILTER
 @given(edge_lists(), SHUFFLES)
-def test_the_order_of_the_edges_does_not_matter(tying, edges, random):
-    layer, (x, rel) = layer_of(edges, tying=tying, bases=1), inputs(edges)
+def test_the_order_of_the_edges_does_not_matter(filters, edges, random):
+    layer, (x, rel) = layer_of(edges, filters=filters, bases=1), inputs(edges)
     shuffled = edges._replace(triples=random.sample(edges.triples, len(edges.triples)))
     torch.testing.assert_close(layer(x, rel, shuffled.graph())[0], layer(x, rel, edges.graph())[0])
 
@@ -449,21 +392,13 @@ def test_renaming_the_relations_renames_their_vectors(edges, random):
     torch.testing.assert_close(ours[1][both], expected[1])
 
 
-def test_turning_the_edges_and_the_flow_changes_nothing():
-    x, rel = inputs(AWKWARD)
-    edge_index, edge_type = AWKWARD.tensors()
-    layer = layer_of(AWKWARD)
-    other = layer_of(AWKWARD, flow="target_to_source")
-    torch.testing.assert_close(layer(x, rel, edge_index, edge_type), other(x, rel, edge_index.flip(0), edge_type))
-
-
 # ---------------------------------------------------------------------------------------------------------------------
 # how it is called
 
 
-@EVERY_TYING
-def test_a_relational_graph_may_stand_in_for_the_two_tensors(tying):
-    layer, (x, rel) = layer_of(AWKWARD, tying=tying, bases=1), inputs(AWKWARD)
+@EVERY_FILTER
+def test_a_relational_graph_may_stand_in_for_the_two_tensors(filters):
+    layer, (x, rel) = layer_of(AWKWARD, filters=filters, bases=1), inputs(AWKWARD)
     ours, theirs = layer(x, rel, AWKWARD.graph()), layer(x, rel, *AWKWARD.tensors())
     assert_same_with_gradients(ours, theirs, (x, rel, *layer.parameters()))
 
@@ -513,10 +448,10 @@ def test_other_tensors_and_other_sizes_are_other_graphs():
     torch.testing.assert_close(out, layer(larger, rel, AWKWARD._replace(num_nodes=len(larger)).graph())[0])
 
 
-@EVERY_TYING
+@EVERY_FILTER
 @pytest.mark.parametrize("as_graph", [True, False], ids=["graph", "tensors"])
-def test_a_graph_first_seen_in_inference_mode_can_be_trained_on(tying, as_graph):
-    layer, (x, rel) = layer_of(AWKWARD, tying=tying, bases=1, relation_bias=True), inputs(AWKWARD)
+def test_a_graph_first_seen_in_inference_mode_can_be_trained_on(filters, as_graph):
+    layer, (x, rel) = layer_of(AWKWARD, filters=filters, bases=1, relation_bias=True), inputs(AWKWARD)
     args = (AWKWARD.graph(),) if as_graph else AWKWARD.tensors()
     with torch.inference_mode():
         seen = layer(x, rel, *args)[0]
@@ -538,16 +473,6 @@ def test_tensors_made_in_inference_mode_are_accepted_there():
         torch.testing.assert_close(layer(x, rel, *tensors)[0], layer(x, rel, changed.graph())[0])
 
 
-def test_a_copy_and_a_reloaded_state_compute_the_same():
-    layer, (x, rel), tensors = layer_of(AWKWARD, bias=True), inputs(AWKWARD), AWKWARD.tensors()
-    expected = layer(x, rel, *tensors)
-    fresh = CompGCNConv(IN, OUT, AWKWARD.num_relations, bias=True).double()
-    fresh.load_state_dict(layer.state_dict())
-    assert set(layer.state_dict()) == set(names(layer))
-    for other in (copy.deepcopy(layer), fresh):
-        torch.testing.assert_close(other(x, rel, *tensors), expected, rtol=0, atol=0)
-
-
 def test_resetting_draws_new_matrices_and_zero_biases():
     layer = layer_of(AWKWARD, bias=True, relation_bias=True)
     before = layer.weight_original.clone()
@@ -555,14 +480,6 @@ def test_resetting_draws_new_matrices_and_zero_biases():
     assert not torch.equal(layer.weight_original, before)
     assert not layer.bias.any()
     assert not layer.relation_bias.any()
-
-
-def test_the_same_seed_gives_the_same_layer():
-    states = []
-    for _ in range(2):
-        torch.manual_seed(7)
-        states.append(CompGCNConv(4, 4, 2).state_dict())
-    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
 
 
 def test_an_empty_graph_and_no_relations_pass_through():
@@ -659,9 +576,7 @@ def test_a_layer_in_bfloat16_stays_close_to_single(composition):
 
 
 COMPILED = [
-    ("corr", True, "aot_eager"),
     ("corr", False, "aot_eager"),
-    ("rotate", True, "aot_eager"),
     ("mult", True, "inductor"),
     ("ntn", True, "aot_eager"),
 ]
@@ -693,14 +608,6 @@ def test_a_composition_that_does_not_factor_compiles_on_a_graph_that_was_seen(mo
     torch.compiler.reset()
 
 
-def test_the_reference_kernels_give_the_same_layer():
-    for tying in TYINGS:
-        layer, (x, rel) = layer_of(AWKWARD, tying=tying, bases=1), inputs(AWKWARD)
-        ours = layer(x, rel, AWKWARD.graph())
-        with backend("reference"):
-            assert_same_with_gradients(layer(x, rel, AWKWARD.graph()), ours, (x, rel))
-
-
 # ---------------------------------------------------------------------------------------------------------------------
 # what is answered with a sentence
 
@@ -710,8 +617,8 @@ def test_the_reference_kernels_give_the_same_layer():
     [
         ({"x": torch.zeros(6, 5)}, r"x must have shape \[6, 4\], not \[6, 5\]"),
         ({"x": torch.zeros(6)}, r"x must have shape \[N, 4\], not \[6\]"),
+        ({"x": torch.zeros(6, 4).double()}, r"x is torch.float64 and the layer torch.float32"),
         ({"rel": torch.zeros(3, 4)}, r"rel must have shape \[6, 4\], not \[3, 4\]"),
-        ({"rel": torch.zeros(7, 4)}, r"rel must have shape \[6, 4\], not \[7, 4\]"),
         ({"rel": None}, r"rel must have shape \[6, 4\], not None"),
         ({"edge_index": torch.zeros(3, 10, dtype=torch.long)}, r"edge_index must have shape \[2, E\], not \[3, 10\]"),
         ({"edge_index": torch.zeros(10, dtype=torch.long)}, r"edge_index must have shape \[2, E\], not \[10\]"),
@@ -745,9 +652,13 @@ def test_a_graph_of_other_relations_or_nodes_is_refused():
         ({"composition": "cor"}, "unknown composition 'cor'; did you mean 'corr'"),
         ({"norm": "symetric"}, "unknown norm 'symetric'; did you mean 'symmetric'"),
         ({"flow": "target_to_sorce"}, "unknown flow 'target_to_sorce'; did you mean 'target_to_source'"),
-        ({"tying": "relations"}, "unknown tying 'relations'; did you mean 'relation'"),
-        ({"tying": "basis"}, "bases of at least 1, not 0"),
-        ({"tying": "block", "bases": 3}, "number of blocks, 3, must divide the dimensions 4 and 3"),
+        ({"composition": "corr", "relations": "none"}, "composition 'corr' does not work with relations='none'"),
+        ({"composition": "ntn", "relations": "scalars"}, "composition 'ntn' does not work with relations='scalars'"),
+        ({"composition": "add", "relations": "none", "roles": True}, "'add' by roles does not work with relations="),
+        ({"relations": "vector"}, "unknown relations 'vector'; did you mean 'vectors'"),
+        ({"filters": "relations"}, "unknown filters 'relations'; did you mean 'relation'"),
+        ({"filters": "basis"}, "bases of at least 1, not 0"),
+        ({"filters": "block", "bases": 3}, "number of blocks, 3, must divide the dimensions 4 and 3"),
     ],
 )
 def test_a_wrong_option_is_answered_when_the_layer_is_made(options, sentence):
@@ -755,46 +666,8 @@ def test_a_wrong_option_is_answered_when_the_layer_is_made(options, sentence):
         CompGCNConv(IN, OUT, 2, **options)
 
 
-@pytest.mark.parametrize("composition", sorted(COMPLEX))
-def test_an_odd_dimension_is_refused_where_numbers_are_complex(composition):
-    edges = AWKWARD
-    layer = CompGCNConv(5, 3, edges.num_relations, composition)
-    with pytest.raises(InputError, match="even dimension, not 5"):
-        layer(*inputs(edges, width=5, dtype=torch.float32), edges.graph())
-
-
-def test_a_layer_prints_what_tells_it_apart():
-    assert "composition=mult, norm=mean" in repr(CompGCNConv(4, 3, 2, "mult", "mean"))
-
-
-def test_a_graph_may_have_any_number_of_nodes_and_no_edge():
-    layer = CompGCNConv(IN, OUT, 2)
-    graph = RelationalGraph(*torch.zeros(3, 0, dtype=torch.long), 5, 2)
-    out, _ = layer(torch.ones(5, IN), torch.ones(4, IN), graph)
-    torch.testing.assert_close(out, out[:1].expand(5, OUT))
-
-
-@pytest.mark.parametrize("relations", ["scalars", "none"])
-def test_roles_need_vectors_to_turn(relations):
-    with pytest.raises(InputError, match=f"'add' by roles does not work with relations='{relations}'"):
-        CompGCNConv(4, 3, 2, composition="add", relations=relations, roles=True)
-
-
-@pytest.mark.parametrize("relations", ["scalars", "none", "vector"])
-def test_a_composition_that_needs_vectors_gets_them(relations):
-    with pytest.raises(InputError, match=r"composition 'corr' does not work|unknown relations 'vector'; did you mean"):
-        CompGCNConv(4, 3, 2, composition="corr", relations=relations)
-
-
 def test_a_saved_layer_does_not_carry_the_last_graph_it_saw():
     layer = CompGCNConv(4, 3, 2)
     small = len(pickle.dumps(layer))
     layer(torch.randn(9, 4), torch.randn(4, 4), torch.randint(9, (2, 5000)), torch.randint(2, (5000,)))
     assert len(pickle.dumps(layer)) < small + 1000
-
-
-def test_a_layer_answers_another_precision_with_a_sentence():
-    with pytest.raises(InputError, match=r"x is torch.float64 and the layer torch.float32"):
-        CompGCNConv(4, 3, 2)(
-            torch.randn(9, 4).double(), torch.randn(4, 4), torch.zeros(2, 1).long(), torch.zeros(1).long()
-        )

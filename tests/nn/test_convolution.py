@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from compgcn.errors import InputError
 from compgcn.nn.convolutional import (
     ConvEQuery,
+    ConvKBSimilarity,
     ConvolutionSettings,
     ConvRQuery,
     HypERQuery,
@@ -31,7 +32,7 @@ Query = TypeVar("Query", bound=torch.nn.Module)
 
 
 def normal(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def scrambled(query: Query) -> Query:
@@ -126,6 +127,19 @@ def test_sizes_that_cannot_work_are_refused_with_the_sizes(dim, settings, senten
         ConvEQuery(dim, settings)
 
 
+@pytest.mark.parametrize("own", [False, True], ids=["shared", "a list per query"])
+def test_convkb_gives_the_same_for_a_few_candidates_at_a_time(monkeypatch, own):
+    similarity = scrambled(ConvKBSimilarity(5, ConvolutionSettings(filters=2)).double())
+    q, e = normal(3, 10).requires_grad_(), normal(*((3, 7, 5) if own else (7, 5)), seed=1).requires_grad_()
+    sizes: list[int] = []
+    whole = similarity(q, e)
+    monkeypatch.setattr("compgcn.nn.convolutional._UNITS_CPU", 60)
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: sizes.append(t.numel()) or t, lambda t: t):
+        parts = similarity(q, e)
+    assert max(sizes) < 3 * 7 * 10, "no array of all units is kept"
+    assert_same_with_gradients(parts, whole, (q, e, *similarity.parameters()))
+
+
 def test_kernels_longer_than_the_vector_are_refused():
     with pytest.raises(
         InputError, match="a 1×9 kernel does not fit the 1×8 image of dimension 8; use a kernel from 1 to 8"
@@ -156,16 +170,3 @@ def test_a_product_with_patches_is_the_convolution(size):
     flat = torch.nn.functional.pad(weight.flatten(1), (0, patches.shape[2] - k * k))
     ours = (patches @ flat.T).transpose(1, 2).unflatten(2, (height - k + 1, width - k + 1))
     assert_same_with_gradients(ours, torch.nn.functional.conv2d(image, weight), (image, weight))
-
-
-def test_weights_saved_filter_by_filter_give_the_same_query():
-    query = scrambled(ConvEQuery(18, SMALL).double()).eval()
-    state = query.state_dict()
-    positions = state["linear.weight"].shape[1] // SMALL.filters
-    weight = state.pop("linear.weight").unflatten(1, (positions, SMALL.filters)).transpose(1, 2).flatten(1)
-    old = state | {"projection.weight": weight, "projection.bias": state["linear.bias"]}
-    del old["linear.bias"]
-    other = ConvEQuery(18, SMALL).double().eval()
-    other.load_state_dict(old)
-    x, z = normal(4, 18), normal(4, 18, seed=1)
-    assert torch.equal(query(x, z), other(x, z))

@@ -1,4 +1,4 @@
-"""What a decoder is given where the user says nothing, and what where they do."""
+"""The sizes of a decoder: its own, those of a recipe, and those the user sets."""
 
 from __future__ import annotations
 

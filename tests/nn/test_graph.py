@@ -59,18 +59,6 @@ def test_a_norm_equals_its_definition_by_loops(norm, flow, add_inverse, self_loo
         assert loops == pytest.approx(expected_loops, rel=1e-12)
 
 
-@EVERY_NORM
-@EVERY_SHAPE
-def test_weights_are_finite_and_never_negative_on_degenerate_graphs(norm, edges):
-    for add_inverse in (True, False):
-        for self_loop in (True, False):
-            weights = edges.graph().messages("source_to_target", add_inverse).weights(norm, self_loop)
-            for values in filter(lambda given: given is not None, weights):
-                assert values.dtype == torch.float32
-                assert values.isfinite().all()
-                assert (values >= 0).all()
-
-
 @given(edge_lists())
 def test_kipf_weights_are_the_normalised_adjacency_with_loops(edges):
     n = edges.num_nodes
@@ -84,26 +72,6 @@ def test_kipf_weights_are_the_normalised_adjacency_with_loops(edges):
     weights = messages.weights("kipf", True, torch.float64)
     ours = torch.diag(weights.loop).index_put((messages.receiver, messages.sender), weights.message, accumulate=True)
     torch.testing.assert_close(ours, root @ with_loops @ root, rtol=1e-12, atol=1e-14)
-
-
-@given(edge_lists())
-def test_means_add_up_to_one(edges):
-    messages = edges.graph().messages()
-    by_direction = messages.receiver * 2 + messages.direction
-    by_relation = messages.receiver * messages.num_relations + messages.relation
-    for norm, key in (("mean", by_direction), ("relation-mean", by_relation)):
-        weight = messages.weights(norm, True, torch.float64).message
-        totals = torch.zeros(1000, dtype=torch.float64).scatter_add(0, key, weight)
-        torch.testing.assert_close(totals[key.unique()], torch.ones(len(key.unique()), dtype=torch.float64))
-
-
-def test_the_released_norm_silences_a_sender_that_receives_nothing():
-    graph = Edges([(0, 0, 1), (1, 0, 2)], 3, 1).graph()  # 0 receives no original, 2 no inverse
-    messages = graph.messages()
-    weight = messages.weights("released").message
-    silent = ((messages.direction == 0) & (messages.sender == 0)) | ((messages.direction == 1) & (messages.sender == 2))
-    assert (weight[silent] == 0).all()
-    torch.testing.assert_close(weight[~silent], torch.full((2,), 1 / 3))
 
 
 @EVERY_FLOW
@@ -123,11 +91,6 @@ def test_the_flows_are_each_other_with_the_edges_reversed():
     one, other = AWKWARD.graph().messages("source_to_target"), turned.graph().messages("target_to_source")
     for field in ("sender", "receiver", "relation", "direction"):
         assert torch.equal(getattr(one, field), getattr(other, field))
-
-
-def test_an_unknown_flow_is_answered_with_the_nearest():
-    with pytest.raises(InputError, match="did you mean 'source_to_target'"):
-        AWKWARD.graph().messages("source_to_traget")
 
 
 def test_triples_are_read_as_subject_relation_object():
@@ -162,11 +125,6 @@ def test_a_union_of_nothing_or_of_strangers_is_refused():
         RelationalGraph.union([Edges([], 2, 1).graph(), Edges([], 2, 3).graph()])
 
 
-def test_no_graph_keeps_nodes_and_relations():
-    bare = AWKWARD.graph().without_edges()
-    assert (bare.num_edges, bare.num_nodes, bare.num_relations) == (0, AWKWARD.num_nodes, AWKWARD.num_relations)
-
-
 @given(edge_lists(), st.integers(0, 2**31))
 def test_a_random_graph_keeps_the_edges_of_each_relation_and_repeats_with_its_seed(edges, seed):
     graph = edges.graph()
@@ -175,21 +133,6 @@ def test_a_random_graph_keeps_the_edges_of_each_relation_and_repeats_with_its_se
     assert torch.equal(one.src, two.src)
     assert torch.equal(one.dst, two.dst)
     assert (one.num_nodes, one.num_relations) == (graph.num_nodes, graph.num_relations)
-
-
-def test_a_random_graph_is_another_graph():
-    graph = Edges([(u, 0, u + 1) for u in range(50)], 51, 1).graph()
-    random = graph.randomised(torch.Generator().manual_seed(0))
-    assert (random.src != graph.src).any()
-    assert (random.dst != graph.dst).any()
-
-
-def test_moving_a_graph_keeps_everything():
-    union = RelationalGraph.union([AWKWARD.graph(), AWKWARD.graph()])
-    moved = union.to("cpu")
-    assert torch.equal(moved.src, union.src)
-    assert torch.equal(moved.graph_of_node, union.graph_of_node)
-    assert (moved.num_nodes, moved.num_relations) == (union.num_nodes, union.num_relations)
 
 
 @pytest.mark.parametrize("shape", [(4, 2), (3,), (3, 4)])
@@ -260,7 +203,7 @@ def test_a_pyg_graph_has_the_relations_that_are_asked_for_else_those_it_names_el
 def test_a_batch_that_does_not_name_a_graph_for_each_node_is_refused(batch):
     data = pytest.importorskip("torch_geometric.data", reason="torch-geometric is not installed")
     edges, relation = AWKWARD.tensors()
-    with pytest.raises(InputError, match=r"graph_of_node must be torch.int64 of shape \[6\], .*, not torch.int"):
+    with pytest.raises(InputError, match=r"graph_of_node must be torch.int64 of shape \[6\], not torch.int"):
         RelationalGraph.from_pyg(data.Data(edge_index=edges, edge_type=relation, num_nodes=6, batch=batch))
 
 

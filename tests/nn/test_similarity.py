@@ -35,15 +35,3 @@ def test_shared_candidates_are_a_list_per_query_all_alike(function):
     weight = normal(3, 4, seed=2).detach()
     gradients = [torch.autograd.grad((scores * weight).sum(), (q, e)) for scores in (shared, own)]
     torch.testing.assert_close(*gradients)
-
-
-@EVERY
-def test_gradients_pass_gradcheck_away_from_kinks(function):
-    assert torch.autograd.gradcheck(function, (normal(3, 6), normal(4, 6, seed=1)))
-    assert torch.autograd.gradcheck(function, (normal(3, 6), normal(3, 4, 6, seed=1)))
-
-
-@EVERY
-def test_no_queries_and_no_candidates_are_fine(function):
-    assert function(normal(0, 6), normal(4, 6)).shape == (0, 4)
-    assert function(normal(3, 6), normal(0, 6)).shape == (3, 0)

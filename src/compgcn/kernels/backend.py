@@ -20,18 +20,12 @@ _BY_DEVICE = {"cpu": "numba", "cuda": "triton"}
 
 
 def kernels(device: str) -> ModuleType:
-    """The module with the kernels for a type of device."""
-    return import_module(f"compgcn.kernels.{choose(device)}")
-
-
-def choose(device: str) -> str:
-    """The backend for a type of device: its own, unless COMPGCN_KERNEL names another."""
-    return _choose(os.environ.get("COMPGCN_KERNEL", ""), device)
+    """Return the module with the kernels for a type of device: its own, unless COMPGCN_KERNEL names another."""
+    return _load(os.environ.get("COMPGCN_KERNEL", ""), device)
 
 
 @cache
-def _choose(wanted: str, device: str) -> str:
-    """The backend for a device; said once."""
+def _load(wanted: str, device: str) -> ModuleType:
     if wanted and wanted not in BACKENDS:
         raise unknown("COMPGCN_KERNEL", wanted, BACKENDS)
     name = wanted or _BY_DEVICE.get(device, "reference")
@@ -39,11 +33,11 @@ def _choose(wanted: str, device: str) -> str:
         log.warning("the %s kernels cannot run on %s here; taking the slower path through plain torch", name, device)
         name = "reference"
     log.info("aggregation on %s runs on the %s kernels", device, name)
-    return name
+    return import_module(f"compgcn.kernels.{name}")
 
 
 def runs(name: str, device: str) -> bool:
-    """Whether that backend can run on that type of device; Triton's interpreter runs on a CPU, for tests."""
+    """Return whether a backend can run on a type of device; Triton's interpreter runs on a CPU, for tests."""
     if name == "reference":
         return True
     if find_spec(name) is None:
@@ -51,18 +45,10 @@ def runs(name: str, device: str) -> bool:
     return device == "cpu" if name == "numba" else device == "cuda" or os.environ.get("TRITON_INTERPRET") == "1"
 
 
-# As torch.compiler.assume_constant_result marks it, which loads the whole compiler and takes seconds to.
+# The mark of torch.compiler.assume_constant_result, which itself loads the whole compiler and takes seconds.
 runs._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
-def at_once() -> bool:
-    """Whether nothing is recorded or compiled, so that kernels are called as they are.
-
-    The first operation that is called by way of torch loads its compiler, which takes longer than most answers.
-    """
-    return not torch.compiler.is_compiling() and torch.is_inference_mode_enabled()
-
-
 def wide(dtype: torch.dtype) -> torch.dtype:
-    """What sums of numbers of that type are made in."""
+    """Return the dtype in which sums of numbers of a dtype are made."""
     return dtype if dtype == torch.float64 else torch.float32

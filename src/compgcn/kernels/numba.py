@@ -1,6 +1,7 @@
-"""Aggregation on the CPU: one pass over the edges, rows shared out to the threads by their number of edges.
+"""Kernels for a CPU; the names are those of `compgcn.kernels.reference`.
 
-Every output row is summed by one thread in the order of its edges, so the bits do not depend on the number of threads.
+One thread sums an output row, in the order of its edges, so the bits do not depend on the number of threads. Each
+kernel is a loop over a range of its rows, and a second one that shares the ranges out to the threads.
 """
 
 from __future__ import annotations
@@ -8,59 +9,42 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
-from numba import njit, prange
 from torch import Tensor
 
 from compgcn.kernels import reference
 from compgcn.kernels.backend import wide
 from compgcn.kernels.plan import Segments
-from compgcn.kernels.reference import rectified_gradient, rectified_sum
 
-# Unless told, Numba takes every core, and has torch take as many; so it gets the number that torch was given.
+# Numba would take every core, and have torch take as many: give it the number that torch was given.
 if "numba" not in sys.modules:
     os.environ.setdefault("NUMBA_NUM_THREADS", str(torch.get_num_threads()))
 
+from numba import njit, prange
 
-# Layers of units and distances of real vectors are as fast as they can be in torch.
-__all__ = [
-    "count_rivals",
-    "counting_order",
-    "edge_dot",
-    "grouped_matmul",
-    "grouped_outer",
-    "l1_distance",
-    "l1_gradient",
-    "rectified_gradient",
-    "rectified_sum",
-    "segment_reduce",
-]
-
-_SMALL = 2**17  # multiplications that are done before a second thread has woken up
-_LARGE = 2**17  # multiplications of a group's block from which on a call of torch's product is worth making
-_CANDIDATES = 1024  # of which distances are made at a time: they stay in the cache
+_SMALL = 2**17  # multiplications that one thread does before a second one has woken up
+_LARGE = 2**17  # multiplications of a group's block from which on a call of torch's product pays
+_CANDIDATES = 1024  # whose distances are made at a time: they stay in the cache
 _TASKS = 64  # pieces of about equal numbers of edges; many more than cores, so that no thread waits long
 
 
 def _compiled(parallel: bool) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Compile, for one core or for all, and keep the machine code on disk where there is a place to write it.
+    """Compile for one core or for all, and keep the machine code on disk where that can be written.
 
-    No fast-math: code compiled now and code loaded from disk must round alike.
+    Without fast-math: code compiled now and code loaded from disk must round alike.
     """
 
     def compile(function: Callable[..., None]) -> Callable[..., None]:
         try:
             kernel: Callable[..., None] = njit(function, cache=True, parallel=parallel, nogil=True)
-        except RuntimeError:  # no such place: it is compiled again in every process
+        except RuntimeError:  # no place to write: every process compiles it again
             kernel = njit(function, parallel=parallel, nogil=True)
         return kernel
 
     return compile
-
-
-# Each kernel is a loop over a range of its rows, and a second one that shares the ranges out.
 
 
 @_compiled(parallel=False)
@@ -107,10 +91,10 @@ def _reduce_shares(a, b, weight, offsets, left, right, op, out):  # pragma: no c
 
 
 @_compiled(parallel=False)
-def _dot_rows(g, a, b, row, left, right, op, out, first, last):  # pragma: no cover
+def _dot_rows(g, a, b, row, left, right, op, out):  # pragma: no cover
     width = a.shape[1]
     half = width // 2
-    for e in range(first, last):
+    for e in range(out.shape[0]):
         y, x = g[row[e]], a[left[e]]
         dot = out[e]
         if op == 0:  # `b` may be a placeholder without the row right[e]
@@ -134,13 +118,6 @@ def _dot_rows(g, a, b, row, left, right, op, out, first, last):  # pragma: no co
                 dot += y[j] * (x[j] * z[j] + sign * x[half + j] * z[half + j])
                 dot += y[half + j] * (x[j] * z[half + j] - sign * x[half + j] * z[j])
         out[e] = dot
-
-
-@_compiled(parallel=True)
-def _dot_shares(g, a, b, row, left, right, op, out):  # pragma: no cover
-    edges = left.shape[0]
-    for task in prange(_TASKS):
-        _dot_rows(g, a, b, row, left, right, op, out, edges * task // _TASKS, edges * (task + 1) // _TASKS)
 
 
 @_compiled(parallel=False)
@@ -284,13 +261,6 @@ def _place(key, next_place, order):  # pragma: no cover
         next_place[key[message]] = place + 1
 
 
-def counting_order(key: Tensor, offsets: Tensor) -> Tensor:
-    """`torch.argsort(key, stable=True)` for keys of which offsets[k] are smaller than k, in one pass."""
-    order = torch.empty_like(key)
-    _place(_array(key), _array(offsets).copy(), order.numpy())
-    return order
-
-
 def _plain(tensor: Tensor) -> Tensor:
     tensor = tensor.to(wide(tensor.dtype)) if tensor.is_floating_point() else tensor
     return tensor.detach().contiguous()
@@ -301,15 +271,21 @@ def _array(tensor: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:
     return array
 
 
+def _call(on_one: Callable[..., None], on_all: Callable[..., None], work: int, rows: int, *operands: Any) -> None:
+    """Run a kernel over so many rows, on one core where there is little work."""
+    arrays = [_array(one) if isinstance(one, Tensor) else one for one in operands]
+    if work < _SMALL:
+        on_one(*arrays, 0, rows)
+    else:
+        on_all(*arrays)
+
+
 def segment_reduce(a: Tensor, b: Tensor, weight: Tensor, s: Segments, op: int) -> Tensor:
     """As `reference.segment_reduce`."""
     out = torch.zeros(s.offsets.numel() - 1, a.shape[1], dtype=wide(a.dtype))
     if s.left.numel():
-        operands = [_array(t) for t in (a, b, weight, s.offsets, s.left, s.right)]
-        if s.left.numel() * a.shape[1] < _SMALL:
-            _reduce_rows(*operands, op, out.numpy(), 0, len(out))
-        else:
-            _reduce_shares(*operands, op, out.numpy())
+        work = s.left.numel() * a.shape[1]
+        _call(_reduce_rows, _reduce_shares, work, len(out), a, b, weight, s.offsets, s.left, s.right, op, out)
     return out.to(a.dtype)
 
 
@@ -317,27 +293,20 @@ def edge_dot(g: Tensor, a: Tensor, b: Tensor, row: Tensor, left: Tensor, right: 
     """As `reference.edge_dot`."""
     out = torch.zeros(left.numel(), dtype=wide(g.dtype))
     if left.numel():
-        operands = [_array(t) for t in (g, a, b, row, left, right)]
-        if left.numel() * a.shape[1] < _SMALL:
-            _dot_rows(*operands, op, out.numpy(), 0, len(out))
-        else:
-            _dot_shares(*operands, op, out.numpy())
+        _dot_rows(*(_array(t) for t in (g, a, b, row, left, right)), op, out.numpy())
     return out
 
 
 def grouped_matmul(rows: Tensor, weight: Tensor, offsets: Tensor, chunks: Tensor) -> Tensor:
     """As `reference.grouped_matmul`: a call of torch's product for each large group, and one kernel for all others.
 
-    A call takes longer than the whole product of a small group, of which a graph of many relations has one for each.
+    A call takes longer than the whole product of a small group, and a graph of many relations has many of those.
     """
     _, blocks, inputs, width = weight.shape
     a, w = _plain(rows), _plain(weight)
     out = a.new_zeros(len(a), blocks, width)
     most = _LARGE // max(1, inputs * width)  # rows of a group that is not large
-    if out.numel() * inputs < _SMALL:
-        _product_groups(a.numpy(), w.numpy(), _array(offsets), most, out.numpy(), 0, len(w))
-    else:
-        _product_shares(a.numpy(), w.numpy(), _array(offsets), most, out.numpy())
+    _call(_product_groups, _product_shares, out.numel() * inputs, len(w), a, w, offsets, most, out)
     for group, part in reference.groups_above(offsets, most):
         torch.bmm(a[part].transpose(0, 1), w[group], out=out[part].transpose(0, 1))
     return out.to(rows.dtype)
@@ -349,10 +318,7 @@ def grouped_outer(rows: Tensor, g: Tensor, offsets: Tensor) -> Tensor:
     a, b = _plain(rows), _plain(g)
     out = a.new_zeros(len(offsets) - 1, *a.shape[1:], width)
     most = _LARGE // max(1, inputs * width)
-    if b.numel() * inputs < _SMALL:
-        _outer_groups(a.numpy(), b.numpy(), _array(offsets), most, out.numpy(), 0, len(out))
-    else:
-        _outer_shares(a.numpy(), b.numpy(), _array(offsets), most, out.numpy())
+    _call(_outer_groups, _outer_shares, b.numel() * inputs, len(out), a, b, offsets, most, out)
     for group, part in reference.groups_above(offsets, most):
         torch.bmm(a[part].permute(1, 2, 0), b[part].transpose(0, 1), out=out[group])
     return out.to(rows.dtype)
@@ -364,11 +330,7 @@ def l1_distance(q: Tensor, e: Tensor, planar: bool) -> Tensor:
         return reference.l1_distance(q, e, planar)
     out = torch.zeros(len(q), len(e), dtype=wide(q.dtype))
     if out.numel():
-        operands = [_array(t) for t in (q, e.t())]
-        if q.numel() * len(e) < _SMALL:
-            _moduli_rows(*operands, out.numpy(), 0, len(out))
-        else:
-            _moduli_shares(*operands, out.numpy())
+        _call(_moduli_rows, _moduli_shares, q.numel() * len(e), len(out), q, e.t(), out)
     return out.to(q.dtype)
 
 
@@ -376,20 +338,19 @@ def l1_gradient(g: Tensor, q: Tensor, e: Tensor, planar: bool) -> Tensor:
     """As `reference.l1_gradient`."""
     out = torch.zeros(q.shape, dtype=wide(q.dtype))
     if e.numel():
-        operands = [_array(t) for t in (g, q, e)]
-        if q.numel() * len(e) < _SMALL:
-            _slope_rows(*operands, planar, out.numpy(), 0, len(out))
-        else:
-            _slope_shares(*operands, planar, out.numpy())
+        _call(_slope_rows, _slope_shares, q.numel() * len(e), len(out), g, q, e, planar, out)
     return out.to(q.dtype)
 
 
 def count_rivals(scores: Tensor, row: Tensor, bar: Tensor) -> tuple[Tensor, Tensor]:
     """As `reference.count_rivals`, in one pass over each row."""
     greater, equal = torch.empty_like(row), torch.empty_like(row)
-    operands = [_array(t) for t in (scores, row, bar)]
-    if len(row) * scores.shape[1] < _SMALL:
-        _count_rows(*operands, greater.numpy(), equal.numpy(), 0, len(row))
-    else:
-        _count_shares(*operands, greater.numpy(), equal.numpy())
+    _call(_count_rows, _count_shares, len(row) * scores.shape[1], len(row), scores, row, bar, greater, equal)
     return greater, equal
+
+
+def stable_order(key: Tensor, offsets: Tensor) -> Tensor:
+    """As `reference.stable_order`, by counting: one pass and no comparison."""
+    order = torch.empty_like(key)
+    _place(_array(key), _array(offsets).copy(), order.numpy())
+    return order

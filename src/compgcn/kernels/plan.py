@@ -1,4 +1,4 @@
-"""The order messages are summed in: grouped by row, by sender and by relation, and cut into chunks for a GPU."""
+"""The order in which kernels sum messages: grouped by row, by sender and by relation, and cut into chunks for a GPU."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from compgcn.errors import InputError
-from compgcn.kernels.backend import choose, runs
+from compgcn.kernels.backend import kernels, runs
 
-CHUNK = 128  # messages a GPU program sums; a longer row is the work of several
+CHUNK = 128  # messages that one GPU program sums; several programs share a longer row
 
 
 class Segments(NamedTuple):
@@ -20,16 +20,16 @@ class Segments(NamedTuple):
     offsets: Tensor  # [rows + 1]
     left: Tensor  # [M] rows of the first operand, in this order; int32
     right: Tensor  # [M] rows of the second operand, in this order; int32
-    chunks: Tensor  # [P, 4] (row, start, end, slot), longest first; see `cut`. Empty where no GPU wants them
+    chunks: Tensor  # [P, 4] (row, start, end, slot), longest first, see `cut`; empty without a GPU
     merges: Tensor  # [Q, 3] (row, first slot, last slot) of the rows of several chunks
-    weight: Tensor  # [M] what each message counts for, in this order; empty where every call brings its own
+    weight: Tensor  # [M] in this order; empty where every call brings its own
 
     def weigh(self, weight: Tensor) -> Tensor:
-        """The weights in this order: its own, or those of the call, given by message id."""
+        """Return the weights in this order: its own, or those of the call, given by message id."""
         return self.weight if self.weight.numel() else weight[self.order]
 
     def swapped(self) -> Segments:
-        """The same messages with the operands exchanged."""
+        """Return the same messages with the operands exchanged."""
         return self._replace(left=self.right, right=self.left)
 
 
@@ -41,33 +41,51 @@ class Plan(NamedTuple):
     by_relation: Segments  # left row, right sender
 
     def weighted(self, weight: Tensor) -> Plan:
-        """The same plan with constant weights [M], put in order once and for all."""
+        """Return the plan with constant weights [M], put in order once."""
         return Plan(*(s._replace(weight=weight[s.order]) for s in self))
+
+
+class Groups(NamedTuple):
+    """Rows sorted by group: those of group r are `[offsets[r], offsets[r + 1])`."""
+
+    offsets: Tensor  # [Z + 1]
+    chunks: Tensor  # [P, 4] (group, start, end, slot), as in `Segments`
+
+
+def make_plan(row: Tensor, sender: Tensor, relation: Tensor, *, rows: int, senders: int, relations: int) -> Plan:
+    """Sort the messages (sender, relation) -> row, each [M], three times."""
+    if max(rows, senders, relations) >= 2**31:
+        raise InputError(f"a table of {max(rows, senders, relations):,} rows is too long: expected fewer than 2^31")
+    return Plan(
+        _segments(row, rows, sender, relation),
+        _segments(sender, senders, row, relation),
+        _segments(relation, relations, row, sender),
+    )
+
+
+def make_groups(group: Tensor, size: int) -> Groups:
+    """Return the groups of rows whose group numbers [P] ascend, out of `size`."""
+    offsets = torch.searchsorted(group, torch.arange(size + 1, device=group.device))
+    return Groups(offsets, cut(offsets, group.numel())[0])
 
 
 def _segments(key: Tensor, rows: int, left: Tensor, right: Tensor) -> Segments:
     counts = torch.zeros(rows + 1, dtype=torch.long, device=key.device)
     counts.scatter_add_(0, key + 1, torch.ones_like(key))
     offsets = counts.cumsum(0)
-    order = _order(key, offsets)
+    if torch.compiler.is_compiling():
+        order = torch.argsort(key, stable=True)
+    else:
+        order = kernels(key.device.type).stable_order(key, offsets)
     left, right = left[order].int(), right[order].int()
     return Segments(order, offsets, left, right, *cut(offsets, key.numel()), torch.empty(0, device=key.device))
-
-
-def _order(key: Tensor, offsets: Tensor) -> Tensor:
-    """The stable order of keys whose counts are known already; on a CPU that needs no comparison."""
-    if torch.compiler.is_compiling() or not (key.is_cpu and choose("cpu") == "numba"):
-        return torch.argsort(key, stable=True)
-    from compgcn.kernels.numba import counting_order
-
-    return counting_order(key, offsets)
 
 
 def cut(offsets: Tensor, messages: int) -> tuple[Tensor, Tensor]:
     """Cut the rows into chunks of at most `CHUNK` messages.
 
-    Sizes are bounds that follow from the numbers of rows and messages alone, padded with row -1: nothing waits for the
-    device, and a plan of the same sizes has the same shapes. A row of one chunk has slot -1: its sum is final.
+    The numbers of rows and messages alone bound the sizes, and row -1 pads them: nothing waits for the device, and
+    plans of the same sizes have the same shapes. A row of one chunk has slot -1: its sum is final.
     """
     rows, bound = offsets.numel() - 1, messages // CHUNK
     if not runs("triton", offsets.device.type):
@@ -91,14 +109,3 @@ def cut(offsets: Tensor, messages: int) -> tuple[Tensor, Tensor]:
         (torch.where(several, torch.arange(rows, device=row.device), -1), first_slot, first_slot + slots), 1
     )
     return chunks, merges[long]
-
-
-def make_plan(row: Tensor, sender: Tensor, relation: Tensor, *, rows: int, senders: int, relations: int) -> Plan:
-    """Sort the messages (sender, relation) -> row, each [M], three times."""
-    if max(rows, senders, relations) >= 2**31:
-        raise InputError(f"a table of {max(rows, senders, relations):,} rows is too long: expected fewer than 2^31")
-    return Plan(
-        _segments(row, rows, sender, relation),
-        _segments(sender, senders, row, relation),
-        _segments(relation, relations, row, sender),
-    )

@@ -1,19 +1,50 @@
-"""The definition of aggregation in plain torch, and the oracle every other backend is tested against."""
+"""Every kernel in plain torch: the definition, the backend for other devices, and the oracle of the fused ones."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from enum import IntEnum
 
 import torch
 from torch import Tensor
 
 from compgcn.kernels.backend import wide
-from compgcn.kernels.combine import Combine, combined
 from compgcn.kernels.plan import Segments
+
+_BLOCK = 2**22  # differences that one step lays out
+_COUNT_BLOCK_CPU, _COUNT_BLOCK = 2**18, 2**24  # scores that one step compares: a cache of a CPU, work for a GPU
+
+
+class Combine(IntEnum):
+    """How a lifted entity and a lifted relation combine on one edge; the kernels switch on the numbers."""
+
+    COPY = 0  # x
+    ADD = 1  # x + z
+    SUB = 2  # x - z
+    MULT = 3  # x * z
+    COMPLEX = 4  # x * z on complex planes
+    CONJUGATE = 5  # conj(x) * z on complex planes
+
+
+def combined(op: Combine, x: Tensor, z: Tensor) -> Tensor:
+    """Combine tensors [.., D] that broadcast."""
+    match op:
+        case Combine.COPY:
+            return torch.broadcast_tensors(x, z)[0]  # type: ignore[no-untyped-call, no-any-return]
+        case Combine.ADD:
+            return x + z
+        case Combine.SUB:
+            return x - z
+        case Combine.MULT:
+            return x * z
+    (a, b), (c, d) = x.chunk(2, -1), z.chunk(2, -1)
+    if op is Combine.COMPLEX:
+        return torch.cat((a * c - b * d, a * d + b * c), -1)
+    return torch.cat((a * c + b * d, a * d - b * c), -1)
 
 
 def _combined(a: Tensor, b: Tensor, left: Tensor, right: Tensor, op: int) -> Tensor:
-    """One row per message, [M, D]. A copy never looks at `b`, which may be a placeholder without those rows."""
+    """Return one row per message, [M, D]; a copy never reads `b`, which may be a placeholder without those rows."""
     x = a[left].to(wide(a.dtype))
     return x if op == Combine.COPY else combined(Combine(op), x, b[right].to(x.dtype))
 
@@ -32,7 +63,7 @@ def edge_dot(g: Tensor, a: Tensor, b: Tensor, row: Tensor, left: Tensor, right: 
 
 
 def groups_above(offsets: Tensor, size: int) -> Iterator[tuple[int, slice]]:
-    """The groups of more rows than that, each with where its rows are."""
+    """Yield each group of more than `size` rows, and where its rows are."""
     large = (offsets.diff() > size).nonzero().flatten()
     for group, start, end in zip(large.tolist(), offsets[large].tolist(), offsets[large + 1].tolist(), strict=True):
         yield group, slice(start, end)
@@ -54,18 +85,14 @@ def grouped_outer(rows: Tensor, g: Tensor, offsets: Tensor) -> Tensor:
     return out
 
 
-# Differences are laid out for so many numbers at a time.
-_BLOCK = 2**22
-
-
 def _moduli(difference: Tensor) -> Tensor:
-    """Of complex numbers, [.., d] -> [.., d/2]."""
+    """Return the moduli of complex numbers, [.., d] -> [.., d/2]."""
     real, imaginary = difference.chunk(2, -1)
     return (real * real).addcmul_(imaginary, imaginary).sqrt_()
 
 
 def _slope(difference: Tensor, planar: bool) -> Tensor:
-    """The gradient of the absolute values, or moduli, of differences [.., d]; where there is no difference, 0."""
+    """Return the gradient of the absolute values, or moduli, of differences [.., d]; 0 at no difference."""
     if not planar:
         return difference.sign()
     modulus = _moduli(difference).repeat(*(1,) * (difference.ndim - 1), 2)
@@ -93,50 +120,8 @@ def l1_gradient(g: Tensor, q: Tensor, e: Tensor, planar: bool) -> Tensor:
     return out.to(q.dtype)
 
 
-def _units(q: Tensor, e: Tensor, slope: Tensor) -> Iterator[tuple[slice, slice, Tensor, Tensor]]:
-    """The units before they are rectified: queries, candidates, their vectors [1 or b, c, 1, d], units [b, c, F, d]."""
-    width = max(1, q[0].numel() if len(q) else 1)
-    queries = max(1, min(len(q), _BLOCK // width))
-    candidates = max(1, _BLOCK // (queries * width))
-    lists = e if e.ndim == 3 else e.unsqueeze(0)
-    for first in range(0, len(q), queries):
-        rows = slice(first, first + queries)
-        for begin in range(0, e.shape[-2], candidates):
-            part = slice(begin, begin + candidates)
-            vectors = (lists[rows] if e.ndim == 3 else lists)[:, part].unsqueeze(2)
-            yield rows, part, vectors, torch.addcmul(q[rows].unsqueeze(1), slope.unsqueeze(1), vectors)
-
-
-def rectified_sum(q: Tensor, e: Tensor, slope: Tensor, weight: Tensor) -> Tensor:
-    """out[b, c] = sum over f, j of weight[f, j] · relu(q[b, f, j] + slope[f] · e[c, j]); e may be a list per query."""
-    out = q.new_empty(len(q), e.shape[-2])
-    for rows, part, _, units in _units(q, e, slope):
-        out[rows, part] = units.relu_().flatten(2) @ weight.flatten()
-    return out
-
-
-def rectified_gradient(g: Tensor, q: Tensor, e: Tensor, slope: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Sums over the candidates of g · on and of g · on · e, [B, F, d], and the gradient by e."""
-    on, on_e, de = (torch.zeros_like(t, dtype=wide(t.dtype)) for t in (q, q, e))
-    slopes = (weight * slope.unsqueeze(1)).to(on.dtype)
-    for rows, part, vectors, units in _units(q, e, slope):
-        share = (units > 0).to(on.dtype) * g[rows, part, None, None]  # [b, c, F, d]
-        on[rows] += share.sum(1)
-        on_e[rows] += (share * vectors).sum(1)
-        if e.ndim == 3:
-            de[rows, part] = torch.einsum("bcfd,fd->bcd", share, slopes)
-        else:
-            de[part] += torch.einsum("bcfd,fd->cd", share, slopes)
-    return on.to(q.dtype), on_e.to(q.dtype), de.to(e.dtype)
-
-
-# Rows are compared with their bars in blocks of this many scores: few enough for a CPU's cache, and elsewhere enough to
-# keep the device busy.
-_COUNT_BLOCK_CPU, _COUNT_BLOCK = 2**18, 2**24
-
-
 def count_rivals(scores: Tensor, row: Tensor, bar: Tensor) -> tuple[Tensor, Tensor]:
-    """How many of scores[row[i]] are greater than bar[i], and how many equal it: [B, N], [m], [m] -> [m] each."""
+    """Count the scores[row[i]] greater than bar[i], and those equal to it: [B, N], [m], [m] -> [m] each."""
     greater, equal = torch.empty_like(row), torch.empty_like(row)
     step = max(1, (_COUNT_BLOCK_CPU if scores.device.type == "cpu" else _COUNT_BLOCK) // max(1, scores.shape[1]))
     for part in range(0, len(row), step):
@@ -145,3 +130,8 @@ def count_rivals(scores: Tensor, row: Tensor, bar: Tensor) -> tuple[Tensor, Tens
         torch.sum(rivals > value, 1, out=greater[block])
         torch.sum(rivals == value, 1, out=equal[block])
     return greater, equal
+
+
+def stable_order(key: Tensor, offsets: Tensor) -> Tensor:
+    """Return the order that sorts keys stably; offsets[k] of them are smaller than k."""
+    return torch.argsort(key, stable=True)

@@ -3,8 +3,8 @@
 Every composition of the paper factors as `phi(x, z) = lower(combine(lift(x), lift_relation(z)))` with `lower` linear.
 A linear map commutes with a weighted sum over edges, so a layer lifts its two small tables once, sums
 `combine(lifted x[u], lifted z[r])` over the edges in one fused pass (`compgcn.kernels`), and lowers the sums: no
-message per edge is ever stored. A composition is a value; adding one is one row of `COMPOSITIONS`. Those with
-parameters of their own are rows of `LEARNED`, and a layer keeps the parameters.
+message per edge is ever stored. A composition is a value, one row of `COMPOSITIONS`. A composition with parameters is
+a row of `LEARNED`, and the layer keeps the parameters.
 
 Complex numbers are kept as two real planes in the last dimension, all real parts first, then all imaginary parts.
 """
@@ -20,9 +20,10 @@ import torch
 from torch import Tensor, nn
 
 from compgcn.errors import InputError, unknown
-from compgcn.kernels.combine import Combine, combined
+from compgcn.kernels.backend import wide
+from compgcn.kernels.reference import Combine, combined
 
-_TRANSPOSED = {  # what gives Σ combine(x, z)·e = Σ z·transposed(x, e)
+_TRANSPOSED = {  # Σ combine(x, z)·e = Σ z·transposed(x, e)
     Combine.MULT: Combine.MULT,
     Combine.COMPLEX: Combine.CONJUGATE,
     Combine.CONJUGATE: Combine.COMPLEX,
@@ -38,29 +39,28 @@ def _drop_width(y: Tensor, dim: int) -> Tensor:
 
 
 def _spectrum(x: Tensor) -> Tensor:
-    """The real Fourier transform as planes: [.., d] -> [.., 2 p], its d//2 + 1 frequencies filled up with zeros to p.
+    """Return the real Fourier transform as planes: [.., d] -> [.., 2 p], d//2 + 1 frequencies padded to p.
 
-    A product with a fixed matrix, not an FFT: it is of the size of the layer's own product with W, and runs where that
-    runs. p is a multiple of 4, which lets memory be read and multiplied in whole vectors.
+    A product with a fixed matrix costs no more than the layer's own product with W. p is a multiple of 4, so that
+    kernels read whole vectors.
     """
     x = x if x.dtype == torch.float64 else x.float()
-    with torch.autocast(x.device.type, enabled=False):  # rounding a fixed matrix would spoil what is gained
+    with torch.autocast(x.device.type, enabled=False):  # a rounded matrix would be no Fourier transform
         return torch.matmul(x, _fourier(x.shape[-1], False, x.dtype, x.device))
 
 
 def _signal(y: Tensor, dim: int) -> Tensor:
-    """The inverse of `_spectrum`; it needs `dim` because d and d + 1 can have as many frequencies."""
+    """Invert `_spectrum`; d and d + 1 can have equally many frequencies, so it needs `dim`."""
     y = y if y.dtype == torch.float64 else y.float()
     with torch.autocast(y.device.type, enabled=False):
         return torch.matmul(y, _fourier(dim, True, y.dtype, y.device))
 
 
 def _fourier(d: int, inverse: bool, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """The matrix [d, D] with x F the planes of the transform of x; or, [D, d], the one that leads back."""
+    """Return the matrix [d, D] with x F the planes of the transform of x, or its inverse [D, d]."""
     if torch.compiler.is_compiling():  # a compiled graph makes it anew, in one small kernel
         return _make_fourier(d, inverse, dtype, device)
-    with torch.inference_mode(False):  # it is kept, and may be needed where gradients are
-        return _kept_fourier(d, inverse, dtype, device)
+    return _kept_fourier(d, inverse, dtype, device)
 
 
 def _make_fourier(d: int, inverse: bool, dtype: torch.dtype, device: torch.device) -> Tensor:
@@ -75,18 +75,21 @@ def _make_fourier(d: int, inverse: bool, dtype: torch.dtype, device: torch.devic
     return torch.cat((share * angle.cos().T, -share * angle.sin().T)).to(dtype)
 
 
-_kept_fourier = cache(_make_fourier)
+@cache
+def _kept_fourier(d: int, inverse: bool, dtype: torch.dtype, device: torch.device) -> Tensor:
+    with torch.inference_mode(False):  # training refuses tensors of inference mode
+        return _make_fourier(d, inverse, dtype, device)
 
 
 def _planes(x: Tensor) -> Tensor:
-    """The vector itself, read as d/2 complex numbers."""
+    """Read the vector itself as d/2 complex numbers."""
     if x.shape[-1] % 2:
         raise InputError(f"a complex composition needs an even dimension, not {x.shape[-1]}")
     return x
 
 
 def _rotation(z: Tensor) -> Tensor:
-    """Complex numbers scaled to modulus 1, so that multiplying by them only turns; 0, which has no angle, does not."""
+    """Scale complex numbers to modulus 1, so that multiplying by them only turns; 0 becomes 1."""
     real, imaginary = _planes(z).chunk(2, -1)
     real = torch.where((real == 0) & (imaginary == 0), torch.ones_like(real), real)
     modulus = torch.hypot(real, imaginary)
@@ -94,9 +97,9 @@ def _rotation(z: Tensor) -> Tensor:
 
 
 class Composition(NamedTuple):
-    """phi as a value: four pure functions and where it comes from. Calling it composes [.., d] with [.., d].
+    """phi as a value: four pure functions and their origin. Calling it composes [.., d] with [.., d].
 
-    `lower` is linear. Where `lift` is linear too, phi is affine in x, and a layer folds its loop into a filter.
+    Where `lift` is linear as well as `lower`, phi is affine in x, and a layer folds its loop into a filter.
     """
 
     name: str
@@ -115,10 +118,7 @@ class Composition(NamedTuple):
 
     @property
     def transposed(self) -> Composition | None:
-        """psi with ⟨phi(x, z), e⟩ = ⟨z, psi(x, e)⟩ for all x, z, e; None where phi is not linear in z.
-
-        Two factors multiplied: it is the same lifting and lowering around the product that is conjugate in the other.
-        """
+        """psi with ⟨phi(x, z), e⟩ = ⟨z, psi(x, e)⟩ for all x, z, e; None where phi is not linear in z."""
         if self.combine not in _TRANSPOSED or self.lift_relation is not self.lift or not self.linear_lift:
             return None
         return self._replace(name=f"{self.name}, transposed", combine=_TRANSPOSED[self.combine])
@@ -127,17 +127,18 @@ class Composition(NamedTuple):
         return self.lower(combined(self.combine, self.lift(x), self.lift_relation(z)), x.shape[-1])
 
     def fold(self, filters: Tensor, width: int) -> Tensor:
-        """The filter of sums [.., D] that are not lowered, D = `width`: y fold(W) = lower(y) W, for W [d, out]."""
+        """Return the filter of sums [.., D] not lowered yet, D = `width`: y fold(W) = lower(y) W, for W [d, out]."""
         if self.lower is _drop_width:
             return filters
-        eye = torch.eye(width, dtype=filters.dtype, device=filters.device)
-        return self.lower(eye, len(filters)).to(filters.dtype) @ filters
+        d = len(filters)
+        if self.lower is _signal:
+            matrix = _fourier(d, True, wide(filters.dtype), filters.device)
+        else:
+            matrix = self.lower(torch.eye(width, dtype=filters.dtype, device=filters.device), d)
+        return matrix.to(filters.dtype) @ filters
 
     def fold_fixed(self, z: Tensor, filters: Tensor) -> tuple[Tensor, Tensor]:
-        """phi with one relation z [1, d] before a filter: phi(x, z) W = x A + b, with A [d, out] and b [out].
-
-        Only where `lift` is linear.
-        """
+        """Return A [d, out] and b [out] with phi(x, z) W = x A + b for one relation z [1, d], if `lift` is linear."""
         d = z.shape[-1]
         points = torch.cat((torch.eye(d, dtype=z.dtype, device=z.device), z.new_zeros(1, d)))
         images = self(points, z).to(z.dtype) @ filters
@@ -205,10 +206,10 @@ COMPOSITIONS: dict[str, Composition] = {
 
 
 class Learned(NamedTuple):
-    """A phi with parameters: `build` makes, for vectors of dimension d, a module (x [n, d], z [n, d]) -> [n, d].
+    """A phi with parameters: `build` makes, for dimension d, a module (x [n, d], z [n, d]) -> [n, d].
 
-    `factors` reads such a module as a Composition, which a layer sums in one pass like any other. Without them the
-    module is called, once for each distinct (sender, relation); it must work on every row by itself, and draw nothing.
+    `factors` reads such a module as a Composition, which a layer sums in one pass like any other. Without factors the
+    layer calls the module once for each distinct (sender, relation); it must treat every row alone and draw nothing.
     """
 
     name: str
@@ -223,22 +224,15 @@ class NTN(nn.Module):
 
     .. math:: \phi(x, z)_k = x^T T_k z + (x V + z U + b)_k, \qquad T_k = \sum_{j=1}^d C_{jk} a_j b_j^T
 
-    The tensor is a sum of d rank-one terms, with a_j and b_j the columns of A and B: 3 d^2 numbers in place of d^3, and
-    phi factors, x^T T_k z = ((x A) * (z B)) C_k. There is no tanh: the activation follows the sum of the layer.
+    The tensor is a sum of d rank-one terms, a_j and b_j being the columns of A and B: 3 d^2 numbers in place of d^3,
+    and phi factors, x^T T_k z = ((x A) * (z B)) C_k. The tanh is left out: the layer's activation follows its sum.
     """
 
     def __init__(self, dim: int) -> None:
         super().__init__()
-        for name in ("A", "B", "C", "V", "U"):
-            self.register_parameter(name, nn.Parameter(torch.empty(dim, dim)))
+        self.A, self.B, self.C, self.V, self.U = (nn.Parameter(torch.empty(dim, dim)) for _ in range(5))
         self.bias = nn.Parameter(torch.empty(dim))
         self.reset_parameters()
-
-    A: nn.Parameter
-    B: nn.Parameter
-    C: nn.Parameter
-    V: nn.Parameter
-    U: nn.Parameter
 
     def reset_parameters(self) -> None:
         for matrix in (self.A, self.B, self.C, self.V, self.U):
@@ -249,7 +243,7 @@ class NTN(nn.Module):
         return ((x @ self.A) * (z @ self.B)) @ self.C + x @ self.V + z @ self.U + self.bias
 
     def factors(self) -> Composition:
-        """[x A, x, 1] * [z B, 1, z U + b], lowered by [C; V; 1]."""
+        """Return phi as [x A, x, 1] * [z B, 1, z U + b], lowered by [C; V; 1]."""
         return Composition("ntn", Combine.MULT, self._lift, self._lift_relation, self._lower)
 
     def _lift(self, x: Tensor) -> Tensor:
@@ -264,26 +258,14 @@ class NTN(nn.Module):
 
 
 LEARNED: dict[str, Learned] = {
-    row.name: row
-    for row in (
-        Learned(
-            "ntn", NTN, NTN.factors, "a tensor of low rank, and a linear map of both", "Socher et al., NeurIPS 2013"
-        ),
+    "ntn": Learned(
+        "ntn", NTN, NTN.factors, "a tensor of low rank, and a linear map of both", "Socher et al., NeurIPS 2013"
     )
 }
 
 
-def resolve(name: str | Composition) -> Composition:
-    """The row of that name; a Composition passes through."""
-    if isinstance(name, Composition):
-        return name
-    if name not in COMPOSITIONS:
-        raise unknown("composition", name, COMPOSITIONS)
-    return COMPOSITIONS[name]
-
-
 def find(name: str | Composition | Learned) -> Composition | Learned:
-    """The row of that name, with or without parameters; a row passes through."""
+    """Return the row of that name, with or without parameters; a row passes through."""
     if isinstance(name, (Composition, Learned)):
         return name
     table: dict[str, Composition | Learned] = {**COMPOSITIONS, **LEARNED}

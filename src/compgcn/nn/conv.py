@@ -8,15 +8,16 @@ import torch
 from torch import Tensor, nn
 
 from compgcn.errors import InputError, unknown
-from compgcn.kernels.combine import Combine
+from compgcn.kernels import Combine
+from compgcn.kernels.backend import wide
 from compgcn.nn.compose import COMPOSITIONS, Composition, Learned, find
 from compgcn.nn.dropout import dropout
-from compgcn.nn.filters import TYINGS, Message, Sizes, add_biases, contents
+from compgcn.nn.filters import FILTERS, Incoming, Sizes, add_biases, contents
 from compgcn.nn.graph import FLOWS, NORMS, Flow, Messages, Norm, RelationalGraph
 
 Relations = Literal["vectors", "scalars", "none"]
 
-# What each kind of relation can be combined by: a scalar stands for a vector of equal numbers, none for no vector.
+# The combinations each kind of relation can take part in: a scalar stands for a vector of equal numbers.
 _TAKES: dict[Relations, tuple[Combine, ...]] = {
     "vectors": tuple(Combine),
     "scalars": (Combine.ADD, Combine.SUB, Combine.MULT),
@@ -24,38 +25,22 @@ _TAKES: dict[Relations, tuple[Combine, ...]] = {
 }
 
 
-def _must_be_known(norm: str, flow: str, tying: str, relations: str) -> None:
-    options = (("norm", norm, NORMS), ("flow", flow, FLOWS), ("tying", tying, TYINGS), ("relations", relations, _TAKES))
-    for kind, name, table in options:
-        if name not in table:
-            raise unknown(kind, name, table)
-
-
-def _must_fit(
-    in_channels: int, out_channels: int, dropout: float, row: Composition | Learned, relations: Relations, roles: bool
-) -> None:
-    """Refuse sizes there are not, and a composition that does not take what stands for the relations."""
-    if min(in_channels, out_channels) < 1 or not 0 <= dropout <= 1:
-        raise InputError(
-            f"a layer needs dimensions of at least 1 and a dropout from 0 to 1, not {in_channels}, "
-            f"{out_channels} and {dropout}"
-        )
-    if not (relations == "vectors" if isinstance(row, Learned) or roles else row.combine in _TAKES[relations]):
-        how = " by roles" if roles else ""
-        raise InputError(f"composition '{row.name}'{how} does not work with relations='{relations}'")
-
-
 class _Seen(NamedTuple):
     """The last plain tensors a layer was called with, and the graph made of them."""
 
     edge_index: Tensor
     edge_type: Tensor
-    versions: tuple[int, int]  # of the tensors then: writing into one makes it another graph
+    versions: tuple[int, int]  # writing into a tensor raises its version, and makes it another graph
     graph: RelationalGraph
 
     def is_of(self, edge_index: Tensor, edge_type: Tensor, num_nodes: int) -> bool:
         same = self.edge_index is edge_index and self.edge_type is edge_type and self.graph.num_nodes == num_nodes
         return same and self.versions == (edge_index._version, edge_type._version)
+
+
+def launches_count(x: Tensor) -> bool:
+    """Return whether starting a kernel takes longer than most kernels of a layer on the device of x."""
+    return x.is_cuda
 
 
 class CompGCNConv(nn.Module):
@@ -70,8 +55,8 @@ class CompGCNConv(nn.Module):
     Args:
         in_channels, out_channels: dimensions of the vectors that come in and go out.
         num_relations: R, inverses not counted.
-        composition: phi, a name in `compgcn.nn.compose.COMPOSITIONS` or `LEARNED`, or such a row itself. The parameters
-            of one that has any are in `phi`.
+        composition: phi, a name in `compgcn.nn.compose.COMPOSITIONS` or `LEARNED`, or such a row itself. The module
+            `phi` holds the parameters of a learned one.
         norm: the weights w, a name in `compgcn.nn.graph.NORMS`.
         flow: "source_to_target" (PyG's), or "target_to_source" (the paper's N(v) over the outgoing edges of v), the
             default of `compgcn.nn.encoder.Encoder`.
@@ -80,17 +65,19 @@ class CompGCNConv(nn.Module):
         dropout: on the sum of each direction after its filter.
         bias: add a learned vector [out].
         loop_dropout: drop out the loop term too.
-        tying: which relations share a filter, a name in `compgcn.nn.filters.TYINGS`; CompGCN's is "direction".
+
+    Shapes: x [N, in], rel [2R, in] (originals, then inverses; [R, in] with add_inverse=False), edge_index [2, E],
+    edge_type [E] -> (x' [N, out], rel' [2R, out]). A RelationalGraph may replace the two tensors; for a part of a
+    graph (`RelationalGraph.around`), x' has the rows that receive.
+
+    The other arguments make the layers of `compgcn.nn.encoder.PRESETS`:
+        filters: which relations share a filter, a name in `compgcn.nn.filters.FILTERS`.
         relations: "vectors" come in as `rel` and are updated; "scalars" are one learned weight per relation kept by
             the layer; "none" leaves relations out of phi. With the last two, `rel` passes through unchanged.
         relation_bias: a learned vector [out] per relation, added to its messages and weighted like them (D-GCN).
-        bases: number of basis matrices or of diagonal blocks for those tyings.
+        bases: number of basis matrices or of diagonal blocks, for those filters.
         roles: phi gets z_r in a message from the subject of an edge to its object, and -z_r in one the other way
-            (VR-GCN); the vectors of inverses take no part in messages, and the loop is the entity itself.
-
-    Shapes: x [N, in], rel [2R, in] (originals, then inverses; [R, in] with add_inverse=False), edge_index [2, E],
-    edge_type [E] -> (x' [N, out], rel' [2R, out]). A RelationalGraph may stand in place of the two tensors; of one
-    that is a part (`RelationalGraph.around`), x' has the rows that receive.
+            (VR-GCN); messages ignore the vectors of inverses, and the loop is the entity itself.
     """
 
     phi: nn.Module | None
@@ -114,47 +101,54 @@ class CompGCNConv(nn.Module):
         bias: bool = False,
         *,
         loop_dropout: bool = False,
-        tying: str = "direction",
+        filters: str = "direction",
         relations: Relations = "vectors",
         relation_bias: bool = False,
         bases: int = 0,
         roles: bool = False,
     ) -> None:
         super().__init__()
-        _must_be_known(norm, flow, tying, relations)
-        self.in_channels, self.out_channels, self.num_relations = in_channels, out_channels, num_relations
+        options = ("norm", norm, NORMS), ("flow", flow, FLOWS), ("filters", filters, FILTERS)
+        for kind, name, table in (*options, ("relations", relations, _TAKES)):
+            if name not in table:
+                raise unknown(kind, name, table)
+        if min(in_channels, out_channels) < 1 or not 0 <= dropout <= 1:
+            given = f"{in_channels}, {out_channels} and {dropout}"
+            raise InputError(f"a layer needs dimensions of at least 1 and a dropout from 0 to 1, not {given}")
         self.composition = row = find(composition)
-        _must_fit(in_channels, out_channels, dropout, row, relations, roles)
-        self.phi = row.build(in_channels) if isinstance(row, Learned) else None
-        self.norm, self.flow, self.roles = norm, flow, roles
-        self.add_inverse, self.self_loop = add_inverse, self_loop
+        if not (relations == "vectors" if isinstance(row, Learned) or roles else row.combine in _TAKES[relations]):
+            how = " by roles" if roles else ""
+            raise InputError(f"composition '{row.name}'{how} does not work with relations='{relations}'")
+        self.in_channels, self.out_channels, self.num_relations = in_channels, out_channels, num_relations
+        self.norm, self.flow, self.add_inverse, self.self_loop = norm, flow, add_inverse, self_loop
         self.dropout, self.loop_dropout = dropout, loop_dropout
-        self.tying, self.relations = TYINGS[tying], relations
-        directions = 2 if add_inverse else 1
-        sizes = Sizes(in_channels, out_channels, directions * num_relations, directions, bases)
-        filters = self.tying.shapes(sizes)
-        if not self_loop and self.tying.loop == "weight_loop":
-            del filters["weight_loop"]
-        self._filters = [name for name in filters if name != "weight_loop"]
-        # In this order, in which initial values are drawn: another would be another model by the same seed.
-        for name, shape in {**self._other_shapes(sizes.relations, bias, relation_bias), **filters}.items():
-            self.register_parameter(name, None if shape is None else nn.Parameter(torch.empty(shape)))
+        self.filters, self.relations, self.roles = FILTERS[filters], relations, roles
+        self.phi = row.build(in_channels) if isinstance(row, Learned) else None
+        self._make_parameters(bias, relation_bias, bases)
         self._last: _Seen | None = None
         self.reset_parameters()
 
-    def _other_shapes(self, rows: int, bias: bool, relation_bias: bool) -> dict[str, tuple[int, ...] | None]:
-        """The parameters beside the filters, over so many rows of relations; None for those that there are not."""
-        vectors = self.relations == "vectors"
-        return {
+    def _make_parameters(self, bias: bool, relation_bias: bool, bases: int) -> None:
+        """Register the parameters in the order in which `reset_parameters` draws them: a seed fixes the model."""
+        vectors, directions = self.relations == "vectors", 2 if self.add_inverse else 1
+        rows = directions * self.num_relations
+        filters = self.filters.shapes(Sizes(self.in_channels, self.out_channels, rows, directions, bases))
+        if not self.self_loop:
+            filters.pop("weight_loop", None)
+        self._filters = list(filters)
+        shapes: dict[str, tuple[int, ...] | None] = {
             "weight_relation": (self.in_channels, self.out_channels) if vectors else None,
             "loop_relation": (1, self.in_channels) if vectors and self.self_loop and not self.roles else None,
             "relation_scale": (rows, 1) if self.relations == "scalars" else None,
             "relation_bias": (rows, self.out_channels) if relation_bias else None,
             "bias": (self.out_channels,) if bias else None,
+            **filters,
         }
+        for name, shape in shapes.items():
+            self.register_parameter(name, None if shape is None else nn.Parameter(torch.empty(shape)))
 
     def reset_parameters(self) -> None:
-        """Xavier for every matrix, one for scalars, zero for biases; what a composition learns, its own way."""
+        """Draw every matrix by Xavier, set scalars to one and biases to zero, and reset a learned composition."""
         for module in () if self.phi is None else self.phi.modules():
             if callable(reset := getattr(module, "reset_parameters", None)):
                 reset()
@@ -176,40 +170,83 @@ class CompGCNConv(nn.Module):
         *,
         keep: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """(x', rel') for the vectors of all nodes and relations.
+        """Return (x', rel') for the vectors of all nodes and relations.
 
-        With `keep` [E] the two messages of an edge count so many times what the norm of the whole graph gives them: 0
-        leaves the edge out, for this call.
+        With `keep` [E] both messages of an edge count so many times their weight in the whole graph; 0 leaves the
+        edge out of this call.
         """
         graph = self._graph(x, edge_index, edge_type)
         self._check(x, rel, graph, keep)
-        messages = graph.messages(self.flow, self.add_inverse)
-        norm = Norm(self.norm, self.self_loop, torch.float64 if x.dtype == torch.float64 else torch.float32)
-        sums = self._sums(x, rel, messages, norm, keep)
-        out = self._drop(sums[0])
-        for half in sums[1:]:
-            out = out.add_(self._drop(half))
-        if self.self_loop:
-            loop = self._loop(x[: messages.num_receivers], messages.weights(*norm).loop)
+        messages, norm = graph.messages(self.flow, self.add_inverse), self._norm(x)
+
+        # Eq. node_update: the sums of weighted phi(x_u, z_r), each times its filter, and the loop
+        terms, loop = self._terms_and_loop(x, rel, messages, norm, keep)
+        out, *others = [self._drop(term) for term in terms]
+        for term in others:
+            out = out.add_(term)
+        if loop is not None:
             out = out.add_(self._drop(loop) if self.loop_dropout else loop)
         if self.bias is not None:
             out = out.add_(self.bias)
+
+        # Eq. rel_share: one matrix for all relations
         if rel is not None and self.weight_relation is not None:
             rel = rel @ self.weight_relation
         return out, rel
 
     def received(self, x: Tensor, rel: Tensor | None, graph: RelationalGraph) -> Tensor:
-        """What the neighbours of each node send it [N, out]: x' without the loop, the bias and dropout."""
-        norm = Norm(self.norm, self.self_loop, torch.float64 if x.dtype == torch.float64 else torch.float32)
-        return torch.stack(self._sums(x, rel, graph.messages(self.flow, self.add_inverse), norm, None)).sum(0)
+        """Return what the neighbours of each node send it [N, out]: x' without the loop, the bias and dropout."""
+        messages = graph.messages(self.flow, self.add_inverse)
+        return torch.stack(self._terms(x, rel, messages, self._norm(x), None)).sum(0)
 
-    def _sums(self, x: Tensor, rel: Tensor | None, messages: Messages, norm: Norm, keep: Tensor | None) -> list[Tensor]:
-        """The weighted sums of messages [N, out], by direction or all in one."""
-        message = self._message(x, self._relation_vectors(rel), messages, norm, keep)
-        sums = self.tying.sums({name: getattr(self, name) for name in self._filters}, message)
-        return sums if self.relation_bias is None else add_biases(sums, self.relation_bias, message)
+    def _norm(self, x: Tensor) -> Norm:
+        return Norm(self.norm, self.self_loop, wide(x.dtype))
+
+    def _drop(self, term: Tensor) -> Tensor:
+        return dropout(term, self.dropout, self.training)
+
+    def _terms_and_loop(
+        self, x: Tensor, rel: Tensor | None, messages: Messages, norm: Norm, keep: Tensor | None
+    ) -> tuple[list[Tensor], Tensor | None]:
+        """Return the terms of the neighbours, and the loop term where it is not one of their sums."""
+        if self.self_loop and self._stacks(x):
+            terms = self._terms(x, rel, messages.with_loops(), norm, keep)
+            return (terms[:-1], terms[-1]) if len(terms) > 1 else (terms, None)
+        terms = self._terms(x, rel, messages, norm, keep)
+        if not self.self_loop:
+            return terms, None
+        return terms, self._loop(x[: messages.num_receivers], messages.weights(*norm).loop)
+
+    def _stacks(self, x: Tensor) -> bool:
+        """Return whether the loops are messages of one more direction: fewer kernels to launch, which a GPU waits for.
+
+        A CPU folds phi into the filter of the loop instead, which multiplies less.
+        """
+        plain = self.filters.name == "direction" and self.loop_relation is not None and self.relation_bias is None
+        return plain and launches_count(x) and self._factored() is not None
+
+    def _terms(
+        self, x: Tensor, rel: Tensor | None, messages: Messages, norm: Norm, keep: Tensor | None
+    ) -> list[Tensor]:
+        """Return the weighted sums of messages after their filters, [N, out], by direction or all in one."""
+        weight = None if keep is None else messages.weights(*norm).message * messages.of_edges(keep)
+        phi, z = self._factored(), self._relation_vectors(rel)
+        if messages.loops:
+            assert z is not None
+            assert self.loop_relation is not None
+            z = torch.cat((z, self.loop_relation))
+        if phi is None:
+            assert self.phi is not None
+            assert z is not None
+            sender, relation, messages = messages.contents()
+            phi, x, z = COMPOSITIONS["copy"], contents(self.phi, x, z, sender, relation), None
+        apart = self.training and self.dropout > 0
+        incoming = Incoming(phi, x, z, messages, norm if keep is None else None, weight, apart)
+        terms = self.filters.sums({name: getattr(self, name) for name in self._filters}, incoming)
+        return terms if self.relation_bias is None else add_biases(terms, self.relation_bias, incoming)
 
     def _relation_vectors(self, rel: Tensor | None) -> Tensor | None:
+        """Return z, the argument of phi for each row of the relation table."""
         if self.roles:
             assert rel is not None
             half = rel[: self.num_relations]
@@ -217,28 +254,15 @@ class CompGCNConv(nn.Module):
             return torch.cat((half, -half)) if self.add_inverse else half
         return self.relation_scale if self.relations == "scalars" else rel if self.relations == "vectors" else None
 
-    def _message(self, x: Tensor, z: Tensor | None, messages: Messages, norm: Norm, keep: Tensor | None) -> Message:
-        weight = None
-        if keep is not None:
-            weight = messages.weights(*norm).message * messages.of_edges(keep)
-        phi = self._factored()
-        if phi is None:
-            assert self.phi is not None
-            assert z is not None
-            sender, relation, messages = messages.contents()
-            phi, x, z = COMPOSITIONS["copy"], contents(self.phi, x, z, sender, relation), None
-        apart = self.training and self.dropout > 0
-        return Message(phi, x, z, messages, norm if keep is None else None, weight, apart)
-
     def _factored(self) -> Composition | None:
-        """phi in factors, or None where it has none."""
+        """Return phi in factors, or None where it has none."""
         if not isinstance(self.composition, Learned):
             return self.composition
         return None if self.composition.factors is None else self.composition.factors(self.phi)
 
     def _loop(self, x: Tensor, weight: Tensor | None) -> Tensor:
-        """w_v W_loop^T phi(x_v, z_loop), [N, out]: phi with one relation is mostly affine, and folds into W_loop."""
-        filters: Tensor = getattr(self, self.tying.loop)
+        """Return w_v W_loop^T phi(x_v, z_loop), [N, out]; phi with one relation is mostly affine: fold it into W."""
+        filters: Tensor = getattr(self, self.filters.loop)
         phi = self._factored()
         if self.loop_relation is None:
             loop = x @ filters
@@ -253,33 +277,28 @@ class CompGCNConv(nn.Module):
             loop = phi(x, self.loop_relation).to(x.dtype) @ filters
         return loop if weight is None else (weight.unsqueeze(1) * loop).to(loop.dtype)
 
-    def _drop(self, values: Tensor) -> Tensor:
-        return dropout(values, self.dropout, self.training)
-
     def _graph(self, x: Tensor, edge_index: Tensor | RelationalGraph, edge_type: Tensor | None) -> RelationalGraph:
-        """The graph itself, or the one made of the last tensors seen, so that sorting happens once."""
+        """Return the graph itself, or the one made of the last tensors seen, so that sorting happens once."""
         if x.dim() != 2:
             raise InputError(f"x must have shape [N, {self.in_channels}], not {list(x.shape)}")
         if isinstance(edge_index, RelationalGraph):
             return edge_index
         if edge_type is None:
             raise InputError("edge_type is missing: the layer takes edge_index and edge_type, or a RelationalGraph")
-        if (
-            torch.compiler.is_compiling()
-        ):  # a traced call sorts every time: give it a RelationalGraph where that matters
-            return RelationalGraph(edge_index[0], edge_index[1], edge_type, x.shape[0], self.num_relations)
-        if self._last is not None and self._last.is_of(edge_index, edge_type, x.shape[0]):
+        compiling = torch.compiler.is_compiling()  # a traced call sorts every time; a RelationalGraph avoids that
+        if not compiling and self._last is not None and self._last.is_of(edge_index, edge_type, x.shape[0]):
             return self._last.graph
         if edge_index.dim() != 2 or edge_index.shape[0] != 2:
             raise InputError(f"edge_index must have shape [2, E], not {list(edge_index.shape)}")
         graph = RelationalGraph(edge_index[0], edge_index[1], edge_type, x.shape[0], self.num_relations)
-        if not (edge_index.is_inference() or edge_type.is_inference()):
+        if not (compiling or edge_index.is_inference() or edge_type.is_inference()):
             self._last = _Seen(edge_index, edge_type, (edge_index._version, edge_type._version), graph)
         return graph
 
     def _check(self, x: Tensor, rel: Tensor | None, graph: RelationalGraph, keep: Tensor | None) -> None:
-        if x.dtype != self._dtype() and not torch.is_autocast_enabled(x.device.type):
-            raise InputError(f"x is {x.dtype} and the layer {self._dtype()}; convert one of them")
+        autocast, own = torch.is_autocast_enabled(x.device.type), getattr(self, self._filters[0]).dtype
+        if x.dtype != own and not autocast:
+            raise InputError(f"x is {x.dtype} and the layer {own}; convert one of them")
         if x.shape != (graph.num_nodes, self.in_channels):
             raise InputError(f"x must have shape [{graph.num_nodes}, {self.in_channels}], not {list(x.shape)}")
         if graph.num_relations != self.num_relations:
@@ -292,18 +311,15 @@ class CompGCNConv(nn.Module):
         if rel is None or rel.shape != (rows, self.in_channels):
             given = None if rel is None else list(rel.shape)
             raise InputError(f"rel must have shape [{rows}, {self.in_channels}], not {given}")
-        if (rel.dtype, rel.device) != (x.dtype, x.device) and not torch.is_autocast_enabled(x.device.type):
+        if (rel.dtype, rel.device) != (x.dtype, x.device) and not autocast:
             raise InputError(f"rel is {rel.dtype} on {rel.device} and x {x.dtype} on {x.device}; convert one of them")
-
-    def _dtype(self) -> torch.dtype:
-        return next(self.parameters()).dtype
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_last": None}  # a copy or a file of the layer need not carry the graph
 
     def extra_repr(self) -> str:
-        """The arguments that tell two layers apart."""
+        """Return the arguments that tell two layers apart."""
         return (
             f"{self.in_channels}, {self.out_channels}, num_relations={self.num_relations}, "
-            f"composition={self.composition.name}, norm={self.norm}, flow={self.flow}, tying={self.tying.name}"
+            f"composition={self.composition.name}, norm={self.norm}, flow={self.flow}, filters={self.filters.name}"
         )

@@ -1,4 +1,4 @@
-"""ConvKB, which convolves whole triples: its score is no product of a query with a candidate."""
+"""Convolutional decoders: the queries of ConvE, ConvR, HypER and Conv-TransE, and both halves of ConvKB."""
 
 from __future__ import annotations
 
@@ -9,74 +9,13 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from compgcn.errors import InputError
-from compgcn.kernels import rectified_sum
 from compgcn.nn.dropout import dropout
+from compgcn.nn.filters import AGAIN
 
-
-def convolve(image: Tensor, convolution: nn.Conv2d) -> Tensor:
-    """The maps of images of one channel, position by position: [B, 1, H, W] -> [B, positions, filters].
-
-    On a GPU as one product with the patches under the kernel, which tensor cores do at once.
-    """
-    if not image.is_cuda:
-        maps = convolution(image.contiguous(memory_format=torch.channels_last))
-        return maps.permute(0, 2, 3, 1).flatten(1, 2)  # type: ignore[no-any-return]
-    h, w = convolution.kernel_size
-    patches = _patches(image, h, w)
-    weight = convolution.weight.flatten(1)  # [filters, h w]
-    return F.linear(patches, F.pad(weight, (0, patches.shape[2] - weight.shape[1])), convolution.bias)
-
-
-def convolve_each(image: Tensor, filters: Tensor) -> Tensor:
-    """The same where every image has filters of its own: [B, 1, H, W], [B, filters, h, w] -> [B, positions, filters].
-
-    A batched product: to a convolution these would be as many groups as images, each too small to be fast.
-    """
-    patches = _patches(image, *filters.shape[2:])
-    filters = filters.flatten(2)
-    return patches @ F.pad(filters, (0, patches.shape[2] - filters.shape[2])).transpose(1, 2)
-
-
-def _patches(image: Tensor, h: int, w: int) -> Tensor:
-    """What lies under a kernel at each of its positions: [B, 1, H, W] -> [B, positions, K], 0 from the h w-th on."""
-    H, W = image.shape[2:]
-    taps, users = _taps(H, W, h, w, image.device)
-    patches: Tensor = _Patches.apply(image.flatten(1), taps, users)  # type: ignore[no-untyped-call]
-    return patches
-
-
-def _taps(H: int, W: int, h: int, w: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Which pixel lies under each tap of an h x w kernel at each of its positions, [positions, K], K a multiple of 8.
-
-    And which (position, tap), as one number, looks at each pixel, [H W, h w]. Where there is none, one past the last.
-    """
-    grid = torch.arange(H * W, device=device).view(H, W)
-    taps = grid.unfold(0, h, 1).unfold(1, w, 1).flatten(2).flatten(0, 1)  # [positions, h w]
-    taps = F.pad(taps, (0, -taps.shape[1] % 8), value=H * W)
-    positions, K = taps.shape
-    number = torch.arange(positions, device=device).view(H - h + 1, W - w + 1) * K
-    framed = F.pad(number, (w - 1, w - 1, h - 1, h - 1), value=positions * K)  # kernels that begin outside see nothing
-    users = framed.unfold(0, h, 1).unfold(1, w, 1).flip(2, 3).flatten(2).flatten(0, 1)  # [H W, h w]
-    users = users + torch.arange(h * w, device=device)
-    return taps, users.clamp_max(positions * K)
-
-
-class _Patches(torch.autograd.Function):
-    """pixels [B, H W] -> patches [B, positions, K]; written out because the gradient of a gather is a scatter, and
-    this one is a gather too."""
-
-    @staticmethod
-    def forward(ctx: Any, pixels: Tensor, taps: Tensor, users: Tensor) -> Tensor:
-        ctx.save_for_backward(users)
-        return F.pad(pixels, (0, 1))[:, taps]
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None]:
-        (users,) = ctx.saved_tensors
-        return F.pad(g.flatten(1), (0, 1))[:, users].sum(2), None, None
+_UNITS_CPU, _UNITS = 2**22, 2**28  # units of ConvKB that one step lays out
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +29,7 @@ class ConvolutionSettings:
         input_dropout: on what is convolved.
         feature_dropout: on the feature maps.
         hidden_dropout: on the projection, "hidden dropout 2" in the recipes.
-        height, width: the shape each vector takes, d = height · width; chosen by `image_shape` where not given.
+        height, width: the shape of each vector, d = height · width; None leaves it to `image_shape`.
     """
 
     filters: int = 200
@@ -104,26 +43,24 @@ class ConvolutionSettings:
 
 
 def image_shape(dim: int, height: int | None = None, width: int | None = None, *, stacked: int = 2) -> tuple[int, int]:
-    """The height and width with height · width = dim that make the image stacked·height × width as square as possible.
+    """Return height · width = dim that make the image stacked·height × width as square as possible.
 
-    Of two equally good shapes the wider one is taken; a height or width that is given is kept.
+    The wider of two equally good shapes wins; a given height or width stays.
     """
     shapes = [
         (h, dim // h) for h in range(1, dim + 1) if dim % h == 0 and height in (None, h) and width in (None, dim // h)
     ]
     if not shapes:
-        given = " and ".join(
-            f"{name} {size}" for name, size in (("height", height), ("width", width)) if size is not None
-        )
+        given = [f"{name} {size}" for name, size in (("height", height), ("width", width)) if size is not None]
         raise InputError(
-            f"dimension {dim} cannot be laid out with {given or 'any height and width'}; choose sizes whose product is "
-            "the dimension, such as height 10 and width 20 for dimension 200"
+            f"dimension {dim} cannot be laid out with {' and '.join(given) or 'any height and width'}; choose sizes "
+            "whose product is the dimension, such as height 10 and width 20 for dimension 200"
         )
     return min(shapes, key=lambda shape: abs(stacked * shape[0] - shape[1]))
 
 
 def positions(dim: int, image: tuple[int, int], kernel: tuple[int, int]) -> int:
-    """How many places a kernel has in the image of a dimension; at least one, or it does not fit."""
+    """Return the number of places of a kernel in the image of a dimension, or refuse a kernel that does not fit."""
     rows, columns = image[0] - kernel[0] + 1, image[1] - kernel[1] + 1
     if kernel[1] < 1 or rows < 1 or columns < 1:
         most = image[1] if image[0] == 1 else min(image)
@@ -135,22 +72,19 @@ def positions(dim: int, image: tuple[int, int], kernel: tuple[int, int]) -> int:
 
 
 class ConvolutionQuery(nn.Module, ABC):
-    """What convolutional queries share: relu(norm(vec(relu(norm(maps)))) W)), the maps being made of norm(image).
+    """The common part of convolutional queries: relu(norm(vec(relu(norm(maps)))) W)), with maps of norm(image).
 
     The order is batch norm, input dropout, convolution, batch norm, relu, feature dropout, linear, hidden dropout,
-    batch norm, relu. Weights start as torch starts those of a convolution and a linear layer. Feature maps are kept
-    channels last, position by position.
-
-    In training mode a batch of one query has no variance for the last batch norm, and torch refuses it: train on
-    batches of two or more.
+    batch norm, relu. Feature maps are laid out channels last, position by position. Training needs batches of two or
+    more queries, because the last batch norm finds no variance in one.
 
     Args:
         dim: d.
         settings: the sizes.
-        image_norm: the batch norm of what is convolved.
-        convolution: with the filters, or what makes them of a relation.
-        positions: how many places a filter has.
-        rectify: whether there is a relu after the convolution.
+        image_norm: the batch norm of the image.
+        convolution: the module with the filters, or the one that makes them of a relation.
+        positions: the number of places of a filter.
+        rectify: whether a relu follows the convolution.
 
     Shapes: x [B, d], z [B, d] -> [B, d].
     """
@@ -174,11 +108,11 @@ class ConvolutionQuery(nn.Module, ABC):
 
     @abstractmethod
     def image(self, x: Tensor, z: Tensor) -> Tensor:
-        """What is convolved."""
+        """Return the image to convolve."""
 
     @abstractmethod
     def maps(self, image: Tensor, z: Tensor) -> Tensor:
-        """Feature maps, [B, positions, filters]."""
+        """Return the feature maps, [B, positions, filters]."""
 
     def forward(self, x: Tensor, z: Tensor) -> Tensor:
         settings = self.settings
@@ -205,7 +139,6 @@ class ConvEQuery(ConvolutionQuery):
         convolution = nn.Conv2d(1, settings.filters, settings.kernel, bias=settings.bias)
         super().__init__(dim, settings, nn.BatchNorm2d(1), convolution, places)
         self.height, self.width = height, width
-        self.register_load_state_dict_pre_hook(_by_position)  # type: ignore[no-untyped-call]
 
     def image(self, x: Tensor, z: Tensor) -> Tensor:
         return torch.stack((x, z), -1).view(-1, 1, 2 * self.height, self.width)  # [B, d, 2] -> [B, 1, 2h, w]
@@ -217,10 +150,9 @@ class ConvEQuery(ConvolutionQuery):
 class ConvRQuery(ConvolutionQuery):
     """The query of ConvR (Jiang et al., 2019): relu(norm(vec(relu(norm(ω(z) ∗ norm(x)))) W)).
 
-    The entity alone is the image, height × width; the filters are the relation's. In the paper a relation is the
-    concatenation of its filters, filters · kernel² numbers, 900 for 100 filters of 3×3. Here relations are of the
-    dimension of entities, which would leave 22 filters of 200 numbers, so a learned linear map without a bias makes
-    the filters of z: as many as in the paper, though the relations' filters share a space of d dimensions.
+    The entity alone is the image, height × width; the relation makes the filters. In the paper a relation is the
+    concatenation of its filters, filters · kernel² numbers; here, where relations have the dimension of entities, a
+    learned linear map without a bias makes as many filters of z.
     """
 
     convolution: nn.Linear
@@ -243,8 +175,8 @@ class ConvRQuery(ConvolutionQuery):
 class HypERQuery(ConvolutionQuery):
     """The query of HypER (Balažević et al., 2019): relu(norm(vec(norm(ω(z) ∗ norm(x))) W)).
 
-    A hypernetwork, one linear layer, makes the filters of the relation; they are of one dimension, along the entity.
-    There is no relu between the convolution and W.
+    A hypernetwork, one linear layer, makes the filters of the relation; they run along the entity. No relu stands
+    between the convolution and W.
     """
 
     convolution: nn.Linear
@@ -264,8 +196,8 @@ class HypERQuery(ConvolutionQuery):
 class ConvTransEQuery(ConvolutionQuery):
     """The query of Conv-TransE (Shang et al., 2019), the decoder of SACN: the equation is ConvE's.
 
-    The entity lies over the relation, 2 × d, and kernels of 2 × k run along them, with zeros at the ends: position j of
-    a map is made of the numbers of both around j, as in TransE, where only the j-th meet.
+    The entity lies over the relation, 2 × d, and kernels of 2 × k run along them, with zeros at the ends: position j
+    of a map is made of the numbers of both around j, which keeps TransE's alignment.
     """
 
     convolution: nn.Conv2d
@@ -284,18 +216,8 @@ class ConvTransEQuery(ConvolutionQuery):
         return convolve(F.pad(image, (around // 2, around - around // 2)).unsqueeze(1), self.convolution)
 
 
-def _by_position(query: nn.Module, state: dict[str, Tensor], prefix: str, *_: object) -> None:
-    """Weights saved while feature maps were flattened filter by filter, under another name, are put in order."""
-    old = state.pop(f"{prefix}projection.weight", None)
-    if old is None:
-        return
-    filters = len(state[f"{prefix}feature_norm.weight"])
-    state[f"{prefix}linear.weight"] = old.view(len(old), filters, -1).transpose(1, 2).flatten(1)
-    state[f"{prefix}linear.bias"] = state.pop(f"{prefix}projection.bias")
-
-
 class ConvKBQuery(nn.Module):
-    """What a candidate is added to: ω₁ x + ω₂ z + b for every filter, [B, d], [B, d] -> [B, filters · d].
+    """The part of ConvKB without the candidate: ω₁ x + ω₂ z + b for every filter, [B, d], [B, d] -> [B, filters · d].
 
     Filters start as those of the released code, (0.1, 0.1, −0.1), which is TransE's x + z − e.
     """
@@ -313,7 +235,7 @@ class ConvKBQuery(nn.Module):
 class ConvKBSimilarity(nn.Module):
     """w · relu(q + ω₃ e) + b, summed over filters and dimensions (Nguyen et al., 2018); no dropout, as in the paper.
 
-    Nothing of the size of all queries times all candidates times filters is made, nor kept for the gradients.
+    The units of some candidates are laid out at a time, and again for the gradient, so memory stays bounded.
 
     Shapes: q [B, filters · d], e [C, d] or [B, C, d] -> [B, C].
     """
@@ -327,4 +249,77 @@ class ConvKBSimilarity(nn.Module):
         nn.init.uniform_(self.weight, -bound, bound)
 
     def forward(self, q: Tensor, e: Tensor) -> Tensor:
-        return rectified_sum(q.view(-1, *self.weight.shape), e, self.filters, self.weight) + self.bias
+        step = max(1, (_UNITS_CPU if q.is_cpu else _UNITS) // max(1, q.numel()))
+        if e.shape[-2] <= step:
+            return self._scores(q, e) + self.bias
+        return (
+            torch.cat([checkpoint(self._scores, q, part, **AGAIN) for part in torch.split(e, step, -2)], 1) + self.bias
+        )
+
+    def _scores(self, q: Tensor, e: Tensor) -> Tensor:
+        q = q.view(-1, 1, *self.weight.shape)
+        units = torch.addcmul(q, self.filters.unsqueeze(1), e.unsqueeze(-2))  # [B, C, filters, d]
+        return units.relu_().flatten(2) @ self.weight.flatten()
+
+
+def convolve(image: Tensor, convolution: nn.Conv2d) -> Tensor:
+    """Return the maps of images of one channel, position by position: [B, 1, H, W] -> [B, positions, filters].
+
+    On a GPU one product with the patches under the kernel keeps the tensor cores busy.
+    """
+    if not image.is_cuda:
+        maps = convolution(image.contiguous(memory_format=torch.channels_last))
+        return maps.permute(0, 2, 3, 1).flatten(1, 2)  # type: ignore[no-any-return]
+    h, w = convolution.kernel_size
+    patches = _patches(image, h, w)
+    weight = convolution.weight.flatten(1)  # [filters, h w]
+    return F.linear(patches, F.pad(weight, (0, patches.shape[2] - weight.shape[1])), convolution.bias)
+
+
+def convolve_each(image: Tensor, filters: Tensor) -> Tensor:
+    """Convolve every image with its own filters: [B, 1, H, W], [B, filters, h, w] -> [B, positions, filters].
+
+    A batched product is faster than a convolution of as many small groups as images.
+    """
+    patches = _patches(image, *filters.shape[2:])
+    filters = filters.flatten(2)
+    return patches @ F.pad(filters, (0, patches.shape[2] - filters.shape[2])).transpose(1, 2)
+
+
+def _patches(image: Tensor, h: int, w: int) -> Tensor:
+    """Return the pixels under a kernel at each position: [B, 1, H, W] -> [B, positions, K], 0 from the h w-th on."""
+    H, W = image.shape[2:]
+    taps, users = _taps(H, W, h, w, image.device)
+    patches: Tensor = _Patches.apply(image.flatten(1), taps, users)  # type: ignore[no-untyped-call]
+    return patches
+
+
+def _taps(H: int, W: int, h: int, w: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return the pixel under each tap of an h x w kernel at each position, [positions, K], K a multiple of 8.
+
+    And the (position, tap), as one number, that look at each pixel, [H W, h w]. One past the last stands for none.
+    """
+    grid = torch.arange(H * W, device=device).view(H, W)
+    taps = grid.unfold(0, h, 1).unfold(1, w, 1).flatten(2).flatten(0, 1)  # [positions, h w]
+    taps = F.pad(taps, (0, -taps.shape[1] % 8), value=H * W)
+    positions, K = taps.shape
+    number = torch.arange(positions, device=device).view(H - h + 1, W - w + 1) * K
+    framed = F.pad(number, (w - 1, w - 1, h - 1, h - 1), value=positions * K)  # kernels that begin outside see nothing
+    users = framed.unfold(0, h, 1).unfold(1, w, 1).flip(2, 3).flatten(2).flatten(0, 1)  # [H W, h w]
+    users = users + torch.arange(h * w, device=device)
+    return taps, users.clamp_max(positions * K)
+
+
+class _Patches(torch.autograd.Function):
+    """Gather patches [B, positions, K] of pixels [B, H W]; unlike torch's, the gradient is a gather too."""
+
+    @staticmethod
+    def forward(ctx: Any, pixels: Tensor, taps: Tensor, users: Tensor) -> Tensor:
+        ctx.save_for_backward(users)
+        return F.pad(pixels, (0, 1))[:, taps]
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None]:
+        (users,) = ctx.saved_tensors
+        return F.pad(g.flatten(1), (0, 1))[:, users].sum(2), None, None

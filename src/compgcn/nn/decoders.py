@@ -1,8 +1,7 @@
 """Decoders: a query made of (s, r), and its similarity with every entity.
 
-score(s, r, o) = similarity(query(x_s, z_r), e_o) [+ bias_o] [+ margin]. Scores are logits. A decoder that is a
-composition and a similarity is one row of `DECODERS`; one with parameters supplies a module as its query, or as its
-similarity too.
+score(s, r, o) = similarity(query(x_s, z_r), e_o) [+ bias_o] [+ margin]. Scores are logits. A decoder is one row of
+`DECODERS`: a composition or a module with parameters as its query, and a function or a module as its similarity.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def dot(q: Tensor, e: Tensor) -> Tensor:
 
 
 def negative_l1(q: Tensor, e: Tensor) -> Tensor:
-    """−‖q − e‖₁; with shared candidates no array [B, C, d] is made."""
+    """−‖q − e‖₁; shared candidates need no array [B, C, d]."""
     return -l1_distance(q, e) if e.ndim == 2 else -(q.unsqueeze(1) - e).abs().sum(-1)
 
 
@@ -51,13 +50,11 @@ def negative_complex_l1(q: Tensor, e: Tensor) -> Tensor:
     return -squares.clamp_min(torch.finfo(e.dtype).tiny).sqrt().sum(-1)  # so that the gradient at 0 is 0, not nan
 
 
-__all__ = ["DECODERS", "ConvolutionSettings", "Decoder", "Row", "build_decoder"]
-
 Similarity = Callable[[Tensor, Tensor], Tensor]
 
 
 class Query(Protocol):
-    """What makes a query of an entity and a relation; a composition and a module both do."""
+    """A map of an entity and a relation to a query: a composition, or a module."""
 
     def __call__(self, x: Tensor, z: Tensor, /) -> Tensor: ...
 
@@ -66,14 +63,13 @@ class Decoder(nn.Module):
     """score(s, r, o) = similarity(phi(x_s, z_r), e_o) + bias_o + margin, the last two where asked for.
 
     Args:
-        phi: (x [B, d], z [B, d]) -> q [B, d]; a composition, or a module with parameters of its own. Queries may be of
-            another width if the similarity knows what to do with them.
-        similarity: (q [B, d], e [C, d] or [B, C, d]) -> [B, C]; a function, or a module with parameters of its own.
+        phi: (x [B, d], z [B, d]) -> q [B, d], or of another width that the similarity takes; a composition or a module.
+        similarity: (q [B, d], e [C, d] or [B, C, d]) -> [B, C]; a function or a module.
         num_entities: N.
         entity_bias: whether each entity has a learned bias, zero at first.
         half_query: in training, make the queries in bfloat16 where autocast finds it safe.
-        margin: added to every score, or None. It is the buffer `margin`, saved with the weights; a schedule changes it
-            in place, `decoder.margin.sub_(5)`.
+        margin: added to every score, or None. The buffer `margin` is saved with the weights; a schedule changes it in
+            place.
     """
 
     margin: Tensor | None
@@ -97,7 +93,7 @@ class Decoder(nn.Module):
         self.register_buffer("margin", None if margin is None else torch.tensor(float(margin)))
 
     def query(self, x_s: Tensor, z_r: Tensor) -> Tensor:
-        """The point the answers should lie near: entities [B, d] and relations [B, d] -> [B, d]."""
+        """Return the point the answers should lie near: entities [B, d] and relations [B, d] -> [B, d]."""
         if not (self.half_query and self.training):
             return self.phi(x_s, z_r)
         with torch.autocast(x_s.device.type, torch.bfloat16, cache_enabled=False):
@@ -119,7 +115,7 @@ class Decoder(nn.Module):
         return self.scores(self.query(x_s, z_r), entities, candidates)
 
     def scores(self, q: Tensor, entities: Tensor, candidates: Tensor | slice | None = None) -> Tensor:
-        """As `forward`, of queries that are made: q [B, d] -> logits [B, C]."""
+        """Score candidates for finished queries: q [B, d] -> logits [B, C], else as `forward`."""
         self._check(q, entities, candidates)
         bias: Tensor | None = self.entity_bias
         if isinstance(candidates, Tensor):
@@ -134,7 +130,7 @@ class Decoder(nn.Module):
         return scores if self.margin is None else scores + self.margin
 
     def pairs(self, x_s: Tensor, z_r: Tensor, x_o: Tensor, o: int) -> Tensor:
-        """Logits [B] of one answer each, whose vectors are given apart [B, d]; `o` is the entity that they all are."""
+        """Return logits [B] of one answer per query, whose vectors [B, d] are all of entity `o`."""
         scores = self.similarity(self.query(x_s, z_r), x_o.unsqueeze(1)).squeeze(1)  # [B]
         if self.entity_bias is not None:
             scores = scores + self.entity_bias[o]
@@ -161,21 +157,21 @@ class Row(NamedTuple):
     """A decoder as data.
 
     Fields:
-        query: a composition's name, or what builds the query module from the dimension and the settings.
-        similarity: a function, or a class of modules that is built like the query.
-        entity_bias: whether it has one unless told otherwise.
+        query: a composition's name, or a class of modules built from the dimension and the settings.
+        similarity: a function, or a class of modules built like the query.
+        entity_bias: whether entities have a bias by default.
         margin: whether the score is margin + similarity.
-        settings: its usual number of filters and size of kernel, where it has any.
-        backwards: z [R, d] -> [R, d], the vectors of inverse relations by which a triple read backwards has the score
-            that it has forwards; None where there are none.
+        settings: the default number of filters and size of kernel.
+        backwards: z [R, d] -> [R, d], vectors of inverse relations that give a triple read backwards its score; None
+            where there are none.
     """
 
     query: str | Callable[[int, ConvolutionSettings], nn.Module]
     similarity: Similarity | type[nn.Module]
-    entity_bias: bool
-    margin: bool
-    description: str
-    reference: str
+    entity_bias: bool = False
+    margin: bool = False
+    description: str = ""
+    reference: str = ""
     settings: ConvolutionSettings = ConvolutionSettings()
     backwards: Callable[[Tensor], Tensor] | None = None
 
@@ -194,7 +190,6 @@ DECODERS: dict[str, Row] = {
     "transe": Row(
         query="add",
         similarity=negative_l1,
-        entity_bias=False,
         margin=True,
         description="margin − ‖x + z − e‖₁: a relation moves its subject to its object",
         reference="Bordes et al., Translating Embeddings for Modeling Multi-relational Data, NeurIPS 2013",
@@ -203,8 +198,6 @@ DECODERS: dict[str, Row] = {
     "distmult": Row(
         query="mult",
         similarity=dot,
-        entity_bias=False,
-        margin=False,
         description="(x · z)ᵀe: a relation weighs the dimensions; it cannot tell subject from object",
         reference="Yang et al., Embedding Entities and Relations for Learning and Inference in Knowledge Bases, "
         "ICLR 2015",
@@ -213,8 +206,6 @@ DECODERS: dict[str, Row] = {
     "complex": Row(
         query="cmul",
         similarity=dot,
-        entity_bias=False,
-        margin=False,
         description="Re⟨x, z, conj(e)⟩: DistMult of complex numbers, which tells subject from object",
         reference="Trouillon et al., Complex Embeddings for Simple Link Prediction, ICML 2016",
         backwards=_conjugate,
@@ -222,8 +213,6 @@ DECODERS: dict[str, Row] = {
     "hole": Row(
         query="conv",
         similarity=dot,
-        entity_bias=False,
-        margin=False,
         description="zᵀ(x ⋆ e) = (x ∗ z)ᵀe: a relation weighs the circular correlation of subject and object",
         reference="Nickel et al., Holographic Embeddings of Knowledge Graphs, AAAI 2016",
         backwards=_turned,
@@ -231,7 +220,6 @@ DECODERS: dict[str, Row] = {
     "rotate": Row(
         query="rotate",
         similarity=negative_complex_l1,
-        entity_bias=False,
         margin=True,
         description="margin − ‖x ∘ z/|z| − e‖₁ of complex numbers: a relation turns its subject to its object",
         reference="Sun et al., RotatE: Knowledge Graph Embedding by Relational Rotation in Complex Space, ICLR 2019",
@@ -241,15 +229,12 @@ DECODERS: dict[str, Row] = {
         query=ConvEQuery,
         similarity=dot,
         entity_bias=True,
-        margin=False,
         description="conv([x; z])ᵀe + bias: a convolution over the two vectors laid out as an image",
         reference="Dettmers et al., Convolutional 2D Knowledge Graph Embeddings, AAAI 2018",
     ),
     "convkb": Row(
         query=ConvKBQuery,
         similarity=ConvKBSimilarity,
-        entity_bias=False,
-        margin=False,
         description="w · relu(ω ∗ [x, z, e]): filters over the whole triple, dimension by dimension",
         reference="Nguyen et al., A Novel Embedding Model for Knowledge Base Completion Based on Convolutional Neural "
         "Network, NAACL 2018",
@@ -258,8 +243,6 @@ DECODERS: dict[str, Row] = {
     "conv-transe": Row(
         query=ConvTransEQuery,
         similarity=dot,
-        entity_bias=False,
-        margin=False,
         description="conv([x; z])ᵀe: filters along the two vectors one above the other, which keeps TransE's alignment",
         reference="Shang et al., End-to-End Structure-Aware Convolutional Networks for Knowledge Base Completion, "
         "AAAI 2019",
@@ -269,7 +252,6 @@ DECODERS: dict[str, Row] = {
         query=HypERQuery,
         similarity=dot,
         entity_bias=True,
-        margin=False,
         description="(ω(z) ∗ x)ᵀe + bias: a hypernetwork makes of the relation the filters that run along the subject",
         reference="Balažević et al., Hypernetwork Knowledge Graph Embeddings, ICANN 2019",
         settings=ConvolutionSettings(filters=32, kernel=9),
@@ -277,8 +259,6 @@ DECODERS: dict[str, Row] = {
     "convr": Row(
         query=ConvRQuery,
         similarity=dot,
-        entity_bias=False,
-        margin=False,
         description="conv(x by ω(z))ᵀe: the relation is the filters, the subject the image",
         reference="Jiang et al., Adaptive Convolution for Multi-Relational Learning, NAACL 2019",
         settings=ConvolutionSettings(filters=100, kernel=3),
@@ -296,14 +276,14 @@ def build_decoder(
     settings: ConvolutionSettings | None = None,
     half_query: bool = False,
 ) -> Decoder:
-    """The decoder of that name for N entities of dimension d.
+    """Build the decoder of that name for N entities of dimension d.
 
     Args:
         name: a key of `DECODERS`.
         num_entities: N.
         dim: d.
         entity_bias: whether entities have a bias; None leaves it to the row.
-        margin: what a decoder with a margin starts from; the others have none.
+        margin: the initial margin of a decoder that has one.
         settings: the sizes of a convolution; None leaves them to the row.
         half_query: as in `Decoder`.
     """

@@ -10,7 +10,7 @@ _STEPS = 2**16
 
 
 def dropout(x: Tensor, p: float, training: bool) -> Tensor:
-    """x with a share p of its numbers put to 0 and the others divided by 1 - p; p counts in steps of 1/65536."""
+    """Set a share p of the numbers to 0 and divide the others by 1 - p; p counts in steps of 1/65536."""
     if not training or p == 0.0:
         return x
     dropped = round(p * _STEPS)

@@ -1,4 +1,4 @@
-"""Encoders: input tables, then K layers."""
+"""Encoders: input tables, then K layers; `PRESETS` is the paper's Proposition 1."""
 
 from __future__ import annotations
 
@@ -21,112 +21,96 @@ from compgcn.nn.graph import Flow, RelationalGraph
 class Preset(NamedTuple):
     """A published encoder as (phi, lambda): a row of the paper's table of reductions, with its usual normalisation."""
 
-    composition: str | None  # None: the caller's choice
-    tying: str  # lambda(r)
-    relations: Relations  # what phi gets of a relation
+    filters: str  # lambda(r)
     norm: str
+    composition: str | None = "copy"  # None: the caller's choice
+    relations: Relations = "none"  # the argument of phi for a relation
     relation_bias: bool = False
-    bases: int | None = 0  # how many unless told otherwise; None where the encoder has none
-    origin: str = ""
-    reference: str = ""
+    bases: int | None = None  # the default number; None where the encoder has none
     roles: bool = False  # a message from the object of a fact gets -z_r, one from its subject z_r
     relation_activation: bool = False  # a relation's update is f(z_r W_rel), not z_r W_rel alone
+    origin: str = ""
+    reference: str = ""
 
 
 PRESETS: dict[str, Preset] = {
     "none": Preset(
-        "copy",
-        "shared",
-        "none",
-        "none",
-        bases=None,
+        filters="shared",
+        norm="none",
         origin="no encoder: the learned table itself",
         reference="a control",
     ),
     "gcn": Preset(
-        "copy",
-        "shared",
-        "none",
-        "kipf",
-        bases=None,
+        filters="shared",
+        norm="kipf",
         origin="Kipf-GCN: one filter for every message",
         reference="Kipf & Welling, ICLR 2017",
     ),
     "dgcn": Preset(
-        "copy",
-        "direction",
-        "none",
-        "symmetric",
-        True,
-        bases=None,
+        filters="direction",
+        norm="symmetric",
+        relation_bias=True,
         origin="Directed GCN (SynGCN): a filter per direction, a bias per relation",
         reference="Marcheggiani & Titov, EMNLP 2017",
     ),
     "rgcn": Preset(
-        "copy",
-        "relation",
-        "none",
-        "relation-mean",
-        bases=None,
+        filters="relation",
+        norm="relation-mean",
         origin="Relational GCN, a filter per relation",
         reference="Schlichtkrull et al., ESWC 2018",
     ),
     "rgcn-basis": Preset(
-        "copy",
-        "basis",
-        "none",
-        "relation-mean",
+        filters="basis",
+        norm="relation-mean",
         bases=30,
         origin="Relational GCN, basis matrices",
         reference="Schlichtkrull et al., ESWC 2018",
     ),
     "rgcn-block": Preset(
-        "copy",
-        "block",
-        "none",
-        "relation-mean",
+        filters="block",
+        norm="relation-mean",
         bases=4,
         origin="Relational GCN, diagonal blocks",
         reference="Schlichtkrull et al., ESWC 2018",
     ),
     "wgcn": Preset(
-        "mult",
-        "shared",
-        "scalars",
-        "symmetric",
-        bases=None,
+        composition="mult",
+        filters="shared",
+        relations="scalars",
+        norm="symmetric",
         origin="Weighted GCN: one learned number per relation and layer",
         reference="Shang et al., AAAI 2019",
     ),
     # VR-GCN (Ye et al., IJCAI 2019), f the activation:
     #   h_v' = f((mean of s + r over facts (s, r, v)  +  mean of o - r over facts (v, r, o)  +  h_v) W),
     #   h_r' = f(h_r W_rel).
-    # The messages by role and that relations are updated are the paper's. One W, a mean for each role, and no more
-    # than a map and f for relations are our reading of it.
+    # Messages by role and the update of relations are in that paper. One W, a mean for each role, and no more than a
+    # map and f for relations are our reading of it.
     "vrgcn": Preset(
-        "add",
-        "shared",
-        "vectors",
-        "mean",
-        bases=None,
-        origin="VR-GCN: subject + relation to the object, object - relation to the subject",
-        reference="Ye et al., IJCAI 2019",
+        composition="add",
+        filters="shared",
+        relations="vectors",
+        norm="mean",
         roles=True,
         relation_activation=True,
+        origin="VR-GCN: subject + relation to the object, object - relation to the subject",
+        reference="Ye et al., IJCAI 2019",
     ),
     "compgcn": Preset(
-        None,
-        "direction",
-        "vectors",
-        "symmetric",
+        composition=None,
+        filters="direction",
+        relations="vectors",
+        norm="symmetric",
+        bases=0,
         origin="CompGCN, the paper: a filter per direction, relations composed into messages",
         reference="Vashishth et al., ICLR 2020",
     ),
     "released": Preset(
-        None,
-        "direction",
-        "vectors",
-        "released",
+        composition=None,
+        filters="direction",
+        relations="vectors",
+        norm="released",
+        bases=0,
         origin="CompGCN as its released code computes it",
         reference="Vashishth et al., ICLR 2020",
     ),
@@ -134,19 +118,19 @@ PRESETS: dict[str, Preset] = {
 
 
 def preset(name: str) -> Preset:
-    """The row of that name."""
+    """Return the row of that name."""
     if name not in PRESETS:
         raise unknown("encoder", name, PRESETS)
     return PRESETS[name]
 
 
 def xavier(*shape: int) -> nn.Parameter:
-    """A learned table or matrix, Xavier-normal as the paper has it."""
+    """Draw a learned table or matrix, Xavier-normal as in the paper."""
     return nn.Parameter(nn.init.xavier_normal_(torch.empty(*shape)))
 
 
 def learned(rows: int, dim: int, scale: float | None = None) -> nn.Parameter:
-    """A learned table of vectors: normal with standard deviation `scale`, or Xavier's."""
+    """Draw a learned table of vectors: normal with standard deviation `scale`, or Xavier's."""
     return xavier(rows, dim) if scale is None else nn.Parameter(torch.randn(rows, dim) * scale)
 
 
@@ -159,11 +143,17 @@ class RelationTable(nn.Module):
     Args:
         inverses: False leaves the inverses out: z is [R, d].
         bases: B > 0 makes z_r = sum_b alpha_br v_b, the paper's basis vectors; 0 gives every row its own vector.
-        tie_inverse: learn R rows only, and make the inverses of them: `torch.neg` gives those of TransE.
-        features: given vectors [R, d] or [2R, d] in place of learned ones; for R of them, the inverses are a learned
-            linear image of the originals.
-        init_scale: standard deviation that vectors begin with; None for Xavier's. Basis vectors keep Xavier's.
+        tie_inverse: learn R rows only, and make the inverses of them; `torch.neg` gives those of TransE.
+        features: given vectors [R, d] or [2R, d] in place of learned ones; with R of them, a learned linear map makes
+            the inverses.
+        init_scale: initial standard deviation of the vectors; None for Xavier's. Basis vectors keep Xavier's.
     """
+
+    features: Tensor | None
+    weight: nn.Parameter | None
+    alpha: nn.Parameter | None
+    inverse: nn.Parameter | None
+    backwards: Backwards | None
 
     def __init__(
         self,
@@ -194,14 +184,8 @@ class RelationTable(nn.Module):
         else:
             self.weight = learned(rows, dim, init_scale)
 
-    features: Tensor | None
-    weight: nn.Parameter | None
-    alpha: nn.Parameter | None
-    inverse: nn.Parameter | None
-    backwards: Backwards | None
-
     def forward(self) -> Tensor:
-        """z [2R, d], or [R, d] without inverses."""
+        """Return z [2R, d], or [R, d] without inverses."""
         table = self.features if self.features is not None else self.weight
         assert table is not None
         if self.alpha is not None:
@@ -216,33 +200,25 @@ class Residual(nn.Module):
 
     Args:
         num_nodes: rows of the raw table, as many as the input of the encoder has.
-        inputs: the dimension of what the encoder gives.
-        dim: D, that of the raw vectors.
+        inputs: the output dimension of the encoder.
+        dim: D, the dimension of the raw vectors.
         relations: the raw vectors of relations, or None.
-        init_scale: standard deviation that those of nodes begin with; None for Xavier's.
+        init_scale: initial standard deviation of the nodes' raw vectors; None for Xavier's.
     """
+
+    weight_relation: nn.Parameter | None
 
     def __init__(
         self, num_nodes: int, inputs: int, dim: int, relations: RelationTable | None, init_scale: float | None = None
     ) -> None:
         super().__init__()
         self.nodes, self.relations = learned(num_nodes, dim, init_scale), relations
-        self.weight = nn.Parameter(torch.empty(inputs, dim))
-        self.register_parameter(
-            "weight_relation", None if relations is None else nn.Parameter(torch.empty(inputs, dim))
-        )
-        self.reset_parameters()
-
-    weight_relation: nn.Parameter | None
-
-    def reset_parameters(self) -> None:
-        """Zero for both P; the tables are as they were made."""
-        nn.init.zeros_(self.weight)
-        if self.weight_relation is not None:
-            nn.init.zeros_(self.weight_relation)
+        self.weight = nn.Parameter(torch.zeros(inputs, dim))
+        both = None if relations is None else nn.Parameter(torch.zeros(inputs, dim))
+        self.register_parameter("weight_relation", both)
 
     def forward(self, x: Tensor, z: Tensor | None, rows: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """x [N, D] and z [2R, D] from the encoder's x [N, d] and z [2R, d]; `rows` as in `Encoder.forward`."""
+        """Return x [N, D] and z [2R, D] for the encoder's x [N, d] and z [2R, d]; `rows` as in `Encoder.forward`."""
         chosen = None if rows is None else rows[: len(x)]  # the first are those that receive
         x = (self.nodes if chosen is None else F.embedding(chosen, self.nodes)) + x @ self.weight
         if z is None or self.relations is None or self.weight_relation is None:
@@ -258,7 +234,7 @@ def _must_fit(
     residual: int,
     edge_dropout: float,
 ) -> None:
-    """Refuse what the encoder of that name does not take."""
+    """Refuse arguments that the encoder of that name does not take."""
     row = preset(name)
     asked = composition.name if isinstance(composition, (Composition, Learned)) else composition
     if row.composition is not None and asked not in (None, row.composition):
@@ -276,8 +252,8 @@ def _must_fit(
 class Encoder(nn.Module):
     """Vectors of all entities and relations of a graph: input tables, then K times layer, batch norm, activation.
 
-    With a residual of dimension D every node and relation also has a raw vector, and the encoder adds to it: x = raw +
-    h P and z = raw_z + z_h P_z. P and P_z start at zero, so that training starts from the raw vectors alone.
+    With a residual of dimension D every node and relation also has a raw vector, and the encoder adds to it, see
+    `Residual`: training starts from the raw vectors alone.
 
     Args:
         num_nodes: rows of the input table: N, or fewer where nodes share their vectors (see `forward`).
@@ -288,18 +264,21 @@ class Encoder(nn.Module):
         flow: "target_to_source" by default: the paper's N(v) runs over the outgoing edges of v.
         bases: basis vectors of the first layer's relations (compgcn), basis matrices or blocks (rgcn-*); 0 for the
             preset's own number, which is none for compgcn.
-        dropout: of the layer, on each direction's sum; with `loop_dropout`, on the loop too.
+        dropout, loop_dropout, bias, self_loop: of the layers, see `CompGCNConv`.
         hidden_dropout: on the entity vectors after each layer's activation.
-        bias, batch_norm, activation, self_loop: of the layers.
+        batch_norm, activation: after every layer.
         add_inverse: False sends along edges in one direction only, and gives R relation vectors in place of 2R.
-        tie_inverse: what an inverse relation starts as, made of its original; None: as a vector of its own.
+        tie_inverse: makes the vectors of inverse relations of their originals'; None learns them.
         node_features, relation_features: given input in place of learned tables.
-        residual: D, the dimension of the raw vectors and of what comes out; 0 for none.
+        residual: D, the dimension of the raw vectors and of the output; 0 for none.
         edge_dropout: in training, the share of edges left out of a call, the same in all layers and in both
-            directions. Those that stay count 1/(1 - share) times what the norm of the whole graph gives them.
-        init_scale: standard deviation of the learned tables at the beginning, with a residual of its raw vectors alone;
-            None for Xavier's.
+            directions. The others count 1/(1 - share) times their weight in the whole graph.
+        init_scale: initial standard deviation of the learned tables, with a residual of its raw vectors alone; None
+            for Xavier's.
     """
+
+    nodes: nn.Parameter | None
+    node_features: Tensor | None
 
     def __init__(
         self,
@@ -339,7 +318,7 @@ class Encoder(nn.Module):
         table = partial(RelationTable, num_relations, inverses=add_inverse, tie_inverse=tie_inverse)
         self.relations = None
         if row.relations == "vectors":
-            shared = 0 if row.bases is None or row.tying in ("basis", "block") else bases
+            shared = 0 if row.bases is None or row.filters in ("basis", "block") else bases
             scale = None if residual else init_scale
             self.relations = table(dims[0], bases=shared, features=relation_features, init_scale=scale)
         self.layers = nn.ModuleList(
@@ -347,15 +326,15 @@ class Encoder(nn.Module):
                 inputs,
                 outputs,
                 num_relations,
-                row.composition or composition or "corr",
-                norm or row.norm,
-                flow,
-                add_inverse,
-                self_loop,
-                dropout,
-                bias,
+                composition=row.composition or composition or "corr",
+                norm=norm or row.norm,
+                flow=flow,
+                add_inverse=add_inverse,
+                self_loop=self_loop,
+                dropout=dropout,
+                bias=bias,
                 loop_dropout=loop_dropout,
-                tying=row.tying,
+                filters=row.filters,
                 relations=row.relations,
                 relation_bias=row.relation_bias,
                 bases=bases,
@@ -364,14 +343,11 @@ class Encoder(nn.Module):
             for inputs, outputs in pairwise(dims)
         )
         self.norms = nn.ModuleList(nn.BatchNorm1d(d) if batch_norm else nn.Identity() for d in dims[1:])
-        self.dim = residual or dims[-1]  # of what comes out
+        self.dim = residual or dims[-1]  # of the output
         self.residual = None
         if residual:
             raw = None if self.relations is None else table(residual, init_scale=init_scale)
             self.residual = Residual(num_nodes, dims[-1], residual, raw, init_scale)
-
-    nodes: nn.Parameter | None
-    node_features: Tensor | None
 
     def _node_input(
         self, dim: int, features: Tensor | None, scale: float | None
@@ -389,14 +365,14 @@ class Encoder(nn.Module):
         rows: Tensor | None = None,
         keep: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """(x [N, d], z [2R, d], or None where the encoder has no relation vectors).
+        """Return x [N, d], and z [2R, d] or None where the encoder has no relation vectors.
 
         Args:
-            graph: of N nodes; or one for each layer, every one of the nodes that receive in the one before it.
+            graph: of N nodes; or one graph per layer, each of the nodes that receive in the one before.
             rows: the row of the input table, or of the features, that each node starts from [N]; several nodes may
                 share one. By default node i has row i.
-            keep: what each edge counts for [E], see `CompGCNConv.forward`; edge dropout comes on top of it. Where there
-                is a graph for each layer, the edges are those of the graph that they are parts of.
+            keep: factor of the weight of each edge [E] of the whole graph, see `CompGCNConv.forward`; edge dropout
+                comes on top of it.
         """
         x = self.nodes if self.nodes is not None else self.node_features
         assert x is not None

@@ -1,4 +1,8 @@
-"""How the messages of a layer are summed, and the five ways of tying its filters."""
+"""Filters of a layer: which relations share a matrix, and how the sums over messages are multiplied by them.
+
+A filter commutes with the sum over edges: the fused sum of phi(x_u, z_r) comes first, and one product per shared
+filter after it.
+"""
 
 from __future__ import annotations
 
@@ -11,24 +15,24 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from compgcn.errors import InputError
-from compgcn.kernels import Plan, aggregate, grouped_matmul
-from compgcn.kernels.combine import Combine
+from compgcn.kernels import Combine, Plan, aggregate, grouped_matmul
 from compgcn.nn.compose import Composition
 from compgcn.nn.graph import Messages, Norm
 
 Shapes = dict[str, tuple[int, ...]]
 
-_ROWS = 2**14  # messages of a composition that does not factor that are computed at a time
-_FEW = 2**24  # numbers in the matrices of all relations that are few whatever the graph: 64 MiB of float32
-_KEPT = 2**26  # numbers in the sums of all bases that are kept for the gradient, and not made again: 256 MiB of float32
+_ROWS = 2**14  # messages of a composition without factors that are computed at a time
+_FEW = 2**24  # numbers in the matrices of all relations that are few for any graph: 64 MiB of float32
+_KEPT = 2**26  # numbers in the sums of all bases that the gradient keeps; it computes more than 256 MiB of them again
 _SUMS = (Combine.ADD, Combine.SUB)
-# What is computed again for the gradient draws no random numbers, and asking for their state would stop the recording
-# of a CUDA graph.
-_AGAIN: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": False}
+_DIRECTIONS: tuple[str, ...] = ("weight_original", "weight_inverse")
+# Code that runs again for the gradient draws no random numbers; asking for their state would stop the recording of a
+# CUDA graph.
+AGAIN: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": False}
 
 
 class Sizes(NamedTuple):
-    """What the shapes of a layer's filters depend on."""
+    """The sizes that fix the shapes of a layer's filters."""
 
     inputs: int
     outputs: int
@@ -37,20 +41,35 @@ class Sizes(NamedTuple):
     bases: int
 
 
-def neighbourhood(phi: Composition, x: Tensor, z: Tensor | None, plan: Plan, weight: Tensor | None = None) -> Tensor:
-    """sum of weight * combine(x[u], z[r]) per row of the plan, [rows, D]: lifted and aggregated, not yet lowered."""
-    lifted = phi.lift(x)  # [N, D]
-    relations = lifted.new_zeros(1, 1) if z is None else phi.lift_relation(z)
-    if z is not None and relations.shape[-1] == 1:
+class Incoming(NamedTuple):
+    """The messages of one call, and all that their sum depends on."""
+
+    phi: Composition
+    x: Tensor  # [N, in]
+    z: Tensor | None  # [Z, in], [Z, 1], or None where phi ignores it
+    messages: Messages
+    norm: Norm | None  # None: `weight` holds the weight of each message [M]
+    weight: Tensor | None
+    apart: bool  # whether the caller wants the sums of the two directions apart
+
+    def by_direction(self, rows: Tensor) -> Tensor:
+        """Rows of the plan [N G, D] as [N, G, D]."""
+        return rows.view(self.messages.num_receivers, self.messages.num_directions, rows.shape[-1])
+
+
+def neighbourhood(m: Incoming, plan: Plan) -> Tensor:
+    """Return the sum of weight · combine(x[u], z[r]) for each row of a plan, [rows, D], not lowered yet."""
+    lifted = m.phi.lift(m.x)  # [N, D]
+    relations = lifted.new_zeros(1, 1) if m.z is None else m.phi.lift_relation(m.z)
+    if m.z is not None and relations.shape[-1] == 1:
         relations = relations.expand(-1, lifted.shape[-1])  # a scalar per relation
-    return aggregate(lifted, relations, weight, plan, phi.combine).to(x.dtype)
+    return aggregate(lifted, relations, m.weight, plan, m.phi.combine).to(m.x.dtype)
 
 
 def contents(phi: nn.Module, x: Tensor, z: Tensor, sender: Tensor, relation: Tensor) -> Tensor:
-    """phi(x[u], z[r]) for pairs (u, r) [P] of rows of x [N, d] and z [Z, d]: [P, d].
+    """Return phi(x[u], z[r]) for pairs (u, r) [P] of rows of x [N, d] and z [Z, d]: [P, d].
 
-    Where there are many, they are made part by part and made again for the gradient: what phi itself stores is never
-    there for more than one part.
+    Many pairs are computed part by part, and again for the gradient: phi stores its values for one part at a time.
     """
     if not len(sender):
         return x[:0]
@@ -62,46 +81,42 @@ def contents(phi: nn.Module, x: Tensor, z: Tensor, sender: Tensor, relation: Ten
     if len(sender) <= _ROWS:
         return part(x, z, sender, relation)
     pieces = zip(torch.split(sender, _ROWS), torch.split(relation, _ROWS), strict=True)
-    return torch.cat([checkpoint(part, x, z, u, r, **_AGAIN) for u, r in pieces])
+    return torch.cat([checkpoint(part, x, z, u, r, **AGAIN) for u, r in pieces])
 
 
-# A tying is data too: the parameters it wants, and the sums [N, out] they give, by direction or all in one.
+def _direction(p: Mapping[str, Tensor], m: Incoming) -> list[Tensor]:
+    sums = m.by_direction(neighbourhood(m, m.messages.plan(m.norm)))  # [N, G, D]
+    names = _DIRECTIONS[: m.messages.num_directions - m.messages.loops]
+    names += ("weight_loop",) if m.messages.loops else ()
+    filters = torch.stack([m.phi.fold(p[name], sums.shape[-1]) for name in names])  # [G, D, out]
+    if m.apart:
+        return [half @ filter for half, filter in zip(sums.unbind(1), filters.unbind(), strict=True)]
+    return [sums.flatten(1) @ filters.flatten(0, 1)]  # [N, G D] @ [G D, out]
 
 
-class Message(NamedTuple):
-    """All a tying needs to know of the messages it sums."""
-
-    phi: Composition
-    x: Tensor  # [N, in]
-    z: Tensor | None  # [Z, in], [Z, 1], or None where phi ignores it
-    messages: Messages
-    norm: Norm | None  # None: `weight` says what each message counts for [M]
-    weight: Tensor | None
-    apart: bool  # whether the sums of the two directions are wanted each for itself
-
-
-def _halves(m: Message) -> Tensor:
-    """Sums by direction, not lowered: [N, G, D]."""
-    rows = neighbourhood(m.phi, m.x, m.z, m.messages.plan(m.norm), m.weight)
-    return rows.view(m.messages.num_receivers, m.messages.num_directions, rows.shape[-1])
-
-
-def _shared(p: Mapping[str, Tensor], m: Message) -> list[Tensor]:
-    sums = _halves(m).sum(1)
+def _shared(p: Mapping[str, Tensor], m: Incoming) -> list[Tensor]:
+    sums = m.by_direction(neighbourhood(m, m.messages.plan(m.norm))).sum(1)
     return [sums @ m.phi.fold(p["weight"], sums.shape[-1])]
 
 
-def _direction(p: Mapping[str, Tensor], m: Message) -> list[Tensor]:
-    names = ("weight_original", "weight_inverse")[: m.messages.num_directions]
-    sums = _halves(m)  # [N, G, D]
-    filters = [m.phi.fold(p[name], sums.shape[-1]) for name in names]
-    if m.apart:
-        return [half @ filter for half, filter in zip(sums.unbind(1), filters, strict=True)]
-    return [sums.flatten(1) @ torch.cat(filters)]  # [N, G D] @ [G D, out]
+def _relation(p: Mapping[str, Tensor], m: Incoming) -> list[Tensor]:
+    return [_per_relation(p["weight"].unsqueeze(1), m)]
 
 
-def _basis(p: Mapping[str, Tensor], m: Message) -> list[Tensor]:
-    """W_r = sum_b a_rb V_b: mixed into a matrix per relation, or, where that would not pay, a basis at a time."""
+def _block(p: Mapping[str, Tensor], m: Incoming) -> list[Tensor]:
+    return [_per_relation(p["blocks"], m)]
+
+
+def _per_relation(weight: Tensor, m: Incoming) -> Tensor:
+    """Multiply by a block-diagonal matrix per relation, weight [Z, blocks, in / blocks, out / blocks]: [N, out]."""
+    pairs = m.messages.pairs(m.norm)
+    sums = m.phi.lower(neighbourhood(m, pairs.gather), m.x.shape[1])  # [P, in]
+    y = grouped_matmul(sums.view(-1, *weight.shape[1:3]), weight, pairs.groups).flatten(1)  # [P, out]
+    return aggregate(y, y.new_zeros(1, 1), None, pairs.scatter, Combine.COPY)
+
+
+def _basis(p: Mapping[str, Tensor], m: Incoming) -> list[Tensor]:
+    """W_r = sum_b a_rb V_b, mixed into a matrix per relation, or one basis at a time."""
     coefficients, bases = p["coefficients"], p["bases"]
     B, inputs, outputs = bases.shape
     messages, receivers = m.messages.relation.numel(), m.messages.num_receivers
@@ -112,15 +127,11 @@ def _basis(p: Mapping[str, Tensor], m: Message) -> list[Tensor]:
 
 
 def mixes(relations: int, messages: int, receivers: int, bases: int, inputs: int, outputs: int, on_cpu: bool) -> bool:
-    """Whether to mix B bases [in, out] into a matrix for each of Z relations, for M messages to N receivers.
+    """Return whether mixing B bases [in, out] into a matrix for each of Z relations pays, for M messages.
 
-    Mixing takes B Z in out multiplications, and spares all but one of B passes over the messages of M in each. So it
-    pays where Z out <= M; and the matrices are then no more numbers than the sums by relation and receiver that the
-    one pass lays out, up to M in. Where they are few they are afforded in any case, and on a GPU that pays: B passes
-    are B times as many launches.
-    A CPU takes longer to write and read a number than to multiply it, so there those count: mixed, Z in out of
-    matrices, up to M in of sums and M out of products, each written and read; a basis at a time, B times M in read,
-    N in written and read, and N out written.
+    Mixing takes B Z in out multiplications and saves all but one of B passes over M in numbers, so it pays where
+    Z out <= M, or where the matrices are few. A CPU takes longer to move a number than to multiply it, so there the
+    numbers that each way reads and writes decide.
     """
     if relations * inputs * outputs > max(messages * inputs, _FEW):
         return False
@@ -128,36 +139,28 @@ def mixes(relations: int, messages: int, receivers: int, bases: int, inputs: int
     return not on_cpu or mixed <= bases * (messages * inputs + receivers * (2 * inputs + outputs))
 
 
-def _per_basis(coefficients: Tensor, bases: Tensor, m: Message) -> Tensor:
-    """sum_b (sum of weight * a_rb * phi(x[u], z[r])) V_b, for a [Z, B] and V [B, in, out]: [N, out].
-
-    No matrix of a relation is made. The sums of each basis are kept for the gradient, or made again where those are
-    many.
-    """
+def _per_basis(coefficients: Tensor, bases: Tensor, m: Incoming) -> Tensor:
+    """Return sum_b (sum of weight · a_rb · phi(x[u], z[r])) V_b for a [Z, B] and V [B, in, out]: [N, out]."""
     entities, relations, combine = _as_product(m, len(coefficients))
     halves = 2 if m.phi.combine in _SUMS else 1
 
     def part(entities: Tensor, relations: Tensor, a: Tensor, basis: Tensor) -> Tensor:
         factor = (a.unsqueeze(1) * relations).expand(-1, entities.shape[1])  # [Z, D]
         rows = aggregate(entities, factor, m.weight, m.messages.plan(m.norm), combine).to(m.x.dtype)
-        sums = rows.view(m.messages.num_receivers, m.messages.num_directions, rows.shape[-1]).sum(1)  # [N, D]
+        sums = m.by_direction(rows).sum(1)  # [N, D]
         return sums @ m.phi.fold(basis, sums.shape[-1] // halves).repeat(halves, 1)
 
-    kept = m.messages.num_receivers * entities.shape[1] + relations.numel()  # for one basis
-    again = kept * len(bases) > _KEPT
+    again = (m.messages.num_receivers * entities.shape[1] + relations.numel()) * len(bases) > _KEPT
     # Under autocast each part is half precise; their sum need not be.
     total = m.x.new_zeros(1, dtype=torch.promote_types(m.x.dtype, torch.float32))
     for a, basis in zip(coefficients.unbind(1), bases, strict=True):
         given = (entities, relations, a, basis)
-        total = total + (checkpoint(part, *given, **_AGAIN) if again else part(*given))
+        total = total + (checkpoint(part, *given, **AGAIN) if again else part(*given))
     return total.to(m.x.dtype)
 
 
-def _as_product(m: Message, rows: int) -> tuple[Tensor, Tensor, Combine]:
-    """phi lifted and linear in the relation, so that what a message counts for is a factor of its relation.
-
-    A sum is x * 1 + 1 * z: both products side by side, which the filter below each of them adds up.
-    """
+def _as_product(m: Incoming, rows: int) -> tuple[Tensor, Tensor, Combine]:
+    """Lift phi into a form linear in the relation: (x + z) as x · 1 + 1 · z, both products side by side."""
     x = m.phi.lift(m.x)  # [N, D]
     if m.phi.combine is Combine.COPY:
         return x, x.new_ones(rows, 1), Combine.MULT
@@ -169,34 +172,20 @@ def _as_product(m: Message, rows: int) -> tuple[Tensor, Tensor, Combine]:
     return torch.cat((x, torch.ones_like(x)), 1), torch.cat((torch.ones_like(z), z), 1), Combine.MULT
 
 
-def _relation(p: Mapping[str, Tensor], m: Message) -> list[Tensor]:
-    return [_per_relation(p["weight"].unsqueeze(1), m)]
-
-
-def _block(p: Mapping[str, Tensor], m: Message) -> list[Tensor]:
-    return [_per_relation(p["blocks"], m)]
-
-
-def _per_relation(weight: Tensor, m: Message) -> Tensor:
-    """Filters [Z, B, in/B, out/B] of B diagonal blocks: sums by (relation, receiver), filtered, summed by receiver."""
-    pairs = m.messages.pairs(m.norm)
-    sums = m.phi.lower(neighbourhood(m.phi, m.x, m.z, pairs.gather, m.weight), m.x.shape[1])  # [P, in]
-    y = grouped_matmul(sums.view(-1, *weight.shape[1:3]), weight, pairs.groups).flatten(1)  # [P, out]
-    return aggregate(y, y.new_zeros(1, 1), None, pairs.scatter, Combine.COPY)
-
-
-class Tying(NamedTuple):
-    """lambda(r) of the paper: which relations share a filter."""
-
-    name: str
-    shapes: Callable[[Sizes], Shapes]
-    sums: Callable[[Mapping[str, Tensor], Message], list[Tensor]]
-    loop: str  # the parameter that transforms the self-loop
+def add_biases(sums: list[Tensor], bias: Tensor, m: Incoming) -> list[Tensor]:
+    """Add to each sum the biases [Z, out] of the relations of its messages, weighted like them."""
+    rows = aggregate(bias, bias.new_zeros(1, 1), m.weight, m.messages.relation_plan(m.norm), Combine.COPY)
+    halves = m.by_direction(rows)  # [N, G, out]
+    biases = halves.unbind(1) if len(sums) > 1 else [halves.sum(1)]
+    return [half + bias for half, bias in zip(sums, biases, strict=True)]
 
 
 def _direction_shapes(s: Sizes) -> Shapes:
-    names = ("weight_original", "weight_inverse")[: s.directions]
-    return dict.fromkeys((*names, "weight_loop"), (s.inputs, s.outputs))
+    return dict.fromkeys((*_DIRECTIONS[: s.directions], "weight_loop"), (s.inputs, s.outputs))
+
+
+def _relation_shapes(s: Sizes) -> Shapes:
+    return {"weight": (s.relations, s.inputs, s.outputs), "weight_loop": (s.inputs, s.outputs)}
 
 
 def _basis_shapes(s: Sizes) -> Shapes:
@@ -213,27 +202,22 @@ def _block_shapes(s: Sizes) -> Shapes:
     return {"blocks": blocks, "weight_loop": (s.inputs, s.outputs)}
 
 
-TYINGS: dict[str, Tying] = {
+class Filters(NamedTuple):
+    """lambda(r) of the paper: which relations share a filter."""
+
+    name: str
+    shapes: Callable[[Sizes], Shapes]  # the parameters, in the order in which their values are drawn
+    sums: Callable[[Mapping[str, Tensor], Incoming], list[Tensor]]  # [N, out] by direction, or all in one
+    loop: str = "weight_loop"  # the parameter that transforms the self-loop
+
+
+FILTERS: dict[str, Filters] = {
     row.name: row
     for row in (
-        Tying("shared", lambda s: {"weight": (s.inputs, s.outputs)}, _shared, "weight"),
-        Tying("direction", _direction_shapes, _direction, "weight_loop"),
-        Tying(
-            "relation",
-            lambda s: {"weight": (s.relations, s.inputs, s.outputs), "weight_loop": (s.inputs, s.outputs)},
-            _relation,
-            "weight_loop",
-        ),
-        Tying("basis", _basis_shapes, _basis, "weight_loop"),
-        Tying("block", _block_shapes, _block, "weight_loop"),
+        Filters("shared", lambda s: {"weight": (s.inputs, s.outputs)}, _shared, loop="weight"),
+        Filters("direction", _direction_shapes, _direction),
+        Filters("relation", _relation_shapes, _relation),
+        Filters("basis", _basis_shapes, _basis),
+        Filters("block", _block_shapes, _block),
     )
 }
-
-
-def add_biases(sums: list[Tensor], bias: Tensor, m: Message) -> list[Tensor]:
-    """To each sum, the biases [Z, out] of the relations of its messages, weighted like them."""
-    plan = m.messages.relation_plan(m.norm)
-    rows = aggregate(bias, bias.new_zeros(1, 1), m.weight, plan, Combine.COPY)  # [N G, out]
-    halves = rows.view(m.messages.num_receivers, m.messages.num_directions, -1)
-    biases = halves.unbind(1) if len(sums) > 1 else [halves.sum(1)]
-    return [half + bias for half, bias in zip(sums, biases, strict=True)]

@@ -1,28 +1,29 @@
-"""A relational graph: where it comes from, its parts, and the messages of each convention."""
+"""A relational graph, the messages that its edges carry, and the weights (norms) of those messages."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, Literal, NamedTuple, TypeVar, cast, get_args
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from compgcn.errors import InputError, unknown
 from compgcn.kernels import Groups, Plan, make_groups, make_plan
 
 
 class Weights(NamedTuple):
-    """What a message and a self-loop count for in the sum at their receiver."""
+    """The weights of messages and self-loops in the sums at their receivers."""
 
     message: Tensor  # [M]
     loop: Tensor | None  # [N]; None: 1 each
 
 
 class Norm(NamedTuple):
-    """Which weights: a name of `NORMS`, whether there are self-loops, and what to compute in."""
+    """Which weights: a name of `NORMS`, whether there are self-loops, and the dtype of the computation."""
 
     name: str
     self_loop: bool = True
@@ -30,12 +31,12 @@ class Norm(NamedTuple):
 
 
 def _count(key: Tensor, size: int, dtype: torch.dtype) -> Tensor:
-    """How often each key occurs, [size], counted exactly, then as floats to divide by."""
+    """Count how often each key occurs, [size]: exactly, then as floats to divide by."""
     return torch.zeros(size, dtype=torch.long, device=key.device).scatter_add_(0, key, torch.ones_like(key)).to(dtype)
 
 
 def _received(m: Messages, dtype: torch.dtype) -> Tensor:
-    """Per message: how many its receiver gets in its direction."""
+    """Count, per message, the messages that its receiver gets in its direction."""
     key = m.receiver * m.num_directions + m.direction
     return _count(key, m.num_nodes * m.num_directions, dtype)[key]
 
@@ -91,7 +92,7 @@ NORMS: dict[str, Callable[[Messages, bool, torch.dtype], Weights]] = {
     "released": _released,
 }
 
-# Those whose weights depend on how many messages a sender sends, or gets, besides the one that is weighted.
+# Norms whose weights depend on other messages of the sender.
 COUNT_SENT = ("symmetric", "kipf", "released")
 
 
@@ -99,7 +100,7 @@ _T = TypeVar("_T")
 
 
 def lasting(make: Callable[[], _T]) -> _T:
-    """What is kept must outlive an evaluation: tensors made in inference mode could not be trained with later."""
+    """Make tensors that outlive an evaluation: training refuses those made in inference mode."""
     if torch.compiler.is_compiling() or not torch.is_inference_mode_enabled():
         return make()
     with torch.inference_mode(False), torch.no_grad():
@@ -108,12 +109,11 @@ def lasting(make: Callable[[], _T]) -> _T:
 
 @dataclass(eq=False)
 class Messages:
-    """The directed messages of a graph: originals (direction 0), then inverses (direction 1), each counted apart.
+    """The directed messages of a graph: originals (direction 0), then inverses (direction 1).
 
-    Their plans and weights are made when first asked for and kept, so sorting happens once per graph. Those of a part
-    of a graph count for what they do in the whole: `part_of` is the messages of that, which of them these are [M],
-    and which of its nodes receive here [num_receivers]. A plan asked for without a norm has no weights: calls bring
-    their own.
+    Plans and weights are made on first use and kept, so sorting happens once per graph. Messages of a part of a graph
+    have their weights in the whole: `part_of` holds the messages of the whole, which of them these are [M], and which
+    of its nodes receive here [num_receivers].
     """
 
     sender: Tensor  # [M]
@@ -121,78 +121,87 @@ class Messages:
     relation: Tensor  # [M], inverses offset by the number of relations
     direction: Tensor  # [M]
     num_nodes: int
-    num_receivers: int  # only nodes 0 to here receive: all, but in a part of a graph
+    num_receivers: int  # nodes 0 to here receive: all, but in a part of a graph
     num_relations: int  # rows of the relation table: 2R with inverses, R without
     num_directions: int
+    num_senders: int  # rows of the table that senders are rows of
     part_of: tuple[Messages, Tensor | slice, Tensor | slice] | None = field(default=None, repr=False)
-    num_senders: int | None = None  # rows of the table that senders are rows of; None: one for every node
     edge: Tensor | None = field(default=None, repr=False)  # [M], over both directions; None: each one in its place
-    _kept: dict[str, Any] = field(default_factory=dict, repr=False)
-
-    @property
-    def senders(self) -> int:
-        return self.num_nodes if self.num_senders is None else self.num_senders
+    loops: bool = False  # whether the last direction are loops, see `with_loops`
+    _kept: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
     def plan(self, norm: Norm | None) -> Plan:
-        """Rows are (receiver, direction), so that one pass gives both halves of the paper's sum."""
-        plan = self._keep("plan", lambda: self._plan(self.sender, self.senders, self.relation, self.num_relations))
+        """Return the plan whose rows are (receiver, direction), so that one pass sums both directions.
+
+        Without a norm it has no weights: every call brings its own.
+        """
+        plan = self._keep("plan", lambda: self._plan(self.sender, self.num_senders, self.relation, self.num_relations))
         return self._weighted("plan", plan, norm)
 
     def relation_plan(self, norm: Norm | None) -> Plan:
-        """The same rows with a row of a relation table from every message: what D-GCN's biases are summed by."""
+        """Return the plan of the same rows in which every message sends a row of a relation table (D-GCN's biases)."""
+        plan = self._keep(
+            "relation plan",
+            lambda: self._plan(self.relation, self.num_relations, torch.zeros_like(self.relation), 1),
+        )
+        return self._weighted("relation plan", plan, norm)
 
-        def make() -> Plan:
-            return self._plan(self.relation, self.num_relations, torch.zeros_like(self.relation), 1)
+    def pairs(self, norm: Norm | None) -> Pairs:
+        """Return the distinct (relation, receiver) pairs, in order of relation."""
+        pairs = self._keep("pairs", lambda: _pairs(self))
+        return pairs._replace(gather=self._weighted("pairs", pairs.gather, norm))
 
-        return self._weighted("relation plan", self._keep("relation plan", make), norm)
+    def contents(self) -> Contents:
+        """Return the distinct (sender, relation) pairs, in order of sender."""
+        return self._keep("contents", lambda: _contents(self))
 
-    def _weighted(self, name: str, plan: Plan, norm: Norm | None) -> Plan:
-        if norm is None:
-            return plan
-        return self._keep(f"{name} {norm}", lambda: plan.weighted(self.weights(*norm).message))
+    def weights(self, norm: str, self_loop: bool = True, dtype: torch.dtype = torch.float32) -> Weights:
+        """Return the weights of `NORMS[norm]`, computed in `dtype`."""
+        return self._keep(Norm(norm, self_loop, dtype), lambda: self._weights(norm, self_loop, dtype))
+
+    def with_loops(self) -> Messages:
+        """Return the messages and a loop at every receiver, as one more direction and one more relation."""
+        return self._keep("loops", lambda: _with_loops(self))
+
+    def of_edges(self, values: Tensor) -> Tensor:
+        """Repeat values of the edges of the graph [E] for every message [M]; a loop, which is no edge, has 1."""
+        if self.loops and self.part_of is not None:
+            return F.pad(self.part_of[0].of_edges(values), (0, self.num_receivers), value=1.0)
+        both = values.repeat(self.num_directions)
+        return both if self.edge is None else both[self.edge]
 
     def _plan(self, sender: Tensor, senders: int, relation: Tensor, relations: int) -> Plan:
         row = self.receiver * self.num_directions + self.direction
         rows = self.num_receivers * self.num_directions
         return make_plan(row, sender, relation, rows=rows, senders=senders, relations=relations)
 
-    def pairs(self, norm: Norm | None) -> Pairs:
-        """The distinct (relation, receiver) pairs, in order of relation."""
-        pairs = self._keep("pairs", lambda: _pairs(self))
-        return pairs._replace(gather=self._weighted("pairs", pairs.gather, norm))
-
-    def of_edges(self, values: Tensor) -> Tensor:
-        """What is said of every edge of the graph [E], said of every message [M]."""
-        both = values.repeat(self.num_directions)
-        return both if self.edge is None else both[self.edge]
-
-    def contents(self) -> Contents:
-        """The distinct (sender, relation) pairs, in order of sender: all that messages can say."""
-        return self._keep("contents", lambda: _contents(self))
-
-    def weights(self, norm: str, self_loop: bool = True, dtype: torch.dtype = torch.float32) -> Weights:
-        """The weights of `NORMS[norm]`, computed in `dtype`."""
-        return self._keep(f"{norm} {self_loop} {dtype}", lambda: self._weights(norm, self_loop, dtype))
+    def _weighted(self, name: str, plan: Plan, norm: Norm | None) -> Plan:
+        if norm is None:
+            return plan
+        return self._keep((name, norm), lambda: plan.weighted(self.weights(*norm).message))
 
     def _weights(self, norm: str, self_loop: bool, dtype: torch.dtype) -> Weights:
         if self.part_of is None:
             return NORMS[norm](self, self_loop, dtype)
         whole, messages, nodes = self.part_of
         weights = whole.weights(norm, self_loop, dtype)
+        if self.loops:
+            loop = weights.message.new_ones(self.num_receivers) if weights.loop is None else weights.loop
+            return Weights(torch.cat((weights.message, loop)), None)
         return Weights(weights.message[messages], None if weights.loop is None else weights.loop[nodes])
 
-    def _keep(self, key: str, make: Callable[[], _T]) -> _T:
+    def _keep(self, key: Hashable, make: Callable[[], _T]) -> _T:
         if key not in self._kept:
             self._kept[key] = lasting(make)
         return cast(_T, self._kept[key])
 
 
 class Contents(NamedTuple):
-    """What messages say, each thing once: for a composition that is computed as it stands, and not on every edge."""
+    """The distinct contents of messages, for a composition without factors: it is computed once for each."""
 
     sender: Tensor  # [P]
     relation: Tensor  # [P]
-    messages: Messages  # the same ones, weighted alike, each sent by the pair it says
+    messages: Messages  # the same messages, each sent by the pair it carries
 
 
 def _contents(m: Messages) -> Contents:
@@ -200,6 +209,22 @@ def _contents(m: Messages) -> Contents:
     everything = (m, slice(None), slice(None))
     messages = replace(m, sender=pair, num_senders=key.numel(), part_of=everything, _kept={})
     return Contents(key // m.num_relations, key % m.num_relations, messages)
+
+
+def _with_loops(m: Messages) -> Messages:
+    every = torch.arange(m.num_receivers, device=m.sender.device)
+    return replace(
+        m,
+        sender=torch.cat((m.sender, every)),
+        receiver=torch.cat((m.receiver, every)),
+        relation=torch.cat((m.relation, torch.full_like(every, m.num_relations))),
+        direction=torch.cat((m.direction, torch.full_like(every, m.num_directions))),
+        num_relations=m.num_relations + 1,
+        num_directions=m.num_directions + 1,
+        part_of=(m, slice(None), slice(None)),
+        loops=True,
+        _kept={},
+    )
 
 
 class Pairs(NamedTuple):
@@ -213,7 +238,7 @@ class Pairs(NamedTuple):
 def _pairs(m: Messages) -> Pairs:
     key, pair = torch.unique(m.relation * m.num_nodes + m.receiver, return_inverse=True)  # sorted: by relation first
     relation, receiver = key // m.num_nodes, key % m.num_nodes
-    gather = make_plan(pair, m.sender, m.relation, rows=key.numel(), senders=m.senders, relations=m.num_relations)
+    gather = make_plan(pair, m.sender, m.relation, rows=key.numel(), senders=m.num_senders, relations=m.num_relations)
     index, zero = torch.arange(key.numel(), device=key.device), torch.zeros_like(key)
     scatter = make_plan(receiver, index, zero, rows=m.num_receivers, senders=key.numel(), relations=1)
     ones = torch.ones(key.shape, device=key.device)
@@ -225,11 +250,11 @@ FLOWS: tuple[Flow, ...] = get_args(Flow)
 
 
 class Neighbourhood(NamedTuple):
-    """What some nodes of a graph hear of, hop by hop; see `RelationalGraph.around`."""
+    """The surroundings of some nodes, hop by hop; see `RelationalGraph.around`."""
 
-    layers: list[RelationalGraph]  # what each layer is given; its nodes are the receivers of the one before
-    nodes: Tensor  # [N'], which nodes of the whole the first one has: by how far they are
-    places: Tensor  # [n], where those that were asked for stand among the receivers of the last
+    layers: list[RelationalGraph]  # the input of each layer; its nodes are the receivers of the one before
+    nodes: Tensor  # [N'], the nodes of the whole that the first one has, by distance
+    places: Tensor  # [n], where the asked nodes stand among the receivers of the last
 
 
 class RelationalGraph:
@@ -237,7 +262,7 @@ class RelationalGraph:
 
     Args:
         src, dst, rel: int64 tensors [E].
-        graph_of_node: [N], which graph of a disjoint union each node belongs to; None for a single graph.
+        graph_of_node: [N], the graph of a disjoint union that each node belongs to; None for a single graph.
     """
 
     def __init__(
@@ -262,26 +287,22 @@ class RelationalGraph:
         shapes = tuple(tuple(t.shape) for t in (self.src, self.dst, self.rel))
         if len(set(shapes)) > 1 or len(shapes[0]) != 1:
             raise InputError(f"src, dst and rel must be vectors of one length, not of shapes {shapes}")
-        dtypes = {t.dtype for t in (self.src, self.dst, self.rel)}
-        if dtypes != {torch.int64}:
-            given = ", ".join(sorted(str(dtype) for dtype in dtypes))
-            raise InputError(f"node and relation indices must be torch.int64, not {given}; convert them with .long()")
-        of = self.graph_of_node
-        if of is not None and (of.dtype != torch.int64 or of.shape != (self.num_nodes,)):
-            expected = f"torch.int64 of shape [{self.num_nodes}], the number of a graph for each node"
-            raise InputError(f"graph_of_node must be {expected}, not {of.dtype} of shape {list(of.shape)}")
-        if not self.src.numel():
-            return
-        ends = torch.stack((self.src, self.dst))
-        for what, values, size in (("node", ends, self.num_nodes), ("relation", self.rel, self.num_relations)):
-            low, high = (int(bound) for bound in values.aminmax())
-            if low < 0 or high >= size:
-                worst = low if low < 0 else high
-                raise InputError(f"{what} index {worst} is outside [0, {size})")
+        wrong = sorted(str(t.dtype) for t in (self.src, self.dst, self.rel) if t.dtype != torch.int64)
+        if wrong:
+            raise InputError(
+                f"node and relation indices must be torch.int64, not {wrong[0]}; convert them with .long()"
+            )
+        batch = self.graph_of_node
+        if batch is not None and (batch.dtype != torch.int64 or batch.shape != (self.num_nodes,)):
+            given = f"{batch.dtype} of shape {list(batch.shape)}"
+            raise InputError(f"graph_of_node must be torch.int64 of shape [{self.num_nodes}], not {given}")
+        if self.src.numel():
+            _check_range("node index", torch.stack((self.src, self.dst)), self.num_nodes)
+            _check_range("relation index", self.rel, self.num_relations)
 
     @classmethod
     def from_triples(cls, triples: Tensor, num_nodes: int, num_relations: int) -> RelationalGraph:
-        """From rows (s, r, o), [n, 3]."""
+        """Make a graph of rows (s, r, o), [n, 3]."""
         if triples.dim() != 2 or triples.shape[1] != 3:
             raise InputError(f"triples must have shape [n, 3], not {list(triples.shape)}")
         src, rel, dst = triples.T.contiguous()
@@ -289,14 +310,14 @@ class RelationalGraph:
 
     @classmethod
     def from_pyg(cls, data: Any, num_relations: int | None = None) -> RelationalGraph:
-        """From a PyG `Data` with edge_index [2, E] and edge_type [E], or a `HeteroData`.
+        """Make a graph of a PyG `Data` with edge_index [2, E] and edge_type [E], or of a `HeteroData`.
 
         The nodes of a `HeteroData` stand one type after the other; a relation is the middle name of an edge type.
 
         Args:
-            data: the graph; the `batch` [N] of a `Data`, as a `Batch` has one, says which graph each node belongs to.
-            num_relations: R; None for what the `Data` says as its own `num_relations`, as `to_pyg` writes it, or else
-                as many as its edges have.
+            data: the graph; the `batch` [N] of a `Data` is the graph that each node belongs to.
+            num_relations: R; None for the `num_relations` of the `Data`, which `to_pyg` writes, or else the number
+                that its edges have.
         """
         if hasattr(type(data), "edge_types"):
             return cls._from_hetero(data, num_relations)
@@ -313,43 +334,37 @@ class RelationalGraph:
     @classmethod
     def _from_hetero(cls, data: Any, num_relations: int | None) -> RelationalGraph:
         sizes = {kind: int(data[kind].num_nodes) for kind in data.node_types}
-        start = dict(zip(sizes, [0, *torch.tensor([*sizes.values(), 0]).cumsum(0).tolist()], strict=False))
+        start = dict(zip(sizes, accumulate(sizes.values(), initial=0), strict=False))
         relation = {name: i for i, name in enumerate(dict.fromkeys(kind[1] for kind in data.edge_types))}
         if not relation:
             raise InputError("the PyG graph has no edges")
-        for kind in data.edge_types:  # within its own types, or an edge would end at another's node
-            for end, node_type in zip(data[kind].edge_index, (kind[0], kind[2]), strict=True):
-                if end.numel() and not 0 <= int(end.min()) <= int(end.max()) < sizes[node_type]:
-                    worst = int(end.min()) if int(end.min()) < 0 else int(end.max())
-                    what = f"is outside [0, {sizes[node_type]}), the nodes of type '{node_type}'"
-                    raise InputError(f"node index {worst} of the edges {kind} {what}")
-        ends = [(data[kind].edge_index, start[kind[0]], start[kind[2]]) for kind in data.edge_types]
-        return cls(
-            torch.cat([edges[0] + offset for edges, offset, _ in ends]),
-            torch.cat([edges[1] + offset for edges, _, offset in ends]),
-            torch.cat([torch.full_like(data[kind].edge_index[0], relation[kind[1]]) for kind in data.edge_types]),
-            sum(sizes.values()),
-            len(relation) if num_relations is None else num_relations,
-        )
+        edges = []
+        for kind in data.edge_types:
+            src, dst = data[kind].edge_index
+            for end, node_type in ((src, kind[0]), (dst, kind[2])):
+                if end.numel():
+                    _check_range(f"node index of type '{node_type}' in the edges {kind}", end, sizes[node_type])
+            edges.append((src + start[kind[0]], dst + start[kind[2]], torch.full_like(src, relation[kind[1]])))
+        src, dst, rel = (torch.cat(parts) for parts in zip(*edges, strict=True))
+        return cls(src, dst, rel, sum(sizes.values()), len(relation) if num_relations is None else num_relations)
 
     def to_pyg(self) -> Any:
-        """A PyG `Data` with edge_index [2, E], edge_type [E], num_nodes, num_relations and, of a union, batch [N]."""
+        """Return a PyG `Data` with edge_index, edge_type, num_nodes, num_relations and, for a union, batch [N]."""
         try:
             from torch_geometric.data import Data
         except ImportError:
             raise InputError("to_pyg needs PyG: install it with pip install torch-geometric") from None
         more = {"num_nodes": self.num_nodes, "num_relations": self.num_relations}
         batch = {} if self.graph_of_node is None else {"batch": self.graph_of_node}
-        edges = torch.stack((self.src, self.dst))  # [2, E]
-        return Data(edge_index=edges, edge_type=self.rel, **more, **batch)
+        return Data(edge_index=torch.stack((self.src, self.dst)), edge_type=self.rel, **more, **batch)
 
     @classmethod
     def from_networkx(cls, graph: Any, relation: str = "relation") -> RelationalGraph:
-        """From a directed NetworkX graph: node i is the i-th of it, relation j the j-th one met among its edges.
+        """Make a graph of a NetworkX DiGraph or MultiDiGraph; nodes and relations are numbered as they are met.
 
         Args:
-            graph: a DiGraph or MultiDiGraph.
-            relation: the edge attribute that holds the relation; where an edge has none, its key, if that is text.
+            graph: the graph.
+            relation: the edge attribute that holds the relation; an edge without one has its key, if that is text.
         """
         node = {name: i for i, name in enumerate(graph)}
         rows = networkx_edges(graph, relation)
@@ -359,21 +374,20 @@ class RelationalGraph:
 
     @classmethod
     def union(cls, graphs: Sequence[RelationalGraph]) -> RelationalGraph:
-        """Many graphs over the same relations side by side, as one graph."""
+        """Put graphs over the same relations side by side, as one graph."""
         if not graphs:
             raise InputError("a union needs at least one graph")
         if len({g.num_relations for g in graphs}) > 1:
             raise InputError("graphs of a union must have the same relations")
-        sizes = torch.tensor([g.num_nodes for g in graphs])
-        starts = [0, *sizes.cumsum(0).tolist()]
-        pieces = list(zip(graphs, starts, strict=False))
+        sizes = [g.num_nodes for g in graphs]
+        pieces = list(zip(graphs, accumulate(sizes, initial=0), strict=False))
         return cls(
             torch.cat([g.src + start for g, start in pieces]),
             torch.cat([g.dst + start for g, start in pieces]),
             torch.cat([g.rel for g in graphs]),
-            starts[-1],
+            sum(sizes),
             graphs[0].num_relations,
-            torch.repeat_interleave(torch.arange(len(graphs)), sizes).to(graphs[0].src.device),
+            torch.repeat_interleave(torch.arange(len(graphs)), torch.tensor(sizes)).to(graphs[0].src.device),
         )
 
     @property
@@ -381,27 +395,26 @@ class RelationalGraph:
         return self.src.numel()
 
     def to(self, device: torch.device | str) -> RelationalGraph:
-        """The same graph on another device."""
+        """Copy the graph to another device."""
         parts = (self.src.to(device), self.dst.to(device), self.rel.to(device))
         batch = None if self.graph_of_node is None else self.graph_of_node.to(device)
         return RelationalGraph(*parts, self.num_nodes, self.num_relations, batch)
 
     def without_edges(self) -> RelationalGraph:
-        """The ablation 'no graph': the same nodes and relations, no edge."""
+        """Return the ablation 'no graph': the same nodes and relations, no edge."""
         return RelationalGraph(
             self.src[:0], self.dst[:0], self.rel[:0], self.num_nodes, self.num_relations, self.graph_of_node
         )
 
     def randomised(self, generator: torch.Generator) -> RelationalGraph:
-        """The ablation 'random graph': as many edges of each relation, between nodes drawn uniformly."""
+        """Return the ablation 'random graph': as many edges of each relation, between nodes drawn uniformly."""
         src, dst = torch.randint(self.num_nodes, (2, self.num_edges), generator=generator).to(self.src.device)
         return RelationalGraph(src, dst, self.rel, self.num_nodes, self.num_relations, self.graph_of_node)
 
     def around(self, nodes: Tensor, hops: int) -> Neighbourhood:
-        """What some nodes [n] hear of in so many layers.
+        """Return the part of the graph that some nodes [n] hear of in so many layers.
 
-        The messages count for what they do in the whole graph, so that the vectors of `nodes` come out of the layers
-        as they would there.
+        Messages keep their weights in the whole graph, so the layers give `nodes` the vectors they have there.
         """
         distance = torch.full((self.num_nodes,), hops + 1, device=self.src.device)
         distance[nodes] = 0
@@ -418,15 +431,15 @@ class RelationalGraph:
 
     @property
     def whole(self) -> RelationalGraph:
-        """The graph that this one is a part of, see `around`; else itself."""
+        """The graph that this one is a part of (see `around`), or itself."""
         return self if self._part_of is None else self._part_of[0]
 
     def of_whole(self, values: Tensor) -> Tensor:
-        """What is said of every edge of the whole graph, for those there are here [E]."""
+        """Select from values of every edge of the whole graph those of the edges here [E]."""
         return values if self._part_of is None else values[self._part_of[1]]
 
     def _part(self, order: Tensor, place: Tensor, senders: int, receivers: int) -> RelationalGraph:
-        """The first nodes of an order, and all edges at the first receivers among them."""
+        """Return the first nodes of an order, and all edges at the first receivers among them."""
         src, dst = place[self.src], place[self.dst]
         edge = (torch.minimum(src, dst) < receivers).nonzero().squeeze(1)
         batch = None if self.graph_of_node is None else self.graph_of_node[order[:senders]]
@@ -435,10 +448,10 @@ class RelationalGraph:
         return part
 
     def messages(self, flow: Flow = "source_to_target", add_inverse: bool = True) -> Messages:
-        """The messages of one convention; made once and kept.
+        """Return the messages of one convention, made once and kept.
 
-        With "source_to_target" an original edge carries from src to dst with relation r, and its inverse from dst to
-        src with relation R + r; with "target_to_source" both run the other way.
+        With "source_to_target" an edge carries relation r from src to dst, and its inverse R + r from dst to src; with
+        "target_to_source" both run the other way.
         """
         if (flow, add_inverse) not in self._messages:
             self._messages[flow, add_inverse] = lasting(lambda: self._make_messages(flow, add_inverse))
@@ -461,27 +474,30 @@ class RelationalGraph:
             edge = (receiver < self.num_receivers).nonzero().squeeze(1)
             origin = (whole.messages(flow, add_inverse), both[edge], nodes)
             sender, receiver, relation, direction = (t[edge] for t in (sender, receiver, relation, direction))
-        sizes = self.num_nodes, self.num_receivers, directions * self.num_relations, directions
-        return Messages(sender, receiver, relation, direction, *sizes, origin, edge=edge)
+        sizes = self.num_nodes, self.num_receivers, directions * self.num_relations, directions, self.num_nodes
+        return Messages(sender, receiver, relation, direction, *sizes, origin, edge)
+
+
+def _check_range(what: str, values: Tensor, size: int) -> None:
+    low, high = (int(bound) for bound in values.aminmax())
+    if low < 0 or high >= size:
+        raise InputError(f"{what} {low if low < 0 else high} is outside [0, {size})")
 
 
 def networkx_edges(graph: Any, relation: str = "relation") -> list[tuple[Any, str, Any]]:
-    """Source, relation and target of each edge of a directed NetworkX graph, see `RelationalGraph.from_networkx`."""
+    """Return source, relation and target of each edge of a directed NetworkX graph, see `from_networkx`."""
     if not hasattr(graph, "is_directed"):
         raise InputError(f"expected a NetworkX graph, not {type(graph).__name__}")
     if not graph.is_directed():
         raise InputError("the NetworkX graph is undirected; graph.to_directed() has each edge both ways")
     keyed = (
-        graph.edges(keys=True, data=True)
-        if graph.is_multigraph()
-        else ((u, v, None, d) for u, v, d in graph.edges.data())
+        graph.edges(keys=True, data=True) if graph.is_multigraph() else ((u, v, 0, d) for u, v, d in graph.edges.data())
     )
     edges = []
     for source, target, key, attributes in keyed:
         name = attributes.get(relation, key if isinstance(key, str) else None)
         if name is None:
-            raise InputError(
-                f"the edge from {source!r} to {target!r} has no attribute '{relation}' that names its relation"
-            )
+            what = f"the edge from {source!r} to {target!r}"
+            raise InputError(f"{what} has no attribute '{relation}' that names its relation")
         edges.append((source, str(name), target))
     return edges

@@ -22,8 +22,8 @@ from compgcn.data.labels import deal
 from compgcn.errors import InputError, unknown
 from compgcn.nn.compose import COMPOSITIONS, Composition, Learned
 from compgcn.nn.compose import LEARNED as FACTORED
-from compgcn.nn.convolutional import ConvEQuery, image_shape
-from compgcn.nn.decoders import DECODERS, ConvolutionSettings, build_decoder
+from compgcn.nn.convolutional import ConvEQuery, ConvolutionSettings, image_shape
+from compgcn.nn.decoders import DECODERS, build_decoder
 from compgcn.nn.decoders import Row as DecoderRow
 from compgcn.nn.encoder import Backwards, Encoder, preset
 from compgcn.nn.graph import RelationalGraph

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from compgcn.kernels.reference import count_rivals
+from compgcn.kernels.reference import count_rivals, stable_order
 from compgcn.kernels.triton.distances import l1_distance, l1_gradient
 from compgcn.kernels.triton.products import grouped_matmul, grouped_outer
 from compgcn.kernels.triton.segments import edge_dot, segment_reduce
-from compgcn.kernels.triton.units import rectified_gradient, rectified_sum
 
 __all__ = [
     "count_rivals",
@@ -15,7 +14,6 @@ __all__ = [
     "grouped_outer",
     "l1_distance",
     "l1_gradient",
-    "rectified_gradient",
-    "rectified_sum",
     "segment_reduce",
+    "stable_order",
 ]

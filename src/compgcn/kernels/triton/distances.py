@@ -40,7 +40,7 @@ def _distance_kernel(
 
 @triton.jit
 def _differences(Q, E, d, b, in_b, c, in_c, B, C, ACC: tl.constexpr):
-    """Of dimension d, [BB, BC]; 0 where nothing is. A table may have more than 2^31 numbers."""
+    """Return the differences in dimension d, [BB, BC]; indices are 64-bit, as tables may be larger than 2^31."""
     q = tl.load(Q + (tl.zeros_like(b) + d) * B + b, mask=in_b, other=0.0).to(ACC)
     e = tl.load(E + (tl.zeros_like(c) + d) * C + c, mask=in_c, other=0.0).to(ACC)
     return q[:, None] - e[None, :]
@@ -93,7 +93,7 @@ def l1_distance(q: Tensor, e: Tensor, planar: bool) -> Tensor:
 
 
 def _by_dimension(x: Tensor, planar: bool) -> Tensor:
-    """Vectors [n, D] dimension by dimension, plane by plane, [planes, D / planes, n], with zeros to whole steps."""
+    """Lay out vectors [n, D] as [planes, D / planes, n], with zeros to whole steps."""
     planes = 1 + planar
     turned = x.reshape(len(x), planes, x.shape[1] // planes).permute(1, 2, 0)
     return pad(turned, (0, 0, 0, -turned.shape[1] % _STEPS)).contiguous()

@@ -55,7 +55,7 @@ def _outer_kernel(
 
 
 def _tile(size: int, most: int) -> int:
-    """A side of a tile of tensor cores, which have at least 16."""
+    """Return the side of a tile of tensor cores, at least 16."""
     return min(most, max(16, int(triton.next_power_of_2(size))))
 
 

@@ -1,7 +1,7 @@
-"""Aggregation: one program per chunk of a row's messages, so that a hub is the work of many.
+"""Sums over messages: one program per chunk of a row's messages, so that many programs share a hub.
 
-A row that fits one chunk is stored at once. The chunks of a longer row leave their sums in a scratch table, and a
-second kernel adds those in a fixed order: no atomics, so the same input gives the same bits.
+A program stores the row of a single chunk at once. The chunks of a longer row leave their sums in a scratch table, and
+a second kernel adds those in a fixed order: without atomics the same input gives the same bits.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from compgcn.kernels.plan import CHUNK, Segments
 
 @triton.jit
 def load_tile(BASE, rows, cols, R, W, S, ACC: tl.constexpr):
-    """A tile of a matrix of R rows, S apart, and W columns; 0 outside of it."""
+    """Load a tile of a matrix of R rows, S apart, and W columns; 0 outside of it."""
     mask = (rows < R)[:, None] & (cols < W)[None, :]
     return tl.load(BASE + rows[:, None] * S + cols[None, :], mask=mask, other=0.0).to(ACC)
 
@@ -136,11 +136,11 @@ def _dot_kernel(
     tl.store(OUT + e, total, mask=in_e)
 
 
-def _shape(width: int, op: int, dtype: torch.dtype) -> dict[str, Any]:
-    """Columns of a plane, how many of them a program takes, and what it adds up in."""
+def _columns(width: int, op: int) -> tuple[int, int, int]:
+    """Return the columns of a plane, how many of them a program takes, and how many programs that makes."""
     columns = width // 2 if op >= 4 else width
-    block = min(_COLUMNS, triton.next_power_of_2(max(columns, 1)))
-    return {"D": columns, "BD": block, "ACC": sum_type(dtype)}
+    block = min(_COLUMNS, 1 << max(columns - 1, 0).bit_length())
+    return columns, block, -(-columns // block)
 
 
 def segment_reduce(a: Tensor, b: Tensor, weight: Tensor, s: Segments, op: int) -> Tensor:
@@ -149,19 +149,18 @@ def segment_reduce(a: Tensor, b: Tensor, weight: Tensor, s: Segments, op: int) -
     out = a.new_empty(s.offsets.numel() - 1, width)
     if not out.numel():
         return out
-    shape = _shape(width, op, a.dtype)
+    kind, (columns, block, programs) = sum_type(a.dtype), _columns(width, op)
+    vector = 4 if columns % 4 == 0 else 1
     slots = 2 * (s.left.numel() // CHUNK) + 1  # a row of several chunks has fewer than twice its messages / CHUNK
     scratch = torch.empty(slots, width, dtype=wide(a.dtype), device=a.device)
-    grid = (len(s.chunks), triton.cdiv(shape["D"], shape["BD"]))
-    vector = 4 if shape["D"] % 4 == 0 else 1
-    _reduce_kernel[grid](
-        a, b, weight, s.left, s.right, s.chunks, out, scratch, S=width // vector, OP=op, BE=_EDGES, VECTOR=vector,
-        num_warps=_WARPS, **shape | {"D": shape["D"] // vector},
+    # Positional arguments: binding names would take Triton longer than the kernel runs.
+    _reduce_kernel[len(s.chunks), programs](
+        a, b, weight, s.left, s.right, s.chunks, out, scratch, columns // vector, width // vector,
+        op, _EDGES, block, vector, kind, num_warps=_WARPS,
     )  # fmt: skip
     if len(s.merges):
-        shape |= {"D": width, "BD": min(_COLUMNS, triton.next_power_of_2(width))}
-        grid = (len(s.merges), triton.cdiv(width, shape["BD"]))
-        _merge_kernel[grid](s.merges, scratch, out, SO=width, BE=_MERGED, num_warps=2, **shape)
+        _, block, programs = _columns(width, 0)
+        _merge_kernel[len(s.merges), programs](s.merges, scratch, out, width, width, _MERGED, block, kind, num_warps=2)
     return out
 
 
@@ -169,10 +168,10 @@ def edge_dot(g: Tensor, a: Tensor, b: Tensor, row: Tensor, left: Tensor, right: 
     """As `reference.edge_dot`."""
     g, a, b = g.contiguous(), a.contiguous(), b.contiguous()
     out = torch.empty(left.numel(), dtype=wide(g.dtype), device=g.device)
-    if not left.numel():
-        return out
-    shape = _shape(a.shape[1], op, a.dtype)
-    strides = {"SG": g.stride(0), "SA": a.stride(0), "SB": b.stride(0)}
-    grid = (triton.cdiv(left.numel(), _EDGES),)
-    _dot_kernel[grid](g, a, b, row, left, right, out, M=left.numel(), OP=op, BE=_EDGES, num_warps=2, **strides, **shape)
+    if left.numel():
+        columns, block, _ = _columns(a.shape[1], op)
+        _dot_kernel[(-(-left.numel() // _EDGES),)](
+            g, a, b, row, left, right, out, left.numel(), columns, g.stride(0), a.stride(0), b.stride(0),
+            op, _EDGES, block, sum_type(a.dtype), num_warps=2,
+        )  # fmt: skip
     return out
