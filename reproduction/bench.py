@@ -172,7 +172,7 @@ class PerEdge(nn.Module):
             out = out + torch.dropout(half, layer.dropout, self.training)
         if layer.self_loop:
             assert layer.loop_relation is not None
-            loop: Tensor = getattr(layer, layer.tying.loop)
+            loop: Tensor = getattr(layer, layer.filters.loop)
             out = out + self.phi(x, layer.loop_relation) @ loop
         if layer.bias is not None:
             out = out + layer.bias

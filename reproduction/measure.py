@@ -30,7 +30,7 @@ import compgcn
 from compgcn.answers import discover
 from compgcn.answers.calibrate import calibration_error
 from compgcn.answers.explain import Field, Triple, contributions, is_small, receptive_field, scores_without
-from compgcn.answers.links import Links, fitted, of_entities, of_relations
+from compgcn.answers.links import Kind, Links, fitted, reliability
 from compgcn.baselines.popularity import Popularity
 from compgcn.data import KnowledgeGraph
 from compgcn.data.graph import restricted
@@ -96,15 +96,15 @@ def links_of(run: Run) -> Links:
 def calibration(run: Run) -> Report:
     """Return the calibration error on test, before and after calibration."""
     links = links_of(run)
-    asked = {
-        "the ten best entities": ("entities", of_entities, 10),
-        "the best entity": ("entities", of_entities, 1),
-        "the ten best relations": ("relations", of_relations, 10),
-        "the best relation": ("relations", of_relations, 1),
+    asked: dict[str, tuple[Kind, int]] = {
+        "the ten best entities": ("entities", 10),
+        "the best entity": ("entities", 1),
+        "the ten best relations": ("relations", 10),
+        "the best relation": ("relations", 1),
     }
     rows: Report = {}
-    for what, (kind, of, top) in asked.items():
-        found = of(links, "test", top)
+    for what, (kind, top) in asked.items():
+        found = reliability(links, "test", kind, top)
         rows[what] = {"answers": len(found.right), "right": round(found.right.double().mean().item(), 4)}
         for name, scaling in (("before", None), ("after", (links.scalings or {}).get(kind))):
             rows[what][name] = {"error": round(calibration_error(found.bins(scaling)), 4)}

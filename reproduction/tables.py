@@ -296,9 +296,9 @@ def _methods() -> list[Table]:
     for name, row in PRESETS.items():
         if name == "none":
             continue
-        order, weight = _WEIGHTS[row.tying]
-        directed = row.tying != "shared" or row.roles
-        related = row.tying not in ("shared", "direction") or row.relations != "none"
+        order, weight = _WEIGHTS[row.filters]
+        directed = row.filters != "shared" or row.roles
+        related = row.filters not in ("shared", "direction") or row.relations != "none"
         vectors = " + |R| d" if row.bases is None else " + B d + B |R|"
         order += {"scalars": " + K |R|", "vectors": vectors}.get(row.relations, "")
         encoder = Encoder(1, *_FB15K237, name, composition=None if row.composition else "corr")

@@ -7,7 +7,7 @@ import signal
 
 
 def main() -> None:
-    """Run a command; until one has something to lose, Ctrl-C simply ends it, also in the midst of an import."""
+    """Run a command; Ctrl-C ends it at once, even during an import, until a training begins."""
     signal.signal(signal.SIGINT, lambda number, frame: os._exit(130))
     from compgcn.cli import main as run
 

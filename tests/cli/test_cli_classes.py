@@ -1,4 +1,4 @@
-"""The commands on graphs whose nodes, or which themselves, have classes: from files to answers."""
+"""The commands on classifications of nodes and of graphs, from files to answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 import toy
 from compgcn.cli.console import doubts
-from compgcn.data import GraphCollection, KnowledgeGraph
+from compgcn.data import GraphCollection
 from compgcn.run import Run, open_run
 from toy import Command, refused
 
@@ -48,10 +48,6 @@ def test_nodes_are_classified_from_a_table_of_triples_and_one_of_labels(command:
     asked = command("predict", run, "--item", "p0", "--item", "P1", "--json")
     found = [(row["item"], row["label"], row["known"]) for row in json.loads(asked.out)]
     assert found == [("p0", "buyer", "buyer"), ("p1", "seller", "seller")]
-    assert "already finished" in command("train", "shops.tsv", "--labels", "labels.tsv", "--epochs", 25, *SETTINGS).out
-    other = command("train", "shops.tsv", "--labels", "labels.tsv", "--epochs", 26, *SETTINGS)
-    assert other.code == 1
-    assert "with other options (training.epochs: 25 -> 26)" in other.err
 
 
 @pytest.mark.parametrize("form", ["TU", "table"])
@@ -68,14 +64,11 @@ def test_graphs_are_classified_from_a_folder_or_a_table(command: Command, tmp_pa
         classes = [f"{name}\t{data.classes[c]}\n" for name, c in zip(data.graph_ids, data.targets, strict=True)]
         (tmp_path / "classes.tsv").write_text("".join(classes))
         source = ["rings.tsv", "--labels", "classes.tsv", "--task", "graph-classification"]
-    done = command("train", *source, "--epochs", 25, "--protocol", "nested", *SETTINGS, "--json")
-    assert done.code == 0, done
-    report = json.loads(done.out)
-    assert report["run"] == "runs/rings-compgcn-nested-0"
-    assert report["protocol"] == "nested"
-    assert report["test"]["accuracy"] == 1.0
-    assert len(report["test"]["folds"]) == 3
-    shown = command("train", *source, "--epochs", 25, "--protocol", "nested", *SETTINGS)
+    words = ("train", *source, "--epochs", 15, "--protocol", "nested", *SETTINGS, "--set", "inner_folds=2")
+    report = json.loads(command(*words, "--json").out)
+    assert (report["run"], report["protocol"]) == ("runs/rings-compgcn-nested-0", "nested")
+    assert (report["test"]["accuracy"], len(report["test"]["folds"])) == (1.0, 3)
+    shown = command(*words)
     assert "protocol 'nested'" in shown.out
     assert "test, mean ± sd of 3 folds" in shown.out
     assert "100.0 ± 0.0" in shown.out
@@ -105,24 +98,19 @@ def test_a_classification_that_is_refused_leaves_no_run_folder(
     assert not (tmp_path / "run").exists()
 
 
-def test_inner_folds_are_those_of_the_smallest_training_part(tmp_path: Path) -> None:
-    settings = {"protocol": "nested", "folds": 4, "epochs": 1}
+def test_inner_folds_need_as_many_examples_as_the_smallest_training_part_has(tmp_path: Path) -> None:
+    settings = {"protocol": "nested", "folds": 4, "epochs": 1, "inner_folds": 5}
     with pytest.raises(ValueError, match="4 examples left in a training part cannot be dealt over 5 folds"):
-        toy.classify(tmp_path / "run", toy.molecules(6), inner_folds=5, **settings)
+        toy.classify(tmp_path / "run", toy.molecules(6), **settings)
     assert not (tmp_path / "run").exists()
-    assert toy.classify(tmp_path / "run", toy.molecules(6), inner_folds=4, **settings).metrics
 
 
-def test_a_table_of_graphs_needs_their_classes(command: Command, tmp_path: Path) -> None:
-    (tmp_path / "rings.tsv").write_text("m\ta\tr\tb\n")
-    refused(command("train", "rings.tsv", "--task", "graph-classification"), "needs a table of graphs", "--labels")
-
-
-def test_a_table_of_graphs_is_recognised_where_it_is_read_as_triples(command: Command, tmp_path: Path) -> None:
+def test_a_table_of_graphs_read_as_triples_is_recognised(command: Command, tmp_path: Path) -> None:
     (tmp_path / "headed.tsv").write_text("graph\tsource\trelation\ttarget\nm\ta\tr\tb\n")
     (tmp_path / "plain.tsv").write_text("m\ta\tr\tb\n")
     (tmp_path / "classes.tsv").write_text("m\tno\n")
     refused(command("train", "headed.tsv"), "--task graph-classification", "--columns")
+    refused(command("train", "plain.tsv", "--task", "graph-classification"), "needs a table of graphs", "--labels")
     refused(command("train", "plain.tsv", "--labels", "classes.tsv"), "--task graph-classification", "--columns")
     assert "graph-classification" not in command("train", "plain.tsv").err
 
@@ -135,15 +123,15 @@ def test_a_table_of_graphs_is_described(command: Command, tmp_path: Path, how: t
     assert json.loads(done.out)["graphs"] == 2
 
 
-def test_what_the_paper_reports_is_called_validation(graphs: Run, command: Command) -> None:
+def test_the_metrics_of_the_papers_protocol_are_those_of_validation(graphs: Run, command: Command) -> None:
     done = command("evaluate", graphs.path, "--split", "valid")
     assert "valid, mean ± sd of 3 folds" in done.out
     assert "true, predicted as" in done.out
     unasked = command("evaluate", graphs.path)
-    assert unasked.out == f"the protocol 'paper' reports on valid, so these are the figures of valid\n{done.out}"
+    assert unasked.out == f"the protocol 'paper' reports on valid, so these are its metrics\n{done.out}"
     assert graphs.evaluate() == graphs.metrics["valid"]
     empty = command("evaluate", graphs.path, "--split", "test")
-    assert empty.out == "the test split is empty; the run has figures of valid\n"
+    assert empty.out == "the test split is empty; the run has metrics of valid\n"
 
 
 def test_evaluate_by_class_and_the_stored_metrics_agree(nodes: Run, command: Command) -> None:
@@ -182,32 +170,23 @@ def test_a_run_is_asked_what_it_can_answer(nodes: Run, graphs: Run, command: Com
         graphs.predict(head="a", relation="b")
 
 
-def test_nodes_without_a_label_are_classified_when_none_is_named(nodes: Run) -> None:
-    found = nodes.classify()
-    assert len(found) == nodes.classes.data.num_entities - 24  # type: ignore[union-attr]
-    assert all(answer.known is None for answer in found)
-    assert all(0.5 <= answer.probability <= 1 for answer in found)
-
-
-def test_the_most_certain_nodes_are_shown_and_how_many_there_are(nodes: Run, command: Command) -> None:
-    everything = sorted((answer.probability for answer in nodes.classify()), reverse=True)
-    shown = json.loads(command("predict", nodes.path, "--top", 3, "--json").out)
-    assert [row["probability"] for row in shown] == pytest.approx(everything[:3])
-    last = command("predict", nodes.path, "--top", 3).out.splitlines()[-1]
-    assert last == f"the 3 most certain of {len(everything)} nodes without a label; --top N shows others"
-
-
-def test_a_file_gets_every_node_unless_told_how_many(
+def test_the_most_certain_nodes_are_shown_and_all_are_written(
     nodes: Run, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("compgcn.cli.predict._TOP", 5)
-    everything = len(nodes.classify())
+    found = nodes.classify()
+    assert all(answer.known is None for answer in found)
+    certain = sorted((answer.probability for answer in found), reverse=True)
+    for words, number in (((), 5), (("--top", 3), 3)):
+        rows = json.loads(command("predict", nodes.path, *words, "--json").out)
+        assert [row["probability"] for row in rows] == pytest.approx(certain[:number])
+        last = command("predict", nodes.path, *words).out.splitlines()[-1]
+        assert last == f"the {number} most certain of {len(found)} nodes without a label; --top N shows others"
     shown = command("predict", nodes.path, "--to", "all.csv").out
-    assert len(Path("all.csv").read_text().splitlines()) == 1 + everything
-    assert shown.splitlines()[-1] == f"all {everything} nodes without a label, the most certain first"
+    assert len(Path("all.csv").read_text().splitlines()) == 1 + len(found)
+    assert shown.splitlines()[-1] == f"all {len(found)} nodes without a label, the most certain first"
     command("predict", nodes.path, "--to", "few.csv", "--top", 3)
     assert len(Path("few.csv").read_text().splitlines()) == 1 + 3
-    assert len(json.loads(command("predict", nodes.path, "--json").out)) == 5
 
 
 def test_only_nodes_like_the_labelled_are_shown_where_there_are_such(tmp_path: Path, command: Command) -> None:
@@ -229,14 +208,7 @@ def test_classes_are_written_to_a_table(nodes: Run, command: Command) -> None:
     refused(command("predict", nodes.path, "--item", "p1", "--graphs", "others"), "one of them at a time")
 
 
-def test_the_classes_that_other_graphs_come_with_are_called_true(command: Command, tmp_path: Path) -> None:
-    toy.write_tu(tmp_path / "rings", toy.molecules())
-    command("train", "rings", "--epochs", 1, "--run-dir", "run", *SETTINGS)
-    assert "true class" in command("predict", "run", "--graphs", "rings").out
-    assert "true class" not in command("predict", "run", "--item", "1").out
-
-
-def test_a_run_stopped_in_a_fold_is_only_refused(command: Command, tmp_path: Path) -> None:
+def test_a_run_stopped_in_a_fold_is_refused(command: Command, tmp_path: Path) -> None:
     with pytest.raises(toy.Killed):
         toy.classify(tmp_path / "run", toy.labelled(), notify=toy.killed_at_event(5))
     refused(command("predict", "run", "--item", "p0"), "give the same train command again")
@@ -249,13 +221,13 @@ def test_a_run_stopped_in_a_fold_is_only_refused(command: Command, tmp_path: Pat
         (
             labels_of(4),
             {"data.valid_fraction": 0.0, "protocol": "holdout"},
-            ["nothing chooses the epoch", "no figures"],
+            ["nothing chooses the epoch", "no metrics"],
         ),
         (labels_of(4) + "p5\tthief\ttest\n", {}, ["1 class without a training label to learn it from: 'thief'"]),
         (labels_of(5), {"folds": 3}, ["1 class with fewer training labels than the 3 folds", "'seller'"]),
     ],
 )
-def test_what_labels_do_not_allow_is_noted(
+def test_labels_that_do_not_suffice_are_noted(
     command: Command, tmp_path: Path, labels: str, settings: dict[str, object], words: list[str]
 ) -> None:
     toy.write_tsv(tmp_path / "shops.tsv", toy.labelled())
@@ -268,7 +240,7 @@ def test_what_labels_do_not_allow_is_noted(
     assert " 0 of the training labels" not in done.out
 
 
-def test_a_model_that_learned_nothing_is_called_so() -> None:
+def test_a_model_that_learned_nothing_is_doubted() -> None:
     def said(test: list[list[int]], accuracy: float) -> list[str]:
         report = {"accuracy": accuracy, "confusion": test}
         return doubts({"classes": ["a", "b"], "test": report, "valid": {}, "facts": {"test": {"accuracy": 0.6}}})
@@ -301,15 +273,7 @@ def test_graphs_of_another_collection_are_classified(graphs: Run, command: Comma
     refused(command("predict", graphs.path, "--graphs", tmp_path / "others"), "unknown relation in the graphs '0'")
 
 
-def test_the_data_of_a_run_come_back_from_its_folder(nodes: Run, graphs: Run) -> None:
-    for run, data in ((nodes, toy.labelled()), (graphs, toy.molecules())):
-        back = open_run(run.path).data
-        assert back.fingerprint() == data.fingerprint()
-        assert type(back) is type(data)
-    assert isinstance(open_run(nodes.path).data, KnowledgeGraph)
-
-
-def test_vectors_are_exported_with_what_they_stand_for(nodes: Run, graphs: Run, tmp_path: Path) -> None:
+def test_vectors_are_exported_with_their_ids(nodes: Run, graphs: Run, tmp_path: Path) -> None:
     assert nodes.export(tmp_path / "nodes.tsv") == 33
     assert graphs.export(tmp_path / "graphs.tsv") == 18
     header, first, *_ = (tmp_path / "graphs.tsv").read_text().splitlines()
@@ -321,24 +285,9 @@ def test_vectors_are_exported_with_what_they_stand_for(nodes: Run, graphs: Run, 
         graphs.entity_embeddings()
 
 
-def test_events_say_which_part_is_trained(nodes: Run) -> None:
+def test_events_name_the_fold_that_trains(nodes: Run) -> None:
     lines = [json.loads(line) for line in (nodes.path / "events.jsonl").read_text().splitlines()]
     assert lines[0]["task"] == "node-classification"
     parts = list(dict.fromkeys(line["part"] for line in lines if line["event"] == "epoch"))
     assert parts == ["fold 1 of 3", "fold 2 of 3", "fold 3 of 3", "final"]
     assert not list((nodes.path / "checkpoint").iterdir())
-
-
-def test_a_list_of_pyg_graphs_is_classified(tmp_path: Path) -> None:
-    from types import SimpleNamespace
-
-    from compgcn.data import from_pyg
-
-    rings = toy.molecules()
-    items = []
-    for g in range(len(rings)):
-        one = rings.subset([g])
-        fields = {"edge_index": one.triples[:, [0, 2]].T, "edge_type": one.triples[:, 1], "y": one.targets}
-        items.append(SimpleNamespace(x=np.eye(3)[one.node_labels], num_nodes=one.num_nodes, **fields))
-    run = toy.classify(tmp_path / "run", from_pyg(items))
-    assert run.metrics["valid"]["accuracy"] == 1.0

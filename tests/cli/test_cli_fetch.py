@@ -122,4 +122,6 @@ def test_the_list_says_where_each_data_set_is(
         (folder / f"{part}.txt").write_text("a\tr\tb\n")
     monkeypatch.setenv("COMPGCN_DATA", str(tmp_path / "data"))
     assert places()["nations"] == "local"
-    assert re.search(r"^nations +link +14 +55 +1,992 +local ", command("data", "list").out, re.MULTILINE)
+    shown = command("data", "list").out
+    assert re.search(r"^nations +link +14 +55 +1,992 +local ", shown, re.MULTILINE)
+    assert max(map(len, shown.splitlines())) <= 80

@@ -1,4 +1,4 @@
-"""The page of a run says what the run says, shows names as they are, and needs nothing from anywhere."""
+"""The page of a run has the metrics of the run, shows names as they are, and needs no other file."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ import pytest
 
 from compgcn.data import Vocabulary
 from compgcn.run import Run
-from compgcn.run.report import Verbatim, page_html, told, write_page
+from compgcn.run.report import Table, Verbatim, page_html, told, write_page
 from compgcn.train.loop import Interrupted
-from reproduction.tables import Table
 from toy import CLASSES, Command, classify, graph, labelled, molecules, refused, train
 
 EVIL = "<script>alert('*a* `b` & \"c\"')</script>\u202e"
@@ -25,7 +24,7 @@ VOID = {"meta", "img", "br"}
 
 
 class Reader(HTMLParser):
-    """Tags that open and close, and what they refer to; of a cell, its text."""
+    """Tags that open and close, their references, and the text of cells."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -61,7 +60,7 @@ class Reader(HTMLParser):
 
 
 def read(path: Path) -> tuple[str, Reader]:
-    """A page; that it stands alone, and that every drawing in it is sound, holds of all."""
+    """Read a page, which stands alone and whose drawings are sound XML."""
     text = path.read_text(encoding="utf-8")
     page = Reader(text)
     assert "script" not in page.tags
@@ -92,7 +91,7 @@ def written(run: Run) -> Path:
     return write_page(run)
 
 
-def test_the_page_of_links_has_what_the_run_reached_and_shows_names_as_they_are(run: Run, written: Path) -> None:
+def test_the_page_of_links_has_its_metrics_and_shows_names_as_they_are(run: Run, written: Path) -> None:
     assert written == run.path / "report.html"
     text, page = read(written)
     assert page.tags["svg"] == 5  # loss, MRR, by category, by relation, calibration
@@ -105,7 +104,7 @@ def test_the_page_of_links_has_what_the_run_reached_and_shows_names_as_they_are(
     assert any(cell.startswith(f"{shown} p") for cell in page.cells)
 
 
-def test_without_matplotlib_the_page_has_its_tables_and_says_why_nothing_is_drawn(
+def test_without_matplotlib_the_page_has_its_tables_and_a_note(
     run: Run, written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     find = importlib.util.find_spec
@@ -116,7 +115,7 @@ def test_without_matplotlib_the_page_has_its_tables_and_says_why_nothing_is_draw
     assert page.cells == read(written)[1].cells
 
 
-def test_examples_are_the_first_and_the_last_of_their_split(run: Run) -> None:
+def test_examples_are_the_best_and_the_worst_of_their_split(run: Run) -> None:
     ranks = run.task.ranks("test")
     all_ranks = sorted([*ranks.tail.realistic.tolist(), *ranks.head.realistic.tolist()])
     good, bad = told(run, "test", ranks, top=100)
@@ -135,9 +134,9 @@ def test_examples_are_the_first_and_the_last_of_their_split(run: Run) -> None:
         assert one.instead == next(answer.name for answer in found if answer.known is None)
 
 
-def test_a_run_without_held_out_facts_or_that_is_not_finished_has_a_page(tmp_path: Path) -> None:
+def test_a_run_without_held_out_facts_and_an_unfinished_run_have_a_page(tmp_path: Path) -> None:
     alone = train(tmp_path / "alone", graph(empty=("valid", "test")))
-    assert "Nothing was held out" in read(write_page(alone))[0]
+    assert "The data have no validation or test facts" in read(write_page(alone))[0]
     steps = iter([False] * 8 + [True] * 9)
     with pytest.raises(Interrupted):
         train(tmp_path / "part", interrupted=lambda: next(steps), epochs=9)
@@ -155,20 +154,22 @@ def test_the_page_of_a_classification_has_its_matrix_and_the_most_certain_errors
     assert f"<td>{certain.name}</td><td>{certain.label}</td><td>{certain.known}</td>" in text
     assert {str(count) for row in nodes.metrics["test"]["confusion"] for count in row} <= set(page.cells)
     graphs = classify(tmp_path / "graphs", molecules(), **CLASSES | {"epochs": 2, "folds": 2})
-    assert "are not kept" in read(write_page(graphs))[0]
+    assert "does not keep the models of the folds" in read(write_page(graphs))[0]
 
 
-def test_a_folder_is_a_run_and_anything_else_a_name(command: Command, run: Run, written: Path, tmp_path: Path) -> None:
-    result = command("report", run.path, "--to", "page.html", "--json")
-    assert json.loads(result.out) == ["page.html"]
-    assert Path("page.html").read_bytes() == written.read_bytes()  # the same run, the same bytes
-    refused(command("report", tmp_path), "is not a run folder")
-    refused(command("report", run.path, "--to", "no/page.html"), "there is no folder 'no'")
-    refused(command("report", run.path, "--to", tmp_path), "is a folder; give the name of a file")
-    refused(command("report", run.path, "--to", run.path / "config.toml"), "a .html file, not 'config.toml'")
-    refused(command("report", "link-prediction", "--to", "x.html"), "--to is where the page of a run is written")
-    refused(command("report", "runs/mistyped"), "'runs/mistyped' is neither the folder of a run nor an experiment")
-    refused(command("report"), "name an experiment or the folder of a run")
+def test_the_command_writes_the_same_page_and_refuses_other_places(
+    command: Command, run: Run, written: Path, tmp_path: Path
+) -> None:
+    assert json.loads(command("report", run.path, "--to", "page.html", "--json").out) == ["page.html"]
+    assert Path("page.html").read_bytes() == written.read_bytes()
+    for words, sentence in (
+        ((tmp_path,), "is not a run folder"),
+        ((run.path, "--to", "no/page.html"), "there is no folder 'no'"),
+        ((run.path, "--to", tmp_path), "is a folder; give the name of a file"),
+        ((run.path, "--to", run.path / "config.toml"), "a .html file, not 'config.toml'"),
+        (("runs/mistyped",), "there is no run folder runs/mistyped"),
+    ):
+        refused(command("report", *words), sentence)
 
 
 def test_text_from_outside_has_no_markup_and_numbers_stand_at_the_right() -> None:

@@ -1,12 +1,11 @@
-"""What speaks against a trained model as a whole: said when it is trained, and again when it is asked."""
+"""Consoles, tables and options that the commands share, and notes about data sets and runs."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping, Sequence
-from enum import StrEnum
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 from rich.console import Console
@@ -16,43 +15,104 @@ from compgcn.data import GraphCollection, KnowledgeGraph
 from compgcn.data.columns import counted
 
 if TYPE_CHECKING:
-    from compgcn.run import Contribution, Discovery, Kind, Prediction, Run, Scored
-
+    from compgcn.run import Contribution, Discovery, Kind, Run, Scored
 
 # Text is shown as it is: [red] and :cat: are ids like any other.
 out = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
 err = Console(stderr=True, highlight=False, soft_wrap=True, markup=False, emoji=False)
 
+METRICS = ("mrr", "mr", "hits@1", "hits@3", "hits@10")
+Dataset = KnowledgeGraph | GraphCollection
+Split = Literal["train", "valid", "test"]
 _FEW = 30  # validation triples below which a metric is mostly noise
 
 
-class Split(StrEnum):
-    """The splits of a data set."""
-
-    train = "train"
-    valid = "valid"
-    test = "test"
-
-
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")]
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)]
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda, or auto for the best there is.")]
-
-
+Plot = Annotated[Path | None, typer.Option(help="Draw a figure: a .png, .pdf or .svg file.", metavar="FILE")]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="A setting, such as columns=[0,2,3]; may be repeated."),
+    typer.Option("--set", metavar="KEY=VALUE", help="A setting, such as training.lr=0.001; may be repeated."),
 ]
 
 
 def fail(message: str) -> NoReturn:
-    """One sentence on stderr, exit code 1."""
+    """Print one sentence on stderr and exit with code 1."""
     err.print(f"error: {message}")
     raise SystemExit(1)
 
 
-def describe(data: KnowledgeGraph | GraphCollection, remarks: Sequence[str] = ()) -> None:
-    """The statistics of a data set, and what was noticed while reading it or of what is to be done with it."""
+def check_plot(path: Path | None) -> None:
+    """Refuse a figure that cannot be drawn, before any work is done for it."""
+    if path is not None:
+        from compgcn.run.plots import check_figure
+
+        check_figure(path)
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
+    """Show a progress bar on a terminal, and nothing elsewhere."""
+    if not err.is_terminal:
+        yield None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=err, transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+# Tables
+
+
+def printable(text: str) -> str:
+    """Return a name without the control characters that would move the cursor or colour the screen."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def plain_table(*columns: str) -> Table:
+    """Return an empty table without lines; a column whose name ends in > is set to the right."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in columns:
+        table.add_column(name.removesuffix(">"), justify="right" if name.endswith(">") else "left")
+    return table
+
+
+def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "", caption: str = "") -> None:
+    """Print a table with a line above and a line below it."""
+    table = plain_table(*map(printable, columns))
+    table.title, table.title_justify = printable(title) or None, "left"
+    table.caption, table.caption_justify = caption or None, "left"
+    for row in rows:
+        table.add_row(*map(printable, row))
+    out.print(table)
+
+
+def show_metrics(title: str, rows: Mapping[str, Mapping[str, Any]]) -> None:
+    """Print the ranking metrics of each row."""
+    shown = [
+        (label, *("-" if name not in row else f"{row[name]:.{1 if name == 'mr' else 4}f}" for name in METRICS))
+        for label, row in rows.items()
+    ]
+    show_table((title, *(f"{name.upper()}>" for name in METRICS)), shown)
+
+
+def told_apart(fact: Discovery | Contribution | Scored, data: Dataset) -> list[str]:
+    """Return the names of head, relation and tail, with the id after a name that others share."""
+    entities = data.entities.shared if isinstance(data, KnowledgeGraph) else frozenset[str]()
+    shared = (entities, data.relations.shared, entities)
+    parts = zip(fact[:3], fact[3:6], shared, strict=True)
+    return [f"{name} ({text})" if name in names else name for text, name, names in parts]
+
+
+# Notes about data
+
+
+def describe(data: Dataset, remarks: Sequence[str] = ()) -> None:
+    """Print the sizes of a data set, the notes of its reader, and other remarks."""
     sizes = data.statistics()
     out.print(f"{data.name}: {headline(sizes)}")
     for note in (*data.notes, *remarks, *chance(sizes)):
@@ -60,7 +120,7 @@ def describe(data: KnowledgeGraph | GraphCollection, remarks: Sequence[str] = ()
 
 
 def chance(n: Mapping[str, int | float]) -> list[str]:
-    """What is to be said of a data set of these sizes that has too little to validate links by."""
+    """Return a note about a data set of these sizes that has few validation triples."""
     if "classes" in n or n["valid"] >= _FEW:
         return []
     if not n["valid"]:
@@ -69,158 +129,61 @@ def chance(n: Mapping[str, int | float]) -> list[str]:
 
 
 def headline(n: Mapping[str, int | float]) -> str:
-    """The sizes of a data set in one line."""
+    """Return the sizes of a data set in one line."""
+
+    def several(**nouns: str) -> str:
+        return ", ".join(counted(int(n[key]), noun) for key, noun in nouns.items())
+
     if "graphs" in n:
         return (
-            f"{_several(n, graphs='graph', nodes='node', edges='edge')} "
+            f"{several(graphs='graph', nodes='node', edges='edge')} "
             f"({n['mean_nodes']:,.1f} and {n['mean_edges']:,.1f} a graph), "
-            f"{_several(n, relations='relation', node_labels='node label', classes='class')}"
+            f"{several(relations='relation', node_labels='node label', classes='class')}"
         )
-    sizes = _several(n, entities="entity", relations="relation", triples="triple")
+    sizes = several(entities="entity", relations="relation", triples="triple")
     if "classes" in n:
-        labelled = ", ".join(f"{n[f'{split}_labels']:,} {split}" for split in Split)
-        return f"{sizes}, {_several(n, classes='class')}, labelled nodes: {labelled}"
+        labelled = ", ".join(f"{n[f'{split}_labels']:,} {split}" for split in ("train", "valid", "test"))
+        return f"{sizes}, {several(classes='class')}, labelled nodes: {labelled}"
     return f"{sizes} ({n['train']:,} train, {n['valid']:,} valid, {n['test']:,} test)"
 
 
-def _several(n: Mapping[str, int | float], **nouns: str) -> str:
-    """Some of the sizes, each with its noun."""
-    return ", ".join(counted(int(n[key]), noun) for key, noun in nouns.items())
-
-
-Dataset = KnowledgeGraph | GraphCollection
-
-METRICS = ("mrr", "mr", "hits@1", "hits@3", "hits@10")
-
-
-def plain_table(*columns: str) -> Table:
-    """A table without lines; a column named with a > at its end is of numbers."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in columns:
-        table.add_column(name.removesuffix(">"), justify="right" if name.endswith(">") else "left")
-    return table
-
-
-def printable(text: str) -> str:
-    """A name without the control characters that would move the cursor or colour the screen."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
-
-
-def metrics_table(first: str) -> Table:
-    """A table with a column for each metric."""
-    return plain_table(first, *(f"{name.upper()}>" for name in METRICS))
-
-
-def add_metrics(table: Table, label: str, metrics: dict[str, Any]) -> None:
-    """A row of it."""
-    cells = [
-        "-" if name not in metrics else f"{metrics[name]:.1f}" if name == "mr" else f"{metrics[name]:.4f}"
-        for name in METRICS
-    ]
-    table.add_row(printable(label), *cells)
+# Notes about runs
 
 
 def calibration_note(run: Run, kind: Kind | None = None) -> str:
-    """What the probabilities of a kind of answer are; without one, of entities or classes."""
+    """Return on which split the probabilities of a kind of answer are calibrated; of entities or classes by default."""
     split = run.calibrated(kind)
     if split is None:
         return "probabilities not calibrated"
-    # Validation has no newcomers, so that how right answers about them are was never compared.
+    # Validation has no unseen entities to compare answers about them with.
     return f"probabilities calibrated on {'entities that were trained on' if run.newcomers else split}"
 
 
-def predictions_table(question: str, answers: Sequence[Prediction], note: str) -> Table:
-    """Answers as a table; ids beside names where they differ."""
-    with_ids = any(answer.entity != answer.name for answer in answers)
-    table = plain_table("rank>", "name", *(["id"] if with_ids else []), "probability>", "in the data")
-    table.title, table.title_justify = question, "left"
-    table.caption, table.caption_justify = note, "left"
-    for rank, answer in enumerate(answers, 1):
-        ids = [printable(answer.entity)] if with_ids else []
-        known = f"yes, in {answer.known}" if answer.known else "no, new"
-        table.add_row(str(rank), printable(answer.name), *ids, f"{answer.probability:.4f}", known)
-    return table
-
-
-def told_apart(fact: Discovery | Contribution | Scored, data: Dataset) -> list[str]:
-    """Head, relation and tail by their names; an id in brackets after a name that others bear too."""
-    entities = data.entities.shared if isinstance(data, KnowledgeGraph) else frozenset[str]()
-    shared = (entities, data.relations.shared, entities)
-    parts = zip(fact[:3], fact[3:6], shared, strict=True)
-    return [printable(f"{name} ({text})" if name in names else name) for text, name, names in parts]
-
-
-def discoveries_table(facts: Sequence[Discovery], data: Dataset, note: str) -> Table:
-    """Facts as a table."""
-    table = plain_table("rank>", "head", "relation", "tail", "probability>")
-    table.caption, table.caption_justify = note, "left"
-    for rank, fact in enumerate(facts, 1):
-        table.add_row(str(rank), *told_apart(fact, data), f"{fact.probability:.4f}")
-    return table
-
-
-def scored_table(facts: Sequence[Scored], data: Dataset, note: str) -> Table:
-    """Facts that were given as a table."""
-    table = plain_table("head", "relation", "tail", "probability>", "head rank>", "tail rank>", "known")
-    table.caption, table.caption_justify = note, "left"
-    for fact in facts:
-        ranks = (f"{rank:,.1f}".removesuffix(".0") for rank in (fact.head_rank, fact.tail_rank))
-        known = f"in {fact.known}" if fact.known else "no"
-        table.add_row(*told_apart(fact, data), f"{fact.probability:.4f}", *ranks, known)
-    return table
-
-
-def options_of(other: Callable[..., Any], without: tuple[str, ...] = ()) -> Callable[[Callable[..., Any]], Any]:
-    """Give a command that ends in `**options` the parameters of another, before its own; those it has too are its own.
-
-    Args:
-        other: the command they are taken from.
-        without: those that are not.
-    """
-
-    def give(command: Callable[..., Any]) -> Callable[..., Any]:
-        own = inspect.signature(command).parameters
-        hints = get_type_hints(other, include_extras=True) | get_type_hints(command, include_extras=True)
-        taken = [p for name, p in inspect.signature(other).parameters.items() if name not in (*own, *without)]
-        given = [p for p in own.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
-        both = [p.replace(annotation=hints[p.name]) for p in (*taken, *given)]
-        both.sort(key=lambda p: p.default is not inspect.Parameter.empty)  # what is needed first
-        command.__signature__ = inspect.Signature(both)  # type: ignore[attr-defined]
-        command.__annotations__ = {p.name: p.annotation for p in both}
-        return command
-
-    return give
-
-
 def doubts(metrics: dict[str, Any]) -> list[str]:
-    """Where a model has learned nothing that a simpler one, or none, would not know; by the metrics of its run."""
+    """Return how a model fails to beat a simpler one, by the metrics of its run."""
     if not metrics:
         return []
-    return _of_classes(metrics) if "classes" in metrics else _of_links(metrics)
-
-
-def _of_links(metrics: dict[str, Any]) -> list[str]:
-    popular = metrics.get("popularity", {}).get("test", {}).get("mrr", 0.0)
-    if not metrics["test"] or metrics["test"]["mrr"] > popular:
-        return []
-    return ["the model is no better than the baseline: give it more triples, more epochs or other settings"]
-
-
-def _of_classes(metrics: dict[str, Any]) -> list[str]:
-    found, advice = [], "give it more labels, more epochs or other settings"
+    test, found = metrics["test"], []
+    if "classes" not in metrics:
+        popular = metrics.get("popularity", {}).get("test", {}).get("mrr", 0.0)
+        if test and test["mrr"] <= popular:
+            found.append(
+                "the model is no better than the baseline: give it more triples, more epochs or other settings"
+            )
+        return found
+    advice = "give it more labels, more epochs or other settings"
     control = metrics.get("facts", {}).get("test", {})
-    if control and metrics["test"]["accuracy"] < control["accuracy"]:
+    if control and test["accuracy"] < control["accuracy"]:
         found.append(f"the model is no better than the regression on counted facts: {advice}")
-    split = "test" if metrics["test"] else "validation"
-    matrix = (metrics["test"] or metrics["valid"]).get("confusion", [])
+    matrix = (test or metrics["valid"]).get("confusion", [])
     given = [name for name, column in zip(metrics["classes"], zip(*matrix, strict=True), strict=False) if any(column)]
     if len(given) == 1 and sum(any(row) for row in matrix) > 1:
-        items = f"all {sum(map(sum, matrix)):,} {split} items"
+        items = f"all {sum(map(sum, matrix)):,} {'test' if test else 'validation'} items"
         found.append(f"{items} are predicted as '{printable(given[0])}': {advice}")
     return found
 
 
 def tell(run: Run) -> None:
-    """A line on stderr for each, after what was asked."""
+    """Print the doubts about a run on stderr."""
     for doubt in doubts(run.metrics):
         err.print(f"note: {doubt}")

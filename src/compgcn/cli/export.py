@@ -1,95 +1,62 @@
-"""The commands that hand out the vectors of a trained model: `export` and `similar`."""
+"""The commands `export` and `report`, which write a run to files."""
 
 from __future__ import annotations
 
-import json
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from compgcn.cli.console import Device, Json, RunFolder, out, plain_table, printable
-from compgcn.cli.predict import Facts, opened_run
-from compgcn.errors import InputError
+from compgcn.cli.console import Device, Json, RunFolder, out
+from compgcn.cli.predict import opened_run
 
-
-class Form(StrEnum):
-    """How `export` can write vectors."""
-
-    parquet = "parquet"
-    csv = "csv"
-    tsv = "tsv"
-    npy = "npy"
-    word2vec = "word2vec"
-    projector = "projector"
+Form = Literal["parquet", "csv", "tsv", "npy", "word2vec", "projector"]
 
 
 def export(
     run: RunFolder,
     to: Annotated[
         Path,
-        typer.Option(
-            help="A .parquet, .csv, .tsv, .npy, .w2v or .vec file; or any, with --format.",
-            metavar="FILE",
-            show_default=False,
-        ),
+        typer.Option(help="A .parquet, .csv, .tsv, .npy, .w2v or .vec file; or any, with --format.", metavar="FILE"),
     ],
     form: Annotated[
         Form | None,
-        typer.Option(
-            "--format",
-            help="What to write, if not what the name ends in; 'projector' writes a folder for TensorBoard.",
-            show_default=False,
-        ),
+        typer.Option("--format", help="The format, if not that of the ending; 'projector' is a TensorBoard folder."),
     ] = None,
     device: Device = "auto",
 ) -> None:
     """Write vectors with their ids and names.
 
-    A run that predicts links writes those of all entities and relations, one that classifies nodes those of all nodes,
-    one that classifies graphs those of all graphs.
+    These are the vectors of all entities and relations, of all nodes of a node classification, or of all graphs of a
+    graph classification.
 
     Example: compgcn export runs/world-compgcn-distmult-0 --to embeddings.parquet
     """
-    from compgcn.train.storage import settled  # torch comes with it
+    from compgcn.train.storage import settled
 
-    settled(to)  # what cannot be written to is said before the vectors are made
-    rows = opened_run(run, device).export(to, form.value if form else None)
+    settled(to)  # refuses a place that cannot be written to before the encoder runs
+    rows = opened_run(run, device).export(to, form)
     out.print(f"{rows:,} vectors written to {to}")
 
 
-def similar(
+def report(
     run: RunFolder,
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="An entity, or a graph, by id or name.", show_default=False)
-    ],
-    top: Annotated[int, typer.Option(help="How many neighbours.", min=1)] = 10,
-    relation: Annotated[bool, typer.Option("--relation", help="NAME is a relation; find other relations.")] = False,
-    facts: Facts = None,
+    to: Annotated[
+        Path | None, typer.Option(help="The file; by default report.html in the run folder.", metavar="FILE")
+    ] = None,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """The nearest neighbours of an entity or a relation.
+    """Write a run as one HTML page: curves, metrics and examples.
 
-    By the cosine of the vectors that the encoder makes.
-
-    Example: compgcn similar runs/world-compgcn-distmult-0 France --top 5
+    Example: compgcn report runs/world-compgcn-distmult-0 --to world.html
     """
-    opened = opened_run(run, device, facts)
-    try:
-        found = opened.similar(name, top, "relation" if relation else "entity")
-    except InputError:
-        relations = opened.data.relations
-        if not relation and name in (*relations.ids, *relations.names):
-            raise InputError(f"'{name}' is a relation; add --relation") from None
-        raise
+    from compgcn.run.report import check_page, write_page
+
+    if to is not None:
+        check_page(to)
+    written = write_page(opened_run(run, device), to)
     if as_json:
-        out.print_json(json.dumps([{"rank": rank, **one._asdict()} for rank, one in enumerate(found, 1)]))
-        return
-    with_ids = any(one.entity != one.name for one in found)
-    table = plain_table("rank>", "name", *(["id"] if with_ids else []), "similarity>")
-    for rank, one in enumerate(found, 1):
-        ids = [printable(one.entity)] if with_ids else []
-        table.add_row(str(rank), printable(one.name), *ids, f"{one.similarity:.4f}")
-    out.print(table)
+        out.print_json(data=[str(written)])
+    else:
+        out.print(f"written: {written}")

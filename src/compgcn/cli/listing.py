@@ -1,10 +1,8 @@
-"""The command `list`: everything that can be chosen by name."""
+"""The command `list`."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
@@ -17,31 +15,21 @@ from compgcn.train.recipes import MODELS
 KINDS = ("tasks", "models", "encoders", "compositions", "decoders", "samplers", "baselines", "datasets")
 
 
-class Entry(NamedTuple):
-    """A row of a registry, in words."""
-
-    name: str
-    description: str
-    reference: str
-
-
 def list_all(
-    kind: Annotated[
-        str | None, typer.Argument(metavar="KIND", help=f"One of {', '.join(KINDS)}.", show_default=False)
-    ] = None,
+    kind: Annotated[str | None, typer.Argument(metavar="KIND", help=f"One of {', '.join(KINDS)}.")] = None,
     as_json: Json = False,
 ) -> None:
-    """List everything there is by name, and what it is.
+    """List everything that can be chosen by name.
 
-    What comes from a paper is shown with it.
+    Each name comes with a description and the paper it is from.
 
     Example: compgcn list decoders
     """
     if kind is not None and kind not in KINDS:
         raise unknown("kind", kind, KINDS)
-    found = {name: rows for name, rows in entries().items() if kind in (None, name)}
+    found = {name: rows for name, rows in _entries().items() if kind in (None, name)}
     if as_json:
-        out.print_json(json.dumps({name: [row._asdict() for row in rows] for name, rows in found.items()}))
+        out.print_json(data=found)
         return
     for number, (title, rows) in enumerate(found.items()):
         if kind is None:
@@ -49,13 +37,12 @@ def list_all(
         table = plain_table("name", "description")
         table.show_header, table.columns[0].no_wrap = False, True
         for row in rows:
-            reference = f"\n{row.reference}" if row.reference else ""
-            table.add_row(row.name, Text.assemble(row.description, (reference, "dim")))
+            table.add_row(row["name"], Text.assemble(row["description"], (f"\n{row['reference']}", "dim")))
         out.print(table)
 
 
-def entries() -> dict[str, list[Entry]]:
-    """The rows of every registry, by kind."""
+def _entries() -> dict[str, list[dict[str, str]]]:
+    """Return name, description and reference of the rows of every registry."""
     from compgcn.baselines import BASELINES
     from compgcn.nn.compose import COMPOSITIONS
     from compgcn.nn.decoders import DECODERS
@@ -63,19 +50,15 @@ def entries() -> dict[str, list[Entry]]:
     from compgcn.run.build import LEARNED, TASKS
     from compgcn.tasks.sampling import SAMPLERS
 
-    phi: dict[str, Any] = {**COMPOSITIONS, **LEARNED}
-    found = {
-        "compositions": [Entry(name, row.origin, row.reference) for name, row in phi.items()],
-        "encoders": [Entry(name, row.origin, row.reference) for name, row in PRESETS.items()],
-        "datasets": [Entry(name, row.description, row.citation) for name, row in DATASETS.items()],
+    compositions = {**COMPOSITIONS, **LEARNED}
+    tables: list[Any] = [TASKS, MODELS, PRESETS, compositions, DECODERS, SAMPLERS, BASELINES, DATASETS]
+    return {kind: [_entry(name, row) for name, row in table.items()] for kind, table in zip(KINDS, tables, strict=True)}
+
+
+def _entry(name: str, row: Any) -> dict[str, str]:
+    described = row.description if hasattr(row, "description") else row.origin
+    return {
+        "name": name,
+        "description": described,
+        "reference": row.reference if hasattr(row, "reference") else row.citation,
     }
-    described: dict[str, Mapping[str, Any]] = {
-        "tasks": TASKS,
-        "models": MODELS,
-        "decoders": DECODERS,
-        "samplers": SAMPLERS,
-        "baselines": BASELINES,
-    }
-    for kind, table in described.items():
-        found[kind] = [Entry(name, row.description, row.reference) for name, row in table.items()]
-    return {kind: found[kind] for kind in KINDS}

@@ -1,4 +1,4 @@
-"""The command that answers over HTTP: `serve`."""
+"""The command `serve`."""
 
 from __future__ import annotations
 
@@ -12,26 +12,23 @@ from compgcn.errors import InputError
 
 
 def serve(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run folders.", show_default=False)],
-    host: Annotated[str, typer.Option(help="The address to listen on; others than this machine need a key.")] = (
-        "127.0.0.1"
-    ),
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run folders.")],
+    host: Annotated[
+        str, typer.Option(help="The address to listen on; one that others reach needs a key.")
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port; 0 takes a free one.", min=0, max=65535)] = 8000,
     api_key_file: Annotated[
-        Path | None,
-        typer.Option(
-            help="A file with the key that clients must give; else the variable COMPGCN_API_KEY.", show_default=False
-        ),
+        Path | None, typer.Option(help="A file with the key of the clients; else the variable COMPGCN_API_KEY.")
     ] = None,
-    no_key: Annotated[bool, typer.Option("--no-key", help="Let everyone ask who can reach --host.")] = False,
-    batch: Annotated[int, typer.Option(help="Queries scored together at most.", min=1)] = 64,
-    queue: Annotated[int, typer.Option(help="Questions that may wait; more are answered 503.", min=1)] = 512,
+    no_key: Annotated[bool, typer.Option("--no-key", help="Answer everyone who can reach --host.")] = False,
+    batch: Annotated[int, typer.Option(help="The most queries scored together.", min=1)] = 64,
+    queue: Annotated[int, typer.Option(help="The most waiting questions; one more is answered 503.", min=1)] = 512,
     timeout: Annotated[float, typer.Option(help="Seconds for an answer; after that it is 504.", min=0.1)] = 30.0,
     device: Device = "auto",
 ) -> None:
-    """Serve trained models: JSON over HTTP and a page.
+    """Serve trained models: JSON over HTTP, and a page.
 
-    For this machine alone unless told otherwise.
+    Only this machine can ask, unless --host says otherwise.
 
     Example: compgcn serve runs/world-compgcn-distmult-0 --port 8000
     """

@@ -2,163 +2,107 @@
 
 from __future__ import annotations
 
-import json
-import multiprocessing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import importlib.util
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
-from compgcn.cli.console import Json, describe, err, options_of, out, plain_table
-from compgcn.cli.train import asked_for, read_data, stop_requests, train
-from compgcn.config import BUDGET, PATHS, Config, Space, configure, parse_setting, write_setting
+from compgcn.cli.console import Json, Plot, Settings, check_plot, describe, err, out, show_table
+from compgcn.cli.train import Model, asked_for, progress_line, read_data, stop_requests, with_settings
+from compgcn.config import BUDGET, PATHS, Config, Space, configure, write_setting
 from compgcn.data.columns import counted
-from compgcn.run.plots import check_figure, draw_study
+from compgcn.errors import InputError
 
 if TYPE_CHECKING:
+    import optuna
+
     from compgcn.run.tune import Plan
 
+_SHOWN = 10  # trials in the table
 
-_SHOWN = 10  # trials in a table
 
-
-@options_of(train, without=("run_dir", "overwrite"))
+@with_settings
 def tune(
-    data: Annotated[
-        str,
-        typer.Argument(
-            metavar="DATA", help="As for train; a TOML may have a table [search] with the values of settings to try."
-        ),
-    ],
+    data: Annotated[str, typer.Argument(metavar="DATA", help="As for train; a TOML may have a table [search].")],
+    model: Model = None,
+    settings: Settings = None,
     search: Annotated[
         Path | None,
-        typer.Option(help="A TOML with the table [search]; the paper's grid if there is none.", metavar="FILE"),
+        typer.Option(help="A TOML with a table [search] of values to try; else the paper's grid.", metavar="FILE"),
     ] = None,
-    trials: Annotated[int, typer.Option(help="How many the study is to have, over all workers.", min=1)] = 50,
-    timeout: Annotated[float | None, typer.Option(help="Seconds after which no new trial is begun.", min=0)] = None,
-    jobs: Annotated[int, typer.Option(help="Processes at work side by side.", min=1)] = 1,
-    pruner: Annotated[
-        str, typer.Option(help="median, hyperband or none: what stops a trial that falls behind.")
-    ] = "median",
+    trials: Annotated[int, typer.Option(help="How many trials the study is to have, over all workers.", min=1)] = 50,
+    timeout: Annotated[float | None, typer.Option(help="Seconds after which no new trial begins.", min=0)] = None,
+    jobs: Annotated[int, typer.Option(help="Processes that work side by side.", min=1)] = 1,
+    pruner: Annotated[str, typer.Option(help="Stops trials that fall behind: median, hyperband or none.")] = "median",
     storage: Annotated[
-        str | None,
-        typer.Option(help="URL of a database that several machines share; a file in the folder if not given."),
+        str | None, typer.Option(help="URL of a database that machines share; else a file in the folder.")
     ] = None,
     study_dir: Annotated[
-        Path | None,
-        typer.Option(help="The study's folder; runs/<data>-<encoder>-<decoder>-tune if not given.", show_default=False),
+        Path | None, typer.Option(help="The study's folder; by default runs/<data>-<encoder>-<decoder>-tune.")
     ] = None,
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            help="Draw history and importance: a .png, .pdf or .svg file.", metavar="FILE", show_default=False
-        ),
-    ] = None,
+    plot: Plot = None,
     as_json: Json = False,
     **options: Any,
 ) -> None:
-    """Search for settings, judged on validation alone. The same command again goes on with the study.
+    """Search for settings on validation. The same command again continues.
 
-    The best are written as best.toml, for train; --epochs bounds the trials only. Started several times, the commands
+    It writes the best settings to best.toml, for train; --epochs bounds the trials only. Several such commands at once
     share the work.
 
     Example: compgcn tune world --trials 20 --epochs 10
     """
-    if plot is not None:
-        check_figure(plot)
-    settings, model = options.pop("settings"), options.pop("model")
+    if importlib.util.find_spec("optuna") is None:
+        raise InputError("settings are searched with Optuna: pip install 'compgcn[tune]'")
+    check_plot(plot)
     asked, space, budget = _asked(data, options, settings, search)
     found = read_data(asked, model)
-    from compgcn.run import tune as tuning  # torch comes with it: what is wrong is said before
-    from compgcn.run.tune import plan as make_plan
-    from compgcn.train.loop import Interrupted
+    from compgcn.run import tune as tuning
 
-    plan = make_plan(asked, found, space, study_dir, model, budget)
+    plan = tuning.plan(asked, found, space, study_dir, model, budget)
     study = tuning.open_study(plan, storage, trials, pruner)
     if not as_json:
         describe(found)
         out.print(f"{plan.folder}: {counted(len(tuning.finished(study)), 'trial')} so far")
-    common = (asked, space, study_dir, model, budget, storage, trials, pruner, timeout)
-    try:
-        with _workers(jobs - 1, common), stop_requests() as stopped, _live(plan, study, as_json) as notify:
-            tuning.work(plan, study, trials, timeout, notify, stopped)
-    except Interrupted:
-        err.print(f"stopped; the same command goes on from here ({plan.folder})")
-        raise SystemExit(130) from None
+    with _workers(jobs - 1):
+        _work(plan, study, trials, timeout, as_json)
     result = tuning.result(plan, study)
     best = tuning.write_best(plan, study)
     if plot is not None:
+        from compgcn.run.plots import draw_study
+
         draw_study(result, tuning.history(study), plot)
     if as_json:
-        out.print_json(json.dumps(result | {"best_toml": str(best)}))
-        return
-    out.print(_table(plan, study))
-    counts = ", ".join(f"{result[key]} {key}" for key in ("complete", "pruned", "refused"))
-    out.print(
-        f"{counted(result['trials'], 'trial')}: {counts}; best validation {plan.goal} {result['best']['value']:.4f}"
-    )
-    for path, share in result["importance"].items():
-        out.print(f"  {100 * share:3.0f} % of the difference is {path}")
-    if remark := _of_budget(plan, result["best"]["settings"]):
-        out.print(remark)
-    out.print(f"train with the best: compgcn train {best} --run-dir {plan.folder / 'best'}")
+        out.print_json(data=result | {"best_toml": str(best)})
+    else:
+        _show(plan, study, result, best)
 
 
 def _asked(
     data: str, options: Mapping[str, Any], settings: Sequence[str] | None, search: Path | None
 ) -> tuple[dict[str, Any], Space | None, dict[str, Any]]:
-    """As `asked_for`, with what the command line says of the budget of a trial apart, by path."""
-    whole, space = asked_for(data, options, settings, search)
-    kept = [text for text in settings or [] if PATHS.get(parse_setting(text)[0]) not in BUDGET]
-    asked, _ = asked_for(data, {**options, "epochs": None}, kept, search)
-    by_path = {PATHS.get(name, name): value for name, value in whole.items()}
-    budget = {path: by_path[path] for path in BUDGET if path in by_path and by_path[path] != asked.get(path)}
-    configure(Config(), budget)  # what is wrong with it is said before data are read
-    return asked, space, budget
-
-
-def _of_budget(plan: Plan, chosen: Mapping[str, Any]) -> str | None:
-    """That what is trained with the best settings is trained for longer than the trials were, or for less long."""
-    trial, final = plan.config(chosen).training.epochs, plan.final(chosen).training.epochs
-    if trial == final:
-        return None
-    whose = "the file's" if "training.epochs" in plan.settings else "the recipe's"
-    return f"trials had {counted(trial, 'epoch')} each; best.toml trains for {whose} {final}"
-
-
-def _work(
-    asked: Mapping[str, Any],
-    space: Space | None,
-    study_dir: Path | None,
-    model: str | None,
-    budget: Mapping[str, Any],
-    *shared: Any,
-) -> None:
-    """What another process does: the same, in silence."""
-    from compgcn.run import tune as tuning
-    from compgcn.run.tune import plan as make_plan
-    from compgcn.train.loop import Interrupted
-
-    storage, trials, pruner, timeout = shared
-    plan = make_plan(asked, read_data(asked), space, study_dir, model, budget)
-    study = tuning.open_study(plan, storage, trials, pruner)
-    with stop_requests() as stopped:
-        try:
-            tuning.work(plan, study, trials, timeout, interrupted=stopped)
-        except Interrupted:
-            raise SystemExit(130) from None
+    """Return the settings by path, the space, and apart from both the command line's budget of a trial."""
+    asked, space = asked_for(data, options, settings, search)
+    whole, file = (
+        {PATHS.get(name, name): value for name, value in some.items()}
+        for some in (asked, asked_for(data, {}, None, search)[0])
+    )
+    budget = {path: whole[path] for path in BUDGET if path in whole and whole[path] != file.get(path)}
+    configure(Config(), budget)  # refuses a mistake before the data are read
+    kept = {path: value for path, value in whole.items() if path not in budget}
+    return kept | {path: file[path] for path in budget if path in file}, space, budget
 
 
 @contextmanager
-def _workers(number: int, arguments: tuple[Any, ...]) -> Iterator[None]:
-    """So many other processes at work; what ends this one early asks them to stop."""
-    context = multiprocessing.get_context("spawn")  # a fork would share what torch and CUDA hold
-    started = [context.Process(target=_work, args=arguments) for _ in range(number)]
-    for process in started:
-        process.start()
+def _workers(number: int) -> Iterator[None]:
+    """Run this command in other processes too; stop them if this one ends early."""
+    line = [sys.executable, "-m", "compgcn", *sys.argv[1:], "--jobs", "1", "--json"]
+    nowhere = subprocess.DEVNULL
+    started = [subprocess.Popen(line, stdin=nowhere, stdout=nowhere, stderr=nowhere) for _ in range(number)]
     try:
         yield
     except BaseException:
@@ -167,39 +111,44 @@ def _workers(number: int, arguments: tuple[Any, ...]) -> Iterator[None]:
         raise
     finally:
         for process in started:
-            process.join()
+            process.wait()
 
 
-@contextmanager
-def _live(plan: Plan, study: Any, quiet: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """The best trials and where the present one stands, as they change; nothing where no one is looking."""
-    if quiet or not err.is_terminal:
-        yield lambda event: None
-        return
-    from rich.console import Group
-    from rich.live import Live
-    from rich.text import Text
+def _work(plan: Plan, study: optuna.Study, trials: int, timeout: float | None, quiet: bool) -> None:
+    from compgcn.run import tune as tuning
+    from compgcn.train.loop import Interrupted
 
-    with Live(console=err, transient=True, auto_refresh=False) as live:
+    try:
+        with stop_requests() as stopped, progress_line(quiet) as notify:
 
-        def notify(event: dict[str, Any]) -> None:
-            if event["event"] != "epoch":
-                return
-            part = f"{event['part']}, " if "part" in event else ""
-            where = f"trial {event['trial']}: {part}epoch {event['epoch']}/{event['epochs']}, loss {event['loss']:.4f}"
-            live.update(Group(_table(plan, study), Text(where)), refresh=True)
+            def tell(event: dict[str, Any]) -> None:
+                fold = f", {event['part']}" if "part" in event else ""
+                notify({**event, "part": f"trial {event['trial']}{fold}"})
 
-        yield notify
+            tuning.work(plan, study, trials, timeout, tell, stopped)
+    except Interrupted:
+        err.print(f"stopped; the same command goes on from here ({plan.folder})")
+        raise SystemExit(130) from None
 
 
-def _table(plan: Plan, study: Any) -> Table:
-    """The best trials, one a line."""
+def _show(plan: Plan, study: optuna.Study, result: Mapping[str, Any], best: Path) -> None:
+    """Print the best trials, one a line, the importance of the settings, and how to train with the best."""
     from compgcn.run import tune as tuning
 
-    table = plain_table("trial>", f"valid {plan.goal}>", "settings")
-    values = [trial for trial in tuning.finished(study) if trial.state.name == "COMPLETE"]
-    for trial in sorted(values, key=lambda trial: -(trial.value or 0.0))[:_SHOWN]:
+    rows = []
+    for trial in sorted(tuning.complete(study), key=lambda trial: -(trial.value or 0.0))[:_SHOWN]:
         chosen = tuning.settings_of(trial, plan.space)
         text = "  ".join(write_setting(path, value).replace(" = ", "=") for path, value in chosen.items())
-        table.add_row(str(trial.number), f"{trial.value:.4f}", text)
-    return table
+        rows.append((str(trial.number), f"{trial.value:.4f}", text))
+    show_table(("trial>", f"valid {plan.goal}>", "settings"), rows)
+    counts = ", ".join(f"{result[key]} {key}" for key in ("complete", "pruned", "refused"))
+    value = f"best validation {plan.goal} {result['best']['value']:.4f}"
+    out.print(f"{counted(result['trials'], 'trial')}: {counts}; {value}")
+    for path, share in result["importance"].items():
+        out.print(f"  {100 * share:3.0f} % of the difference is {path}")
+    settings = result["best"]["settings"]
+    epochs, final = plan.config(settings).training.epochs, plan.final(settings).training.epochs
+    if epochs != final:
+        whose = "file" if "training.epochs" in plan.settings else "recipe"
+        out.print(f"trials had {counted(epochs, 'epoch')} each; best.toml trains for the {whose}'s {final}")
+    out.print(f"train with the best: compgcn train {best} --run-dir {plan.folder / 'best'}")

@@ -1,35 +1,37 @@
-"""The figure of a search for settings."""
+"""Figures of data sets, runs and studies, drawn with matplotlib (the extra `plot`).
+
+A panel is a function that draws on axes: `save` puts several into a file, `inline` makes one an <svg> element.
+"""
 
 from __future__ import annotations
 
 import io
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from compgcn.answers.calibrate import Bin
+from compgcn.answers.calibrate import Bin as Interval
 from compgcn.answers.similar import pca
-from compgcn.data.statistics import Distribution, Summary, bins, middle
+from compgcn.data.statistics import Bin, Distribution, Leakage, Summary, bins, even_bins, middle
 from compgcn.errors import InputError
 
 if TYPE_CHECKING:
-    from compgcn.answers.calibrate import Bin
+    from matplotlib.axes import Axes
 
-
-Panel = Callable[[Any], None]  # draws on the axes it is given
+Panel = Callable[["Axes"], None]
+Points = tuple[NDArray[np.float32], NDArray[np.int64]]  # vectors [n, d] of items, and their classes [n]
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")
 INK, FAINT = "#333333", "#DDDDDD"
-DARK = "#222222"  # on a light colour, also where the page is dark
-_ENDINGS = (".png", ".pdf", ".svg")
-BARS = 15  # at most so many bars with a name each
-THIN = 5  # bars are as thin as if there were so many
-_LETTERS = 32  # of a name beside a bar
+BARS = 15  # the largest number of bars with a name each
 PANEL = (6.4, 4.2)  # inches
+_DARK = "#222222"  # on a light colour, also where the page is dark
+_THIN = 5  # fewer bars than this leave space below them
 _STYLE: Any = {
     "font.size": 10,
     "axes.titlesize": 11,
@@ -46,16 +48,24 @@ _STYLE: Any = {
     "axes.axisbelow": True,
     "grid.color": FAINT,
     "grid.linewidth": 0.6,
+    "legend.frameon": False,
     "svg.hashsalt": "compgcn",  # the same figure has the same bytes
 }
-
 _INLINE: Any = {"svg.fonttype": "none", "figure.facecolor": "none", "axes.facecolor": "none"}
+_WAYS = {
+    "copies": "a copy (s, r, o)",
+    "symmetric": "a mirror image (o, r, s)",
+    "near_duplicates": "another relation (s, r′, o)",
+    "inverses": "an inverse (o, r′, s)",
+    "any": "any of these",
+    "copy_rule": "the answer by a copy rule",
+}
 
 
 def check_figure(path: str | Path) -> Path:
-    """The path of a figure to be, refused before any work is done for it."""
+    """Return the path of a figure, or refuse one that cannot be written."""
     path = Path(path)
-    if path.suffix.lower() not in _ENDINGS:
+    if path.suffix.lower() not in (".png", ".pdf", ".svg"):
         raise InputError(f"a figure is a .png, .pdf or .svg file, not '{path.name}'")
     if not path.parent.is_dir():
         raise InputError(f"there is no folder '{path.parent}' to put '{path.name}' in; make it first")
@@ -69,7 +79,7 @@ def check_figure(path: str | Path) -> Path:
 
 
 def save(panels: Sequence[Panel], title: str, path: Path, height: float = PANEL[1]) -> None:
-    """Panels two or three abreast under a title; nothing is written before all is drawn."""
+    """Draw panels side by side under a title, then write the file."""
     drawn = _drawn(panels, title, path.suffix.lower()[1:], height)
     try:
         path.write_bytes(drawn)
@@ -78,13 +88,7 @@ def save(panels: Sequence[Panel], title: str, path: Path, height: float = PANEL[
 
 
 def inline(panel: Panel, mark: str, height: float = PANEL[1]) -> str:
-    """A panel as an <svg> element for a page, whose colours and letters it takes.
-
-    Args:
-        panel: draws on the axes it is given.
-        mark: before every id in it, which must be unique in a page.
-        height: of the panel in inches.
-    """
+    """Draw a panel as an <svg> element with the colours and the font of its page; `mark` makes its ids unique."""
     text = _drawn([panel], "", "svg", height, _INLINE).decode()
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
     text = re.sub(r'(<svg\b[^>]*?) width="[^"]*"', r"\1", re.sub(r'(<svg\b[^>]*?) height="[^"]*"', r"\1", text))
@@ -93,16 +97,14 @@ def inline(panel: Panel, mark: str, height: float = PANEL[1]) -> str:
     return text.replace(INK, "currentColor").replace(FAINT.lower(), "var(--line)").strip()
 
 
-def _drawn(
-    panels: Sequence[Panel], title: str, form: str, height: float, style: Mapping[str, Any] | None = None
-) -> bytes:
+def _drawn(panels: Sequence[Panel], title: str, form: str, height: float, style: Any = None) -> bytes:
     import matplotlib
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    columns = len(panels) if len(panels) <= 3 else 2 if len(panels) == 4 else 3
+    columns = 2 if len(panels) == 4 else min(len(panels), 3)
     rows = -(-len(panels) // columns)
-    with matplotlib.rc_context(_STYLE | dict(style or {})):
+    with matplotlib.rc_context(_STYLE | (style or {})):
         spaces = ConstrainedLayoutEngine(w_pad=0.15, h_pad=0.15, hspace=0.04, wspace=0.04)
         size = (PANEL[0] * columns, height * rows + (0.5 if title else 0))
         figure = Figure(figsize=size, layout=spaces)
@@ -118,56 +120,79 @@ def _drawn(
     return drawn.getvalue()
 
 
-def thousands(axis: Any) -> None:
-    """Ticks as 10,000 and not as powers of ten."""
-    from matplotlib.ticker import FuncFormatter
-
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value == round(value) else ""))
-
-
-def heading(axes: Any, title: str, subtitle: str = "") -> None:
-    """A bold title, and under it one faint line."""
+def heading(axes: Axes, title: str, subtitle: str = "") -> None:
+    """Write a bold title, and one faint line under it."""
     axes.set_title(title, pad=20 if subtitle else 8)
     if subtitle:
         axes.text(0, 1.02, subtitle, transform=axes.transAxes, fontsize=9, alpha=0.75)
 
 
-def short(name: str, letters: int = _LETTERS) -> str:
-    """A name that fits beside a bar: its start and its end."""
+def short(name: str, letters: int = 32) -> str:
+    """Return a name that fits beside a bar: its start and its end."""
     clean = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)
     half = letters // 2
     return clean if len(clean) <= letters else f"{clean[: half - 1]}…{clean[-half:]}"
 
 
-Points = tuple[NDArray[np.float32], NDArray[np.int64]]
+def _label(axes: Axes, x: str = "", y: str = "", grid: Any = "both", thousands: str = "") -> None:
+    """Name the axes, draw grid lines, and write the ticks of some axes (`thousands`) as 10,000."""
+    from matplotlib.ticker import FuncFormatter
+
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.grid(axis=grid)
+    for name in thousands:
+        form = FuncFormatter(lambda value, _: f"{value:,.0f}" if value == round(value) else "")
+        getattr(axes, f"{name}axis").set_major_formatter(form)
+
+
+def _bars(
+    axes: Axes, names: Sequence[str], parts: Mapping[str, Any], unit: str, form: str = ",", most: float | None = None
+) -> None:
+    """Draw horizontal bars: a group for each name, a colour for each part, and its value at the end of each bar.
+
+    The axis ends at `most`, or at the largest value; `form` formats the values.
+    """
+    height = 0.8 / len(parts)
+    for k, (part, values) in enumerate(parts.items()):
+        at = np.arange(len(names)) + (k - (len(parts) - 1) / 2) * height
+        drawn = axes.barh(at, values, height=0.9 * height, color=COLOURS[k], label=part)
+        axes.bar_label(drawn, [format(value, form) for value in values], padding=3, fontsize=8)
+    axes.set_yticks(range(len(names)), [short(name) for name in names])
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(max(len(names), _THIN) - 0.5, -0.5)
+    if most is None:
+        axes.set_xlim(0, 1.15 * max((max(values, default=0) for values in parts.values()), default=0) or 1)
+        axes.locator_params(axis="x", nbins=5)
+    else:
+        axes.set_xlim(0, 1.1 * most)
+        axes.set_xticks(np.linspace(0, most, 5))
+    _label(axes, unit, grid="x", thousands="x" if most is None else "")
+    if len(parts) > 1:
+        axes.legend(loc="lower right")
+
+
+# Classifications
 
 
 def draw_report(
     title: str, report: Mapping[str, Any], classes: Sequence[str], points: Points, path: str | Path
 ) -> None:
-    """The confusion matrix of a classification, the accuracy of each fold, and a picture of the vectors, in one file.
-
-    Args:
-        title: what it is of.
-        report: of a split, see `compgcn.tasks.classification.report`.
-        classes: their names.
-        points: vectors [n, d] of what was classified, and its classes [n]; -1 for one without.
-        path: the file.
-    """
-    panels: list[Callable[[Any], None]] = [lambda axes: confusion(axes, np.array(report["confusion"]), classes)]
+    """Draw the confusion matrix of a classification, the accuracy of each fold, and the vectors of the items."""
+    panels: list[Panel] = [partial(confusion, counts=np.array(report["confusion"]), classes=classes)]
     if "folds" in report:
-        panels.append(lambda axes: _folds(axes, report))
-    panels.append(lambda axes: _plane(axes, points, classes))
+        panels.append(partial(_folds, report=report))
+    panels.append(partial(_plane, points=points, classes=classes))
     save(panels, title, check_figure(path))
 
 
-def confusion(axes: Any, counts: NDArray[np.int64], classes: Sequence[str]) -> None:
-    """How many of each class (a row) were given each class (a column), coloured by their share of the row."""
+def confusion(axes: Axes, counts: NDArray[np.int64], classes: Sequence[str]) -> None:
+    """Draw how many items of each class (a row) the model gave each class (a column)."""
     shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     if len(classes) <= BARS:
         for (row, column), count in np.ndenumerate(counts):
-            colour = "white" if shares[row, column] > 0.5 else DARK
+            colour = "white" if shares[row, column] > 0.5 else _DARK
             axes.text(column, row, f"{count:,}", ha="center", va="center", color=colour, fontsize=9)
     names = [short(name) for name in classes]
     axes.set_xticks(range(len(names)), names, rotation=45, ha="right", rotation_mode="anchor")
@@ -178,7 +203,7 @@ def confusion(axes: Any, counts: NDArray[np.int64], classes: Sequence[str]) -> N
     heading(axes, "Confusion matrix", f"{counts.trace():,} of {counts.sum():,} right, {right:.1f} %")
 
 
-def _folds(axes: Any, report: Mapping[str, Any]) -> None:
+def _folds(axes: Axes, report: Mapping[str, Any]) -> None:
     values = [100 * fold["accuracy"] for fold in report["folds"]]
     drawn = axes.bar(range(1, len(values) + 1), values, color=COLOURS[0], width=0.8)
     axes.bar_label(drawn, [f"{value:.0f}" for value in values], padding=2, fontsize=8)
@@ -186,241 +211,114 @@ def _folds(axes: Any, report: Mapping[str, Any]) -> None:
     axes.axhline(mean, color=COLOURS[3], linewidth=1.5)
     axes.set_ylim(0, 108)
     axes.set_xticks(range(1, len(values) + 1))
-    axes.grid(axis="y")
-    axes.set_xlabel("fold")
-    axes.set_ylabel("accuracy, %")
+    _label(axes, "fold", "accuracy, %", "y")
     heading(axes, "Folds", f"mean {mean:.1f} ± {deviation:.1f} %")
 
 
-def _plane(axes: Any, points: Points, classes: Sequence[str]) -> None:
+def _plane(axes: Axes, points: Points, classes: Sequence[str]) -> None:
     vectors, targets = points
     places, shares = pca(vectors)
-    for number in range(len(classes)):
-        chosen = places[targets == number]
+    for number, name in enumerate(classes):
         colour, mark = COLOURS[number % len(COLOURS)], "os^Dv"[number // len(COLOURS) % 5]
-        axes.plot(*chosen.T, mark, color=colour, markersize=4, alpha=0.7, label=short(classes[number]))
+        axes.plot(*places[targets == number].T, mark, color=colour, markersize=4, alpha=0.7, label=short(name))
     axes.set_xticks([])
     axes.set_yticks([])
-    axes.legend(frameon=False, fontsize=8)
+    axes.legend(fontsize=8)
     heading(axes, "Vectors", f"the two principal axes, {100 * sum(shares):.0f} % of the variance")
 
 
-_WAYS = {
-    "copies": "a copy (s, r, o)",
-    "symmetric": "a mirror image (o, r, s)",
-    "near_duplicates": "another relation (s, r′, o)",
-    "inverses": "an inverse (o, r′, s)",
-    "any": "any of these",
-    "copy_rule": "the answer by a copy rule",
-}
+# Data sets
 
 
 def draw_summary(summary: Summary, path: str | Path) -> None:
-    """Degrees, relation frequencies, labels and leakage of a data set, a panel each, in one file."""
-    panels: list[Callable[[Any], None]] = []
-    if summary.graph_sizes is not None:
-        panels.append(lambda axes: _graph_sizes(axes, summary))
-    panels.append(lambda axes: _degrees(axes, summary))
-    panels.append(lambda axes: _relations(axes, summary))
-    panels += [lambda axes, d=d: _labels(axes, d) for d in summary.distributions]  # type: ignore[misc]
+    """Draw the degrees, relation frequencies, labels and leakage of a data set, a panel each."""
+    panels: list[Panel] = []
+    if (sizes := summary.graph_sizes) is not None:
+        labels = ("Size of the graphs", "nodes of a graph", "graphs")
+        panels.append(partial(_histogram, values=sizes, columns=even_bins(sizes), labels=labels))
+    labels = ("Degree", f"{summary.edges} at each of the {summary.nodes}", summary.nodes)
+    panels.append(partial(_histogram, values=summary.degrees, columns=bins(summary.degrees), labels=labels))
+    panels.append(partial(_relations, summary=summary))
+    panels += [partial(_labels, distribution=one) for one in summary.distributions if one.parts]
     if summary.leakage is not None:
-        panels.append(lambda axes: _leakage(axes, summary))
-    n = summary.statistics
-    sizes = [
-        f"{n[key]:,} {key}" for key in ("graphs", "entities", "nodes", "relations", "triples", "edges") if key in n
-    ]
-    save(panels, "  ·  ".join([summary.name, *sizes]), check_figure(path))
+        panels.append(partial(_leakage, leakage=summary.leakage))
+    kinds = ("graphs", "entities", "nodes", "relations", "triples", "edges")
+    counts = [f"{summary.statistics[key]:,} {key}" for key in kinds if key in summary.statistics]
+    save(panels, "  ·  ".join([summary.name, *counts]), check_figure(path))
 
 
-def _columns(axes: Any, values: Any, xlabel: str, ylabel: str) -> None:
-    """A histogram, a column for each value or for bins that double; many counts stand on a log axis."""
-    columns = bins(values)
+def _histogram(axes: Axes, values: NDArray[np.int64], columns: Sequence[Bin], labels: Sequence[str]) -> None:
+    """Draw a column for each bin; large counts stand on a log axis."""
+    title, x, y = labels
     counts = [size for _, _, size in columns]
     axes.bar(range(len(columns)), counts, width=0.92, color=COLOURS[0])
-    names = [_span(low, high) for low, high, _ in columns]
-    turn = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if sum(map(len, names)) > 50 else {}
+    names = [f"{low:,}" if low == high else f"{low:,}–{high:,}" for low, high, _ in columns]
+    turn: Any = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if sum(map(len, names)) > 36 else {}
     axes.set_xticks(range(len(columns)), names, **turn)
     if max(counts, default=1) > 50:
         axes.set_yscale("log")
         axes.set_ylim(bottom=0.7)
-    axes.grid(axis="y")
-    thousands(axes.yaxis)
-    axes.set_xlabel(xlabel)
-    axes.set_ylabel(ylabel)
+    _label(axes, x, y, "y", thousands="y")
+    mean, median, largest = middle(values)
+    heading(axes, title, f"mean {mean:,.1f}, median {median:,.0f}, largest {largest:,}")
 
 
-def _span(low: int, high: int) -> str:
-    """The bounds of a bin as one label."""
-    return f"{low:,}" if low == high else f"{low:,}–{high:,}"
-
-
-def _degrees(axes: Any, summary: Summary) -> None:
-    mean, median, largest = middle(summary.degrees)
-    _columns(axes, summary.degrees, f"{summary.edges} at {_one(summary.nodes)}", summary.nodes)
-    heading(axes, "Degree", f"mean {mean:,.1f}, median {median:,.0f}, largest {largest:,}")
-
-
-def _one(plural: str) -> str:
-    return {"entities": "an entity"}.get(plural, "a node")
-
-
-def _graph_sizes(axes: Any, summary: Summary) -> None:
-    sizes = summary.graph_sizes
-    if sizes is None or not len(sizes):
-        return
-    width = max(1, int(np.ceil(np.ptp(sizes) / 40)))
-    axes.hist(sizes, bins=np.arange(sizes.min(), sizes.max() + width + 1, width) - 0.5, color=COLOURS[0], rwidth=0.92)
-    axes.grid(axis="y")
-    axes.set_xlabel("nodes of a graph")
-    axes.set_ylabel("graphs")
-    thousands(axes.yaxis)
-    mean, median, largest = middle(sizes)
-    heading(axes, "Size of the graphs", f"mean {mean:,.1f}, median {median:,.0f}, largest {largest:,} nodes")
-
-
-def _relations(axes: Any, summary: Summary) -> None:
-    """A bar for each relation where they are few, else frequency against rank."""
+def _relations(axes: Axes, summary: Summary) -> None:
+    """Draw a bar for each of a few relations, or the frequency of many against their rank."""
     counts = summary.by_relation[summary.order]
     if len(counts) <= BARS:
-        names = [summary.relation_names[r] for r in summary.order]
-        _bars(axes, names, {"": counts}, summary.edges)
+        _bars(axes, [summary.relation_names[r] for r in summary.order], {"": counts}, summary.edges)
         heading(axes, "Relations", f"{summary.edges} of each")
         return
-    axes.plot(np.arange(1, len(counts) + 1), np.maximum(counts, 1), "o", markersize=4, color=COLOURS[0], alpha=0.8)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.grid()
-    thousands(axes.xaxis)
-    thousands(axes.yaxis)
-    axes.set_xlabel("rank of the relation")
-    axes.set_ylabel(summary.edges)
+    axes.loglog(np.arange(1, len(counts) + 1), np.maximum(counts, 1), "o", markersize=4, color=COLOURS[0], alpha=0.8)
+    _label(axes, "rank of the relation", summary.edges, thousands="xy")
     half = int(np.searchsorted(np.cumsum(counts), counts.sum() / 2)) + 1
     heading(axes, "Relations by frequency", f"the first {half:,} of {len(counts):,} have half of all {summary.edges}")
 
 
-def _bars(axes: Any, names: Sequence[str], parts: dict[str, Any], unit: str) -> None:
-    """Horizontal bars, a group for each name, a colour for each part; numbers at their ends."""
-    height = 0.8 / len(parts)
-    longest = max((int(max(values, default=0)) for values in parts.values()), default=0)
-    for k, (part, values) in enumerate(parts.items()):
-        at = np.arange(len(names)) + (k - (len(parts) - 1) / 2) * height
-        drawn = axes.barh(at, values, height=0.92 * height, color=COLOURS[k], label=part)
-        axes.bar_label(drawn, [f"{value:,}" for value in values], padding=3, fontsize=8)
-    axes.set_yticks(range(len(names)), [short(name) for name in names])
-    axes.tick_params(axis="y", length=0)
-    axes.set_ylim(max(len(names), THIN) - 0.5, -0.5)
-    axes.set_xlim(0, longest * 1.15 or 1)
-    axes.xaxis.get_major_locator().set_params(nbins=5)
-    axes.grid(axis="x")
-    thousands(axes.xaxis)
-    axes.set_xlabel(unit)
-    if len(parts) > 1:
-        axes.legend(frameon=False, loc="lower right")
-
-
-def _labels(axes: Any, distribution: Distribution) -> None:
-    total = sum(counts for counts in distribution.parts.values())
-    if not isinstance(total, np.ndarray):
-        return
+def _labels(axes: Axes, distribution: Distribution) -> None:
+    total = np.sum(list(distribution.parts.values()), axis=0)
     order = np.argsort(-total, kind="stable")[:BARS]
-    parts = {part: counts[order] for part, counts in distribution.parts.items()}
     unit = distribution.what.rpartition(" ")[2]
+    parts = {part: counts[order] for part, counts in distribution.parts.items()}
     _bars(axes, [distribution.classes[c] for c in order], parts, unit)
-    more = len(total) - len(order)
-    heading(
-        axes,
-        distribution.what.capitalize(),
-        f"the {BARS} most frequent of {len(total):,}" if more else f"{unit} of each",
-    )
+    few = len(total) == len(order)
+    subtitle = f"{unit} of each" if few else f"the {BARS} most frequent of {len(total):,}"
+    heading(axes, distribution.what.capitalize(), subtitle)
 
 
-def _leakage(axes: Any, summary: Summary) -> None:
-    if summary.leakage is None:
-        return
-    splits = {part: given for part, given in summary.leakage.splits.items() if given.triples}
-    for k, (part, given) in enumerate(splits.items()):
-        at = np.arange(len(_WAYS)) + (k - (len(splits) - 1) / 2) * 0.8 / len(splits)
-        shares = [100 * getattr(given, way) / given.triples for way in _WAYS]
-        drawn = axes.barh(at, shares, height=0.92 * 0.8 / len(splits), color=COLOURS[k], label=part)
-        axes.bar_label(drawn, [f"{share:.1f}" for share in shares], padding=3, fontsize=8)
-    axes.set_yticks(range(len(_WAYS)), list(_WAYS.values()))
-    axes.tick_params(axis="y", length=0)
-    axes.invert_yaxis()
-    axes.set_xlim(0, 110)
-    axes.set_xticks([0, 25, 50, 75, 100])
-    axes.grid(axis="x")
-    axes.set_xlabel("% of the facts of the split")
-    axes.legend(frameon=False, loc="upper right")
+def _leakage(axes: Axes, leakage: Leakage) -> None:
+    splits = {part: given for part, given in leakage.splits.items() if given.triples}
+    shares = {part: [100 * getattr(given, way) / given.triples for way in _WAYS] for part, given in splits.items()}
+    _bars(axes, list(_WAYS.values()), shares, "% of the facts of the split", ".1f", 100)
     nothing = not any(given.any for given in splits.values())
     heading(axes, "Leakage", "train gives nothing away" if nothing else "facts for which train holds …")
 
 
-def draw_reliability(title: str, found: Mapping[str, Sequence[Bin]], path: str | Path) -> None:
-    """A reliability diagram, before calibration and after, and how many answers have which probability.
-
-    Args:
-        title: what it is of.
-        found: the answers by their probability, under what the probabilities are; see `compgcn.answers.calibrate`.
-        path: the file.
-    """
-    save([lambda axes: _shares(axes, found), lambda axes: _counts(axes, found)], title, check_figure(path))
+# Runs
 
 
-def _shares(axes: Any, found: Mapping[str, Sequence[Bin]]) -> None:
-    from compgcn.answers.calibrate import calibration_error
-
-    axes.plot([0, 1], [0, 1], color=INK, linewidth=1, linestyle=":", label="as it should be")
-    for (name, some), colour, mark in zip(found.items(), (COLOURS[1], COLOURS[0]), "so", strict=False):
-        label = f"{name}, error {calibration_error(some):.3f}"
-        axes.plot([one.probability for one in some], [one.right for one in some], f"{mark}-", color=colour, label=label)
-    axes.set_xlim(0, 1)
-    axes.set_ylim(0, 1)
-    axes.grid(color=FAINT)
-    axes.set_xlabel("mean probability")
-    axes.set_ylabel("share that is right")
-    axes.legend(frameon=False, fontsize=8)
-    heading(axes, "Reliability", "the ten best answers to each query that are no fact of the other splits")
-
-
-def _counts(axes: Any, found: Mapping[str, Sequence[Bin]]) -> None:
-    width = 0.8 / 10 / max(len(found), 1)
-    for place, ((name, some), colour) in enumerate(zip(found.items(), (COLOURS[1], COLOURS[0]), strict=False)):
-        starts = [min(int(one.probability * 10), 9) / 10 + 0.01 + place * width for one in some]
-        axes.bar(starts, [one.answers for one in some], width, align="edge", color=colour, label=name)
-    axes.set_yscale("log")
-    thousands(axes.yaxis)
-    axes.set_xlim(0, 1)
-    axes.grid(axis="y")
-    axes.set_xlabel("probability")
-    axes.set_ylabel("answers")
-    axes.legend(frameon=False, fontsize=8)
-    heading(axes, "Answers")
-
-
-_NAMES = {"loss": "loss", "mrr": "MRR", "accuracy": "accuracy", "log_likelihood": "log likelihood"}
-
-
-def training(axes: Any, epochs: Sequence[float], values: Sequence[float], figure: str, best: int | None) -> None:
-    """One figure against the epoch; the epoch whose weights were kept is marked."""
-    colour = COLOURS[1] if figure == "loss" else COLOURS[0]
-    axes.plot(epochs, values, color=colour, linewidth=1.8, marker="o" if len(epochs) < 60 else None, markersize=3.5)
-    if best is not None and figure != "loss" and best in epochs:
+def training(axes: Axes, epochs: Sequence[float], values: Sequence[float], figure: str, best: int | None) -> None:
+    """Draw the loss or a validation metric against the epoch, and mark the epoch whose weights the run kept."""
+    is_loss = figure == "loss"
+    mark = "o" if len(epochs) < 60 else None
+    axes.plot(epochs, values, color=COLOURS[is_loss], linewidth=1.8, marker=mark, markersize=3.5)
+    if best is not None and best in epochs and not is_loss:
         axes.plot([best], [values[list(epochs).index(best)]], "D", color=COLOURS[3], markersize=7)
-    axes.grid()
-    axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.set_xlabel("epoch")
-    name = _NAMES.get(figure, figure)
-    if figure == "loss":
+    axes.locator_params(axis="x", integer=True)
+    _label(axes, "epoch")
+    if is_loss:
         heading(axes, "Training loss", f"from {values[0]:.4g} to {values[-1]:.4g}")
-    else:
-        if 0 <= min(values) <= max(values) <= 1:
-            axes.set_ylim(top=min(axes.get_ylim()[1], 1.01))
-        kept = f", the epoch kept is {best}" if best else ""
-        heading(axes, f"Validation {name}", f"highest {max(values):.4g}{kept}")
+        return
+    if 0 <= min(values) <= max(values) <= 1:
+        axes.set_ylim(top=min(axes.get_ylim()[1], 1.01))
+    kept = f", the epoch kept is {best}" if best else ""
+    name = "MRR" if figure == "mrr" else figure.replace("_", " ")
+    heading(axes, f"Validation {name}", f"highest {max(values):.4g}{kept}")
 
 
-def calibration(axes: Any, found: Mapping[str, Sequence[Bin]]) -> None:
-    """How often answers are right against how probable they are said to be; a larger point stands for more answers."""
+def calibration(axes: Axes, found: Mapping[str, Sequence[Interval]]) -> None:
+    """Draw the share of right answers against their probability; a larger point stands for more answers."""
     axes.plot([0, 1], [0, 1], color=FAINT, linewidth=1.5)
     for k, (name, parts) in enumerate(found.items()):
         chances, right = [one.probability for one in parts], [one.right for one in parts]
@@ -429,71 +327,48 @@ def calibration(axes: Any, found: Mapping[str, Sequence[Bin]]) -> None:
         axes.scatter(chances, right, s=sizes, color=COLOURS[k], alpha=0.85, linewidths=0, label=name)
     axes.set_xlim(-0.04, 1.04)
     axes.set_ylim(-0.04, 1.04)
-    axes.grid()
-    axes.set_xlabel("probability of the best answer")
-    axes.set_ylabel("share that is right")
+    _label(axes, "probability", "share of right answers")
     if len(found) > 1:
-        axes.legend(frameon=False, loc="upper left", fontsize=8)
-    heading(axes, "Calibration", "on the line, a probability means what it says")
+        axes.legend(loc="upper left", fontsize=8)
+    heading(axes, "Reliability", "on the line, a probability means what it says")
 
 
-def sides(axes: Any, title: str, parts: Mapping[str, Mapping[str, Any]]) -> None:
-    """The MRR of heads and of tails, two bars for each part; of many, the first."""
+def sides(axes: Axes, title: str, parts: Mapping[str, Mapping[str, Any]]) -> None:
+    """Draw the MRR of heads and of tails, two bars for each category or relation."""
     names = list(parts)[:BARS]
-    for k, side in enumerate(("head", "tail")):
-        at = np.arange(len(names)) + (k - 0.5) * 0.4
-        values = [parts[name][side]["mrr"] for name in names]
-        drawn = axes.barh(at, values, height=0.36, color=COLOURS[k], label=f"{side}s")
-        axes.bar_label(drawn, [f"{value:.2f}" for value in values], padding=3, fontsize=8)
-    axes.set_yticks(range(len(names)), [short(name) for name in names])
-    axes.tick_params(axis="y", length=0)
+    values = {f"{side}s": [parts[name][side]["mrr"] for name in names] for side in ("head", "tail")}
+    _bars(axes, names, values, "MRR", ".2f", 1)
     axes.set_ylim(len(names) - 0.5, -0.5)
-    axes.set_xlim(0, 1.1)
-    axes.set_xticks([0, 0.25, 0.5, 0.75, 1])
-    axes.grid(axis="x")
-    axes.set_xlabel("MRR")
-    axes.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 1), ncols=2, fontsize=8)
+    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, fontsize=8)
     more = f"the {BARS} most frequent of {len(parts):,}" if len(parts) > BARS else "asked for heads and for tails"
     heading(axes, title, more)
 
 
-def draw_study(result: Mapping[str, Any], history: Sequence[tuple[int, float | None]], path: str | Path) -> None:
-    """The figures of the trials of a search one after another, and how much each setting mattered, in one file.
+# Studies
 
-    Args:
-        result: of the study, see `compgcn.run.tune.result`.
-        history: number and figure of each trial; None for one without.
-        path: the file.
-    """
-    panels: list[Callable[[Any], None]] = [lambda axes: _history(axes, result, history)]
+
+def draw_study(result: Mapping[str, Any], history: Sequence[tuple[int, float | None]], path: str | Path) -> None:
+    """Draw the validation metric of each trial (None for one without), and the importance of each setting."""
+    panels: list[Panel] = [partial(_history, result=result, history=history)]
     if result["importance"]:
-        panels.append(lambda axes: _importance(axes, result["importance"]))
+        panels.append(partial(_importance, shares=result["importance"]))
     save(panels, f"{result['study']}  ·  {result['trials']} trials", check_figure(path))
 
 
-def _history(axes: Any, result: Mapping[str, Any], history: Sequence[tuple[int, float | None]]) -> None:
+def _history(axes: Axes, result: Mapping[str, Any], history: Sequence[tuple[int, float | None]]) -> None:
     numbers, values = np.array([pair for pair in history if pair[1] is not None], dtype=float).T
+    best = np.maximum.accumulate(values)
     axes.plot(numbers, values, "o", color=COLOURS[0], markersize=4, alpha=0.7, label="trial")
-    axes.step(
-        numbers, np.maximum.accumulate(values), where="post", color=COLOURS[3], linewidth=1.5, label="best so far"
-    )
+    axes.step(numbers, best, where="post", color=COLOURS[3], linewidth=1.5, label="best so far")
     for number in (number for number, value in history if value is None):
         axes.axvline(number, ymax=0.03, color=INK, linewidth=0.8)
-    axes.grid(axis="y")
-    axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.set_xlabel("trial; a tick for one that was stopped early")
-    axes.set_ylabel(f"validation {result['goal']}")
-    axes.legend(frameon=False, loc="lower right")
+    axes.locator_params(axis="x", integer=True)
+    axes.legend(loc="lower right")
+    _label(axes, "trial; a tick for one that was stopped early", f"validation {result['goal']}", "y")
     heading(axes, "History", f"best {result['best']['value']:.4f} in trial {result['best']['trial']}")
 
 
-def _importance(axes: Any, shares: Mapping[str, float]) -> None:
-    drawn = axes.barh(range(len(shares)), [100 * share for share in shares.values()], height=0.74, color=COLOURS[0])
-    axes.bar_label(drawn, [f"{100 * share:.0f}" for share in shares.values()], padding=3, fontsize=8)
-    axes.set_yticks(range(len(shares)), [short(name) for name in shares])
-    axes.tick_params(axis="y", length=0)
-    axes.set_ylim(max(len(shares), THIN) - 0.5, -0.5)
-    axes.set_xlim(0, 110)
-    axes.grid(axis="x")
-    axes.set_xlabel("% of the difference between trials")
-    heading(axes, "Importance", "what a setting explains of the figures reached")
+def _importance(axes: Axes, shares: Mapping[str, float]) -> None:
+    values = {"": [100 * share for share in shares.values()]}
+    _bars(axes, list(shares), values, "% of the difference between trials", ".0f", 100)
+    heading(axes, "Importance", "share of the differences that a setting explains")

@@ -1,7 +1,7 @@
-"""Search for settings with Optuna: trials chosen by what came of earlier ones, stopped early, judged on validation.
+"""Search for settings with Optuna (the extra `tune`), judged on validation alone.
 
-A trial never sees the test part: it is trained on data that have none, so that nothing of it can be shown, stored or
-chosen by. A trial's run folder is named after its settings, so that one that was stopped goes on where it was.
+Trials train on data without a test part. A trial's run folder is named after its settings, so that a stopped trial
+resumes from its checkpoint.
 """
 
 from __future__ import annotations
@@ -15,11 +15,15 @@ import platform
 import random
 import re
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import optuna
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import FrozenTrial, TrialState
 
 from compgcn.config import PATHS, Config, Range, Space, configure, differences, grid_size, names, to_toml
 from compgcn.data import GraphCollection
@@ -30,33 +34,41 @@ from compgcn.nn.encoder import PRESETS
 from compgcn.nn.graph import NORMS
 from compgcn.run import train
 from compgcn.run.build import LEARNED
-from compgcn.run.resolve import expand, recommended
+from compgcn.run.resolve import resolve
 from compgcn.tasks.inputs import Dataset
 from compgcn.train.folder import default_folder
 from compgcn.train.loop import Event, Interrupted
 from compgcn.train.storage import replace as replace_file
 
-if TYPE_CHECKING:
-    import optuna
+optuna.logging.set_verbosity(optuna.logging.CRITICAL)
 
-
-# The paper's table of hyper-parameters, which it gives for link prediction; layers are counted in `paper_grid`.
-LAYERS = (1, 2, 3)
+# The paper's table of hyper-parameters for link prediction; `paper_grid` adds the number of layers.
 PAPER: dict[str, tuple[Any, ...]] = {
     "training.lr": (1e-3, 1e-4),
     "training.batch_size": (128, 256),
     "encoder.dropout": (0.0, 0.1, 0.2, 0.3),
 }
+PRUNERS: dict[str, Callable[[], optuna.pruners.BasePruner]] = {
+    "median": lambda: optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=2),
+    "hyperband": optuna.pruners.HyperbandPruner,
+    "none": optuna.pruners.NopPruner,
+}
+FEWEST = 10  # finished trials from which on the importance of a setting means something
+_NAMES: dict[str, Mapping[str, object]] = {
+    "encoder.name": PRESETS,
+    "encoder.composition": {**COMPOSITIONS, **LEARNED},
+    "encoder.norm": NORMS,
+    "decoder.name": DECODERS,
+}
 
 
 def paper_grid(config: Config) -> Space:
-    """The values the paper searched, as far as the task and the encoder have such a setting, and those of the config.
+    """Return the values the paper searched, as far as the task and the encoder use them, and those of the config.
 
-    For classifications the paper names none; theirs is the same table, with the higher rate that suits few examples,
-    and without batches where all nodes are trained on at once.
+    The paper lists none for classification; there the grid has a higher learning rate too, and no batches of nodes.
     """
     dims = config.encoder.dims
-    space: Space = {"encoder.dims": tuple((dims[0], *(dims[-1],) * layers) for layers in LAYERS), **PAPER}
+    space: Space = {"encoder.dims": tuple((dims[0], *(dims[-1],) * layers) for layers in (1, 2, 3)), **PAPER}
     if config.encoder.name == "none":
         space = {path: values for path, values in PAPER.items() if path != "encoder.dropout"}
     elif config.task != "link-prediction":
@@ -67,51 +79,33 @@ def paper_grid(config: Config) -> Space:
     return {path: values if own[path] in values else (own[path], *values) for path, values in space.items()}
 
 
-def without_test(data: Dataset) -> Dataset:
-    """The data with an empty test part; a collection of graphs has none to begin with."""
-    if isinstance(data, GraphCollection):
-        return data
-    labels = None if data.labels is None else replace(data.labels, test=data.labels.test[:0])
-    return replace(data, test=data.test[:0], labels=labels)
-
-
 @dataclass(frozen=True)
 class Plan:
-    """What is searched, in what, and where it is kept.
+    """A search: the settings and values to try, the data, and the study's folder."""
 
-    Args:
-        settings: those given, by name; what is searched comes on top.
-        data: what to train on, see `without_test`.
-        space: what to search.
-        folder: of the study.
-        model: a whole system that the settings go over, see `compgcn.train.recipes`.
-        budget: settings that bound a trial only, some of `compgcn.config.BUDGET`, by path; they go over the settings.
-    """
-
-    settings: Mapping[str, Any]
-    data: Dataset
+    settings: Mapping[str, Any]  # by name
+    data: Dataset  # without a test part
     space: Space
     folder: Path
-    model: str | None = None
-    budget: Mapping[str, Any] = field(default_factory=dict)
+    model: str | None = None  # a whole system beneath the settings, see `compgcn.train.recipes`
+    budget: Mapping[str, Any] = field(default_factory=dict)  # settings that bound the trials alone, by path
 
     def config(self, chosen: Mapping[str, Any] | None = None) -> Config:
-        """The settings of a trial, filled in."""
+        """Return the resolved settings of a trial."""
         return self.final({**self.budget, **(chosen or {})})
 
     def final(self, chosen: Mapping[str, Any]) -> Config:
-        """The settings with those of a trial, filled in, without what bounded the trials only."""
+        """Return the resolved settings with the values of a trial, without the budget of the trials."""
         named = {PATHS.get(name, name): value for name, value in self.settings.items()}
-        return expand(recommended({**named, **chosen}, self.data, self.model), self.data)
+        return resolve({**named, **chosen}, self.data, self.model).config
 
     @cached_property
     def goal(self) -> str:
-        """The figure of validation that is to rise."""
+        """The validation metric to maximise."""
         config = self.config()
         if config.task == "link-prediction":
             return "mrr"
-        own = "accuracy" if config.classifier.protocol == "paper" else "log_likelihood"
-        return own
+        return "accuracy" if config.classifier.protocol == "paper" else "log_likelihood"
 
 
 def plan(
@@ -122,84 +116,67 @@ def plan(
     model: str | None = None,
     budget: Mapping[str, Any] | None = None,
 ) -> Plan:
-    """A search that can begin: its settings fit the data, there is something to search and something to judge by.
+    """Return a search that can begin, or refuse one with nothing to search or nothing to judge by.
 
-    Without a space it is the paper's grid, without a folder `runs/<data>-<encoder>-<decoder>-tune`, of a model
-    `runs/<data>-<model>-tune`.
+    The space is the paper's grid by default, the folder `runs/<data>-<encoder>-<decoder>-tune`, or
+    `runs/<data>-<model>-tune` with a model.
     """
-    data = without_test(data)
+    if not isinstance(data, GraphCollection):
+        labels = data.labels and replace(data.labels, test=data.labels.test[:0])
+        data = replace(data, test=data.test[:0], labels=labels)
     made = Plan(settings, data, {}, Path(), model, budget or {})
     config = made.config()
-    if config.classifier.protocol == "nested":
+    classifier = config.classifier
+    if classifier.protocol == "nested":
         raise InputError(
             "the protocol 'nested' chooses within its folds: give the table [search] to compgcn train with --search"
         )
-    if config.task == "link-prediction" and not len(data.splits["valid"]):  # type: ignore[union-attr]
-        raise InputError(f"'{data.name}' has no validation triples to judge by; split it, or give --valid")
-    if config.classifier.protocol == "holdout" and not config.data.valid_fraction and not _validation(data):
-        raise InputError(f"'{data.name}' has no validation labels to judge by; raise data.valid_fraction")
-    if space is None and config.classifier.baseline is not None:
-        raise InputError(f"the paper has no grid for '{config.classifier.baseline}': list values in a table [search]")
+    if not isinstance(data, GraphCollection):
+        if config.task == "link-prediction" and not len(data.valid):
+            raise InputError(f"'{data.name}' has no validation triples to judge by; split it, or give --valid")
+        labelled = data.labels is not None and len(data.labels.valid)
+        if classifier.protocol == "holdout" and not config.data.valid_fraction and not labelled:
+            raise InputError(f"'{data.name}' has no validation labels to judge by; raise data.valid_fraction")
+    if space is None and classifier.baseline is not None:
+        raise InputError(f"the paper has no grid for '{classifier.baseline}': list values in a table [search]")
     space = paper_grid(config) if space is None else space
     if not space:
         raise InputError("there is nothing to search: list the values of some setting in a table [search]")
-    _check_names(space)
+    for path in space.keys() & _NAMES.keys():
+        for name in space[path]:
+            if name is not None and name not in _NAMES[path]:
+                raise InputError(f"[search]: {unknown(path, str(name), _NAMES[path])}")
     place = default_folder(config, model)
     return replace(made, space=space, folder=folder or place.with_name(f"{place.name.rpartition('-')[0]}-tune"))
 
 
-def _check_names(space: Space) -> None:
-    """Every name that is listed must be one: what else is wrong with a trial may be so only beside its other values."""
-    tables: dict[str, Iterable[str]] = {
-        "encoder.name": PRESETS,
-        "encoder.composition": (*COMPOSITIONS, *LEARNED),
-        "encoder.norm": NORMS,
-        "decoder.name": DECODERS,
-    }
-    for path, known in tables.items():
-        for name in space.get(path, ()):
-            if name is not None and name not in known:
-                raise InputError(f"[search]: {unknown(path, name, known)}")
-
-
-def _validation(data: Dataset) -> int:
-    labels = getattr(data, "labels", None)
-    return 0 if labels is None else len(labels.valid)
-
-
-PRUNERS = ("median", "hyperband", "none")
-FEWEST = 10  # finished trials from which on it means something which settings mattered
+# The study
 
 
 def open_study(plan: Plan, storage: str | None, trials: int, pruner: str = "median") -> optuna.Study:
-    """The study of a plan, new or begun; one of other data, settings or values is refused.
+    """Open or create the study of a plan; refuse one of other data, settings or values.
 
-    One without a figure so far, whose table [search] was other, begins anew: that table may have been the mistake.
-
-    Args:
-        plan: what is searched.
-        storage: the URL of a database that workers on several machines share; a file in the folder if not given.
-        trials: how many there are to be; if a grid has no more points, every one of them is tried.
-        pruner: which stops a trial that falls behind the others.
+    The storage is the URL of a database, or None for a file in the folder. A grid of at most `trials` points is tried
+    whole.
     """
-    library = _optuna()
     if pruner not in PRUNERS:
         raise unknown("pruner", pruner, PRUNERS)
     plan.folder.mkdir(parents=True, exist_ok=True)
     if (plan.folder / "config.toml").is_file():
         raise InputError(f"{plan.folder} is a run folder, not one of a study; choose another --study-dir")
-    if storage is None:
-        backend = library.storages.journal.JournalFileBackend(str(plan.folder / "study.jsonl"))
-        kept: Any = library.storages.JournalStorage(backend)
-    else:
-        kept = _database(storage)
-    study = _study(plan, kept, pruner)
-    if _is_void(plan, study):  # the table that it was made of is no more, and nothing came of it
-        library.delete_study(study_name=study.study_name, storage=kept)
-        study = _study(plan, kept, pruner)
-    study.sampler = library.samplers.TPESampler(seed=_seed(plan, study), constant_liar=True)
-    described = {"config": plan.config().model_dump_json(), "space": json.dumps(plan.space), "goal": plan.goal}
+    study = optuna.create_study(
+        study_name=plan.folder.name,
+        storage=_storage(plan, storage),
+        direction="maximize",
+        load_if_exists=True,
+        pruner=PRUNERS[pruner](),
+    )
+    config = plan.config()
+    seed = config.training.seed + len(study.get_trials(deepcopy=False))
+    others = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))  # must not draw the same
+    study.sampler = optuna.samplers.TPESampler(seed=seed + (os.getpid() if others else 0), constant_liar=True)
     if "config" not in study.user_attrs:
+        described = {"config": config.model_dump_json(), "space": json.dumps(plan.space), "goal": plan.goal}
         for key, value in described.items():
             study.set_user_attr(key, value)
         _queue_own(plan, study)
@@ -210,38 +187,9 @@ def open_study(plan: Plan, storage: str | None, trials: int, pruner: str = "medi
     return study
 
 
-def _study(plan: Plan, kept: Any, pruner: str) -> optuna.Study:
-    """The study of that name, new or begun."""
-    made: optuna.Study = _optuna().create_study(
-        study_name=plan.folder.name, storage=kept, direction="maximize", load_if_exists=True, pruner=_pruner(pruner)
-    )
-    return made
-
-
-def _is_void(plan: Plan, study: optuna.Study) -> bool:
-    """Whether a study is other in its table [search] alone, and has no trial that came to a figure and no worker."""
-    kept = study.user_attrs
-    if "space" not in kept or json.loads(kept["space"]) == json.loads(json.dumps(plan.space)):
-        return False
-    if differences(Config.model_validate_json(kept["config"]), plan.config()):
-        return False
-    states = _optuna().trial.TrialState
-    trials = study.get_trials(deepcopy=False)
-    at_work = (trial for trial in trials if trial.state == states.RUNNING and not _is_left(trial))
-    return not any(trial.state == states.COMPLETE for trial in trials) and not any(at_work)
-
-
-def _optuna() -> Any:
-    try:
-        import optuna
-    except ImportError:
-        raise InputError("settings are searched with Optuna: pip install 'compgcn[tune]'") from None
-    optuna.logging.set_verbosity(optuna.logging.CRITICAL)  # what there is to say, the command says
-    return optuna
-
-
-def _database(url: str) -> Any:
-    optuna = _optuna()
+def _storage(plan: Plan, url: str | None) -> optuna.storages.BaseStorage:
+    if url is None:
+        return optuna.storages.JournalStorage(JournalFileBackend(str(plan.folder / "study.jsonl")))
     try:
         return optuna.storages.RDBStorage(url)
     except Exception as error:  # each database has errors of its own
@@ -250,38 +198,24 @@ def _database(url: str) -> Any:
         raise InputError(f"could not open the storage {shown}; give a URL such as sqlite:///study.db") from None
 
 
-def _pruner(name: str) -> Any:
-    pruners = _optuna().pruners
-    if name == "median":
-        return pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=2)
-    return pruners.HyperbandPruner() if name == "hyperband" else pruners.NopPruner()
-
-
-def _seed(plan: Plan, study: optuna.Study) -> int:
-    """The run's own, but no two workers draw the same."""
-    known = study.get_trials(deepcopy=False)
-    others = any(trial.state.name == "RUNNING" for trial in known)
-    return plan.config().training.seed + len(known) + (os.getpid() if others else 0)
-
-
 def _queue_own(plan: Plan, study: optuna.Study) -> None:
-    """Try the settings as they are first, where the space has them: what is found is no worse than they are."""
+    """Queue the given settings first, if the space has them."""
     own = names(plan.config().model_dump())
     point: dict[str, Any] = {}
     for path, values in plan.space.items():
-        if not isinstance(values, Range):
-            known = [text for text, value in _texts(values).items() if value == own[path]]
-        else:  # a number, if it is set
+        if isinstance(values, Range):
             known = [own[path]] if own[path] is not None and values.low <= own[path] <= values.high else []
+        else:
+            known = [text for text, value in _texts(values).items() if value == own[path]]
         point |= {path: known[0]} if known else {}
     if len(point) == len(plan.space):
         study.enqueue_trial(point, skip_if_exists=True)
 
 
 def _queue_grid(plan: Plan, study: optuna.Study) -> None:
-    """Queue every point of a grid, in an order that is random and the same for all workers."""
-    names = [list(_texts(values)) for values in plan.space.values()]
-    points = [dict(zip(plan.space, point, strict=True)) for point in itertools.product(*names)]
+    """Queue every point of a grid, in a random order that all workers share."""
+    texts = [list(_texts(values)) for values in plan.space.values()]
+    points = [dict(zip(plan.space, point, strict=True)) for point in itertools.product(*texts)]
     random.Random(plan.config().training.seed).shuffle(points)
     for point in points:
         study.enqueue_trial(point, skip_if_exists=True)
@@ -298,12 +232,76 @@ def _must_match(plan: Plan, kept: Mapping[str, Any]) -> None:
 
 
 def _texts(values: tuple[Any, ...] | Range) -> dict[Any, Any]:
-    """What Optuna calls a value -> the value: itself, or its text where it is a list."""
+    """Map each value as Optuna takes it to the value: itself, or the JSON text of a list."""
     return {json.dumps(value) if isinstance(value, tuple) else value: value for value in values}
 
 
+# Trials
+
+
+def work(
+    plan: Plan,
+    study: optuna.Study,
+    trials: int,
+    timeout: float | None = None,
+    notify: Callable[[Event], None] = lambda event: None,
+    interrupted: Callable[[], bool] = lambda: False,
+) -> None:
+    """Run trials until the study has enough, over all workers and calls, or begin none after `timeout` seconds.
+
+    `notify` gets every event of a trial's training, with the trial's number in it. After every step `interrupted` may
+    stop the trial with `compgcn.train.loop.Interrupted`.
+    """
+    trials = int(min(trials, grid_size(plan.space)))
+    for left in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+        if _is_left(left):  # its process died: queue it again
+            study.tell(left.number, state=TrialState.FAIL)
+            study.enqueue_trial(left.params)
+
+    def enough() -> bool:
+        running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+        return len(finished(study)) + len(running) >= trials
+
+    def stop(study: optuna.Study, trial: FrozenTrial) -> None:
+        if enough():
+            study.stop()
+
+    def objective(trial: optuna.Trial) -> float:
+        trial.set_user_attr("worker", [platform.node(), os.getpid()])
+        return _try(plan, study, trial, notify, interrupted)
+
+    if not enough():
+        study.optimize(objective, timeout=timeout, callbacks=[stop], catch=(InputError,))
+
+
+def _is_left(trial: FrozenTrial) -> bool:
+    """Return whether the process of a running trial has ended, or is this one."""
+    machine, process = trial.user_attrs.get("worker", ("", 0))
+    if machine != platform.node():
+        return False
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:  # another user's process
+        return False
+    return bool(process == os.getpid())
+
+
+def finished(study: optuna.Study) -> list[FrozenTrial]:
+    """Return the trials that are complete, pruned or refused; not those that were interrupted."""
+    ended = (TrialState.COMPLETE, TrialState.PRUNED)
+    trials = study.get_trials(deepcopy=False)
+    return [trial for trial in trials if trial.state in ended or "error" in trial.user_attrs]
+
+
+def complete(study: optuna.Study) -> list[FrozenTrial]:
+    """Return the trials that trained to their end."""
+    return study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+
+
 def suggest(trial: optuna.Trial, space: Space) -> dict[str, Any]:
-    """The settings of a trial, by path."""
+    """Return the settings of a trial, by path."""
     chosen: dict[str, Any] = {}
     for path, values in space.items():
         if not isinstance(values, Range):
@@ -316,77 +314,6 @@ def suggest(trial: optuna.Trial, space: Space) -> dict[str, Any]:
     return chosen
 
 
-def work(
-    plan: Plan,
-    study: optuna.Study,
-    trials: int,
-    timeout: float | None = None,
-    notify: Callable[[Event], None] = lambda event: None,
-    interrupted: Callable[[], bool] = lambda: False,
-) -> None:
-    """Take trials one after another until the study has so many, or the time is over.
-
-    Args:
-        plan: what is searched.
-        study: from `open_study`; other processes may be at work on it.
-        trials: how many it is to have, over all workers and calls; no more than its grid has points.
-        timeout: seconds after which no new one is begun.
-        notify: called with every event of a trial's training, and the trial's number in it.
-        interrupted: asked after every step; True stops cleanly with `compgcn.train.loop.Interrupted`.
-    """
-    trials = int(min(trials, grid_size(plan.space)))
-    _take_over(study)
-
-    def enough(study: optuna.Study, _: Any = None) -> None:
-        if _begun(study) >= trials:
-            study.stop()
-
-    def objective(trial: optuna.Trial) -> float:
-        trial.set_user_attr("worker", [platform.node(), os.getpid()])
-        return _try(plan, study, trial, notify, interrupted)
-
-    if _begun(study) < trials:
-        study.optimize(objective, timeout=timeout, callbacks=[enough], catch=(InputError,))
-
-
-def finished(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
-    """The trials that came to an end: complete, stopped early, or refused; not those that were interrupted."""
-    states = _optuna().trial.TrialState
-    ended = (states.COMPLETE, states.PRUNED)
-    trials = study.get_trials(deepcopy=False)
-    return [trial for trial in trials if trial.state in ended or "error" in trial.user_attrs]
-
-
-def _begun(study: optuna.Study) -> int:
-    """How many trials have ended or are under way."""
-    return len(finished(study)) + len(study.get_trials(deepcopy=False, states=(_optuna().trial.TrialState.RUNNING,)))
-
-
-def _take_over(study: optuna.Study) -> None:
-    """Queue again what a process that is no more left half done; its run goes on from its checkpoint."""
-    states = _optuna().trial.TrialState
-    for trial in study.get_trials(deepcopy=False, states=(states.RUNNING,)):
-        if _is_left(trial):
-            study.tell(trial.number, state=states.FAIL)
-            study.enqueue_trial(trial.params)
-
-
-def _is_left(trial: optuna.trial.FrozenTrial) -> bool:
-    """Whether the process that had a trial under way is no more, or is this one."""
-    machine, process = trial.user_attrs.get("worker", ("", 0))
-    return bool(machine == platform.node() and (process == os.getpid() or not _alive(process)))
-
-
-def _alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # there, and another user's
-        return True
-    return True
-
-
 def _try(
     plan: Plan,
     study: optuna.Study,
@@ -394,13 +321,14 @@ def _try(
     notify: Callable[[Event], None],
     interrupted: Callable[[], bool],
 ) -> float:
-    """Train with the settings of a trial; the best figure of validation."""
+    """Train with the settings of a trial; return the best validation metric."""
     chosen = suggest(trial, plan.space)
     text = json.dumps(chosen, sort_keys=True)
     folder = plan.folder / "trials" / hashlib.sha256(text.encode()).hexdigest()[:12]
     watch = _Watch(trial, plan.goal)
-    if _at_work(study, trial):
-        raise _optuna().TrialPruned  # another worker is trying the same
+    others = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+    if any(other.params == trial.params and other.number < trial.number for other in others):
+        raise optuna.TrialPruned
 
     def tell(event: Event) -> None:
         watch(event)
@@ -410,10 +338,10 @@ def _try(
         run = train(plan.config(chosen), plan.data, folder, tell, lambda: watch.hopeless or interrupted())
     except Interrupted:
         if not watch.hopeless:
-            study.enqueue_trial(trial.params)  # the next worker goes on with it
+            study.enqueue_trial(trial.params)  # the next worker resumes it
             raise
         shutil.rmtree(folder, ignore_errors=True)
-        raise _optuna().TrialPruned from None
+        raise optuna.TrialPruned from None
     except InputError as error:  # these settings do not go together, or the loss is not finite
         trial.set_user_attr("error", str(error))
         raise
@@ -421,16 +349,10 @@ def _try(
     return float(run.metrics["valid"][plan.goal])
 
 
-def _at_work(study: optuna.Study, trial: optuna.Trial) -> bool:
-    running = (_optuna().trial.TrialState.RUNNING,)
-    others = study.get_trials(deepcopy=False, states=running)
-    return any(other.params == trial.params and other.number < trial.number for other in others)
-
-
 class _Watch:
-    """Reports the validation curve of a trial, and sees when it falls behind the others.
+    """Reports the validation curve of a trial to Optuna, which tells when the trial falls behind.
 
-    Of one training every evaluation counts; of a cross-validation, every fold: the mean of the best of each so far.
+    Every evaluation of a training counts; in a cross-validation every fold, by the mean of the best of each so far.
     """
 
     def __init__(self, trial: optuna.Trial, goal: str) -> None:
@@ -442,35 +364,34 @@ class _Watch:
         value = event.get("valid", {}).get(self._goal)
         if event["event"] != "epoch" or value is None:
             return
-        if "part" not in event:
-            self._report(value, event["epoch"])
-            return
-        part = event["part"]
-        self._folds[part] = max(self._folds.get(part, -math.inf), value)
-        if event["epoch"] == event["epochs"]:
-            self._report(sum(self._folds.values()) / len(self._folds), len(self._folds))
-
-    def _report(self, value: float, step: int) -> None:
+        step = event["epoch"]
+        if part := event.get("part"):
+            self._folds[part] = max(self._folds.get(part, -math.inf), value)
+            if event["epoch"] < event["epochs"]:
+                return
+            value, step = sum(self._folds.values()) / len(self._folds), len(self._folds)
         self._trial.report(value, step)
         self.hopeless = self._trial.should_prune()
 
 
+# Results
+
+
 def result(plan: Plan, study: optuna.Study) -> dict[str, Any]:
-    """What came of a study so far: how many trials ended how, the best of them, and which settings mattered."""
-    states = _optuna().trial.TrialState
+    """Return how many trials ended how, the best of them, and the importance of each setting."""
     ended = finished(study)
-    complete = [trial for trial in ended if trial.state == states.COMPLETE]
-    if not complete:
+    states = [trial.state for trial in ended]
+    if not (whole := complete(study)):
         reasons = [trial.user_attrs["error"] for trial in ended if "error" in trial.user_attrs]
         raise InputError(f"no trial came to an end{f': {reasons[0]}' if reasons else '; run the command again'}")
-    best = max(complete, key=lambda trial: (trial.value, -trial.number))
+    best = max(whole, key=lambda trial: (trial.value, -trial.number))
     return {
         "study": str(plan.folder),
         "goal": plan.goal,
         "trials": len(ended),
-        "complete": len(complete),
-        "pruned": sum(trial.state == states.PRUNED for trial in ended),
-        "refused": sum(trial.state == states.FAIL for trial in ended),
+        "complete": len(whole),
+        "pruned": states.count(TrialState.PRUNED),
+        "refused": states.count(TrialState.FAIL),
         "best": {
             "trial": best.number,
             "value": best.value,
@@ -481,43 +402,34 @@ def result(plan: Plan, study: optuna.Study) -> dict[str, Any]:
     }
 
 
-def settings_of(trial: optuna.trial.FrozenTrial, space: Space) -> dict[str, Any]:
-    """What a trial tried, by path."""
-    chosen = {}
-    for path, value in trial.params.items():
-        values = space[path]
-        chosen[path] = value if isinstance(values, Range) else _texts(values)[value]
-    return chosen
+def settings_of(trial: FrozenTrial, space: Space) -> dict[str, Any]:
+    """Return the settings that a finished trial tried, by path."""
+    return {
+        path: value if isinstance(space[path], Range) else _texts(space[path])[value]
+        for path, value in trial.params.items()
+    }
 
 
 def importance(study: optuna.Study) -> dict[str, float]:
-    """How much of what the trials reached each setting explains, all together 1; nothing if it cannot be told.
+    """Return how much of the differences between the trials each setting explains, 1 in all.
 
-    That takes `FEWEST` finished trials, and not all of them alike.
+    Empty if there are fewer than `FEWEST` complete trials, or all have the same value.
     """
-    optuna = _optuna()
-    complete = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,))
-    if len(complete) < FEWEST or len({trial.value for trial in complete}) < 2:
+    values = [trial.value for trial in complete(study)]
+    if len(values) < FEWEST or len(set(values)) < 2:
         return {}
     return {path: float(share) for path, share in optuna.importance.get_param_importances(study).items()}
 
 
 def history(study: optuna.Study) -> list[tuple[int, float | None]]:
-    """Of every trial that ended its number and its figure, None where it was stopped early or refused."""
+    """Return number and metric of every trial that ended; None for one that was pruned or refused."""
     return [(trial.number, trial.value) for trial in finished(study)]
 
 
-def best_config(plan: Plan, study: optuna.Study) -> Config:
-    """The settings of the best trial, for the whole data: a file of them is what `compgcn train` takes.
-
-    What bounded the trials only, see `Plan`, is not among them.
-    """
-    return configure(plan.final(result(plan, study)["best"]["settings"]), {"data.fingerprint": None})
-
-
 def write_best(plan: Plan, study: optuna.Study) -> Path:
-    """Write these settings into the folder of the study, all or nothing."""
+    """Write the settings of the best trial, without the budget of the trials, to `best.toml` in the study's folder."""
     path = plan.folder / "best.toml"
-    text = to_toml(best_config(plan, study))
+    best = plan.final(result(plan, study)["best"]["settings"])
+    text = to_toml(configure(best, {"data.fingerprint": None}))  # the trials had data without a test part
     replace_file(path, lambda part: part.write_text(text, encoding="utf-8"))
     return path

@@ -1,0 +1,154 @@
+"""The command `evaluate`."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from compgcn.cli.console import Device, Json, Plot, RunFolder, Split, check_plot, out, show_metrics, show_table
+from compgcn.cli.predict import opened_run
+from compgcn.errors import InputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from compgcn.answers.calibrate import Reliability, Scaling
+    from compgcn.run import Run
+
+FIGURES = ("accuracy>", "macro F1>", "log likelihood>")
+Part = Literal["relation", "category", "side", "class"]
+_MATRIX = 12  # the most classes of a confusion matrix that is printed
+
+
+def evaluate(
+    run: RunFolder,
+    split: Annotated[Split | None, typer.Option(help="The split; by default the one the run reports on.")] = None,
+    by: Annotated[Part | None, typer.Option(help="Split the metrics by relation, category, side or class.")] = None,
+    plot: Plot = None,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """Rank the triples of a split, or compare classes with labels.
+
+    Ranks are filtered by all splits, and ties get their mean rank.
+    Categories are by average tails per head and heads per tail in train, from 1.5 on N.
+
+    Example: compgcn evaluate runs/world-compgcn-distmult-0 --by relation
+    """
+    check_plot(plot)
+    opened = opened_run(run, device)
+    which = split or opened.answers.reported
+    report = opened.evaluate(which, by)
+    if by == "relation":
+        report = dict(sorted(report.items(), key=lambda item: -item[1]["triples"]))
+    if plot is not None:
+        _draw(opened, which, plot)
+    if as_json:
+        out.print_json(data=report)
+        return
+    if not report:
+        known = [split for split in ("valid", "test") if opened.metrics.get(split)]
+        elsewhere = f"; the run has metrics of {' and '.join(known)}" if known else ""
+        out.print(f"the {which} split is empty{elsewhere}")
+    elif opened.config.classifier.protocol is None:
+        _show_links(opened, report, which, by)
+    else:
+        if split is None and which != "test":
+            out.print(
+                f"the protocol '{opened.config.classifier.protocol}' reports on {which}, so these are its metrics"
+            )
+        _show_classes(report, which, by)
+    if plot is not None:
+        out.print(f"the figure is {plot}")
+
+
+def _show_links(run: Run, report: dict[str, Any], split: str, by: Part | None) -> None:
+    title = f"{split}, filtered, realistic ranks"
+    if by == "side":
+        show_metrics(title, report)
+    elif by is not None:
+        names = {text: _name(run, text) if by == "relation" else text for text in report}
+        show_metrics(title, {f"{names[text]} ({part['triples']:,})": part for text, part in report.items()})
+    else:
+        rows = {"both sides": report, "head": report["head"], "tail": report["tail"]}
+        rows |= {f"{ties} ranks": report[ties] for ties in ("optimistic", "pessimistic")}
+        show_metrics(title, rows)
+        _show_calibration(run, split)
+
+
+def _name(run: Run, relation: str) -> str:
+    """Return the name of a relation, with its id where relations share the name."""
+    relations = run.data.relations
+    name = relations.names[relations.index(relation)]
+    return f"{name} ({relation})" if name in relations.shared else name
+
+
+def _show_calibration(run: Run, split: str) -> None:
+    """Print the expected calibration error of the ten best answers to a query, and of the first alone."""
+    from compgcn.answers.calibrate import calibration_error
+
+    given, scaling = _reliability(run, split)
+    for what, some in (("the ten best to a query", given), ("the first to each", given.where(given.first))):
+        if not len(some.right):
+            return
+        text = f"{calibration_error(some.bins()):.4f}"
+        if scaling is not None:
+            text += f" before, {calibration_error(some.bins(scaling)):.4f} after calibration on valid"
+        out.print(f"expected calibration error {text} (of {len(some.right):,} answers, {what})")
+
+
+def _reliability(run: Run, split: str) -> tuple[Reliability, Scaling | None]:
+    """Return the ten best entities for each query of a split, and their calibration."""
+    from compgcn.answers.links import Links, reliability
+
+    links = run.answers
+    assert isinstance(links, Links)
+    return reliability(links, split), links.scalings.get("entities")
+
+
+def figures(name: str, report: dict[str, Any]) -> tuple[str, ...]:
+    """Return a row of a table under `FIGURES`: the metrics of a classification."""
+    accuracy = f"{100 * report['accuracy']:.1f}"
+    if "folds" in report:
+        name += f", mean ± sd of {len(report['folds'])} folds"
+        accuracy += f" ± {100 * report['accuracy_sd']:.1f}"
+    return name, accuracy, f"{report['macro_f1']:.4f}", f"{report['log_likelihood']:.4f}"
+
+
+def _show_classes(report: dict[str, Any], split: str, by: Part | None) -> None:
+    """Print the metrics as a whole, by class, and the confusion matrix."""
+    if by is None:
+        show_table(("", *FIGURES), [figures(split, report)])
+    classes = report["by_class"] if by is None else report
+    rows = [
+        (name, *(f"{row[key]:.4f}" for key in ("precision", "recall", "f1")), f"{row['items']:,}")
+        for name, row in classes.items()
+    ]
+    show_table(("class", "precision>", "recall>", "F1>", "items>"), rows)
+    if by is None and len(classes) <= _MATRIX:
+        matrix = zip(classes, report["confusion"], strict=True)
+        rows = [(name, *(f"{count:,}" for count in counts)) for name, counts in matrix]
+        show_table(("true, predicted as", *(f"{name}>" for name in classes)), rows)
+
+
+def _draw(run: Run, split: str, path: Path) -> None:
+    """Draw the reliability diagram of a link predictor, or the report of a classification."""
+    from compgcn.answers.calibrate import calibration_error
+    from compgcn.run.plots import calibration, draw_report, save
+
+    title = f"{run.data.name}  ·  {run.model_name}  ·  {split}"
+    report = run.evaluate(split)
+    if not report:
+        raise InputError(f"the run {run.path} has no report on {split} to draw; try another --split")
+    if run.config.classifier.protocol is None:
+        given, scaling = _reliability(run, split)
+        found = {"as trained": given.bins()} | ({"calibrated on valid": given.bins(scaling)} if scaling else {})
+        named = {f"{name}, error {calibration_error(bins):.3f}": bins for name, bins in found.items()}
+        save([partial(calibration, found=named)], title, path)
+        return
+    classes = run.classes
+    targets = classes.items.targets.cpu().numpy()
+    vectors = classes.vectors().float().cpu().numpy()
+    draw_report(title, report, classes.classes, (vectors[targets >= 0], targets[targets >= 0]), path)
