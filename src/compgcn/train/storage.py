@@ -87,7 +87,7 @@ def must_differ(to: str | Path, **given: str | Path | None) -> None:
     """Refuse to write over an input file, by whatever path."""
     for what, path in given.items():
         if path is not None and Path(path).exists() and Path(to).exists() and os.path.samefile(path, to):
-            raise InputError(f"'{path}' holds the {what} and cannot be the output too; choose another file")
+            raise InputError(f"the {what} are read from '{path}', so nothing is written to it; choose another file")
 
 
 def reason(error: Exception) -> str:
