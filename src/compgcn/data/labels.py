@@ -17,7 +17,6 @@ from compgcn.data.columns import (
     checked_rows,
     counted,
     existing,
-    is_header,
     locate,
     named_places,
     naming,
@@ -172,7 +171,7 @@ def _places(label: str, header: list[str], columns: Columns | None) -> tuple[lis
     if columns is not None:
         places = locate(label, columns, header)
         chosen = [header[place] for place in places]
-        return places, isinstance(columns[0], str) or is_header(chosen, _HEADERS[: len(chosen)])
+        return places, isinstance(columns[0], str) or named_places(chosen, _HEADERS[: len(chosen)]) is not None
     named = named_places(header, _HEADERS) or named_places(header, _HEADERS[:2])
     if named is not None:
         return named, True
