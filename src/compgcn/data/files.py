@@ -80,7 +80,8 @@ def read(
     _check_labels(divide, tables, label_columns)
     excluded = (exclude,) if isinstance(exclude, str) else tuple(exclude)
     columns = None if columns is None else check_columns(columns)
-    sources = {part: source(file, columns, comment, literals, part, names is None) for part, file in files.items()}
+    options = Options(columns, comment, literals, named=names is None)
+    sources = {part: source(file, options._replace(part=part)) for part, file in files.items()}
     graph = assemble(name or _stem(given["source"]), sources, exclude=excluded)
     graph = replace(graph, notes=(*graph.notes, *value_notes(graph)))
     if divide and not tables:
@@ -102,22 +103,15 @@ def read(
     return graph
 
 
-def source(
-    path: Given,
-    columns: Columns | None = None,
-    comment: str | None = None,
-    literals: str = "drop",
-    part: str = "",
-    named: bool = False,
-) -> Source:
-    """Return a file of triples, its format told by its ending, or triples in memory; see `Options`."""
+def source(path: Given, options: Options) -> Source:
+    """Return a file of triples, its format told by its ending, or triples in memory."""
     if not isinstance(path, (str, Path)):
-        return Memory(part or "triples", path, columns)
+        return Memory(options.part or "triples", path, options.columns)
     path = existing(path)
     reader = READERS.get(endings(path)[0])
     if reader is None:
         raise unreadable(path, READERS)
-    return reader(path, Options(columns, comment, literals, part, named))
+    return reader(path, options)
 
 
 def like(path: File, columns: Columns | None, comment: str | None, literals: str) -> Source:
@@ -130,7 +124,7 @@ def like(path: File, columns: Columns | None, comment: str | None, literals: str
     if columns is None and len(header) > 3 and isinstance(table(path), Text):
         what = f"'{path}' has {len(header)} columns, and not the columns of the training file"
         raise InputError(f"{what}; keep three: subject, relation and object")
-    return source(path, columns, comment, literals)
+    return source(path, Options(columns, comment, literals))
 
 
 def lines(path: File) -> Iterator[tuple[str, list[str | None]]]:

@@ -505,7 +505,12 @@ def literal_features(graph: KnowledgeGraph) -> Features:
         raise InputError(f"{what}; read it with literals='keep' for encoder.input='literals'")
     relation_of = {name: i for i, name in enumerate(dict.fromkeys(kept.relations))}
     relation = np.array([relation_of[name] for name in kept.relations])
-    columns = [_type_columns(graph)] if typed(graph) else []
+    columns = []
+    if typed(graph):
+        rows = rows_by_type(graph)
+        counts = np.bincount(rows)
+        common = np.argsort(-counts, kind="stable")[:_TYPES]
+        columns.append((rows[:, None] == common[counts[common] > 1]).astype(np.float64))  # [N, t]
     words = np.zeros((graph.num_entities, _WORDS))
     for name, number in relation_of.items():
         places = np.flatnonzero(relation == number)
@@ -526,13 +531,3 @@ def literal_features(graph: KnowledgeGraph) -> Features:
             scaled = (mean - having.mean()) / (having.std() or 1.0)
             columns.append(np.where(present > 0, scaled, 0.0)[:, None])
     return np.hstack([*columns, np.log1p(words)]).astype(np.float32)
-
-
-def _type_columns(graph: KnowledgeGraph) -> NDArray[np.float64]:
-    """Return which of the most frequent sets of types each entity has, [N, t]."""
-    rows = rows_by_type(graph)
-    counts = np.bincount(rows)
-    common = np.argsort(-counts, kind="stable")[:_TYPES]
-    common = common[counts[common] > 1]
-    found: NDArray[np.float64] = (rows[:, None] == common[None, :]).astype(np.float64)
-    return found

@@ -314,6 +314,5 @@ def _all_quoted(columns: Sequence[Any]) -> bool:
     """Return whether every field stands in double quotes with something between them."""
     import pyarrow.compute as pc
 
-    if not all(str(column[0]).startswith('"') for column in columns):
-        return False
-    return all(pc.all(pc.match_substring_regex(column, '^"([^"]|"")+"$')).as_py() for column in columns)
+    first = all(str(column[0]).startswith('"') for column in columns)  # nearly always enough to tell
+    return first and all(pc.all(pc.match_substring_regex(column, '^"([^"]|"")+"$')).as_py() for column in columns)
