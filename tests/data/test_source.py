@@ -72,13 +72,6 @@ def test_a_graph_is_found_again_by_its_origin(write: Write, tmp_path: Path) -> N
     assert again.entities.names == graph.entities.names
 
 
-def test_three_files_are_found_again_by_their_origin(write: Write) -> None:
-    files = {part: write(f"{part}.tsv", f"#\na\tr\t{part}\n") for part in ("train", "valid", "test")}
-    graph = read(**files, comment="#")
-    config = configure(Config(), {f"data.{key}": value for key, value in graph.origin.items()})
-    assert find(config.data).fingerprint() == graph.fingerprint()
-
-
 @pytest.mark.parametrize("setting", [{"columns": (0, 1, 2)}, {"labels": "x.tsv"}, {"exclude": ("r",)}, {"names": "x"}])
 def test_a_data_set_known_by_name_takes_no_such_option(setting: dict[str, object]) -> None:
     (key,) = setting

@@ -6,7 +6,8 @@ import gzip
 import hashlib
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from importlib import resources
@@ -174,24 +175,18 @@ def canonical(graph: KnowledgeGraph | GraphCollection) -> str:
 
 
 def _by_value(number: re.Match[str]) -> str:
-    try:
+    with suppress(ValueError):
         return f"{float(number[1])!r} {number[2]}"
-    except ValueError:  # no number after all
-        return number[0]
+    return number[0]  # no number after all
 
 
 def load_world() -> KnowledgeGraph:
-    """Return the graph that comes with the package."""
+    """Return the graph that comes with the package: lines `split <tab> subject <tab> relation <tab> object`."""
     packed = resources.files("compgcn.data").joinpath("world.tsv.gz").read_bytes()
-    return parse(gzip.decompress(packed).decode().splitlines())
-
-
-def parse(lines: Iterable[str]) -> KnowledgeGraph:
-    """Return the graph of lines `split <tab> subject <tab> relation <tab> object`, without importing pyarrow."""
     entities: dict[str, int] = {}
     relations: dict[str, int] = {}
     rows: dict[str, list[tuple[int, int, int]]] = {part: [] for part in SPLITS}
-    for line in lines:
+    for line in gzip.decompress(packed).decode().splitlines():
         part, s, r, o = line.split("\t")
         subject = entities.setdefault(s, len(entities))
         relation = relations.setdefault(r, len(relations))
@@ -228,10 +223,6 @@ def _labelled(name: str, columns: tuple[str, str], telltale: str, paths: Paths) 
     )
 
 
-def _molecules(name: str, paths: Paths) -> GraphCollection:
-    return collection.read(paths.values(), name=name)
-
-
 def _source(name: str, row: dict[str, Any]) -> Source:
     """Return a row of the table; its task says how its files are read."""
     columns, telltale = tuple(row.pop("label_columns", ())), row.pop("telltale", "")
@@ -239,7 +230,7 @@ def _source(name: str, row: dict[str, Any]) -> Source:
     readers: dict[str, Callable[[Paths], KnowledgeGraph | GraphCollection]] = {
         "link-prediction": triples if name in FILES else lambda _: load_world(),
         "node-classification": partial(_labelled, name, columns, telltale),
-        "graph-classification": partial(_molecules, name),
+        "graph-classification": lambda paths: collection.read(paths.values(), name=name),
     }
     recipe = {**_RECIPES.get(row.pop("recipe", ""), {}), **_tuples(row.pop("settings", {}))}
     return Source(name=name, load=readers[row["task"]], recipe=recipe, files=FILES.get(name), **row)

@@ -40,8 +40,7 @@ from compgcn.errors import InputError
 
 log = logging.getLogger(__name__)
 
-Notify = Callable[[str, int, int | None], None]
-"""Called with the name of a file, the bytes that have arrived, and its size, if known."""
+Notify = Callable[[str, int, int | None], None]  # name of a file, bytes that have arrived, size if known
 
 MANIFEST = "manifest.json"
 WRONG = {"altered", "missing"}  # states of a file that must be fetched again
@@ -55,7 +54,7 @@ class Item(NamedTuple):
     """File in a mirror: its path there, and its sha256 if known."""
 
     path: str
-    sha256: str | None
+    sha256: str | None = None
 
 
 class Archive(NamedTuple):
@@ -96,7 +95,7 @@ def _mirrors() -> dict[str, Files]:
     """Read the table of mirrors."""
 
     def items(rows: Mapping[str, list[str]]) -> dict[str, Item]:
-        return {role: Item(path, sha[0] if sha else None) for role, (path, *sha) in rows.items()}
+        return {role: Item(*row) for role, row in rows.items()}
 
     found = {}
     for name, row in tomllib.loads(resources.files("compgcn.data").joinpath("mirrors.toml").read_text()).items():
