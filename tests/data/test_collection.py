@@ -1,4 +1,4 @@
-"""A collection of graphs: subsets put together are the whole, and what cannot be a collection is refused."""
+"""A collection of graphs: a subset is what its graphs give, and what cannot be a collection is refused."""
 
 from __future__ import annotations
 
@@ -51,30 +51,6 @@ def build(items: list[Graph], shuffle: int = 0) -> GraphCollection:
         node_classes=("C", "N", "O"),
         node_features=np.column_stack([np.arange(N), -np.arange(N)]).astype(np.float32),
     )
-
-
-def union(parts: list[GraphCollection]) -> GraphCollection:
-    """Collections over the same relations and classes, one after the other."""
-    nodes = np.cumsum([0, *(part.num_nodes for part in parts)])
-    numbers = np.cumsum([0, *(len(part) for part in parts)])
-    return replace(
-        parts[0],
-        graph_of=np.concatenate([part.graph_of + at for part, at in zip(parts, numbers, strict=False)]),
-        triples=np.concatenate([part.triples + np.array([at, 0, at]) for part, at in zip(parts, nodes, strict=False)]),
-        targets=np.concatenate([part.targets for part in parts]),
-        node_labels=np.concatenate([part.node_labels for part in parts]),
-        node_features=np.concatenate([part.node_features for part in parts]),
-        graph_ids=tuple(text for part in parts for text in part.graph_ids),
-    )
-
-
-@given(graphs(), st.data())
-def test_the_union_of_subsets_is_the_whole(items: list[Graph], data: st.DataObject) -> None:
-    whole = build(items)
-    cut = data.draw(st.integers(0, len(items)))
-    parts = [whole.subset(range(cut)), whole.subset(np.arange(cut, len(items)))]
-    assert union(parts).fingerprint() == whole.fingerprint()
-    assert sum(len(part) for part in parts) == len(whole)
 
 
 @given(graphs(), st.data())

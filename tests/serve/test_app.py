@@ -212,16 +212,13 @@ def test_a_foreign_host_name_is_refused_and_every_answer_has_safety_headers(mode
 # Load, delay, failure
 
 
-@pytest.mark.parametrize(
-    ("queue", "method", "path"), [("predictions", "POST", "/api/predict"), ("views", "GET", "/api/similar?entity=p0")]
-)
-def test_a_full_queue_gives_503_and_a_late_answer_504(run: Run, queue: str, method: str, path: str) -> None:
+def test_a_full_queue_gives_503_and_a_late_answer_504(run: Run) -> None:
     clock, limits = Clock(), Limits(queue=1, seconds=1000)
     models = open_all([run.path], limits, "cpu")
-    batcher = getattr(models["toy-run"], queue)
+    batcher = models["toy-run"].predictions
     begun, go, work = threading.Event(), threading.Event(), batcher._work
     batcher._work = lambda asked: begun.set() or (go.wait(HANGS) and work(asked))
-    ask = lambda: client.request(method, path, json=QUESTION if method == "POST" else None)  # noqa: E731
+    ask = lambda: client.post("/api/predict", json=QUESTION)  # noqa: E731
     served = TestClient(create_app(models, limits), "http://localhost", backend_options={"loop_factory": clock.loop})
     with served as client, ThreadPoolExecutor(2) as threads:
         first = threads.submit(ask)

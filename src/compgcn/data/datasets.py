@@ -20,11 +20,11 @@ import numpy as np
 from compgcn.config import Data
 from compgcn.data import collection, download
 from compgcn.data.collection import GraphCollection, read_graphs
-from compgcn.data.columns import SPLITS, Options, endings
+from compgcn.data.columns import SPLITS, endings
 from compgcn.data.download import FILES, Files
 from compgcn.data.files import read
 from compgcn.data.graph import KnowledgeGraph, assemble, read_names, top_relations
-from compgcn.data.tables import TABLES, Text, table, text
+from compgcn.data.tables import text
 from compgcn.data.vocabulary import Vocabulary
 from compgcn.errors import InputError, unknown
 
@@ -71,7 +71,8 @@ def load(name: str) -> KnowledgeGraph | GraphCollection:
         return _checked(source, source.load({}))
     with download.located(name, source.files) as paths:
         graph = _checked(source, source.load(paths))
-    unverified = download.unverified(name, source.files, paths)
+    cached = (download.entries(name, source.files) or {}).values()
+    unverified = [entry.path.name for entry in cached if not entry.verified and entry.path in paths.values()]
     if unverified:
         note = f"no checksum of {', '.join(unverified)} is published: as first downloaded, but unverified"
         graph = replace(graph, notes=(*graph.notes, note))
@@ -106,12 +107,6 @@ def _find(data: Data, task: str | None) -> KnowledgeGraph | GraphCollection:
         if data.labels is None:
             raise InputError(f"'{data.source}' needs a table of graphs and their classes; name it with --labels")
         return read_graphs(data.source, labels=data.labels, nodes=data.node_labels, label_columns=data.label_columns)
-    if data.labels is not None and data.columns is None and endings(Path(data.source))[0] in TABLES:
-        source = table(data.source, Options(comment=data.comment))
-        if isinstance(source, Text) and len(source.header()) == 4:
-            what = "if these are graph, source, relation and target, say --task graph-classification"
-            else_ = "else name those of subject, relation and object with --columns"
-            raise InputError(f"'{data.source}' has 4 columns: {what}; {else_}")
     settings = data.model_dump(exclude={"source", "fingerprint", "node_labels", "top_relations"})
     alone = data.valid is None and data.test is None
     return read(data.source, **settings) if alone else read(train=data.source, **settings)

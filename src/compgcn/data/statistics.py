@@ -33,10 +33,6 @@ class Given:
     any: int  # one of these
     copy_rule: int  # a symmetric relation, or a pair of relations of the report, answers it out of train
 
-    @property
-    def copy_rule_share(self) -> float:
-        return self.copy_rule / self.triples if self.triples else 0.0
-
 
 class Overlap(NamedTuple):
     """Two relations with the same pairs, or with exchanged pairs; or one relation and its mirror image."""
@@ -78,8 +74,9 @@ class Leakage:
                 for a in overlaps
             ]
 
+        shares = {part: one.copy_rule / max(one.triples, 1) for part, one in self.splits.items()}
         return {
-            **{part: {**asdict(one), "copy_rule_share": one.copy_rule_share} for part, one in self.splits.items()},
+            **{part: {**asdict(one), "copy_rule_share": shares[part]} for part, one in self.splits.items()},
             "near_duplicate_relations": pairs(self.duplicates),
             "inverse_relations": pairs(self.inverses),
             "symmetric_relations": [{k: v for k, v in row.items() if k != "other"} for row in pairs(self.symmetric)],
