@@ -14,7 +14,7 @@ from typing import Any
 
 from clock import HANGS
 
-Answer = Callable[["Request"], None]
+Answer = Callable[["Request"], object]
 
 
 def sha(data: bytes) -> str:
@@ -73,10 +73,7 @@ class Request(BaseHTTPRequestHandler):
     def send_range(self, data: bytes, most: int | None = None) -> bytes:
         """Send at most so many bytes from the requested start; return the rest."""
         start = int(self.headers.get("Range", "bytes=0-").removeprefix("bytes=").rstrip("-"))
-        headers: dict[str, Any] = {"Content-Length": len(data) - start}
-        if start:
-            headers["Content-Range"] = f"bytes {start}-{len(data) - 1}/{len(data)}"
-        self.head(206 if start else 200, headers)
+        self.head(206 if start else 200, {"Content-Length": len(data) - start})
         end = len(data) if most is None else start + most
         self.wfile.write(data[start:end])
         return data[end:]
@@ -134,7 +131,7 @@ def resumable(data: bytes) -> Answer:
 
     def answer(request: Request) -> None:
         if request.headers.get("Range") == f"bytes={len(data)}-":
-            request.head(416, {"Content-Range": f"bytes */{len(data)}", "Content-Length": 0})
+            request.head(416, {"Content-Length": 0})
         else:
             request.send_range(data)
 
@@ -143,11 +140,7 @@ def resumable(data: bytes) -> Answer:
 
 def cut(data: bytes, each: int) -> Answer:
     """Send at most `each` bytes from the requested start, then close the connection."""
-
-    def answer(request: Request) -> None:
-        request.send_range(data, each)
-
-    return answer
+    return lambda request: request.send_range(data, each)
 
 
 def silent(request: Request) -> None:
@@ -155,14 +148,12 @@ def silent(request: Request) -> None:
     request.rfile.read(1)
 
 
-def held(data: bytes, first: int, go: threading.Event | None = None) -> Answer:
-    """Send `first` bytes from the requested start, and the rest once `go` is set; without `go`, never."""
+def held(data: bytes, first: int, go: threading.Event) -> Answer:
+    """Send `first` bytes from the requested start, and the rest once `go` is set."""
 
     def answer(request: Request) -> None:
         rest = request.send_range(data, first)
-        if go is None:
-            silent(request)
-        elif go.wait(HANGS):
+        if go.wait(HANGS):
             request.wfile.write(rest)
 
     return answer

@@ -32,8 +32,7 @@ ODD = '<img src=x onerror="document.title=1">'  # a name with markup
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = [item for item in items if HERE in item.path.parents]
-    for item in here:
+    for item in (item for item in items if HERE in item.path.parents):
         item.add_marker("browser")
         if os.environ.get("COMPGCN_BROWSER") != "1":
             item.add_marker(pytest.mark.skip(reason="needs a browser; run make test-browser"))

@@ -125,7 +125,7 @@ def test_an_explanation_shows_the_same_facts_as_graph_and_list(tab: Tab, server:
     page.wait_for_selector(".why:not(.open)")
 
 
-def test_an_unknown_entity_shows_the_servers_sentence(tab: Tab) -> None:
+def test_an_unknown_entity_or_model_shows_a_sentence(tab: Tab) -> None:
     page = tab.open("#/ask?relation=borders")
     page.get_by_role("combobox", name="Head").fill("Atlantis")
     page.wait_for_selector(".combobox .none")
@@ -134,14 +134,9 @@ def test_an_unknown_entity_shows_the_servers_sentence(tab: Tab) -> None:
     assert alert.inner_text().startswith("Unknown entity 'Atlantis'")
     page.goto("/#/entity?entity=Atlantis")
     page.get_by_role("alert").filter(has_text="Atlantis").wait_for()
-
-
-def test_a_wrong_address_still_opens(tab: Tab) -> None:
-    page = tab.open("#/nowhere?find=x&top=abc&model=")
-    page.wait_for_selector(".chips")
     page.goto("/#/ask?model=absent")
     page.get_by_role("alert").filter(has_text="no model absent").wait_for()
-    page.goto("/#/")
+    page.goto("/#/nowhere?find=x&top=abc&model=")
     page.wait_for_selector(".chips")
 
 
@@ -299,8 +294,14 @@ def test_the_keyboard_is_enough_to_ask_and_explain(tab: Tab) -> None:
     page.wait_for_selector(".why.open .facts")
 
 
+UNNAMED = """() => [...document.querySelectorAll('button, a[href], input, select, .graph svg, [role=img]')]
+  .filter(e => e.getClientRects().length && e.ariaHidden !== 'true' && !e.closest('.chart'))
+  .filter(e => !(e.ariaLabel || e.getAttribute('aria-label') || e.labels?.length || e.textContent.trim()))
+  .map(e => e.outerHTML.slice(0, 120))"""
+
+
 @pytest.mark.parametrize("tab", [NARROW], indirect=True)
-def test_every_view_fits_a_narrow_screen(tab: Tab) -> None:
+def test_every_view_fits_a_narrow_screen_and_names_its_controls(tab: Tab) -> None:
     page = tab.page
     for view in VIEWS:
         tab.open(view)
@@ -310,6 +311,10 @@ def test_every_view_fits_a_narrow_screen(tab: Tab) -> None:
             "all => all.map(e => getComputedStyle(e).gridTemplateColumns.split(' ').length)"
         )
         assert set(columns) <= {1}, view
+        assert page.evaluate(UNNAMED) == [], view
+        assert page.locator("h1").count() == 1, view
+        ids = page.locator("main [id]").evaluate_all("all => all.filter(e => !e.closest('svg')).map(e => e.id)")
+        assert len(ids) == len(set(ids)), view
 
 
 CONTRAST = """() => {
@@ -354,20 +359,3 @@ def test_colours_have_contrast_and_follow_the_switch(tab: Tab, request: pytest.F
     assert page.evaluate(CONTRAST)["dark"] == (other == "dark")
     page.reload()
     assert page.evaluate(CONTRAST)["dark"] == (other == "dark")
-
-
-UNNAMED = """() => [...document.querySelectorAll('button, a[href], input, select, .graph svg, [role=img]')]
-  .filter(e => e.getClientRects().length && e.ariaHidden !== 'true' && !e.closest('.chart'))
-  .filter(e => !(e.ariaLabel || e.getAttribute('aria-label') || e.labels?.length || e.textContent.trim()))
-  .map(e => e.outerHTML.slice(0, 120))"""
-
-
-def test_every_control_has_a_name_and_every_view_one_heading(tab: Tab) -> None:
-    page = tab.page
-    for view in VIEWS:
-        tab.open(view)
-        settled(page)
-        assert page.evaluate(UNNAMED) == [], view
-        assert page.locator("h1").count() == 1, view
-        ids = page.locator("main [id]").evaluate_all("all => all.filter(e => !e.closest('svg')).map(e => e.id)")
-        assert len(ids) == len(set(ids)), view

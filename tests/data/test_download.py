@@ -51,22 +51,21 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 # One file
 
 
-def get(server: Server, path: Path, sha256: str | None = sha(DATA), limit: int = MIB) -> list[int]:
+def get(server: Server, path: Path, sha256: str | None = sha(DATA)) -> list[int]:
     """Download what the server answers; return the bytes at each step."""
     steps: list[int] = []
-    download(server.url("/file.zip"), path, sha256, limit, lambda name, done, total: steps.append(done))
+    download(server.url("/file.zip"), path, sha256, MIB, lambda name, done, total: steps.append(done))
     return steps
 
 
 @pytest.mark.parametrize("sha256", [sha(DATA), None])
-@pytest.mark.parametrize("stale", [None, DATA[:1000], b"of another file", DATA, DATA + b"and more"])
+@pytest.mark.parametrize("stale", [b"", DATA[:1000], b"of another file", DATA, DATA + b"and more"])
 @pytest.mark.parametrize("answer", [whole, resumable])
 def test_a_file_arrives_whole_whatever_part_of_it_was_there(
-    server: Server, tmp_path: Path, sha256: str | None, stale: bytes | None, answer: Callable[[bytes], object]
+    server: Server, tmp_path: Path, sha256: str | None, stale: bytes, answer: Callable[[bytes], object]
 ) -> None:
     server.answers["/file.zip"] = answer(DATA)  # type: ignore[assignment]
-    if stale is not None:
-        (tmp_path / "file.zip.part").write_bytes(stale)
+    (tmp_path / "file.zip.part").write_bytes(stale)
     steps = get(server, tmp_path / "file.zip", sha256)
     assert [path.name for path in tmp_path.iterdir()] == ["file.zip"]
     assert (tmp_path / "file.zip").read_bytes() == DATA
@@ -116,11 +115,6 @@ def test_a_password_goes_to_its_server_and_to_no_other(server: Server, tmp_path:
     assert "secret" not in str(failure.value)
 
 
-def test_unreadable_certificates_are_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"^the certificates in '.*none.pem' cannot be read"):
-        download("https://127.0.0.1:9/x", tmp_path / "x", None, MIB, certificates=str(tmp_path / "none.pem"))
-
-
 # Archives
 
 MEMBERS = {"set/train.txt": b"a\tr\tb\n" * 500, "set/test.txt": b"b\tr\tc\n" * 50, "set/x.py": b"raise SystemExit\n"}
@@ -139,18 +133,15 @@ def unpack(data: bytes, folder: Path, limit: int = MIB) -> dict[str, bytes]:
     try:
         extract(folder / "archive", files, limit)
     finally:
-        assert {path.name for path in folder.rglob("*")} <= {"archive", "out", "train.txt", "test.txt"}
+        assert {path.name for path in folder.rglob("*") if path.is_file()} <= {"archive", "train.txt", "test.txt"}
         assert sum(path.stat().st_size for path in target.iterdir()) <= limit
     return {name: path.read_bytes() for name, path in files.items()}
 
 
 @KINDS
-@pytest.mark.parametrize("extra", [{}, {"../evil": b"evil", "/etc/evil": b"evil"}])
 @pytest.mark.parametrize("prefix", ["", "./"])
-def test_the_named_members_come_out_and_no_other(
-    make: Make, extra: dict[str, bytes], prefix: str, tmp_path: Path
-) -> None:
-    data = make({**extra, **{prefix + name: content for name, content in MEMBERS.items()}})
+def test_the_named_members_come_out_and_no_other(make: Make, prefix: str, tmp_path: Path) -> None:
+    data = make({"../evil": b"evil", "/etc/evil": b"evil", **{prefix + name: text for name, text in MEMBERS.items()}})
     assert unpack(data, tmp_path) == {name: MEMBERS[name] for name in WANTED}
 
 
@@ -158,19 +149,16 @@ def test_the_named_members_come_out_and_no_other(
 def test_a_member_that_is_no_file_is_refused(kind: bytes, tmp_path: Path) -> None:
     link = tarfile.TarInfo("set/train.txt")
     link.type, link.linkname = kind, "/etc/hostname"
-    with pytest.raises(UnavailableError, match=r"'set/train.txt' of .* is a link or no plain file"):
+    with pytest.raises(UnavailableError, match=r"has no file 'set/train.txt'"):
         unpack(tarred({"set/test.txt": b"x"}, link), tmp_path)
 
 
 @KINDS
 def test_a_decompression_bomb_and_a_missing_member_are_refused(make: Make, tmp_path: Path) -> None:
-    data = make({"set/train.txt": bytes(64 * MIB), "set/test.txt": b"x"})
-    assert len(data) < MIB
     with pytest.raises(UnavailableError, match="unpacks to more than it may"):
-        unpack(data, tmp_path)
-    (tmp_path / "out").rename(tmp_path / "archive.txt")
+        unpack(make({"set/train.txt": bytes(2 * MIB), "set/test.txt": b"x"}), tmp_path)
     (tmp_path / "other").mkdir()
-    with pytest.raises(UnavailableError, match=r"has no member 'set/test.txt'"):
+    with pytest.raises(UnavailableError, match=r"has no file 'set/test.txt'"):
         unpack(make({"set/train.txt": b"x"}), tmp_path / "other")
 
 
@@ -181,10 +169,7 @@ def test_a_cut_or_altered_archive_gives_the_right_members_or_an_error(
 ) -> None:
     data = bytearray(make(MEMBERS))
     place = int(share * len(data))
-    if mask:
-        data[place] ^= mask
-    else:
-        del data[place:]
+    data[place:] = bytes([data[place] ^ mask, *data[place + 1 :]]) if mask else b""
     try:
         found = unpack(bytes(data), tmp_path_factory.mktemp("altered"))
     except UnavailableError:
@@ -262,18 +247,15 @@ def left(home: Path) -> set[str]:
     return {str(path.relative_to(home)) for path in home.rglob("*") if path.is_file() and path.name != ".lock"}
 
 
-def folder_of(tmp_path: Path, layout: str) -> Path:
-    base = tmp_path / "from"
-    inner = {"plain": base / "set", "here": base, "zip": base / "set", "sdist": base}[layout]
+def folder_of(tmp_path: Path, layout: str = "plain") -> Path:
+    """Return a folder with the data set: plain files or an archive, in the subfolder `set` or directly."""
+    packed = {"zip": {"set.zip": ZIP}, "sdist": {"pkg-1.0.tar.gz": SDIST}}
+    inner = tmp_path / "from" / ("set" if layout in ("plain", "zip") else "")
     inner.mkdir(parents=True)
-    if layout in ("plain", "here"):
-        for part, data in PLAIN.items():
-            (inner / f"{part}.txt").write_bytes(data)
-    else:
-        name, data = {"zip": ("set.zip", ZIP), "sdist": ("pkg-1.0.tar.gz", SDIST)}[layout]
+    contents = packed.get(layout, {f"{part}.txt": data for part, data in PLAIN.items()})
+    for name, data in {**contents, "names.txt": b"a\tb\n"}.items():
         (inner / name).write_bytes(data)
-    (inner / "names.txt").write_bytes(b"a\tb\n")
-    return base
+    return tmp_path / "from"
 
 
 def test_first_use_fetches_and_later_use_does_not(server: Server, home: Path) -> None:
@@ -287,7 +269,6 @@ def test_first_use_fetches_and_later_use_does_not(server: Server, home: Path) ->
     assert left(home) == WHOLE  # without the archive
     (again,) = module.fetch({"made-up": row})
     assert again.already
-    assert all(entry.verified for entry in again.entries.values())
     assert server.paths() == ["/set.zip"]
     assert [done.mirror for done in module.fetch({"one": row, "two": row})] == ["127.0.0.1 (set.zip)"] * 2
     assert server.paths() == ["/set.zip"] * 2  # one download serves two data sets
@@ -331,7 +312,7 @@ def test_altered_or_missing_files_in_the_given_folder_are_named(tmp_path: Path, 
         module.fetch({"made-up": files()}, tmp_path / "none")
     with pytest.raises(InputError, match=r"does not hold the data set 'made-up': there is no file '.*/set/train.txt'"):
         module.fetch({"made-up": files()}, tmp_path)
-    source = folder_of(tmp_path, "plain")
+    source = folder_of(tmp_path)
     (source / "set" / "test.txt").write_bytes(b"x\tr\ty\n")
     with pytest.raises(InputError, match=r"'test.txt' from '.*from' is not the published file: its sha256 differs"):
         module.fetch({"made-up": files()}, source)
@@ -360,9 +341,7 @@ def test_a_file_without_a_checksum_is_pinned_when_it_first_comes(
     assert "no checksum of train.txt, valid.txt, test.txt is published" in caplog.text
     assert not any(entry.verified for entry in done.entries.values())
     assert {state for _, state in module.verify("made-up", row).values()} == {"unverified"}
-    paths = {role: entry.path for role, entry in done.entries.items()}
-    assert module.unverified("made-up", row, paths) == ["train.txt", "valid.txt", "test.txt"]
-    paths["train"].write_bytes(PLAIN["train"].upper())
+    done.entries["train"].path.write_bytes(PLAIN["train"].upper())
     server.answers.clear()
     with pytest.raises(InputError, match="could not be fetched"):
         module.fetch({"made-up": row})
@@ -400,7 +379,7 @@ def test_a_cache_that_cannot_be_written_is_a_sentence(tmp_path: Path, monkeypatc
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("COMPGCN_CACHE", str(tmp_path / "file" / "cache"))
     with pytest.raises(InputError, match=r"could not write to the cache .*Not a directory.*; make room there, or set"):
-        module.fetch({"made-up": files()}, folder_of(tmp_path, "plain"))
+        module.fetch({"made-up": files()}, folder_of(tmp_path))
 
 
 def test_an_altered_cache_is_noticed_and_fetched_again(server: Server, home: Path) -> None:
@@ -409,13 +388,13 @@ def test_an_altered_cache_is_noticed_and_fetched_again(server: Server, home: Pat
     for alter in (
         lambda: (folder / "train.txt").write_bytes(PLAIN["train"].replace(b"r", b"R")),
         lambda: (folder / "valid.txt").unlink(),
-        lambda: (folder / "manifest.json").write_text("{"),
     ):
         (done,) = module.fetch({"made-up": row})
         assert not done.already
         assert {state for _, state in module.verify("made-up", row).values()} == {"ok"}
         alter()
         assert {state for _, state in module.verify("made-up", row).values()} & {"altered", "missing"}
+    (folder / "manifest.json").write_text("{")
     module.fetch({"made-up": row})
     newer = row._replace(local={}, archives=(row.archives[0]._replace(items={}),))
     assert module.entries("made-up", newer) is None  # its checksums are no longer published
@@ -447,7 +426,7 @@ def start(server: Server) -> subprocess.Popen[bytes]:
 
 
 def test_a_killed_fetch_is_continued_and_two_at_once_download_once(server: Server, home: Path) -> None:
-    server.answers["/set.zip"] = held(BIG, 2 << 20)
+    server.answers["/set.zip"] = held(BIG, 2 << 20, threading.Event())
     killed = start(server)
     part = home / "downloads" / "set.zip.part"
     while not (part.exists() and part.stat().st_size >= MIB):

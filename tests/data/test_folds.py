@@ -16,17 +16,11 @@ cases = st.lists(st.integers(0, 4), min_size=2, max_size=80).flatmap(
 
 
 @given(cases)
-def test_every_example_is_in_one_fold(case: tuple[list[int], int, int]) -> None:
+def test_every_example_is_in_one_fold_and_folds_differ_by_at_most_one(case: tuple[list[int], int, int]) -> None:
     targets, k, seed = case
     parts = folds(targets, k, seed)
     assert len(parts) == k
     assert sorted(np.concatenate(parts).tolist()) == list(range(len(targets)))
-
-
-@given(cases)
-def test_classes_and_sizes_differ_by_at_most_one_between_folds(case: tuple[list[int], int, int]) -> None:
-    targets, k, seed = case
-    parts = folds(targets, k, seed)
     assert np.ptp([len(part) for part in parts]) <= 1
     counts = np.array([np.bincount(np.array(targets)[part], minlength=5) for part in parts])
     assert (np.ptp(counts, axis=0) <= 1).all()

@@ -157,10 +157,8 @@ def test_a_collection_taken_through_pyg_is_the_same(benchmarks: Path) -> None:
         part = graphs.subset([g])
         assert part.node_labels is not None
         s, r, o = torch.from_numpy(part.triples).T
-        fields = {"edge_index": torch.stack([s, o]), "edge_attr": torch.eye(4)[r]}
-        items.append(
-            pyg.Data(x=torch.eye(7)[torch.from_numpy(part.node_labels)], y=torch.from_numpy(part.targets), **fields)
-        )
+        fields = {"edge_index": torch.stack([s, o]), "edge_attr": torch.eye(4)[r], "y": torch.from_numpy(part.targets)}
+        items.append(pyg.Data(x=torch.eye(7)[torch.from_numpy(part.node_labels)], **fields))
     again = from_pyg(items)
     for field in ("graph_of", "triples", "targets", "node_labels"):
         np.testing.assert_array_equal(getattr(again, field), getattr(graphs, field))

@@ -22,12 +22,6 @@ def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMPGCN_CACHE", str(tmp_path / "cache"))
 
 
-def test_every_data_set_has_its_files() -> None:
-    assert {name: row.files for name, row in DATASETS.items() if row.files} == {
-        name: FILES[name] for name in DATASETS if name != "world"
-    }
-
-
 @pytest.mark.parametrize("name", FILES)
 def test_every_row_of_files_is_complete(name: str) -> None:
     row = FILES[name]

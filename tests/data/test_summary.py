@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -97,8 +96,3 @@ def test_an_edge_written_both_ways_counts_once_at_each_of_its_nodes() -> None:
         GraphCollection("x", collection().relations, ("a",), np.zeros(2, int), np.array([[0, 0, 1]]), np.zeros(1, int))
     )
     assert one_way.degrees.tolist() == [1, 1]
-
-
-@pytest.mark.parametrize("function", [bins, even_bins])
-def test_nothing_has_no_bins(function) -> None:
-    assert function(np.array([], dtype=np.int64)) == []

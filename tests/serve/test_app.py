@@ -53,7 +53,6 @@ def refused(answer: Any, status: int, words: str = "") -> None:
 )
 def test_predictions_are_the_runs_own(client: TestClient, run: Run, question: dict[str, Any]) -> None:
     found = client.post("/api/predict", json=question).json()
-    shapes.Predictions.model_validate(found)
     assert found["model"] == "toy-run"
     assert found["answers_are"] == ("entities" if "relation" in question else "relations")
     expected = run.predict(**question)
@@ -75,35 +74,27 @@ def test_concurrent_clients_each_get_their_own_answer(client: TestClient, run: R
 
 def test_explanations_and_similar_entities_are_the_runs_own(client: TestClient, run: Run) -> None:
     found = client.post("/api/explain", json={"head": "p0", "relation": "lives", "tail": "t0", "top": 3}).json()
-    shapes.Explained.model_validate(found)
     expected = run.explain("p0", "lives", "t0", 3)
     assert (found["edges"], found["method"], found["known"]) == (expected.edges, expected.method, expected.known)
-    assert [fact["contribution"] for fact in found["facts"]] == pytest.approx(
-        [fact.contribution for fact in expected.facts], abs=1e-5
-    )
+    contributions = [fact.contribution for fact in expected.facts]
+    assert [fact["contribution"] for fact in found["facts"]] == pytest.approx(contributions, abs=1e-5)
     assert found["facts"][0]["head"] == {"id": expected.facts[0].head, "name": expected.facts[0].head_name}
 
     similar = client.get("/api/similar", params={"entity": "name of p0", "top": 4}).json()
-    shapes.SimilarEntities.model_validate(similar)
     assert [near["entity"] for near in similar["answers"]] == [near.entity for near in run.similar("p0", 4)]
 
 
 def test_look_ups_agree_with_the_graph(client: TestClient, run: Run) -> None:
     entities = client.get("/api/entities", params={"q": "NAME of T", "limit": 3}).json()
-    shapes.Entities.model_validate(entities)
     assert {entity["id"][0] for entity in entities["entities"]} == {"t"}
     relations = client.get("/api/relations").json()
-    shapes.Relations.model_validate(relations)
     assert sum(row["facts"] for row in relations["relations"]) == run.data.statistics()["triples"]
     around = client.get("/api/neighbourhood", params={"entity": "p0", "limit": 2}).json()
-    shapes.Neighbourhood.model_validate(around)
     assert len(around["facts"]) == 2 <= around["total"]
     assert all("p0" in (fact["head"]["id"], fact["tail"]["id"]) for fact in around["facts"])
     part = client.get("/api/map", params={"limit": 5}).json()
-    shapes.Map.model_validate(part)
     whole = client.get("/api/map").json()["points"]
-    assert whole[:5] == part["points"]
-    assert len(whole) == run.data.num_entities
+    assert (whole[:5], len(whole)) == (part["points"], run.data.num_entities)
 
 
 def test_the_card_describes_the_model_and_hides_the_disk(client: TestClient, run: Run) -> None:
@@ -115,7 +106,6 @@ def test_the_card_describes_the_model_and_hides_the_disk(client: TestClient, run
     assert [epoch.epoch for epoch in card.curve] == [1, 2, 3]
     assert all(epoch.loss is not None for epoch in card.curve)
     assert card.config["decoder"]["name"] == "distmult"
-    assert card.examples
     assert card.calibrated == [kind for kind in ("entities", "relations", "discoveries") if run.calibrated(kind)]
     assert "secret-place" not in models.text
 
@@ -144,11 +134,9 @@ def test_a_classification_run_is_refused(tmp_path: Path) -> None:
         ("predict", {"json": {"head": "p0", "relation": "loves"}}, 404, "did you mean 'lives'"),
         ("predict", {"json": {**QUESTION, "model": "other"}}, 404, "unknown model 'other'"),
         ("predict", {"json": {"head": "p0"}}, 400, "give two of head, relation and tail"),
-        ("predict", {"json": {**QUESTION, "tail": "p1"}}, 400, "give two of head, relation and tail"),
         ("predict", {"json": {**QUESTION, "top": TOP + 1}}, 422, "top: "),
         ("predict", {"json": {**QUESTION, "hed": "p1"}}, 422, "hed: "),
         ("predict", {"json": []}, 422, "the body: "),
-        ("predict", {"content": b"{", "headers": JSON}, 422, "the body is not JSON"),
         ("predict", {"content": b"\xff\xfe", "headers": JSON}, 422, "the body is not JSON"),
         ("predict", {"content": b"{}"}, 422, "send the header 'content-type: application/json'"),
         ("explain", {"json": QUESTION}, 422, "tail: "),
@@ -169,7 +157,6 @@ def test_a_wrong_question_gets_a_sentence(
         ("/api/entities?model=other", 404),
         (f"/api/entities?q={'x' * 3000}", 422),
         ("/static/..%2Fapp.py", 404),
-        ("/static/app.py", 404),
         ("/nothing", 404),
         ("/api/predict", 405),
     ],
@@ -193,12 +180,7 @@ def test_only_clients_with_the_key_learn_about_a_model(models: Mapping[str, Serv
         paths = app.openapi()["paths"]
         closed = [(path, method) for path, rows in paths.items() for method, row in rows.items() if "security" in row]
         assert {path for path, _ in closed} == {*paths} - {"/health"}
-        for wrong in (
-            {},
-            {"Authorization": "Bearer wrong"},
-            {"Authorization": f"Basic {KEY}"},
-            {"X-API-Key": KEY[:-1]},
-        ):
+        for wrong in ({}, {"Authorization": f"Basic {KEY}"}, {"X-API-Key": KEY[:-1]}):
             for path, method in closed:
                 body = {"json": QUESTION} if method == "post" else {}
                 refused(client.request(method, path, headers=wrong, **body), 401, "give the key")
@@ -208,12 +190,6 @@ def test_only_clients_with_the_key_learn_about_a_model(models: Mapping[str, Serv
             assert client.get(path).status_code == 200
 
 
-def test_a_foreign_host_name_is_refused(models: Mapping[str, ServedModel]) -> None:
-    with TestClient(create_app(models, hosts=LOCAL)) as client:
-        for host, status in (("evil.example", 400), ("localhost:8000", 200), ("127.0.0.1", 200), ("[::1]:80", 200)):
-            assert client.get("/api/models", headers={"Host": host}).status_code == status
-
-
 def test_a_page_of_another_site_is_refused(client: TestClient) -> None:
     for site, status in (("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200)):
         for path in ("/api/map", "/api/models", "/metrics"):
@@ -221,9 +197,10 @@ def test_a_page_of_another_site_is_refused(client: TestClient) -> None:
         assert client.get("/", headers={"Sec-Fetch-Site": site}).status_code == 200  # a link may lead to the page
 
 
-def test_every_answer_has_safety_headers(models: Mapping[str, ServedModel]) -> None:
+def test_a_foreign_host_name_is_refused_and_every_answer_has_safety_headers(models: Mapping[str, ServedModel]) -> None:
     with TestClient(create_app(models, hosts=LOCAL)) as client:
-        for host in ("localhost", "evil.example"):
+        for host, status in (("evil.example", 400), ("localhost:8000", 200), ("127.0.0.1", 200), ("[::1]:80", 200)):
+            assert client.get("/api/models", headers={"Host": host}).status_code == status
             for path in ("/health", "/", "/docs", "/api/models", "/nothing", "/api/map?limit=0"):
                 headers = client.get(path, headers={"Host": host}).headers
                 assert headers["x-content-type-options"] == "nosniff"
@@ -235,22 +212,15 @@ def test_every_answer_has_safety_headers(models: Mapping[str, ServedModel]) -> N
 # Load, delay, failure
 
 
-@pytest.mark.parametrize(
-    ("queue", "method", "path"), [("predictions", "POST", "/api/predict"), ("views", "GET", "/api/similar?entity=p0")]
-)
-def test_a_full_queue_gives_503_and_a_late_answer_504(run: Run, queue: str, method: str, path: str) -> None:
+def test_a_full_queue_gives_503_and_a_late_answer_504(run: Run) -> None:
     clock, limits = Clock(), Limits(queue=1, seconds=1000)
     models = open_all([run.path], limits, "cpu")
-    batcher = getattr(models["toy-run"], queue)
+    batcher = models["toy-run"].predictions
     begun, go, work = threading.Event(), threading.Event(), batcher._work
     batcher._work = lambda asked: begun.set() or (go.wait(HANGS) and work(asked))
-    ask = lambda: client.request(method, path, json=QUESTION if method == "POST" else None)  # noqa: E731
-    with (
-        TestClient(
-            create_app(models, limits), "http://localhost", backend_options={"loop_factory": clock.loop}
-        ) as client,
-        ThreadPoolExecutor(2) as threads,
-    ):
+    ask = lambda: client.post("/api/predict", json=QUESTION)  # noqa: E731
+    served = TestClient(create_app(models, limits), "http://localhost", backend_options={"loop_factory": clock.loop})
+    with served as client, ThreadPoolExecutor(2) as threads:
         first = threads.submit(ask)
         assert begun.wait(HANGS)
         second = threads.submit(ask)
@@ -335,7 +305,7 @@ def test_no_request_inside_or_outside_the_schema_breaks_the_server(
     operation = described[f"/api/{path}"]["POST" if path in ("predict", "explain") else "GET"]
 
     @given(operation.as_strategy(generation_mode=mode))
-    @settings(max_examples=20, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @settings(max_examples=15, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     def asked(case: schemathesis.Case) -> None:
         for part in (case.body, case.query):  # replace half of the names by known ones, to get further
             if isinstance(part, dict):

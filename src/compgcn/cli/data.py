@@ -189,7 +189,7 @@ def data_verify(
     for name, files in wanted.items():
         if files is not None:
             found = [("local", path, state) for path, state in download.verify_local(files).values()]
-            found += [("cached", entry.path, state) for entry, state in download.verify(name, files).values()]
+            found += [("cached", path, state) for path, state in download.verify(name, files).values()]
             rows += [{"name": name, "where": place, "file": path.name, "status": state} for place, path, state in found]
     local = os.environ.get("COMPGCN_DATA")
     for name in names or ():

@@ -87,9 +87,15 @@ class GraphCollection:
         ids = tuple(self.graph_ids) or tuple(str(g) for g in range(G))
         if len(ids) != G:
             raise InputError(f"{len(ids)} graph ids were given for {G} graphs; give one id per graph")
+        triples = checked_rows("triples", self.triples, N, len(self.relations), N)
+        home, other = graph_of[triples[:, 0]], graph_of[triples[:, 2]]
+        across = np.flatnonzero(home != other)
+        if len(across):
+            what = f"edge {across[0]} goes from graph {home[across[0]]} to graph {other[across[0]]}"
+            raise InputError(f"{what}; edges must stay in one graph")
         kept: dict[str, Any] = {"graph_of": graph_of, "targets": targets, "graph_ids": ids}
         kept["classes"] = tuple(self.classes)
-        kept["triples"] = _edges(self.triples, graph_of, len(self.relations))
+        kept["triples"] = triples[np.argsort(home, kind="stable")]
         if self.node_labels is not None:
             kept["node_labels"] = checked_rows("node labels", self.node_labels, len(self.node_classes))
             if len(kept["node_labels"]) != N:
@@ -118,17 +124,17 @@ class GraphCollection:
     @cached_property
     def node_starts(self) -> Numbers:
         """First node of each graph, and the end of the last. [G + 1]"""
-        return _starts(self.graph_of, len(self))
+        return np.searchsorted(self.graph_of, np.arange(len(self) + 1))
 
     @cached_property
     def edge_starts(self) -> Numbers:
         """First edge of each graph, and the end of the last. [G + 1]"""
-        return _starts(self.graph_of[self.triples[:, 0]], len(self))
+        return np.searchsorted(self.graph_of[self.triples[:, 0]], np.arange(len(self) + 1))
 
     @cached_property
     def both_directions(self) -> bool:
         """Whether every edge is there in the other direction too, so that inverses would only repeat it."""
-        return not _one_way(self.triples, self.num_nodes, self.num_relations)
+        return not _one_way(self)
 
     def statistics(self) -> dict[str, int | float]:
         """Return the sizes that a paper's table of data sets gives; an edge in both directions counts as two."""
@@ -185,7 +191,7 @@ def observe(collection: GraphCollection) -> list[str]:
     lonely = int((np.diff(collection.edge_starts) == 0).sum())
     counts = ((repeated, "repeated edge", ""), (loops, "self-loop", ""), (lonely, "graph", " without an edge"))
     notes = [f"{counted(count, noun)}{rest} kept" for count, noun, rest in counts if count]
-    one_way = _one_way(triples, N, R)
+    one_way = _one_way(collection)
     if len(triples) and not one_way:
         notes.append("every edge stands there in both directions")
     elif one_way < len(triples):
@@ -193,26 +199,10 @@ def observe(collection: GraphCollection) -> list[str]:
     return notes
 
 
-def _one_way(triples: Numbers, num_nodes: int, num_relations: int) -> int:
+def _one_way(collection: GraphCollection) -> int:
     """Return the number of edges without a mirror image (target, relation, source)."""
-    mirrored = keys(triples[:, ::-1], num_nodes, num_relations)
-    return int((~np.isin(keys(triples, num_nodes, num_relations), mirrored)).sum())
-
-
-def _edges(given: Any, graph_of: Numbers, num_relations: int) -> Numbers:
-    """Return the triples, checked and in the order of their graphs."""
-    triples = checked_rows("triples", given, len(graph_of), num_relations, len(graph_of))
-    home, other = graph_of[triples[:, 0]], graph_of[triples[:, 2]]
-    across = np.flatnonzero(home != other)
-    if len(across):
-        row = int(across[0])
-        raise InputError(f"edge {row} goes from graph {home[row]} to graph {other[row]}; edges must stay in one graph")
-    return triples[np.argsort(home, kind="stable")]
-
-
-def _starts(sorted_groups: Numbers, size: int) -> Numbers:
-    """Return the start of each of `size` groups in a sorted list of them, and the end of the last. [size + 1]"""
-    return np.searchsorted(sorted_groups, np.arange(size + 1)).astype(np.int64)
+    triples, sizes = collection.triples, (collection.num_nodes, collection.num_relations)
+    return int((~np.isin(keys(triples, *sizes), keys(triples[:, ::-1], *sizes))).sum())
 
 
 def _ranges(starts: Numbers, chosen: Numbers) -> tuple[Numbers, Numbers]:
@@ -262,7 +252,7 @@ def read_graphs(
     node_graph, node, node_label = _columns(nodes, [_GRAPH, _NODE, _CLASS], notes) if nodes else ([], [], [])
 
     (owner, of_edge, of_node), graph_ids = _encode(label_graph, edge_graph, node_graph)
-    _check_owners(graph_ids, owner, np.concatenate([of_edge, of_node]), str(labels))
+    _check_owners(graph_ids, owner, np.concatenate([of_edge, of_node]), labels)
     (listed, sources, targets), node_ids = _encode(node, source, target)
     graph, at_node, ends = _number(of_node, listed, of_edge, np.column_stack([sources, targets]), len(node_ids))
     (relations,), relation_ids = _encode(relation)
@@ -308,7 +298,7 @@ def _columns(
         raise InputError(f"'{path}' has {len(header)} columns: {what}; say with label_columns which two to read")
     width = len(header) if chosen is not None else len(words)
     columns, skipped = without_header(table.label, table.read(width, take), chosen, words)
-    notes.extend(skipped)
+    notes += skipped
     return [column.to_pylist() for column in columns]
 
 
@@ -324,7 +314,7 @@ def _some(graph_ids: Sequence[str], rows: Numbers) -> str:
     return f"{named} and {len(rows) - _LISTED:,} more" if len(rows) > _LISTED else named
 
 
-def _check_owners(graph_ids: Sequence[str], labelled: Numbers, used: Numbers, labels: str) -> None:
+def _check_owners(graph_ids: Sequence[str], labelled: Numbers, used: Numbers, labels: str | Path) -> None:
     """Refuse graphs with no class or with several."""
     twice = np.flatnonzero(np.bincount(labelled, minlength=len(graph_ids)) > 1)
     if len(twice):
@@ -345,9 +335,7 @@ def _number(
     pairs = graph * num_ids + np.concatenate([node, ends.ravel()])
     _, where, inverse = np.unique(pairs, return_index=True, return_inverse=True)
     place = np.lexsort((where, graph[where]))
-    number = np.empty(len(place), dtype=np.int64)
-    number[place] = np.arange(len(place))
-    numbers = number[inverse]
+    numbers = np.argsort(place)[inverse]
     return graph[where][place], numbers[: len(node)], numbers[len(node) :].reshape(-1, 2)
 
 
@@ -433,12 +421,11 @@ def _table(files: Mapping[str, Path], label: str, width: int | None) -> NDArray[
 
 def _numbered(files: Mapping[str, Path], label: str, width: int, size: int) -> Numbers:
     """Return numbers of things 1 .. size as rows from 0. [n, width]"""
-    rows = _table(files, label, width)
-    wrong = rows[(rows < 1) | (rows > size)]
+    rows: Numbers = _table(files, label, width) - 1
+    wrong = rows[(rows < 0) | (rows >= size)]
     if len(wrong):
-        raise InputError(f"'{label}' refers to number {wrong[0]}; expected 1 to {size}")
-    numbers: Numbers = rows - 1
-    return numbers
+        raise InputError(f"'{label}' refers to number {wrong[0] + 1}; expected 1 to {size}")
+    return rows
 
 
 def _labels(values: Numbers) -> tuple[tuple[str, ...], Numbers]:

@@ -6,7 +6,8 @@ import gzip
 import hashlib
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from importlib import resources
@@ -19,11 +20,11 @@ import numpy as np
 from compgcn.config import Data
 from compgcn.data import collection, download
 from compgcn.data.collection import GraphCollection, read_graphs
-from compgcn.data.columns import SPLITS, Options, endings
+from compgcn.data.columns import SPLITS, endings
 from compgcn.data.download import FILES, Files
 from compgcn.data.files import read
 from compgcn.data.graph import KnowledgeGraph, assemble, read_names, top_relations
-from compgcn.data.tables import TABLES, Text, table, text
+from compgcn.data.tables import text
 from compgcn.data.vocabulary import Vocabulary
 from compgcn.errors import InputError, unknown
 
@@ -70,7 +71,8 @@ def load(name: str) -> KnowledgeGraph | GraphCollection:
         return _checked(source, source.load({}))
     with download.located(name, source.files) as paths:
         graph = _checked(source, source.load(paths))
-    unverified = download.unverified(name, source.files, paths)
+    cached = (download.entries(name, source.files) or {}).values()
+    unverified = [entry.path.name for entry in cached if not entry.verified and entry.path in paths.values()]
     if unverified:
         note = f"no checksum of {', '.join(unverified)} is published: as first downloaded, but unverified"
         graph = replace(graph, notes=(*graph.notes, note))
@@ -105,12 +107,6 @@ def _find(data: Data, task: str | None) -> KnowledgeGraph | GraphCollection:
         if data.labels is None:
             raise InputError(f"'{data.source}' needs a table of graphs and their classes; name it with --labels")
         return read_graphs(data.source, labels=data.labels, nodes=data.node_labels, label_columns=data.label_columns)
-    if data.labels is not None and data.columns is None and endings(Path(data.source))[0] in TABLES:
-        source = table(data.source, Options(comment=data.comment))
-        if isinstance(source, Text) and len(source.header()) == 4:
-            what = "if these are graph, source, relation and target, say --task graph-classification"
-            else_ = "else name those of subject, relation and object with --columns"
-            raise InputError(f"'{data.source}' has 4 columns: {what}; {else_}")
     settings = data.model_dump(exclude={"source", "fingerprint", "node_labels", "top_relations"})
     alone = data.valid is None and data.test is None
     return read(data.source, **settings) if alone else read(train=data.source, **settings)
@@ -174,24 +170,18 @@ def canonical(graph: KnowledgeGraph | GraphCollection) -> str:
 
 
 def _by_value(number: re.Match[str]) -> str:
-    try:
+    with suppress(ValueError):
         return f"{float(number[1])!r} {number[2]}"
-    except ValueError:  # no number after all
-        return number[0]
+    return number[0]  # no number after all
 
 
 def load_world() -> KnowledgeGraph:
-    """Return the graph that comes with the package."""
+    """Return the graph that comes with the package: lines `split <tab> subject <tab> relation <tab> object`."""
     packed = resources.files("compgcn.data").joinpath("world.tsv.gz").read_bytes()
-    return parse(gzip.decompress(packed).decode().splitlines())
-
-
-def parse(lines: Iterable[str]) -> KnowledgeGraph:
-    """Return the graph of lines `split <tab> subject <tab> relation <tab> object`, without importing pyarrow."""
     entities: dict[str, int] = {}
     relations: dict[str, int] = {}
     rows: dict[str, list[tuple[int, int, int]]] = {part: [] for part in SPLITS}
-    for line in lines:
+    for line in gzip.decompress(packed).decode().splitlines():
         part, s, r, o = line.split("\t")
         subject = entities.setdefault(s, len(entities))
         relation = relations.setdefault(r, len(relations))
@@ -228,10 +218,6 @@ def _labelled(name: str, columns: tuple[str, str], telltale: str, paths: Paths) 
     )
 
 
-def _molecules(name: str, paths: Paths) -> GraphCollection:
-    return collection.read(paths.values(), name=name)
-
-
 def _source(name: str, row: dict[str, Any]) -> Source:
     """Return a row of the table; its task says how its files are read."""
     columns, telltale = tuple(row.pop("label_columns", ())), row.pop("telltale", "")
@@ -239,7 +225,7 @@ def _source(name: str, row: dict[str, Any]) -> Source:
     readers: dict[str, Callable[[Paths], KnowledgeGraph | GraphCollection]] = {
         "link-prediction": triples if name in FILES else lambda _: load_world(),
         "node-classification": partial(_labelled, name, columns, telltale),
-        "graph-classification": partial(_molecules, name),
+        "graph-classification": lambda paths: collection.read(paths.values(), name=name),
     }
     recipe = {**_RECIPES.get(row.pop("recipe", ""), {}), **_tuples(row.pop("settings", {}))}
     return Source(name=name, load=readers[row["task"]], recipe=recipe, files=FILES.get(name), **row)

@@ -27,22 +27,23 @@ import urllib.request
 import zipfile
 import zlib
 from collections.abc import Callable, Generator, Iterator, Mapping
+from functools import partial
 from importlib import resources
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
 from compgcn import __version__
 from compgcn.errors import InputError
 
 log = logging.getLogger(__name__)
 
-Notify = Callable[[str, int, int | None], None]
-"""Called with the name of a file, the bytes that have arrived, and its size, if known."""
+Notify = Callable[[str, int, int | None], None]  # name of a file, bytes that have arrived, size if known
 
 MANIFEST = "manifest.json"
+WRONG = {"altered", "missing"}  # states of a file that must be fetched again
 TIMEOUT = 15.0  # seconds without an answer
 _ATTEMPTS = 3  # of a download; each continues where the last one broke off
 _CHUNK = 1 << 20
@@ -53,7 +54,7 @@ class Item(NamedTuple):
     """File in a mirror: its path there, and its sha256 if known."""
 
     path: str
-    sha256: str | None
+    sha256: str | None = None
 
 
 class Archive(NamedTuple):
@@ -94,7 +95,7 @@ def _mirrors() -> dict[str, Files]:
     """Read the table of mirrors."""
 
     def items(rows: Mapping[str, list[str]]) -> dict[str, Item]:
-        return {role: Item(path, sha[0] if sha else None) for role, (path, *sha) in rows.items()}
+        return {role: Item(*row) for role, row in rows.items()}
 
     found = {}
     for name, row in tomllib.loads(resources.files("compgcn.data").joinpath("mirrors.toml").read_text()).items():
@@ -139,13 +140,6 @@ class _Found(NamedTuple):
     archive_path: Path | None = None
 
 
-class Pip(NamedTuple):
-    """Indexes that pip is configured for, in order, and the certificates to trust."""
-
-    indexes: tuple[str, ...]
-    certificates: str | None
-
-
 def root() -> Path:
     """Return the folder of the cache: COMPGCN_CACHE, or `compgcn` where the system keeps caches."""
     named = os.environ.get("COMPGCN_CACHE")
@@ -177,37 +171,23 @@ def located(name: str, files: Files) -> Iterator[dict[str, Path]]:
         raise InputError(f"the data set '{name}' was not found: {what}; {where}, or run compgcn data fetch {name}")
     if cached is None:
         log.info("%s: fetching it into the cache %s", name, root())
-        cached = dict(fetch({name: files})[0].entries)
+        cached = fetch({name: files})[0].entries
     yield {role: entry.path for role, entry in cached.items()}
 
 
-def entries(name: str, files: Files) -> dict[str, Entry] | None:
+def entries(name: str, files: Files) -> Mapping[str, Entry] | None:
     """Return the cached files of a data set by role, or None if one is missing; sizes are compared, bytes are not."""
     found = _manifest(name)
-    whole = set(files.required) <= set(found) and all(
-        entry.path.is_file() and entry.path.stat().st_size == entry.size and _known(files, role, entry)
-        for role, entry in found.items()
-    )
-    return found if whole else None
+    states = {_state(files, role, entry, read=False) for role, entry in found.items()}
+    return found if set(files.required) <= set(found) and not states & WRONG else None
 
 
-def unverified(name: str, files: Files, paths: Mapping[str, Path]) -> list[str]:
-    """Return the names of the cached files among `paths` without a published checksum."""
-    known = entries(name, files) or {}
-    return [entry.path.name for entry in known.values() if not entry.verified and entry.path in paths.values()]
-
-
-def verify(name: str, files: Files) -> dict[str, tuple[Entry, str]]:
+def verify(name: str, files: Files) -> dict[str, tuple[Path, str]]:
     """Read every cached file of a data set; return it by role with its state.
 
     The state is `ok`, `unverified` (as first downloaded, no checksum is published), `altered` or `missing`.
     """
-    found = _manifest(name)
-    checked = {role: (entry, _state(files, role, entry)) for role, entry in found.items()}
-    if not set(files.required) <= set(found) and (root() / name).exists():
-        nothing = Entry(root() / name / MANIFEST, "", 0, verified=False)
-        checked["manifest"] = (nothing, "altered" if nothing.path.exists() else "missing")
-    return checked
+    return {role: (entry.path, _state(files, role, entry)) for role, entry in _manifest(name).items()}
 
 
 def verify_local(files: Files) -> dict[str, tuple[Path, str]]:
@@ -229,33 +209,17 @@ def verify_local(files: Files) -> dict[str, tuple[Path, str]]:
 
 def fetch(wanted: Mapping[str, Files], source: Path | None = None, notify: Notify | None = None) -> list[Fetched]:
     """Bring data sets into the cache: from the folder `source` alone, or from their mirrors unless they are there."""
-    kept = {name: _sound(name, files) if source is None else None for name, files in wanted.items()}
-    if all(kept.values()):  # nothing to write, so the cache may be read-only
-        return [Fetched(name, found or {}, "the cache", already=True) for name, found in kept.items()]
-    with _writing():
-        try:
-            return [_bring(name, files, source, notify) for name, files in wanted.items()]
-        finally:  # not before, as one archive may serve several data sets
-            for path in (root() / "downloads").glob("*"):
-                if path.suffix != ".part":
-                    path.unlink()
-
-
-@contextlib.contextmanager
-def _writing() -> Iterator[None]:
-    """Let one process at a time write to the cache; report errors of its disk in a sentence."""
+    if source is None and all(_sound(name, files) for name, files in wanted.items()):  # the cache may be read-only
+        return [Fetched(name, _manifest(name), "the cache", already=True) for name in wanted]
     try:
         (root() / "downloads").mkdir(parents=True, exist_ok=True)
-        lock = FileLock(root() / ".lock")
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            log.info("waiting for another process that is fetching data")
-            lock.acquire()
-        try:
-            yield
-        finally:
-            lock.release()
+        with FileLock(root() / ".lock"):  # one process at a time writes to the cache
+            try:
+                return [_bring(name, files, source, notify) for name, files in wanted.items()]
+            finally:  # not before, as one archive may serve several data sets
+                for path in (root() / "downloads").glob("*"):
+                    if path.suffix != ".part":
+                        path.unlink()
     except OSError as error:
         what = f"could not write to the cache {root()}: {error}"
         raise InputError(f"{what}; make room there, or set COMPGCN_CACHE to another folder") from None
@@ -264,11 +228,8 @@ def _writing() -> Iterator[None]:
 def _bring(name: str, files: Files, source: Path | None, notify: Notify | None) -> Fetched:
     """Fetch one data set, unless another process just did."""
     before = _manifest(name)
-    kept = _sound(name, files) if source is None else None
-    if kept is not None:
-        return Fetched(name, kept, "the cache", already=True)
-    if before:
-        log.info("%s: its files in the cache were altered, and are fetched again", name)
+    if source is None and _sound(name, files):
+        return Fetched(name, before, "the cache", already=True)
     mirror = _from_folder(source, name, files) if source is not None else _from_mirrors(name, files, notify)
     found = _manifest(name)
     trusted = [entry.path.name for entry in found.values() if not entry.verified]
@@ -295,16 +256,14 @@ def _from_folder(source: Path, name: str, files: Files) -> str:
 
 def _from_mirrors(name: str, files: Files, notify: Notify | None) -> str:
     """Fill the cache from the first mirror that has the data set."""
-    failures = []
     local = _local(files)
+    ways = [partial(_download, archive, name, files, notify) for archive in files.archives]
     if local is not None:
+        ways.insert(0, partial(_assemble, local, name, files, f"'{os.environ['COMPGCN_DATA']}'"))
+    failures = []
+    for way in ways:
         try:
-            return _assemble(local, name, files, f"'{os.environ['COMPGCN_DATA']}'")
-        except UnavailableError as error:
-            failures.append(str(error))
-    for archive in files.archives:
-        try:
-            return _download(archive, name, files, notify)
+            return way()
         except UnavailableError as error:
             failures.append(str(error))
             log.info("%s: %s", name, error)
@@ -333,12 +292,9 @@ def _assemble(found: _Found, name: str, files: Files, mirror: str) -> str:
     shutil.rmtree(folder, ignore_errors=True)  # of a process that was killed
     folder.mkdir()
     try:
-        target = {role: folder / path.name for role, path in found.paths.items()}
-        for role, path in found.paths.items():
-            shutil.copyfile(path, target[role])
-        target |= _unpack(found, files, folder)
+        copied = {role: shutil.copyfile(path, folder / path.name) for role, path in found.paths.items()}
         rows = {}
-        for role, path in target.items():
+        for role, path in {**copied, **_unpack(found, files, folder)}.items():
             digest, known = sha256(path), files.known(role)
             if found.items[role].sha256 is not None and digest not in known:
                 raise UnavailableError(f"'{path.name}' from {mirror} is not the published file: its sha256 differs")
@@ -353,37 +309,29 @@ def _assemble(found: _Found, name: str, files: Files, mirror: str) -> str:
 
 
 def _manifest(name: str) -> dict[str, Entry]:
-    """Return the files of a data set by role, as the cache recorded them; nothing if it has no record."""
+    """Return the files of a data set by role, as the cache recorded them; nothing without a readable record."""
     folder = root() / name
     try:
-        written = json.loads((folder / MANIFEST).read_text())["files"]
-        return {
-            role: Entry(folder / Path(row["file"]).name, row["sha256"], row["size"], row["verified"])
-            for role, row in written.items()
-        }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        rows = json.loads((folder / MANIFEST).read_text())["files"]
+    except (OSError, ValueError):
         return {}
+    return {role: Entry(folder / row.pop("file"), **row) for role, row in rows.items()}
 
 
-def _known(files: Files, role: str, entry: Entry) -> bool:
-    """Return whether a file that was verified once is still a published one; a new version may list others."""
-    return not entry.verified or entry.sha256 in files.known(role)
-
-
-def _state(files: Files, role: str, entry: Entry) -> str:
+def _state(files: Files, role: str, entry: Entry, *, read: bool = True) -> str:
+    """Return the state of a cached file, see `verify`; unless `read`, its size stands for its bytes."""
     if not entry.path.is_file():
         return "missing"
-    if not _known(files, role, entry) or sha256(entry.path) != entry.sha256:
+    same = sha256(entry.path) == entry.sha256 if read else entry.path.stat().st_size == entry.size
+    published = entry.sha256 in files.known(role)  # a new version of the package may list other files
+    if not same or (entry.verified and not published):
         return "altered"
     return "ok" if entry.verified else "unverified"
 
 
-def _sound(name: str, files: Files) -> dict[str, Entry] | None:
-    """Return the cached files by role, or None unless all are there, byte for byte."""
-    found = entries(name, files)
-    if found is None or any(state in ("altered", "missing") for _, state in verify(name, files).values()):
-        return None
-    return found
+def _sound(name: str, files: Files) -> bool:
+    """Return whether the cache has all files of a data set, byte for byte."""
+    return entries(name, files) is not None and not {state for _, state in verify(name, files).values()} & WRONG
 
 
 def sha256(path: Path) -> str:
@@ -402,25 +350,22 @@ def _local(files: Files) -> _Found | None:
 
 def _find(files: Files, folder: Path) -> _Found | None:
     """Find the files in a folder: in the layout of the data set, or that of one of its archives, or the archive."""
+
+    def there(base: Path, items: Mapping[str, Item]) -> dict[str, Path]:
+        return {role: base / item.path for role, item in items.items() if (base / item.path).is_file()}
+
     for base in (folder / files.folder, folder):
-        extra = _there(base, files.local)
-        for layout in (files.local, *(_flat(archive) for archive in files.archives)):
-            paths = _there(base, layout)
+        extra = there(base, files.local)
+        for archive_items in ({}, *(archive.items for archive in files.archives)):
+            flat = {role: Item(Path(item.path).name, item.sha256) for role, item in archive_items.items()}
+            paths = {**extra, **there(base, flat)}
             if set(files.required) <= set(paths):
-                return _Found({**extra, **paths}, {**files.local, **layout})
+                return _Found(paths, {**files.local, **flat})
         optional = {role: path for role, path in extra.items() if role in files.optional}
         for archive in files.archives:
             if (base / archive.file).is_file():
                 return _Found(optional, {**files.local, **archive.items}, archive, base / archive.file)
     return None
-
-
-def _flat(archive: Archive) -> dict[str, Item]:
-    return {role: Item(Path(item.path).name, item.sha256) for role, item in archive.items.items()}
-
-
-def _there(base: Path, items: Mapping[str, Item]) -> dict[str, Path]:
-    return {role: base / item.path for role, item in items.items() if (base / item.path).is_file()}
 
 
 def _wanted(files: Files, folder: Path) -> Path:
@@ -460,8 +405,6 @@ def extract(archive: Path, members: Mapping[str, Path], limit: int) -> None:
     try:
         with contextlib.closing(_members(archive, missing)) as found:
             for name, size, stream in found:
-                if stream is None:
-                    raise UnavailableError(f"the member '{name}' of '{archive}' is a link or no plain file")
                 limit -= size
                 if limit < 0:
                     raise UnavailableError(f"the archive '{archive}' unpacks to more than it may")
@@ -470,25 +413,23 @@ def extract(archive: Path, members: Mapping[str, Path], limit: int) -> None:
     except _DAMAGED as error:
         raise UnavailableError(f"the archive '{archive}' is damaged: {error or 'it ends early'}") from None
     for name in missing:
-        raise UnavailableError(f"the archive '{archive}' has no member '{name}'")
+        raise UnavailableError(f"the archive '{archive}' has no file '{name}'")
 
 
-def _members(archive: Path, wanted: Mapping[str, Path]) -> Generator[tuple[str, int, IO[bytes] | None], None, None]:
-    """Yield name, size and content of the wanted members of an archive; no content if a member is no plain file."""
+def _members(archive: Path, wanted: Mapping[str, Path]) -> Generator[tuple[str, int, IO[bytes]], None, None]:
+    """Yield name, size and content of the wanted files in an archive."""
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as packed:
             for entry in packed.infolist():
-                name = str(PurePosixPath(entry.filename))
-                if name in wanted:
-                    link = (entry.external_attr >> 28) == 0o12
-                    yield name, entry.file_size, None if link or entry.is_dir() else packed.open(entry)
+                if (name := str(PurePosixPath(entry.filename))) in wanted:
+                    yield name, entry.file_size, packed.open(entry)
         return
     with gzip.open(archive) as packed_tar:
         with tarfile.open(fileobj=packed_tar, mode="r|") as tar:
             for info in tar:
-                name = str(PurePosixPath(info.name))
-                if name in wanted:
-                    yield name, info.size, tar.extractfile(info) if info.isreg() and not info.issparse() else None
+                stream = tar.extractfile(info) if info.isreg() else None  # not of a link
+                if stream is not None and (name := str(PurePosixPath(info.name))) in wanted:
+                    yield name, info.size, stream
         while packed_tar.read(_CHUNK):  # the checksum stands at the end
             pass
 
@@ -570,6 +511,13 @@ def _receive(answer: Any, part: Path, name: str, limit: int, notify: Notify | No
 
 
 # Packages
+
+
+class Pip(NamedTuple):
+    """Indexes that pip is configured for, in order, and the certificates to trust."""
+
+    indexes: tuple[str, ...]
+    certificates: str | None
 
 
 def configured() -> Pip:

@@ -33,10 +33,6 @@ class Given:
     any: int  # one of these
     copy_rule: int  # a symmetric relation, or a pair of relations of the report, answers it out of train
 
-    @property
-    def copy_rule_share(self) -> float:
-        return self.copy_rule / self.triples if self.triples else 0.0
-
 
 class Overlap(NamedTuple):
     """Two relations with the same pairs, or with exchanged pairs; or one relation and its mirror image."""
@@ -78,9 +74,9 @@ class Leakage:
                 for a in overlaps
             ]
 
-        splits = {part: {**asdict(one), "copy_rule_share": one.copy_rule_share} for part, one in self.splits.items()}
+        shares = {part: one.copy_rule / max(one.triples, 1) for part, one in self.splits.items()}
         return {
-            **splits,
+            **{part: {**asdict(one), "copy_rule_share": shares[part]} for part, one in self.splits.items()},
             "near_duplicate_relations": pairs(self.duplicates),
             "inverse_relations": pairs(self.inverses),
             "symmetric_relations": [{k: v for k, v in row.items() if k != "other"} for row in pairs(self.symmetric)],
@@ -103,11 +99,8 @@ def report(graph: KnowledgeGraph, *, share: float = SHARE, least: int = LEAST) -
     same, mirrored = (_kept(codes, facts[:, 1], R, share, least) for codes in _overlaps(facts, N, R))
     symmetric = tuple(pair for pair in mirrored if pair.relation == pair.other)
     inverses = tuple(pair for pair in mirrored if pair.relation != pair.other)
-    train = _distinct(graph.train, N, R)
-    splits = {
-        part: _given(graph.splits[part], train, N, R, _codes(same, R), _codes(mirrored, R))
-        for part in ("valid", "test")
-    }
+    train, rules = _distinct(graph.train, N, R), (_codes(same, R), _codes(mirrored, R))
+    splits = {part: _given(graph.splits[part], train, N, R, *rules) for part in ("valid", "test")}
     return Leakage(splits, same, inverses, symmetric, share, least)
 
 
@@ -127,8 +120,7 @@ def _overlaps(facts: Numbers, N: int, R: int) -> tuple[Numbers, Numbers]:
     order = np.argsort(pair, kind="stable")
     pair, rel, forward = pair[order], r[order], (s < o)[order]
     at = np.arange(len(pair))
-    none = np.empty(0, dtype=np.int64)
-    same, mirrored = [none], [none]
+    same, mirrored = [pair[:0]], [pair[:0]]
     for step in range(1, len(pair)):
         at = at[at + step < len(pair)]
         at = at[pair[at] == pair[at + step]]
@@ -156,8 +148,8 @@ def _kept(codes: Numbers, relations: Numbers, R: int, share: float, least: int) 
 
 def _codes(overlaps: tuple[Overlap, ...], R: int) -> Numbers:
     """Return r * R + r' for both orders of every pair."""
-    both = {a * R + b for pair in overlaps for a, b in ((pair.relation, pair.other), (pair.other, pair.relation))}
-    return np.array(sorted(both), dtype=np.int64)
+    one, two = np.array([pair[:2] for pair in overlaps], dtype=np.int64).reshape(-1, 2).T
+    return np.concatenate([one * R + two, two * R + one])
 
 
 def _given(triples: Numbers, train: Numbers, N: int, R: int, same: Numbers, mirrored: Numbers) -> Given:
@@ -176,9 +168,7 @@ def _given(triples: Numbers, train: Numbers, N: int, R: int, same: Numbers, mirr
     )
 
 
-def _match(
-    train: Numbers, N: int, R: int, s: Numbers, r: Numbers, o: Numbers, rules: Numbers
-) -> tuple[_Flags, _Flags, _Flags]:
+def _match(train: Numbers, N: int, R: int, s: Numbers, r: Numbers, o: Numbers, rules: Numbers) -> tuple[_Flags, ...]:
     """Return for each (s, r, o) whether train has it, has an (s, r', o), and has one by the rules. [n] each"""
     pair, wanted = train[:, 0] * N + train[:, 2], s * N + o  # train is sorted by pair
     start, end = np.searchsorted(pair, wanted, "left"), np.searchsorted(pair, wanted, "right")
@@ -188,8 +178,7 @@ def _match(
     relation = train[np.repeat(start, many) + within, 1]
     own = relation == r[query]
     ruled = np.isin(r[query] * R + relation, rules)
-    copied, other, answered = (np.bincount(query[hits], minlength=len(s)) > 0 for hits in (own, ~own, ruled))
-    return copied, other, answered
+    return tuple(np.bincount(query[hits], minlength=len(s)) > 0 for hits in (own, ~own, ruled))
 
 
 class Bin(NamedTuple):
@@ -239,7 +228,7 @@ class Summary:
     @property
     def order(self) -> list[int]:
         """Relations, those with most edges first."""
-        return [int(r) for r in np.argsort(-self.by_relation, kind="stable")]
+        return list(np.argsort(-self.by_relation, kind="stable").tolist())
 
     def as_dict(self) -> dict[str, Any]:
         """Return the summary as JSON."""
@@ -249,11 +238,8 @@ class Summary:
         if self.graph_sizes is not None:
             report["graph_size"] = _spread(self.graph_sizes, even_bins(self.graph_sizes))
         report["distributions"] = {
-            d.what: {
-                part: {text: int(count) for text, count in zip(d.classes, counts, strict=True)}
-                for part, counts in d.parts.items()
-            }
-            for d in self.distributions
+            one.what: {part: dict(zip(one.classes, counts.tolist(), strict=True)) for part, counts in one.parts.items()}
+            for one in self.distributions
         }
         report["leakage"] = {} if self.leakage is None else self.leakage.as_dict(self.relation_ids)
         return report

@@ -6,8 +6,9 @@ import importlib
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cached_property, partial
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +49,7 @@ class ServedModel:
         self.predictions = Batcher((name, "predict"), self._predict, limits.batch, *waits)
         self.explanations: Batcher[Task, Any] = Batcher((name, "explain"), _one_by_one, 1, *waits)
         self.views: Batcher[Task, Any] = Batcher((name, "look"), _one_by_one, 1, *waits)
-
-    @property
-    def queues(self) -> tuple[Batcher[Any, Any], ...]:
-        return self.predictions, self.explanations, self.views
+        self.queues: tuple[Batcher[Any, Any], ...] = (self.predictions, self.explanations, self.views)
 
     def _warm_up(self) -> None:
         """Build every table before the first client asks, and find a broken model now."""
@@ -109,17 +107,10 @@ class ServedModel:
         given = self.named_fact(*fact)
         with self._turn:
             found = self.run.explain(given["head"]["id"], given["relation"]["id"], given["tail"]["id"], top)
-        facts = [
-            {
-                "rank": rank,
-                "head": {"id": each.head, "name": each.head_name},
-                "relation": {"id": each.relation, "name": each.relation_name},
-                "tail": {"id": each.tail, "name": each.tail_name},
-                "contribution": each.contribution,
-                "itself": found.is_itself(each),
-            }
-            for rank, each in enumerate(found.facts, 1)
-        ]
+        facts = []
+        for rank, each in enumerate(found.facts, 1):
+            parts = {part: {"id": getattr(each, part), "name": getattr(each, f"{part}_name")} for part in given}
+            facts.append({"rank": rank, **parts, "contribution": each.contribution, "itself": found.is_itself(each)})
         fields = {name: getattr(found, name) for name in ("score", "probability", "known", "method", "edges")}
         return as_json({**given, **fields, "facts": facts})
 
@@ -192,11 +183,9 @@ def open_all(paths: Sequence[Path], limits: Limits, device: str = "auto") -> Map
     """Open runs by id: the folder's name, with a number where several folders share it."""
     served: dict[str, ServedModel] = {}
     for path in paths:
-        name = stem = path.resolve().name
-        number = 1
-        while name in served:
-            number += 1
-            name = f"{stem}-{number}"
+        stem = path.resolve().name
+        numbered = (f"{stem}-{number}" for number in count(2))
+        name = next(name for name in chain([stem], numbered) if name not in served)
         served[name] = ServedModel(name, open_run(path, device), limits)
     return served
 
@@ -216,11 +205,9 @@ _TURN = threading.Lock()
 def _turn() -> AbstractContextManager[Any]:
     """Return a lock for computations if numba has only its own threading layer, which serves one thread at a time."""
     for layer in ("tbbpool", "omppool"):
-        try:
+        with suppress(ImportError):
             importlib.import_module(f"numba.np.ufunc.{layer}")
-        except ImportError:
-            continue
-        return nullcontext()
+            return nullcontext()
     return _TURN
 
 
