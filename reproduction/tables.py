@@ -184,7 +184,9 @@ def tables(board: Board, experiment: Experiment) -> list[Table]:
     if experiment.kind == "figure":
         return [_points(board, experiment)]
     if "/" in experiment.metrics[0]:
-        return [_by_metric(board, experiment)]
+        rows = experiment.rows
+        lines = [[title(one), *(_pair(board, experiment, row, one) for row in rows)] for one in experiment.metrics]
+        return [Table("", ("metric, paper / ours", *(row.label for row in rows)), lines)]
     groups = grouped(experiment.rows)
     made = [_compared(board, experiment, group, rows) for group, rows in groups.items()]
     if len(experiment.metrics) > 1:
@@ -255,13 +257,6 @@ def _all_metrics(board: Board, experiment: Experiment, group: str, rows: Sequenc
     return Table(f"{group}, all metrics" if group else "All metrics", header, lines)
 
 
-def _by_metric(board: Board, experiment: Experiment) -> Table:
-    """Return a line for each metric and a column for each row."""
-    rows = experiment.rows
-    lines = [[title(one), *(_pair(board, experiment, row, one) for row in rows)] for one in experiment.metrics]
-    return Table("", ("metric, paper / ours", *(row.label for row in rows)), lines)
-
-
 def _points(board: Board, experiment: Experiment) -> Table:
     """Return a line for each point of a figure."""
     metric, lines = experiment.metrics[0], []
@@ -311,7 +306,7 @@ def _methods() -> list[Table]:
     seen = ("node embeddings", "directions", "relations", "relation embeddings")
     header = ("encoder", "method", *seen, "parameters", "in one layer, 100 → 200, of FB15k-237")
     return [
-        Table("What encoders use", header, used),
+        Table("Inputs of encoders", header, used),
         Table("Special cases of one update", ("encoder", "method", "weights", "message"), reductions),
     ]
 
