@@ -21,8 +21,7 @@ from compgcn.run.build import find_device
 from compgcn.train.loop import Interrupted
 from reproduction import RESULTS, ROOT, bench, measure
 from reproduction.blocks import write_blocks
-from reproduction.experiment import Job, chosen, experiments
-from reproduction.experiment import jobs as jobs_of
+from reproduction.experiment import Job, chosen, experiments, jobs_of
 from reproduction.pages import write_all, write_one
 from reproduction.tables import Board
 from reproduction.training import is_done, train_row

@@ -194,12 +194,6 @@ def is_per_edge(config: Config) -> bool:
     return encoder.name == "compgcn" and encoder.composition in PHI and len(encoder.dims) > 1
 
 
-def is_pykeens(config: Config) -> bool:
-    """Tell whether a model is PyKEEN's default CompGCN: composition and decoder are products."""
-    made_of = (config.encoder.composition, config.decoder.name, config.encoder.bases)
-    return is_per_edge(config) and made_of == ("mult", "distmult", 0)
-
-
 def pykeen(
     data: KnowledgeGraph, batch: int, device: torch.device, dims: Sequence[int] = (200, 200)
 ) -> tuple[Callable[[], Tensor], int]:
@@ -362,8 +356,10 @@ def _line(
         if device.type == "cuda":
             measures["ours, eager"] = lambda: step_cost(make, eager, device).as_dict()
         measures["per edge"] = lambda: step_cost(make, eager, device, per_edge=True).as_dict()
-    if find_spec("pykeen") is not None and (any_model or is_pykeens(config)):
-        dims = config.encoder.dims if is_pykeens(config) else (200, 200)
+    made_of = (config.encoder.composition, config.decoder.name, config.encoder.bases)
+    same = is_per_edge(config) and made_of == ("mult", "distmult", 0)  # PyKEEN's default CompGCN
+    if find_spec("pykeen") is not None and (any_model or same):
+        dims = config.encoder.dims if same else (200, 200)
         measures["PyKEEN"] = lambda: _pykeen(data, line["batch"], device, dims)
     found, left_out = dict[str, Report](), dict[str, str]()
     for name, measure in measures.items():

@@ -14,7 +14,6 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from compgcn.errors import unknown
 from compgcn.run.report import MISSING, Table, markdown
 from reproduction import BENCHMARKS, RESULTS
 from reproduction.claims import claims_table
@@ -31,15 +30,10 @@ _CELL = re.compile(r"(<!-- measured: ([a-z0-9., -]+?) -->)[^|\n]*")  # to the en
 def filled(text: str, board: Board) -> str:
     """Return a page with its generated blocks and cells made anew."""
 
-    def block(match: re.Match[str]) -> str:
-        if match[2] not in BLOCKS:
-            raise unknown("block of tables", match[2], BLOCKS)
-        return match[1] + BLOCKS[match[2]](board)
-
     def cell(match: re.Match[str]) -> str:
         return f"{match[1]} {price(board, [name.strip() for name in match[2].split(',')])} "
 
-    return _BLOCK.sub(block, _CELL.sub(cell, text))
+    return _BLOCK.sub(lambda match: match[1] + BLOCKS[match[2]](board), _CELL.sub(cell, text))
 
 
 def load(name: str) -> Any:

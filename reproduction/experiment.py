@@ -133,7 +133,7 @@ class Job(NamedTuple):
         return results / self.experiment.name / f"{self.name}.json"
 
 
-def jobs(found: Iterable[Experiment], rows: Sequence[str] = (), seeds: int | None = None) -> list[Job]:
+def jobs_of(found: Iterable[Experiment], rows: Sequence[str] = (), seeds: int | None = None) -> list[Job]:
     """List every row and seed to train once: the named rows, or all rows that are not quoted."""
     pairs = [(one, row) for one in found for row in one.rows if not rows or row.name in rows]
     for name in rows:

@@ -140,11 +140,6 @@ def verdict(experiment: Experiment, row: Row, metric: str, ours: Figure | None) 
     return found if ours.seeds >= experiment.seeds else f"{found} ({ours.seeds} of {experiment.seeds} seeds)"
 
 
-def is_converted(result: Mapping[str, Any]) -> bool:
-    """Tell whether a result predates the present format, which holds more."""
-    return result.get("parameters") is None
-
-
 def costs(found: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the cells of `COSTS`: parameters, epochs, mean seconds, peak memory and the seeds."""
     if not found:
@@ -154,7 +149,7 @@ def costs(found: Sequence[Mapping[str, Any]]) -> list[str]:
     fitted = baseline is not None and isinstance(baseline.how, FitOnce)
     size, epochs = found[0].get("parameters"), found[0]["config"]["training"]["epochs"]
     seconds = statistics.fmean(one["seconds"] for one in environments)
-    peaks = [one["environment"]["peak_memory_mib"] for one in found if not is_converted(one)]
+    peaks = [one["environment"]["peak_memory_mib"] for one in found if one.get("parameters") is not None]  # else old
     known = [peak for peak in peaks if peak is not None]  # None: several rows shared a process
     seeds = ", ".join(str(result["seed"]) for result in found)
     trained = [MISSING, MISSING] if fitted else [f"{size:,}" if size else MISSING, f"{epochs:,}"]
@@ -171,10 +166,7 @@ def _places(environments: Sequence[Mapping[str, Any]]) -> str:
 
 def grouped(rows: Sequence[Row]) -> dict[str, list[Row]]:
     """Return the rows by group, in the order of the file."""
-    groups: dict[str, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(row.group, []).append(row)
-    return groups
+    return {group: [row for row in rows if row.group == group] for group in dict.fromkeys(row.group for row in rows)}
 
 
 def tables(board: Board, experiment: Experiment) -> list[Table]:

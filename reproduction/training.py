@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from compgcn.baselines import BASELINES, FitOnce
 from compgcn.config import Config, configure, names
-from compgcn.data import DATASETS, GraphCollection, KnowledgeGraph, Labels, Vocabulary, datasets, find
+from compgcn.data import DATASETS, GraphCollection, KnowledgeGraph, Labels, datasets, find
 from compgcn.data.graph import restricted, top_relations
 from compgcn.errors import InputError
 from compgcn.run import Run, train
@@ -199,17 +199,8 @@ def _graphs(graph: KnowledgeGraph, nodes: _Ids, classes: _Ids, facts: _Ids) -> G
         graph_of += [number] * (1 + len(relations))
         labels += [0, *(1 + r for r in relations)]
         start += 1 + len(relations)
-    return GraphCollection(
-        "countries",
-        Vocabulary("relation", graph.relations.ids),
-        _CLASSES,
-        graph_of=np.array(graph_of),
-        triples=np.array(triples, dtype=np.int64),
-        targets=classes,
-        node_labels=np.array(labels),
-        node_classes=("country", *graph.relations.ids),
-        graph_ids=tuple(graph.entities.ids[node] for node in nodes),
-    )
+    shown = np.array(graph_of), np.array(triples), classes, np.array(labels), ("country", *graph.relations.ids)
+    return GraphCollection("countries", graph.relations, _CLASSES, *shown)
 
 
 def trial_settings(config: Config) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from compgcn.tasks.classification import Classification
 from compgcn.train.loop import Interrupted
 from laboratory import EXPERIMENTS, job, write
 from reproduction import training
-from reproduction.experiment import Experiment, at_home, chosen, control_of, jobs, read_experiment
+from reproduction.experiment import Experiment, at_home, chosen, control_of, jobs_of, read_experiment
 from reproduction.tables import Board, Figure, read
 from reproduction.training import expected, is_done, train_row, trial_data, trial_settings
 from toy import Command, refused
@@ -64,7 +64,7 @@ def test_beside_every_encoder_of_links_stands_the_same_decoder_without_one() -> 
 
 @EVERY
 def test_every_row_builds_and_takes_a_step(experiment: Experiment) -> None:
-    for one in jobs([experiment], seeds=1):
+    for one in jobs_of([experiment], seeds=1):
         settings = chosen(one.experiment, one.row)
         data = trial_data(configure(Config(), settings))
         config = expand(recommended(settings, data, one.row.model), data)
