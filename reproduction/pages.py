@@ -20,8 +20,8 @@ _INTRO = (
     "results; `python -m reproduction train NAME` trains rows that have none. Sources are places in the paper."
 )
 _CONVERTED = (
-    "{} of the {} results predate the present format: they lack parameters, categories and calibration. Their peak "
-    "memory is left out, because other rows shared the process."
+    "{} of the {} results predate the present format: they lack parameters, categories and calibration. The table "
+    "omits their peak memory, because other rows shared the process."
 )
 
 
