@@ -26,8 +26,8 @@ _SHARE = 1 / 3  # "around 6 %" is 4 % to 8 %
 RULE = (
     "Gains are relative; for a mean rank, lower is better. If several rows stand for one model, ours is the one with "
     f"the best validation metric. *Undecided*: {_ERRORS} standard errors over seeds leave the claim open; we assume "
-    f"{100 * _TOLERANCE:.0f} % for a row with one seed, and {100 * _TOLERANCE_PARTS:.0f} % for a category of relations. "
-    "A gain is *around* the claimed one if it lies at most a third away, and undecided if its error reaches "
+    f"{100 * _TOLERANCE:.0f} % for a row with one seed, and {100 * _TOLERANCE_PARTS:.0f} % for a category of "
+    "relations. A gain is *around* the claimed one if it lies at most a third away, and undecided if its error reaches "
     "that range. The table also names rows of CompGCN below the paper's number: such a verdict judges our training as "
     "much as the claim."
 )

@@ -62,7 +62,7 @@ def graph_of(source: str) -> KnowledgeGraph:
 
 @contextmanager
 def trained(data: KnowledgeGraph, source: str, device: str, seed: int = 0) -> Iterator[Run]:
-    """Train a recommended model in a folder that goes away; on FB15k-237, the DistMult of the paper's tables."""
+    """Train a recommended model in a temporary folder; on FB15k-237, the paper's DistMult + CompGCN (Mult)."""
     settings: dict[str, Any] = {"seed": seed, "device": device}
     if source == "fb15k-237":
         (table,) = experiments(["encoders"]).values()
