@@ -21,8 +21,7 @@ from compgcn.run.build import find_device
 from compgcn.train.loop import Interrupted
 from reproduction import RESULTS, ROOT, bench, measure
 from reproduction.blocks import write_blocks
-from reproduction.experiment import Job, chosen, experiments
-from reproduction.experiment import jobs as jobs_of
+from reproduction.experiment import Job, chosen, experiments, jobs_of
 from reproduction.pages import write_all, write_one
 from reproduction.tables import Board
 from reproduction.training import is_done, train_row
@@ -152,11 +151,11 @@ def tables() -> None:
 
 @app.command("bench")
 def run_bench(
-    what: Annotated[str, typer.Argument(metavar="|".join(BENCHES), help="What to measure.")],
+    what: Annotated[str, typer.Argument(metavar="|".join(BENCHES), help="The benchmark.")],
     data: Annotated[str, typer.Option(help="Name of a data set, or a file of triples.")] = "fb15k-237",
-    row: Annotated[list[str] | None, typer.Option(help="Of costs: only this row; may be repeated.")] = None,
-    compiled: Annotated[bool, typer.Option("--compile", help="Of costs: compile every step first.")] = False,
-    scaling: Annotated[bool, typer.Option(help="Of kernels: also measure graphs of growing size.")] = True,
+    row: Annotated[list[str] | None, typer.Option(help="For costs: only this row; may be repeated.")] = None,
+    compiled: Annotated[bool, typer.Option("--compile", help="For costs: compile every step first.")] = False,
+    scaling: Annotated[bool, typer.Option(help="For kernels: also measure graphs of growing size.")] = True,
     settings: Settings = None,
     device: Device = "auto",
 ) -> None:
@@ -181,17 +180,17 @@ def run_bench(
     else:
         (table,) = experiments(["encoders"]).values()
         wanted = [table.row(name) for name in row] if row else table.rows
-        rows = [bench.Row(one.name, one.label, {**chosen(table, one), **given}) for one in wanted]
+        rows = [(one, {**chosen(table, one), **given}) for one in wanted]
         found = bench.bench_costs(graph, place, rows, compiled, err.print)
     out.print(json.dumps(found, indent=1))
 
 
 @app.command("measure")
 def run_measure(
-    what: Annotated[str, typer.Argument(metavar="|".join(MEASURES), help="What to measure.")],
-    data: Annotated[str, typer.Option(help="Name of a data set; of reading, a file of triples.")] = "world",
-    seeds: Annotated[int, typer.Option(help="Of unseen: number of seeds.")] = 3,
-    seconds: Annotated[float, typer.Option(help="Of serving: length of the measurement.")] = 60,
+    what: Annotated[str, typer.Argument(metavar="|".join(MEASURES), help="The measurement.")],
+    data: Annotated[str, typer.Option(help="Name of a data set; for reading, a file of triples.")] = "world",
+    seeds: Annotated[int, typer.Option(help="For unseen: number of seeds.")] = 3,
+    seconds: Annotated[float, typer.Option(help="For serving: length of the measurement.")] = 60,
     device: Device = "auto",
 ) -> None:
     """Measure the answers of a model trained on a data set, or the speed of reading and serving.

@@ -27,14 +27,14 @@ from torch import Tensor, nn
 from compgcn import __version__
 from compgcn.config import Config, Training
 from compgcn.data import KnowledgeGraph
-from compgcn.errors import InputError
 from compgcn.nn import CompGCNConv
-from compgcn.nn.graph import Norm, RelationalGraph
+from compgcn.nn.graph import RelationalGraph
 from compgcn.run.build import build_links
 from compgcn.run.resolve import expand, recommended
 from compgcn.tasks.link_prediction import LinkPrediction
 from compgcn.train.folder import commit
 from compgcn.train.loop import make_step
+from reproduction.experiment import Row
 
 Report = dict[str, Any]
 Say = Callable[[str], None]  # is told which measurement starts
@@ -146,8 +146,7 @@ PHI: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 class PerEdge(nn.Module):
     """The paper's Eq. node_update read literally, with the weights of a layer: one message per edge, each times W.
 
-    Args:
-        layer: a layer with filters by direction, relation vectors and a composition of `PHI`.
+    The layer has filters by direction, relation vectors and a composition of `PHI`.
     """
 
     def __init__(self, layer: CompGCNConv) -> None:
@@ -195,18 +194,6 @@ def is_per_edge(config: Config) -> bool:
     return encoder.name == "compgcn" and encoder.composition in PHI and len(encoder.dims) > 1
 
 
-def is_pykeens(config: Config) -> bool:
-    """Tell whether a model is PyKEEN's default CompGCN: composition and decoder are products."""
-    encoder = config.encoder
-    product = (encoder.composition, config.decoder.name) == ("mult", "distmult")
-    return is_per_edge(config) and product and not encoder.bases
-
-
-def has_pykeen() -> bool:
-    """Tell whether PyKEEN is installed."""
-    return find_spec("pykeen") is not None
-
-
 def pykeen(
     data: KnowledgeGraph, batch: int, device: torch.device, dims: Sequence[int] = (200, 200)
 ) -> tuple[Callable[[], Tensor], int]:
@@ -242,7 +229,7 @@ def pykeen(
 
 _SCALES = tuple(10**k for k in range(4, 8))  # messages in both directions
 _NODES, _RELATIONS, _DIM = 100_000, 100, 100  # of the growing graphs
-_SLOW = 60_000.0  # ms per call beyond which a CPU does not try a larger graph per edge
+_SLOW = 60_000.0  # ms of a call, beyond which no larger graph is measured per edge
 
 
 def power_law(edges: int, nodes: int, relations: int, device: torch.device) -> RelationalGraph:
@@ -258,8 +245,7 @@ def bench_kernels(data: KnowledgeGraph, device: torch.device, scaling: bool, say
     """Measure a layer, 100 -> 200, with each composition of the paper, then on growing graphs."""
     triples = torch.from_numpy(data.train).to(device)
     graph = RelationalGraph.from_triples(triples, data.num_entities, data.num_relations)
-    report: Report = {"bench": "kernels", "data": data.name, "environment": environment(device)}
-    report |= {"messages": 2 * graph.num_edges, "plan_ms": plan_ms(graph, device), "layer": []}
+    report: Report = {**_header("kernels", data, device), "messages": 2 * graph.num_edges, "layer": []}
     for name in PHI:
         say(f"layer, {name}")
         ours, theirs = (layer_cost(name, graph, 100, 200, device, per_edge=one) for one in (False, True))
@@ -267,11 +253,6 @@ def bench_kernels(data: KnowledgeGraph, device: torch.device, scaling: bool, say
     if scaling:
         report["scaling"] = _scaling(device, say)
     return report
-
-
-def plan_ms(graph: RelationalGraph, device: torch.device) -> float:
-    """Time the sorting of the messages of a new graph."""
-    return round(cost(lambda: graph.to(device).messages().plan(Norm("symmetric")), device, 3, 1).ms, 4)
 
 
 def layer_cost(
@@ -307,16 +288,11 @@ def _scaling(device: torch.device, say: Say) -> list[Report]:
         nodes = min(_NODES, messages // 10)
         say(f"layer on {messages:,} messages")
         graph = power_law(messages // 2, nodes, _RELATIONS, device)
-        sizes = {"messages": messages, "nodes": nodes, "plan_ms": plan_ms(graph, device)}
-        ours, theirs = layer_cost("mult", graph, _DIM, _DIM, device, per_edge=False), None
-        if fits:
-            try:
-                theirs = layer_cost("mult", graph, _DIM, _DIM, device, per_edge=True)
-            except torch.OutOfMemoryError:
-                fits = False
-        if theirs is not None and device.type == "cpu":  # the next graph is ten times larger
+        ours = layer_cost("mult", graph, _DIM, _DIM, device, per_edge=False)
+        theirs = layer_cost("mult", graph, _DIM, _DIM, device, per_edge=True) if fits else None
+        if theirs is not None:  # the next graph is ten times larger
             fits = 10 * theirs.ms < _SLOW and 10 * (theirs.mib or 0.0) < free_mib(device)
-        rows.append({**sizes, **_beside(ours, theirs)})
+        rows.append({"messages": messages, "nodes": nodes, **_beside(ours, theirs)})
     return rows
 
 
@@ -325,59 +301,53 @@ TOO_LARGE = "it needs more memory than there is"
 _REPEATS = 5
 
 
-class Row(NamedTuple):
-    """A model to measure: its name, its label in a table, and its settings by dotted name."""
-
-    name: str
-    label: str
-    settings: dict[str, Any]
-
-
 def bench_step(data: KnowledgeGraph, device: torch.device, settings: dict[str, Any], say: Say) -> Report:
     """Measure a training step of the recommended model, by default with the paper's loss and batches."""
-    row = Row("step", data.name, {**PAPER, **settings})
-    config = expand(recommended(row.settings, data), data)
+    settings = {**PAPER, **settings}
+    config = expand(recommended(settings, data), data)
     say("the recommended model")
-    line = _line(data, device, row, config.training.step, peer=has_pykeen())
-    return {"bench": "step", **_header(data, device), "config": config.model_dump(), **line}
+    line = _line(data, device, settings, config.training.step, any_model=True)
+    return {**_header("step", data, device), "config": config.model_dump(), **line}
 
 
-def bench_costs(data: KnowledgeGraph, device: torch.device, rows: Sequence[Row], compiled: bool, say: Say) -> Report:
-    """Measure a training step of every row, beside PyKEEN's where it has the same model."""
+def bench_costs(
+    data: KnowledgeGraph, device: torch.device, rows: Sequence[tuple[Row, dict[str, Any]]], compiled: bool, say: Say
+) -> Report:
+    """Measure a training step of every row with its settings, beside PyKEEN's where it has the same model."""
     lines = []
-    for number, row in enumerate(rows, 1):
+    for number, (row, settings) in enumerate(rows, 1):
         say(f"{number} of {len(rows)}, {row.name}")
-        lines.append(_line(data, device, row, "compiled" if compiled else "recorded"))
-    return {"bench": "costs", **_header(data, device), "compiled": compiled, "rows": lines}
+        line = _line(data, device, settings, "compiled" if compiled else "recorded")
+        lines.append({"row": row.name, "label": row.label, **line})
+    return {**_header("costs", data, device), "compiled": compiled, "rows": lines}
 
 
 def bench_evaluate(data: KnowledgeGraph, device: torch.device, settings: dict[str, Any], say: Say) -> Report:
     """Measure all filtered ranks of the test split."""
-    if not len(data.test):
-        raise InputError(f"the data set '{data.name}' has no test triples to rank")
     task = fresh_task(expand(recommended(settings, data), data), data, device)
     say("all ranks of the test split")
     ours, ranks = cost(lambda: task.ranks("test").tail.realistic.sum().item(), device, 3, 1), 2 * len(data.test)
-    report = {"bench": "evaluate", **_header(data, device), "ranks": ranks}
-    return {**report, "ours": {**ours.as_dict(), "us_per_rank": round(1000 * ours.ms / ranks, 3)}}
+    return {**_header("evaluate", data, device), "ranks": ranks, "ours": ours.as_dict()}
 
 
-def _header(data: KnowledgeGraph, device: torch.device) -> Report:
-    return {"data": data.name, "environment": environment(device)}
+def _header(bench: str, data: KnowledgeGraph, device: torch.device) -> Report:
+    return {"bench": bench, "data": data.name, "environment": environment(device)}
 
 
-def _line(data: KnowledgeGraph, device: torch.device, row: Row, step: str, peer: bool = False) -> Report:
-    """Measure a row: the steps by who makes them, and notes on those that fail or do not fit into memory.
+def _line(
+    data: KnowledgeGraph, device: torch.device, settings: dict[str, Any], step: str, any_model: bool = False
+) -> Report:
+    """Measure a model: the steps by who makes them, and notes on those that fail or do not fit into memory.
 
-    On a GPU our step is recorded, and compiled if asked; a row that `PerEdge` computes is measured eagerly and edge by
-    edge too. PyKEEN has the row's dimensions if it has the row's model; with `peer` it takes part in any case.
+    On a GPU our step is recorded, and compiled if asked; a model that `PerEdge` computes is measured eagerly and edge
+    by edge too. PyKEEN has the model's dimensions if it has the model; with `any_model` it has 200 otherwise.
     """
-    config = expand(recommended(row.settings, data), data)
+    config = expand(recommended(settings, data), data)
     make = partial(fresh_task, config, data, device)
     task = make()
     steps, needed = task.steps_per_epoch, needed_mib(task)
-    line: Report = {"row": row.name, "label": row.label, "settings": row.settings, "batch": task.batch_size}
-    line |= {"steps_per_epoch": steps, "parameters": sum(p.numel() for p in task.module.parameters())}
+    line: Report = {"settings": settings, "batch": task.batch_size, "steps_per_epoch": steps}
+    line["parameters"] = sum(p.numel() for p in task.module.parameters())
     del task
     training = config.training.model_copy(update={"step": step})
     eager = training.model_copy(update={"step": "eager"})
@@ -386,11 +356,12 @@ def _line(data: KnowledgeGraph, device: torch.device, row: Row, step: str, peer:
         if device.type == "cuda":
             measures["ours, eager"] = lambda: step_cost(make, eager, device).as_dict()
         measures["per edge"] = lambda: step_cost(make, eager, device, per_edge=True).as_dict()
-    if peer or (has_pykeen() and is_pykeens(config)):
-        dims = config.encoder.dims if is_pykeens(config) else (200, 200)
+    made_of = (config.encoder.composition, config.decoder.name, config.encoder.bases)
+    same = is_per_edge(config) and made_of == ("mult", "distmult", 0)  # PyKEEN's default CompGCN
+    if find_spec("pykeen") is not None and (any_model or same):
+        dims = config.encoder.dims if same else (200, 200)
         measures["PyKEEN"] = lambda: _pykeen(data, line["batch"], device, dims)
-    found: dict[str, Report] = {}
-    left_out: dict[str, str] = {}
+    found, left_out = dict[str, Report](), dict[str, str]()
     for name, measure in measures.items():
         try:
             if needed.get(name, 0.0) > free_mib(device):  # a CPU would end the process

@@ -14,12 +14,12 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from compgcn.errors import unknown
 from compgcn.run.report import MISSING, Table, markdown
 from reproduction import BENCHMARKS, RESULTS
 from reproduction.claims import claims_table
 from reproduction.differences import deviations, price
 from reproduction.experiment import experiments
+from reproduction.pages import draw_speed
 from reproduction.tables import NOT_RUN, Board, costs, shown, stated, title, verdict
 
 MACHINES = ("h200", "cpu")
@@ -30,15 +30,10 @@ _CELL = re.compile(r"(<!-- measured: ([a-z0-9., -]+?) -->)[^|\n]*")  # to the en
 def filled(text: str, board: Board) -> str:
     """Return a page with its generated blocks and cells made anew."""
 
-    def block(match: re.Match[str]) -> str:
-        if match[2] not in BLOCKS:
-            raise unknown("block of tables", match[2], BLOCKS)
-        return match[1] + BLOCKS[match[2]](board)
-
     def cell(match: re.Match[str]) -> str:
         return f"{match[1]} {price(board, [name.strip() for name in match[2].split(',')])} "
 
-    return _BLOCK.sub(block, _CELL.sub(cell, text))
+    return _BLOCK.sub(lambda match: match[1] + BLOCKS[match[2]](board), _CELL.sub(cell, text))
 
 
 def load(name: str) -> Any:
@@ -71,8 +66,8 @@ def accuracy(board: Board) -> str:
     below = sum(one.startswith("*does not") and "below the paper" in one for one in answers)
     rest = "".join(f"; {name}: {counts[name]}" for name in ("undecided", "exceeded", "not run") if counts[name])
     claims = (
-        f"Of {len(answers)} claims of the paper, {counts['hold']} hold in our results and {counts['do not']} do "
-        f"not{rest}. For {below} of those that do not, a CompGCN of ours stays below the paper's number: these "
+        f"Our results support {counts['hold']} of the paper's {len(answers)} claims and contradict {counts['do not']}"
+        f"{rest}. For {below} of the contradicted claims, a CompGCN of ours stays below the paper's number: these "
         "verdicts judge our training too."
     )
     return markdown([Table("", ("table", "data", "metric", "paper", "ours", "verdict"), lines), claims])
@@ -235,8 +230,6 @@ BLOCKS: dict[str, Callable[[Board], str]] = {
 
 def write_blocks(root: Path) -> list[Path]:
     """Rewrite the generated blocks of README.md and docs/ in place; return the pages that changed."""
-    from reproduction.pages import draw_speed
-
     board, written = Board(RESULTS, experiments()), []
     for path in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
         text = path.read_text(encoding="utf-8")

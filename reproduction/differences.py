@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from compgcn.config import write_setting
-from compgcn.errors import unknown
 from compgcn.run.report import MISSING, Table, markdown
 from reproduction.experiment import Experiment, Row, at_home, chosen
 from reproduction.tables import COSTS, LOWER, NOT_RUN, Board, costs, grouped, shown, title
@@ -21,7 +20,6 @@ _RULE = (
     "if nothing but chance differs: Student's t times √2 times that deviation, for one seed. A difference up to that "
     "size is *undecided*, a larger one *better* or *worse*; of {rows} rows, chance would make about {wrong:.1f} so."
 )
-_NO_RULE = "The noise of seeds is not known yet, so no difference is called better or worse."
 
 
 class Spread(NamedTuple):
@@ -33,7 +31,7 @@ class Spread(NamedTuple):
 
     def by_chance(self, seeds: int) -> float:
         """Return the size that a mean difference over some seeds exceeds once in 20 by chance."""
-        from scipy.stats import t
+        from scipy.stats import t  # of the extra `baselines`
 
         return round(float(t.ppf(0.975, self.freedom)), 2) * self.sd * math.sqrt(2 / seeds)
 
@@ -77,8 +75,6 @@ def spread(board: Board, experiment: Experiment, decoder: str) -> Spread | None:
     found = {}
     for name in experiment.seeds_of:
         home, _, row = name.partition("/")
-        if home not in board.experiments:
-            raise unknown("experiment", home, board.experiments)
         place = board.experiments[home], board.experiments[home].row(row)
         figure = board.ours(*place, experiment.metrics[0], experiment.split)
         if _decoder(*place) == decoder and figure is not None and figure.seeds > 1:
@@ -103,7 +99,7 @@ def rule(board: Board, experiment: Experiment) -> str:
             freedom = f"{noise.freedom} degrees of freedom"
             spreads.append(f"{_digits(noise.sd)} with `{decoder}` ({freedom}, pooled from {names})")
     if not spreads:
-        return _NO_RULE
+        return "The noise of seeds is not known yet, so no verdict is better or worse."
     rows = sum(row.control is not None for row in experiment.rows)
     return _RULE.format(metric=title(experiment.metrics[0]), spreads="; ".join(spreads), rows=rows, wrong=rows / 20)
 

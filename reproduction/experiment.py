@@ -81,14 +81,9 @@ def read_experiment(path: Path) -> Experiment:
 _committed = cache(read_experiment)
 
 
-def known() -> dict[str, Path]:
-    """Return the files of all committed experiments by name."""
-    return {path.stem: path for path in sorted(FOLDER.glob("*.toml")) if path != CLAIMS}
-
-
 def experiments(wanted: Sequence[str] = ()) -> dict[str, Experiment]:
     """Read experiments by name or by .toml file; all committed ones if none is named."""
-    paths = known()
+    paths = {path.stem: path for path in sorted(FOLDER.glob("*.toml")) if path != CLAIMS}
     found = {}
     for name in wanted or paths:
         if name.endswith(".toml"):
@@ -138,7 +133,7 @@ class Job(NamedTuple):
         return results / self.experiment.name / f"{self.name}.json"
 
 
-def jobs(found: Iterable[Experiment], rows: Sequence[str] = (), seeds: int | None = None) -> list[Job]:
+def jobs_of(found: Iterable[Experiment], rows: Sequence[str] = (), seeds: int | None = None) -> list[Job]:
     """List every row and seed to train once: the named rows, or all rows that are not quoted."""
     pairs = [(one, row) for one in found for row in one.rows if not rows or row.name in rows]
     for name in rows:

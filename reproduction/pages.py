@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +13,15 @@ from compgcn.run.report import Table, markdown, page_html
 from reproduction import ROOT, claims
 from reproduction.differences import FIDELITY, compared, difference_tables, rule
 from reproduction.experiment import Experiment
-from reproduction.tables import RULE, TIES, Board, is_converted, relative, tables, title
+from reproduction.tables import RULE, TIES, Board, relative, tables, title
 
 _INTRO = (
     "The paper's numbers and ours, row by row. `python -m reproduction report --all` writes this page from committed "
     "results; `python -m reproduction train NAME` trains rows that have none. Sources are places in the paper."
 )
 _CONVERTED = (
-    "{} of the {} results predate the present format: they lack parameters, categories and calibration. Their peak "
-    "memory is left out, because other rows shared the process."
+    "{} of the {} results predate the present format: they lack parameters, categories and calibration. The table "
+    "omits their peak memory, because other rows shared the process."
 )
 
 
@@ -40,7 +40,7 @@ def page(board: Board, experiment: Experiment, level: int = 1, figure: str | Non
     if experiment.kind in ("table", "differences"):
         notes = [f"{row.label}: {claims.placed(row.note)}" for row in experiment.rows if row.note]
         parts += [f"- {note}." for note in dict.fromkeys(notes)]
-    converted = sum(map(is_converted, found))
+    converted = sum(result.get("parameters") is None for result in found)
     parts += [_CONVERTED.format(converted, len(found))] if converted else []
     parts += [rule(board, experiment)] if compared else []
     if experiment.kind == "table":
@@ -56,7 +56,7 @@ def write_one(board: Board, experiment: Experiment) -> list[Path]:
     folder = board.folder / experiment.name
     folder.mkdir(parents=True, exist_ok=True)
     figure = folder / "figure.svg"
-    drawn = importlib.util.find_spec("matplotlib") is not None and draw(board, experiment, figure)
+    drawn = draw(board, experiment, figure)
     parts = page(board, experiment, figure=figure.name if drawn else None)
     texts = {folder / "report.md": markdown(parts), folder / "report.html": page_html(parts, experiment.title)}
     for path, text in texts.items():
@@ -91,14 +91,13 @@ _WIDE = 10  # ratio of the last x to the first that asks for a log axis
 
 def draw(board: Board, experiment: Experiment, path: Path) -> bool:
     """Draw a figure or differences and return True, or return False if there is nothing to draw."""
-    panels = {"differences": _differences, "figure": _lines}
-    panel = panels[experiment.kind](board, experiment) if experiment.kind in panels else None
-    if panel is None:
-        path.unlink(missing_ok=True)
-        return False
     height = 0.3 * len(experiment.rows) if experiment.kind == "differences" else 0.0
-    save([panel], experiment.title, check_figure(path), height=max(PANEL[1], height))
-    return True
+    panels = {"differences": _differences, "figure": _lines}
+    if experiment.kind in panels and (panel := panels[experiment.kind](board, experiment)) is not None:
+        save([panel], experiment.title, check_figure(path), height=max(PANEL[1], height))
+        return True
+    path.unlink(missing_ok=True)
+    return False
 
 
 def _differences(board: Board, experiment: Experiment) -> Panel | None:
@@ -150,19 +149,15 @@ def _lines(board: Board, experiment: Experiment) -> Panel | None:
 def draw_speed(reports: Sequence[dict[str, Any]], path: Path) -> None:
     """Draw time and memory of a layer against the number of messages, ours and edge by edge, for each machine."""
 
-    def panel(report: dict[str, Any], key: str, label: str) -> Panel:
-        def axes_of(axes: Any) -> None:
-            for name, colour, legend in (("per_edge", COLOURS[3], "per edge"), ("ours", COLOURS[0], "this package")):
-                points = [
-                    (row["messages"], row[name][key]) for row in report["scaling"] if row[name] and row[name][key]
-                ]
-                axes.plot(*zip(*points, strict=True), "o-", color=colour, label=legend, markersize=4)
-            axes.set(xscale="log", yscale="log", xlabel="messages (both directions)", ylabel=label)
-            axes.set_title(report["environment"]["device"])
-            axes.grid()
-            axes.legend(frameon=False)
+    def panel(axes: Any, report: dict[str, Any], key: str, label: str) -> None:
+        for name, colour, legend in (("per_edge", COLOURS[3], "per edge"), ("ours", COLOURS[0], "this package")):
+            points = [(row["messages"], row[name][key]) for row in report["scaling"] if row[name] and row[name][key]]
+            axes.plot(*zip(*points, strict=True), "o-", color=colour, label=legend, markersize=4)
+        axes.set(xscale="log", yscale="log", xlabel="messages (both directions)", ylabel=label)
+        axes.set_title(report["environment"]["device"])
+        axes.grid()
+        axes.legend(frameon=False)
 
-        return axes_of
-
-    panels = [panel(report, *one) for report in reports for one in (("ms", "time, ms"), ("mib", "peak memory, MiB"))]
+    kinds = {"ms": "time, ms", "mib": "peak memory, MiB"}.items()
+    panels = [partial(panel, report=report, key=key, label=label) for report in reports for key, label in kinds]
     save(panels, "One layer (mult, 100 → 100), forward and backward", check_figure(path), height=3.2)

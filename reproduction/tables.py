@@ -140,11 +140,6 @@ def verdict(experiment: Experiment, row: Row, metric: str, ours: Figure | None) 
     return found if ours.seeds >= experiment.seeds else f"{found} ({ours.seeds} of {experiment.seeds} seeds)"
 
 
-def is_converted(result: Mapping[str, Any]) -> bool:
-    """Tell whether a result predates the present format, which holds more."""
-    return result.get("parameters") is None
-
-
 def costs(found: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the cells of `COSTS`: parameters, epochs, mean seconds, peak memory and the seeds."""
     if not found:
@@ -154,7 +149,7 @@ def costs(found: Sequence[Mapping[str, Any]]) -> list[str]:
     fitted = baseline is not None and isinstance(baseline.how, FitOnce)
     size, epochs = found[0].get("parameters"), found[0]["config"]["training"]["epochs"]
     seconds = statistics.fmean(one["seconds"] for one in environments)
-    peaks = [one["environment"]["peak_memory_mib"] for one in found if not is_converted(one)]
+    peaks = [one["environment"]["peak_memory_mib"] for one in found if one.get("parameters") is not None]  # else old
     known = [peak for peak in peaks if peak is not None]  # None: several rows shared a process
     seeds = ", ".join(str(result["seed"]) for result in found)
     trained = [MISSING, MISSING] if fitted else [f"{size:,}" if size else MISSING, f"{epochs:,}"]
@@ -171,10 +166,7 @@ def _places(environments: Sequence[Mapping[str, Any]]) -> str:
 
 def grouped(rows: Sequence[Row]) -> dict[str, list[Row]]:
     """Return the rows by group, in the order of the file."""
-    groups: dict[str, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(row.group, []).append(row)
-    return groups
+    return {group: [row for row in rows if row.group == group] for group in dict.fromkeys(row.group for row in rows)}
 
 
 def tables(board: Board, experiment: Experiment) -> list[Table]:
@@ -184,7 +176,9 @@ def tables(board: Board, experiment: Experiment) -> list[Table]:
     if experiment.kind == "figure":
         return [_points(board, experiment)]
     if "/" in experiment.metrics[0]:
-        return [_by_metric(board, experiment)]
+        rows = experiment.rows
+        lines = [[title(one), *(_pair(board, experiment, row, one) for row in rows)] for one in experiment.metrics]
+        return [Table("", ("metric, paper / ours", *(row.label for row in rows)), lines)]
     groups = grouped(experiment.rows)
     made = [_compared(board, experiment, group, rows) for group, rows in groups.items()]
     if len(experiment.metrics) > 1:
@@ -255,13 +249,6 @@ def _all_metrics(board: Board, experiment: Experiment, group: str, rows: Sequenc
     return Table(f"{group}, all metrics" if group else "All metrics", header, lines)
 
 
-def _by_metric(board: Board, experiment: Experiment) -> Table:
-    """Return a line for each metric and a column for each row."""
-    rows = experiment.rows
-    lines = [[title(one), *(_pair(board, experiment, row, one) for row in rows)] for one in experiment.metrics]
-    return Table("", ("metric, paper / ours", *(row.label for row in rows)), lines)
-
-
 def _points(board: Board, experiment: Experiment) -> Table:
     """Return a line for each point of a figure."""
     metric, lines = experiment.metrics[0], []
@@ -311,7 +298,7 @@ def _methods() -> list[Table]:
     seen = ("node embeddings", "directions", "relations", "relation embeddings")
     header = ("encoder", "method", *seen, "parameters", "in one layer, 100 → 200, of FB15k-237")
     return [
-        Table("What encoders use", header, used),
+        Table("Inputs of encoders", header, used),
         Table("Special cases of one update", ("encoder", "method", "weights", "message"), reductions),
     ]
 

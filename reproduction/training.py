@@ -5,7 +5,6 @@ Reports need neither the model nor the data. Copy result files into one folder t
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import shutil
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 
 from compgcn.baselines import BASELINES, FitOnce
 from compgcn.config import Config, configure, names
-from compgcn.data import DATASETS, GraphCollection, KnowledgeGraph, Labels, Vocabulary, datasets, find
+from compgcn.data import DATASETS, GraphCollection, KnowledgeGraph, Labels, datasets, find
 from compgcn.data.graph import restricted, top_relations
 from compgcn.errors import InputError
 from compgcn.run import Run, train
@@ -30,8 +29,6 @@ from compgcn.run.resolve import expand, recommended
 from compgcn.tasks.inputs import Dataset
 from compgcn.train.storage import replace as replace_file
 from reproduction.experiment import Experiment, Job, Row, at_home, chosen
-
-_DIGITS = 6
 
 # Settings that change no result: the seed and the data, which a result names, and where and how fast training runs.
 _FREE = {
@@ -83,11 +80,8 @@ def train_row(
 
 def kept(run: Run) -> dict[str, Any]:
     """Return everything a report needs from a run."""
-    config = json.loads(run.config.model_dump_json())
-    text = json.dumps({**config, "training": {**config["training"], "seed": None, "device": None}}, sort_keys=True)
     found: dict[str, Any] = {
-        "hash": hashlib.sha256(text.encode()).hexdigest()[:16],
-        "config": config,
+        "config": json.loads(run.config.model_dump_json()),
         "parameters": parameters(run.task),
         "environment": json.loads((run.path / "environment.json").read_text(encoding="utf-8")),
         "metrics": run.metrics,
@@ -103,16 +97,8 @@ def kept(run: Run) -> dict[str, Any]:
         }
     if run.config.classifier.protocol in (None, "refit", "holdout") and run.metrics["test"]:
         found["calibration"] = [one._asdict() for one in run.answers.calibration("test")]
-    rounded: dict[str, Any] = _rounded(found)
+    rounded: dict[str, Any] = json.loads(json.dumps(found), parse_float=lambda text: float(f"{float(text):.6g}"))
     return rounded
-
-
-def _rounded(tree: Any) -> Any:
-    if isinstance(tree, dict):
-        return {key: _rounded(value) for key, value in tree.items()}
-    if isinstance(tree, (list, tuple)):
-        return [_rounded(value) for value in tree]
-    return float(f"{tree:.{_DIGITS}g}") if isinstance(tree, float) else tree
 
 
 def results(folder: Path, experiment: Experiment, row: Row) -> list[dict[str, Any]]:
@@ -120,7 +106,8 @@ def results(folder: Path, experiment: Experiment, row: Row) -> list[dict[str, An
     home, own = at_home(experiment, row)
     pattern = re.compile(re.escape(own.name) + r"-\d+\.json")
     files = (folder / home.name).glob(f"{own.name}-*.json")
-    found = sorted((_load(path) for path in files if pattern.fullmatch(path.name)), key=lambda one: int(one["seed"]))
+    made = [json.loads(path.read_text(encoding="utf-8")) for path in files if pattern.fullmatch(path.name)]
+    found = sorted(made, key=lambda one: int(one["seed"]))
     return [one for one in found if not one.get("smoke") and _matches(home, own, one)]
 
 
@@ -129,20 +116,10 @@ def is_done(job: Job, folder: Path, *, smoke: bool = False) -> bool:
     path = job.file(folder)
     if not path.is_file():
         return False
-    result = _load(path)
+    result = json.loads(path.read_text(encoding="utf-8"))
     if smoke or result.get("smoke"):
         return smoke and bool(result.get("smoke"))
     return _matches(job.experiment, job.row, result)
-
-
-def _load(path: Path) -> dict[str, Any]:
-    try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if not {"config", "metrics", "seed", "environment"} <= found.keys():
-            raise ValueError("a key is missing")
-    except ValueError as error:
-        raise InputError(f"{path} is damaged ({error}); remove it and train the row again") from None
-    return found
 
 
 def _matches(experiment: Experiment, row: Row, result: Mapping[str, Any]) -> bool:
@@ -163,19 +140,13 @@ def _matches(experiment: Experiment, row: Row, result: Mapping[str, Any]) -> boo
 def expected(experiment: Experiment, row: Row) -> Config:
     """Return the config of a row, as far as it is known without the data."""
     settings = chosen(experiment, row)
-    sample = _sample(task_of(configure(Config(), settings)))
+    sample = trial_data(configure(Config(), {"task": task_of(configure(Config(), settings))}))
     config = recommended(settings, sample, row.model)
     try:
         whole = expand(config, sample)
     except InputError:  # for example a baseline whose libraries are not installed
         return config
     return configure(whole, {"encoder.input": config.encoder.input})
-
-
-@cache
-def _sample(task: str) -> Dataset:
-    """Return small data of a task: recommended settings depend on nothing else."""
-    return trial_data(configure(Config(), {"task": task}))
 
 
 _COUNTRIES = 40
@@ -201,11 +172,15 @@ def trial_data(config: Config) -> Dataset:
     located = rows[:, 1] == graph.relations.index("on_continent")
     nodes, facts = rows[located, 0], rows[~located]
     classes = (rows[located, 2] == graph.entities.index("Europe")).astype(np.int64)
-    return (
-        _nodes(graph, nodes, classes, facts) if task == "node-classification" else _graphs(graph, nodes, classes, facts)
-    )
+    if task == "graph-classification":
+        return _graphs(graph, nodes, classes, facts)
+    labelled = np.column_stack([nodes, classes])
+    third = len(nodes) // 3
+    labels = Labels(_CLASSES, labelled[third:], labelled[:0], labelled[:third])
+    return replace(graph, train=facts, valid=facts[:0], test=facts[:0], labels=labels)
 
 
+@cache
 def _countries() -> KnowledgeGraph:
     """Return the facts of the embedded graph about some countries."""
     whole = datasets.load_world()
@@ -213,14 +188,6 @@ def _countries() -> KnowledgeGraph:
     chosen = whole.train[whole.train[:, 1] == relations[-1]][:_COUNTRIES, 0]
     splits = whole.splits.items()
     return restricted(whole, {k: np.isin(v[:, 1], relations) & np.isin(v[:, 0], chosen) for k, v in splits})
-
-
-def _nodes(graph: KnowledgeGraph, nodes: _Ids, classes: _Ids, facts: _Ids) -> KnowledgeGraph:
-    rows = np.column_stack([nodes, classes])
-    third = len(rows) // 3
-    labels = Labels(_CLASSES, rows[third:], rows[:0], rows[:third])
-    empty = np.empty((0, 3), dtype=np.int64)
-    return replace(graph, train=facts, valid=empty, test=empty, labels=labels)
 
 
 def _graphs(graph: KnowledgeGraph, nodes: _Ids, classes: _Ids, facts: _Ids) -> GraphCollection:
@@ -232,17 +199,8 @@ def _graphs(graph: KnowledgeGraph, nodes: _Ids, classes: _Ids, facts: _Ids) -> G
         graph_of += [number] * (1 + len(relations))
         labels += [0, *(1 + r for r in relations)]
         start += 1 + len(relations)
-    return GraphCollection(
-        "countries",
-        Vocabulary("relation", graph.relations.ids),
-        _CLASSES,
-        graph_of=np.array(graph_of),
-        triples=np.array(triples, dtype=np.int64),
-        targets=classes,
-        node_labels=np.array(labels),
-        node_classes=("country", *graph.relations.ids),
-        graph_ids=tuple(graph.entities.ids[node] for node in nodes),
-    )
+    shown = np.array(graph_of), np.array(triples), classes, np.array(labels), ("country", *graph.relations.ids)
+    return GraphCollection("countries", graph.relations, _CLASSES, *shown)
 
 
 def trial_settings(config: Config) -> dict[str, Any]:

@@ -12,7 +12,7 @@ HANGS = 300.0  # seconds after which a test that waits for something gives up
 
 
 class Clock:
-    """Of one loop."""
+    """Fake time of one event loop."""
 
     def __init__(self) -> None:
         self._ahead = 0.0

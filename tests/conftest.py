@@ -54,14 +54,11 @@ def command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes longest is begun first, or one process would still be at it when the other has nothing left.
-
-    The first of all are handed out as one piece, so that one process has them all and builds the wheel once.
-    """
+    """Start the slowest tests first, in one piece, so that one process has them all and builds the wheel once."""
     items.sort(key=lambda item: item.path.name != "test_wheel.py")
 
 
 def pytest_collection_finish() -> None:
-    """What is imported stays, and no search for garbage looks through it; what measures memory makes many of them."""
+    """Exclude all imported objects from garbage collection, which tests of memory run often."""
     gc.collect()
     gc.freeze()

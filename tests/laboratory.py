@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from compgcn.config import configure
-from reproduction.experiment import Job, experiments, jobs
+from reproduction.experiment import Job, experiments, jobs_of
 from reproduction.training import expected
 
 ROOT = Path(__file__).parents[1]
@@ -15,7 +15,7 @@ EXPERIMENTS = experiments()
 
 
 def job(name: str = "encoders", row: str = "distmult-none") -> Job:
-    return jobs([EXPERIMENTS[name]], [row], 1)[0]
+    return jobs_of([EXPERIMENTS[name]], [row], 1)[0]
 
 
 def write(folder: Path, one: Job, seed: int = 0, mrr: float = 0.25, settings: Any = (), **more: Any) -> None:

@@ -85,7 +85,7 @@ def environment() -> dict[str, str]:
 
 @functools.cache
 def runner() -> str:
-    """The socket of a process that runs commands, while this one lasts."""
+    """Start a process that runs commands until this one ends; return its socket."""
     place = tempfile.mkdtemp()
     arguments = [sys.executable, ROOT / "tests" / "typed.py", f"{place}/socket"]
     process = subprocess.Popen(arguments, env=environment(), stdout=subprocess.PIPE, text=True)
@@ -152,19 +152,19 @@ def test_every_block_has_a_kind_and_none_is_left_unrun() -> None:
 
 
 def prose(path: Path) -> str:
-    """A document without its blocks, in which a `#` is a comment and brackets are code."""
+    """Return a document without its blocks, whose `#` and brackets are no headings and links."""
     return re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
 
 
 @functools.cache
 def anchors(path: Path) -> list[str]:
-    """What the headings of a document are linked by."""
+    """Return the link targets of a document's headings."""
     headings = re.findall(r"^#+ (.+)$", prose(path), re.MULTILINE)
     return [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
 
 
 def leads_somewhere(target: str, path: Path) -> bool:
-    """Whether a link in a document goes to a file that is there and, if it names a heading, to the only one of it."""
+    """Tell whether a link leads to an existing file and, if it names a heading, to exactly one."""
     file, _, anchor = target.partition("#")
     there = (path.parent / file).resolve() if file else path
     return there.exists() and (not anchor or anchors(there).count(anchor) == 1)
@@ -196,7 +196,7 @@ def test_the_front_page_is_short_and_leads_to_every_other() -> None:
 
 
 def table(path: Path, mark: str) -> list[list[str]]:
-    """The cells of the table below `<!-- mark -->`, without its header."""
+    """Return the cells of the table below `<!-- mark -->`, without its header."""
     _, found, rest = path.read_text(encoding="utf-8").partition(f"<!-- {mark} -->\n")
     assert found, f"{path.name} has no table marked '{mark}'"
     rows = [line for line in rest.split("\n\n", 1)[0].splitlines() if line.startswith("|")]
@@ -204,7 +204,7 @@ def table(path: Path, mark: str) -> list[list[str]]:
 
 
 def code(cell: str) -> list[str]:
-    """What stands in backticks."""
+    """Return the words in backticks."""
     return re.findall(r"`([^`]+)`", cell)
 
 

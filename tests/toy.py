@@ -125,7 +125,7 @@ def killed_at_event(k: int) -> Callable[[dict[str, Any]], None]:
 
 
 class Result:
-    """What a command left behind."""
+    """Exit code and output of a command."""
 
     def __init__(self, code: int, out: str, err: str) -> None:
         self.code, self.out, self.err = code, out, err

@@ -1,7 +1,7 @@
-"""Commands as they would be typed, without the seconds that each would spend importing torch.
+"""Commands as a user types them, without the seconds that each would spend importing torch.
 
-Run as a script with the path of a socket, it imports the package once and forks for every command that is sent there;
-with more arguments it sends them, with its own standard streams, folder and environment, and ends as they end.
+With the path of a socket as its only argument, this script imports the package once and forks for every command that
+arrives there. With more arguments it sends them there, with its standard streams and folder, and returns the exit code.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ import traceback
 
 _LIMIT = 2**20
 
-# What takes long to import, and what commands would import sooner or later: the kernels, what torch loads with the
-# first optimiser, what pyarrow makes strings and tables with, and what draws.
 LONG = (
     *("compgcn.run.report", "compgcn.serve.app", "compgcn.run.tune", "reproduction.__main__", "compgcn.kernels.numba"),
     *("torch._dynamo", "pandas", "matplotlib.pyplot"),
@@ -28,10 +26,11 @@ LONG = (
 def serve(path: str) -> None:
     for module in LONG:
         importlib.import_module(module)
-    _wake_the_compiler()
-    gc.freeze()  # what is imported stays, and no command looks through it for garbage
-
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that end
+    stable_order = importlib.import_module("compgcn.kernels.numba").stable_order
+    tensor = importlib.import_module("torch").tensor
+    stable_order(tensor([0]), tensor([0, 1]))  # the first call of a kernel loads the rest of numba
+    gc.freeze()  # exclude all imported objects from garbage collection
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel removes commands that end
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         listener.listen()
@@ -44,15 +43,6 @@ def serve(path: str) -> None:
                 _obey(connection, json.loads(message), streams)
             for descriptor in (connection.detach(), *streams):
                 os.close(descriptor)
-
-
-def _wake_the_compiler() -> None:
-    """By a call of a kernel, with which numba loads its other half."""
-    import torch
-
-    from compgcn.kernels.numba import stable_order
-
-    stable_order(torch.tensor([0]), torch.tensor([0, 1]))
 
 
 def _obey(connection: socket.socket, asked: dict[str, object], streams: list[int]) -> None:

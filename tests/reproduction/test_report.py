@@ -12,7 +12,7 @@ from laboratory import EXPERIMENTS, ROOT, job, write
 from reproduction import RESULTS, blocks
 from reproduction.experiment import at_home
 from reproduction.pages import page, whole, write_one
-from reproduction.tables import MISSING, NOT_RUN, RULE, Board, Figure, costs, relative, shown, stated, tables, verdict
+from reproduction.tables import MISSING, NOT_RUN, Board, Figure, costs, relative, shown, stated, tables, verdict
 from reproduction.training import expected
 
 
@@ -47,13 +47,6 @@ def test_a_spread_is_shown_with_its_digits_and_its_kind() -> None:
     assert shown(Figure(0.3165, 0.0004, 3), "mrr") == ".317 ± .0004 (seeds)"
     assert shown(Figure(71.6, 1.0, 2), "accuracy") == "71.6 ± 1.0 (seeds)"
     assert stated(experiment, experiment.row("ptc-compgcn"), "accuracy") == "71.6 ± 12.0 (folds)"
-
-
-def test_the_rule_stands_only_under_experiments_with_verdicts() -> None:
-    board = Board(ROOT / "nowhere", EXPERIMENTS)
-    ruled = {name for name, one in EXPERIMENTS.items() if any(RULE in str(part) for part in page(board, one))}
-    assert {"encoders", "node-classification"} <= ruled
-    assert not {"categories", "graph-classification-nested", "bases", "datasets"} & ruled
 
 
 def test_costs_name_shared_devices_and_leave_out_unknown_memory(tmp_path: Path) -> None:
