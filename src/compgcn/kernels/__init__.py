@@ -84,7 +84,7 @@ def _kernel(name: str, device: torch.device) -> Callable[..., Tensor]:
 
 
 def segment_sum(a: Tensor, b: Tensor, weight: Tensor, segments: Segments, op: int) -> Tensor:
-    """Return the sum over each segment of weight · op(a[left], b[right]), the weights in the order of the calls."""
+    """Return the sum over each segment of weight · op(a[left], b[right]); `weight` is by message id."""
     weight = segments.weight if segments.weight.numel() else weight[segments.order]
     if torch.compiler.is_compiling():
         out: Tensor = torch.ops.compgcn.segment_reduce(a, b, weight, list(segments), op)
@@ -128,9 +128,10 @@ class _Aggregate(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, z: Tensor, weight: Tensor, op: int, *given: Any) -> Tensor:
-        ctx.op, ctx.plan = op, given[0] if len(given) == 1 else None
-        ctx.save_for_backward(x, z, weight, *(given if ctx.plan is None else ()))
-        return segment_sum(x, z, weight, given[0].by_row if len(given) == 1 else Segments(*given[:7]), op)
+        one = len(given) == 1
+        ctx.op, ctx.plan = op, given[0] if one else None
+        ctx.save_for_backward(x, z, weight, *(() if one else given))
+        return segment_sum(x, z, weight, given[0].by_row if one else Segments(*given[:7]), op)
 
     @staticmethod
     @once_differentiable
