@@ -86,10 +86,8 @@ def _kernel(name: str, device: torch.device) -> Callable[..., Tensor]:
 def segment_sum(a: Tensor, b: Tensor, weight: Tensor, segments: Segments, op: int) -> Tensor:
     """Return the sum over each segment of weight · op(a[left], b[right]); `weight` is by message id."""
     weight = segments.weight if segments.weight.numel() else weight[segments.order]
-    if torch.compiler.is_compiling():
-        out: Tensor = torch.ops.compgcn.segment_reduce(a, b, weight, list(segments), op)
-        return out
-    return kernels(a.device.type).segment_reduce(a, b, weight, segments, op)  # type: ignore[no-any-return]
+    given = list(segments) if torch.compiler.is_compiling() else segments
+    return _kernel("segment_reduce", a.device)(a, b, weight, given, int(op))
 
 
 def _gradient_by_x(g: Tensor, z: Tensor, weight: Tensor, s: Segments, op: int) -> Tensor:

@@ -141,8 +141,7 @@ class Messages:
     def relation_plan(self, norm: Norm | None) -> Plan:
         """Return the plan of the same rows in which every message sends a row of a relation table (D-GCN's biases)."""
         plan = self._keep(
-            "relation plan",
-            lambda: self._plan(self.relation, self.num_relations, torch.zeros_like(self.relation), 1),
+            "relation plan", lambda: self._plan(self.relation, self.num_relations, torch.zeros_like(self.relation), 1)
         )
         return self._weighted("relation plan", plan, norm)
 
