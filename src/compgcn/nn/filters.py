@@ -188,6 +188,13 @@ class Filters(NamedTuple):
     sums: Callable[[Mapping[str, Tensor], Incoming], list[Tensor]]  # [N, out] by direction, or all in one
     loop: str = "weight_loop"  # the parameter that transforms the self-loop
 
+    def __reduce__(self) -> tuple[Callable[[str], Filters], tuple[str]]:
+        return _find, (self.name,)  # a copy or a file of a layer names its row
+
+
+def _find(name: str) -> Filters:
+    return FILTERS[name]
+
 
 FILTERS: dict[str, Filters] = {
     row.name: row
