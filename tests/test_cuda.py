@@ -22,8 +22,6 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a C
 
 N, R, E = 300, 7, 4000
 
-STEPS = {True: "auto", False: "eager"}  # by whether a CUDA graph records them
-
 
 def skewed(dtype: torch.dtype = torch.float32) -> tuple[torch.Tensor, ...]:
     """x, rel, edge_index, edge_type with hubs far longer than a chunk."""
@@ -41,16 +39,24 @@ def outputs_and_gradients(conv: CompGCNConv, tensors: tuple[torch.Tensor, ...], 
     return [*out, *torch.autograd.grad(loss, [x, rel, *conv.parameters()], allow_unused=True)]
 
 
-@pytest.mark.parametrize("composition", COMPOSITIONS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_the_layer_gives_the_same_on_both_devices(composition, dtype):
-    conv = CompGCNConv(50, 30, R, composition=composition).to(dtype)
-    tensors = skewed(dtype)
-    expected = outputs_and_gradients(conv, tensors)
-    ours = outputs_and_gradients(conv.cuda(), tuple(t.cuda() for t in tensors))
+def assert_same_on_both_devices(monkeypatch, conv: CompGCNConv, dtype: torch.dtype, keep=None, **patches) -> None:
+    """Compare outputs and gradients; the GPU runs with some numbers of `compgcn.nn.filters` replaced."""
+    tensors, conv = skewed(dtype), conv.to(dtype)
+    expected = outputs_and_gradients(conv, tensors, keep=keep)
+    for name, value in patches.items():
+        monkeypatch.setattr(compgcn.nn.filters, name, value)
+    keep = None if keep is None else keep.cuda()
+    ours = outputs_and_gradients(conv.cuda(), tuple(t.cuda() for t in tensors), keep=keep)
+    close = {"rtol": 1e-4, "atol": 2e-4} if dtype == torch.float32 else {"rtol": 1e-8, "atol": 1e-8}
     for a, b in zip(ours, expected, strict=True):
         if b is not None:
-            torch.testing.assert_close(a.cpu(), b, rtol=1e-4, atol=2e-4)
+            torch.testing.assert_close(a.cpu(), b, **close)
+
+
+@pytest.mark.parametrize("composition", COMPOSITIONS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_the_layer_gives_the_same_on_both_devices(monkeypatch, composition, dtype):
+    assert_same_on_both_devices(monkeypatch, CompGCNConv(50, 30, R, composition), dtype)
 
 
 EVERY_LEARNED = pytest.mark.parametrize("learned", LEARNED.values(), ids=list(LEARNED))
@@ -59,48 +65,23 @@ EVERY_LEARNED = pytest.mark.parametrize("learned", LEARNED.values(), ids=list(LE
 @EVERY_LEARNED
 @pytest.mark.parametrize("rows", [500, 2**14], ids=["parts", "whole"])
 def test_a_learned_composition_gives_the_same_on_both_devices(monkeypatch, learned, rows):
-    monkeypatch.setattr(compgcn.nn.filters, "_ROWS", rows)
-    conv, tensors = CompGCNConv(50, 30, R, composition=learned).double(), skewed(torch.float64)
-    expected = outputs_and_gradients(conv, tensors)
-    ours = outputs_and_gradients(conv.cuda(), tuple(t.cuda() for t in tensors))
-    for a, b in zip(ours, expected, strict=True):
-        torch.testing.assert_close(a.cpu(), b, rtol=1e-8, atol=1e-8)
-
-
-@EVERY_LEARNED
-def test_a_learned_composition_repeats_to_the_bit(learned):
-    conv, tensors = CompGCNConv(50, 30, R, composition=learned).cuda(), tuple(t.cuda() for t in skewed())
-    first, second = (outputs_and_gradients(conv, tensors) for _ in range(2))
-    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+    assert_same_on_both_devices(monkeypatch, CompGCNConv(50, 30, R, learned), torch.float64, _ROWS=rows)
 
 
 @pytest.mark.parametrize("composition", [*COMPOSITIONS, "ntn"])
 @pytest.mark.parametrize("filters", ["direction", "relation"])
-def test_edges_are_left_out_alike_on_both_devices(composition, filters):
-    conv, tensors = CompGCNConv(50, 30, R, composition=composition, filters=filters).double(), skewed(torch.float64)
+def test_edges_are_left_out_alike_on_both_devices(monkeypatch, composition, filters):
     keep = torch.rand(E, generator=torch.Generator().manual_seed(1)).round().mul(2).double()
-    expected = outputs_and_gradients(conv, tensors, keep=keep)
-    ours = outputs_and_gradients(conv.cuda(), tuple(t.cuda() for t in tensors), keep=keep.cuda())
-    for a, b in zip(ours, expected, strict=True):
-        if b is not None:
-            torch.testing.assert_close(a.cpu(), b, rtol=1e-8, atol=1e-8)
+    conv = CompGCNConv(50, 30, R, composition, filters=filters)
+    assert_same_on_both_devices(monkeypatch, conv, torch.float64, keep)
 
 
 @pytest.mark.parametrize("kept", [0, 2**26], ids=["again", "kept"])
 @pytest.mark.parametrize("composition", COMPOSITIONS)
 def test_bases_one_at_a_time_give_the_same_on_both_devices(monkeypatch, composition, kept):
     """Against the mixed ones of the CPU, by which they are tested there."""
-    conv, tensors = (
-        CompGCNConv(50, 30, R, composition=composition, filters="basis", bases=3).double(),
-        skewed(torch.float64),
-    )
-    expected = outputs_and_gradients(conv, tensors)
-    monkeypatch.setattr(compgcn.nn.filters, "mixes", lambda *sizes: False)
-    monkeypatch.setattr(compgcn.nn.filters, "_KEPT", kept)
-    ours = outputs_and_gradients(conv.cuda(), tuple(t.cuda() for t in tensors))
-    for a, b in zip(ours, expected, strict=True):
-        if b is not None:
-            torch.testing.assert_close(a.cpu(), b, rtol=1e-8, atol=1e-8)
+    conv = CompGCNConv(50, 30, R, composition, filters="basis", bases=3)
+    assert_same_on_both_devices(monkeypatch, conv, torch.float64, mixes=lambda *sizes: False, _KEPT=kept)
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -132,7 +113,7 @@ def test_every_decoder_gives_the_same_on_both_devices(name, form):
         torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-8)
 
 
-@pytest.mark.parametrize("composition", COMPOSITIONS)
+@pytest.mark.parametrize("composition", [*COMPOSITIONS, *LEARNED.values()], ids=lambda row: getattr(row, "name", row))
 def test_the_layer_repeats_to_the_bit(composition):
     conv, tensors = CompGCNConv(50, 30, R, composition=composition).cuda(), tuple(t.cuda() for t in skewed())
     first, second = (outputs_and_gradients(conv, tensors) for _ in range(2))
@@ -172,17 +153,21 @@ def test_a_run_trains_and_answers_on_the_gpu(tmp_path, precision):
 STILL = {"encoder.dropout": 0.0, "encoder.hidden_dropout": 0.0, "decoder.hidden_dropout": 0.0, "feature_dropout": 0.0}
 
 
+def assert_recorded_trains_like_eager(folder, settings: dict, tolerance: float) -> None:
+    data = compgcn.load("world")
+    recorded, eager = (
+        compgcn.fit(data, run_dir=folder / step, step=step, device="cuda", **settings).entity_embeddings()[1]
+        for step in ("auto", "eager")
+    )
+    assert abs(recorded - eager).max() < tolerance * abs(eager).max()
+
+
 @pytest.mark.parametrize("loss", ["bce", "cross-entropy"])
 @pytest.mark.parametrize("decoder", DECODERS)
 def test_a_recorded_step_trains_like_the_eager_one(tmp_path, decoder, loss):
-    settings = STILL | {"decoder": decoder, "loss": loss, "dims": [20, 20], "kernel": 3, "filters": 8, "device": "cuda"}
+    settings = STILL | {"decoder": decoder, "loss": loss, "dims": [20, 20], "kernel": 3, "filters": 8}
     settings |= {"epochs": 1, "batch_size": 512, "schedule": "linear", "grad_clip": 1.0}
-    data = compgcn.load("world")
-    runs = [
-        compgcn.fit(data, run_dir=tmp_path / str(graph), step=STEPS[graph], **settings).entity_embeddings()[1]
-        for graph in (True, False)
-    ]
-    assert abs(runs[0] - runs[1]).max() < 2e-3 * abs(runs[1]).max()
+    assert_recorded_trains_like_eager(tmp_path, settings, 2e-3)
 
 
 AROUND = {
@@ -197,14 +182,8 @@ AROUND = {
 @pytest.mark.parametrize("what", AROUND)
 def test_other_encoders_and_removed_edges_are_recorded_too(monkeypatch, tmp_path, what, loss):
     monkeypatch.setattr(compgcn.nn.filters, "_ROWS", 100)
-    settings = STILL | {"decoder": "distmult", "loss": loss, "dims": [20, 20], "device": "cuda", "epochs": 1}
-    settings |= {"batch_size": 512, **AROUND[what]}
-    data = compgcn.load("world")
-    runs = [
-        compgcn.fit(data, run_dir=tmp_path / str(graph), step=STEPS[graph], **settings).entity_embeddings()[1]
-        for graph in (True, False)
-    ]
-    assert abs(runs[0] - runs[1]).max() < 2e-3 * abs(runs[1]).max()
+    settings = STILL | {"decoder": "distmult", "loss": loss, "dims": [20, 20], "epochs": 1, "batch_size": 512}
+    assert_recorded_trains_like_eager(tmp_path, settings | AROUND[what], 2e-3)
 
 
 def test_a_recorded_step_drops_other_edges_every_time():
@@ -229,15 +208,8 @@ OTHERS = [
 
 @pytest.mark.parametrize("others", OTHERS, ids=str)
 def test_every_optimiser_and_term_is_recorded_as_it_is(tmp_path, others):
-    settings = STILL | {"encoder": "none", "decoder": "distmult", "loss": "cross-entropy", "dims": [20]} | others
-    data = compgcn.load("world")
-    runs = [
-        compgcn.fit(
-            data, **{"epochs": 2, **settings}, run_dir=tmp_path / str(graph), device="cuda", step=STEPS[graph]
-        ).entity_embeddings()[1]
-        for graph in (True, False)
-    ]
-    assert abs(runs[0] - runs[1]).max() < 5e-3 * abs(runs[1]).max()
+    settings = {"encoder": "none", "decoder": "distmult", "loss": "cross-entropy", "dims": [20], "epochs": 2}
+    assert_recorded_trains_like_eager(tmp_path, STILL | settings | others, 5e-3)
 
 
 def test_an_adversary_learns_in_a_recorded_step(tmp_path):

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import compgcn.kernels.backend as backends
+from compgcn import kernels
 from compgcn.errors import InputError
-from compgcn.kernels import Combine, Plan, aggregate, make_plan
+from compgcn.kernels import Combine, Plan, aggregate, grouped_matmul, make_groups, make_plan
 from compgcn.kernels.numba import stable_order
 from compgcn.nn.compose import COMPOSITIONS
 from oracles import (
@@ -44,11 +45,7 @@ def plan_of(edges: Edges) -> Plan:
     messages = sent(edges)
     row, sender, relation = (
         torch.tensor(values, dtype=torch.long)
-        for values in (
-            [m.receiver for m in messages],
-            [m.sender for m in messages],
-            [m.relation for m in messages],
-        )
+        for values in ([m.receiver for m in messages], [m.sender for m in messages], [m.relation for m in messages])
     )
     return make_plan(
         row, sender, relation, rows=edges.num_nodes, senders=edges.num_nodes, relations=2 * edges.num_relations
@@ -275,6 +272,25 @@ SAMPLES = {"segment_reduce": _reduce_sample, "edge_dot": _dot_sample}
 def test_torch_accepts_the_registration_of_every_operation(op, combine):
     results = torch.library.opcheck(getattr(torch.ops.compgcn, op).default, SAMPLES[op](combine))
     assert set(results.values()) == {"SUCCESS"}
+
+
+def test_the_compiler_gets_tensors_and_numbers_alone(monkeypatch):
+    """Older compilers trace neither a named tuple nor what hangs on one."""
+    (x, z, weight), plan = operands(DEGENERATE["awkward"], 4), plan_of(DEGENERATE["awkward"])
+    groups, rows, filters = make_groups(torch.tensor([0, 0, 1]), 2), normal(3, 1, 4), normal(2, 1, 4, 3, seed=1)
+    expected = aggregate(x, z, weight, plan, Combine.CONJUGATE), grouped_matmul(rows, filters, groups)
+    seen = []
+
+    def watched(call):
+        return lambda *given: seen.extend(given) or call(*given)
+
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    for function in (kernels._Aggregate, kernels._GroupedMatmul):
+        monkeypatch.setattr(function, "apply", watched(function.apply))
+    monkeypatch.setattr(torch.ops.compgcn, "segment_reduce", watched(torch.ops.compgcn.segment_reduce))
+    ours = aggregate(x, z, weight, plan, Combine.CONJUGATE), grouped_matmul(rows, filters, groups)
+    assert_same_with_gradients(ours, expected, (x, z, weight, rows, filters))
+    assert {type(value) for value in seen} == {Tensor, int, list}
 
 
 def test_a_second_derivative_is_refused_rather_than_wrong():

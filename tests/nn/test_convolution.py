@@ -113,11 +113,7 @@ def test_a_given_height_or_width_is_kept():
     [
         (200, ConvolutionSettings(height=7), "dimension 200 cannot be laid out with height 7; choose sizes"),
         (200, ConvolutionSettings(height=10, width=10), "dimension 200 cannot be laid out with height 10 and width 10"),
-        (
-            13,
-            ConvolutionSettings(),
-            "a 7×7 kernel does not fit the 2×13 image of dimension 13; use a .* 1 to 2",
-        ),
+        (13, ConvolutionSettings(), "a 7×7 kernel does not fit the 2×13 image of dimension 13; use a .* 1 to 2"),
         (200, ConvolutionSettings(kernel=21), "a 21×21 kernel does not fit the 20×20 image of dimension 200"),
         (200, ConvolutionSettings(kernel=0), "a 0×0 kernel does not fit"),
     ],

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
 
+from compgcn import config
+from compgcn.data import DATASETS
 from compgcn.errors import InputError
 from compgcn.nn.compose import COMPOSITIONS
-from compgcn.nn.decoders import DECODERS, ConvolutionSettings, Decoder, build_decoder
+from compgcn.nn.decoders import (
+    DECODERS,
+    ConvolutionSettings,
+    Decoder,
+    build_decoder,
+    dot,
+    negative_complex_l1,
+    negative_l1,
+)
+from compgcn.run.resolve import expand, recommended
+from oracles import normal
 from scores import FORMULAS
+from toy import graph
 
 B, N, D = 3, 7, 8
 SMALL = ConvolutionSettings(filters=4, kernel=2)
 EVERY = pytest.mark.parametrize("name", DECODERS)
 BIAS = pytest.mark.parametrize("entity_bias", [False, True, None])
-
-
-def normal(*shape: int, seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()
 
 
 def build(name: str, entity_bias: bool | None = None, margin: float = 9.0) -> Decoder:
@@ -78,12 +88,7 @@ def test_a_candidate_scores_the_same_however_it_is_asked_for(name, entity_bias):
 @EVERY
 @pytest.mark.parametrize("form", ["all", "slice", "shared", "own"])
 def test_gradients_reach_every_input_and_parameter_whatever_the_form(name, form):
-    candidates = {
-        "all": None,
-        "slice": slice(0, N),
-        "shared": torch.arange(N),
-        "own": torch.arange(N).expand(B, N),
-    }
+    candidates = {"all": None, "slice": slice(0, N), "shared": torch.arange(N), "own": torch.arange(N).expand(B, N)}
     decoder = build(name, entity_bias=True)
     x, z, entities = inputs()
     weight = normal(B, N, seed=4).detach()
@@ -168,3 +173,44 @@ def test_shapes_that_do_not_match_are_refused_with_the_shapes():
         decoder(x, z, entities[1:])
     with pytest.raises(InputError, match=r"\[C\], or \[3, C\] for 3 queries, not \[1, 2\]"):
         decoder(x, z, entities, torch.zeros(1, 2, dtype=torch.long))
+
+
+SIMILARITIES = {
+    dot: lambda q, e: sum(a * b for a, b in zip(q, e, strict=True)),
+    negative_l1: lambda q, e: -sum(abs(a - b) for a, b in zip(q, e, strict=True)),
+    negative_complex_l1: lambda q, e: -sum(abs(complex(q[j] - e[j], q[j + 3] - e[j + 3])) for j in range(3)),
+}
+
+
+@pytest.mark.parametrize("function", SIMILARITIES, ids=lambda function: function.__name__)
+def test_each_similarity_equals_its_formula_for_shared_candidates_and_for_a_list_per_query(function):
+    q, e = normal(3, 6), normal(4, 6, seed=1)
+    shared, own = function(q, e), function(q, e.expand(3, 4, 6))
+    expected = [[SIMILARITIES[function](a, b) for b in e.tolist()] for a in q.tolist()]
+    torch.testing.assert_close(shared, torch.tensor(expected, dtype=torch.float64))
+    torch.testing.assert_close(shared, own)
+    weight = normal(3, 4, seed=2).detach()
+    gradients = [torch.autograd.grad((scores * weight).sum(), (q, e)) for scores in (shared, own)]
+    torch.testing.assert_close(*gradients)
+
+
+def resolved(**settings: Any) -> config.Decoder:
+    data = graph()
+    return expand(recommended({"encoder.dims": (200, 200)} | settings, data), data).decoder
+
+
+@EVERY
+def test_sizes_are_the_decoders_own_unless_given(name):
+    usual, row = resolved(decoder=name), DECODERS[name]
+    assert (usual.filters, usual.kernel) == (row.settings.filters, row.settings.kernel)
+    given = resolved(decoder=name, filters=5, kernel=2)
+    assert (given.filters, given.kernel) == (5, 2)
+
+
+def test_the_sizes_of_a_recipe_are_for_its_own_decoder():
+    recipe = DATASETS["wn18rr"].recipe
+    assert resolved(**{"data.source": "wn18rr"}).filters == recipe["decoder.filters"] == 250
+    other = resolved(**{"data.source": "wn18rr", "decoder": "hyper"})
+    assert (other.filters, other.kernel) == (32, 9)
+    assert other.feature_dropout == recipe["decoder.feature_dropout"]
+    assert resolved(**{"data.source": "wn18rr", "decoder": "hyper", "filters": 7}).filters == 7

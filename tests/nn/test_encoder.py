@@ -14,7 +14,7 @@ from compgcn.errors import InputError
 from compgcn.nn.compose import COMPOSITIONS
 from compgcn.nn.conv import CompGCNConv
 from compgcn.nn.decoders import DECODERS
-from compgcn.nn.encoder import PRESETS, Encoder, RelationTable, preset
+from compgcn.nn.encoder import PRESETS, Encoder, RelationTable
 from compgcn.nn.graph import FLOWS
 from compgcn.run.build import LEARNED
 from oracles import (
@@ -94,16 +94,8 @@ def relational_gcn(edges: Edges, h: Tensor, layer: CompGCNConv, flow: str, filte
     return torch.stack(rows)
 
 
-def full_filters(layer: CompGCNConv) -> list[Tensor]:
-    return list(layer.weight)
-
-
 def basis_filters(layer: CompGCNConv) -> list[Tensor]:
     return [sum(a * V for a, V in zip(row, layer.bases, strict=True)) for row in layer.coefficients]
-
-
-def block_filters(layer: CompGCNConv) -> list[Tensor]:
-    return [torch.block_diag(*blocks) for blocks in layer.blocks]
 
 
 def weighted_gcn(edges: Edges, h: Tensor, layer: CompGCNConv, flow: str) -> Tensor:
@@ -116,15 +108,16 @@ def weighted_gcn(edges: Edges, h: Tensor, layer: CompGCNConv, flow: str) -> Tens
 REDUCTIONS: dict[str, Callable[[Edges, Tensor, CompGCNConv, str], Tensor]] = {
     "gcn": kipf_gcn,
     "dgcn": directed_gcn,
-    "rgcn": lambda *args: relational_gcn(*args, full_filters(args[2])),
+    "rgcn": lambda *args: relational_gcn(*args, list(args[2].weight)),
     "rgcn-basis": lambda *args: relational_gcn(*args, basis_filters(args[2])),
-    "rgcn-block": lambda *args: relational_gcn(*args, block_filters(args[2])),
+    "rgcn-block": lambda *args: relational_gcn(*args, [torch.block_diag(*blocks) for blocks in args[2].blocks]),
     "wgcn": weighted_gcn,
 }
 
 
-def test_every_preset_has_a_formula_to_be_tested_against():
+def test_every_preset_has_a_formula_to_be_tested_against_and_an_origin():
     assert set(PRESETS) == {*REDUCTIONS, *COMPOSING, "vrgcn", "none"}
+    assert all(row.origin and row.reference for row in PRESETS.values())
 
 
 @pytest.mark.parametrize("name", REDUCTIONS)
@@ -395,13 +388,6 @@ def test_a_wrong_option_is_answered_with_a_sentence(options, sentence):
         Encoder(**{"num_nodes": 6, "num_relations": 3, "dims": (4, 6), **options})
 
 
-@EVERY
-def test_a_preset_is_found_by_name_and_says_where_it_comes_from(name):
-    assert preset(name) is PRESETS[name]
-    assert PRESETS[name].origin
-    assert PRESETS[name].reference
-
-
 # ---------------------------------------------------------------------------------------------------------------------
 # raw vectors beside the encoder, and edges left out
 
@@ -444,7 +430,7 @@ def test_the_same_edges_are_left_out_of_every_layer(name):
 
 
 @pytest.mark.parametrize("name", WITH_LAYERS)
-@pytest.mark.parametrize("dims", [(4, 6), (4, 6, 2)], ids=["one layer", "two layers"])
+@DEPTHS
 @pytest.mark.parametrize("flow", FLOWS)
 def test_edges_around_some_nodes_are_left_out_as_in_the_whole_graph(name, dims, flow):
     encoder, graph = encoder_of(AWKWARD, dims, name, flow=flow, residual=5), AWKWARD.graph()

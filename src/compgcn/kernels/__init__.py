@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import torch
@@ -36,7 +37,9 @@ def aggregate(x: Tensor, z: Tensor, weight: Tensor | None, plan: Plan, combine: 
     if not torch.compiler.is_compiling():
         _check(x, z, weight, plan, combine)
     weight = plan.by_row.weight[:0] if weight is None else weight
-    out: Tensor = _Aggregate.apply(x, z.to(x.dtype), weight, plan, combine)  # type: ignore[no-untyped-call]
+    # The compiler of older torch takes tensors and numbers alone; passing each tensor would cost eager code time.
+    given = chain(*plan) if torch.compiler.is_compiling() else (plan,)
+    out: Tensor = _Aggregate.apply(x, z.to(x.dtype), weight, int(combine), *given)  # type: ignore[no-untyped-call]
     return out
 
 
@@ -51,7 +54,7 @@ def l1_distance(q: Tensor, e: Tensor, *, planar: bool = False) -> Tensor:
 
 def grouped_matmul(rows: Tensor, weight: Tensor, groups: Groups) -> Tensor:
     """Multiply rows [P, B, in] by the matrices of their groups, weight [Z, B, in, out]: [P, B, out]."""
-    out: Tensor = _GroupedMatmul.apply(rows, weight.to(rows.dtype), groups)  # type: ignore[no-untyped-call]
+    out: Tensor = _GroupedMatmul.apply(rows, weight.to(rows.dtype), *groups)  # type: ignore[no-untyped-call]
     return out
 
 
@@ -80,66 +83,65 @@ def _kernel(name: str, device: torch.device) -> Callable[..., Tensor]:
     return kernel
 
 
-def segment_sum(a: Tensor, b: Tensor, weight: Tensor, segments: Segments, op: Combine) -> Tensor:
-    """Return the sum over each segment of weight · op(a[left], b[right])."""
-    return _kernel("segment_reduce", a.device)(a, b, weight, segments, int(op))
+def segment_sum(a: Tensor, b: Tensor, weight: Tensor, segments: Segments, op: int) -> Tensor:
+    """Return the sum over each segment of weight · op(a[left], b[right]); `weight` is by message id."""
+    weight = segments.weight if segments.weight.numel() else weight[segments.order]
+    given = list(segments) if torch.compiler.is_compiling() else segments
+    return _kernel("segment_reduce", a.device)(a, b, weight, given, int(op))
 
 
-def gradient_by_x(g: Tensor, z: Tensor, weight: Tensor, s: Segments, op: Combine) -> Tensor:
+def _gradient_by_x(g: Tensor, z: Tensor, weight: Tensor, s: Segments, op: int) -> Tensor:
     """Return the gradient of `aggregate` by x; s.left are rows of g, s.right rows of z."""
-    if op is Combine.MULT or op is Combine.CONJUGATE:  # g z, conj(g) z
-        return segment_sum(g, z, weight, s, op)
-    if op is Combine.COMPLEX:  # g conj(z)
+    if op == Combine.COMPLEX:  # g conj(z)
         return segment_sum(z, g, weight, s.swapped(), Combine.CONJUGATE)
-    return segment_sum(g, z, weight, s, Combine.COPY)
+    return segment_sum(g, z, weight, s, op if op in (Combine.MULT, Combine.CONJUGATE) else Combine.COPY)
 
 
-def gradient_by_z(g: Tensor, x: Tensor, z: Tensor, weight: Tensor, s: Segments, op: Combine) -> Tensor:
+def _gradient_by_z(g: Tensor, x: Tensor, z: Tensor, weight: Tensor, s: Segments, op: int) -> Tensor:
     """Return the gradient of `aggregate` by z; s.left are rows of g, s.right rows of x."""
     match op:
         case Combine.COPY:
             return torch.zeros_like(z)
-        case Combine.ADD:
-            return segment_sum(g, x, weight, s, Combine.COPY)
-        case Combine.SUB:
-            return -segment_sum(g, x, weight, s, Combine.COPY)
-        case Combine.MULT:
-            return segment_sum(g, x, weight, s, Combine.MULT)
         case Combine.COMPLEX:  # g conj(x)
             return segment_sum(x, g, weight, s.swapped(), Combine.CONJUGATE)
         case Combine.CONJUGATE:  # g x
             return segment_sum(g, x, weight, s, Combine.COMPLEX)
+        case Combine.MULT:
+            return segment_sum(g, x, weight, s, Combine.MULT)
+    total = segment_sum(g, x, weight, s, Combine.COPY)
+    return -total if op == Combine.SUB else total
 
 
-def _gradient_by_weight(g: Tensor, x: Tensor, z: Tensor, plan: Plan, op: Combine) -> Tensor:
+def _gradient_by_weight(g: Tensor, x: Tensor, z: Tensor, plan: Plan, op: int) -> Tensor:
     """Return the gradient of `aggregate` by the weight of every message, [M]."""
     by_row, by_sender = plan.by_row, plan.by_sender
     row, left, right = (torch.empty_like(by_row.left) for _ in range(3))
     row[by_sender.order] = by_sender.left
     left[by_row.order], right[by_row.order] = by_row.left, by_row.right
-    return _kernel("edge_dot", g.device)(g, x, z, row, left, right, int(op))
+    return _kernel("edge_dot", g.device)(g, x, z, row, left, right, op)
 
 
 class _Aggregate(torch.autograd.Function):
+    """The last arguments are a plan, or all of its tensors one by one."""
+
     @staticmethod
-    def forward(ctx: Any, x: Tensor, z: Tensor, weight: Tensor, plan: Plan, op: Combine) -> Tensor:
-        ctx.save_for_backward(x, z, weight)
-        ctx.plan, ctx.op = plan, op
-        return segment_sum(x, z, plan.by_row.weigh(weight), plan.by_row, op)
+    def forward(ctx: Any, x: Tensor, z: Tensor, weight: Tensor, op: int, *given: Any) -> Tensor:
+        one = len(given) == 1
+        ctx.op, ctx.plan = op, given[0] if one else None
+        ctx.save_for_backward(x, z, weight, *(() if one else given))
+        return segment_sum(x, z, weight, given[0].by_row if one else Segments(*given[:7]), op)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None, None]:
-        x, z, weight = ctx.saved_tensors
-        plan, op, g = ctx.plan, ctx.op, g.contiguous()
-        by_x, by_z, by_weight = ctx.needs_input_grad[:3]
-        by_sender, by_relation = plan.by_sender, plan.by_relation
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        x, z, weight, *given = ctx.saved_tensors
+        plan = ctx.plan or Plan(Segments(*given[:7]), Segments(*given[7:14]), Segments(*given[14:]))
+        op, g, (by_x, by_z, by_weight, *others) = ctx.op, g.contiguous(), ctx.needs_input_grad
         return (
-            gradient_by_x(g, z, by_sender.weigh(weight), by_sender, op) if by_x else None,
-            gradient_by_z(g, x, z, by_relation.weigh(weight), by_relation, op) if by_z else None,
+            _gradient_by_x(g, z, weight, plan.by_sender, op) if by_x else None,
+            _gradient_by_z(g, x, z, weight, plan.by_relation, op) if by_z else None,
             _gradient_by_weight(g, x, z, plan, op).to(weight.dtype) if by_weight else None,
-            None,
-            None,
+            *[None] * len(others),
         )
 
 
@@ -162,19 +164,18 @@ class _Distance(torch.autograd.Function):
 
 class _GroupedMatmul(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, weight: Tensor, groups: Groups) -> Tensor:
-        ctx.save_for_backward(rows, weight)
-        ctx.groups = groups
-        return _kernel("grouped_matmul", rows.device)(rows, weight, *groups)
+    def forward(ctx: Any, rows: Tensor, weight: Tensor, offsets: Tensor, chunks: Tensor) -> Tensor:
+        ctx.save_for_backward(rows, weight, offsets, chunks)
+        return _kernel("grouped_matmul", rows.device)(rows, weight, offsets, chunks)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        rows, weight = ctx.saved_tensors
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+        rows, weight, *groups = ctx.saved_tensors
         g, product, outer = g.contiguous(), _kernel("grouped_matmul", g.device), _kernel("grouped_outer", g.device)
-        drows = product(g, weight.transpose(2, 3).contiguous(), *ctx.groups) if ctx.needs_input_grad[0] else None
-        dweight = outer(rows, g, ctx.groups.offsets) if ctx.needs_input_grad[1] else None
-        return drows, dweight, None
+        drows = product(g, weight.transpose(2, 3).contiguous(), *groups) if ctx.needs_input_grad[0] else None
+        dweight = outer(rows, g, groups[0]) if ctx.needs_input_grad[1] else None
+        return drows, dweight, None, None
 
 
 # The kernels as operations of torch, for compiled code: arguments and result, and the result's shape without values.
@@ -208,8 +209,7 @@ _OPERATIONS: dict[str, tuple[str, Callable[..., Tensor]]] = {
 
 def _run(name: str, first: Tensor, *others: Any) -> Tensor:
     arguments = (Segments(*other) if isinstance(other, list) else other for other in others)
-    out: Tensor = getattr(kernels(first.device.type), name)(first, *arguments)
-    return out
+    return getattr(kernels(first.device.type), name)(first, *arguments)  # type: ignore[no-any-return]
 
 
 for _name, (_schema, _fake) in _OPERATIONS.items():

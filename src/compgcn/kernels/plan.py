@@ -24,10 +24,6 @@ class Segments(NamedTuple):
     merges: Tensor  # [Q, 3] (row, first slot, last slot) of the rows of several chunks
     weight: Tensor  # [M] in this order; empty where every call brings its own
 
-    def weigh(self, weight: Tensor) -> Tensor:
-        """Return the weights in this order: its own, or those of the call, given by message id."""
-        return self.weight if self.weight.numel() else weight[self.order]
-
     def swapped(self) -> Segments:
         """Return the same messages with the operands exchanged."""
         return self._replace(left=self.right, right=self.left)

@@ -58,9 +58,8 @@ def _signal(y: Tensor, dim: int) -> Tensor:
 
 def _fourier(d: int, inverse: bool, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Return the matrix [d, D] with x F the planes of the transform of x, or its inverse [D, d]."""
-    if torch.compiler.is_compiling():  # a compiled graph makes it anew, in one small kernel
-        return _make_fourier(d, inverse, dtype, device)
-    return _kept_fourier(d, inverse, dtype, device)
+    make = _make_fourier if torch.compiler.is_compiling() else _kept_fourier  # a compiled graph makes it anew
+    return make(d, inverse, dtype, device)
 
 
 def _make_fourier(d: int, inverse: bool, dtype: torch.dtype, device: torch.device) -> Tensor:
@@ -145,6 +144,8 @@ class Composition(NamedTuple):
         return images[:d] - images[d], images[d]
 
 
+_PAPER = "Vashishth et al., ICLR 2020"
+
 COMPOSITIONS: dict[str, Composition] = {
     row.name: row
     for row in (
@@ -154,18 +155,13 @@ COMPOSITIONS: dict[str, Composition] = {
             origin="x: Kipf-GCN, D-GCN and R-GCN send the entity as it is",
             reference="Kipf & Welling, ICLR 2017",
         ),
-        Composition(
-            "sub",
-            Combine.SUB,
-            origin="x − z: CompGCN (Sub), after TransE",
-            reference="Vashishth et al., ICLR 2020",
-        ),
+        Composition("sub", Combine.SUB, origin="x − z: CompGCN (Sub), after TransE", reference=_PAPER),
         Composition("add", Combine.ADD, origin="x + z: the query of TransE", reference="Bordes et al., NeurIPS 2013"),
         Composition(
             "mult",
             Combine.MULT,
             origin="x · z: CompGCN (Mult), after DistMult; W-GCN with one column",
-            reference="Vashishth et al., ICLR 2020",
+            reference=_PAPER,
         ),
         Composition(
             "corr",
@@ -174,7 +170,7 @@ COMPOSITIONS: dict[str, Composition] = {
             _spectrum,
             _signal,
             "x ⋆ z: CompGCN (Corr), circular correlation as in HolE",
-            "Vashishth et al., ICLR 2020",
+            _PAPER,
         ),
         Composition(
             "conv",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -23,19 +23,6 @@ _TAKES: dict[Relations, tuple[Combine, ...]] = {
     "scalars": (Combine.ADD, Combine.SUB, Combine.MULT),
     "none": (Combine.COPY,),
 }
-
-
-class _Seen(NamedTuple):
-    """The last plain tensors a layer was called with, and the graph made of them."""
-
-    edge_index: Tensor
-    edge_type: Tensor
-    versions: tuple[int, int]  # writing into a tensor raises its version, and makes it another graph
-    graph: RelationalGraph
-
-    def is_of(self, edge_index: Tensor, edge_type: Tensor, num_nodes: int) -> bool:
-        same = self.edge_index is edge_index and self.edge_type is edge_type and self.graph.num_nodes == num_nodes
-        return same and self.versions == (edge_index._version, edge_type._version)
 
 
 def launches_count(x: Tensor) -> bool:
@@ -125,7 +112,7 @@ class CompGCNConv(nn.Module):
         self.filters, self.relations, self.roles = FILTERS[filters], relations, roles
         self.phi = row.build(in_channels) if isinstance(row, Learned) else None
         self._make_parameters(bias, relation_bias, bases)
-        self._last: _Seen | None = None
+        self._last: tuple[Tensor, Tensor, tuple[int, ...], RelationalGraph] | None = None  # of the last plain tensors
         self.reset_parameters()
 
     def _make_parameters(self, bias: bool, relation_bias: bool, bases: int) -> None:
@@ -177,15 +164,19 @@ class CompGCNConv(nn.Module):
         """
         graph = self._graph(x, edge_index, edge_type)
         self._check(x, rel, graph, keep)
-        messages, norm = graph.messages(self.flow, self.add_inverse), self._norm(x)
+        messages = graph.messages(self.flow, self.add_inverse)
+        stacked = self.self_loop and self._stacks(x)
 
         # Eq. node_update: the sums of weighted phi(x_u, z_r), each times its filter, and the loop
-        terms, loop = self._terms_and_loop(x, rel, messages, norm, keep)
-        out, *others = [self._drop(term) for term in terms]
+        terms = self._terms(x, rel, messages.with_loops() if stacked else messages, keep)
+        loop = terms.pop() if stacked and len(terms) > 1 else None
+        if self.self_loop and not stacked:
+            loop = self._loop(x[: messages.num_receivers], messages.weights(*self._norm(x)).loop)
+        out, *others = [dropout(term, self.dropout, self.training) for term in terms]
         for term in others:
             out = out.add_(term)
         if loop is not None:
-            out = out.add_(self._drop(loop) if self.loop_dropout else loop)
+            out = out.add_(dropout(loop, self.dropout, self.training and self.loop_dropout))
         if self.bias is not None:
             out = out.add_(self.bias)
 
@@ -196,26 +187,10 @@ class CompGCNConv(nn.Module):
 
     def received(self, x: Tensor, rel: Tensor | None, graph: RelationalGraph) -> Tensor:
         """Return what the neighbours of each node send it [N, out]: x' without the loop, the bias and dropout."""
-        messages = graph.messages(self.flow, self.add_inverse)
-        return torch.stack(self._terms(x, rel, messages, self._norm(x), None)).sum(0)
+        return torch.stack(self._terms(x, rel, graph.messages(self.flow, self.add_inverse), None)).sum(0)
 
     def _norm(self, x: Tensor) -> Norm:
         return Norm(self.norm, self.self_loop, wide(x.dtype))
-
-    def _drop(self, term: Tensor) -> Tensor:
-        return dropout(term, self.dropout, self.training)
-
-    def _terms_and_loop(
-        self, x: Tensor, rel: Tensor | None, messages: Messages, norm: Norm, keep: Tensor | None
-    ) -> tuple[list[Tensor], Tensor | None]:
-        """Return the terms of the neighbours, and the loop term where it is not one of their sums."""
-        if self.self_loop and self._stacks(x):
-            terms = self._terms(x, rel, messages.with_loops(), norm, keep)
-            return (terms[:-1], terms[-1]) if len(terms) > 1 else (terms, None)
-        terms = self._terms(x, rel, messages, norm, keep)
-        if not self.self_loop:
-            return terms, None
-        return terms, self._loop(x[: messages.num_receivers], messages.weights(*norm).loop)
 
     def _stacks(self, x: Tensor) -> bool:
         """Return whether the loops are messages of one more direction: fewer kernels to launch, which a GPU waits for.
@@ -225,10 +200,9 @@ class CompGCNConv(nn.Module):
         plain = self.filters.name == "direction" and self.loop_relation is not None and self.relation_bias is None
         return plain and launches_count(x) and self._factored() is not None
 
-    def _terms(
-        self, x: Tensor, rel: Tensor | None, messages: Messages, norm: Norm, keep: Tensor | None
-    ) -> list[Tensor]:
+    def _terms(self, x: Tensor, rel: Tensor | None, messages: Messages, keep: Tensor | None) -> list[Tensor]:
         """Return the weighted sums of messages after their filters, [N, out], by direction or all in one."""
+        norm = self._norm(x)
         weight = None if keep is None else messages.weights(*norm).message * messages.of_edges(keep)
         phi, z = self._factored(), self._relation_vectors(rel)
         if messages.loops:
@@ -240,8 +214,13 @@ class CompGCNConv(nn.Module):
             assert z is not None
             sender, relation, messages = messages.contents()
             phi, x, z = COMPOSITIONS["copy"], contents(self.phi, x, z, sender, relation), None
+        lifted = phi.lift(x)  # [N, D]
+        relations = lifted.new_zeros(1, 1) if z is None else phi.lift_relation(z)
+        if z is not None and relations.shape[-1] == 1:
+            relations = relations.expand(-1, lifted.shape[-1])  # a scalar per relation
         apart = self.training and self.dropout > 0
-        incoming = Incoming(phi, x, z, messages, norm if keep is None else None, weight, apart)
+        own = norm if keep is None else None
+        incoming = Incoming(phi, lifted, relations, x.shape[1], x.dtype, messages, own, weight, apart)
         terms = self.filters.sums({name: getattr(self, name) for name in self._filters}, incoming)
         return terms if self.relation_bias is None else add_biases(terms, self.relation_bias, incoming)
 
@@ -285,14 +264,19 @@ class CompGCNConv(nn.Module):
             return edge_index
         if edge_type is None:
             raise InputError("edge_type is missing: the layer takes edge_index and edge_type, or a RelationalGraph")
-        compiling = torch.compiler.is_compiling()  # a traced call sorts every time; a RelationalGraph avoids that
-        if not compiling and self._last is not None and self._last.is_of(edge_index, edge_type, x.shape[0]):
-            return self._last.graph
+        # A traced call sorts every time, and a tensor of inference mode has no version; a RelationalGraph avoids both.
+        keeps = not (torch.compiler.is_compiling() or edge_index.is_inference() or edge_type.is_inference())
+        # Writing into a tensor raises its version, and makes it another graph.
+        state = (edge_index._version, edge_type._version, len(x)) if keeps else ()
+        if keeps and self._last is not None:
+            index, types, seen, graph = self._last
+            if index is edge_index and types is edge_type and seen == state:
+                return graph
         if edge_index.dim() != 2 or edge_index.shape[0] != 2:
             raise InputError(f"edge_index must have shape [2, E], not {list(edge_index.shape)}")
         graph = RelationalGraph(edge_index[0], edge_index[1], edge_type, x.shape[0], self.num_relations)
-        if not (compiling or edge_index.is_inference() or edge_type.is_inference()):
-            self._last = _Seen(edge_index, edge_type, (edge_index._version, edge_type._version), graph)
+        if keeps:
+            self._last = (edge_index, edge_type, state, graph)
         return graph
 
     def _check(self, x: Tensor, rel: Tensor | None, graph: RelationalGraph, keep: Tensor | None) -> None:

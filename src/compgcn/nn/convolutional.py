@@ -252,9 +252,8 @@ class ConvKBSimilarity(nn.Module):
         step = max(1, (_UNITS_CPU if q.is_cpu else _UNITS) // max(1, q.numel()))
         if e.shape[-2] <= step:
             return self._scores(q, e) + self.bias
-        return (
-            torch.cat([checkpoint(self._scores, q, part, **AGAIN) for part in torch.split(e, step, -2)], 1) + self.bias
-        )
+        parts = [checkpoint(self._scores, q, part, **AGAIN) for part in torch.split(e, step, -2)]
+        return torch.cat(parts, 1) + self.bias
 
     def _scores(self, q: Tensor, e: Tensor) -> Tensor:
         q = q.view(-1, 1, *self.weight.shape)

@@ -118,12 +118,9 @@ class Decoder(nn.Module):
         """Score candidates for finished queries: q [B, d] -> logits [B, C], else as `forward`."""
         self._check(q, entities, candidates)
         bias: Tensor | None = self.entity_bias
-        if isinstance(candidates, Tensor):
-            entities = F.embedding(candidates, entities)  # [C, d] or [B, C, d]
-            bias = None if bias is None else bias[candidates]
-        elif candidates is not None:
-            entities = entities[candidates]
-            bias = None if bias is None else bias[candidates]
+        if candidates is not None:
+            chosen = F.embedding(candidates, entities) if isinstance(candidates, Tensor) else entities[candidates]
+            entities, bias = chosen, None if bias is None else bias[candidates]  # [C, d] or [B, C, d]
         scores = self.similarity(q, entities)  # [B, C]
         if bias is not None:
             scores = scores + bias
@@ -137,16 +134,12 @@ class Decoder(nn.Module):
         return scores if self.margin is None else scores + self.margin
 
     def _check(self, q: Tensor, entities: Tensor, candidates: Tensor | slice | None) -> None:
+        B, given = len(q), list(entities.shape)
         if len(entities) != self.num_entities:
-            raise InputError(
-                f"this decoder scores {self.num_entities} entities, but the table has shape {list(entities.shape)}"
-            )
-        if isinstance(candidates, Tensor) and not (
-            candidates.ndim == 1 or (candidates.ndim == 2 and len(candidates) == len(q))
-        ):
-            raise InputError(
-                f"candidates must have shape [C], or [{len(q)}, C] for {len(q)} queries, not {list(candidates.shape)}"
-            )
+            raise InputError(f"this decoder scores {self.num_entities} entities, but the table has shape {given}")
+        shape = [B] if candidates is None or isinstance(candidates, slice) else list(candidates.shape)
+        if len(shape) != 1 and (len(shape) != 2 or shape[0] != B):
+            raise InputError(f"candidates must have shape [C], or [{B}, C] for {B} queries, not {shape}")
 
     def extra_repr(self) -> str:
         margin = "" if self.margin is None else f", margin={self.margin.item():g}"

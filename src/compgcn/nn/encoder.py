@@ -34,12 +34,7 @@ class Preset(NamedTuple):
 
 
 PRESETS: dict[str, Preset] = {
-    "none": Preset(
-        filters="shared",
-        norm="none",
-        origin="no encoder: the learned table itself",
-        reference="a control",
-    ),
+    "none": Preset(filters="shared", norm="none", origin="no encoder: the learned table itself", reference="a control"),
     "gcn": Preset(
         filters="shared",
         norm="kipf",
@@ -314,12 +309,16 @@ class Encoder(nn.Module):
         self.num_nodes, self.num_relations, self.dims = num_nodes, num_relations, dims
         self.hidden_dropout, self.edge_dropout, self.activation = hidden_dropout, edge_dropout, activation
         self.relation_activation = row.relation_activation
-        self.nodes, self.node_features = self._node_input(dims[0], node_features, None if residual else init_scale)
+        scale = None if residual else init_scale
+        if node_features is not None and node_features.shape != (num_nodes, dims[0]):
+            given = list(node_features.shape)
+            raise InputError(f"node features must have shape [{num_nodes}, {dims[0]}], not {given}")
+        self.register_buffer("node_features", node_features)
+        self.nodes = learned(num_nodes, dims[0], scale) if node_features is None else None
         table = partial(RelationTable, num_relations, inverses=add_inverse, tie_inverse=tie_inverse)
         self.relations = None
         if row.relations == "vectors":
             shared = 0 if row.bases is None or row.filters in ("basis", "block") else bases
-            scale = None if residual else init_scale
             self.relations = table(dims[0], bases=shared, features=relation_features, init_scale=scale)
         self.layers = nn.ModuleList(
             CompGCNConv(
@@ -349,21 +348,8 @@ class Encoder(nn.Module):
             raw = None if self.relations is None else table(residual, init_scale=init_scale)
             self.residual = Residual(num_nodes, dims[-1], residual, raw, init_scale)
 
-    def _node_input(
-        self, dim: int, features: Tensor | None, scale: float | None
-    ) -> tuple[nn.Parameter | None, Tensor | None]:
-        self.register_buffer("node_features", features)
-        if features is None:
-            return learned(self.num_nodes, dim, scale), None
-        if features.shape != (self.num_nodes, dim):
-            raise InputError(f"node features must have shape [{self.num_nodes}, {dim}], not {list(features.shape)}")
-        return None, features
-
     def forward(
-        self,
-        graph: RelationalGraph | Sequence[RelationalGraph],
-        rows: Tensor | None = None,
-        keep: Tensor | None = None,
+        self, graph: RelationalGraph | Sequence[RelationalGraph], rows: Tensor | None = None, keep: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
         """Return x [N, d], and z [2R, d] or None where the encoder has no relation vectors.
 

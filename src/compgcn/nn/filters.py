@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from compgcn.errors import InputError
-from compgcn.kernels import Combine, Plan, aggregate, grouped_matmul
+from compgcn.kernels import Combine, aggregate, grouped_matmul
 from compgcn.nn.compose import Composition
 from compgcn.nn.graph import Messages, Norm
 
@@ -45,8 +45,10 @@ class Incoming(NamedTuple):
     """The messages of one call, and all that their sum depends on."""
 
     phi: Composition
-    x: Tensor  # [N, in]
-    z: Tensor | None  # [Z, in], [Z, 1], or None where phi ignores it
+    x: Tensor  # [N, D], lifted by phi
+    z: Tensor  # [Z, D], lifted by phi; a placeholder where phi ignores it
+    inputs: int
+    dtype: torch.dtype  # of the vectors before phi lifts them
     messages: Messages
     norm: Norm | None  # None: `weight` holds the weight of each message [M]
     weight: Tensor | None
@@ -55,15 +57,6 @@ class Incoming(NamedTuple):
     def by_direction(self, rows: Tensor) -> Tensor:
         """Rows of the plan [N G, D] as [N, G, D]."""
         return rows.view(self.messages.num_receivers, self.messages.num_directions, rows.shape[-1])
-
-
-def neighbourhood(m: Incoming, plan: Plan) -> Tensor:
-    """Return the sum of weight · combine(x[u], z[r]) for each row of a plan, [rows, D], not lowered yet."""
-    lifted = m.phi.lift(m.x)  # [N, D]
-    relations = lifted.new_zeros(1, 1) if m.z is None else m.phi.lift_relation(m.z)
-    if m.z is not None and relations.shape[-1] == 1:
-        relations = relations.expand(-1, lifted.shape[-1])  # a scalar per relation
-    return aggregate(lifted, relations, m.weight, plan, m.phi.combine).to(m.x.dtype)
 
 
 def contents(phi: nn.Module, x: Tensor, z: Tensor, sender: Tensor, relation: Tensor) -> Tensor:
@@ -85,7 +78,8 @@ def contents(phi: nn.Module, x: Tensor, z: Tensor, sender: Tensor, relation: Ten
 
 
 def _direction(p: Mapping[str, Tensor], m: Incoming) -> list[Tensor]:
-    sums = m.by_direction(neighbourhood(m, m.messages.plan(m.norm)))  # [N, G, D]
+    sums = aggregate(m.x, m.z, m.weight, m.messages.plan(m.norm), m.phi.combine).to(m.dtype)
+    sums = m.by_direction(sums)  # [N, G, D]
     names = _DIRECTIONS[: m.messages.num_directions - m.messages.loops]
     names += ("weight_loop",) if m.messages.loops else ()
     filters = torch.stack([m.phi.fold(p[name], sums.shape[-1]) for name in names])  # [G, D, out]
@@ -95,24 +89,18 @@ def _direction(p: Mapping[str, Tensor], m: Incoming) -> list[Tensor]:
 
 
 def _shared(p: Mapping[str, Tensor], m: Incoming) -> list[Tensor]:
-    sums = m.by_direction(neighbourhood(m, m.messages.plan(m.norm))).sum(1)
+    sums = aggregate(m.x, m.z, m.weight, m.messages.plan(m.norm), m.phi.combine).to(m.dtype)
+    sums = m.by_direction(sums).sum(1)
     return [sums @ m.phi.fold(p["weight"], sums.shape[-1])]
 
 
-def _relation(p: Mapping[str, Tensor], m: Incoming) -> list[Tensor]:
-    return [_per_relation(p["weight"].unsqueeze(1), m)]
-
-
-def _block(p: Mapping[str, Tensor], m: Incoming) -> list[Tensor]:
-    return [_per_relation(p["blocks"], m)]
-
-
-def _per_relation(weight: Tensor, m: Incoming) -> Tensor:
+def _per_relation(weight: Tensor, m: Incoming) -> list[Tensor]:
     """Multiply by a block-diagonal matrix per relation, weight [Z, blocks, in / blocks, out / blocks]: [N, out]."""
     pairs = m.messages.pairs(m.norm)
-    sums = m.phi.lower(neighbourhood(m, pairs.gather), m.x.shape[1])  # [P, in]
+    sums = aggregate(m.x, m.z, m.weight, pairs.gather, m.phi.combine).to(m.dtype)
+    sums = m.phi.lower(sums, m.inputs)  # [P, in]
     y = grouped_matmul(sums.view(-1, *weight.shape[1:3]), weight, pairs.groups).flatten(1)  # [P, out]
-    return aggregate(y, y.new_zeros(1, 1), None, pairs.scatter, Combine.COPY)
+    return [aggregate(y, y.new_zeros(1, 1), None, pairs.scatter, Combine.COPY)]
 
 
 def _basis(p: Mapping[str, Tensor], m: Incoming) -> list[Tensor]:
@@ -123,7 +111,7 @@ def _basis(p: Mapping[str, Tensor], m: Incoming) -> list[Tensor]:
     if not mixes(len(coefficients), messages, receivers, B, inputs, outputs, m.x.is_cpu):
         return [_per_basis(coefficients, bases, m)]
     weight = torch.einsum("rb,bio->rio", coefficients, bases)  # [Z, in, out]
-    return [_per_relation(weight.unsqueeze(1), m)]
+    return _per_relation(weight.unsqueeze(1), m)
 
 
 def mixes(relations: int, messages: int, receivers: int, bases: int, inputs: int, outputs: int, on_cpu: bool) -> bool:
@@ -146,26 +134,24 @@ def _per_basis(coefficients: Tensor, bases: Tensor, m: Incoming) -> Tensor:
 
     def part(entities: Tensor, relations: Tensor, a: Tensor, basis: Tensor) -> Tensor:
         factor = (a.unsqueeze(1) * relations).expand(-1, entities.shape[1])  # [Z, D]
-        rows = aggregate(entities, factor, m.weight, m.messages.plan(m.norm), combine).to(m.x.dtype)
+        rows = aggregate(entities, factor, m.weight, m.messages.plan(m.norm), combine).to(m.dtype)
         sums = m.by_direction(rows).sum(1)  # [N, D]
         return sums @ m.phi.fold(basis, sums.shape[-1] // halves).repeat(halves, 1)
 
     again = (m.messages.num_receivers * entities.shape[1] + relations.numel()) * len(bases) > _KEPT
     # Under autocast each part is half precise; their sum need not be.
-    total = m.x.new_zeros(1, dtype=torch.promote_types(m.x.dtype, torch.float32))
+    total = m.x.new_zeros(1, dtype=torch.promote_types(m.dtype, torch.float32))
     for a, basis in zip(coefficients.unbind(1), bases, strict=True):
         given = (entities, relations, a, basis)
         total = total + (checkpoint(part, *given, **AGAIN) if again else part(*given))
-    return total.to(m.x.dtype)
+    return total.to(m.dtype)
 
 
 def _as_product(m: Incoming, rows: int) -> tuple[Tensor, Tensor, Combine]:
-    """Lift phi into a form linear in the relation: (x + z) as x · 1 + 1 · z, both products side by side."""
-    x = m.phi.lift(m.x)  # [N, D]
+    """Bring phi into a form linear in the relation: (x + z) as x · 1 + 1 · z, both products side by side."""
+    x, z = m.x, m.z
     if m.phi.combine is Combine.COPY:
         return x, x.new_ones(rows, 1), Combine.MULT
-    assert m.z is not None
-    z = m.phi.lift_relation(m.z).expand(-1, x.shape[-1])  # [Z, D], also of a scalar per relation
     if m.phi.combine not in _SUMS:
         return x, z, m.phi.combine
     z = z if m.phi.combine is Combine.ADD else -z
@@ -178,14 +164,6 @@ def add_biases(sums: list[Tensor], bias: Tensor, m: Incoming) -> list[Tensor]:
     halves = m.by_direction(rows)  # [N, G, out]
     biases = halves.unbind(1) if len(sums) > 1 else [halves.sum(1)]
     return [half + bias for half, bias in zip(sums, biases, strict=True)]
-
-
-def _direction_shapes(s: Sizes) -> Shapes:
-    return dict.fromkeys((*_DIRECTIONS[: s.directions], "weight_loop"), (s.inputs, s.outputs))
-
-
-def _relation_shapes(s: Sizes) -> Shapes:
-    return {"weight": (s.relations, s.inputs, s.outputs), "weight_loop": (s.inputs, s.outputs)}
 
 
 def _basis_shapes(s: Sizes) -> Shapes:
@@ -210,14 +188,29 @@ class Filters(NamedTuple):
     sums: Callable[[Mapping[str, Tensor], Incoming], list[Tensor]]  # [N, out] by direction, or all in one
     loop: str = "weight_loop"  # the parameter that transforms the self-loop
 
+    def __reduce__(self) -> tuple[Callable[[str], Filters], tuple[str]]:
+        return _find, (self.name,)  # a copy or a file of a layer names its row
+
+
+def _find(name: str) -> Filters:
+    return FILTERS[name]
+
 
 FILTERS: dict[str, Filters] = {
     row.name: row
     for row in (
         Filters("shared", lambda s: {"weight": (s.inputs, s.outputs)}, _shared, loop="weight"),
-        Filters("direction", _direction_shapes, _direction),
-        Filters("relation", _relation_shapes, _relation),
+        Filters(
+            "direction",
+            lambda s: dict.fromkeys((*_DIRECTIONS[: s.directions], "weight_loop"), (s.inputs, s.outputs)),
+            _direction,
+        ),
+        Filters(
+            "relation",
+            lambda s: {"weight": (s.relations, s.inputs, s.outputs), "weight_loop": (s.inputs, s.outputs)},
+            lambda p, m: _per_relation(p["weight"].unsqueeze(1), m),
+        ),
         Filters("basis", _basis_shapes, _basis),
-        Filters("block", _block_shapes, _block),
+        Filters("block", _block_shapes, lambda p, m: _per_relation(p["blocks"], m)),
     )
 }

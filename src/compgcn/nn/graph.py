@@ -141,8 +141,7 @@ class Messages:
     def relation_plan(self, norm: Norm | None) -> Plan:
         """Return the plan of the same rows in which every message sends a row of a relation table (D-GCN's biases)."""
         plan = self._keep(
-            "relation plan",
-            lambda: self._plan(self.relation, self.num_relations, torch.zeros_like(self.relation), 1),
+            "relation plan", lambda: self._plan(self.relation, self.num_relations, torch.zeros_like(self.relation), 1)
         )
         return self._weighted("relation plan", plan, norm)
 
@@ -176,9 +175,7 @@ class Messages:
         return make_plan(row, sender, relation, rows=rows, senders=senders, relations=relations)
 
     def _weighted(self, name: str, plan: Plan, norm: Norm | None) -> Plan:
-        if norm is None:
-            return plan
-        return self._keep((name, norm), lambda: plan.weighted(self.weights(*norm).message))
+        return plan if norm is None else self._keep((name, norm), lambda: plan.weighted(self.weights(*norm).message))
 
     def _weights(self, norm: str, self_loop: bool, dtype: torch.dtype) -> Weights:
         if self.part_of is None:
@@ -289,9 +286,7 @@ class RelationalGraph:
             raise InputError(f"src, dst and rel must be vectors of one length, not of shapes {shapes}")
         wrong = sorted(str(t.dtype) for t in (self.src, self.dst, self.rel) if t.dtype != torch.int64)
         if wrong:
-            raise InputError(
-                f"node and relation indices must be torch.int64, not {wrong[0]}; convert them with .long()"
-            )
+            raise InputError(f"node and relation indices must be torch.int64, not {wrong[0]}; convert with .long()")
         batch = self.graph_of_node
         if batch is not None and (batch.dtype != torch.int64 or batch.shape != (self.num_nodes,)):
             given = f"{batch.dtype} of shape {list(batch.shape)}"
@@ -402,9 +397,8 @@ class RelationalGraph:
 
     def without_edges(self) -> RelationalGraph:
         """Return the ablation 'no graph': the same nodes and relations, no edge."""
-        return RelationalGraph(
-            self.src[:0], self.dst[:0], self.rel[:0], self.num_nodes, self.num_relations, self.graph_of_node
-        )
+        none = self.rel[:0]
+        return RelationalGraph(none, none, none, self.num_nodes, self.num_relations, self.graph_of_node)
 
     def randomised(self, generator: torch.Generator) -> RelationalGraph:
         """Return the ablation 'random graph': as many edges of each relation, between nodes drawn uniformly."""
@@ -490,12 +484,9 @@ def networkx_edges(graph: Any, relation: str = "relation") -> list[tuple[Any, st
         raise InputError(f"expected a NetworkX graph, not {type(graph).__name__}")
     if not graph.is_directed():
         raise InputError("the NetworkX graph is undirected; graph.to_directed() has each edge both ways")
-    keyed = (
-        graph.edges(keys=True, data=True) if graph.is_multigraph() else ((u, v, 0, d) for u, v, d in graph.edges.data())
-    )
     edges = []
-    for source, target, key, attributes in keyed:
-        name = attributes.get(relation, key if isinstance(key, str) else None)
+    for source, target, *keys, attributes in graph.edges(data=True, **{"keys": True} if graph.is_multigraph() else {}):
+        name = attributes.get(relation, next((key for key in keys if isinstance(key, str)), None))
         if name is None:
             what = f"the edge from {source!r} to {target!r}"
             raise InputError(f"{what} has no attribute '{relation}' that names its relation")

@@ -28,7 +28,7 @@ def sum_type(dtype: torch.dtype) -> Any:
     return tl.float64 if wide(dtype) == torch.float64 else tl.float32
 
 
-_EDGES, _WARPS = 4, 1  # messages a program gathers at a time, and the warps it has
+_EDGES = 4  # messages a program gathers at a time
 _COLUMNS = 256  # at most so many columns a program
 _MERGED = 16  # partial sums added at a time
 
@@ -143,6 +143,23 @@ def _columns(width: int, op: int) -> tuple[int, int, int]:
     return columns, block, -(-columns // block)
 
 
+_LAUNCHERS: dict[tuple[Any, ...], Any] = {}
+_KNOBS = hasattr(triton, "knobs")  # since Triton 3.4 a compiled kernel takes the arguments of its source
+
+
+def _launch(kernel: Any, grid: tuple[int, int], tensors: tuple[Tensor, ...], *others: Any, num_warps: int) -> None:
+    """Start a kernel with a compiled form that was found before: Triton's own search takes longer than it runs.
+
+    Triton compiles by type and by alignment of the tensors, and by the other arguments.
+    """
+    kinds = tuple((tensor.dtype, tensor.data_ptr() % 16 == 0) for tensor in tensors)
+    key = (id(kernel), tensors[0].device, kinds, others)
+    if _KNOBS and (compiled := _LAUNCHERS.get(key)) is not None:
+        compiled[(*grid, 1)](*tensors, *others)
+    else:
+        _LAUNCHERS[key] = kernel[grid](*tensors, *others, num_warps=num_warps)  # None from the interpreter
+
+
 def segment_reduce(a: Tensor, b: Tensor, weight: Tensor, s: Segments, op: int) -> Tensor:
     """As `reference.segment_reduce`."""
     a, b, width = a.contiguous(), b.contiguous(), a.shape[1]
@@ -153,14 +170,12 @@ def segment_reduce(a: Tensor, b: Tensor, weight: Tensor, s: Segments, op: int) -
     vector = 4 if columns % 4 == 0 else 1
     slots = 2 * (s.left.numel() // CHUNK) + 1  # a row of several chunks has fewer than twice its messages / CHUNK
     scratch = torch.empty(slots, width, dtype=wide(a.dtype), device=a.device)
-    # Positional arguments: binding names would take Triton longer than the kernel runs.
-    _reduce_kernel[len(s.chunks), programs](
-        a, b, weight, s.left, s.right, s.chunks, out, scratch, columns // vector, width // vector,
-        op, _EDGES, block, vector, kind, num_warps=_WARPS,
-    )  # fmt: skip
+    tables, sizes = (a, b, weight, s.left, s.right, s.chunks, out, scratch), (columns // vector, width // vector)
+    _launch(_reduce_kernel, (len(s.chunks), programs), tables, *sizes, op, _EDGES, block, vector, kind, num_warps=1)
     if len(s.merges):
         _, block, programs = _columns(width, 0)
-        _merge_kernel[len(s.merges), programs](s.merges, scratch, out, width, width, _MERGED, block, kind, num_warps=2)
+        grid = (len(s.merges), programs)
+        _launch(_merge_kernel, grid, (s.merges, scratch, out), width, width, _MERGED, block, kind, num_warps=2)
     return out
 
 
