@@ -57,7 +57,7 @@ def _runs(values: Tensor, begin: Tensor, count: Tensor) -> tuple[Tensor, Tensor]
     return row, values[begin[row] + within]
 
 
-def _search(keys: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+def search(keys: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
     """Return the position of each wanted key among ascending keys, and whether it is there."""
     if not len(keys):
         return torch.zeros_like(wanted), torch.zeros_like(wanted, dtype=torch.bool)
@@ -124,7 +124,7 @@ class Answers:
     def lookup(self, s: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
         """Return the answers of queries (s, r) [B] as `pairs` does, in ascending order; unknown queries have none."""
         width = 2 * self.num_relations
-        index, found = _search(self.keys, s.long() * width + r)
+        index, found = search(self.keys, s.long() * width + r)
         found &= (r >= 0) & (r < width)
         begin = self.offsets[index]
         end = self.offsets[(index + 1).clamp(max=len(self))]
@@ -137,7 +137,7 @@ class Answers:
         """
         if not len(self):
             return torch.zeros_like(s), torch.zeros_like(s)
-        query, found = _search(self.keys, s * (2 * self.num_relations) + r)
+        query, found = search(self.keys, s * (2 * self.num_relations) + r)
         low, end = self.offsets[query], self.offsets[query + 1]
         high, last = end, len(self.answers) - 1
         for _ in range(int((end - low).max()).bit_length() if len(s) else 0):
@@ -146,14 +146,6 @@ class Answers:
             low, high = torch.where(below, middle + 1, low), torch.where(below, high, middle)
         found &= (low < end) & (self.answers[low.clamp(max=last)] == o)
         return torch.where(found, query, len(self)), torch.where(found, low, len(self.answers))
-
-    def facts(self, num_entities: int) -> Tensor:
-        """Return every (query, answer) as one number, ascending [A], for `contains`."""
-        return torch.repeat_interleave(self.offsets.diff()) * num_entities + self.answers
-
-    def contains(self, facts: Tensor, index: Tensor, entities: Tensor, num_entities: int) -> Tensor:
-        """Return which entities [B, K] answer the queries at these positions [B], without waiting for the device."""
-        return _search(facts, index.unsqueeze(1) * num_entities + entities)[1]
 
 
 class Known:
@@ -181,15 +173,15 @@ class Known:
 
     def pairs(self, keys: Numbers) -> tuple[Numbers, Numbers]:
         """Return all values of some keys [B]: the row in [0, B) and the value of each, [k] both."""
-        place, found = _search(self._keys, torch.from_numpy(keys))
+        place, found = search(self._keys, torch.from_numpy(keys))
         begin, end = self._offsets[place], self._offsets[(place + 1).clamp(max=len(self._keys))]
         rows, values = _runs(self._values, begin, torch.where(found, end - begin, 0))
         return rows.numpy(), values.numpy()
 
     def of(self, keys: Numbers, values: Numbers) -> list[list[str | None]]:
         """Return the split that each of these values [B, k] of the keys [B] stands in, or None."""
-        place, found = _search(self._keys, torch.from_numpy(keys))
-        at, there = _search(self._facts, place.unsqueeze(1) * self._size + torch.from_numpy(values))
+        place, found = search(self._keys, torch.from_numpy(keys))
+        at, there = search(self._facts, place.unsqueeze(1) * self._size + torch.from_numpy(values))
         there &= found.unsqueeze(1)
         codes = torch.where(there, self._codes[at], -1) if len(self._codes) else torch.full_like(at, -1)
         return [[None if code < 0 else self.splits[code] for code in row] for row in codes.tolist()]
