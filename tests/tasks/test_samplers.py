@@ -13,7 +13,7 @@ from compgcn.run import open_run
 from compgcn.run.build import build_task
 from compgcn.run.resolve import expand
 from compgcn.tasks.link_prediction import LinkPrediction
-from compgcn.tasks.sampling import SAMPLERS, Negatives, drawn, uniform_negatives
+from compgcn.tasks.sampling import SAMPLERS, Negatives, drawn
 from toy import SMALL, graph, train
 
 KBGAN: dict[str, Any] = {"loss": "margin", "sampler": "kbgan", "decoder": "transe", "encoder": "none", "negatives": 5}
@@ -144,10 +144,11 @@ def test_negatives_that_are_shared_give_the_loss_of_the_same_ones_drawn_for_ever
 
 def test_every_entity_is_drawn_about_equally_often() -> None:
     torch.manual_seed(0)
-    negatives = uniform_negatives(500, 40, 10, torch.device("cpu"))
-    assert negatives.shape == (500, 40)
-    counts = torch.bincount(negatives.flatten(), minlength=10)
-    assert len(counts) == 10
+    task = build(sampler="uniform", negatives=2000)
+    negatives = SAMPLERS["uniform"].draw(task, task.batch(torch.arange(12))).entities
+    assert negatives.shape == (12, 2000)
+    counts = torch.bincount(negatives.flatten(), minlength=12)
+    assert len(counts) == 12
     assert (counts - 2000).abs().max() < 6 * 2000**0.5
 
 

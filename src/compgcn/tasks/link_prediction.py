@@ -179,8 +179,7 @@ class LinkPrediction(Ranker):
 
     @cached_property
     def _facts(self) -> Tensor:
-        """Every (query, answer) of the training triples as one number, ascending [A]."""
-        return torch.repeat_interleave(self.train.offsets.diff()) * self.num_entities + self.train.answers
+        return self.train.facts(self.num_entities)
 
     def is_true(self, s: Tensor, r: Tensor, entities: Tensor) -> Tensor:
         """Return which entities [B, K] answer queries (s, r) [B] of training, without waiting for the device."""

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from compgcn.errors import InputError
 from compgcn.kernels.backend import kernels
-from compgcn.tasks.facts import Answers, check_triples
+from compgcn.tasks.facts import Answers
 
 Scorer = Callable[[Tensor, Tensor], Tensor]
 Watch = Callable[[int, int], None]  # called with the triples ranked so far and their number; may raise to stop
@@ -67,7 +67,6 @@ def rank_triples(
         max_elements: bound on q·N; memory holds two such blocks of scores.
         notify: called after each block.
     """
-    check_triples(triples, known.num_relations, num_entities)
     s, r, o = triples.long().unbind(1)
     width = 2 * known.num_relations
     key = torch.cat((s * width + r, o * width + r + known.num_relations))  # [2n], first all tails

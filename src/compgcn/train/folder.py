@@ -117,8 +117,7 @@ class Folder:
         A kill on the way leaves a damaged run, which can be cleared again.
         """
         try:
-            for path in (self.path / "checkpoint").glob("*"):
-                path.unlink()
+            self.end_calibration()
             for name in _FILES:
                 (self.path / name).unlink(missing_ok=True)
                 (self.path / f".{name}.part").unlink(missing_ok=True)
@@ -200,7 +199,7 @@ class Folder:
     # Results
 
     def finish(self, metrics: dict[str, Any]) -> None:
-        """Write the metrics, which ends training, and remove the checkpoint; see `end_calibration`."""
+        """Write the metrics, which ends training, and remove the checkpoint."""
         self._text(_UNCALIBRATED, "")
         self._json("metrics.json", metrics)
         for path in (self.path / "checkpoint").glob("*"):  # a kill may have left a half-written one besides
@@ -208,7 +207,7 @@ class Folder:
                 path.unlink(missing_ok=True)
 
     def end_calibration(self) -> None:
-        """Mark the calibration as done."""
+        """Empty the folder of the checkpoint, which marks the calibration as done."""
         for path in (self.path / "checkpoint").glob("*"):
             path.unlink(missing_ok=True)
 
