@@ -125,16 +125,13 @@ class Items(Protocol):
     """The items to classify: n labelled nodes of a graph, or n graphs."""
 
     @property
-    def model(self) -> Classifier | GraphClassifier | LogProbabilities:
-        """The module that classifies them."""
+    def model(self) -> Classifier | GraphClassifier | LogProbabilities: ...
 
     @property
-    def targets(self) -> Tensor:
-        """Their classes, int64 [n]."""
+    def targets(self) -> Tensor: ...  # their classes, int64 [n]
 
     @property
-    def together(self) -> bool:
-        """Whether one pass over the graph serves all of them, so that small batches gain nothing."""
+    def together(self) -> bool: ...  # whether one pass over the graph serves all of them
 
     def vectors(self, items: Tensor) -> Tensor:
         """Return the input of the head for some items [B], [B, d]."""

@@ -71,7 +71,7 @@ class Folder:
 
     @property
     def is_calibrated(self) -> bool:
-        """Whether nothing is left to do: the run is finished and its calibration, if any, has ended."""
+        """Whether the run is finished and its calibration, if any, has ended."""
         return self.is_finished and not (self.path / _UNCALIBRATED).is_file()
 
     @contextlib.contextmanager
@@ -186,10 +186,9 @@ class Folder:
         try:
             module.load_state_dict(load_tensors(path))
         except FileNotFoundError:
-            if self.is_finished:
-                raise self._damage(MODEL, "it is missing; remove the folder and train again") from None
             raise InputError(
-                f"the run folder {self.path} has no {MODEL} yet; give the same train command again"
+                f"the run folder {self.path} has no {MODEL}; give the same train command again, with --overwrite if "
+                "training had ended"
             ) from None
         except (safetensors.SafetensorError, OSError, RuntimeError) as error:
             raise InputError(

@@ -27,16 +27,13 @@ class Task(Protocol):
     """A model with its examples, its loss and its validation."""
 
     @property
-    def module(self) -> nn.Module:
-        """The module to train."""
+    def module(self) -> nn.Module: ...  # to train
 
     @property
-    def goal(self) -> str:
-        """The validation metric to raise."""
+    def goal(self) -> str: ...  # the validation metric to raise
 
     @property
-    def steps_per_epoch(self) -> int:
-        """The number of batches of an epoch."""
+    def steps_per_epoch(self) -> int: ...
 
     def examples(self, epoch: int, step: int) -> Tensor:
         """Return the examples of a batch: a tensor of one shape that depends on the two numbers and the seed alone."""
