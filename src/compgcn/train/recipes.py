@@ -54,7 +54,13 @@ class Model(NamedTuple):
 
 _HYPER = {"decoder.input_dropout": 0.2, "decoder.hidden_dropout": 0.4}
 _ROTATE = _alone("rotate", 400, loss="self-adversarial", negatives=128, schedule_start=0.3)
-_KBGAN = {"loss": "margin", "loss_margin": 3.0, "sampler": "kbgan", "negatives": 20, "evaluate_every": 10}
+_KBGAN: dict[str, Any] = {
+    "loss": "margin",
+    "loss_margin": 3.0,
+    "sampler": "kbgan",
+    "negatives": 20,
+    "evaluate_every": 10,
+}
 
 MODELS: dict[str, Model] = {
     # A step of TransE against all entities reads every pair of vectors.

@@ -179,7 +179,7 @@ class RecordedStep(Step):
 
     @cached_property
     def _stream(self) -> torch.cuda.Stream:
-        return torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call, no-any-return]
+        return torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
 
     def __call__(self, examples: Tensor, rate: float) -> Tensor:
         self._set(rate)
