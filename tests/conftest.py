@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 # Graphs of a few nodes gain nothing from threads, and lose much where several test processes share the cores; the
 # variables are for the commands that tests start.
 os.environ |= {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+os.environ["COMPGCN_COMMIT"] = "tested"  # or every run would ask git
+os.fsync = lambda file: None  # no test turns the power off
 
 import numba
 import pytest

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from compgcn.nn.graph import RelationalGraph
+from compgcn.tasks.ranking import Ranks
 
 # ---------------------------------------------------------------------------------------------------------------------
 # compositions
@@ -282,3 +283,10 @@ def gradcheck(name: str, function: Callable[..., Tensor], *leaves: Tensor) -> bo
     """
     with backend(name):
         return torch.autograd.gradcheck(function, leaves, fast_mode=name == "triton")
+
+
+def filtered_ranks(scores: Tensor, target: Tensor, known: Tensor) -> Ranks:
+    """The definition: rank the target [B] by scores [B, N] among the entities not known [B, N]."""
+    value = scores.gather(1, target.unsqueeze(1))
+    rival = (~known).scatter(1, target.unsqueeze(1), False)  # the target is no rival of itself
+    return Ranks.from_counts(((scores > value) & rival).sum(1), ((scores == value) & rival).sum(1))

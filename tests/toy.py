@@ -111,14 +111,13 @@ def killed_at_rename(k: int, *, before: bool) -> Iterator[list[str]]:
         yield names
 
 
-def killed_at_event(k: int) -> Callable[[dict[str, Any]], None]:
-    """A listener that dies at the k-th event, steps included."""
-    seen = 0
+def killed_at_event(k: int, seen: list[dict[str, Any]] | None = None) -> Callable[[dict[str, Any]], None]:
+    """A listener that dies at the k-th event, steps included, and keeps those it has seen."""
+    seen = [] if seen is None else seen
 
     def notify(event: dict[str, Any]) -> None:
-        nonlocal seen
-        seen += 1
-        if seen == k:
+        seen.append(event)
+        if len(seen) == k:
             raise Killed
 
     return notify

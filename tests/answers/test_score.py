@@ -18,7 +18,7 @@ from compgcn.answers.links import Links
 from compgcn.answers.score import Scored
 from compgcn.errors import InputError
 from compgcn.run import Run
-from compgcn.tasks.ranking import filtered_ranks
+from oracles import filtered_ranks
 from toy import Command, contents, graph, refused, train
 
 QUERIES: list[tuple[str | None, str | None, str | None]] = [

@@ -30,8 +30,6 @@ from compgcn.tasks.objectives import REGULARISERS, relation_scores
 from oracles import assert_same_with_gradients, normal
 from toy import SMALL, graph
 
-COMPOSED = [name for name, row in DECODERS.items() if isinstance(row.query, str)]
-
 
 @pytest.fixture(autouse=True)
 def products(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,20 +52,6 @@ def build(**settings: Any) -> LinkPrediction:
 
 def test_every_regulariser_of_the_settings_is_there() -> None:
     assert {"none", *REGULARISERS} == set(Training.model_fields["regulariser"].annotation.__args__)  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize("decoder", dict.fromkeys([*COMPOSED, *PRODUCTS]))
-def test_scores_of_all_relations_are_those_of_the_queries_but_for_a_constant(decoder: str) -> None:
-    task = build(decoder=decoder, entity_bias=True)
-    with torch.no_grad():
-        task.model.decoder.entity_bias.normal_()  # type: ignore[union-attr]
-        encoded = task.model.encode(task.graph)
-        s, o = torch.tensor([0, 3, 5]), torch.tensor([9, 3, 1])
-        found = relation_scores(task.model.decoder, encoded, *F.embedding(torch.stack((s, o)), encoded.entities), o)
-        columns = [
-            task.model.score(encoded, s, torch.full_like(s, r), o.unsqueeze(1)) for r in range(2 * task.num_relations)
-        ]
-    torch.testing.assert_close(found.log_softmax(1), torch.cat(columns, 1).log_softmax(1))
 
 
 def by_definition(decoder: Decoder, encoded: Encoded, s: Tensor, o: Tensor) -> Tensor:
@@ -187,12 +171,3 @@ def test_tables_begin_with_the_scale_asked_for() -> None:
     for table in task.model.parameters():
         assert table.std().item() == pytest.approx(1e-3, rel=0.1)
         assert abs(table.mean().item()) < 1e-4
-
-
-def test_the_vectors_of_a_batch_are_those_of_both_directions() -> None:
-    task = build()
-    batch = task.batch(torch.arange(task.num_examples))
-    R = task.num_relations
-    facts = {tuple(fact) for fact in graph().splits["train"].tolist()}
-    found = set(zip(batch.s.tolist(), batch.r.tolist(), batch.answer.tolist(), strict=True))
-    assert found == facts | {(o, r + R, s) for s, r, o in facts}

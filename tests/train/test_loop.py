@@ -104,11 +104,6 @@ def test_no_epochs_keep_the_weights_as_they_began() -> None:
     torch.testing.assert_close(store.best[0]["weight"], task.module.weight.detach())
 
 
-def test_each_epoch_runs_each_of_its_steps_once() -> None:
-    task, *_ = _train([0.1, 0.2], epochs=2)
-    assert task.losses == [(0, 0), (0, 1), (1, 0), (1, 1)]
-
-
 def test_an_interruption_is_noticed_after_the_step_under_way_and_leaves_a_checkpoint() -> None:
     task, store = Scripted([0.1]), Memory()
     with pytest.raises(Interrupted):
@@ -203,13 +198,6 @@ def test_a_rate_never_rises_and_stays_between_its_floor_and_one(
         assert rate(settings, (1 + start) / 2) == pytest.approx(half)
 
 
-def test_a_cosine_falls_slowly_at_both_ends() -> None:
-    settings = Training(schedule="cosine", schedule_start=0.5, schedule_floor=0.2)
-    shares = [rate(settings, done) for done in (0.5, 0.625, 0.75, 0.875, 1.0)]
-    expected = [0.2 + 0.8 * (1 + math.cos(math.pi * t)) / 2 for t in (0, 0.25, 0.5, 0.75, 1)]
-    assert shares == pytest.approx(expected)
-
-
 class Slow(Memory):
     """A store that takes two seconds of a clock to write a checkpoint."""
 
@@ -224,7 +212,7 @@ class Slow(Memory):
 
 
 def test_checkpoints_that_take_long_are_written_so_seldom_that_they_take_little_of_the_time() -> None:
-    clock, task = [0.0], Scripted([0.5] * 1000)
+    clock, task = [0.0], Scripted([0.5] * 300)
     plain = task.loss
 
     def loss(examples: Tensor) -> Tensor:
@@ -233,10 +221,10 @@ def test_checkpoints_that_take_long_are_written_so_seldom_that_they_take_little_
 
     task.loss = loss  # type: ignore[method-assign]
     store = Slow(clock)
-    settings = Training(epochs=1000, patience=1000, checkpoint_seconds=3.0)
+    settings = Training(epochs=300, patience=1000, checkpoint_seconds=3.0)
     optimise(task, settings, store, lambda event: None, clock=lambda: clock[0])
     asked_for = 2  # the first evaluation is a gain, and the last step is the end
-    assert 2000 // 203 <= store.saves <= 2000 // 200 + asked_for
+    assert 600 // 203 <= store.saves <= 600 // 200 + asked_for
     assert store.state is not None
 
 

@@ -1,4 +1,4 @@
-"""Files are replaced all or nothing, and shards are the same tensors in smaller files."""
+"""Files are replaced all or nothing."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import strategies as st
 
 from compgcn.errors import InputError
 from compgcn.train.storage import load_tensors, replace, replace_folder, save_tensors
-
-SIZES = st.lists(st.integers(0, 40), max_size=3)
 
 
 def test_only_what_is_wanted_is_read(tmp_path):

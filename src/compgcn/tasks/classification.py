@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -124,16 +125,13 @@ class Items(Protocol):
     """The items to classify: n labelled nodes of a graph, or n graphs."""
 
     @property
-    def model(self) -> Classifier | GraphClassifier | LogProbabilities:
-        """The module that classifies them."""
+    def model(self) -> Classifier | GraphClassifier | LogProbabilities: ...
 
     @property
-    def targets(self) -> Tensor:
-        """Their classes, int64 [n]."""
+    def targets(self) -> Tensor: ...  # their classes, int64 [n]
 
     @property
-    def together(self) -> bool:
-        """Whether one pass over the graph serves all of them, so that small batches gain nothing."""
+    def together(self) -> bool: ...  # whether one pass over the graph serves all of them
 
     def vectors(self, items: Tensor) -> Tensor:
         """Return the input of the head for some items [B], [B, d]."""
@@ -199,7 +197,7 @@ class Graphs:
         names = tuple(str(row) for row in range(int(rows.max(initial=-1)) + 1))
         # The rows travel with the nodes as if they were their labels.
         self._collection = replace(collection, node_labels=rows, node_classes=names, node_features=None)
-        self._batches: dict[bytes, tuple[RelationalGraph, Tensor]] = {}
+        self._kept = lru_cache(_KEPT)(self._union)
 
     def of(self, collection: GraphCollection, rows: Numbers) -> Graphs:
         """Return other graphs for the same model."""
@@ -207,17 +205,11 @@ class Graphs:
 
     def batch(self, items: Tensor) -> tuple[RelationalGraph, Tensor]:
         """Return the disjoint union of some of the graphs [B], and the rows of its nodes."""
-        chosen = items.cpu().numpy()
-        key = chosen.tobytes()
-        if key not in self._batches:
-            while len(self._batches) >= _KEPT:
-                self._batches.pop(next(iter(self._batches)))
-            with torch.inference_mode(False):  # a later training step may use the batch
-                self._batches[key] = self._union(chosen)
-        return self._batches[key]
+        return self._kept(items.cpu().numpy().tobytes())
 
-    def _union(self, chosen: Numbers) -> tuple[RelationalGraph, Tensor]:
-        part = self._collection.subset(chosen)
+    @torch.inference_mode(False)  # a later training step may use the batch
+    def _union(self, chosen: bytes) -> tuple[RelationalGraph, Tensor]:
+        part = self._collection.subset(np.frombuffer(chosen, np.int64))
         src, rel, dst = torch.from_numpy(np.ascontiguousarray(part.triples.T)).to(self.device)
         graph_of, rows = (torch.as_tensor(values).to(self.device) for values in (part.graph_of, part.node_labels))
         return RelationalGraph(src, dst, rel, part.num_nodes, part.num_relations, graph_of), rows
@@ -261,18 +253,12 @@ class Classification:
         if not len(train):
             raise InputError("there is no labelled item to train on; mark some with the split 'train'")
         self.items, self.train, self.valid, self.settings, self.goal = items, train, valid, settings, goal
+        self.module: nn.Module = items.model
         size = len(train) if items.together else settings.batch_size
         self.batches = Batches(len(train), size, settings.seed, train.device)
+        self.steps_per_epoch = self.batches.per_epoch
         self.weights = balanced(items.targets[train], items.model.num_classes) if class_weights else None
         self.tallies: list[Tally] = []  # of validation, one after another
-
-    @property
-    def module(self) -> nn.Module:
-        return self.items.model
-
-    @property
-    def steps_per_epoch(self) -> int:
-        return self.batches.per_epoch
 
     def examples(self, epoch: int, step: int) -> Tensor:
         """Return the items of a batch [B]."""

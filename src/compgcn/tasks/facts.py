@@ -10,28 +10,6 @@ import torch
 from torch import Tensor
 
 from compgcn.data.columns import Numbers
-from compgcn.errors import InputError
-
-
-def check_triples(triples: Tensor, num_relations: int, num_entities: int | None = None) -> None:
-    """Refuse triples that are not integers [n, 3], or that name an entity or a relation out of range."""
-    if triples.ndim != 2 or triples.shape[1] != 3 or triples.is_floating_point() or triples.dtype == torch.bool:
-        raise InputError(
-            f"triples must be integers of shape [n, 3] (subject, relation, object), not {triples.dtype} "
-            f"of shape {list(triples.shape)}"
-        )
-    if not len(triples):
-        return
-    low, high = triples.amin(0).tolist(), triples.amax(0).tolist()
-    if low[1] < 0 or high[1] >= num_relations:
-        raise InputError(
-            f"relations must lie in [0, {num_relations}), but the triples hold {low[1]} to {high[1]}; "
-            "leave inverse relations out, they are added here"
-        )
-    entities = min(low[0], low[2]), max(high[0], high[2])
-    if entities[0] < 0 or (num_entities is not None and entities[1] >= num_entities):
-        bound = "" if num_entities is None else num_entities
-        raise InputError(f"entities must lie in [0, {bound}), but the triples hold {entities[0]} to {entities[1]}")
 
 
 def _grouped(key: Tensor, value: Tensor, code: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -57,7 +35,7 @@ def _runs(values: Tensor, begin: Tensor, count: Tensor) -> tuple[Tensor, Tensor]
     return row, values[begin[row] + within]
 
 
-def _search(keys: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+def search(keys: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
     """Return the position of each wanted key among ascending keys, and whether it is there."""
     if not len(keys):
         return torch.zeros_like(wanted), torch.zeros_like(wanted, dtype=torch.bool)
@@ -89,7 +67,6 @@ class Answers:
     @classmethod
     def from_triples(cls, triples: Tensor, num_relations: int, inverse: bool = True) -> Answers:
         """Index triples [n, 3] on their device; with `inverse`, the queries about subjects too."""
-        check_triples(triples, num_relations)
         s, r, o = triples.long().unbind(1)
         key, answer = s * (2 * num_relations) + r, o
         if inverse:
@@ -123,37 +100,22 @@ class Answers:
 
     def lookup(self, s: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
         """Return the answers of queries (s, r) [B] as `pairs` does, in ascending order; unknown queries have none."""
-        width = 2 * self.num_relations
-        index, found = _search(self.keys, s.long() * width + r)
-        found &= (r >= 0) & (r < width)
+        index, found = search(self.keys, s.long() * (2 * self.num_relations) + r)
         begin = self.offsets[index]
         end = self.offsets[(index + 1).clamp(max=len(self))]
         return _runs(self.answers, begin, torch.where(found, end - begin, 0))
 
     def positions(self, s: Tensor, r: Tensor, o: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the positions of the queries (s, r) and of their answers o [E]; for unknown facts, Q and A.
+        """Return the positions of the queries (s, r) and of their answers o [E]; for unknown facts, Q and A."""
+        size = 1 + int(torch.cat((self.answers, o, o.new_zeros(1))).max())
+        query, known = search(self.keys, s * (2 * self.num_relations) + r)
+        answer, found = search(self.facts(size), query * size + o)
+        found &= known
+        return torch.where(found, query, len(self)), torch.where(found, answer, len(self.answers))
 
-        A binary search among the answers of each query.
-        """
-        if not len(self):
-            return torch.zeros_like(s), torch.zeros_like(s)
-        query, found = _search(self.keys, s * (2 * self.num_relations) + r)
-        low, end = self.offsets[query], self.offsets[query + 1]
-        high, last = end, len(self.answers) - 1
-        for _ in range(int((end - low).max()).bit_length() if len(s) else 0):
-            middle = (low + high) // 2
-            below = (low < high) & (self.answers[middle.clamp(max=last)] < o)
-            low, high = torch.where(below, middle + 1, low), torch.where(below, high, middle)
-        found &= (low < end) & (self.answers[low.clamp(max=last)] == o)
-        return torch.where(found, query, len(self)), torch.where(found, low, len(self.answers))
-
-    def facts(self, num_entities: int) -> Tensor:
-        """Return every (query, answer) as one number, ascending [A], for `contains`."""
-        return torch.repeat_interleave(self.offsets.diff()) * num_entities + self.answers
-
-    def contains(self, facts: Tensor, index: Tensor, entities: Tensor, num_entities: int) -> Tensor:
-        """Return which entities [B, K] answer the queries at these positions [B], without waiting for the device."""
-        return _search(facts, index.unsqueeze(1) * num_entities + entities)[1]
+    def facts(self, size: int) -> Tensor:
+        """Return every fact as one number, ascending [A]: the position of its query · `size` + its answer < `size`."""
+        return torch.repeat_interleave(self.offsets.diff()) * size + self.answers
 
 
 class Known:
@@ -181,15 +143,15 @@ class Known:
 
     def pairs(self, keys: Numbers) -> tuple[Numbers, Numbers]:
         """Return all values of some keys [B]: the row in [0, B) and the value of each, [k] both."""
-        place, found = _search(self._keys, torch.from_numpy(keys))
+        place, found = search(self._keys, torch.from_numpy(keys))
         begin, end = self._offsets[place], self._offsets[(place + 1).clamp(max=len(self._keys))]
         rows, values = _runs(self._values, begin, torch.where(found, end - begin, 0))
         return rows.numpy(), values.numpy()
 
     def of(self, keys: Numbers, values: Numbers) -> list[list[str | None]]:
         """Return the split that each of these values [B, k] of the keys [B] stands in, or None."""
-        place, found = _search(self._keys, torch.from_numpy(keys))
-        at, there = _search(self._facts, place.unsqueeze(1) * self._size + torch.from_numpy(values))
+        place, found = search(self._keys, torch.from_numpy(keys))
+        at, there = search(self._facts, place.unsqueeze(1) * self._size + torch.from_numpy(values))
         there &= found.unsqueeze(1)
         codes = torch.where(there, self._codes[at], -1) if len(self._codes) else torch.full_like(at, -1)
         return [[None if code < 0 else self.splits[code] for code in row] for row in codes.tolist()]

@@ -14,7 +14,7 @@ from compgcn.nn.decoders import Decoder
 from compgcn.nn.encoder import Backwards, Encoder, RelationTable
 from compgcn.nn.graph import RelationalGraph
 from compgcn.tasks.edge_masking import EdgeMask
-from compgcn.tasks.facts import Answers
+from compgcn.tasks.facts import Answers, search
 from compgcn.tasks.objectives import OBJECTIVES, batch_loss, must_agree
 from compgcn.tasks.ranking import Report, SideRanks, Watch, rank_triples, summary
 from compgcn.tasks.sampling import SAMPLERS, Adversary, Batches
@@ -141,6 +141,7 @@ class LinkPrediction(Ranker):
     ) -> None:
         super().__init__(model, graph, splits)
         must_agree(settings, model.decoder)
+        self.module = model
         self.settings, self.margin_decay = settings, margin_decay
         self.judged_by = _sample(splits["valid"], settings.valid_sample)
         self.train = Answers.from_triples(splits["train"], self.num_relations)
@@ -154,10 +155,6 @@ class LinkPrediction(Ranker):
         # On a GPU the pairs of a batch are padded to this many: their number must not depend on the batch.
         on_gpu = self.objective.by_query and graph.src.device.type == "cuda"
         self._most = self.train.most(self.batch_size) if on_gpu else None
-
-    @property
-    def module(self) -> nn.Module:
-        return self.model
 
     @property
     def adversary(self) -> Adversary:
@@ -185,9 +182,9 @@ class LinkPrediction(Ranker):
         return self.train.facts(self.num_entities)
 
     def is_true(self, s: Tensor, r: Tensor, entities: Tensor) -> Tensor:
-        """Return which entities [B, K] answer queries (s, r) [B] of the training triples."""
+        """Return which entities [B, K] answer queries (s, r) [B] of training, without waiting for the device."""
         index = torch.searchsorted(self.train.keys, s * (2 * self.num_relations) + r)
-        return self.train.contains(self._facts, index, entities, self.num_entities)
+        return search(self._facts, index.unsqueeze(1) * self.num_entities + entities)[1]
 
     def loss(self, examples: Tensor) -> Tensor:
         """Return the loss of one batch."""

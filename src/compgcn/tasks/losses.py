@@ -161,15 +161,11 @@ def n3(*factors: Tensor, planes: bool = False) -> Tensor:
         factors: vectors of the triples [B, d] each.
         planes: the vectors hold d/2 complex numbers, real parts first; |·| is then the modulus.
     """
-    cubes = [_squares(_wide(factor), planes).pow(1.5).sum(-1) for factor in factors]  # 0 has the gradient 0
+    squares = [_wide(factor).square() for factor in factors]
+    if planes:
+        squares = [torch.add(*square.chunk(2, -1)) for square in squares]
+    cubes = [square.pow(1.5).sum(-1) for square in squares]  # 0 has the gradient 0
     return torch.stack(cubes).sum(0).mean()
-
-
-def _squares(x: Tensor, planes: bool) -> Tensor:
-    if not planes:
-        return x.square()
-    real, imaginary = x.chunk(2, -1)
-    return real.square() + imaginary.square()
 
 
 def dura(x: Tensor, e: Tensor, x_moved: Tensor, e_moved: Tensor) -> Tensor:

@@ -37,8 +37,7 @@ class Vectors(NamedTuple):
     e: Tensor | None
 
 
-def gathered(task: LinkPrediction, encoded: Encoded, batch: Batch) -> Vectors:
-    """Gather the vectors of a batch."""
+def _gathered(task: LinkPrediction, encoded: Encoded, batch: Batch) -> Vectors:
     z = F.embedding(batch.r, encoded.relations)
     if task.settings.regulariser == "none" and not task.settings.relation_prediction:
         return Vectors(F.embedding(batch.s, encoded.entities), z, None)
@@ -84,27 +83,22 @@ def _sampled(
     return scores[:, 0], scores[:, 1:], lesson
 
 
-def _margin(task: LinkPrediction, encoded: Encoded, batch: Batch, of: Vectors) -> Tensor:
-    positive, negative, lesson = _sampled(task, encoded, batch, of)
-    return losses.margin_ranking(positive, negative, margin=task.settings.loss_margin) + lesson
+def _of_samples(loss: Callable[[LinkPrediction, Tensor, Tensor], Tensor]) -> Objective:
+    def total(task: LinkPrediction, encoded: Encoded, batch: Batch, of: Vectors) -> Tensor:
+        positive, negative, lesson = _sampled(task, encoded, batch, of)
+        return loss(task, positive, negative) + lesson
 
-
-def _self_adversarial(task: LinkPrediction, encoded: Encoded, batch: Batch, of: Vectors) -> Tensor:
-    positive, negative, lesson = _sampled(task, encoded, batch, of)
-    return losses.self_adversarial(positive, negative) + lesson
-
-
-def _sampled_cross_entropy(task: LinkPrediction, encoded: Encoded, batch: Batch, of: Vectors) -> Tensor:
-    positive, negative, lesson = _sampled(task, encoded, batch, of)
-    return losses.sampled_cross_entropy(positive, negative, num_entities=task.num_entities) + lesson
+    return Objective(by_query=False, samples=True, loss=total)
 
 
 OBJECTIVES: dict[str, Objective] = {
     "bce": Objective(by_query=True, samples=False, loss=_bce),
     "cross-entropy": Objective(by_query=False, samples=False, loss=_cross_entropy),
-    "margin": Objective(by_query=False, samples=True, loss=_margin),
-    "self-adversarial": Objective(by_query=False, samples=True, loss=_self_adversarial),
-    "sampled-cross-entropy": Objective(by_query=False, samples=True, loss=_sampled_cross_entropy),
+    "margin": _of_samples(lambda task, *scores: losses.margin_ranking(*scores, margin=task.settings.loss_margin)),
+    "self-adversarial": _of_samples(lambda task, *scores: losses.self_adversarial(*scores)),
+    "sampled-cross-entropy": _of_samples(
+        lambda task, *scores: losses.sampled_cross_entropy(*scores, num_entities=task.num_entities)
+    ),
 }
 
 
@@ -176,7 +170,7 @@ def _by_query(decoder: Decoder, relations: Tensor, x: Tensor, e: Tensor) -> Tens
 def batch_loss(task: LinkPrediction, encoded: Encoded, batch: Batch) -> Tensor:
     """Return the loss of a batch, plus the weighted regulariser and the weighted loss over relations."""
     settings, decoder = task.settings, task.model.decoder
-    of = gathered(task, encoded, batch)
+    of = _gathered(task, encoded, batch)
     loss = task.objective.loss(task, encoded, batch, of)
     if of.e is not None and settings.regulariser != "none":
         loss = loss + settings.regularisation * REGULARISERS[settings.regulariser](decoder, of.x, of.z, of.e)
@@ -189,7 +183,6 @@ def batch_loss(task: LinkPrediction, encoded: Encoded, batch: Batch) -> Tensor:
 def must_agree(settings: Training, decoder: Decoder) -> None:
     """Refuse settings of training that contradict each other."""
     objective = OBJECTIVES[settings.loss]
-    composed = isinstance(decoder.phi, Composition)
     if objective.by_query and (settings.regulariser != "none" or settings.relation_prediction):
         raise InputError(
             f"training.regulariser and training.relation_prediction need a loss over triples, not '{settings.loss}'; "
@@ -199,7 +192,7 @@ def must_agree(settings: Training, decoder: Decoder) -> None:
         raise InputError(
             "the regulariser 'dura' needs a decoder that is a product, such as complex or distmult; use n3, or none"
         )
-    if settings.relation_prediction and not composed:
+    if settings.relation_prediction and not isinstance(decoder.phi, Composition):
         raise InputError(
             "training.relation_prediction needs a decoder without convolutions, such as complex, distmult or transe"
         )

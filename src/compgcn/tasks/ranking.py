@@ -14,7 +14,7 @@ from torch import Tensor
 
 from compgcn.errors import InputError
 from compgcn.kernels.backend import kernels
-from compgcn.tasks.facts import Answers, check_triples
+from compgcn.tasks.facts import Answers
 
 Scorer = Callable[[Tensor, Tensor], Tensor]
 Watch = Callable[[int, int], None]  # called with the triples ranked so far and their number; may raise to stop
@@ -46,27 +46,6 @@ class SideRanks(NamedTuple):
     head: Ranks  # of s, asked (?, r, o)
 
 
-def filtered_ranks(scores: Tensor, target: Tensor, known: Tensor) -> Ranks:
-    """Rank the target of each query among the entities not known to answer it: the definition.
-
-    Args:
-        scores: logits [B, N].
-        target: the entity to rank, one per query [B].
-        known: which entities are known answers [B, N], bool; with or without the target.
-    """
-    if scores.ndim != 2 or target.shape != scores.shape[:1] or known.shape != scores.shape:
-        raise InputError(
-            "ranks need scores [B, N], target [B] and known [B, N], not "
-            f"{list(scores.shape)}, {list(target.shape)} and {list(known.shape)}"
-        )
-    if known.dtype != torch.bool:
-        raise InputError(f"known answers must be a bool mask, not {known.dtype}")
-    _check_finite(scores)
-    value = scores.gather(1, target.unsqueeze(1))  # [B, 1]
-    rival = (~known).scatter(1, target.unsqueeze(1), False)  # the target is no rival of itself
-    return Ranks.from_counts(((scores > value) & rival).sum(1), ((scores == value) & rival).sum(1))
-
-
 @torch.no_grad()
 def rank_triples(
     score: Scorer,
@@ -77,7 +56,7 @@ def rank_triples(
     max_elements: int = 2**26,
     notify: Watch | None = None,
 ) -> SideRanks:
-    """Rank the object and the subject of each triple: `filtered_ranks`, with each distinct query scored once.
+    """Rank the object and the subject of each triple among the entities not known to answer; score each query once.
 
     Args:
         score: (s [q], r [q]) -> logits of every entity [q, N]; r runs to 2R, a subject being asked for by the inverse
@@ -88,7 +67,6 @@ def rank_triples(
         max_elements: bound on q·N; memory holds two such blocks of scores.
         notify: called after each block.
     """
-    check_triples(triples, known.num_relations, num_entities)
     s, r, o = triples.long().unbind(1)
     width = 2 * known.num_relations
     key = torch.cat((s * width + r, o * width + r + known.num_relations))  # [2n], first all tails
@@ -107,7 +85,8 @@ def rank_triples(
             raise InputError(
                 f"scoring {len(chunk)} queries must give shape [{len(chunk)}, {num_entities}], not {list(scores.shape)}"
             )
-        _check_finite(scores)
+        if not torch.isfinite(torch.stack(scores.aminmax())).all():
+            raise InputError("some scores are not finite: the model has diverged; train again at a lower training.lr")
         greater[mine], equal[mine] = _count(scores, owner[mine] - first, target[mine], *known.lookup(subject, relation))
         if notify is not None:
             notify(ends[first + len(chunk)] // 2, len(triples))  # of two ranks each
@@ -123,15 +102,6 @@ def _count(scores: Tensor, row: Tensor, target: Tensor, rows: Tensor, cols: Tens
     itself = (scores[row, target] == value).long()  # a target that was not known still stands there
     greater, equal = kernels(scores.device.type).count_rivals(scores, row, value)
     return greater, equal - itself
-
-
-def _check_finite(scores: Tensor) -> None:
-    if scores.numel() and not torch.isfinite(torch.stack(scores.aminmax())).all():
-        bad = int((~torch.isfinite(scores)).sum())
-        raise InputError(
-            f"{bad} of {scores.numel()} scores are not finite: the model has diverged; train again with a smaller "
-            "training.lr"
-        )
 
 
 def metrics(ranks: Tensor) -> Metrics:
@@ -166,7 +136,15 @@ def by_relation(sides: SideRanks, relation: Tensor) -> dict[int, Report]:
     order = relation.cpu().argsort(stable=True)
     head, tail = sides.head.realistic.cpu()[order], sides.tail.realistic.cpu()[order]
     parts = zip(relations.tolist(), torch.split(head, counts.tolist()), torch.split(tail, counts.tolist()), strict=True)
-    return {name: _report(head, tail) for name, head, tail in parts}
+    return {
+        name: {
+            "triples": len(head),
+            **metrics(torch.cat((head, tail))),
+            "head": metrics(head),
+            "tail": metrics(tail),
+        }
+        for name, head, tail in parts
+    }
 
 
 def by_category(sides: SideRanks, relation: Tensor, train: Tensor, num_relations: int) -> dict[str, Report]:
@@ -193,12 +171,3 @@ def relation_categories(train: Tensor, num_relations: int, threshold: float = 1.
     many = found >= threshold * queries
     category = 2 * many[num_relations:].long() + many[:num_relations].long()  # [R], heads then tails
     return torch.where(queries[:num_relations] > 0, category, -1)
-
-
-def _report(head: Tensor, tail: Tensor) -> Report:
-    return {
-        "triples": len(head),
-        **metrics(torch.cat((head, tail))),
-        "head": metrics(head),
-        "tail": metrics(tail),
-    }

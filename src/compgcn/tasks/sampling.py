@@ -126,17 +126,13 @@ class Sampler(NamedTuple):
     reference: str
 
 
-def uniform_negatives(batch: int, num_negatives: int, num_entities: int, device: torch.device) -> Tensor:
-    """Draw K entities for each of B queries, uniformly and with replacement, true answers not excluded: [B, K]."""
-    return torch.randint(num_entities, (batch, num_negatives), device=device)
-
-
 def _uniform(task: LinkPrediction, batch: Batch) -> Negatives:
-    return Negatives(uniform_negatives(len(batch.s), task.settings.negatives, task.num_entities, batch.s.device))
+    shape = (len(batch.s), task.settings.negatives)
+    return Negatives(torch.randint(task.num_entities, shape, device=batch.s.device))
 
 
 def _shared(task: LinkPrediction, batch: Batch) -> Negatives:
-    return Negatives(uniform_negatives(1, task.settings.negatives, task.num_entities, batch.s.device)[0])
+    return Negatives(torch.randint(task.num_entities, (task.settings.negatives,), device=batch.s.device))
 
 
 def _kbgan(task: LinkPrediction, batch: Batch) -> Negatives:

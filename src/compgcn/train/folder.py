@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import safetensors
 import torch
@@ -47,15 +48,7 @@ _ALWAYS = ("vocabulary.parquet", "triples.parquet")
 _UNCALIBRATED = "checkpoint/uncalibrated"  # there from the end of training to that of calibration
 _LAST = "training.device"  # the last setting of a config that a run wrote
 # The files of a run but for the lock and the checkpoint. The config, which makes a folder a run, is removed last.
-_FILES = (
-    *SCHEMAS,
-    MODEL,
-    "metrics.json",
-    "calibration.json",
-    "environment.json",
-    "events.jsonl",
-    "config.toml",
-)
+_FILES = (*SCHEMAS, MODEL, "metrics.json", "calibration.json", "environment.json", "events.jsonl", "config.toml")
 
 
 class Folder:
@@ -78,7 +71,7 @@ class Folder:
 
     @property
     def is_calibrated(self) -> bool:
-        """Whether nothing is left to do: the run is finished and its calibration, if any, has ended."""
+        """Whether the run is finished and its calibration, if any, has ended."""
         return self.is_finished and not (self.path / _UNCALIBRATED).is_file()
 
     @contextlib.contextmanager
@@ -124,8 +117,7 @@ class Folder:
         A kill on the way leaves a damaged run, which can be cleared again.
         """
         try:
-            for path in (self.path / "checkpoint").glob("*"):
-                path.unlink()
+            self.end_calibration()
             for name in _FILES:
                 (self.path / name).unlink(missing_ok=True)
                 (self.path / f".{name}.part").unlink(missing_ok=True)
@@ -194,10 +186,9 @@ class Folder:
         try:
             module.load_state_dict(load_tensors(path))
         except FileNotFoundError:
-            if self.is_finished:
-                raise self._damage(MODEL, "it is missing; remove the folder and train again") from None
             raise InputError(
-                f"the run folder {self.path} has no {MODEL} yet; give the same train command again"
+                f"the run folder {self.path} has no {MODEL}; give the same train command again, with --overwrite if "
+                "training had ended"
             ) from None
         except (safetensors.SafetensorError, OSError, RuntimeError) as error:
             raise InputError(
@@ -207,15 +198,15 @@ class Folder:
     # Results
 
     def finish(self, metrics: dict[str, Any]) -> None:
-        """Write the metrics, which ends training, and remove the checkpoint; see `end_calibration`."""
+        """Write the metrics, which ends training, and remove the checkpoint."""
         self._text(_UNCALIBRATED, "")
-        self._text("metrics.json", json.dumps(metrics, indent=2) + "\n")
+        self._json("metrics.json", metrics)
         for path in (self.path / "checkpoint").glob("*"):  # a kill may have left a half-written one besides
             if path != self.path / _UNCALIBRATED:
                 path.unlink(missing_ok=True)
 
     def end_calibration(self) -> None:
-        """Mark the calibration as done."""
+        """Empty the folder of the checkpoint, which marks the calibration as done."""
         for path in (self.path / "checkpoint").glob("*"):
             path.unlink(missing_ok=True)
 
@@ -228,7 +219,7 @@ class Folder:
 
     def keep_calibration(self, content: dict[str, Any]) -> None:
         """Write the calibration of the probabilities."""
-        self._text("calibration.json", json.dumps(content, indent=2) + "\n")
+        self._json("calibration.json", content)
 
     def calibration(self) -> dict[str, Any]:
         """Read the calibration; {} in a run without one."""
@@ -250,7 +241,7 @@ class Folder:
         cuda = device.type == "cuda"
         memory = torch.cuda.max_memory_allocated(device) if cuda else _peak_memory()
         threads = counted(torch.get_num_threads(), "thread")
-        environment = {
+        environment: dict[str, Any] = {
             "compgcn": __version__,
             "commit": commit(),
             "python": platform.python_version(),
@@ -263,7 +254,7 @@ class Folder:
             "seconds": round(seconds, 3),
             "peak_memory_mib": round(memory / 2**20),
         }
-        self._text("environment.json", json.dumps(environment, indent=2) + "\n")
+        self._json("environment.json", environment)
 
     def seconds(self) -> float:
         """Read the time of training from environment.json."""
@@ -302,6 +293,9 @@ class Folder:
             raise self._damage(name, "it is no object")
         return content
 
+    def _json(self, name: str, content: dict[str, Any]) -> None:
+        self._text(name, json.dumps(content, indent=2) + "\n")
+
     def _text(self, name: str, text: str) -> None:
         replace(self.path / name, lambda path: path.write_text(text, encoding="utf-8"))
 
@@ -311,12 +305,11 @@ def spared(path: str | Path) -> Path:
     path = Path(path)
     own = (*_FILES, "checkpoint", "*.json", ".lock")
     target = settled(path)
-    for place in (path, target) if path.is_symlink() else (path,):
-        home = place.absolute().parent
-        inside = home.name == "checkpoint" and Folder(home.parent).is_run
-        if inside or (Folder(home).is_run and any(fnmatchcase(place.name.casefold(), pattern) for pattern in own)):
-            run = place.parent.parent if inside else place.parent
-            raise InputError(f"'{path}' is a file of the run {run}, which needs it; choose another name")
+    for place in (path.absolute(), target) if path.is_symlink() else (path.absolute(),):
+        inside = place.parent.name == "checkpoint"
+        run = Folder(place.parents[inside])
+        if run.is_run and (inside or any(fnmatchcase(place.name.casefold(), pattern) for pattern in own)):
+            raise InputError(f"'{path}' is a file of the run {run.path}, which needs it; choose another name")
     return path
 
 
@@ -343,16 +336,16 @@ def tables(data: KnowledgeGraph | GraphCollection) -> dict[str, pa.Table]:
 
 
 def _of_graph(graph: KnowledgeGraph) -> dict[str, list[object]]:
-    texts = {"entity": (graph.entities.ids, graph.entities.names), "relation": _texts(graph.relations)}
+    texts = {part.kind: (part.ids, part.names) for part in (graph.entities, graph.relations)}
     found = {"triples.parquet": _split_rows(graph.splits)}
     if graph.labels is not None:
-        texts["class"] = (graph.labels.classes, graph.labels.classes)
+        texts["class"] = (graph.labels.classes,) * 2
         found["labels.parquet"] = _split_rows(graph.labels.splits)
     return {"vocabulary.parquet": _vocabulary(texts)} | found
 
 
 def _of_collection(graphs: GraphCollection) -> dict[str, list[object]]:
-    texts = {"relation": _texts(graphs.relations)}
+    texts = {"relation": (graphs.relations.ids, graphs.relations.names)}
     texts |= {"class": (graphs.classes,) * 2, "graph": (graphs.graph_ids,) * 2, "label": (graphs.node_classes,) * 2}
     labels = np.full(graphs.num_nodes, -1) if graphs.node_labels is None else graphs.node_labels
     targets = np.column_stack([np.arange(len(graphs)), graphs.targets])
@@ -362,10 +355,6 @@ def _of_collection(graphs: GraphCollection) -> dict[str, list[object]]:
         "labels.parquet": _split_rows({"train": targets}),
         "nodes.parquet": [graphs.graph_of.astype(np.int32), labels.astype(np.int32)],
     }
-
-
-def _texts(vocabulary: Vocabulary) -> tuple[Sequence[str], Sequence[str]]:
-    return vocabulary.ids, vocabulary.names
 
 
 def _vocabulary(texts: Mapping[str, tuple[Sequence[str], Sequence[str]]]) -> list[object]:
@@ -382,23 +371,24 @@ def _split_rows(splits: Mapping[str, Numbers]) -> list[object]:
 
 def restored(name: str, found: Mapping[str, pa.Table]) -> KnowledgeGraph | GraphCollection:
     """Return the data that such tables hold, without features."""
-    rows = found["vocabulary.parquet"].to_pydict()
-    texts: dict[str, tuple[list[str], list[str]]] = {}
-    for kind, text, shown in zip(rows["kind"], rows["id"], rows["name"], strict=True):
-        ids, names = texts.setdefault(kind, ([], []))
-        ids.append(text)
-        names.append(shown)
+    table = found["vocabulary.parquet"]
+    kinds = table["kind"].cast(pa.string())
+
+    def texts(kind: str) -> tuple[list[str], list[str]]:
+        part = table.filter(pc.equal(kinds, kind))
+        return part["id"].to_pylist(), part["name"].to_pylist()
+
     triples = _by_split(found["triples.parquet"])
     labels = _by_split(found["labels.parquet"]) if "labels.parquet" in found else {}
-    relations = Vocabulary("relation", *texts.get("relation", ([], [])))
-    classes = tuple(texts.get("class", ([], []))[0])
+    relations = Vocabulary("relation", *texts("relation"))
+    classes = tuple(texts("class")[0])
     if "nodes.parquet" not in found:
-        entities = Vocabulary("entity", *texts.get("entity", ([], [])))
+        entities = Vocabulary("entity", *texts("entity"))
         train, valid, test = triples.values()
         kept = Labels(classes, **labels) if labels else None
         return KnowledgeGraph(name, entities, relations, train, valid, test, labels=kept)
     graph_of, node_labels = (found["nodes.parquet"][key].to_numpy().astype(np.int64) for key in ("graph", "label"))
-    node_classes, graph_ids = (tuple(texts.get(kind, ([], []))[0]) for kind in ("label", "graph"))
+    node_classes, graph_ids = (tuple(texts(kind)[0]) for kind in ("label", "graph"))
     return GraphCollection(
         name,
         relations,

@@ -27,16 +27,13 @@ class Task(Protocol):
     """A model with its examples, its loss and its validation."""
 
     @property
-    def module(self) -> nn.Module:
-        """The module to train."""
+    def module(self) -> nn.Module: ...  # to train
 
     @property
-    def goal(self) -> str:
-        """The validation metric to raise."""
+    def goal(self) -> str: ...  # the validation metric to raise
 
     @property
-    def steps_per_epoch(self) -> int:
-        """The number of batches of an epoch."""
+    def steps_per_epoch(self) -> int: ...
 
     def examples(self, epoch: int, step: int) -> Tensor:
         """Return the examples of a batch: a tensor of one shape that depends on the two numbers and the seed alone."""
@@ -254,17 +251,17 @@ def _resume(task: Task, optimiser: torch.optim.Optimizer, store: Store) -> Progr
 
 def _take_up(module: nn.Module, optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
     """Set module, optimiser and random numbers to the state of a snapshot."""
-    parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimiser": {}, "random": {}}
+    weights, state = {}, dict[int, dict[str, Tensor]]()
     for name, value in tensors.items():
         part, _, rest = name.partition(".")
-        parts[part][rest] = value
-    module.load_state_dict(parts["model"])
-    state: dict[int, dict[str, Tensor]] = {}
-    for name, value in parts["optimiser"].items():
-        index, _, key = name.partition(".")
-        state.setdefault(int(index), {})[key] = value
+        if part == "model":
+            weights[rest] = value
+        elif part == "optimiser":
+            index, _, key = rest.partition(".")
+            state.setdefault(int(index), {})[key] = value
+    module.load_state_dict(weights)
     optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
-    torch.set_rng_state(parts["random"]["cpu"].cpu())
+    torch.set_rng_state(tensors["random.cpu"])
     device = next(module.parameters()).device
-    if "cuda" in parts["random"] and device.type == "cuda":
-        torch.cuda.set_rng_state(parts["random"]["cuda"].cpu(), device)
+    if "random.cuda" in tensors and device.type == "cuda":
+        torch.cuda.set_rng_state(tensors["random.cuda"], device)

@@ -21,9 +21,7 @@ _SHORT: dict[str, Any] = {
     "training.patience": 10,
     "training.schedule": "cosine",
 }
-_ALONE: dict[str, Any] = {**_SHORT, "encoder.name": "none", "encoder.dims": (200,)}
 _FACTORS: dict[str, Any] = {  # tensor factorisation, as ComplEx-N3
-    **_ALONE,
     "encoder.init_scale": 1e-3,
     "training.optimiser": "adagrad",
     "training.lr": 0.1,
@@ -33,7 +31,17 @@ _FACTORS: dict[str, Any] = {  # tensor factorisation, as ComplEx-N3
     "training.schedule_start": 0.6,
     "training.schedule_floor": 0.03,
 }
-_GRAPH: dict[str, Any] = {**_SHORT, "encoder.dims": (100, 200), "training.lr": 2e-3}
+
+
+def _alone(decoder: str, dim: int = 200, **training: Any) -> dict[str, Any]:
+    """Settings of a decoder without an encoder, by its dimension and what differs in its training."""
+    parts = {"encoder.name": "none", "encoder.dims": (dim,), "decoder.name": decoder}
+    return _SHORT | parts | {f"training.{name}": value for name, value in training.items()}
+
+
+def _on_graph(encoder: str, decoder: str) -> dict[str, Any]:
+    parts = {"encoder.name": encoder, "encoder.dims": (100, 200), "decoder.name": decoder}
+    return _SHORT | parts | {"training.lr": 2e-3}
 
 
 class Model(NamedTuple):
@@ -44,115 +52,58 @@ class Model(NamedTuple):
     reference: str
 
 
+_HYPER = {"decoder.input_dropout": 0.2, "decoder.hidden_dropout": 0.4}
+_ROTATE = _alone("rotate", 400, loss="self-adversarial", negatives=128, schedule_start=0.3)
+_KBGAN: dict[str, Any] = {
+    "loss": "margin",
+    "loss_margin": 3.0,
+    "sampler": "kbgan",
+    "negatives": 20,
+    "evaluate_every": 10,
+}
+
 MODELS: dict[str, Model] = {
-    "transe": Model(
-        {**_ALONE, "decoder.name": "transe", "training.epochs": 15},  # its step reads every pair of vectors
-        "TransE, one against all",
-        "Bordes et al., NeurIPS 2013",
-    ),
-    "distmult": Model(
-        {**_FACTORS, "decoder.name": "distmult", "encoder.dims": (1000,)},
-        "DistMult with N3",
-        "Yang et al., ICLR 2015",
-    ),
+    # A step of TransE against all entities reads every pair of vectors.
+    "transe": Model(_alone("transe", epochs=15), "TransE, one against all", "Bordes et al., NeurIPS 2013"),
+    "distmult": Model(_alone("distmult", 1000) | _FACTORS, "DistMult with N3", "Yang et al., ICLR 2015"),
     "complex": Model(
-        {**_FACTORS, "decoder.name": "complex", "encoder.dims": (1000,)},
+        _alone("complex", 1000) | _FACTORS,
         "ComplEx with N3",
         "Trouillon et al., ICML 2016; Lacroix et al., ICML 2018",
     ),
     "complex-n3-rp": Model(
-        {
-            **_FACTORS,
-            "decoder.name": "complex",
-            "encoder.dims": (2000,),
-            "training.epochs": 34,
-            "training.relation_prediction": 4.0,
-        },
+        _alone("complex", 2000, epochs=34, relation_prediction=4.0) | _FACTORS,
         "ComplEx with N3 and relation prediction",
         "Lacroix et al., ICML 2018; Chen et al., AKBC 2021",
     ),
     "rotate": Model(
-        {
-            **_ALONE,
-            "decoder.name": "rotate",
-            "encoder.dims": (400,),
-            "encoder.tie_inverse": True,
-            "training.loss": "self-adversarial",
-            "training.negatives": 128,
-            "training.schedule_start": 0.3,
-        },
-        "RotatE, with self-adversarial negatives",
-        "Sun et al., ICLR 2019",
+        _ROTATE | {"encoder.tie_inverse": True}, "RotatE, with self-adversarial negatives", "Sun et al., ICLR 2019"
     ),
-    "hole": Model(
-        {**_FACTORS, "decoder.name": "hole", "encoder.dims": (400,)},
-        "HolE with N3",
-        "Nickel et al., AAAI 2016",
-    ),
-    "conve": Model({**_ALONE, "decoder.name": "conve"}, "ConvE", "Dettmers et al., AAAI 2018"),
+    "hole": Model(_alone("hole", 400) | _FACTORS, "HolE with N3", "Nickel et al., AAAI 2016"),
+    "conve": Model(_alone("conve"), "ConvE", "Dettmers et al., AAAI 2018"),
     "convkb": Model(
-        {
-            **_ALONE,
-            "decoder.name": "convkb",
-            "encoder.dims": (100,),
-            "training.loss": "self-adversarial",
-            "training.negatives": 16,
-            "training.epochs": 15,
-        },
+        _alone("convkb", 100, loss="self-adversarial", negatives=16, epochs=15),
         "ConvKB, with sampled negatives",
         "Nguyen et al., NAACL 2018",
     ),
-    "convr": Model({**_ALONE, "decoder.name": "convr"}, "ConvR", "Jiang et al., NAACL 2019"),
-    "hyper": Model(
-        {**_ALONE, "decoder.name": "hyper", "decoder.input_dropout": 0.2, "decoder.hidden_dropout": 0.4},
-        "HypER",
-        "Balažević et al., ICANN 2019",
-    ),
-    "conv-transe": Model({**_ALONE, "decoder.name": "conv-transe"}, "Conv-TransE", "Shang et al., AAAI 2019"),
-    "sacn": Model(
-        {**_GRAPH, "encoder.name": "wgcn", "decoder.name": "conv-transe"},
-        "SACN: Conv-TransE on W-GCN",
-        "Shang et al., AAAI 2019",
-    ),
+    "convr": Model(_alone("convr"), "ConvR", "Jiang et al., NAACL 2019"),
+    "hyper": Model(_alone("hyper") | _HYPER, "HypER", "Balažević et al., ICANN 2019"),
+    "conv-transe": Model(_alone("conv-transe"), "Conv-TransE", "Shang et al., AAAI 2019"),
+    "sacn": Model(_on_graph("wgcn", "conv-transe"), "SACN: Conv-TransE on W-GCN", "Shang et al., AAAI 2019"),
     "kbgan": Model(
-        {
-            **_ALONE,
-            "decoder.name": "transe",
-            "training.loss": "margin",
-            "training.loss_margin": 3.0,
-            "training.sampler": "kbgan",
-            "training.negatives": 20,
-            "training.epochs": 80,  # its steps are cheap
-            "training.evaluate_every": 10,
-        },
+        _alone("transe", epochs=80, **_KBGAN),  # its steps are cheap
         "KBGAN: TransE with negatives that DistMult chooses",
         "Cai & Wang, NAACL 2018",
     ),
     "r-gcn": Model(
-        {**_GRAPH, "encoder.name": "rgcn-basis", "decoder.name": "distmult"},
+        _on_graph("rgcn-basis", "distmult"),
         "R-GCN with basis matrices, and DistMult",
         "Schlichtkrull et al., ESWC 2018",
     ),
-    "vr-gcn": Model(
-        {**_GRAPH, "encoder.name": "vrgcn", "decoder.name": "distmult"},
-        "VR-GCN, and DistMult",
-        "Ye et al., IJCAI 2019",
-    ),
-    "d-gcn": Model(
-        {**_GRAPH, "encoder.name": "dgcn", "decoder.name": "conve"},
-        "Directed GCN, and ConvE",
-        "Marcheggiani & Titov, EMNLP 2017",
-    ),
-    "w-gcn": Model(
-        {**_GRAPH, "encoder.name": "wgcn", "decoder.name": "conve"},
-        "Weighted GCN, and ConvE",
-        "Shang et al., AAAI 2019",
-    ),
-    "gcn": Model(
-        {**_GRAPH, "encoder.name": "gcn", "decoder.name": "conve"},
-        "Kipf-GCN, and ConvE",
-        "Kipf & Welling, ICLR 2017",
-    ),
+    "vr-gcn": Model(_on_graph("vrgcn", "distmult"), "VR-GCN, and DistMult", "Ye et al., IJCAI 2019"),
+    "d-gcn": Model(_on_graph("dgcn", "conve"), "Directed GCN, and ConvE", "Marcheggiani & Titov, EMNLP 2017"),
+    "w-gcn": Model(_on_graph("wgcn", "conve"), "Weighted GCN, and ConvE", "Shang et al., AAAI 2019"),
+    "gcn": Model(_on_graph("gcn", "conve"), "Kipf-GCN, and ConvE", "Kipf & Welling, ICLR 2017"),
     "compgcn": Model(
         {"encoder.name": "compgcn", "decoder.name": "conve"},
         "the paper's: CompGCN, and ConvE",
@@ -171,8 +122,7 @@ def model(name: str) -> Model:
 def beneath(system: Model, recipe: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of a data set's recipe that holds for a model: the budget, and the settings of parts they share.
 
-    A recipe is for an encoder, a decoder and their training; for another encoder or decoder its settings do not hold,
-    and neither does its training.
+    The training of a recipe holds only where both encoder and decoder are shared.
     """
     theirs, ours = configure(Config(), recipe), configure(Config(), system.settings)
     shared = {s for s in ("encoder", "decoder") if getattr(theirs, s).name == getattr(ours, s).name}

@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -99,15 +100,11 @@ class Step:
         for name, weight in self.module.named_parameters():
             apart = slower is not None and name.startswith("encoder.") and not name.startswith(_RAW)
             shares.setdefault(slower / self.settings.lr if slower and apart else 1.0, []).append(weight)
-        rates = {share: self.settings.lr * share for share in shares}
-        return [
-            {
-                "params": weights,
-                "share": share,
-                "lr": torch.tensor(rates[share], device=self.device) if on_gpu else rates[share],
-            }
-            for share, weights in shares.items()
-        ]
+        groups = [{"params": shares[share], "share": share, "lr": self.settings.lr * share} for share in shares]
+        if on_gpu:
+            for group in groups:
+                group["lr"] = torch.tensor(group["lr"], device=self.device)
+        return groups
 
     def _set(self, rate: float) -> None:
         for group in self.optimiser.param_groups:
@@ -175,14 +172,14 @@ class RecordedStep(Step):
     must be those of the first call.
     """
 
-    def __init__(
-        self, module: nn.Module, loss: Callable[[Tensor], Tensor], settings: Training, *, compiled: bool = False
-    ) -> None:
-        super().__init__(module, loss, settings, compiled=compiled)
-        self._warm = 0
-        self._stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
-        self._graph: torch.cuda.CUDAGraph | None = None
-        self._examples = self._result = torch.empty(0)
+    _warm = 0
+    _graph: torch.cuda.CUDAGraph | None = None
+    _examples: Tensor
+    _result: Tensor
+
+    @cached_property
+    def _stream(self) -> torch.cuda.Stream:
+        return torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
 
     def __call__(self, examples: Tensor, rate: float) -> Tensor:
         self._set(rate)

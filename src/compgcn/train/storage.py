@@ -59,8 +59,12 @@ def replace(path: Path, write: Callable[[Path], object]) -> None:
 
 def replace_folder(path: Path, write: Callable[[Path], object], own: Sequence[str]) -> None:
     """Write a folder anew, all or nothing; refuse one that holds files other than those of the patterns `own`."""
+
+    def is_own(file: Path) -> bool:
+        return file.is_file() and any(fnmatchcase(file.name, pattern) for pattern in own)
+
     path = settled(path)
-    if path.exists() and not (path.is_dir() and all(_is_own(file, own) for file in path.iterdir())):
+    if path.exists() and not (path.is_dir() and all(is_own(file) for file in path.iterdir())):
         raise InputError(f"'{path}' exists and is not a folder that was exported before; choose another")
     temporary, old = path.with_name(f".{path.name}.part"), path.with_name(f".{path.name}.old")
     try:
@@ -77,10 +81,6 @@ def replace_folder(path: Path, write: Callable[[Path], object], own: Sequence[st
         if old.exists() and not path.exists():
             old.rename(path)
         raise InputError(f"could not write {path}: {reason(error)}; the old folder is untouched") from None
-
-
-def _is_own(file: Path, patterns: Sequence[str]) -> bool:
-    return file.is_file() and any(fnmatchcase(file.name, pattern) for pattern in patterns)
 
 
 def must_differ(to: str | Path, **given: str | Path | None) -> None:
