@@ -60,10 +60,6 @@ def test_a_compiled_step_has_the_loss_and_the_gradients_of_a_plain_one(settings,
         assert (ours - theirs).norm() <= 1e-4 * theirs.norm() + 1e-6 * scale
 
 
-def test_every_optimiser_of_the_settings_is_there():
-    assert set(OPTIMISERS) == set(Training.model_fields["optimiser"].annotation.__args__)
-
-
 @pytest.mark.parametrize("name", OPTIMISERS)
 def test_every_optimiser_follows_the_gradient_at_the_rate_of_the_step(name):
     module = Weight()
