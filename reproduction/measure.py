@@ -30,12 +30,11 @@ from compgcn.answers import discover
 from compgcn.answers.calibrate import calibration_error
 from compgcn.answers.explain import contributions, is_small, receptive_field, scores_without
 from compgcn.answers.links import Kind, Links, fitted, reliability
-from compgcn.baselines.popularity import Popularity
 from compgcn.data import KnowledgeGraph
 from compgcn.data.graph import restricted
 from compgcn.run import Run
 from compgcn.tasks.facts import Answers
-from compgcn.tasks.ranking import Scorer, metrics, rank_triples
+from compgcn.tasks.ranking import Popularity, Scorer, metrics, rank_triples
 from reproduction import BENCHMARKS
 from reproduction.bench import Report, environment
 from reproduction.experiment import chosen, experiments

@@ -32,7 +32,7 @@ from reproduction.experiment import Experiment, Job, Row, at_home, chosen
 
 # Settings that change no result: the seed and the data, which a result names, and where and how fast training runs.
 _FREE = {
-    *("data.fingerprint", "training.seed", "training.device", "training.checkpoint_seconds"),
+    *("fingerprint", "training.seed", "training.device", "training.checkpoint_seconds"),
     *("training.step", "training.deterministic"),
 }
 _BY_DATA = {"encoder.input": None, "training.precision": "auto"}  # before data are read

@@ -9,11 +9,11 @@ import compgcn
 import compgcn.nn.filters
 from compgcn.kernels import Combine, aggregate, make_plan
 from compgcn.nn import CompGCNConv
-from compgcn.nn.compose import COMPOSITIONS
+from compgcn.nn.compose import COMPOSITIONS, LEARNED
 from compgcn.nn.decoders import DECODERS, ConvolutionSettings, build_decoder
 from compgcn.nn.encoder import PRESETS, Encoder
 from compgcn.nn.graph import RelationalGraph
-from compgcn.run.build import LEARNED, build_task
+from compgcn.run.build import build_task
 from compgcn.run.resolve import expand, recommended
 from compgcn.train.loop import Interrupted
 from compgcn.train.step import RecordedStep, Step

@@ -47,7 +47,6 @@ class Data(Section):
     split_seed: int = Field(0, ge=0)  # of the split of a single file
     valid_fraction: float = Field(0.1, ge=0, lt=1)
     test_fraction: float = Field(0.1, ge=0, lt=1)
-    fingerprint: str | None = None  # sha256 of the data; a resumed run must find the same
 
 
 class Encoder(Section):
@@ -105,17 +104,17 @@ class Training(Section):
 
     epochs: int = Field(500, ge=0)
     batch_size: int = Field(128, ge=1)
-    optimiser: Literal["adam", "adagrad", "sgd"] = "adam"
+    optimiser: str = "adam"
     lr: float = Field(1e-3, gt=0)
     encoder_lr: float | None = Field(None, gt=0)  # of the encoder without the raw vectors of a residual; None: lr
     weight_decay: float = Field(0.0, ge=0)
-    loss: Literal["bce", "cross-entropy", "margin", "self-adversarial", "sampled-cross-entropy"] = "bce"
+    loss: str = "bce"
     label_smoothing: float = Field(0.1, ge=0, lt=1)
     smoothing_floor: Literal["eps/N", "1/N"] = "eps/N"
-    sampler: Literal["uniform", "shared", "kbgan"] = "uniform"  # of negatives, for the losses that sample
+    sampler: str = "uniform"  # of negatives, for the losses that sample
     negatives: int = Field(64, ge=1)  # per triple, if shared per batch; for kbgan, the candidates
     loss_margin: float = Field(1.0, ge=0)
-    regulariser: Literal["none", "n3", "dura"] = "none"  # of the vectors of a batch's triples ..
+    regulariser: str = "none"  # of the vectors of a batch's triples ..
     regularisation: float = Field(0.05, ge=0)  # .. and its weight
     relation_prediction: float = Field(0.0, ge=0)  # weight of a second loss, over the relations of (s, ?, o)
     remove_batch_edges: bool = False  # encode a batch without the edges of its own triples
@@ -139,6 +138,7 @@ class Config(Section):
 
     format: int = Field(default_factory=lambda: FORMAT, ge=1)
     task: Literal["link-prediction", "node-classification", "graph-classification"] | None = None  # None: by the data
+    fingerprint: str | None = None  # sha256 of the data; a resumed run must find the same
     data: Data = Data()
     encoder: Encoder = Encoder()
     decoder: Decoder = Decoder()
@@ -148,7 +148,7 @@ class Config(Section):
 
 def _paths() -> dict[str, str]:
     """Map every name of a setting to its dotted path; a key of several sections has the path as its only name."""
-    paths: dict[str, list[str]] = {"task": ["task"]}
+    paths: dict[str, list[str]] = {"task": ["task"], "fingerprint": ["fingerprint"]}
     for section, field in Config.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
             paths[section] = [f"{section}.name"] if "name" in field.annotation.model_fields else [section]
@@ -385,7 +385,7 @@ def _toml(value: Any) -> str:
 # Comparing configs
 
 # Settings that a resumed run may change: where it runs, how often it saves and, with the same data, their names.
-_READING = Data.model_fields.keys() - {"split_seed", "valid_fraction", "test_fraction", "fingerprint"}
+_READING = Data.model_fields.keys() - {"split_seed", "valid_fraction", "test_fraction"}
 _FREE = {"training.device", "training.checkpoint_seconds", *(f"data.{key}" for key in _READING)}
 
 
@@ -398,7 +398,7 @@ def changes(old: Config, new: Config) -> dict[str, Any]:
 def differences(old: Config, new: Config) -> list[str]:
     """Return `section.key: old -> new` for every setting that makes another run."""
     a, b = (dict(_leaves(config)) for config in (old, new))
-    if a["data.fingerprint"] != b["data.fingerprint"]:
+    if a["fingerprint"] != b["fingerprint"]:
         return [f"data.source: {a['data.source']!r} -> {b['data.source']!r}, with other triples or features"]
     return [f"{path}: {a[path]!r} -> {b[path]!r}" for path in a if a[path] != b[path] and path not in _FREE]
 

@@ -7,9 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compgcn.baselines.popularity import Popularity
 from compgcn.tasks.facts import Answers
-from compgcn.tasks.ranking import rank_triples, summary
+from compgcn.tasks.ranking import Popularity, rank_triples, summary
 
 N, R = 5, 2
 TRIPLES = st.lists(

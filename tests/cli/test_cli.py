@@ -26,11 +26,11 @@ from compgcn.answers.discover import weighing
 from compgcn.baselines import BASELINES
 from compgcn.cli.train import progress_line, spell, standing, time_left
 from compgcn.data import DATASETS, Vocabulary
-from compgcn.nn.compose import COMPOSITIONS
+from compgcn.nn.compose import COMPOSITIONS, LEARNED
 from compgcn.nn.decoders import DECODERS
 from compgcn.nn.encoder import PRESETS
 from compgcn.run import Run, open_run
-from compgcn.run.build import LEARNED, TASKS
+from compgcn.run.build import TASKS
 from compgcn.tasks.sampling import SAMPLERS
 from compgcn.train.recipes import MODELS
 from toy import SMALL, Command, contents, flags, graph, refused, train, write_tsv
@@ -533,7 +533,7 @@ def test_bad_data_is_one_sentence_and_no_folder(command: Command, name: str) -> 
         (["--decoder", "transee"], ["unknown decoder 'transee'; did you mean 'transe'"]),
         (["--encoder", "gcn", "--composition", "cor"], ["unknown composition 'cor'; did you mean 'corr'"]),
         (["--encoder", "gcn", "--composition", "corr"], ["encoder 'gcn' has composition 'copy'"]),
-        (["--sampler", "kbgn"], ["unknown value of training.sampler 'kbgn'; did you mean 'kbgan'"]),
+        (["--sampler", "kbgn"], ["unknown sampler 'kbgn'; did you mean 'kbgan'"]),
         (["--model", "foo"], ["unknown model 'foo'; known: ", *MODELS]),
         (["--epochs", "-1"], ["training.epochs = -1"]),
         (["--decoder", "conve", "--set", "kernel=50"], ["a 50×50 kernel does not fit"]),

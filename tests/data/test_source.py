@@ -19,7 +19,7 @@ Write = Callable[[str, str | bytes], Path]
 def test_every_setting_of_the_data_is_an_argument_of_read_with_the_same_default() -> None:
     arguments = inspect.signature(read).parameters
     for key, field in Data.model_fields.items():
-        if key not in ("source", "fingerprint", "node_labels", "top_relations"):  # of collections; after reading
+        if key not in ("source", "node_labels", "top_relations"):  # of collections; after reading
             assert arguments[key].default == field.default, key
     assert set(arguments) - set(Data.model_fields) == {"path", "train", "name"}
 

@@ -19,11 +19,10 @@ import compgcn.nn.filters
 import compgcn.nn.graph
 from compgcn.errors import InputError
 from compgcn.kernels import Combine
-from compgcn.nn.compose import COMPOSITIONS, Composition, Learned
+from compgcn.nn.compose import COMPOSITIONS, LEARNED, Composition, Learned
 from compgcn.nn.conv import CompGCNConv
 from compgcn.nn.filters import FILTERS
 from compgcn.nn.graph import FLOWS, NORMS, RelationalGraph
-from compgcn.run.build import LEARNED
 from oracles import AWKWARD, DEGENERATE, Edges, assert_same_with_gradients, compgcn_layer, edge_lists, normal
 
 IN, OUT = 4, 3

@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from compgcn.errors import InputError
-from compgcn.nn.compose import COMPOSITIONS
+from compgcn.nn.compose import COMPOSITIONS, LEARNED
 from compgcn.nn.conv import CompGCNConv
 from compgcn.nn.decoders import DECODERS
 from compgcn.nn.encoder import PRESETS, Encoder, RelationTable
 from compgcn.nn.graph import FLOWS
-from compgcn.run.build import LEARNED
 from oracles import (
     AWKWARD,
     NORM_FORMULAS,

@@ -153,7 +153,7 @@ def test_a_row_is_trained_once_and_resumes_where_it_was_stopped(
         ({"encoder.bias": True}, False),  # a default that no row names
         ({"training.lr": 0.5}, False),
         ({"training.seed": 3, "training.device": "cuda", "training.checkpoint_seconds": 1.0}, True),
-        ({"training.precision": "tf32", "data.fingerprint": "x", "encoder.input": "learned"}, True),
+        ({"training.precision": "tf32", "fingerprint": "x", "encoder.input": "learned"}, True),
     ],
 )
 def test_a_result_counts_only_with_the_settings_of_its_row(tmp_path: Path, settings: Any, done: bool) -> None:

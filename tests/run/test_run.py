@@ -119,7 +119,7 @@ def test_the_config_of_a_run_leaves_nothing_open(run: Run) -> None:
     assert config.encoder.composition == "corr"
     assert config.encoder.norm == "symmetric"
     assert config.decoder.entity_bias is True
-    assert config.data.fingerprint == graph().fingerprint()
+    assert config.fingerprint == graph().fingerprint()
     assert differences(config, expand(config, graph())) == []
 
 
@@ -357,6 +357,10 @@ def test_settings_train_to_finite_metrics_and_come_back(tmp_path: Path, settings
         ({"decoder": "distmul"}, "unknown decoder 'distmul'; did you mean 'distmult'"),
         ({"composition": "cor"}, "unknown composition 'cor'; did you mean 'corr'"),
         ({"norm": "symetric"}, "unknown norm 'symetric'; did you mean 'symmetric'"),
+        ({"optimiser": "adm"}, "unknown optimiser 'adm'; did you mean 'adam'"),
+        ({"loss": "bcee"}, "unknown loss 'bcee'; did you mean 'bce'"),
+        ({"sampler": "kbgn"}, "unknown sampler 'kbgn'; did you mean 'kbgan'"),
+        ({"regulariser": "n2"}, "unknown regulariser 'n2'; did you mean 'n3'"),
         ({"kernel": 9}, "kernel does not fit"),
         ({"composition": "rotate", "encoder.dims": (7, 16)}, "even"),
         ({"encoder": "rgcn-block", "bases": 3}, "3"),

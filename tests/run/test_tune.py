@@ -81,7 +81,7 @@ def test_the_best_settings_have_the_highest_metric_and_train_on_the_whole_data(t
     assert set(figures) == set(RATES["training.lr"])
     best = read_config(tune.write_best(made, study))
     assert figures[best.training.lr] == max(figures.values())
-    assert best.data.fingerprint is None
+    assert best.fingerprint is None
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from compgcn.config import Config, Training, configure
+from compgcn.config import Config, configure
 from compgcn.errors import InputError
 from compgcn.nn.compose import COMPOSITIONS
 from compgcn.nn.decoders import (
@@ -48,10 +48,6 @@ def build(**settings: Any) -> LinkPrediction:
     task = build_task(config, data, torch.device("cpu"))
     task.model.eval()
     return task
-
-
-def test_every_regulariser_of_the_settings_is_there() -> None:
-    assert {"none", *REGULARISERS} == set(Training.model_fields["regulariser"].annotation.__args__)  # type: ignore[union-attr]
 
 
 def by_definition(decoder: Decoder, encoded: Encoded, s: Tensor, o: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from compgcn.config import Config, Training, configure
+from compgcn.config import Config, configure
 from compgcn.run import open_run
 from compgcn.run.build import build_task
 from compgcn.run.resolve import expand
@@ -26,10 +26,6 @@ def build(**settings: Any) -> LinkPrediction:
     data = graph()
     torch.manual_seed(0)
     return build_task(expand(configure(Config(), SMALL | KBGAN | settings), data), data, torch.device("cpu"))
-
-
-def test_every_sampler_of_the_settings_is_there() -> None:
-    assert set(SAMPLERS) == set(Training.model_fields["sampler"].annotation.__args__)  # type: ignore[union-attr]
 
 
 def test_the_adversary_draws_by_the_softmax_of_its_own_scores() -> None:

@@ -58,7 +58,7 @@ def test_a_compiled_step_has_the_loss_and_the_gradients_of_a_plain_one(settings,
         assert (ours - theirs).norm() <= 1e-4 * theirs.norm() + 1e-6 * scale
 
 
-@pytest.mark.parametrize("name", Training.model_fields["optimiser"].annotation.__args__)
+@pytest.mark.parametrize("name", OPTIMISERS)
 def test_every_optimiser_follows_the_gradient_at_the_rate_of_the_step(name):
     module = Weight()
     step = Step(module, lambda examples: (module.w * examples).sum(), Training(optimiser=name, lr=0.5))

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from compgcn.config import Classifier, Config, Training, differences
+from compgcn.config import Classifier, Config, Decoder, Encoder, Training, differences
 from compgcn.data import KnowledgeGraph
 from compgcn.data.columns import Numbers
 from compgcn.errors import InputError
@@ -77,7 +77,8 @@ def must_not_train(config: Config) -> None:
     used = ("baseline", "protocol", "folds", "inner_folds", "class_weights")
     classifier = Classifier(**{name: getattr(config.classifier, name) for name in used})
     training = Training(seed=config.training.seed)
-    plain = Config(task=config.task, data=config.data, classifier=classifier, training=training)
+    plain = config.model_copy(update={"encoder": Encoder(), "decoder": Decoder()})
+    plain = plain.model_copy(update={"classifier": classifier, "training": training})
     for change in differences(plain, config):
         setting = change.partition(":")[0]
         raise InputError(f"the baseline '{classifier.baseline}' is fitted once and has no {setting}; leave it out")

@@ -44,10 +44,10 @@ def list_all(
 def _entries() -> dict[str, list[dict[str, str]]]:
     """Return name, description and reference of the rows of every registry."""
     from compgcn.baselines import BASELINES
-    from compgcn.nn.compose import COMPOSITIONS
+    from compgcn.nn.compose import COMPOSITIONS, LEARNED
     from compgcn.nn.decoders import DECODERS
     from compgcn.nn.encoder import PRESETS
-    from compgcn.run.build import LEARNED, TASKS
+    from compgcn.run.build import TASKS
     from compgcn.tasks.sampling import SAMPLERS
 
     compositions = {**COMPOSITIONS, **LEARNED}

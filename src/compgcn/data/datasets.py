@@ -34,7 +34,7 @@ _STEPS, _LEAST, _MOST = 64, 4096, 2**16  # of an epoch over a large graph; examp
 # A number as RDF writes it; another mirror may write it with more or fewer zeros.
 _NUMBER = re.compile(r'"([^"]*)"\^\^<http://www\.w3\.org/2001/XMLSchema#(double|float|decimal)>')
 _DRAWN = ("split_seed", "valid_fraction", "test_fraction")
-_OWN = tuple(key for key in Data.model_fields if key not in ("source", "fingerprint", "top_relations", *_DRAWN))
+_OWN = tuple(key for key in Data.model_fields if key not in ("source", "top_relations", *_DRAWN))
 
 
 class Source(NamedTuple):
@@ -107,7 +107,7 @@ def _find(data: Data, task: str | None) -> KnowledgeGraph | GraphCollection:
         if data.labels is None:
             raise InputError(f"'{data.source}' needs a table of graphs and their classes; name it with --labels")
         return read_graphs(data.source, labels=data.labels, nodes=data.node_labels, label_columns=data.label_columns)
-    settings = data.model_dump(exclude={"source", "fingerprint", "node_labels", "top_relations"})
+    settings = data.model_dump(exclude={"source", "node_labels", "top_relations"})
     alone = data.valid is None and data.test is None
     return read(data.source, **settings) if alone else read(train=data.source, **settings)
 

@@ -253,10 +253,22 @@ class NTN(nn.Module):
         return product @ self.C + entity @ self.V + relation
 
 
+def _conve(dim: int) -> nn.Module:
+    from compgcn.nn.convolutional import plain_conve  # it imports this module
+
+    return plain_conve(dim)
+
+
 LEARNED: dict[str, Learned] = {
     "ntn": Learned(
         "ntn", NTN, NTN.factors, "a tensor of low rank, and a linear map of both", "Socher et al., NeurIPS 2013"
-    )
+    ),
+    "conve": Learned(
+        "conve",
+        _conve,
+        origin="a convolution over the entity and the relation as an image",
+        reference="Dettmers et al., AAAI 2018",
+    ),
 }
 
 

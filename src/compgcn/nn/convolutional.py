@@ -15,6 +15,7 @@ from compgcn.errors import InputError
 from compgcn.nn.dropout import dropout
 from compgcn.nn.filters import AGAIN
 
+_FILTERS, _KERNEL = 16, 3  # of ConvE as a composition, where every message makes its image
 _UNITS_CPU, _UNITS = 2**22, 2**28  # units of ConvKB that one step lays out
 
 
@@ -145,6 +146,24 @@ class ConvEQuery(ConvolutionQuery):
 
     def maps(self, image: Tensor, z: Tensor) -> Tensor:
         return convolve(image, self.convolution)
+
+
+class _Same(nn.Module):
+    """Stands for a norm: the same numbers, laid out in order."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.contiguous()
+
+
+def plain_conve(dim: int) -> nn.Module:
+    """Make the query of ConvE without dropout and batch norms: a message depends on its entity and relation alone."""
+    height, width = image_shape(dim)
+    sizes = ConvolutionSettings(_FILTERS, min(_KERNEL, 2 * height, width), feature_dropout=0.0, hidden_dropout=0.0)
+    query = ConvEQuery(dim, sizes)
+    for name, part in list(query.named_children()):
+        if isinstance(part, nn.modules.batchnorm._BatchNorm):
+            setattr(query, name, _Same())
+    return query
 
 
 class ConvRQuery(ConvolutionQuery):

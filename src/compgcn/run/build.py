@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from compgcn.baselines import FitOnce, Trained, find_baseline
-from compgcn.baselines.fitted import Fitted, Fitting
 from compgcn.config import Config
 from compgcn.data import GraphCollection, KnowledgeGraph
 from compgcn.data.columns import Numbers
-from compgcn.errors import InputError, unknown
-from compgcn.nn.compose import COMPOSITIONS, Composition, Learned
-from compgcn.nn.compose import LEARNED as FACTORED
-from compgcn.nn.convolutional import ConvEQuery, ConvolutionSettings, image_shape
+from compgcn.errors import InputError
+from compgcn.nn.convolutional import ConvolutionSettings
 from compgcn.nn.decoders import DECODERS, build_decoder
 from compgcn.nn.encoder import Backwards, Encoder
 from compgcn.nn.graph import RelationalGraph
@@ -29,7 +25,9 @@ from compgcn.tasks.link_prediction import LinkPrediction, LinkPredictor, Ranker
 from compgcn.tasks.sampling import SAMPLERS, Adversary, seeded
 from compgcn.train.step import chosen_precision
 
-_FILTERS, _KERNEL = 16, 3  # of ConvE as a composition, where every message makes its image
+if TYPE_CHECKING:  # loaded where a config names a baseline
+    from compgcn.baselines import Baseline
+    from compgcn.baselines.fitted import Fitted
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu": F.relu, "none": lambda x: x}
 
@@ -81,41 +79,13 @@ def find_device(name: str) -> torch.device:
     return device
 
 
-class _Same(nn.Module):
-    """Stands for a norm: the same numbers, laid out in order."""
+def baseline_of(config: Config, task: str) -> Baseline | None:
+    """Return the baseline that a config names, if it names one; baselines are loaded only then."""
+    if config.classifier.baseline is None:
+        return None
+    from compgcn.baselines import find_baseline
 
-    def forward(self, x: Tensor) -> Tensor:
-        return x.contiguous()
-
-
-def _conve(dim: int) -> nn.Module:
-    """Make the query of ConvE without dropout and batch norms: a message depends on its entity and relation alone."""
-    height, width = image_shape(dim)
-    sizes = ConvolutionSettings(_FILTERS, min(_KERNEL, 2 * height, width), feature_dropout=0.0, hidden_dropout=0.0)
-    query = ConvEQuery(dim, sizes)
-    for name, part in list(query.named_children()):
-        if isinstance(part, nn.modules.batchnorm._BatchNorm):
-            setattr(query, name, _Same())
-    return query
-
-
-LEARNED: dict[str, Learned] = {
-    **FACTORED,
-    "conve": Learned(
-        "conve",
-        _conve,
-        origin="a convolution over the entity and the relation as an image",
-        reference="Dettmers et al., AAAI 2018",
-    ),
-}
-
-
-def find_composition(name: str | None) -> Composition | Learned:
-    """Return the composition of that name, with or without parameters."""
-    table: dict[str, Composition | Learned] = {**COMPOSITIONS, **FACTORED, **LEARNED}  # a row may be added to each
-    if name not in table:
-        raise unknown("composition", str(name), table)
-    return table[name]
+    return find_baseline(config.classifier.baseline, task)
 
 
 # Encoder and graph
@@ -147,7 +117,7 @@ def build_encoder(config: Config, data: Dataset) -> tuple[Encoder, Numbers | Non
         data.num_relations,
         e.dims,
         e.name,
-        composition=find_composition(e.composition),
+        composition=e.composition,
         norm=e.norm,
         flow=e.flow,
         bases=e.bases,
@@ -267,8 +237,11 @@ def build_nodes(config: Config, data: KnowledgeGraph, device: torch.device, whol
     if whole:
         known, nodes = nodes, torch.arange(data.num_entities, device=device)
         targets = torch.full_like(nodes, -1).scatter(0, known, targets)
-    baseline = find_baseline(config.classifier.baseline, "node-classification")
-    if baseline is not None and isinstance(baseline.how, FitOnce):
+    baseline = baseline_of(config, "node-classification")
+    if baseline is not None:
+        from compgcn.baselines.fitted import FitOnce, Fitted, Fitting
+
+        assert isinstance(baseline.how, FitOnce)
         c = config.classifier
         fitting = Fitting(len(data.labels.classes), c.inner_folds, c.class_weights, config.training.seed)
         return Fitted(baseline.how, data, nodes, targets, fitting, device)
@@ -281,9 +254,12 @@ def build_nodes(config: Config, data: KnowledgeGraph, device: torch.device, whol
 
 def build_graphs(config: Config, data: GraphCollection, device: torch.device) -> Graphs:
     """Make the graphs of a collection."""
-    baseline = find_baseline(config.classifier.baseline, "graph-classification")
+    baseline = baseline_of(config, "graph-classification")
     model: Classifier | GraphClassifier
-    if baseline is not None and isinstance(baseline.how, Trained):
+    if baseline is not None:
+        from compgcn.baselines import Trained
+
+        assert isinstance(baseline.how, Trained)
         start = build_start(config, data)
         model, rows = baseline.how.build(config, data, start), start.rows
     else:

@@ -10,15 +10,12 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from compgcn.baselines.facts import fact_counts, logistic_regression
-from compgcn.baselines.fitted import Fitted
-from compgcn.baselines.popularity import Popularity
 from compgcn.config import Config, Training, changes, write_setting
 from compgcn.data import KnowledgeGraph
 from compgcn.data.collection import folds as dealt
@@ -26,11 +23,14 @@ from compgcn.data.labels import deal
 from compgcn.errors import InputError
 from compgcn.tasks.classification import Classification, Items, Nodes, Tally, macro_f1, report, tallied, tally
 from compgcn.tasks.link_prediction import LinkPrediction
-from compgcn.tasks.ranking import rank_triples, summary
+from compgcn.tasks.ranking import Popularity, rank_triples, summary
 from compgcn.tasks.sampling import randomness
 from compgcn.train.folder import Folder
 from compgcn.train.loop import Event, Interrupted, optimise
 from compgcn.train.storage import replace
+
+if TYPE_CHECKING:  # loaded where a config names a baseline
+    from compgcn.baselines.fitted import Fitted
 
 Metrics = dict[str, Any]
 
@@ -188,6 +188,8 @@ def _fact_counts(session: ClassSession, train: Tensor) -> Metrics:
     items, test = session.items, session.splits["test"]
     if not len(test) or not isinstance(items, Nodes):
         return {}
+    from compgcn.baselines.facts import fact_counts, logistic_regression
+
     session.pause()
     hops = min(max(len(items.model.encoder.layers), 1), 2)
     counts = fact_counts(items.graph, items.rows, items.nodes, hops)

@@ -2,30 +2,43 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from compgcn.baselines import FitOnce, find_baseline, must_be_installed
-from compgcn.baselines.fitted import must_not_train
-from compgcn.baselines.networks import must_be_used
 from compgcn.config import PATHS, Config, configure, names, searchable
 from compgcn.config import Encoder as EncoderSettings
 from compgcn.data import DATASETS, LARGE_RECIPE, OWN_RECIPES, GraphCollection, KnowledgeGraph, large_batch
 from compgcn.data.columns import Numbers, counted
 from compgcn.data.labels import deal
 from compgcn.errors import InputError, unknown
-from compgcn.nn.compose import Composition
+from compgcn.nn.compose import COMPOSITIONS, LEARNED, Composition, find
 from compgcn.nn.decoders import DECODERS
 from compgcn.nn.decoders import Row as DecoderRow
-from compgcn.nn.encoder import preset
+from compgcn.nn.encoder import PRESETS, preset
 from compgcn.nn.graph import NORMS
-from compgcn.run.build import TASKS, Labelled, find_composition, labelled_items
+from compgcn.run.build import TASKS, Labelled, baseline_of, labelled_items
 from compgcn.tasks.inputs import INPUTS, Dataset
+from compgcn.tasks.objectives import OBJECTIVES, REGULARISERS
+from compgcn.tasks.sampling import SAMPLERS
 from compgcn.train.recipes import beneath
 from compgcn.train.recipes import model as find_model
+from compgcn.train.step import OPTIMISERS
+
+# The settings that name a row of a registry.
+NAMES: dict[str, Mapping[str, object]] = {
+    "encoder.name": PRESETS,
+    "encoder.composition": ChainMap[str, Any](LEARNED, COMPOSITIONS),
+    "encoder.norm": NORMS,
+    "decoder.name": DECODERS,
+    "training.optimiser": OPTIMISERS,
+    "training.loss": OBJECTIVES,
+    "training.sampler": SAMPLERS,
+    "training.regulariser": ChainMap[str, Any](REGULARISERS, {"none": None}),
+}
 
 _STEP_BYTES = 2**30  # that the scores of a step over all entities may take
 _COPIES = 5  # of its scores, 4 bytes each, that such a step holds at a time: logits, gradients and what lies between
@@ -91,9 +104,9 @@ def _recommended(settings: Mapping[str, Any], data: Dataset, model: str | None) 
         recipe = beneath(system, recipe)
     if preset(asked.encoder.name).composition is not None:  # an encoder that has its own, and its usual norm
         recipe = {key: recipe[key] for key in recipe if key not in ("encoder.composition", "encoder.norm")}
-    baseline = find_baseline(asked.classifier.baseline, task)
+    baseline = baseline_of(asked, task)
     if baseline is not None:
-        kept = ("classifier.",) if isinstance(baseline.how, FitOnce) else ("classifier.", "training.")
+        kept = ("classifier.",) if _fitted_once(asked, task) else ("classifier.", "training.")
         recipe = {key: value for key, value in recipe.items() if key.startswith(kept)}
         recipe |= baseline.recipe
     usual = configure(configure(Config(), recipe), own)
@@ -150,37 +163,53 @@ def _size_notes(scaled: Mapping[str, Any], data: Dataset) -> list[str]:
 def expand(config: Config, data: Dataset) -> Config:
     """Fill in what a preset, a decoder or the data decide, and refuse unknown names."""
     task = task_of(config, data)
-    preset(config.encoder.name)  # refuses an unknown name
-    baseline = find_baseline(config.classifier.baseline, task)
-    same = {"task": task, "data.fingerprint": _fingerprint(config, data)}
-    own = _of_links(config) if task == "link-prediction" else _of_classes(config, task)
-    if baseline is None or config.classifier.baseline is None:
-        return configure(config, same | _of_encoder(config, data, task) | own)
-    must_be_installed(config.classifier.baseline)
-    if config.encoder.name != EncoderSettings().name:
-        raise InputError(f"the baseline '{config.classifier.baseline}' takes the place of an encoder; name only one")
-    if isinstance(baseline.how, FitOnce):
-        must_not_train(config)
-        return configure(config, {**same, "classifier.protocol": own["classifier.protocol"]})
-    must_be_used(config)
-    return configure(config, same | _of_network(config, data, task) | own)
-
-
-def _fingerprint(config: Config, data: Dataset) -> str:
+    _must_be_known(config)
+    baseline_of(config, task)  # refuses an unknown name
     fingerprint = data.fingerprint()
-    if config.data.fingerprint not in (None, fingerprint):
+    if config.fingerprint not in (None, fingerprint):
         raise InputError(
-            f"the data are not those the config was written for: data.fingerprint is {fingerprint}, not "
-            f"{config.data.fingerprint}; leave it out to train on them anyway"
+            f"the data are not those the config was written for: their fingerprint is {fingerprint}, not "
+            f"{config.fingerprint}; leave it out to train on them anyway"
         )
-    return fingerprint
+    own = _of_links(config) if task == "link-prediction" else _of_classes(config, task)
+    if config.classifier.baseline is None:
+        own |= _of_encoder(config, data, task)
+    else:
+        own = _of_baseline(config, data, task, own)
+    return configure(config, {"task": task, "fingerprint": fingerprint, **own})
+
+
+def _must_be_known(config: Config) -> None:
+    chosen = names(config.model_dump())
+    for path, table in NAMES.items():
+        if chosen[path] is not None and chosen[path] not in table:
+            section, _, key = path.partition(".")
+            raise unknown(section if key == "name" else key, chosen[path], table)
+
+
+def _of_baseline(config: Config, data: Dataset, task: str, own: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings that a baseline leaves and those that the data decide; refuse settings it does not use."""
+    from compgcn.baselines import must_be_installed
+    from compgcn.baselines.fitted import must_not_train
+    from compgcn.baselines.networks import must_be_used
+
+    name = config.classifier.baseline or ""
+    must_be_installed(name)
+    if config.encoder.name != EncoderSettings().name:
+        raise InputError(f"the baseline '{name}' takes the place of an encoder; name only one")
+    if _fitted_once(config, task):
+        must_not_train(config)
+        return {"classifier.protocol": own["classifier.protocol"]}
+    must_be_used(config)
+    chosen = _input(config, data, task)
+    start = INPUTS[chosen].start(data)
+    inputs = start.size if start.features is None else start.features.shape[1]
+    return {"encoder.input": chosen, "encoder.dims": (inputs, *config.encoder.dims[1:]), **own}
 
 
 def _of_links(config: Config) -> dict[str, Any]:
     """Return the settings that the decoder decides."""
     d = config.decoder
-    if d.name not in DECODERS:
-        raise unknown("decoder", d.name, DECODERS)
     if config.classifier.candidates:
         raise InputError("link prediction has no candidates to choose among; search for settings with compgcn tune")
     row = DECODERS[d.name]
@@ -219,21 +248,11 @@ def _of_classes(config: Config, task: str) -> dict[str, Any]:
     return {"classifier.protocol": protocol, "training.loss": "cross-entropy"}
 
 
-def _of_network(config: Config, data: Dataset, task: str) -> dict[str, Any]:
-    """Return the settings that the data decide for a baseline that is trained."""
-    chosen = _input(config, data, task)
-    start = INPUTS[chosen].start(data)
-    inputs = start.size if start.features is None else start.features.shape[1]
-    return {"encoder.input": chosen, "encoder.dims": (inputs, *config.encoder.dims[1:])}
-
-
 def _of_encoder(config: Config, data: Dataset, task: str) -> dict[str, Any]:
     """Return the settings that the preset of an encoder and the data decide."""
     e, row = config.encoder, preset(config.encoder.name)
-    if e.norm is not None and e.norm not in NORMS:
-        raise unknown("norm", e.norm, NORMS)
     composition = e.composition or row.composition or "corr"
-    phi = find_composition(composition)
+    phi = find(composition)
     if row.composition not in (None, composition):
         raise InputError(f"encoder '{e.name}' has composition '{row.composition}'; leave composition out")
     if row.bases is None and e.bases:
@@ -296,7 +315,7 @@ def must_suffice(config: Config, candidates: Sequence[Config], items: Labelled) 
     present = np.unique(items.targets[pool])
     if len(present) == 1:
         raise InputError(f"all labels to train on are of one class, '{items.classes[present[0]]}'; give labels of two")
-    once = _fitted_once(config)  # without epochs to choose
+    once = _fitted_once(config, config.task or "")  # without epochs to choose
     if protocol == "holdout":
         if not once:
             _must_validate(config, items)
@@ -316,7 +335,7 @@ def label_notes(config: Config, items: Labelled) -> list[str]:
         return []
     notes = []
     unchosen = protocol == "holdout" and not len(items.splits["valid"]) and not config.data.valid_fraction
-    if unchosen and not _fitted_once(config):
+    if unchosen and not _fitted_once(config, config.task or ""):
         notes.append("there are no validation labels to choose the epoch by, so the last one is kept")
     counts = dict(zip(items.classes, np.bincount(items.targets[pool], minlength=len(items.classes)), strict=True))
     if unseen := [name for name, count in counts.items() if not count]:
@@ -335,9 +354,13 @@ def _pool(items: Labelled) -> Numbers:
     return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
 
 
-def _fitted_once(config: Config) -> bool:
-    baseline = find_baseline(config.classifier.baseline, config.task or "")
-    return baseline is not None and isinstance(baseline.how, FitOnce)
+def _fitted_once(config: Config, task: str) -> bool:
+    baseline = baseline_of(config, task)
+    if baseline is None:
+        return False
+    from compgcn.baselines import FitOnce
+
+    return isinstance(baseline.how, FitOnce)
 
 
 def _must_deal(n: int, k: int, setting: str, which: str) -> None:
@@ -384,7 +407,10 @@ def _loss(config: Config) -> str:
     return f"the loss is '{config.training.loss}'"
 
 
-_SAMPLED = ("margin", "self-adversarial", "sampled-cross-entropy")
+def _samples(config: Config) -> bool:
+    return OBJECTIVES[config.training.loss].samples
+
+
 _LINKS = (
     _rule(
         "encoder.norm flow bases dropout loop_dropout hidden_dropout bias batch_norm activation self_loop edge_dropout "
@@ -402,9 +428,9 @@ _LINKS = (
         lambda config: not isinstance(DECODERS[config.decoder.name].query, str),
         lambda config: f"the decoder '{config.decoder.name}' has no convolution",
     ),
-    _rule("training.negatives sampler", lambda config: config.training.loss in _SAMPLED, _loss),
+    _rule("training.negatives sampler", _samples, _loss),
     _rule("training.loss_margin", lambda config: config.training.loss == "margin", _loss),
-    _rule("training.label_smoothing", lambda config: config.training.loss not in _SAMPLED, _loss),
+    _rule("training.label_smoothing", lambda config: not _samples(config), _loss),
     _rule("training.smoothing_floor", lambda config: config.training.loss == "bce", _loss),
     _rule(
         "training.regularisation",

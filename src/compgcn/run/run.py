@@ -12,12 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from compgcn.answers.calibrate import fit_temperature, restored, restored_weighing, stored
-from compgcn.answers.classes import Classes, Classified
 from compgcn.answers.discover import Discovery, discover, weighing
-from compgcn.answers.explain import Explanation, Method, explain
 from compgcn.answers.links import Links, Prediction, Progress
 from compgcn.answers.links import fitted as fitted_scalings
-from compgcn.baselines.fitted import Fitted
 from compgcn.config import Config, configure, differences
 from compgcn.data import GraphCollection, KnowledgeGraph, files
 from compgcn.errors import InputError
@@ -33,6 +30,8 @@ from compgcn.train.loop import Event
 from compgcn.train.storage import Array, Table, must_differ
 
 if TYPE_CHECKING:  # loaded by the methods that need them
+    from compgcn.answers.classes import Classes, Classified
+    from compgcn.answers.explain import Explanation, Method
     from compgcn.answers.score import Scored, Written
     from compgcn.answers.similar import Neighbours, Similar
     from compgcn.run.unseen import Given
@@ -159,8 +158,11 @@ def _train(session: LinkSession | ClassSession) -> None:
 def _measure(session: LinkSession | ClassSession) -> Metrics:
     if isinstance(session, LinkSession):
         return ranking(session)
-    if isinstance(session.items, Fitted):
-        return fitted(session, session.items)
+    if session.config.classifier.baseline is not None:
+        from compgcn.baselines.fitted import Fitted
+
+        if isinstance(session.items, Fitted):
+            return fitted(session, session.items)
     return PROTOCOLS[session.config.classifier.protocol or "refit"](session)
 
 
@@ -255,6 +257,8 @@ class Run:
             links = Links(self.config, self.data, self.task, self.metrics)
             links.scalings, links.weighing = restored(calibration), restored_weighing(calibration)
             return links
+        from compgcn.answers.classes import Classes
+
         assert not isinstance(self.task, Ranker)
         classes = Classes(self.config, self.data, self.task, self.metrics)
         classes.scalings = restored(calibration)
@@ -318,6 +322,8 @@ class Run:
         The method "exact" leaves out each fact of the receptive field in turn and encodes the graph again; "gradient"
         takes the slope of the score instead; "auto" is exact for small receptive fields.
         """
+        from compgcn.answers.explain import explain
+
         return explain(self._links(), head, relation, tail, top, method)
 
     def similar(
@@ -434,7 +440,7 @@ class Run:
     @property
     def classes(self) -> Classes:
         """The answers of a classification."""
-        if not isinstance(self.answers, Classes):
+        if isinstance(self.answers, Links):
             raise InputError(f"the run {self.path} predicts links and has no classes; ask it with predict")
         return self.answers
 

@@ -28,13 +28,8 @@ from optuna.trial import FrozenTrial, TrialState
 from compgcn.config import PATHS, Config, Range, Space, configure, differences, grid_size, names, to_toml
 from compgcn.data import GraphCollection
 from compgcn.errors import InputError, unknown
-from compgcn.nn.compose import COMPOSITIONS
-from compgcn.nn.decoders import DECODERS
-from compgcn.nn.encoder import PRESETS
-from compgcn.nn.graph import NORMS
 from compgcn.run import train
-from compgcn.run.build import LEARNED
-from compgcn.run.resolve import resolve
+from compgcn.run.resolve import NAMES, resolve
 from compgcn.tasks.inputs import Dataset
 from compgcn.train.folder import default_folder
 from compgcn.train.loop import Event, Interrupted
@@ -54,12 +49,6 @@ PRUNERS: dict[str, Callable[[], optuna.pruners.BasePruner]] = {
     "none": optuna.pruners.NopPruner,
 }
 FEWEST = 10  # finished trials from which on the importance of a setting means something
-_NAMES: dict[str, Mapping[str, object]] = {
-    "encoder.name": PRESETS,
-    "encoder.composition": {**COMPOSITIONS, **LEARNED},
-    "encoder.norm": NORMS,
-    "decoder.name": DECODERS,
-}
 
 
 def paper_grid(config: Config) -> Space:
@@ -142,10 +131,10 @@ def plan(
     space = paper_grid(config) if space is None else space
     if not space:
         raise InputError("there is nothing to search: list the values of some setting in a table [search]")
-    for path in space.keys() & _NAMES.keys():
+    for path in space.keys() & NAMES.keys():
         for name in space[path]:
-            if name is not None and name not in _NAMES[path]:
-                raise InputError(f"[search]: {unknown(path, str(name), _NAMES[path])}")
+            if name is not None and name not in NAMES[path]:
+                raise InputError(f"[search]: {unknown(path, str(name), NAMES[path])}")
     place = default_folder(config, model)
     return replace(made, space=space, folder=folder or place.with_name(f"{place.name.rpartition('-')[0]}-tune"))
 
@@ -430,6 +419,6 @@ def write_best(plan: Plan, study: optuna.Study) -> Path:
     """Write the settings of the best trial, without the budget of the trials, to `best.toml` in the study's folder."""
     path = plan.folder / "best.toml"
     best = plan.final(result(plan, study)["best"]["settings"])
-    text = to_toml(configure(best, {"data.fingerprint": None}))  # the trials had data without a test part
+    text = to_toml(configure(best, {"fingerprint": None}))  # the trials had data without a test part
     replace_file(path, lambda part: part.write_text(text, encoding="utf-8"))
     return path

@@ -171,3 +171,24 @@ def relation_categories(train: Tensor, num_relations: int, threshold: float = 1.
     many = found >= threshold * queries
     category = 2 * many[num_relations:].long() + many[:num_relations].long()  # [R], heads then tails
     return torch.where(queries[:num_relations] > 0, category, -1)
+
+
+class Popularity:
+    """A baseline: score(s, r, o) = the distinct training triples with relation r and object o, whatever s is."""
+
+    def __init__(self, answers: Answers, num_entities: int) -> None:
+        self.num_entities = num_entities
+        relation = answers.queries[:, 1].repeat_interleave(answers.offsets.diff())  # [A]
+        key, self.counts = torch.unique(relation * num_entities + answers.answers, return_counts=True)
+        self.objects = key % num_entities
+        steps = torch.arange(2 * answers.num_relations + 1, device=key.device)
+        self.offsets = torch.searchsorted(key // num_entities, steps)  # of each relation in objects and counts
+
+    def score(self, s: Tensor, r: Tensor) -> Tensor:
+        """Return the scores of all entities for queries (s, r), [B, N] of [B]."""
+        relations, row = torch.unique(r, return_inverse=True)
+        table = torch.zeros(len(relations), self.num_entities, device=r.device)
+        ends = zip(self.offsets[relations].tolist(), self.offsets[relations + 1].tolist(), strict=True)
+        for i, (start, end) in enumerate(ends):
+            table[i, self.objects[start:end]] = self.counts[start:end].float()
+        return table[row]
