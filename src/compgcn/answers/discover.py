@@ -98,7 +98,7 @@ def weighing(links: Links, notify: Progress | None = None) -> Weighing | None:
     """Calibrate discoveries on validation; None if it has too few facts.
 
     Discoveries are made as if validation were yet to be found, for a sample of heads and peers by the other splits, and
-    looked up in it. `notify` is called with the relations and queries done so far and with their number.
+    looked up in it. `notify` is called with the queries answered so far and with their number.
     """
     data, R = links.data, links.data.num_relations
     others = _but_valid(data)
@@ -106,8 +106,7 @@ def weighing(links: Links, notify: Progress | None = None) -> Weighing | None:
         return None
     known, right = (known_entities({"known": facts}, data.num_entities, R) for facts in (others, data.valid))
     peers = Peers(others, data.num_entities, R)
-    rates = lacking(data, peers, None if notify is None else lambda done, _: notify(done, R + _SAMPLE))
-    search, pairs = _Search(links, known, rates), peers.sample(range(R), _SAMPLE, seed=0)
+    search, pairs = _Search(links, known, lacking(data, peers)), peers.sample(range(R), _SAMPLE, seed=0)
     odds, hits = [], []
     for block in blocks(len(pairs), data.num_entities):
         tails, scores, found = search.tails(pairs[block], _SHOWN)
@@ -116,17 +115,16 @@ def weighing(links: Links, notify: Progress | None = None) -> Weighing | None:
         odds.append(found[left].cpu())
         hits.append(true.gather(1, tails)[left].cpu())
         if notify is not None:
-            notify(R + block.stop, R + len(pairs))
+            notify(block.stop, len(pairs))
     return fit_weighing(torch.cat(odds), torch.cat(hits))
 
 
-def lacking(data: KnowledgeGraph, peers: Peers | None = None, notify: Progress | None = None) -> Rates:
+def lacking(data: KnowledgeGraph, peers: Peers | None = None) -> Rates:
     """Return the rate at which strangers, peers and heads lack a tail of each relation [R, 3].
 
     It is the share of those, by the other splits, that have a tail in validation, so that a relation of one tail each
     is not offered a second. Rates of few entities are drawn to those of all relations; without validation all are 1.
-
-    `peers` are those by the other splits, if the caller has them.
+    A caller that has the peers by the other splits gives them.
     """
     N, R = data.num_entities, data.num_relations
     if not len(data.valid):
@@ -140,8 +138,6 @@ def lacking(data: KnowledgeGraph, peers: Peers | None = None, notify: Progress |
         there[r] = N - len(kinds), len(kinds) - heads, heads
         _, peers_, heads_ = np.bincount(kinds[np.isin(entities, asking)], minlength=3)
         lack[r] = len(asking) - peers_ - heads_, peers_, heads_
-        if notify is not None:
-            notify(r + 1, R)
     usual = np.maximum(lack.sum(0), 0.5) / np.maximum(there.sum(0), 1)  # above 0
     rates: Rates = np.minimum((lack + _PRIOR * usual) / (there + _PRIOR), 1.0)
     return rates

@@ -49,7 +49,7 @@ class Prediction(NamedTuple):
 class Links:
     """A trained link predictor with its graph."""
 
-    def __init__(self, config: Config, data: KnowledgeGraph, task: Ranker, metrics: Mapping[str, Any]) -> None:
+    def __init__(self, config: Config, data: KnowledgeGraph, task: Ranker) -> None:
         self.config, self.data, self.task = config, data, task
         self.device = task.graph.src.device
         self.scalings: Mapping[str, Scaling | None] = {}  # the calibration of "entities" and "relations"
@@ -197,8 +197,6 @@ class Links:
     def evaluate(self, split: str | None = None, by: str | None = None) -> dict[str, Any]:
         """Return the filtered metrics of a split, by default test, whole or by relation, category or side."""
         split = split or self.reported
-        if by == "class":
-            raise InputError("by class is a way to split classes, and this run predicts links; try by relation")
         if split not in self.data.splits:
             raise unknown("split", split, self.data.splits)
         if by not in (None, "relation", "category", "side"):

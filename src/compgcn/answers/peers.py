@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -13,13 +12,6 @@ from compgcn.tasks.facts import Known
 STRANGER, PEER, HEAD = range(3)  # the kinds of entities, for a relation
 
 _SHARE = 0.5  # of the entities with a place must be heads
-
-
-class Heads(NamedTuple):
-    """Entities to ask about for one relation, ascending, with their kinds [n]."""
-
-    entities: Numbers
-    kinds: Numbers
 
 
 class Peers:
@@ -38,8 +30,8 @@ class Peers:
         self._lengths = np.bincount(self._having.pairs(np.arange(number))[0], minlength=number)  # entities of a place
         self._sizes: dict[int, int] = {}  # of the relations that `of` has looked at
 
-    def of(self, relation: int, *, strangers: bool = False) -> Heads:
-        """Return the heads of a relation and their peers, or every entity."""
+    def of(self, relation: int, *, strangers: bool = False) -> tuple[Numbers, Numbers]:
+        """Return the heads of a relation and their peers, or every entity, ascending and with their kinds [n]."""
         _, heads = self._having.pairs(np.array([relation]))
         common = np.bincount(self._places.pairs(heads)[1], minlength=len(self._lengths))  # heads with each place
         telling = np.flatnonzero(common >= np.maximum(_SHARE * self._lengths, 1))
@@ -50,14 +42,14 @@ class Peers:
         kinds[np.searchsorted(entities, heads)] = HEAD
         self._sizes[relation] = len(entities)
         if not strangers:
-            return Heads(entities, kinds)
+            return entities, kinds
         everyone = np.full(self.num_entities, STRANGER)
         everyone[entities] = kinds
-        return Heads(np.arange(self.num_entities), everyone)
+        return np.arange(self.num_entities), everyone
 
     def sizes(self, relations: Iterable[int]) -> list[int]:
         """Return the number of heads and peers of each relation."""
-        return [self._sizes[r] if r in self._sizes else len(self.of(r).entities) for r in relations]
+        return [self._sizes[r] if r in self._sizes else len(self.of(r)[0]) for r in relations]
 
     def sample(self, relations: Sequence[int], size: int, seed: int) -> Numbers:
         """Draw so many heads and peers of all relations, or all if there are fewer: entity, relation, kind [n, 3]."""

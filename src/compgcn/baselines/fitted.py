@@ -11,10 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from compgcn.config import Classifier, Config, Training, differences
 from compgcn.data import KnowledgeGraph
 from compgcn.data.columns import Numbers
-from compgcn.errors import InputError
 from compgcn.tasks.classification import LogProbabilities
 
 Matrix = Any  # [n, F]: an array, or a sparse one of scipy
@@ -72,17 +70,6 @@ class FitOnce(NamedTuple):
     classifier: Callable[[Sequence[Matrix], Numbers, Fitting], Fit]
 
 
-def must_not_train(config: Config) -> None:
-    """Refuse settings of training, which a baseline that is fitted once does not use."""
-    used = ("baseline", "protocol", "folds", "inner_folds", "class_weights")
-    classifier = Classifier(**{name: getattr(config.classifier, name) for name in used})
-    training = Training(seed=config.training.seed)
-    plain = Config(task=config.task, data=config.data, classifier=classifier, training=training)
-    for change in differences(plain, config):
-        setting = change.partition(":")[0]
-        raise InputError(f"the baseline '{classifier.baseline}' is fitted once and has no {setting}; leave it out")
-
-
 class Fitted:
     """Nodes and their classes [n] for a baseline, in the shape of `compgcn.tasks.classification.Items`.
 
@@ -116,8 +103,6 @@ class Fitted:
         return [variant.weigh(tables[variant.table]) for variant in self._variants]
 
     def _fit(self, train: Tensor) -> Fit:
-        if not len(train):
-            raise InputError("there is no labelled item to train on; mark some with the split 'train'")
         rows = train.cpu().numpy()
         return self._how.classifier([x[rows] for x in self._known], self.targets.cpu().numpy()[rows], self._fitting)
 

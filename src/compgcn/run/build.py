@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from compgcn.baselines import FitOnce, Trained, find_baseline
+from compgcn.baselines import FitOnce, find_baseline
 from compgcn.baselines.fitted import Fitted, Fitting
 from compgcn.config import Config
 from compgcn.data import GraphCollection, KnowledgeGraph
@@ -283,9 +283,10 @@ def build_graphs(config: Config, data: GraphCollection, device: torch.device) ->
     """Make the graphs of a collection."""
     baseline = find_baseline(config.classifier.baseline, "graph-classification")
     model: Classifier | GraphClassifier
-    if baseline is not None and isinstance(baseline.how, Trained):
+    if baseline is not None and not isinstance(baseline.how, FitOnce):
         start = build_start(config, data)
-        model, rows = baseline.how.build(config, data, start), start.rows
+        network, rows = baseline.how(config, data, start), start.rows
+        model = GraphClassifier(network, network.dim, len(data.classes))
     else:
         encoder, rows = build_encoder(config, data)
         model = Classifier(encoder, len(data.classes), Readout(config.classifier.readout, encoder.dim))

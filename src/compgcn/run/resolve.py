@@ -8,9 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from compgcn.baselines import FitOnce, find_baseline, must_be_installed
-from compgcn.baselines.fitted import must_not_train
-from compgcn.baselines.networks import must_be_used
+from compgcn.baselines import FitOnce, find_baseline, must_fit
 from compgcn.config import PATHS, Config, configure, names, searchable
 from compgcn.config import Encoder as EncoderSettings
 from compgcn.data import DATASETS, LARGE_RECIPE, OWN_RECIPES, GraphCollection, KnowledgeGraph, large_batch
@@ -154,15 +152,11 @@ def expand(config: Config, data: Dataset) -> Config:
     baseline = find_baseline(config.classifier.baseline, task)
     same = {"task": task, "data.fingerprint": _fingerprint(config, data)}
     own = _of_links(config) if task == "link-prediction" else _of_classes(config, task)
-    if baseline is None or config.classifier.baseline is None:
+    if baseline is None:
         return configure(config, same | _of_encoder(config, data, task) | own)
-    must_be_installed(config.classifier.baseline)
-    if config.encoder.name != EncoderSettings().name:
-        raise InputError(f"the baseline '{config.classifier.baseline}' takes the place of an encoder; name only one")
+    must_fit(baseline, config)
     if isinstance(baseline.how, FitOnce):
-        must_not_train(config)
         return configure(config, {**same, "classifier.protocol": own["classifier.protocol"]})
-    must_be_used(config)
     return configure(config, same | _of_network(config, data, task) | own)
 
 
