@@ -1,4 +1,4 @@
-"""Features of nodes are those of loops over the edges, and a regression learns from them."""
+"""Features and counts are those of loops over the edges, and a regression learns from them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ import toy
 from compgcn.baselines import rdf2vec
 from compgcn.baselines.facts import fact_counts, logistic_regression, relations
 from compgcn.baselines.fitted import WEIGHINGS, both_ways, outgoing, sparse, weighings
+from compgcn.baselines.popularity import Popularity
 from compgcn.baselines.rdf2vec import embed, sentences, walks
 from compgcn.baselines.wl import refined, subtrees, wl_features
 from compgcn.data import Vocabulary
 from compgcn.nn.graph import RelationalGraph
+from compgcn.tasks.facts import Answers
 
 N, R = 6, 2
 KNOWN = np.array([4, 0, 1])
@@ -68,6 +70,14 @@ def test_relation_counts_are_those_of_a_loop_over_the_edges(triples: Triples, ki
     counts = np.array([[table[key] for key in shared] for table in tables], dtype=float).reshape(N, -1)
     assert found.shape == (N, max(len(shared), 1))
     assert not shared or sorted(found.T.tolist()) == sorted(counts.T.tolist())
+
+
+@given(triples=edges)
+def test_popularity_counts_distinct_training_triples(triples: Triples) -> None:
+    model, asked = Popularity(Answers.from_triples(torch.tensor(triples), R), N), torch.arange(2 * R).repeat(2)
+    facts = set(triples) | {(o, r + R, s) for s, r, o in triples}  # an inverse relation asks for subjects
+    expected = [[sum((q, o) == (r, answer) for _, q, o in facts) for answer in range(N)] for r in asked.tolist()]
+    assert model.score(torch.zeros_like(asked), asked).tolist() == expected
 
 
 @given(triples=edges)

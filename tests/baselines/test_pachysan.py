@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from compgcn.baselines.pachysan import PachySAN, nearest, receptive_fields, refine
 from compgcn.data.columns import Numbers
+from compgcn.tasks.inputs import Start
 
 
 def directed(pairs: list[tuple[int, int]]) -> Numbers:
@@ -68,7 +68,7 @@ def test_nodes_come_by_degree_and_then_by_that_of_their_neighbours() -> None:
 
 
 def test_nodes_with_the_same_features_are_of_one_kind() -> None:
-    features = torch.tensor([[2.0], [1.0], [2.0]])
-    net = PachySAN(3, features, width=10, dims=(2, 2, 2))
+    features = np.array([[2.0], [1.0], [2.0]], np.float32)
+    net = PachySAN(Start(3, features=features), width=10, dims=(2, 2, 2))
     assert net._kinds is not None
     assert net._kinds.tolist() == [1, 0, 1]

@@ -30,8 +30,8 @@ def write_vectors(path: Path, tables: Sequence[Table], form: str | None = None) 
         )
     if form not in FORMATS:
         raise unknown("format", form, FORMATS)
-    if not path.name or not path.parent.is_dir():
-        raise InputError(f"cannot export to '{path}': there is no folder {path.parent}, or no name in it")
+    if not path.parent.is_dir():
+        raise InputError(f"cannot export to '{path}': there is no folder {path.parent}; make it first")
     if path.is_dir() and form != "projector":
         raise InputError(f"could not write {path}: it is a folder; name a file")
 

@@ -57,39 +57,24 @@ class Fit(NamedTuple):
 
 
 class FitOnce(NamedTuple):
-    """A baseline in two steps.
+    """A baseline in two steps: features that see no classes, and a classifier of some nodes that chooses a variant."""
 
-    Fields:
-        features: from the graph, the labelled nodes of all splits [n] and the seed to variants of features, the
-            simplest first; it sees no classes.
-        classifier: fitted to the features of some nodes in every variant and to their classes [m], chooses a variant by
-            these nodes alone.
-    """
-
-    features: Callable[[KnowledgeGraph, Numbers, int], Sequence[Variant]]
-    classifier: Callable[[Sequence[Matrix], Numbers, Fitting], Fit]
+    features: Callable[[KnowledgeGraph, Numbers, int], Sequence[Variant]]  # labelled nodes [n], seed; simplest first
+    classifier: Callable[[Sequence[Matrix], Numbers, Fitting], Fit]  # features in every variant, classes [m]
 
 
 class Fitted:
     """Nodes and their classes [n] for a baseline, in the shape of `compgcn.tasks.classification.Items`.
 
-    The answers are kept on a device; features are made on the CPU.
+    The answers stay on the device of the nodes; features are made on the CPU.
     """
 
     together = True
 
-    def __init__(
-        self,
-        how: FitOnce,
-        graph: KnowledgeGraph,
-        nodes: Tensor,
-        targets: Tensor,
-        fitting: Fitting,
-        device: torch.device,
-    ) -> None:
+    def __init__(self, how: FitOnce, graph: KnowledgeGraph, nodes: Tensor, targets: Tensor, fitting: Fitting) -> None:
         self._how, self._graph, self._fitting = how, graph, fitting
-        self.nodes, self.targets = nodes.to(device), targets.to(device)
-        self.model = LogProbabilities(graph.num_entities, fitting.num_classes).to(device)
+        self.nodes, self.targets = nodes, targets
+        self.model = LogProbabilities(graph.num_entities, fitting.num_classes).to(nodes.device)
 
     @cached_property
     def _variants(self) -> Sequence[Variant]:

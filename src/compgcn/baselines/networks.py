@@ -28,17 +28,17 @@ _SMALLEST, _FILTERS, _HIDDEN = 10, (16, 32), 128
 class GraphNetwork(nn.Module):
     """The encoder of a graph classifier: `forward(graph, rows, graphs)` returns vectors [graphs, dim].
 
-    Nodes start from one of `num_rows` one-hot vectors, or from one of the vectors given [num_rows, f].
+    Nodes start from one of the vectors of `start` [size, f], or from one of as many one-hot vectors.
     """
 
     node_features: Tensor | None
     dim: int
 
-    def __init__(self, num_rows: int, node_features: Tensor | None) -> None:
+    def __init__(self, start: Start) -> None:
         super().__init__()
-        self.num_rows = num_rows
-        self.inputs = num_rows if node_features is None else node_features.shape[1]  # f
-        self.register_buffer("node_features", node_features)
+        vectors, self.num_rows = start.vectors, start.size
+        self.inputs = start.size if vectors is None else vectors.shape[1]  # f
+        self.register_buffer("node_features", vectors)
 
     def start(self, rows: Tensor) -> Tensor:
         """Return the inputs of nodes with these rows, [N, f] of [N]."""
@@ -73,10 +73,8 @@ class GIN(GraphNetwork):
     dimensions are those of h in each of the K layers; the kinds of edges make no difference.
     """
 
-    def __init__(
-        self, num_rows: int, node_features: Tensor | None, *, dims: Sequence[int], dropout: float = 0.5
-    ) -> None:
-        super().__init__(num_rows, node_features)
+    def __init__(self, start: Start, *, dims: Sequence[int], dropout: float = 0.5) -> None:
+        super().__init__(start)
         self.dim, self.dropout = self.inputs + sum(dims), dropout
         pyg = extra("torch_geometric.nn")
         self._sum = pyg.global_add_pool
@@ -99,7 +97,7 @@ class GIN(GraphNetwork):
 
 def build_gin(config: Config, data: GraphCollection, start: Start) -> GIN:
     """Build the network of a config; `encoder.dims` are those of the input and the layers."""
-    return GIN(start.size, start.vectors, dims=config.encoder.dims[1:], dropout=config.encoder.hidden_dropout)
+    return GIN(start, dims=config.encoder.dims[1:], dropout=config.encoder.hidden_dropout)
 
 
 class DGCNN(GraphNetwork):
@@ -109,16 +107,14 @@ class DGCNN(GraphNetwork):
     kinds of edges.
 
     Args:
-        num_rows, node_features: see `GraphNetwork`.
+        start: see `GraphNetwork`.
         kept: k; a graph with fewer nodes is padded with zeros.
         dims: of each Z_t.
         dropout: on the vector of a graph.
     """
 
-    def __init__(
-        self, num_rows: int, node_features: Tensor | None, *, kept: int, dims: Sequence[int], dropout: float = 0.5
-    ) -> None:
-        super().__init__(num_rows, node_features)
+    def __init__(self, start: Start, *, kept: int, dims: Sequence[int], dropout: float = 0.5) -> None:
+        super().__init__(start)
         kept, self.dim, self.dropout = max(kept, _SMALLEST), _HIDDEN, dropout
         pyg = extra("torch_geometric.nn")
         self.propagate = pyg.SimpleConv(aggr="mean", combine_root="self_loop")  # D^-1 (A + I)
@@ -153,4 +149,4 @@ def build_dgcnn(config: Config, data: GraphCollection, start: Start) -> DGCNN:
     e, kept = config.encoder, int(np.quantile(np.diff(data.node_starts), 1 - 0.6, method="lower"))
     if len(e.dims) < 2:
         raise InputError(f"encoder.dims = {list(e.dims)}: dgcnn needs a dimension for each of its layers, at least one")
-    return DGCNN(start.size, start.vectors, kept=kept, dims=e.dims[1:], dropout=e.hidden_dropout)
+    return DGCNN(start, kept=kept, dims=e.dims[1:], dropout=e.hidden_dropout)

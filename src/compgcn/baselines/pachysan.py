@@ -32,22 +32,20 @@ class PachySAN(GraphNetwork):
     difference.
 
     Args:
-        num_rows, node_features: see `GraphNetwork`.
+        start: see `GraphNetwork`.
         width: w; a graph with fewer nodes is padded with zeros.
         dims: of the two convolutions, over one field and over ten, and of the vector of a graph.
         dropout: on the vector of a graph.
     """
 
-    def __init__(
-        self, num_rows: int, node_features: Tensor | None, *, width: int, dims: Sequence[int], dropout: float = 0.5
-    ) -> None:
+    def __init__(self, start: Start, *, width: int, dims: Sequence[int], dropout: float = 0.5) -> None:
         one, two, hidden = dims
-        super().__init__(num_rows, node_features)
+        super().__init__(start)
         extra("pynauty")  # refuse early if it is missing
         self.width, self.dim, self.dropout = max(width, _FIELD), hidden, dropout
         self._kinds: Tensor | None = None  # nodes with the same features are of one kind
-        if node_features is not None:
-            self._kinds = torch.unique(node_features, dim=0, return_inverse=True)[1].cpu()
+        if self.node_features is not None:
+            self._kinds = torch.unique(self.node_features, dim=0, return_inverse=True)[1].cpu()
         self.first = nn.Linear(_FIELD * self.inputs, one)  # a convolution over one field at a time
         self.second = nn.Conv1d(one, two, _FIELD)
         self.dense = nn.Linear(two * (self.width - _FIELD + 1), hidden)
@@ -155,4 +153,4 @@ def build_pachysan(config: Config, data: GraphCollection, start: Start) -> Pachy
             f"encoder.dims = {list(e.dims)}: pachysan takes four, of the input (any number: the data decide), its two "
             "convolutions and its dense layer, such as [1, 16, 8, 128]"
         )
-    return PachySAN(start.size, start.vectors, width=width, dims=e.dims[1:], dropout=e.hidden_dropout)
+    return PachySAN(start, width=width, dims=e.dims[1:], dropout=e.hidden_dropout)

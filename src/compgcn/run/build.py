@@ -271,7 +271,7 @@ def build_nodes(config: Config, data: KnowledgeGraph, device: torch.device, whol
     if baseline is not None and isinstance(baseline.how, FitOnce):
         c = config.classifier
         fitting = Fitting(len(data.labels.classes), c.inner_folds, c.class_weights, config.training.seed)
-        return Fitted(baseline.how, data, nodes, targets, fitting, device)
+        return Fitted(baseline.how, data, nodes, targets, fitting)
     encoder, rows = build_encoder(config, data)
     model = Classifier(encoder, len(data.labels.classes)).to(device)
     graph = build_graph(config, data.train, data, device)
