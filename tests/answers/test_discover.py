@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compgcn.answers import calibrate, links
-from compgcn.answers.discover import SCHEMA, Discovery, lacking, weighing
+from compgcn.answers.discover import SCHEMA, Discovery, Peers, lacking, weighing
 from compgcn.answers.links import Links
-from compgcn.answers.peers import Peers
 from compgcn.data import KnowledgeGraph, Vocabulary
 from compgcn.errors import InputError
 from compgcn.run import Run

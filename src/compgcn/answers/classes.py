@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from compgcn.answers.calibrate import Bin, Scaling, bins
-from compgcn.answers.peers import index
+from compgcn.answers.links import index
 from compgcn.config import Config
 from compgcn.data import GraphCollection, KnowledgeGraph, Vocabulary
 from compgcn.data.columns import Numbers

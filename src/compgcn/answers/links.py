@@ -13,7 +13,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from compgcn.answers.calibrate import Bin, Reliability, Scaling, Weighing, fit_scaling
-from compgcn.answers.peers import index
 from compgcn.config import Config
 from compgcn.data import KnowledgeGraph
 from compgcn.data.columns import Numbers
@@ -289,6 +288,11 @@ def must_be_finite(scores: Tensor) -> Tensor:
     if scores.numel() and not torch.stack(scores.aminmax()).isfinite().all():
         raise InputError("the model's scores are not finite; train again with a lower training.lr")
     return scores
+
+
+def index(keys: Numbers, values: Numbers, size: int) -> Known:
+    """Return an index of pairs without splits; the values lie below `size`."""
+    return Known(keys, values, np.zeros_like(keys), [""], size)
 
 
 def stands(known: Known, keys: Numbers, width: int, device: torch.device) -> Tensor:
