@@ -109,7 +109,7 @@ def discoveries(run: Run) -> Report:
     """Hide the test split, and return the share of the first discoveries that it holds, and their mean probability."""
     links, data = links_of(run), run.data
     assert isinstance(data, KnowledgeGraph)
-    hidden = Links(run.config, dataclasses.replace(data, test=data.test[:0]), links.task, run.metrics)
+    hidden = Links(run.config, dataclasses.replace(data, test=data.test[:0]), links.task)
     hidden.scalings = fitted(hidden)
     hidden.weighing = discover.weighing(hidden)
     tops = (20, 100, 500, 2000)

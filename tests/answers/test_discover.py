@@ -9,15 +9,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from compgcn.answers import calibrate, links
-from compgcn.answers.calibrate import fit_weighing
-from compgcn.answers.discover import SCHEMA, Discovery, lacking, weighing
+from compgcn.answers.discover import SCHEMA, Discovery, Peers, lacking, weighing
 from compgcn.answers.links import Links
-from compgcn.answers.peers import Peers
 from compgcn.data import KnowledgeGraph, Vocabulary
 from compgcn.errors import InputError
 from compgcn.run import Run
@@ -62,7 +59,7 @@ def test_heads_peers_and_samples_follow_the_definition(edges: Edges, size: int) 
     peers, every = Peers(facts, edges.num_nodes, edges.num_relations), set()
     for r in range(edges.num_relations):
         expected = [kind_of(facts.tolist(), entity, r) for entity in range(edges.num_nodes)]
-        assert peers.of(r, strangers=True).kinds.tolist() == expected
+        assert peers.of(r, strangers=True)[1].tolist() == expected
         asked = list(zip(*(part.tolist() for part in peers.of(r)), strict=True))
         assert asked == [(entity, kind) for entity, kind in enumerate(expected) if kind]
         every |= {(entity, r, kind) for entity, kind in asked}
@@ -87,11 +84,9 @@ def test_rates_of_lacking_a_tail_follow_the_definition(edges: Edges, held: int) 
     there, lack = (np.array([[(row & (kinds[r] == kind)).sum() for kind in range(3)] for r, row in enumerate(rows)])
                    for rows in (np.ones_like(asks), asks))  # fmt: skip
     usual = np.maximum(lack.sum(0), 0.5) / np.maximum(there.sum(0), 1)
-    told: list[tuple[int, int]] = []
-    found = lacking(data, Peers(data.train, N, R), lambda *seen: told.append(seen))
+    found = lacking(data, Peers(data.train, N, R))
     np.testing.assert_array_equal(found, np.minimum((lack + 10 * usual) / (there + 10), 1.0))
     np.testing.assert_array_equal(found, lacking(data))
-    assert told == [(r + 1, R) for r in range(R)]
 
 
 def test_an_entity_that_lacks_what_all_its_peers_have_is_found(tmp_path: Path) -> None:
@@ -118,16 +113,6 @@ def test_discoveries_are_the_most_probable_new_facts(
         assert [fact.probability for fact in found] == pytest.approx(best[:top])
         assert [fact.probability for fact in found] == pytest.approx([expected[fact[:3]] for fact in found])
         assert all(fact.head_name == f"name of {fact.head}" for fact in found)
-
-
-def test_the_weighing_that_made_the_discoveries_is_found() -> None:
-    generator = torch.Generator().manual_seed(0)
-    odds = torch.randn(20_000, generator=generator, dtype=torch.double)
-    right = torch.rand(20_000, generator=generator) < torch.sigmoid(0.7 * odds - 2)
-    found = fit_weighing(odds, right)
-    assert found is not None
-    assert found[:2] == pytest.approx((0.7, -2.0), abs=0.1)
-    assert found[2:4] == (20_000, int(right.sum()))
 
 
 def test_a_weighing_is_fitted_to_discoveries_made_as_if_valid_were_unknown(

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from compgcn.answers import explain
-from compgcn.answers.explain import Triple, receptive_field, scores_without, slopes
+from compgcn.answers.explain import Triple, receptive_field, scores_without
 from compgcn.answers.links import Links
 from compgcn.errors import InputError
 from compgcn.nn.graph import COUNT_SENT, NORMS, RelationalGraph
@@ -84,12 +84,9 @@ def test_the_gradient_of_a_linear_model_is_exact(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("dims", [(8, 16), (8, 8, 16)], ids=["one layer", "two layers"])
-def test_an_exact_explanation_weighs_every_fact_that_the_score_depends_on(
-    norm: str, dims: tuple[int, ...], tmp_path: Path
-) -> None:
+def test_an_exact_explanation_weighs_every_fact_that_the_score_depends_on(norm: str, tmp_path: Path) -> None:
     """Facts outside change nothing; a norm that counts sent messages sees one hop further."""
-    settings = {"decoder": "distmult", "epochs": 1, "encoder.norm": norm, "encoder.dims": dims}
+    settings = {"decoder": "distmult", "epochs": 1, "encoder.norm": norm, "encoder.dims": (8, 8, 16)}
     asked = links(train(tmp_path / "run", graph(40, 20), **settings))
     triple = tuple(asked.data.train[0].tolist())
     field = receptive_field(asked.task.model, asked.task.graph, triple)
@@ -122,17 +119,6 @@ def test_sets_of_facts_are_left_out_together_in_any_number_of_copies(run: Run, m
         monkeypatch.setattr(explain, "_EDGES", edges)
         found = scores_without(asked.task.model, asked.task.graph, TRIPLE, field, sets)
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
-    assert scores_without(asked.task.model, asked.task.graph, TRIPLE, field, []).shape == (0,)
-
-
-def test_the_order_of_the_facts_does_not_matter(run: Run) -> None:
-    model, given = links(run).task.model, links(run).task.graph
-    order = torch.randperm(given.num_edges, generator=torch.Generator().manual_seed(0))
-    other = RelationalGraph(given.src[order], given.dst[order], given.rel[order], given.num_nodes, given.num_relations)
-    ours, theirs = (receptive_field(model, g, TRIPLE) for g in (given, other))
-    assert sorted(order[theirs.edges].tolist()) == ours.edges.tolist()
-    values = torch.zeros(given.num_edges).index_put((ours.edges,), slopes(model, given, TRIPLE, ours))
-    torch.testing.assert_close(slopes(model, other, TRIPLE, theirs), values[order[theirs.edges]], atol=1e-6, rtol=0)
 
 
 def test_a_known_fact_is_marked_among_its_own_reasons(run: Run) -> None:

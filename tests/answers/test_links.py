@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from compgcn.answers.links import Links
 from compgcn.data import KnowledgeGraph
 from compgcn.run import Run
 from compgcn.tasks.facts import known_entities, known_relations
-from toy import graph, train
+from toy import train
 
 
 @pytest.fixture(scope="module", params=["distmult", "conve", "transe"])
@@ -101,11 +100,3 @@ def test_plausible_answers_are_those_that_train_has_at_that_end(
     assert 0 < len(expected) < len(every)
     assert run.predict(*query, top=1000, new=new, plausible=True) == expected
     assert run.predict(*query, top=2, new=new, plausible=True) == expected[:2]
-
-
-def test_facts_are_known_in_a_graph_without_valid_and_test(tmp_path: Path) -> None:
-    data = graph(empty=("valid", "test"))
-    s, r, o = data.train[0]
-    answers = train(tmp_path / "run", data, epochs=1).predict(data.entities.ids[s], data.relations.ids[r], top=99)
-    assert {answer.known for answer in answers} == {None, "train"}
-    assert next(answer for answer in answers if answer.entity == data.entities.ids[o]).known == "train"

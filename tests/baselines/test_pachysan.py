@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from compgcn.baselines.pachysan import PachySAN, nearest, receptive_fields, refine
 from compgcn.data.columns import Numbers
-from compgcn.nn.graph import RelationalGraph
+from compgcn.tasks.inputs import Start
 
 
 def directed(pairs: list[tuple[int, int]]) -> Numbers:
@@ -69,24 +67,8 @@ def test_nodes_come_by_degree_and_then_by_that_of_their_neighbours() -> None:
     ].tolist() == [[1], [3]]
 
 
-def test_kinds_break_ties_between_like_places() -> None:
-    edges = directed([(0, 1), (0, 2)])
-    for kinds in ([0, 0, 1], [0, 1, 0]):
-        fields = receptive_fields(*edges, np.array(kinds), 1, 3)
-        assert [kinds[v] for v in fields[0]] == [0, 0, 1]
-
-
 def test_nodes_with_the_same_features_are_of_one_kind() -> None:
-    features = torch.tensor([[2.0], [1.0], [2.0]])
-    net = PachySAN(3, features, width=10, dims=(2, 2, 2))
+    features = np.array([[2.0], [1.0], [2.0]], np.float32)
+    net = PachySAN(Start(3, features=features), width=10, dims=(2, 2, 2))
     assert net._kinds is not None
     assert net._kinds.tolist() == [1, 0, 1]
-
-
-@pytest.mark.parametrize("width", [1, 14])
-def test_graphs_of_any_size_fit(width: int) -> None:
-    net = PachySAN(1, None, width=width, dims=(4, 4, 6)).eval()
-    for nodes in (1, 3, 20):
-        line = torch.arange(nodes - 1)
-        graph = RelationalGraph(line, line + 1, torch.zeros_like(line), nodes, 1, torch.zeros(nodes, dtype=torch.long))
-        assert net(graph, torch.zeros(nodes, dtype=torch.long), 1).shape == (1, 6)

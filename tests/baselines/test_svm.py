@@ -57,15 +57,14 @@ def test_with_balanced_classes_a_rare_one_counts_as_much() -> None:
     assert (weighed.argmax(1) == 1).sum() > (plain.argmax(1) == 1).sum()
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_variant_and_bound_are_the_first_pair_that_is_best_over_folds(seed: int) -> None:
+def test_variant_and_bound_are_the_first_pair_that_is_best_over_folds() -> None:
     from sklearn.svm import SVC
 
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     targets = rng.permutation(np.arange(40) % 2)
     variants = [targets[:, None] * apart + rng.normal(size=(40, 3)) for apart in (0.5, 1.5, 1.0)]
     variants.append(variants[1])
-    parts = folds(targets, 4, seed)
+    parts = folds(targets, 4, 0)
 
     def right(x: np.ndarray, bound: float) -> int:
         found = 0
@@ -77,7 +76,7 @@ def test_variant_and_bound_are_the_first_pair_that_is_best_over_folds(seed: int)
 
     pairs = [(variant, bound) for variant in range(4) for bound in svm._BOUNDS]
     best = max(pairs, key=lambda pair: right(variants[pair[0]], pair[1]))  # the first of equals
-    fit = fit_svm(variants, targets, Fitting(2, 4, False, seed))
+    fit = fit_svm(variants, targets, Fitting(2, 4, False, 0))
     assert (fit.variant, fit.settings["C"]) == best
-    alone = fit_svm([variants[fit.variant]], targets, Fitting(2, 4, False, seed))
+    alone = fit_svm([variants[fit.variant]], targets, Fitting(2, 4, False, 0))
     np.testing.assert_array_equal(fit.decide(variants[fit.variant]), alone.decide(variants[fit.variant]))

@@ -139,7 +139,7 @@ def test_evaluate_by_class_and_the_stored_metrics_agree(nodes: Run, command: Com
     by_class = json.loads(command("evaluate", nodes.path, "--by", "class", "--json").out)
     assert by_class == nodes.metrics["test"]["by_class"]
     assert "precision" in command("evaluate", nodes.path, "--by", "class").out
-    refused(command("evaluate", nodes.path, "--by", "relation"), "relation is a way to split links", "by class")
+    refused(command("evaluate", nodes.path, "--by", "relation"), "unknown way to split metrics 'relation'", "class")
 
 
 def test_a_classification_is_drawn(nodes: Run, graphs: Run, command: Command, tmp_path: Path) -> None:

@@ -18,9 +18,3 @@ def pykeen() -> ModuleType:
         import_module("pykeen.evaluation")
         import_module("pykeen.nn.modules")
     return module
-
-
-@pytest.fixture(scope="session")
-def kge() -> ModuleType:
-    """The models of PyTorch Geometric."""
-    return pytest.importorskip("torch_geometric.nn.kge", reason="PyTorch Geometric is not installed")

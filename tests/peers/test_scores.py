@@ -1,4 +1,4 @@
-"""Scores equal those of PyKEEN and of PyTorch Geometric, with the same vectors and weights."""
+"""Scores equal those of PyKEEN, with the same vectors and weights."""
 
 from __future__ import annotations
 
@@ -40,9 +40,6 @@ def numbers(v: Tensor) -> Tensor:
     """Return complex numbers from real parts followed by imaginary parts."""
     real, imaginary = v.chunk(2, -1)
     return torch.complex(real, imaginary)
-
-
-# PyKEEN
 
 
 def _rotate(modules: ModuleType, decoder: Decoder, x: Tensor, z: Tensor, e: Tensor) -> Tensor:
@@ -110,53 +107,3 @@ def test_scores_are_those_of_pykeen(pykeen: ModuleType, name: str) -> None:
 def test_every_decoder_of_pykeen_is_compared(pykeen: ModuleType) -> None:
     theirs = {name.removesuffix("Interaction").lower() for name in dir(pykeen.nn.modules)}
     assert {name for name in DECODERS if name.replace("-", "") in theirs} == set(PYKEEN)
-
-
-# PyTorch Geometric
-
-
-def score_all(model: Any, **weights: Tensor) -> Tensor:
-    """Return a model's scores of B subjects, each with its own relation, and all N entities."""
-    with torch.no_grad():
-        for name, value in weights.items():
-            getattr(model, name).weight.copy_(value)
-        s, o = torch.arange(B).repeat_interleave(N), torch.arange(N).repeat(B)
-        scores: Tensor = model(s, s, o)
-    return scores.view(B, N)
-
-
-def _pyg_complex(kge: ModuleType, z: Tensor, entities: Tensor) -> Tensor:
-    (real, imaginary), (z_real, z_imaginary) = entities.chunk(2, -1), z.chunk(2, -1)
-    model = kge.ComplEx(N, B, D // 2)
-    return score_all(model, node_emb=real, node_emb_im=imaginary, rel_emb=z_real, rel_emb_im=z_imaginary)
-
-
-def _pyg_rotate(kge: ModuleType, z: Tensor, entities: Tensor) -> Tensor:
-    """Add the scores of single numbers, as for PyKEEN."""
-    columns = zip(*(v.split(1, 1) for v in (*entities.chunk(2, -1), numbers(z).angle())), strict=True)
-    each = [
-        score_all(kge.RotatE(N, B, 1, margin=0.0), node_emb=real, node_emb_im=imaginary, rel_emb=angle)
-        for real, imaginary, angle in columns
-    ]
-    return MARGIN + torch.stack(each).sum(0)
-
-
-PYG: dict[str, Callable[[ModuleType, Tensor, Tensor], Tensor]] = {
-    "transe": lambda kge, z, e: MARGIN + score_all(kge.TransE(N, B, D, p_norm=1.0), node_emb=e, rel_emb=z),
-    "distmult": lambda kge, z, e: score_all(kge.DistMult(N, B, D), node_emb=e, rel_emb=z),
-    "complex": _pyg_complex,
-    "rotate": _pyg_rotate,
-}
-
-
-@pytest.mark.parametrize("name", PYG)
-def test_scores_are_those_of_pytorch_geometric(kge: ModuleType, name: str) -> None:
-    x, z, entities = tables()
-    theirs = PYG[name](kge, z, entities)
-    if name == "transe":  # PyTorch Geometric scales entities to norm 1
-        x, entities = (nn.functional.normalize(v, p=1.0, dim=-1) for v in (x, entities))
-    torch.testing.assert_close(ours(name)(x, z, entities), theirs, rtol=1e-5, atol=1e-5)
-
-
-def test_every_decoder_of_pytorch_geometric_is_compared(kge: ModuleType) -> None:
-    assert {name for name in DECODERS if name in {theirs.lower() for theirs in kge.__all__}} == set(PYG)

@@ -15,7 +15,7 @@ from compgcn.data import load
 from compgcn.nn.decoders import ConvolutionSettings, build_decoder
 from compgcn.run.build import build_task
 from compgcn.run.resolve import expand, recommended
-from compgcn.train.step import Adagrad, Step, chosen_precision, deterministic
+from compgcn.train.step import OPTIMISERS, Adagrad, Step, chosen_precision, deterministic
 
 STILL = {"encoder.dropout": 0.0, "encoder.hidden_dropout": 0.0, "decoder.hidden_dropout": 0.0, "feature_dropout": 0.0}
 SMALL = STILL | {"dims": [8, 8], "kernel": 2, "filters": 4, "batch_size": 64}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -84,9 +84,6 @@ class Weighing(NamedTuple):
         return torch.sigmoid(self.slope * log_odds.double() + self.intercept)
 
 
-_Fit = TypeVar("_Fit", Scaling, Weighing)
-
-
 class Reliability(NamedTuple):
     """Answers that a model would show, and which are right."""
 
@@ -102,7 +99,6 @@ class Reliability(NamedTuple):
         return bins(scaling(self.among if scaling.among else self.own, self.first), self.right)
 
     def where(self, chosen: Tensor) -> Reliability:
-        """Return some of the answers, bool [n]."""
         return Reliability(*(part[chosen] for part in self))
 
 
@@ -200,23 +196,11 @@ def stored(calibration: Mapping[str, Scaling | None], discoveries: Weighing | No
     return {"split": "valid", **found, **({} if discoveries is None else {_DISCOVERIES: discoveries._asdict()})}
 
 
-def restored(content: Mapping[str, Any]) -> dict[str, Scaling | None]:
-    """Return the scalings in the content of calibration.json."""
+def restored(content: Mapping[str, Any]) -> tuple[dict[str, Scaling | None], Weighing | None]:
+    """Return the scalings in the content of calibration.json, and the weighing of discoveries if it has one."""
     kinds = {kind: fields for kind, fields in content.items() if kind not in ("split", _DISCOVERIES)}
-    return {kind: None if fields is None else _restored(Scaling, fields) for kind, fields in kinds.items()}
-
-
-def restored_weighing(content: Mapping[str, Any]) -> Weighing | None:
-    """Return the weighing of discoveries in the content of calibration.json, if it has one."""
-    fields = content.get(_DISCOVERIES)
-    return None if fields is None else _restored(Weighing, fields)
-
-
-def _restored(kind: type[_Fit], fields: Any) -> _Fit:
     try:
-        return kind(**fields)
-    except TypeError:
-        expected = ", ".join(kind._fields)
-        raise InputError(
-            f"calibration.json of the run is damaged: expected {expected}, not {fields!r}; remove the file"
-        ) from None
+        weighing = Weighing(**content[_DISCOVERIES]) if _DISCOVERIES in content else None
+        return {kind: None if fields is None else Scaling(**fields) for kind, fields in kinds.items()}, weighing
+    except TypeError as error:
+        raise InputError(f"calibration.json of the run is damaged ({error}); remove the file") from None

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from compgcn.answers.calibrate import Bin, Scaling, bins
-from compgcn.answers.peers import index
+from compgcn.answers.links import index
 from compgcn.config import Config
 from compgcn.data import GraphCollection, KnowledgeGraph, Vocabulary
 from compgcn.data.columns import Numbers
@@ -125,8 +125,6 @@ class Classes:
         The probabilities are the model's own, or calibrated ones.
         """
         rows = torch.from_numpy(self.splits[split]).to(self.items.targets.device)
-        if not len(rows):
-            return []
         found = self._log_probabilities[rows]
         best = (self._chances(found) if calibrated else found.exp()).max(1)
         return bins(best.values, best.indices == self.items.targets[rows])
@@ -141,8 +139,6 @@ class Classes:
 
         Validation and k-fold protocols are not run again: their report is that of the run.
         """
-        if by in ("relation", "category", "side"):
-            raise InputError(f"by {by} is a way to split links, and this run classifies; split its metrics by class")
         if by not in (None, "class"):
             raise unknown("way to split metrics", str(by), ("class",))
         split = split or self.reported

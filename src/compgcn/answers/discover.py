@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,8 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from compgcn.answers.calibrate import Weighing, fit_weighing
-from compgcn.answers.links import Links, Progress, best, blocks, must_be_finite, stands, without
-from compgcn.answers.peers import HEAD, Peers, index
+from compgcn.answers.links import Links, Progress, best, blocks, index, must_be_finite, stands, without
 from compgcn.data import KnowledgeGraph
 from compgcn.data.columns import Numbers
 from compgcn.errors import InputError
@@ -20,6 +20,9 @@ from compgcn.tasks.facts import Known, known_entities
 
 Rates = NDArray[np.float64]
 
+STRANGER, PEER, HEAD = range(3)  # the kinds of entities, for a relation
+
+_SHARE = 0.5  # of the entities with a place must be heads
 _PRIOR = 10  # entities of the average relation that each relation is taken to have besides its own
 _SAMPLE, _SHOWN = 5000, 10  # queries that a weighing is fitted to, and answers to each
 
@@ -65,7 +68,7 @@ def discover(
         relation: the only relation to ask about.
         top: how many facts.
         per_relation: at most so many of each relation.
-        all_heads: ask about every entity, not only about heads and their peers, see `peers.Peers`.
+        all_heads: ask about every entity, not only about heads and their peers, see `Peers`.
         notify: called with the queries answered so far and with their number.
     """
     for name, value in (("top", top), ("per_relation", per_relation)):
@@ -98,7 +101,7 @@ def weighing(links: Links, notify: Progress | None = None) -> Weighing | None:
     """Calibrate discoveries on validation; None if it has too few facts.
 
     Discoveries are made as if validation were yet to be found, for a sample of heads and peers by the other splits, and
-    looked up in it. `notify` is called with the relations and queries done so far and with their number.
+    looked up in it. `notify` is called with the queries answered so far and with their number.
     """
     data, R = links.data, links.data.num_relations
     others = _but_valid(data)
@@ -106,8 +109,7 @@ def weighing(links: Links, notify: Progress | None = None) -> Weighing | None:
         return None
     known, right = (known_entities({"known": facts}, data.num_entities, R) for facts in (others, data.valid))
     peers = Peers(others, data.num_entities, R)
-    rates = lacking(data, peers, None if notify is None else lambda done, _: notify(done, R + _SAMPLE))
-    search, pairs = _Search(links, known, rates), peers.sample(range(R), _SAMPLE, seed=0)
+    search, pairs = _Search(links, known, lacking(data, peers)), peers.sample(range(R), _SAMPLE, seed=0)
     odds, hits = [], []
     for block in blocks(len(pairs), data.num_entities):
         tails, scores, found = search.tails(pairs[block], _SHOWN)
@@ -116,17 +118,16 @@ def weighing(links: Links, notify: Progress | None = None) -> Weighing | None:
         odds.append(found[left].cpu())
         hits.append(true.gather(1, tails)[left].cpu())
         if notify is not None:
-            notify(R + block.stop, R + len(pairs))
+            notify(block.stop, len(pairs))
     return fit_weighing(torch.cat(odds), torch.cat(hits))
 
 
-def lacking(data: KnowledgeGraph, peers: Peers | None = None, notify: Progress | None = None) -> Rates:
+def lacking(data: KnowledgeGraph, peers: Peers | None = None) -> Rates:
     """Return the rate at which strangers, peers and heads lack a tail of each relation [R, 3].
 
     It is the share of those, by the other splits, that have a tail in validation, so that a relation of one tail each
     is not offered a second. Rates of few entities are drawn to those of all relations; without validation all are 1.
-
-    `peers` are those by the other splits, if the caller has them.
+    A caller that has the peers by the other splits gives them.
     """
     N, R = data.num_entities, data.num_relations
     if not len(data.valid):
@@ -140,11 +141,60 @@ def lacking(data: KnowledgeGraph, peers: Peers | None = None, notify: Progress |
         there[r] = N - len(kinds), len(kinds) - heads, heads
         _, peers_, heads_ = np.bincount(kinds[np.isin(entities, asking)], minlength=3)
         lack[r] = len(asking) - peers_ - heads_, peers_, heads_
-        if notify is not None:
-            notify(r + 1, R)
     usual = np.maximum(lack.sum(0), 0.5) / np.maximum(there.sum(0), 1)  # above 0
     rates: Rates = np.minimum((lack + _PRIOR * usual) / (there + _PRIOR), 1.0)
     return rates
+
+
+class Peers:
+    """The heads of each relation by some facts [n, 3], and their peers.
+
+    An entity has a place for each relation that it is the head of, and for each that it is the tail of. A peer of the
+    heads of a relation is no head, and has a place that at least half heads have: if nearly everyone who works
+    somewhere lives somewhere, a person who works and lives nowhere is a peer.
+    """
+
+    def __init__(self, facts: Numbers, num_entities: int, num_relations: int) -> None:
+        self.num_entities = num_entities
+        s, r, o = facts.T
+        entity, place, number = np.concatenate((s, o)), np.concatenate((r, r + num_relations)), 2 * num_relations
+        self._places, self._having = index(entity, place, number), index(place, entity, num_entities)
+        self._lengths = np.bincount(self._having.pairs(np.arange(number))[0], minlength=number)  # entities of a place
+        self._sizes: dict[int, int] = {}  # of the relations that `of` has looked at
+
+    def of(self, relation: int, *, strangers: bool = False) -> tuple[Numbers, Numbers]:
+        """Return the heads of a relation and their peers, or every entity, ascending and with their kinds [n]."""
+        _, heads = self._having.pairs(np.array([relation]))
+        common = np.bincount(self._places.pairs(heads)[1], minlength=len(self._lengths))  # heads with each place
+        telling = np.flatnonzero(common >= np.maximum(_SHARE * self._lengths, 1))
+        # Heads are among them: all have the place of the relation. `np.unique` of NumPy 2.3 would hash, which is slow.
+        entities = np.sort(self._having.pairs(telling)[1])
+        entities = entities[np.diff(entities, prepend=-1) > 0]
+        kinds = np.full(len(entities), PEER)
+        kinds[np.searchsorted(entities, heads)] = HEAD
+        self._sizes[relation] = len(entities)
+        if not strangers:
+            return entities, kinds
+        everyone = np.full(self.num_entities, STRANGER)
+        everyone[entities] = kinds
+        return np.arange(self.num_entities), everyone
+
+    def sizes(self, relations: Iterable[int]) -> list[int]:
+        """Return the number of heads and peers of each relation."""
+        return [self._sizes[r] if r in self._sizes else len(self.of(r)[0]) for r in relations]
+
+    def sample(self, relations: Sequence[int], size: int, seed: int) -> Numbers:
+        """Draw so many heads and peers of all relations, or all if there are fewer: entity, relation, kind [n, 3]."""
+        ends = np.cumsum(self.sizes(relations))
+        draw = np.random.default_rng(seed)
+        chosen = np.sort(draw.choice(ends[-1], min(size, ends[-1]), replace=False, shuffle=False))
+        rows = [np.empty((0, 3), dtype=np.int64)]
+        for r, end, places in zip(relations, ends, np.split(chosen, np.searchsorted(chosen, ends[:-1])), strict=True):
+            if len(places):
+                entities, kinds = self.of(r)
+                picked = places - (end - len(entities))
+                rows.append(np.stack((entities[picked], np.full_like(picked, r), kinds[picked]), 1))
+        return np.concatenate(rows)
 
 
 def _but_valid(data: KnowledgeGraph) -> Numbers:

@@ -108,7 +108,7 @@ def receptive_field(model: LinkPredictor, graph: RelationalGraph, triple: Triple
     s, _, o = triple
     near = graph.around(torch.tensor([s, o], device=graph.src.device), len(model.encoder.layers))
     every = torch.arange(graph.num_edges, device=graph.src.device)
-    edges = near.layers[0].of_whole(every) if near.layers else every[:0]
+    edges = near.layers[0].of_whole(every)
     if not any(layer.norm in COUNT_SENT for layer in model.encoder.layers):
         return Field(near, edges, edges, torch.arange(len(edges), device=every.device), edges)
     outside = graph.num_nodes
@@ -157,7 +157,7 @@ def scores_without(
     local = torch.full((graph.num_edges,), -1, device=src.device)
     local[field.counted] = torch.arange(len(src), device=src.device)
     step = max(1, _EDGES // max(1, len(src)))
-    found = [torch.empty(0, device=src.device)]
+    found = []
     for first in range(0, len(deletions), step):
         sets = deletions[first : first + step]
         stay = torch.ones(len(sets), len(src), dtype=torch.bool, device=src.device)

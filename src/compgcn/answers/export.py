@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,32 +19,24 @@ PROJECTOR = "projector_config.pbtxt"  # TensorBoard looks for this file
 _ROWS = 2**14  # written at a time, so that no second copy of a large table is made
 
 
-class Format(NamedTuple):
-    """A file format: the endings of file names that choose it, and its writer."""
-
-    endings: tuple[str, ...]
-    write: Callable[[Path, Sequence[Table]], None]
-
-
 def write_vectors(path: Path, tables: Sequence[Table], form: str | None = None) -> int:
     """Write vectors of one width in the format named, or in that of the file's ending; return how many they are."""
+    form = form or ENDINGS.get(path.suffix)
     if form is None:
-        form = next((name for name, row in FORMATS.items() if path.suffix in row.endings), None)
-        if form is None:
-            *endings, last = (ending for row in FORMATS.values() for ending in row.endings)
-            raise InputError(
-                f"cannot export to '{path}': the name must end in {', '.join(endings)} or {last}, "
-                f"or name a format: {', '.join(FORMATS)}"
-            )
-    elif form not in FORMATS:
+        *endings, last = ENDINGS
+        raise InputError(
+            f"cannot export to '{path}': the name must end in {', '.join(endings)} or {last}, "
+            f"or name a format: {', '.join(FORMATS)}"
+        )
+    if form not in FORMATS:
         raise unknown("format", form, FORMATS)
-    if not path.name or not path.parent.is_dir():
-        raise InputError(f"cannot export to '{path}': there is no folder {path.parent}, or no name in it")
+    if not path.parent.is_dir():
+        raise InputError(f"cannot export to '{path}': there is no folder {path.parent}; make it first")
     if path.is_dir() and form != "projector":
         raise InputError(f"could not write {path}: it is a folder; name a file")
 
     def write(part: Path) -> None:
-        FORMATS[form].write(part, tables)
+        FORMATS[form](part, tables)
         if form == "npy":  # last, so that a failure leaves both files as they were
             replace(path.with_suffix(".names.tsv"), lambda names: _names(names, tables))
 
@@ -146,11 +137,12 @@ def _projector(folder: Path, tables: Sequence[Table]) -> None:
     (folder / PROJECTOR).write_text(config, encoding="utf-8")
 
 
-FORMATS: dict[str, Format] = {
-    "parquet": Format((".parquet",), _parquet),
-    "csv": Format((".csv",), _csv),
-    "tsv": Format((".tsv",), lambda path, tables: _write_tabs(path, _table(tables))),
-    "npy": Format((".npy",), _npy),
-    "word2vec": Format((".w2v", ".vec"), _word2vec),
-    "projector": Format((), _projector),
+FORMATS: dict[str, Callable[[Path, Sequence[Table]], None]] = {
+    "parquet": _parquet,
+    "csv": _csv,
+    "tsv": lambda path, tables: _write_tabs(path, _table(tables)),
+    "npy": _npy,
+    "word2vec": _word2vec,
+    "projector": _projector,
 }
+ENDINGS = {f".{form}": form for form in ("parquet", "csv", "tsv", "npy")} | {".w2v": "word2vec", ".vec": "word2vec"}

@@ -13,7 +13,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from compgcn.answers.calibrate import Bin, Reliability, Scaling, Weighing, fit_scaling
-from compgcn.answers.peers import index
 from compgcn.config import Config
 from compgcn.data import KnowledgeGraph
 from compgcn.data.columns import Numbers
@@ -49,7 +48,7 @@ class Prediction(NamedTuple):
 class Links:
     """A trained link predictor with its graph."""
 
-    def __init__(self, config: Config, data: KnowledgeGraph, task: Ranker, metrics: Mapping[str, Any]) -> None:
+    def __init__(self, config: Config, data: KnowledgeGraph, task: Ranker) -> None:
         self.config, self.data, self.task = config, data, task
         self.device = task.graph.src.device
         self.scalings: Mapping[str, Scaling | None] = {}  # the calibration of "entities" and "relations"
@@ -197,8 +196,6 @@ class Links:
     def evaluate(self, split: str | None = None, by: str | None = None) -> dict[str, Any]:
         """Return the filtered metrics of a split, by default test, whole or by relation, category or side."""
         split = split or self.reported
-        if by == "class":
-            raise InputError("by class is a way to split classes, and this run predicts links; try by relation")
         if split not in self.data.splits:
             raise unknown("split", split, self.data.splits)
         if by not in (None, "relation", "category", "side"):
@@ -291,6 +288,11 @@ def must_be_finite(scores: Tensor) -> Tensor:
     if scores.numel() and not torch.stack(scores.aminmax()).isfinite().all():
         raise InputError("the model's scores are not finite; train again with a lower training.lr")
     return scores
+
+
+def index(keys: Numbers, values: Numbers, size: int) -> Known:
+    """Return an index of pairs without splits; the values lie below `size`."""
+    return Known(keys, values, np.zeros_like(keys), [""], size)
 
 
 def stands(known: Known, keys: Numbers, width: int, device: torch.device) -> Tensor:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -96,10 +96,15 @@ def holds_facts(path: str | Path) -> bool:
 
 def facts_of(links: Links, given: Given) -> Numbers:
     """Return facts in a file or in memory as rows of the vocabularies [n, 3]; refuse the first that is none."""
-    label = str(given) if isinstance(given, (str, Path)) else "facts"
+    rows: Iterable[tuple[str, Sequence[str | None]]]
+    if isinstance(given, (str, Path)):
+        label, rows = str(given), lines(given)
+    else:
+        columns = [column.to_pylist() for column in Memory("facts", given).facts().columns]
+        label, rows = "facts", ((f"row {i}", parts) for i, parts in enumerate(zip(*columns, strict=True), 1))
     entities, relations = links.data.entities, links.data.relations
     found = []
-    for place, texts in lines(given) if isinstance(given, (str, Path)) else _in_memory(given):
+    for place, texts in rows:
         s, r, o = _parts(texts)
         try:
             if s is None or r is None or o is None:
@@ -110,12 +115,7 @@ def facts_of(links: Links, given: Given) -> Numbers:
     return np.array(found, dtype=np.int64).reshape(-1, 3)
 
 
-def _in_memory(given: Iterable[Any]) -> Iterator[tuple[str, list[str | None]]]:
-    columns = [column.to_pylist() for column in Memory("facts", given).facts().columns]
-    return ((f"row {number}", list(parts)) for number, parts in enumerate(zip(*columns, strict=True), 1))
-
-
-def _parts(texts: list[str | None]) -> Texts:
+def _parts(texts: Sequence[str | None]) -> Texts:
     """Return head, relation and tail, None for a gap."""
     head, relation, tail = (None if text is None or text.strip() in _GAPS else text for text in texts)
     return head, relation, tail

@@ -6,43 +6,35 @@ There are two kinds: features of nodes with a classifier that is fitted once, an
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from compgcn.baselines.facts import fact_features, feat_features, fit_regression
 from compgcn.baselines.fitted import FitOnce, Variant
-from compgcn.baselines.networks import build_dgcnn, build_gin
+from compgcn.baselines.networks import GraphNetwork, build_dgcnn, build_gin, extra
 from compgcn.baselines.pachysan import build_pachysan
 from compgcn.baselines.rdf2vec import rdf2vec_features
 from compgcn.baselines.svm import fit_svm
 from compgcn.baselines.wl import wl_features
-from compgcn.config import Config
+from compgcn.config import Classifier, Config, Decoder, Encoder, Section, Training, differences
 from compgcn.data import GraphCollection
 from compgcn.errors import InputError, unknown
-from compgcn.tasks.classification import GraphClassifier
 from compgcn.tasks.inputs import Start
 
-__all__ = ["BASELINES", "Baseline", "FitOnce", "Trained", "Variant", "find_baseline", "must_be_installed"]
+__all__ = ["BASELINES", "Baseline", "FitOnce", "Variant", "find_baseline", "must_fit"]
 
-_PROJECTS = {"sklearn": "scikit-learn", "torch_geometric": "torch-geometric"}  # their names differ from the module's
+Build = Callable[[Config, GraphCollection, Start], GraphNetwork]  # makes a network with fresh weights
 
 # The data decide the first dimension of these recipes.
 _STEPS = {"encoder.hidden_dropout": 0.5, "training.batch_size": 32, "training.lr": 0.001}
 _FALLING = _STEPS | {"training.lr": 0.01, "training.schedule": "linear"}
 
 
-class Trained(NamedTuple):
-    """A baseline that is trained epoch by epoch: `build` makes its module with fresh weights."""
-
-    build: Callable[[Config, GraphCollection, Start], GraphClassifier]
-
-
 class Baseline(NamedTuple):
     """One baseline."""
 
     task: str
-    how: FitOnce | Trained
+    how: FitOnce | Build  # a network is trained epoch by epoch
     description: str
     reference: str
     needs: tuple[str, ...] = ()  # modules of the extra `baselines`
@@ -79,7 +71,7 @@ BASELINES: dict[str, Baseline] = {
     ),
     "pachysan": Baseline(
         "graph-classification",
-        Trained(build_pachysan),
+        build_pachysan,
         "convolutions over a sequence of nodes, each with the ten around it in a canonical order",
         "Niepert et al. 2016",
         needs=("pynauty",),
@@ -87,7 +79,7 @@ BASELINES: dict[str, Baseline] = {
     ),
     "dgcnn": Baseline(
         "graph-classification",
-        Trained(build_dgcnn),
+        build_dgcnn,
         "graph convolutions, then convolutions over the nodes sorted by what came of them",
         "Zhang et al. 2018",
         needs=("torch_geometric",),
@@ -95,7 +87,7 @@ BASELINES: dict[str, Baseline] = {
     ),
     "gin": Baseline(
         "graph-classification",
-        Trained(build_gin),
+        build_gin,
         "sums over neighbours, each through two dense layers, and the sums over the nodes at every depth",
         "Xu et al. 2019",
         needs=("torch_geometric",),
@@ -118,10 +110,21 @@ def find_baseline(name: str | None, task: str) -> Baseline | None:
     return row
 
 
-def must_be_installed(name: str) -> None:
-    """Refuse to train a baseline without its libraries."""
-    missing = [_PROJECTS.get(module, module) for module in BASELINES[name].needs if find_spec(module) is None]
-    if missing:
-        raise InputError(
-            f"the baseline '{name}' needs {' and '.join(missing)}, not installed here: pip install 'compgcn[baselines]'"
-        )
+def must_fit(row: Baseline, config: Config) -> None:
+    """Refuse to train a baseline without its libraries, or with settings that it does not use."""
+    for module in row.needs:
+        extra(module)
+    e, c = config.encoder, config.classifier
+    if e.name != Encoder().name:
+        raise InputError(f"the baseline '{c.baseline}' takes the place of an encoder; name only one")
+    once = isinstance(row.how, FitOnce)
+    readout, candidates = Classifier().readout, () if once else c.candidates
+    used: dict[str, Section] = {"classifier": c.model_copy(update={"readout": readout, "candidates": candidates})}
+    if once:
+        what = "is fitted once"
+        used |= {"encoder": Encoder(), "decoder": Decoder(), "training": Training(seed=config.training.seed)}
+    else:
+        what = "is a network of its own"
+        used["encoder"] = Encoder(input=e.input, dims=e.dims, hidden_dropout=e.hidden_dropout, graph=e.graph)
+    for change in differences(config.model_copy(update=used), config):
+        raise InputError(f"the baseline '{c.baseline}' {what} and has no {change.partition(':')[0]}; leave it out")

@@ -102,56 +102,44 @@ def _table(describe: Describe, known: Numbers) -> Callable[[Numbers], NDArray[np
 
 
 def fit_regression(variants: Sequence[Any], targets: Numbers, fitting: Fitting) -> Fit:
-    """Fit a logistic regression to features [m, F] in one variant; cross-validation chooses the penalty."""
-    (x,) = variants
-    model, penalty = _regression(torch.from_numpy(x), torch.from_numpy(targets), fitting)
-
-    @torch.no_grad()
-    def decide(others: NDArray[np.float64]) -> NDArray[np.float64]:
-        logits: Tensor = model(_some(torch.from_numpy(others)))
-        return logits.log_softmax(1).numpy()
-
-    return Fit(0, {"penalty": penalty}, decide)
-
-
-def logistic_regression(x: Tensor, targets: Tensor, train: Tensor, num_classes: int, seed: int = 0) -> Tensor:
-    """Fit to some rows [m] of features [n, F] and classes [n]; return the log probabilities of all rows [n, C]."""
-    fitting = Fitting(num_classes, _FOLDS, balanced=False, seed=seed)
-    fit = fit_regression([x[train].numpy()], targets[train].numpy(), fitting)
-    return torch.from_numpy(fit.decide(x.numpy()))
-
-
-def _some(x: Tensor) -> Tensor:
-    """Return the features, or a column of zeros if there are none: only the frequency of classes is left."""
-    return x if x.shape[1] else x.new_zeros(len(x), 1)
-
-
-def _regression(x: Tensor, targets: Tensor, fitting: Fitting) -> tuple[torch.nn.Linear, float]:
-    """Fit to features [m, F] and classes [m] with the penalty that does best over folds of these."""
-    x, number, basis = _some(x), min(fitting.folds, len(x)), None
+    """Fit a logistic regression to features [m, F] in one variant with the penalty that does best over folds."""
+    (features,) = variants
+    x, true = _some(torch.from_numpy(features)), torch.from_numpy(targets)
+    number, basis = min(fitting.folds, len(x)), None
     if x.shape[1] > len(x) and x.any():  # the penalty is the same after a rotation, which puts m rows into m columns
         values, vectors = torch.linalg.eigh(x @ x.T)
         kept = values > 1e-12 * values[-1]
         basis = x.T @ (vectors[:, kept] / values[kept].sqrt())  # orthonormal columns [F, at most m]
         x = x @ basis
-    weights = balanced(targets, fitting.num_classes).double() if fitting.balanced else None
-    parts = [torch.from_numpy(part) for part in folds(targets.numpy(), number, fitting.seed)] if number > 1 else []
+    weights = balanced(true, fitting.num_classes).double() if fitting.balanced else None
+    parts = [torch.from_numpy(part) for part in folds(targets, number, fitting.seed)] if number > 1 else []
 
     def cost(strength: float) -> float:
         found = 0.0
         for part in parts:
             rest = torch.ones(len(x), dtype=torch.bool)
             rest[part] = False
-            model = _fit(x[rest], targets[rest], weights, fitting.num_classes, strength)
+            model = _fit(x[rest], true[rest], weights, fitting.num_classes, strength)
             with torch.no_grad():
-                found += F.cross_entropy(model(x[part]), targets[part], weights, reduction="sum").item()
+                found += F.cross_entropy(model(x[part]), true[part], weights, reduction="sum").item()
         return found
 
     best = min(_STRENGTHS, key=cost)
-    model = _fit(x, targets, weights, fitting.num_classes, best)
+    model = _fit(x, true, weights, fitting.num_classes, best)
     if basis is not None:
         model.weight = torch.nn.Parameter(model.weight.detach() @ basis.T)
-    return model, best
+
+    @torch.no_grad()
+    def decide(others: NDArray[np.float64]) -> NDArray[np.float64]:
+        logits: Tensor = model(_some(torch.from_numpy(others)))
+        return logits.log_softmax(1).numpy()
+
+    return Fit(0, {"penalty": best}, decide)
+
+
+def _some(x: Tensor) -> Tensor:
+    """Return the features, or a column of zeros if there are none: only the frequency of classes is left."""
+    return x if x.shape[1] else x.new_zeros(len(x), 1)
 
 
 @torch.enable_grad()
@@ -169,3 +157,10 @@ def _fit(x: Tensor, targets: Tensor, weights: Tensor | None, num_classes: int, s
 
     optimiser.step(closure)  # type: ignore[no-untyped-call]
     return model
+
+
+def logistic_regression(x: Tensor, targets: Tensor, train: Tensor, num_classes: int, seed: int = 0) -> Tensor:
+    """Fit to some rows [m] of features [n, F] and classes [n]; return the log probabilities of all rows [n, C]."""
+    fitting = Fitting(num_classes, _FOLDS, balanced=False, seed=seed)
+    fit = fit_regression([x[train].numpy()], targets[train].numpy(), fitting)
+    return torch.from_numpy(fit.decide(x.numpy()))

@@ -11,10 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from compgcn.config import Classifier, Config, Decoder, Encoder, Training, differences
 from compgcn.data import KnowledgeGraph
 from compgcn.data.columns import Numbers
-from compgcn.errors import InputError
 from compgcn.tasks.classification import LogProbabilities
 
 Matrix = Any  # [n, F]: an array, or a sparse one of scipy
@@ -59,51 +57,24 @@ class Fit(NamedTuple):
 
 
 class FitOnce(NamedTuple):
-    """A baseline in two steps.
+    """A baseline in two steps: features that see no classes, and a classifier of some nodes that chooses a variant."""
 
-    Fields:
-        features: from the graph, the labelled nodes of all splits [n] and the seed to variants of features, the
-            simplest first; it sees no classes.
-        classifier: fitted to the features of some nodes in every variant and to their classes [m], chooses a variant by
-            these nodes alone.
-    """
-
-    features: Callable[[KnowledgeGraph, Numbers, int], Sequence[Variant]]
-    classifier: Callable[[Sequence[Matrix], Numbers, Fitting], Fit]
-
-
-def must_not_train(config: Config) -> None:
-    """Refuse settings of training, which a baseline that is fitted once does not use."""
-    used = ("baseline", "protocol", "folds", "inner_folds", "class_weights")
-    classifier = Classifier(**{name: getattr(config.classifier, name) for name in used})
-    training = Training(seed=config.training.seed)
-    plain = config.model_copy(update={"encoder": Encoder(), "decoder": Decoder()})
-    plain = plain.model_copy(update={"classifier": classifier, "training": training})
-    for change in differences(plain, config):
-        setting = change.partition(":")[0]
-        raise InputError(f"the baseline '{classifier.baseline}' is fitted once and has no {setting}; leave it out")
+    features: Callable[[KnowledgeGraph, Numbers, int], Sequence[Variant]]  # labelled nodes [n], seed; simplest first
+    classifier: Callable[[Sequence[Matrix], Numbers, Fitting], Fit]  # features in every variant, classes [m]
 
 
 class Fitted:
     """Nodes and their classes [n] for a baseline, in the shape of `compgcn.tasks.classification.Items`.
 
-    The answers are kept on a device; features are made on the CPU.
+    The answers stay on the device of the nodes; features are made on the CPU.
     """
 
     together = True
 
-    def __init__(
-        self,
-        how: FitOnce,
-        graph: KnowledgeGraph,
-        nodes: Tensor,
-        targets: Tensor,
-        fitting: Fitting,
-        device: torch.device,
-    ) -> None:
+    def __init__(self, how: FitOnce, graph: KnowledgeGraph, nodes: Tensor, targets: Tensor, fitting: Fitting) -> None:
         self._how, self._graph, self._fitting = how, graph, fitting
-        self.nodes, self.targets = nodes.to(device), targets.to(device)
-        self.model = LogProbabilities(graph.num_entities, fitting.num_classes).to(device)
+        self.nodes, self.targets = nodes, targets
+        self.model = LogProbabilities(graph.num_entities, fitting.num_classes).to(nodes.device)
 
     @cached_property
     def _variants(self) -> Sequence[Variant]:
@@ -117,8 +88,6 @@ class Fitted:
         return [variant.weigh(tables[variant.table]) for variant in self._variants]
 
     def _fit(self, train: Tensor) -> Fit:
-        if not len(train):
-            raise InputError("there is no labelled item to train on; mark some with the split 'train'")
         rows = train.cpu().numpy()
         return self._how.classifier([x[rows] for x in self._known], self.targets.cpu().numpy()[rows], self._fitting)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import warnings
 from collections.abc import Sequence
-from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -14,13 +13,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from compgcn.config import Classifier, Config, Encoder, differences
+from compgcn.config import Config
 from compgcn.data import GraphCollection
-from compgcn.data.columns import Numbers
 from compgcn.errors import InputError
 from compgcn.nn.dropout import dropout as drop_out
 from compgcn.nn.graph import RelationalGraph
-from compgcn.tasks.classification import GraphClassifier
 from compgcn.tasks.inputs import Start
 
 # DGCNN: the least nodes that it keeps, for its second convolution takes five places of every other one; the filters of
@@ -31,31 +28,23 @@ _SMALLEST, _FILTERS, _HIDDEN = 10, (16, 32), 128
 class GraphNetwork(nn.Module):
     """The encoder of a graph classifier: `forward(graph, rows, graphs)` returns vectors [graphs, dim].
 
-    Nodes start from one of `num_rows` one-hot vectors, or from one of the vectors given [num_rows, f].
+    Nodes start from one of the vectors of `start` [size, f], or from one of as many one-hot vectors.
     """
 
     node_features: Tensor | None
+    dim: int
 
-    def __init__(self, num_rows: int, node_features: Tensor | None, dim: int) -> None:
+    def __init__(self, start: Start) -> None:
         super().__init__()
-        self.num_rows, self.dim = num_rows, dim
-        self.register_buffer("node_features", node_features)
-
-    @property
-    def inputs(self) -> int:
-        """The dimension of the input of a node, f."""
-        return self.num_rows if self.node_features is None else self.node_features.shape[1]
+        vectors, self.num_rows = start.vectors, start.size
+        self.inputs = start.size if vectors is None else vectors.shape[1]  # f
+        self.register_buffer("node_features", vectors)
 
     def start(self, rows: Tensor) -> Tensor:
         """Return the inputs of nodes with these rows, [N, f] of [N]."""
         if self.node_features is not None:
             return F.embedding(rows, self.node_features)
         return F.one_hot(rows, self.num_rows).to(next(self.parameters()).dtype)
-
-
-def classifier(network: GraphNetwork, data: GraphCollection) -> GraphClassifier:
-    """Return the network with a linear map to the classes of the data."""
-    return GraphClassifier(network, network.dim, len(data.classes))
 
 
 def neighbours(graph: RelationalGraph) -> Tensor:
@@ -65,7 +54,6 @@ def neighbours(graph: RelationalGraph) -> Tensor:
     return torch.stack((keys // N, keys % N))
 
 
-@cache
 def extra(name: str) -> Any:
     """Import a library of the extra `baselines`."""
     try:
@@ -78,16 +66,6 @@ def extra(name: str) -> Any:
         ) from None
 
 
-def must_be_used(config: Config) -> None:
-    """Refuse settings of an encoder that these networks do not use."""
-    e, c = config.encoder, config.classifier
-    used = Encoder(input=e.input, dims=e.dims, hidden_dropout=e.hidden_dropout, graph=e.graph)
-    readout = c.model_copy(update={"readout": Classifier().readout})
-    for change in differences(config.model_copy(update={"encoder": used, "classifier": readout}), config):
-        setting = change.partition(":")[0]
-        raise InputError(f"the baseline '{c.baseline}' is a network of its own and has no {setting}; leave it out")
-
-
 class GIN(GraphNetwork):
     """h_v = MLP(h_v + sum_{u in N(v)} h_u), K times; the vector of a graph joins the sums of h at every depth.
 
@@ -95,15 +73,15 @@ class GIN(GraphNetwork):
     dimensions are those of h in each of the K layers; the kinds of edges make no difference.
     """
 
-    def __init__(
-        self, num_rows: int, node_features: Tensor | None, *, dims: Sequence[int], dropout: float = 0.5
-    ) -> None:
-        inputs = num_rows if node_features is None else node_features.shape[1]
-        super().__init__(num_rows, node_features, inputs + sum(dims))
-        self.dropout = dropout
+    def __init__(self, start: Start, *, dims: Sequence[int], dropout: float = 0.5) -> None:
+        super().__init__(start)
+        self.dim, self.dropout = self.inputs + sum(dims), dropout
         pyg = extra("torch_geometric.nn")
         self._sum = pyg.global_add_pool
-        self.layers = nn.ModuleList(pyg.GINConv(_perceptron(*sizes)) for sizes in pairwise([inputs, *dims]))
+        self.layers = nn.ModuleList(
+            pyg.GINConv(nn.Sequential(nn.Linear(a, b), nn.BatchNorm1d(b), nn.ReLU(), nn.Linear(b, b)))
+            for a, b in pairwise([self.inputs, *dims])
+        )
         self.norms = nn.ModuleList(nn.BatchNorm1d(dim) for dim in dims)
 
     def forward(self, graph: RelationalGraph, rows: Tensor, graphs: int) -> Tensor:
@@ -117,14 +95,9 @@ class GIN(GraphNetwork):
         return drop_out(sums, self.dropout, self.training)
 
 
-def _perceptron(inputs: int, outputs: int) -> nn.Module:
-    return nn.Sequential(nn.Linear(inputs, outputs), nn.BatchNorm1d(outputs), nn.ReLU(), nn.Linear(outputs, outputs))
-
-
-def build_gin(config: Config, data: GraphCollection, start: Start) -> GraphClassifier:
-    """Build the classifier of a config; `encoder.dims` are those of the input and the layers."""
-    e = config.encoder
-    return classifier(GIN(start.size, start.vectors, dims=e.dims[1:], dropout=e.hidden_dropout), data)
+def build_gin(config: Config, data: GraphCollection, start: Start) -> GIN:
+    """Build the network of a config; `encoder.dims` are those of the input and the layers."""
+    return GIN(start, dims=config.encoder.dims[1:], dropout=config.encoder.hidden_dropout)
 
 
 class DGCNN(GraphNetwork):
@@ -134,17 +107,15 @@ class DGCNN(GraphNetwork):
     kinds of edges.
 
     Args:
-        num_rows, node_features: see `GraphNetwork`.
+        start: see `GraphNetwork`.
         kept: k; a graph with fewer nodes is padded with zeros.
         dims: of each Z_t.
         dropout: on the vector of a graph.
     """
 
-    def __init__(
-        self, num_rows: int, node_features: Tensor | None, *, kept: int, dims: Sequence[int], dropout: float = 0.5
-    ) -> None:
-        super().__init__(num_rows, node_features, _HIDDEN)
-        kept, self.dropout = max(kept, _SMALLEST), dropout
+    def __init__(self, start: Start, *, kept: int, dims: Sequence[int], dropout: float = 0.5) -> None:
+        super().__init__(start)
+        kept, self.dim, self.dropout = max(kept, _SMALLEST), _HIDDEN, dropout
         pyg = extra("torch_geometric.nn")
         self.propagate = pyg.SimpleConv(aggr="mean", combine_root="self_loop")  # D^-1 (A + I)
         self.layers = nn.ModuleList(nn.Linear(*sizes, bias=False) for sizes in pairwise([self.inputs, *dims]))
@@ -170,14 +141,12 @@ class DGCNN(GraphNetwork):
         return drop_out(found, self.dropout, self.training)
 
 
-def usual_size(sizes: Numbers, share: float = 0.6) -> int:
-    """Return the number of nodes that this share of graphs has at least, by their sizes [G]."""
-    return int(np.quantile(sizes, 1 - share, method="lower"))
+def build_dgcnn(config: Config, data: GraphCollection, start: Start) -> DGCNN:
+    """Build the network of a config; `encoder.dims` are those of the input and of propagation.
 
-
-def build_dgcnn(config: Config, data: GraphCollection, start: Start) -> GraphClassifier:
-    """Build the classifier of a config; `encoder.dims` are those of the input and of propagation."""
-    e, kept = config.encoder, usual_size(np.diff(data.node_starts))
+    It keeps as many nodes of a graph as 60 % of the graphs have at least.
+    """
+    e, kept = config.encoder, int(np.quantile(np.diff(data.node_starts), 1 - 0.6, method="lower"))
     if len(e.dims) < 2:
         raise InputError(f"encoder.dims = {list(e.dims)}: dgcnn needs a dimension for each of its layers, at least one")
-    return classifier(DGCNN(start.size, start.vectors, kept=kept, dims=e.dims[1:], dropout=e.hidden_dropout), data)
+    return DGCNN(start, kept=kept, dims=e.dims[1:], dropout=e.hidden_dropout)

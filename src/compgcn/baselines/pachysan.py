@@ -10,14 +10,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from compgcn.baselines.networks import GraphNetwork, classifier, extra, neighbours
+from compgcn.baselines.networks import GraphNetwork, extra, neighbours
 from compgcn.config import Config
 from compgcn.data import GraphCollection
 from compgcn.data.columns import Numbers
 from compgcn.errors import InputError
 from compgcn.nn.dropout import dropout as drop_out
 from compgcn.nn.graph import RelationalGraph
-from compgcn.tasks.classification import GraphClassifier
 from compgcn.tasks.inputs import Start
 
 _FIELD = 10  # nodes of a receptive field, and fields that the second convolution sees
@@ -33,22 +32,20 @@ class PachySAN(GraphNetwork):
     difference.
 
     Args:
-        num_rows, node_features: see `GraphNetwork`.
+        start: see `GraphNetwork`.
         width: w; a graph with fewer nodes is padded with zeros.
         dims: of the two convolutions, over one field and over ten, and of the vector of a graph.
         dropout: on the vector of a graph.
     """
 
-    def __init__(
-        self, num_rows: int, node_features: Tensor | None, *, width: int, dims: Sequence[int], dropout: float = 0.5
-    ) -> None:
+    def __init__(self, start: Start, *, width: int, dims: Sequence[int], dropout: float = 0.5) -> None:
         one, two, hidden = dims
-        super().__init__(num_rows, node_features, hidden)
+        super().__init__(start)
         extra("pynauty")  # refuse early if it is missing
-        self.width, self.dropout = max(width, _FIELD), dropout
+        self.width, self.dim, self.dropout = max(width, _FIELD), hidden, dropout
         self._kinds: Tensor | None = None  # nodes with the same features are of one kind
-        if node_features is not None:
-            self._kinds = torch.unique(node_features, dim=0, return_inverse=True)[1].cpu()
+        if self.node_features is not None:
+            self._kinds = torch.unique(self.node_features, dim=0, return_inverse=True)[1].cpu()
         self.first = nn.Linear(_FIELD * self.inputs, one)  # a convolution over one field at a time
         self.second = nn.Conv1d(one, two, _FIELD)
         self.dense = nn.Linear(two * (self.width - _FIELD + 1), hidden)
@@ -135,23 +132,25 @@ def nearest(around: Neighbours, root: int, enough: int) -> dict[int, int]:
 
 def canonical(around: Neighbours, keys: list[tuple[int, ...]]) -> list[int]:
     """Return the nodes of a graph in the order of their keys, ties in that of a canonical labelling."""
+    import pynauty
+
     groups: dict[tuple[int, ...], set[int]] = {}
     for v, key in enumerate(keys):
         groups.setdefault(key, set()).add(v)
     if len(groups) == len(keys):
         return sorted(range(len(keys)), key=keys.__getitem__)
-    nauty, cells = extra("pynauty"), [groups[key] for key in sorted(groups)]
-    graph = nauty.Graph(len(keys), adjacency_dict=dict(enumerate(around)), vertex_coloring=cells)
-    order: list[int] = nauty.canon_label(graph)
+    cells = [groups[key] for key in sorted(groups)]
+    graph = pynauty.Graph(len(keys), adjacency_dict=dict(enumerate(around)), vertex_coloring=cells)
+    order: list[int] = pynauty.canon_label(graph)
     return order
 
 
-def build_pachysan(config: Config, data: GraphCollection, start: Start) -> GraphClassifier:
-    """Build the classifier of a config; the sequence is as long as the graphs have nodes on average."""
+def build_pachysan(config: Config, data: GraphCollection, start: Start) -> PachySAN:
+    """Build the network of a config; the sequence is as long as the graphs have nodes on average."""
     e, width = config.encoder, -(-data.num_nodes // len(data))
     if len(e.dims) != 4:
         raise InputError(
             f"encoder.dims = {list(e.dims)}: pachysan takes four, of the input (any number: the data decide), its two "
             "convolutions and its dense layer, such as [1, 16, 8, 128]"
         )
-    return classifier(PachySAN(start.size, start.vectors, width=width, dims=e.dims[1:], dropout=e.hidden_dropout), data)
+    return PachySAN(start, width=width, dims=e.dims[1:], dropout=e.hidden_dropout)

@@ -244,7 +244,7 @@ def build_nodes(config: Config, data: KnowledgeGraph, device: torch.device, whol
         assert isinstance(baseline.how, FitOnce)
         c = config.classifier
         fitting = Fitting(len(data.labels.classes), c.inner_folds, c.class_weights, config.training.seed)
-        return Fitted(baseline.how, data, nodes, targets, fitting, device)
+        return Fitted(baseline.how, data, nodes, targets, fitting)
     encoder, rows = build_encoder(config, data)
     model = Classifier(encoder, len(data.labels.classes)).to(device)
     graph = build_graph(config, data.train, data, device)
@@ -257,11 +257,12 @@ def build_graphs(config: Config, data: GraphCollection, device: torch.device) ->
     baseline = baseline_of(config, "graph-classification")
     model: Classifier | GraphClassifier
     if baseline is not None:
-        from compgcn.baselines import Trained
+        from compgcn.baselines.fitted import FitOnce
 
-        assert isinstance(baseline.how, Trained)
+        assert not isinstance(baseline.how, FitOnce)
         start = build_start(config, data)
-        model, rows = baseline.how.build(config, data, start), start.rows
+        network, rows = baseline.how(config, data, start), start.rows
+        model = GraphClassifier(network, network.dim, len(data.classes))
     else:
         encoder, rows = build_encoder(config, data)
         model = Classifier(encoder, len(data.classes), Readout(config.classifier.readout, encoder.dim))

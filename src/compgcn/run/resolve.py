@@ -189,18 +189,13 @@ def _must_be_known(config: Config) -> None:
 
 def _of_baseline(config: Config, data: Dataset, task: str, own: dict[str, Any]) -> dict[str, Any]:
     """Return the settings that a baseline leaves and those that the data decide; refuse settings it does not use."""
-    from compgcn.baselines import must_be_installed
-    from compgcn.baselines.fitted import must_not_train
-    from compgcn.baselines.networks import must_be_used
+    from compgcn.baselines import FitOnce, find_baseline, must_fit
 
-    name = config.classifier.baseline or ""
-    must_be_installed(name)
-    if config.encoder.name != EncoderSettings().name:
-        raise InputError(f"the baseline '{name}' takes the place of an encoder; name only one")
-    if _fitted_once(config, task):
-        must_not_train(config)
+    baseline = find_baseline(config.classifier.baseline, task)
+    assert baseline is not None
+    must_fit(baseline, config)
+    if isinstance(baseline.how, FitOnce):
         return {"classifier.protocol": own["classifier.protocol"]}
-    must_be_used(config)
     chosen = _input(config, data, task)
     start = INPUTS[chosen].start(data)
     inputs = start.size if start.features is None else start.features.shape[1]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from compgcn.answers.calibrate import fit_temperature, restored, restored_weighing, stored
+from compgcn.answers.calibrate import fit_temperature, restored, stored
 from compgcn.answers.discover import Discovery, discover, weighing
 from compgcn.answers.links import Links, Prediction, Progress
 from compgcn.answers.links import fitted as fitted_scalings
@@ -170,7 +170,7 @@ def _calibrate(session: LinkSession | ClassSession) -> None:
     """Fit the probabilities of the model to validation, if training left it out."""
     if isinstance(session, LinkSession):
         session.task.model.eval()
-        links = Links(session.config, session.data, session.task, {})
+        links = Links(session.config, session.data, session.task)
         if fit_probabilities(links, lambda kind: session.told(f"calibrating {kind}")):
             session.folder.keep_calibration(stored(links.scalings, links.weighing))
     elif session.config.classifier.protocol == "holdout" and len(valid := session.validation()[1]):
@@ -252,16 +252,16 @@ class Run:
     @cached_property
     def answers(self) -> Links | Classes:
         """The answers of the model."""
-        calibration = self.folder.calibration()
+        scalings, found = restored(self.folder.calibration())
         if isinstance(self.task, Ranker) and isinstance(self.data, KnowledgeGraph):
-            links = Links(self.config, self.data, self.task, self.metrics)
-            links.scalings, links.weighing = restored(calibration), restored_weighing(calibration)
+            links = Links(self.config, self.data, self.task)
+            links.scalings, links.weighing = scalings, found
             return links
         from compgcn.answers.classes import Classes
 
         assert not isinstance(self.task, Ranker)
         classes = Classes(self.config, self.data, self.task, self.metrics)
-        classes.scalings = restored(calibration)
+        classes.scalings = scalings
         return classes
 
     def calibrated(self, kind: Kind | None = None) -> str | None:
