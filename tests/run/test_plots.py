@@ -39,7 +39,11 @@ def test_a_figure_has_the_format_of_its_ending(
     pytest.importorskip("matplotlib")
     path = tmp_path / f"x.{kind}"
     draw_summary(summarise(data), path)
-    assert path.read_bytes().startswith(MAGIC[kind])
+    drawn = path.read_bytes()
+    assert drawn.startswith(MAGIC[kind])
+    if kind == "svg":
+        draw_summary(summarise(data), path)
+        assert path.read_bytes() == drawn
 
 
 def test_many_relations_are_drawn_by_rank_and_few_by_name(tmp_path: Path) -> None:
@@ -56,13 +60,6 @@ def test_many_relations_are_drawn_by_rank_and_few_by_name(tmp_path: Path) -> Non
     assert "<!-- lives -->" in texts[0]
     assert "<!-- rank of the relation -->" in texts[1]
     assert all("<!-- Leakage -->" in text for text in texts)
-
-
-def test_the_same_data_gives_the_same_bytes(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    for name in ("a.svg", "b.svg"):
-        draw_summary(summarise(molecules()), tmp_path / name)
-    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,7 @@ def test_the_command_writes_the_same_page_and_refuses_other_places(
     for words, sentence in (
         ((tmp_path,), "is not a run folder"),
         ((run.path, "--to", "no/page.html"), "there is no folder 'no'"),
-        ((run.path, "--to", tmp_path), "is a folder; give the name of a file"),
+        ((run.path, "--to", tmp_path), "a .html file"),
         ((run.path, "--to", run.path / "config.toml"), "a .html file, not 'config.toml'"),
         (("runs/mistyped",), "there is no run folder runs/mistyped"),
     ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import logging
 import os
@@ -15,6 +16,8 @@ from compgcn.cli import answers, data, evaluate, export, listing, predict, serve
 from compgcn.cli.console import fail, out
 from compgcn.errors import InputError
 
+_PLAIN = {"█": "#", "–": "-", "…": "~", "′": "'"}  # where a terminal lacks the letter; others become ?
+
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
@@ -23,9 +26,10 @@ def main() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # waiting threads sleep: far faster on a busy machine
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     logging.getLogger("compgcn.data.download").setLevel(logging.INFO)  # prints each download
-    for stream in (sys.stdout, sys.stderr):  # a terminal that lacks a letter shows ? in its place
+    codecs.register_error("plain", _plain)
+    for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
+            stream.reconfigure(errors="plain")
     try:
         app()
     except InputError as error:
@@ -43,6 +47,11 @@ def main() -> None:
         fail("this needs more memory than there is; smaller encoder.dims or training.batch_size need less")
     except OSError as error:
         fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    return "".join(_PLAIN.get(letter, "?") for letter in error.object[error.start : error.end]), error.end
 
 
 def _version(wanted: bool) -> None:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from compgcn.cli.console import Device, Json, RunFolder, calibration_note, out, progress, show_table, tell, told_apart
+from compgcn.cli.console import (
+    Device,
+    Json,
+    RunFolder,
+    To,
+    calibration_note,
+    out,
+    progress,
+    show_table,
+    tell,
+    told_apart,
+)
 from compgcn.cli.predict import Facts, opened_run
 from compgcn.data import KnowledgeGraph
 from compgcn.data.columns import counted
@@ -31,9 +41,7 @@ def discover(
     all_heads: Annotated[
         bool, typer.Option("--all-heads", help="Ask every entity, not only a relation's heads and their peers.")
     ] = False,
-    to: Annotated[
-        Path | None, typer.Option(help="Write the facts to a .parquet, .csv or .tsv file.", metavar="FILE")
-    ] = None,
+    to: To = None,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
@@ -113,9 +121,8 @@ def explain(
     for rank, fact in enumerate(found.facts, 1):
         text = " - ".join(told_apart(fact, opened.data)) + " (itself)" * found.is_itself(fact)
         bar = "█" * max(1, round(_BAR * abs(fact.contribution) / most))
-        shown.append(
-            (str(rank), text, f"{fact.contribution:+.4f}", *(("", bar) if fact.contribution >= 0 else (bar, "")))
-        )
+        bars = ("", bar) if fact.contribution >= 0 else (bar, "")
+        shown.append((str(rank), text, f"{fact.contribution:+.4f}", *bars))
     show_table(("rank>", "fact", "contribution>", "against>", "for"), shown, f"{head} - {relation} - {tail}")
     known = f"known, in {found.known}" if found.known else "new"
     out.print(f"score {found.score:.4f}, probability {found.probability:.4f}, {known}")

@@ -52,13 +52,10 @@ def _entries() -> dict[str, list[dict[str, str]]]:
 
     compositions = {**COMPOSITIONS, **LEARNED}
     tables: list[Any] = [TASKS, MODELS, PRESETS, compositions, DECODERS, SAMPLERS, BASELINES, DATASETS]
-    return {kind: [_entry(name, row) for name, row in table.items()] for kind, table in zip(KINDS, tables, strict=True)}
-
-
-def _entry(name: str, row: Any) -> dict[str, str]:
-    described = row.description if hasattr(row, "description") else row.origin
-    return {
-        "name": name,
-        "description": described,
-        "reference": row.reference if hasattr(row, "reference") else row.citation,
-    }
+    found: dict[str, list[dict[str, str]]] = {kind: [] for kind in KINDS}
+    for kind, table in zip(KINDS, tables, strict=True):
+        for name, row in table.items():
+            described = row.description if hasattr(row, "description") else row.origin
+            paper = row.reference if hasattr(row, "reference") else row.citation
+            found[kind].append({"name": name, "description": described, "reference": paper})
+    return found

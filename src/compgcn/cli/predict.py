@@ -12,6 +12,7 @@ from compgcn.cli.console import (
     Device,
     Json,
     RunFolder,
+    To,
     calibration_note,
     err,
     out,
@@ -69,9 +70,7 @@ def predict(
     doubtful: Annotated[
         bool, typer.Option("--doubtful", help="Show the least believable facts of a file first.")
     ] = False,
-    to: Annotated[
-        Path | None, typer.Option(help="Write the answers to a .parquet, .csv or .tsv file.", metavar="FILE")
-    ] = None,
+    to: To = None,
     facts: Facts = None,
     device: Device = "auto",
     as_json: Json = False,

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from compgcn.cli.console import Json, Plot, Settings, check_plot, describe, err, out, show_table
-from compgcn.cli.train import Model, asked_for, progress_line, read_data, stop_requests, with_settings
+from compgcn.cli.console import Json, Plot, Settings, describe, out, show_table
+from compgcn.cli.train import Model, asked_for, read_data, watched, with_settings
 from compgcn.config import BUDGET, PATHS, Config, Space, configure, write_setting
 from compgcn.data.columns import counted
 from compgcn.errors import InputError
+from compgcn.run.plots import draw_study
 
 if TYPE_CHECKING:
     import optuna
@@ -58,7 +59,6 @@ def tune(
     """
     if importlib.util.find_spec("optuna") is None:
         raise InputError("settings are searched with Optuna: pip install 'compgcn[tune]'")
-    check_plot(plot)
     asked, space, budget = _asked(data, options, settings, search)
     found = read_data(asked, model)
     from compgcn.run import tune as tuning
@@ -66,15 +66,18 @@ def tune(
     plan = tuning.plan(asked, found, space, study_dir, model, budget)
     study = tuning.open_study(plan, storage, trials, pruner)
     if not as_json:
-        describe(found)
+        describe(found.name, found.statistics(), found.notes)
         out.print(f"{plan.folder}: {counted(len(tuning.finished(study)), 'trial')} so far")
-    with _workers(jobs - 1):
-        _work(plan, study, trials, timeout, as_json)
+    with _workers(jobs - 1), watched(plan.folder, as_json) as (notify, stopped):
+
+        def tell(event: dict[str, Any]) -> None:
+            fold = f", {event['part']}" if "part" in event else ""
+            notify({**event, "part": f"trial {event['trial']}{fold}"})
+
+        tuning.work(plan, study, trials, timeout, tell, stopped)
     result = tuning.result(plan, study)
     best = tuning.write_best(plan, study)
     if plot is not None:
-        from compgcn.run.plots import draw_study
-
         draw_study(result, tuning.history(study), plot)
     if as_json:
         out.print_json(data=result | {"best_toml": str(best)})
@@ -112,23 +115,6 @@ def _workers(number: int) -> Iterator[None]:
     finally:
         for process in started:
             process.wait()
-
-
-def _work(plan: Plan, study: optuna.Study, trials: int, timeout: float | None, quiet: bool) -> None:
-    from compgcn.run import tune as tuning
-    from compgcn.train.loop import Interrupted
-
-    try:
-        with stop_requests() as stopped, progress_line(quiet) as notify:
-
-            def tell(event: dict[str, Any]) -> None:
-                fold = f", {event['part']}" if "part" in event else ""
-                notify({**event, "part": f"trial {event['trial']}{fold}"})
-
-            tuning.work(plan, study, trials, timeout, tell, stopped)
-    except Interrupted:
-        err.print(f"stopped; the same command goes on from here ({plan.folder})")
-        raise SystemExit(130) from None
 
 
 def _show(plan: Plan, study: optuna.Study, result: Mapping[str, Any], best: Path) -> None:

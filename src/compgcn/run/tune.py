@@ -180,10 +180,20 @@ def open_study(plan: Plan, storage: str | None, trials: int, pruner: str = "medi
         for key, value in described.items():
             study.set_user_attr(key, value)
         _queue_own(plan, study)
-    _must_match(plan, study.user_attrs)
+    changed = differences(Config.model_validate_json(study.user_attrs["config"]), config)
+    if json.loads(study.user_attrs["space"]) != json.loads(json.dumps(plan.space)):
+        changed.append("another table [search]")
+    if changed:
+        raise InputError(
+            f"{plan.folder} holds a study of something else ({'; '.join(changed)}); take another --study-dir"
+        )
     if grid_size(plan.space) <= trials and "queued" not in study.user_attrs:
         study.set_user_attr("queued", True)
-        _queue_grid(plan, study)
+        texts = [list(_texts(values)) for values in plan.space.values()]
+        points = [dict(zip(plan.space, point, strict=True)) for point in itertools.product(*texts)]
+        random.Random(config.training.seed).shuffle(points)
+        for point in points:
+            study.enqueue_trial(point, skip_if_exists=True)
     return study
 
 
@@ -203,37 +213,24 @@ def _queue_own(plan: Plan, study: optuna.Study) -> None:
     own = names(plan.config().model_dump())
     point: dict[str, Any] = {}
     for path, values in plan.space.items():
-        if isinstance(values, Range):
-            known = [own[path]] if own[path] is not None and values.low <= own[path] <= values.high else []
+        value = own[path]
+        if isinstance(values, Range) and value is not None:
+            inside = values.low <= value <= values.high
         else:
-            known = [text for text, value in _texts(values).items() if value == own[path]]
-        point |= {path: known[0]} if known else {}
-    if len(point) == len(plan.space):
-        study.enqueue_trial(point, skip_if_exists=True)
+            inside = value in values
+        if not inside:
+            return
+        point[path] = _text(value)
+    study.enqueue_trial(point, skip_if_exists=True)
 
 
-def _queue_grid(plan: Plan, study: optuna.Study) -> None:
-    """Queue every point of a grid, in a random order that all workers share."""
-    texts = [list(_texts(values)) for values in plan.space.values()]
-    points = [dict(zip(plan.space, point, strict=True)) for point in itertools.product(*texts)]
-    random.Random(plan.config().training.seed).shuffle(points)
-    for point in points:
-        study.enqueue_trial(point, skip_if_exists=True)
-
-
-def _must_match(plan: Plan, kept: Mapping[str, Any]) -> None:
-    changed = differences(Config.model_validate_json(kept["config"]), plan.config())
-    if json.loads(kept["space"]) != json.loads(json.dumps(plan.space)):
-        changed.append("another table [search]")
-    if changed:
-        raise InputError(
-            f"{plan.folder} holds a study of something else ({'; '.join(changed)}); take another --study-dir"
-        )
+def _text(value: Any) -> Any:
+    """Return a value as Optuna takes it: itself, or the JSON text of a list."""
+    return json.dumps(value) if isinstance(value, tuple) else value
 
 
 def _texts(values: tuple[Any, ...] | Range) -> dict[Any, Any]:
-    """Map each value as Optuna takes it to the value: itself, or the JSON text of a list."""
-    return {json.dumps(value) if isinstance(value, tuple) else value: value for value in values}
+    return {_text(value): value for value in values}
 
 
 # Trials
@@ -281,10 +278,8 @@ def _is_left(trial: FrozenTrial) -> bool:
         return False
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:  # another user's process
-        return False
+    except OSError as error:  # a PermissionError is about another user's process
+        return isinstance(error, ProcessLookupError)
     return bool(process == os.getpid())
 
 

@@ -22,6 +22,11 @@ Metrics = dict[str, float]
 Report = dict[str, float | Metrics]
 
 HITS = (1, 3, 10)
+METRICS: dict[str, Callable[[Tensor], Tensor]] = {  # of ranks [n] in float64, in the order of every table
+    "mrr": lambda ranks: ranks.reciprocal().mean(),
+    "mr": torch.mean,
+    **{f"hits@{k}": lambda ranks, k=k: (ranks <= k).double().mean() for k in HITS},
+}
 CATEGORIES = ("1-1", "1-N", "N-1", "N-N")
 UNSEEN = "unseen"
 
@@ -135,12 +140,8 @@ def _check_finite(scores: Tensor) -> None:
 
 
 def metrics(ranks: Tensor) -> Metrics:
-    """Return mean reciprocal rank, mean rank and hits@k of ranks [n], averaged in float64; {} for no ranks."""
-    if not ranks.numel():
-        return {}
-    ranks = ranks.double()
-    hits = {f"hits@{k}": (ranks <= k).double().mean().item() for k in HITS}
-    return {"mrr": ranks.reciprocal().mean().item(), "mr": ranks.mean().item(), **hits}
+    """Return `METRICS` of ranks [n]; {} for no ranks."""
+    return {name: metric(ranks.double()).item() for name, metric in METRICS.items()} if ranks.numel() else {}
 
 
 def summary(sides: SideRanks) -> Report:
