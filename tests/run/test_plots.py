@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,18 +18,8 @@ from compgcn.run.plots import check_figure, draw_summary
 MAGIC = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}
 
 
-def molecules(graphs: int = 6) -> GraphCollection:
-    sizes = np.arange(graphs) + 1
-    return GraphCollection(
-        "molecules",
-        Vocabulary("relation", ["$single_$", "double" * 20]),
-        ("no", "yes"),
-        graph_of=np.repeat(np.arange(graphs), sizes),
-        triples=np.array([[1, 0, 2], [2, 0, 1], [3, 1, 4]]),
-        targets=np.arange(graphs) % 2,
-        node_labels=np.arange(sizes.sum()) % 20,
-        node_classes=tuple(f"atom {i}" for i in range(20)),
-    )
+def molecules() -> GraphCollection:
+    return replace(toy.molecules(), relations=Vocabulary("relation", ["$single_$", "double" * 20]))
 
 
 @pytest.mark.parametrize("kind", MAGIC)

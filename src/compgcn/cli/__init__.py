@@ -10,6 +10,7 @@ import sys
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from compgcn import __version__
 from compgcn.cli import answers, data, evaluate, export, listing, predict, serve, train, tune
@@ -62,9 +63,7 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def compgcn(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
-    ] = False,
+    version: Annotated[bool, Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False,
 ) -> None:
     """CompGCN: embed the entities and relations of a knowledge graph, and predict its missing facts.
 

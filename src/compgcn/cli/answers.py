@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
+from typer import Argument, Option
 
 from compgcn.cli.console import (
     Device,
@@ -35,12 +35,10 @@ _WEIGHED = {
 
 def discover(
     run: RunFolder,
-    relation: Annotated[str | None, typer.Option(help="Only facts of this relation, by id or name.")] = None,
-    top: Annotated[int, typer.Option(help="How many facts.", min=1)] = 100,
-    per_relation: Annotated[int | None, typer.Option(help="The most facts of each relation.", min=1)] = None,
-    all_heads: Annotated[
-        bool, typer.Option("--all-heads", help="Ask every entity, not only a relation's heads and their peers.")
-    ] = False,
+    relation: Annotated[str | None, Option(help="Only facts of this relation, by id or name.")] = None,
+    top: Annotated[int, Option(help="How many facts.", min=1)] = 100,
+    per_relation: Annotated[int | None, Option(help="The most facts of each relation.", min=1)] = None,
+    all_heads: Annotated[bool, Option("--all-heads", help="Ask every entity, not only likely heads.")] = False,
     to: To = None,
     device: Device = "auto",
     as_json: Json = False,
@@ -88,13 +86,13 @@ def _discovery_note(run: Run) -> str:
 
 def explain(
     run: RunFolder,
-    head: Annotated[str, typer.Argument(help="The head of the fact, by id or name.")],
-    relation: Annotated[str, typer.Argument(help="Its relation.")],
-    tail: Annotated[str, typer.Argument(help="Its tail.")],
-    top: Annotated[int, typer.Option(help="How many facts.", min=1)] = 5,
+    head: Annotated[str, Argument(help="The head of the fact, by id or name.")],
+    relation: Annotated[str, Argument(help="Its relation.")],
+    tail: Annotated[str, Argument(help="Its tail.")],
+    top: Annotated[int, Option(help="How many facts.", min=1)] = 5,
     method: Annotated[
         Literal["auto", "exact", "gradient"],
-        typer.Option(help="Leave out each fact in turn, take the gradient, or choose by the work."),
+        Option(help="Leave out each fact in turn, take the gradient, or choose by the work."),
     ] = "auto",
     facts: Facts = None,
     device: Device = "auto",
@@ -131,9 +129,9 @@ def explain(
 
 def similar(
     run: RunFolder,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="An entity, or a graph, by id or name.")],
-    top: Annotated[int, typer.Option(help="How many neighbours.", min=1)] = 10,
-    relation: Annotated[bool, typer.Option("--relation", help="NAME is a relation; find other relations.")] = False,
+    name: Annotated[str, Argument(metavar="NAME", help="An entity, or a graph, by id or name.")],
+    top: Annotated[int, Option(help="How many neighbours.", min=1)] = 10,
+    relation: Annotated[bool, Option("--relation", help="NAME is a relation; find other relations.")] = False,
     facts: Facts = None,
     device: Device = "auto",
     as_json: Json = False,

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
-import typer
 from rich.console import Console
 from rich.table import Table
+from typer import Argument, Option
 
 from compgcn.data import GraphCollection, KnowledgeGraph
 from compgcn.data.columns import counted
@@ -26,17 +26,17 @@ Dataset = KnowledgeGraph | GraphCollection
 Split = Literal["train", "valid", "test"]
 _FEW = 30  # validation triples below which a metric is mostly noise
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")]
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
-Device = Annotated[str, typer.Option(help="cpu, cuda, or auto for the best there is.")]
+Json = Annotated[bool, Option("--json", help="Print JSON, for a program to read.")]
+RunFolder = Annotated[Path, Argument(metavar="RUN", help="A run folder.")]
+Device = Annotated[str, Option(help="cpu, cuda, or auto for the best there is.")]
 Plot = Annotated[
     Path | None,
-    typer.Option(help="Draw a .png, .pdf or .svg file.", metavar="FILE", callback=lambda to: to and check_figure(to)),
+    Option(help="Draw a .png, .pdf or .svg file.", metavar="FILE", callback=lambda to: to and check_figure(to)),
 ]
-To = Annotated[Path | None, typer.Option(help="Write a .parquet, .csv or .tsv file.", metavar="FILE")]
+To = Annotated[Path | None, Option(help="Write a .parquet, .csv or .tsv file.", metavar="FILE")]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="A setting, such as training.lr=0.001; may be repeated."),
+    Option("--set", metavar="KEY=VALUE", help="A setting, such as training.lr=0.001; may be repeated."),
 ]
 
 

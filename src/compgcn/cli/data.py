@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 import typer
 from rich.text import Text
+from typer import Argument, Option
 
 from compgcn.cli.console import Json, Plot, Settings, describe, err, out, plain_table, show_table
 from compgcn.cli.train import COLUMNS, asked_for, read_data
@@ -56,12 +57,10 @@ def data_list(as_json: Json = False) -> None:
 
 @app.command("info")
 def data_info(
-    name: Annotated[str, typer.Argument(help="A data set's name, a file of triples, or a folder of files.")],
+    name: Annotated[str, Argument(help="A data set's name, a file of triples, or a folder of files.")],
     plot: Plot = None,
-    task: Annotated[
-        str | None, typer.Option(help="graph-classification for a table of graphs.", metavar="TASK")
-    ] = None,
-    columns: Annotated[str | None, typer.Option(help=COLUMNS)] = None,
+    task: Annotated[str | None, Option(help="graph-classification for a table of graphs.", metavar="TASK")] = None,
+    columns: Annotated[str | None, Option(help=COLUMNS)] = None,
     settings: Settings = None,
     as_json: Json = False,
 ) -> None:
@@ -88,10 +87,8 @@ def data_info(
 
 @app.command("fetch")
 def data_fetch(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Data sets.")],
-    source: Annotated[
-        Path | None, typer.Option("--from", metavar="DIR", help="Take the files from this folder alone.")
-    ] = None,
+    names: Annotated[list[str], Argument(metavar="NAME...", help="Data sets.")],
+    source: Annotated[Path | None, Option("--from", metavar="DIR", help="Take the files from here alone.")] = None,
     as_json: Json = False,
 ) -> None:
     """Bring data sets into the cache, and compare them with their checksums.
@@ -104,11 +101,11 @@ def data_fetch(
     if as_json:
         rows = []
         for row in done:
-            files = [
+            entries = [
                 {"role": role, "path": str(entry.path), "sha256": entry.sha256, "verified": entry.verified}
                 for role, entry in row.entries.items()
             ]
-            rows.append({"name": row.name, "mirror": row.mirror, "already": row.already, "files": files})
+            rows.append({"name": row.name, "mirror": row.mirror, "already": row.already, "files": entries})
         out.print_json(data=rows)
         return
     for name, files in wanted.items():
@@ -143,7 +140,7 @@ def _downloads() -> Iterator[Notify | None]:
 
 @app.command("verify")
 def data_verify(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME...]", help="Data sets; all by default.")] = None,
+    names: Annotated[list[str] | None, Argument(metavar="[NAME...]", help="Data sets; all by default.")] = None,
     as_json: Json = False,
 ) -> None:
     """Compare the files in the cache and in COMPGCN_DATA with their checksums; exit code 1 if one differs.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
+from typer import Option
 
 from compgcn.cli.console import Device, Json, Plot, RunFolder, Split, out, show_metrics, show_table
 from compgcn.cli.predict import opened_run
@@ -25,8 +25,8 @@ _MATRIX = 12  # the most classes of a confusion matrix that is printed
 
 def evaluate(
     run: RunFolder,
-    split: Annotated[Split | None, typer.Option(help="The split; by default the one the run reports on.")] = None,
-    by: Annotated[Part | None, typer.Option(help="Split the metrics by relation, category, side or class.")] = None,
+    split: Annotated[Split | None, Option(help="The split; by default the one the run reports on.")] = None,
+    by: Annotated[Part | None, Option(help="Split the metrics by relation, category, side or class.")] = None,
     plot: Plot = None,
     device: Device = "auto",
     as_json: Json = False,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import typer
 from rich.text import Text
+from typer import Argument
 
 from compgcn.cli.console import Json, out, plain_table
 from compgcn.data import DATASETS
@@ -16,7 +16,7 @@ KINDS = ("tasks", "models", "encoders", "compositions", "decoders", "samplers", 
 
 
 def list_all(
-    kind: Annotated[str | None, typer.Argument(metavar="KIND", help=f"One of {', '.join(KINDS)}.")] = None,
+    kind: Annotated[str | None, Argument(metavar="KIND", help=f"One of {', '.join(KINDS)}.")] = None,
     as_json: Json = False,
 ) -> None:
     """List everything that can be chosen by name.

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-import typer
+from typer import Argument, Option
 
 from compgcn.cli.console import Dataset, Json, Settings, describe, doubts, err, out, show_metrics, show_table
 from compgcn.cli.evaluate import FIGURES, figures
@@ -77,31 +77,28 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
     own = inspect.signature(command).parameters.values()
     parameters = [p.replace(annotation=hints[p.name]) for p in own if p.kind is not p.VAR_KEYWORD]
     for name, (kind, text) in _SETTINGS.items():
-        annotation = Annotated[kind | None, typer.Option(help=text)]  # type: ignore[valid-type]
+        annotation = Annotated[kind | None, Option(help=text)]  # type: ignore[valid-type]
         parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation))
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in parameters}
     return command
 
 
-Model = Annotated[str | None, typer.Option(help="A whole system, over which options go; see compgcn list models.")]
+Model = Annotated[str | None, Option(help="A whole system, over which options go; see compgcn list models.")]
 
 
 @with_settings
 def train(
-    data: Annotated[
-        str,
-        typer.Argument(metavar="DATA", help="A data set's name, a file of triples, a folder, or a TOML of settings."),
-    ],
+    data: Annotated[str, Argument(metavar="DATA", help="A data set's name, a file of triples, a folder, or a TOML.")],
     model: Model = None,
     settings: Settings = None,
     search: Annotated[
-        Path | None, typer.Option(help="A TOML with a table [search], for --protocol nested.", metavar="FILE")
+        Path | None, Option(help="A TOML with a table [search], for --protocol nested.", metavar="FILE")
     ] = None,
     run_dir: Annotated[
-        Path | None, typer.Option(help="The run folder; by default runs/<data>-<encoder>-<decoder>-<seed>.")
+        Path | None, Option(help="The run folder; by default runs/<data>-<encoder>-<decoder>-<seed>.")
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Remove the run in the run folder first.")] = False,
+    overwrite: Annotated[bool, Option("--overwrite", help="Remove the run in the run folder first.")] = False,
     as_json: Json = False,
     **options: Any,
 ) -> None:
@@ -150,13 +147,9 @@ def train(
 def asked_for(
     data: str, options: Mapping[str, Any], settings: Sequence[str] | None, search: Path | None
 ) -> tuple[dict[str, Any], Space | None]:
-    """Return the settings that a command line asks for, by name, and the space it asks to search, if any.
+    """Return the settings that DATA, options (None where not given) and --set name, and the space to search, if any.
 
-    Args:
-        data: the argument DATA.
-        options: by the name of their setting; None where it is not given.
-        settings: those of --set.
-        search: a TOML with a table [search], in place of the table that DATA may have.
+    The file `search` has a table [search], in place of the one that a TOML as DATA may have.
     """
     given = {PATHS[name]: value for name, value in options.items() if value is not None}
     given = {path: str(value) if isinstance(value, Path) else value for path, value in given.items()}

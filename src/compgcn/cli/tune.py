@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from compgcn.cli.console import Json, Plot, Settings, describe, out, show_table
 from compgcn.cli.train import Model, asked_for, read_data, watched, with_settings
@@ -29,22 +29,20 @@ _SHOWN = 10  # trials in the table
 
 @with_settings
 def tune(
-    data: Annotated[str, typer.Argument(metavar="DATA", help="As for train; a TOML may have a table [search].")],
+    data: Annotated[str, Argument(metavar="DATA", help="As for train; a TOML may have a table [search].")],
     model: Model = None,
     settings: Settings = None,
     search: Annotated[
         Path | None,
-        typer.Option(help="A TOML with a table [search] of values to try; else the paper's grid.", metavar="FILE"),
+        Option(help="A TOML with a table [search] of values to try; else the paper's grid.", metavar="FILE"),
     ] = None,
-    trials: Annotated[int, typer.Option(help="How many trials the study is to have, over all workers.", min=1)] = 50,
-    timeout: Annotated[float | None, typer.Option(help="Seconds after which no new trial begins.", min=0)] = None,
-    jobs: Annotated[int, typer.Option(help="Processes that work side by side.", min=1)] = 1,
-    pruner: Annotated[str, typer.Option(help="Stops trials that fall behind: median, hyperband or none.")] = "median",
-    storage: Annotated[
-        str | None, typer.Option(help="URL of a database that machines share; else a file in the folder.")
-    ] = None,
+    trials: Annotated[int, Option(help="How many trials the study is to have, over all workers.", min=1)] = 50,
+    timeout: Annotated[float | None, Option(help="Seconds after which no new trial begins.", min=0)] = None,
+    jobs: Annotated[int, Option(help="Processes that work side by side.", min=1)] = 1,
+    pruner: Annotated[str, Option(help="Stops trials that fall behind: median, hyperband or none.")] = "median",
+    storage: Annotated[str | None, Option(help="URL of a shared database; else a file in the folder.")] = None,
     study_dir: Annotated[
-        Path | None, typer.Option(help="The study's folder; by default runs/<data>-<encoder>-<decoder>-tune.")
+        Path | None, Option(help="The folder; by default runs/<data>-<encoder>-<decoder>-tune.")
     ] = None,
     plot: Plot = None,
     as_json: Json = False,

@@ -90,7 +90,7 @@ def save(panels: Sequence[Panel], title: str, path: Path, height: float = PANEL[
     path.write_bytes(_drawn(panels, title, path.suffix.lower()[1:], height, _STYLE))
 
 
-def inline(panel: Panel, mark: str, height: float = PANEL[1]) -> str:
+def inline(panel: Panel, mark: str, height: float) -> str:
     """Draw a panel as an <svg> element with the colours and the font of its page; `mark` makes its ids unique."""
     text = _drawn([panel], "", "svg", height, _STYLE | _INLINE).decode()
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)

@@ -278,9 +278,8 @@ def _parts_of_links(run: Run, split: str, ranks: SideRanks) -> list[Part]:
     train = torch.from_numpy(run.data.train)
     categories = by_category(ranks, relation.to(run.device), train, run.data.num_relations)
     found = sorted(by_relation(ranks, relation).items(), key=lambda pair: -pair[1]["triples"])  # type: ignore[operator]
-    names, ids = run.data.relations.names, run.data.relations.ids
-    shared = Counter(names)
-    relations = {names[k] if shared[names[k]] == 1 else ids[k]: report for k, report in found}
+    ids, names, shared = run.data.relations.ids, run.data.relations.names, run.data.relations.shared
+    relations = {ids[k] if names[k] in shared else names[k]: report for k, report in found}
     drawings: list[Drawing] = []
     for title, parts in (("By category", categories), ("By relation", relations)):
         height = 1.6 + 0.4 * min(len(parts), plots.BARS)

@@ -320,19 +320,33 @@ def _try(
     chosen = suggest(trial, plan.space)
     text = json.dumps(chosen, sort_keys=True)
     folder = plan.folder / "trials" / hashlib.sha256(text.encode()).hexdigest()[:12]
-    watch = _Watch(trial, plan.goal)
     others = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
     if any(other.params == trial.params and other.number < trial.number for other in others):
         raise optuna.TrialPruned
 
+    best: dict[str, float] = {}  # of each fold so far
+    hopeless = False
+
     def tell(event: Event) -> None:
-        watch(event)
+        """Report every evaluation of a training; in a cross-validation every fold, by the mean of the best of each."""
+        nonlocal hopeless
         notify({**event, "trial": trial.number, "settings": chosen})
+        value = event.get("valid", {}).get(plan.goal)
+        if event["event"] != "epoch" or value is None:
+            return
+        step = event["epoch"]
+        if part := event.get("part"):
+            best[part] = max(best.get(part, -math.inf), value)
+            if step < event["epochs"]:
+                return
+            value, step = sum(best.values()) / len(best), len(best)
+        trial.report(value, step)
+        hopeless = trial.should_prune()
 
     try:
-        run = train(plan.config(chosen), plan.data, folder, tell, lambda: watch.hopeless or interrupted())
+        run = train(plan.config(chosen), plan.data, folder, tell, lambda: hopeless or interrupted())
     except Interrupted:
-        if not watch.hopeless:
+        if not hopeless:
             study.enqueue_trial(trial.params)  # the next worker resumes it
             raise
         shutil.rmtree(folder, ignore_errors=True)
@@ -342,31 +356,6 @@ def _try(
         raise
     trial.set_user_attr("epoch", run.metrics["best_epoch"])
     return float(run.metrics["valid"][plan.goal])
-
-
-class _Watch:
-    """Reports the validation curve of a trial to Optuna, which tells when the trial falls behind.
-
-    Every evaluation of a training counts; in a cross-validation every fold, by the mean of the best of each so far.
-    """
-
-    def __init__(self, trial: optuna.Trial, goal: str) -> None:
-        self._trial, self._goal = trial, goal
-        self._folds: dict[str, float] = {}
-        self.hopeless = False
-
-    def __call__(self, event: Event) -> None:
-        value = event.get("valid", {}).get(self._goal)
-        if event["event"] != "epoch" or value is None:
-            return
-        step = event["epoch"]
-        if part := event.get("part"):
-            self._folds[part] = max(self._folds.get(part, -math.inf), value)
-            if event["epoch"] < event["epochs"]:
-                return
-            value, step = sum(self._folds.values()) / len(self._folds), len(self._folds)
-        self._trial.report(value, step)
-        self.hopeless = self._trial.should_prune()
 
 
 # Results
