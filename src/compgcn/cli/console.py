@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
@@ -47,17 +48,32 @@ def fail(message: str) -> NoReturn:
 
 
 @contextmanager
-def progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
-    """Show a progress bar on a terminal, and nothing elsewhere."""
+def bars(downloads: bool = False) -> Iterator[Callable[[str, int, int | None], None] | None]:
+    """Show a progress bar for each name on a terminal, and nothing elsewhere."""
     if not err.is_terminal:
         yield None
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich import progress as rich
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=err, transient=True) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+    name = rich.TextColumn("{task.description}", markup=False)
+    counts = (rich.MofNCompleteColumn(), rich.TimeRemainingColumn())
+    sizes = (rich.DownloadColumn(), rich.TransferSpeedColumn())
+    with rich.Progress(name, rich.BarColumn(), *(sizes if downloads else counts), console=err, transient=True) as shown:
+        tasks: dict[str, rich.TaskID] = {}
+
+        def notify(name: str, done: int, total: int | None) -> None:
+            if name not in tasks:
+                tasks[name] = shown.add_task(name, total=total)
+            shown.update(tasks[name], completed=done, total=total, visible=done != total)
+
+        yield notify
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
+    """Show one progress bar on a terminal, and nothing elsewhere."""
+    with bars() as notify:
+        yield notify and partial(notify, what)
 
 
 # Tables

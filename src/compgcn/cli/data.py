@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,10 +12,10 @@ import typer
 from rich.text import Text
 from typer import Argument, Option
 
-from compgcn.cli.console import Json, Plot, Settings, describe, err, out, plain_table, show_table
+from compgcn.cli.console import Json, Plot, Settings, bars, describe, out, plain_table, show_table
 from compgcn.cli.train import COLUMNS, asked_for, read_data
 from compgcn.data import DATASETS, Source, collection, download, where
-from compgcn.data.download import FILES, Files, Notify
+from compgcn.data.download import FILES, Files
 from compgcn.data.statistics import bins, even_bins, summarise
 from compgcn.errors import InputError, unknown
 from compgcn.run.plots import WAYS, between, draw_summary, short, typical
@@ -96,7 +95,7 @@ def data_fetch(
     Example: compgcn data fetch fb15k-237 wn18rr
     """
     wanted = _chosen(names)
-    with _downloads() as notify:
+    with bars(downloads=True) as notify:
         done = download.fetch({name: files for name, files in wanted.items() if files is not None}, source, notify)
     if as_json:
         rows = []
@@ -116,26 +115,6 @@ def data_fetch(
         unverified = [entry.path.name for entry in row.entries.values() if not entry.verified]
         trust = f"not verified: {', '.join(unverified)}" if unverified else "checksums verified"
         out.print(f"{row.name}: {what}, {len(row.entries)} files, {trust}")
-
-
-@contextmanager
-def _downloads() -> Iterator[Notify | None]:
-    """Show a bar for each download on a terminal, and nothing elsewhere."""
-    if not err.is_terminal:
-        yield None
-        return
-    from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
-
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=err, transient=True) as progress:
-        tasks: dict[str, TaskID] = {}
-
-        def notify(name: str, done: int, total: int | None) -> None:
-            if name not in tasks:
-                tasks[name] = progress.add_task(name, total=total)
-            progress.update(tasks[name], completed=done, total=total, visible=done != total)
-
-        yield notify
 
 
 @app.command("verify")
