@@ -375,10 +375,7 @@ def _examples(run: Run, split: str, ranks: SideRanks) -> list[Part]:
     parts: list[Part] = [f"## Predictions of {split}"]
     if good:
         best = ("question", "answer", "probability", "next answer that is not in the data")
-        rows = [
-            [Verbatim(one.question), Verbatim(one.answer), _chance(one.probability), Verbatim(one.instead)]
-            for one in good
-        ]
+        rows = [[*map(Verbatim, one[:2]), _chance(one.probability), Verbatim(one.instead)] for one in good]
         parts += ["### Best", "The true answer ranks first, by the widest margin.", Table("", best, rows)]
     if bad:
         worst = ("question", "true answer", "its rank", "the model's answer", "probability")
@@ -418,10 +415,8 @@ def _classes(run: Run) -> list[Part]:
     ]
     if metrics["protocol"] in ("refit", "holdout") and split == "test":
         return [*parts, *_calibration(run, split), *_items(run, split)]
-    why = (
-        f"The run does not keep the models of the folds that `{metrics['protocol']}` reports on, so it has no examples."
-    )
-    return [*parts, "## Items", why]
+    folds = f"the folds that `{metrics['protocol']}` reports on"
+    return [*parts, "## Items", f"The run does not keep the models of {folds}, so it has no examples."]
 
 
 def _parts_of_classes(classes: Sequence[str], split: str, report: Mapping[str, Any]) -> list[Part]:
