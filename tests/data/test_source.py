@@ -36,13 +36,13 @@ def test_graphs_are_found_again_by_their_origin(write: Write) -> None:
     assert find(config.data, config.task).fingerprint() == graphs.fingerprint()
 
 
-def test_a_folder_of_three_files_is_those_files_and_is_found_again(write: Write, tmp_path: Path) -> None:
-    parts = {part: write(f"{part}.tsv", f"a\tr\tb\nb\tr\t{part}\n") for part in ("train", "valid", "test")}
-    graph = read(tmp_path, split_seed=3)
-    assert graph.fingerprint() == read(**parts).fingerprint()
+def test_three_files_and_their_folder_are_one_graph_and_are_found_again(write: Write, tmp_path: Path) -> None:
+    parts = {part: write(f"{part}.tsv", f"#\na\tr\tb\nb\tr\t{part}\n") for part in ("train", "valid", "test")}
+    graph, files = read(tmp_path, comment="#", split_seed=3), read(**parts, comment="#")
     assert graph.name == tmp_path.name
-    config = configure(Config(), {f"data.{key}": value for key, value in graph.origin.items()})
-    assert find(config.data).fingerprint() == graph.fingerprint()
+    for one in (graph, files):
+        config = configure(Config(), {f"data.{key}": value for key, value in one.origin.items()})
+        assert find(config.data).fingerprint() == graph.fingerprint() == files.fingerprint()
     write("train.csv", "a,r,b\n")
     with pytest.raises(InputError, match="expected one file each of train, valid and test"):
         read(tmp_path)
@@ -70,13 +70,6 @@ def test_a_graph_is_found_again_by_its_origin(write: Write, tmp_path: Path) -> N
     assert again.fingerprint() == graph.fingerprint()
     assert again.notes == graph.notes
     assert again.entities.names == graph.entities.names
-
-
-def test_three_files_are_found_again_by_their_origin(write: Write) -> None:
-    files = {part: write(f"{part}.tsv", f"#\na\tr\t{part}\n") for part in ("train", "valid", "test")}
-    graph = read(**files, comment="#")
-    config = configure(Config(), {f"data.{key}": value for key, value in graph.origin.items()})
-    assert find(config.data).fingerprint() == graph.fingerprint()
 
 
 @pytest.mark.parametrize("setting", [{"columns": (0, 1, 2)}, {"labels": "x.tsv"}, {"exclude": ("r",)}, {"names": "x"}])

@@ -61,12 +61,6 @@ def test_no_pair_of_entities_is_in_two_splits(graph: tuple[Triples, int, int], s
     assert not pairs(valid) & pairs(test)
 
 
-@given(graphs(), st.integers(0, 5))
-def test_equal_seeds_give_equal_splits(graph: tuple[Triples, int, int], seed: int) -> None:
-    for one, other in zip(split(*graph, seed=seed), split(*graph, seed=seed), strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
 def dense(n: int = 60) -> tuple[Triples, int, int]:
     s, o = np.nonzero(~np.eye(n, dtype=bool))
     return np.column_stack([s, (s + o) % 3, o]).astype(np.int64), n, 3

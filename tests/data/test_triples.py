@@ -82,7 +82,7 @@ def test_one_file_is_split_without_losing_a_fact(rows: list[tuple[str, str, str]
 @given(
     st.sampled_from(["x.tsv", "x.csv", "x.tsv.gz", "x.csv.gz", "x.tsv.zst", "x.parquet"]),
     st.booleans(),
-    st.binary(max_size=80),
+    st.one_of(st.binary(max_size=80), st.text('ab\t,"\r\n 0é').map(str.encode)),
 )
 def test_any_bytes_give_a_graph_or_one_input_error(name: str, pack: bool, content: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -102,8 +102,6 @@ BAD_LINES = {
     "a field of spaces": ("x.tsv", b"a\tr\tb\nc\tr\t  \n", "line 2: column 3 is empty"),
     "bad UTF-8": ("x.tsv", b"a\tr\tb\na\tr\tc\r\nd\tr\t\xff\n", "line 3: byte 5 is not UTF-8"),
     "UTF-16": ("x.tsv", "a\tr\tb\n".encode("utf-16"), "line 1: byte 1 is not UTF-8; save the file as UTF-8"),
-    "commas in a tab-separated file": ("x.tsv", b"a,r,b\n", r"line 1: expected 3 columns, found 1 .*by commas"),
-    "tabs in a comma-separated file": ("x.csv", b"a\tr\tb\n", "line 1: expected 3 columns, found 1 .*by commas"),
     "an open quote": ("x.csv", b'a,r,b\n"a,r,b\nc,r,d\n', "line 2: not comma-separated values"),
     "a record after a quoted line end": ("x.csv", b'"a\nb",r,c\nd,r\n', "line 3: expected 3 columns, found 2"),
     "a bad line after a byte order mark": ("x.tsv", b"\xef\xbb\xbfa\tr\tb\nq\n", "line 2: expected 3 columns, found 1"),
@@ -125,8 +123,9 @@ def test_a_file_without_triples_is_said_to_be_empty(write: Write, content: bytes
 
 
 def test_a_missing_file_a_folder_and_a_strange_ending_each_get_a_sentence(tmp_path: Path, write: Write) -> None:
-    with pytest.raises(InputError, match="there is no file"):
-        read(tmp_path / "none.tsv")
+    write("films.tsv", "a\tb\tc\n")
+    with pytest.raises(InputError, match=r"no file '.*film\.tsv'; did you mean '.*films\.tsv'\?"):
+        read(tmp_path / "film.tsv")
     with pytest.raises(InputError, match="cannot tell what the folder"):
         read(tmp_path)
     with pytest.raises(InputError, match="is a folder"):
@@ -165,9 +164,8 @@ def test_named_columns_are_read_in_whatever_order_they_stand(tmp_path: Path, end
 TABLE = "year,who,how,whom\n2020,007,knows,b\n2021,b,knows,c\n2021,c,sees,007\n"
 
 
-@pytest.mark.parametrize("columns", [("who", "how", "whom"), ["who", "how", "whom"]])
-def test_columns_are_chosen_by_the_names_in_the_first_line(write: Write, columns: list[str]) -> None:
-    graph = read(write("x.csv", TABLE), columns=columns)
+def test_columns_are_chosen_by_the_names_in_the_first_line(write: Write) -> None:
+    graph = read(write("x.csv", TABLE), columns=("who", "how", "whom"))
     assert graph.entities.ids == ("007", "b", "c")
     assert any("names the columns" in note for note in graph.notes)
 
@@ -231,18 +229,16 @@ def test_what_is_noticed_is_noted_and_logged(caplog: pytest.LogCaptureFixture) -
 
 
 def test_names_are_taken_from_a_file_and_may_be_missing_or_too_many(write: Write) -> None:
-    graph = read(write("x.tsv", "Q1\tP1\tQ2\n"), names=write("names.tsv", "Q1\tParis\nP1\tcapital of\nQ9\tMars\n"))
+    names = write("names.tsv", "Q1\tParis\nQ1\tParis\nP1\tcapital of\nQ9\tMars\n")
+    graph = read(write("x.tsv", "Q1\tP1\tQ2\n"), names=names)
     assert graph.entities.names == ("Paris", "Q2")
     assert graph.relations.names == ("capital of",)
     assert graph.entities.index("Paris") == 0
 
 
-def test_two_names_of_one_id_are_refused_and_one_name_twice_is_not(write: Write) -> None:
-    path = write("x.tsv", "Q1\tP1\tQ2\n")
-    graph = read(path, names=write("names.tsv", "Q1\tParis\nQ2\tRome\nQ1\tParis\n"))
-    assert graph.entities.names == ("Paris", "Rome")
+def test_two_names_of_one_id_are_refused(write: Write) -> None:
     with pytest.raises(InputError, match=r"names.tsv' calls 'Q1' both 'Paris' and 'Lutetia'"):
-        read(path, names=write("names.tsv", "Q1\tParis\n\nQ2\tRome\nQ1\tLutetia\n"))
+        read(write("x.tsv", "Q1\tP1\tQ2\n"), names=write("names.tsv", "Q1\tParis\n\nQ2\tRome\nQ1\tLutetia\n"))
 
 
 def test_the_fingerprint_changes_with_the_data_and_not_with_the_labels(write: Write) -> None:
@@ -288,9 +284,3 @@ def test_triples_that_do_not_fit_the_vocabulary_are_refused(train: np.ndarray) -
 def test_the_package_imports_without_torch_and_without_pyarrow() -> None:
     code = "import sys, compgcn.data; sys.exit(bool({'torch', 'pyarrow'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_a_file_of_nearly_that_name_is_named(tmp_path: Path) -> None:
-    (tmp_path / "films.tsv").write_text("a\tb\tc\n")
-    with pytest.raises(InputError, match=r"no file '.*film\.tsv'; did you mean '.*films\.tsv'\?"):
-        read(tmp_path / "film.tsv")

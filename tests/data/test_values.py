@@ -17,14 +17,9 @@ def test_numbers_and_dates_are_values_as_they_are_printed(value: object) -> None
     assert is_value(str(value))
 
 
-@pytest.mark.parametrize("text", ["1,234.5", "12.5.1990", "1/2/1990", "1990-05", " 7 ", "+3", ".5"])
-def test_numbers_and_dates_are_values_as_people_write_them(text: str) -> None:
-    assert is_value(text)
-
-
-@pytest.mark.parametrize("text", ["", "-", ".", "e5", "3D", "1st", "2001: A Space Odyssey", "Q42", "1-2-3", "½"])
-def test_what_only_begins_like_a_number_is_none(text: str) -> None:
-    assert not is_value(text)
+def test_numbers_and_dates_as_people_write_them_are_told_from_names() -> None:
+    assert all(map(is_value, ["1,234.5", "12.5.1990", "1/2/1990", "1990-05", " 7 ", "+3", ".5"]))
+    assert not any(map(is_value, ["", "-", ".", "e5", "3D", "1st", "2001: A Space Odyssey", "Q42", "1-2-3", "½"]))
 
 
 def notes(folder: Path, lines: list[str]) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,7 +40,7 @@ def test_the_end_of_an_iri_is_enough_where_only_one_ends_so() -> None:
     ids = ["http://a.org/x#d1", "http://a.org/d2", "http://b.org/d2", "folder/d3", "http://a.org/"]
     vocabulary = Vocabulary("entity", ids)
     assert vocabulary.index("d1") == 0
-    assert Vocabulary("entity", [*ids, "D1"]).index("d1") == len(ids), "an id comes first"
+    assert Vocabulary("entity", [*ids, "D1"]).index("d1") == len(ids), "an id in another case comes first"
     with pytest.raises(InputError, match="is shared by 2 ids"):
         vocabulary.index("d2")
     for text in ("d3", ""):
@@ -82,16 +80,10 @@ def test_spaces_around_a_name_may_be_left_out_where_only_one_row_can_be_meant() 
         vocabulary.index("")
 
 
-def test_a_shared_name_is_answered_with_the_ids_that_bear_it() -> None:
-    with pytest.raises(InputError, match="'Springfield' is shared by 2 ids: 'Q1', 'Q3'; give the id"):
-        Vocabulary("entity", ["Q1", "Q2", "Q3"], ["Springfield", "Rome", "Springfield"]).index("Springfield")
-
-
-def test_no_more_than_ten_ids_are_listed() -> None:
-    with pytest.raises(InputError) as caught:
+def test_a_shared_name_is_answered_with_the_first_ten_ids_that_bear_it() -> None:
+    listed = ", ".join(f"'Q{i}'" for i in range(10))
+    with pytest.raises(InputError, match=f"'x' is shared by 30 ids: {listed} and 20 more; give the id"):
         Vocabulary("entity", [f"Q{i}" for i in range(30)], ["x"] * 30).index("x")
-    assert len(re.findall(r"'Q\d+'", str(caught.value))) == 10
-    assert "and 20 more" in str(caught.value)
 
 
 def test_a_typo_is_answered_with_the_nearest_name() -> None:

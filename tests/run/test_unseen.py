@@ -231,7 +231,7 @@ def test_facts_are_read_as_the_file_that_was_trained_on(
     plain = train(tmp_path / "plain", data, epochs=1)
     (tmp_path / "four.csv").write_text("ann,lives,1999,t1\n")
     asked = command("predict", plain.path, "--head", "ann", "--relation", "lives", "--facts", "four.csv")
-    refused(asked, "'four.csv' has 4 columns, and not those that were read", "keep three")
+    refused(asked, "'four.csv' has 4 columns, and not the columns of the training file", "keep three")
 
 
 def test_what_is_wrong_with_facts_in_a_file_names_the_file(run: Run, tmp_path: Path) -> None:

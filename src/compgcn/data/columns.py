@@ -6,6 +6,7 @@ import io
 import json
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
@@ -32,28 +33,20 @@ HEADERS = (
 _BESIDE = 1000  # files of a folder, at most, that are compared with a misspelt name
 
 
-class Attributes(NamedTuple):
-    """Literals kept beside a graph: node `nodes[i]` has the value `values[i]` by the relation `relations[i]`."""
-
-    nodes: list[str]
-    relations: list[str]
-    values: list[str]
-
-
 class Facts(NamedTuple):
     """Triples of one source.
 
     Fields:
         columns: subject, relation and object, each a pyarrow chunked array of strings, dictionary-encoded or not.
         notes: remarks for the user, a sentence each.
-        attributes: literals kept beside the graph.
+        literals: node, relation and value of each literal kept beside the graph.
         guessed: whether the reader took the first row for a triple without knowing the header.
         names: id -> readable name, where the source has names.
     """
 
     columns: list[Any]
     notes: tuple[str, ...] = ()
-    attributes: Attributes | None = None
+    literals: Sequence[tuple[str, str, str]] | None = None
     guessed: bool = False
     names: Mapping[str, str] = MappingProxyType({})
 
@@ -88,6 +81,18 @@ class Options(NamedTuple):
 
 
 DEFAULTS = Options()
+
+
+@dataclass(frozen=True)
+class File:
+    """File of triples, and how to read it."""
+
+    path: Path
+    options: Options = DEFAULTS
+
+    @property
+    def label(self) -> str:
+        return str(self.path)
 
 
 def keys(triples: Numbers, num_entities: int, num_relations: int) -> Numbers:
@@ -139,11 +144,6 @@ def checked_features(kind: str, given: Any, *rows: int) -> Features:
         row = int(np.flatnonzero(~np.isfinite(features).all(axis=1))[0])
         raise InputError(f"the {kind} features are not all finite: row {row} holds a NaN or an infinity")
     return features
-
-
-def is_header(fields: Sequence[str], words: Sequence[set[str]]) -> bool:
-    """Return whether each field is one of the words for its column."""
-    return all(field.strip().casefold() in known for field, known in zip(fields, words, strict=True))
 
 
 def named_places(fields: Sequence[str], words: Sequence[set[str]] = HEADERS) -> list[int] | None:

@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 File = str | Path
 Given = File | Rows  # triples: in a file, or in memory
 
+_SPLIT = {"split_seed", "valid_fraction", "test_fraction"}
+
 # Add a format: one row here, or in the registry of tables.
 READERS: dict[str, Callable[[Path, Options], Source]] = {**TABLES, **dict.fromkeys(rdf.FORMATS, rdf.Document)}
 
@@ -52,7 +54,7 @@ def read(
     Tables have a triple in a line: tab-separated (.tsv, .txt, without quoting), comma-separated (.csv, with quoting),
     in UTF-8, or Parquet. RDF is N-Triples (.nt), Turtle (.ttl) or RDF/XML (.rdf, .owl, .xml). Text may be compressed
     (.gz, .zst). In place of a file you can give a list of triples (subject, relation, object), an array of them, or a
-    data frame of pandas, Polars or pyarrow. Ids are text, whatever they look like. The graph's `notes` report on it.
+    data frame of pandas, Polars or pyarrow. Ids are text, whatever they look like. The graph's `notes` are for you.
 
     Args:
         path: one file of triples, split reproducibly (see `split`), unless there are labels; or a folder with one file
@@ -71,14 +73,16 @@ def read(
         name: the name of the graph; by default that of the file.
         split_seed, valid_fraction, test_fraction: how to split one file, or its labels.
     """
+    given = locals() | {"source": path if train is None else train}
     files = _files(path, train, valid, test)
     divide = "" in files  # else the parts are given
     tables = _present({"train": labels, "valid": valid_labels, "test": test_labels})
     _check_labels(divide, tables, label_columns)
     excluded = (exclude,) if isinstance(exclude, str) else tuple(exclude)
     columns = None if columns is None else check_columns(columns)
-    sources = {part: source(file, columns, comment, literals, part, names is None) for part, file in files.items()}
-    graph = assemble(name or _stem(path if train is None else train), sources, exclude=excluded)
+    options = Options(columns, comment, literals, named=names is None)
+    sources = {part: source(file, options._replace(part=part)) for part, file in files.items()}
+    graph = assemble(name or _stem(given["source"]), sources, exclude=excluded)
     graph = replace(graph, notes=(*graph.notes, *value_notes(graph)))
     if divide and not tables:
         graph = graph.divided(split_seed, valid_fraction, test_fraction)
@@ -88,51 +92,26 @@ def read(
     if tables:
         found, notes = read_labels(tables, graph.entities, label_columns, split_seed, valid_fraction, test_fraction)
         graph = replace(graph, labels=found, notes=(*graph.notes, *notes))
-    graph = _with_features(graph, node_features, relation_features)
-    given = {"source": path if train is None else train, "valid": valid, "test": test, "names": names}
-    given |= {"labels": labels, "valid_labels": valid_labels, "test_labels": test_labels}
-    given |= {"node_features": node_features, "relation_features": relation_features}
-    origin: dict[str, Any] = {key: str(file) for key, file in _present(given).items()}
-    origin |= _present({"columns": columns, "comment": comment, "literals": literals, "exclude": excluded})
-    if label_columns is not None:
-        origin["label_columns"] = tuple(label_columns)
-    if divide:
-        origin |= {"split_seed": split_seed, "valid_fraction": valid_fraction, "test_fraction": test_fraction}
-    again = all(isinstance(file, (str, Path)) for file in files.values())  # triples in memory cannot be read again
-    graph = replace(graph, origin=origin if again else {})
+    for kind, file in _present({"nodes": node_features, "relations": relation_features}).items():
+        features, notes = read_features(file, graph.entities if kind == "nodes" else graph.relations)
+        graph = replace(graph.with_features(**{kind: features}), notes=(*graph.notes, *notes))
+    if all(isinstance(file, (str, Path)) for file in files.values()):  # triples in memory cannot be read again
+        kept = given | {"columns": columns, "exclude": excluded}
+        graph = replace(graph, origin=_origin(kept, {"path", "train", "name"} | (set() if divide else _SPLIT)))
     for note in graph.notes:
         log.info("%s: %s", graph.name, note)
     return graph
 
 
-def _with_features(graph: KnowledgeGraph, nodes: File | None, relations: File | None) -> KnowledgeGraph:
-    """Return the graph with the features in these files."""
-    notes: tuple[str, ...] = ()
-    if nodes is not None:
-        features, notes = read_features(nodes, graph.entities)
-        graph = graph.with_features(nodes=features)
-    if relations is not None:
-        features, more = read_features(relations, graph.relations)
-        graph, notes = graph.with_features(relations=features), (*notes, *more)
-    return replace(graph, notes=(*graph.notes, *notes))
-
-
-def source(
-    path: Given,
-    columns: Columns | None = None,
-    comment: str | None = None,
-    literals: str = "drop",
-    part: str = "",
-    named: bool = False,
-) -> Source:
-    """Return a file of triples, its format told by its ending, or triples in memory; see `Options`."""
+def source(path: Given, options: Options) -> Source:
+    """Return a file of triples, its format told by its ending, or triples in memory."""
     if not isinstance(path, (str, Path)):
-        return Memory(part or "triples", path, columns)
+        return Memory(options.part or "triples", path, options.columns)
     path = existing(path)
     reader = READERS.get(endings(path)[0])
     if reader is None:
         raise unreadable(path, READERS)
-    return reader(path, Options(columns, comment, literals, part, named))
+    return reader(path, options)
 
 
 def like(path: File, columns: Columns | None, comment: str | None, literals: str) -> Source:
@@ -145,7 +124,7 @@ def like(path: File, columns: Columns | None, comment: str | None, literals: str
     if columns is None and len(header) > 3 and isinstance(table(path), Text):
         what = f"'{path}' has {len(header)} columns, and not the columns of the training file"
         raise InputError(f"{what}; keep three: subject, relation and object")
-    return source(path, columns, comment, literals)
+    return source(path, Options(columns, comment, literals))
 
 
 def lines(path: File) -> Iterator[tuple[str, list[str | None]]]:
@@ -166,6 +145,15 @@ def lines(path: File) -> Iterator[tuple[str, list[str | None]]]:
 def _present(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that are given."""
     return {key: value for key, value in given.items() if value is not None}
+
+
+def _origin(given: Mapping[str, Any], but: set[str]) -> dict[str, Any]:
+    """Return the arguments of `read` as settings of a config, but for some."""
+    found = {key: value for key, value in _present(given).items() if key not in but}
+    return {
+        key: str(value) if isinstance(value, Path) else tuple(value) if isinstance(value, list) else value
+        for key, value in found.items()
+    }
 
 
 def _files(path: Given | None, train: Given | None, valid: Given | None, test: Given | None) -> dict[str, Given]:

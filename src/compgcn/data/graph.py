@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from compgcn.data.columns import (
     SPLITS,
-    Attributes,
     Facts,
     Features,
     Numbers,
@@ -261,7 +260,7 @@ def assemble(
             )
     if entity_names is None:
         entity_names = relation_names = _given_names(facts, entity_ids, relation_ids, notes)
-    literals = _literals([one.attributes for one in facts], entity_ids, notes)
+    literals = _literals([one.literals for one in facts if one.literals is not None], entity_ids, notes)
     graph = tidied(name, entity_ids, relation_ids, dict(zip(sources, triples, strict=True)), notes)
     return replace(graph, literals=literals).named(entity_names, relation_names or {})
 
@@ -371,11 +370,11 @@ def _given_names(
     return names
 
 
-def _literals(given: Sequence[Attributes | None], ids: Sequence[str], notes: list[str]) -> Literals | None:
+def _literals(given: Sequence[Sequence[tuple[str, str, str]]], ids: Sequence[str], notes: list[str]) -> Literals | None:
     """Return the literals of the entities; leave out those of nodes that no triple mentions."""
-    rows = [row for one in given if one is not None for row in zip(*one, strict=True)]
-    if all(one is None for one in given):
+    if not given:
         return None
+    rows = [row for one in given for row in one]
     row_of = {text: row for row, text in enumerate(ids)}
     kept = [(row_of[node], relation, value) for node, relation, value in rows if node in row_of]
     if len(kept) < len(rows):
@@ -394,24 +393,19 @@ def _observations(graph: KnowledgeGraph) -> list[str]:
         if shared:
             notes.append(f"leakage: {counted(shared, 'triple')} of {other} also in {one}")
     loops = sum(int((triples[:, 0] == triples[:, 2]).sum()) for triples in graph.splits.values())
-    if loops:
-        notes.append(f"{counted(loops, 'self-loop')} (subject and object are the same entity) kept")
+    found = [(loops, "self-loop", "(subject and object are the same entity) kept")]
     for kind, size, places in (("entity", N, [0, 2]), ("relation", R, [1])):
         seen = {part: np.bincount(rows[:, places].ravel(), minlength=size) > 0 for part, rows in graph.splits.items()}
-        later = int((~seen["train"] & (seen["valid"] | seen["test"])).sum())
-        if later:
-            notes.append(f"{counted(later, kind)} only in valid or test, never in train; kept")
-        never = size - int((seen["train"] | seen["valid"] | seen["test"]).sum())
-        if never:
-            notes.append(f"{counted(never, kind)} without any triple; kept")
+        held_out = seen["valid"] | seen["test"]
+        later, never = (~seen["train"] & held_out).sum(), (~seen["train"] & ~held_out).sum()
+        found.append((int(later), kind, "only in valid or test, never in train; kept"))
+        found.append((int(never), kind, "without any triple; kept"))
     vocabulary = (*graph.entities.ids, *graph.relations.ids)
     spaced = sum(text != text.strip() for text in vocabulary)
-    if spaced:
-        notes.append(f"{counted(spaced, 'id')} with a space at the start or the end, kept as written")
     broken = sum("\n" in text or "\r" in text for text in vocabulary)
-    if broken:
-        notes.append(f"{counted(broken, 'id')} over several lines, kept as written; is a quote not closed?")
-    return notes
+    found.append((spaced, "id", "with a space at the start or the end, kept as written"))
+    found.append((broken, "id", "over several lines, kept as written; is a quote not closed?"))
+    return notes + [f"{counted(count, noun)} {what}" for count, noun, what in found if count]
 
 
 def value_notes(graph: KnowledgeGraph) -> list[str]:
@@ -511,15 +505,23 @@ def literal_features(graph: KnowledgeGraph) -> Features:
         raise InputError(f"{what}; read it with literals='keep' for encoder.input='literals'")
     relation_of = {name: i for i, name in enumerate(dict.fromkeys(kept.relations))}
     relation = np.array([relation_of[name] for name in kept.relations])
-    columns = [_type_columns(graph)] if typed(graph) else []
+    columns = []
+    if typed(graph):
+        rows = rows_by_type(graph)
+        counts = np.bincount(rows)
+        common = np.argsort(-counts, kind="stable")[:_TYPES]
+        columns.append((rows[:, None] == common[counts[common] > 1]).astype(np.float64))  # [N, t]
     words = np.zeros((graph.num_entities, _WORDS))
     for name, number in relation_of.items():
         places = np.flatnonzero(relation == number)
         entities, values = kept.entities[places], [kept.values[place] for place in places]
         present = np.bincount(entities, minlength=graph.num_entities)
         columns.append((present > 0).astype(np.float64)[:, None])
-        numbers = _as_numbers(values)
-        if numbers is None:
+        try:
+            numbers = np.array([float(value) for value in values])
+        except ValueError:
+            numbers = np.array([np.nan])
+        if not np.isfinite(numbers).all():
             for entity, value in zip(entities, values, strict=True):
                 for word in value.casefold().split():
                     words[entity, zlib.crc32(f"{name} {word}".encode("utf-8", "surrogatepass")) % _WORDS] += 1
@@ -529,21 +531,3 @@ def literal_features(graph: KnowledgeGraph) -> Features:
             scaled = (mean - having.mean()) / (having.std() or 1.0)
             columns.append(np.where(present > 0, scaled, 0.0)[:, None])
     return np.hstack([*columns, np.log1p(words)]).astype(np.float32)
-
-
-def _as_numbers(values: Sequence[str]) -> NDArray[np.float64] | None:
-    try:
-        numbers = np.array([float(value) for value in values])
-    except ValueError:
-        return None
-    return numbers if np.isfinite(numbers).all() else None
-
-
-def _type_columns(graph: KnowledgeGraph) -> NDArray[np.float64]:
-    """Return which of the most frequent sets of types each entity has, [N, t]."""
-    rows = rows_by_type(graph)
-    counts = np.bincount(rows)
-    common = np.argsort(-counts, kind="stable")[:_TYPES]
-    common = common[counts[common] > 1]
-    found: NDArray[np.float64] = (rows[:, None] == common[None, :]).astype(np.float64)
-    return found

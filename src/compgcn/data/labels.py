@@ -17,7 +17,6 @@ from compgcn.data.columns import (
     checked_rows,
     counted,
     existing,
-    is_header,
     locate,
     named_places,
     naming,
@@ -66,10 +65,10 @@ class Labels:
 def read_labels(
     files: Mapping[str, str | Path],
     entities: Vocabulary,
-    columns: Columns | None = None,
-    seed: int = 0,
-    valid_fraction: float = 0.1,
-    test_fraction: float = 0.1,
+    columns: Columns | None,
+    seed: int,
+    valid_fraction: float,
+    test_fraction: float,
 ) -> tuple[Labels, tuple[str, ...]]:
     """Read tables of (node, label) or (node, label, split); return the labels and notes for the user.
 
@@ -154,13 +153,12 @@ def _rows(file: str | Path, columns: Columns | None) -> Iterator[tuple[int, str,
     for number, (node, label, *rest) in rows:
         part = _PARTS.get(rest[0].strip().casefold()) if rest else ""
         if part is None:
-            what = f"the split '{rest[0]}' is none of train, valid and test"
             hint = ""
             if empty and columns is None:
                 count = 3 if header[2].strip().casefold() in _HEADERS[2] else 2
                 hint = f"; if this line names the columns, say {naming(header[:count], 'label_columns')}"
                 hint += "; if the third is no split, --set 'label_columns=[0,1]'"
-            raise InputError(f"'{file}', line {number}: {what}{hint}")
+            raise InputError(f"'{file}', line {number}: the split '{rest[0]}' is none of train, valid and test{hint}")
         empty = False
         yield number, node, label, part
     if empty:
@@ -172,14 +170,14 @@ def _places(label: str, header: list[str], columns: Columns | None) -> tuple[lis
     if columns is not None:
         places = locate(label, columns, header)
         chosen = [header[place] for place in places]
-        return places, isinstance(columns[0], str) or is_header(chosen, _HEADERS[: len(chosen)])
+        return places, isinstance(columns[0], str) or named_places(chosen, _HEADERS[: len(chosen)]) is not None
     named = named_places(header, _HEADERS) or named_places(header, _HEADERS[:2])
     if named is not None:
         return named, True
-    if len(header) in (2, 3):
-        return list(range(len(header))), False
-    what = "say with label_columns= which hold node and label (and split)"
-    raise InputError(f"'{label}' has {len(header)} columns; {what}")
+    if len(header) not in (2, 3):
+        what = "say with label_columns= which hold node and label (and split)"
+        raise InputError(f"'{label}' has {len(header)} columns; {what}")
+    return list(range(len(header))), False
 
 
 def deal(

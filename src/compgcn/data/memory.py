@@ -41,9 +41,7 @@ class Memory:
         if not len(found[0]):
             raise InputError(f"'{self.label}' is empty: it holds no triple")
         texts = [_texts(self.label, column) for column in found]
-        notes: tuple[str, ...] = ()
-        if frame is None:
-            texts, notes = without_header(self.label, texts, self.columns)
+        texts, notes = without_header(self.label, texts, self.columns) if frame is None else (texts, ())
         try:
             arrays = [pa.chunked_array([pa.array(column, pa.string())]) for column in texts]
         except UnicodeEncodeError as error:
@@ -63,9 +61,8 @@ class Memory:
                 what = f"{width} columns" if self.columns is not None else "(subject, relation, object)"
                 raise InputError(f"'{self.label}', row {number}: expected {what}, found {repr(row)[:60]}")
         turned: list[Sequence[Any]] = list(zip(*rows, strict=True)) or [()] * 3
-        if self.columns is None or not rows:
-            return turned
-        return [turned[place] for place in locate(self.label, self.columns, list(rows[0]))]
+        places = locate(self.label, self.columns, list(rows[0])) if self.columns is not None and rows else range(3)
+        return [turned[place] for place in places]
 
 
 def _frame(given: Any) -> tuple[list[str], list[Sequence[Any]]] | None:
@@ -139,13 +136,13 @@ def graph_from_pyg(data: Any, name: str = "graph") -> KnowledgeGraph:
     triples = np.stack([np.asarray(column.cpu()) for column in (graph.src, graph.rel, graph.dst)], axis=1)  # [n, 3]
     whole = tidied(name, entities, relations, {"": triples})
     notes = []
-    tables = [x for x in (_array(store, "x") for store in stores) if x is not None]
+    tables = _arrays(stores, "x")
     if len(tables) == len(stores) and len({x.shape[1:] for x in tables}) == 1:
         whole = whole.with_features(np.concatenate(tables))
     elif tables:
         notes.append("the features x are left out: not every type of node has them, in the same width")
     labels = _labels(stores)
-    if labels is None and any(_array(store, "y") is not None for store in stores):
+    if labels is None and _arrays(stores, "y"):
         notes.append("the labels y are left out: no mask says which are for training")
     return replace(whole, labels=labels, notes=(*whole.notes, *notes))
 
@@ -218,6 +215,10 @@ def _array(item: Any, attribute: str) -> NDArray[Any] | None:
     return None if value is None else np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
 
 
+def _arrays(items: Sequence[Any], attribute: str) -> list[NDArray[Any]]:
+    return [value for value in (_array(item, attribute) for item in items) if value is not None]
+
+
 def _ends(item: Any, at: int) -> tuple[Numbers, int]:
     """Return source and target of each edge [2, e], and the number of nodes."""
     index = _array(item, "edge_index")
@@ -250,14 +251,14 @@ def _relation(item: Any, at: int, edges: int) -> tuple[Numbers, int]:
 
 def _target(item: Any, at: int) -> int:
     values = _array(item, "y")
-    if values is None or values.size != 1 or not np.isfinite(values).all() or values.item() != int(values.item()):
+    if values is None or values.size != 1 or not float(values.item()).is_integer():
         raise InputError(f"graph {at} has no class: y must be one whole number")
     return int(values.item())
 
 
 def _inputs(items: Sequence[Any]) -> tuple[Numbers | None, int, NDArray[Any] | None]:
     """Return the labels of the nodes and their number, or the features, whichever `x` holds."""
-    present = [x for x in (_array(item, "x") for item in items) if x is not None]
+    present = _arrays(items, "x")
     if not present:
         return None, 0, None
     if len(present) < len(items) or len({x.shape[1:] for x in present}) > 1 or present[0].ndim != 2:

@@ -6,17 +6,14 @@ datatype included. Labels of blank nodes are local to a document: in one of seve
 
 from __future__ import annotations
 
-import io
 import re
 from array import array
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain
 from operator import itemgetter
-from pathlib import Path
 from typing import Any
 
-from compgcn.data.columns import DEFAULTS, Attributes, Facts, Options, counted, endings, unpacked
+from compgcn.data.columns import Facts, File, counted, endings, unpacked
 from compgcn.data.tables import BROKEN
 from compgcn.errors import InputError, unknown
 
@@ -29,20 +26,12 @@ _BOM = b"\xef\xbb\xbf"
 _NESTED = re.compile(rb"<!ENTITY[^>\"']*[\"'][^\"']*&(?!#|amp;|lt;|gt;|quot;|apos;)")
 
 
-@dataclass(frozen=True)
-class Document:
+class Document(File):
     """RDF document in a file."""
-
-    path: Path
-    options: Options = DEFAULTS
 
     def __post_init__(self) -> None:
         if self.options.literals not in _NOTED:
             raise unknown("way to treat literals", str(self.options.literals), _NOTED)
-
-    @property
-    def label(self) -> str:
-        return str(self.path)
 
     @property
     def format(self) -> str:
@@ -57,7 +46,7 @@ class Document:
         nodes: dict[str, int] = {}
         relations: dict[str, int] = {}
         subjects, predicates, objects = array("i"), array("i"), array("i")
-        aside = Attributes([], [], [])
+        aside: list[tuple[str, str, str]] = []
         labels: dict[str, tuple[int, str]] = {}  # term -> rank of the label's language, and the label
         count = 0
         for triple in self._triples():
@@ -68,8 +57,7 @@ class Document:
                     found = _foreign(triple.object.language), triple.object.value
                     labels[s] = min(labels.get(s, found), found, key=itemgetter(0))
                 if literals == "keep":
-                    for values, value in zip(aside, (s, _id(p), triple.object.value), strict=True):
-                        values.append(value)
+                    aside.append((s, _id(p), triple.object.value))
                 if literals != "nodes":
                     continue
             subjects.append(nodes.setdefault(s, len(nodes)))
@@ -80,16 +68,16 @@ class Document:
             raise InputError(f"'{self.label}' is empty: {what}")
         if any(text[:2] == "<<" for text in nodes):
             raise InputError(f"'{self.label}': triples about triples cannot be nodes of the graph")
-        ids = self._ids(nodes, aside.nodes, labels)
+        ids = self._ids(nodes, (node for node, _, _ in aside), labels)
         texts = pa.array([ids[text] for text in nodes]), pa.array([_id(text) for text in relations])
         columns = [
             pa.chunked_array([pa.DictionaryArray.from_arrays(pa.array(codes), texts[kind])])
             for codes, kind in ((subjects, 0), (predicates, 1), (objects, 0))
         ]
-        aside = aside._replace(nodes=[ids[text] for text in aside.nodes])
+        kept = [(ids[node], relation, value) for node, relation, value in aside]
         names = {ids[text]: name for text, (_, name) in labels.items() if name.strip()}
         notes = self._notes(count, sum(text[0] == "_" for text in nodes), named and not labels)
-        return Facts(columns, notes, aside if literals == "keep" else None, names=names)
+        return Facts(columns, notes, kept if literals == "keep" else None, names=names)
 
     def _ids(self, *terms: Iterable[str]) -> dict[str, str]:
         """Return the id of each term as the parser writes it."""
@@ -132,8 +120,10 @@ class Document:
             with unpacked(self.path) as stream:
                 if stream.peek(3).startswith(_BOM):
                     stream.read(3)
-                whole = self.format == "RDF_XML"
-                content = self._checked(stream.read()) if whole else stream
+                content = stream.read() if self.format == "RDF_XML" else stream
+                if isinstance(content, bytes) and _NESTED.search(content):  # a few lines of it can fill the memory
+                    what = "has an entity made of other entities; write it out where it is used"
+                    raise InputError(f"'{self.label}' {what}")
                 yield from pyoxigraph.parse(content, getattr(pyoxigraph.RdfFormat, self.format))
         except SyntaxError as error:
             line = f", line {error.lineno}" if error.lineno else ""
@@ -142,18 +132,11 @@ class Document:
         except (MemoryError, *BROKEN) as error:
             raise InputError(f"'{self.label}' cannot be read: {error or 'a term is too long'}") from None
 
-    def _checked(self, content: bytes) -> io.BytesIO:
-        """Refuse RDF/XML whose entities are made of others: a few lines of it can fill the memory."""
-        if _NESTED.search(content):
-            raise InputError(f"'{self.label}' has an entity made of other entities; write it out where it is used")
-        return io.BytesIO(content)
-
 
 def _foreign(language: str | None) -> int:
     """Return the rank of a label's language: none, English, English of a country, another."""
-    if language is None or language.casefold() == "en":
-        return 0 if language is None else 1
-    return 2 if language.casefold().startswith("en-") else 3
+    tongue, _, country = (language or "").casefold().partition("-")
+    return {"": 0, "en": 2 if country else 1}.get(tongue, 3)
 
 
 def _id(text: str) -> str:

@@ -65,7 +65,11 @@ def _anchors(triples: Triples, num_entities: int, num_relations: int, rng: np.ra
     """
     ends = triples[:, [0, 2]]  # [n, 2]
     degree = np.bincount(ends.ravel(), minlength=num_entities)
-    order = np.lexsort((rng.random(len(triples)), degree[ends].min(axis=1)))  # equally lonely ones at random
+    lonely, chance = degree[ends].min(axis=1), rng.random(len(triples))  # equally lonely ones at random
+    if len(triples) and lonely.max() < 2**10:  # one sort of both in one number is four times as fast
+        order = np.argsort((lonely << 53) + (chance * 2.0**53).astype(np.int64))
+    else:
+        order = np.lexsort((chance, lonely))
     of_entity = first(ends[order].ravel(), num_entities) // 2
     of_relation = first(triples[order, 1], num_relations)
     rows = np.concatenate([of_entity, of_relation])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from compgcn.data.columns import (
     DEFAULTS,
     PACKED,
     Facts,
+    File,
     Options,
     endings,
     existing,
@@ -32,16 +32,8 @@ _BOM = b"\xef\xbb\xbf"
 _SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", " ": "spaces"}
 
 
-@dataclass(frozen=True)
-class Text:
+class Text(File):
     """Tab- or comma-separated text in UTF-8; comma-separated fields may be quoted."""
-
-    path: Path
-    options: Options = DEFAULTS
-
-    @property
-    def label(self) -> str:
-        return str(self.path)
 
     @property
     def delimiter(self) -> str:
@@ -55,6 +47,8 @@ class Text:
 
     def facts(self) -> Facts:
         """Read the triples; skip a first line that names the columns."""
+        import pyarrow.compute as pc
+
         chosen = self.options.columns
         if chosen is None:
             width, take = 3, [0, 1, 2]
@@ -64,7 +58,7 @@ class Text:
         found = self.read(width, take)
         notes: tuple[str, ...] = ()
         if self.delimiter == "\t" and _all_quoted(found):  # as spreadsheets write it
-            found = [_unquoted(column) for column in found]
+            found = [pc.replace_substring(pc.utf8_slice_codeunits(column, 1, -1), '""', '"') for column in found]
             notes = (f"every field of '{self.label}' stands in double quotes, which were taken off",)
         found, skipped = without_header(self.label, found, chosen)
         return Facts(found, (*notes, *skipped), guessed=not skipped)
@@ -111,6 +105,7 @@ class Text:
 
     def _parse(self, width: int, take: Sequence[int]) -> list[Any]:
         import pyarrow as pa
+        import pyarrow.compute as pc
         from pyarrow import csv as arrow
 
         if self.options.comment:
@@ -131,7 +126,7 @@ class Text:
                     strings_can_be_null=False,
                 ),
             )
-        if quoted and any(map(_has_line_end, table.columns)):
+        if quoted and any(pc.any(pc.match_substring_regex(column, "[\r\n]")).as_py() for column in table.columns):
             raise pa.ArrowInvalid("a quote that is never closed looks like this; only a strict reader can tell")
         return list(table.columns)
 
@@ -201,16 +196,8 @@ class Text:
         return f" (fields are separated by tabs in .tsv and .txt files and by commas in .csv files{seen})"
 
 
-@dataclass(frozen=True)
-class Parquet:
+class Parquet(File):
     """Parquet file with ids in columns of strings or whole numbers."""
-
-    path: Path
-    options: Options = DEFAULTS
-
-    @property
-    def label(self) -> str:
-        return str(self.path)
 
     def header(self) -> list[str]:
         """Return the names of the columns."""
@@ -323,23 +310,9 @@ def _has_blank(column: Any) -> bool:
     return empty or bool(pc.any(pc.equal(pc.ascii_trim(spaced, " "), "")).as_py())
 
 
-def _has_line_end(column: Any) -> bool:
-    import pyarrow.compute as pc
-
-    return bool(pc.any(pc.match_substring_regex(column, "[\r\n]")).as_py())
-
-
 def _all_quoted(columns: Sequence[Any]) -> bool:
     """Return whether every field stands in double quotes with something between them."""
     import pyarrow.compute as pc
 
-    if not all(str(column[0]).startswith('"') for column in columns):
-        return False
-    return all(pc.all(pc.match_substring_regex(column, '^"([^"]|"")+"$')).as_py() for column in columns)
-
-
-def _unquoted(column: Any) -> Any:
-    """Remove the quotes around each field; a quote inside is written twice."""
-    import pyarrow.compute as pc
-
-    return pc.replace_substring(pc.utf8_slice_codeunits(column, 1, -1), '""', '"')
+    first = all(str(column[0]).startswith('"') for column in columns)  # nearly always enough to tell
+    return first and all(pc.all(pc.match_substring_regex(column, '^"([^"]|"")+"$')).as_py() for column in columns)
