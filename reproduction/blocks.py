@@ -14,13 +14,13 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from compgcn.run.report import MISSING, Table, markdown
+from compgcn.run.report import MISSING, Table
 from reproduction import BENCHMARKS, RESULTS
 from reproduction.claims import claims_table
 from reproduction.differences import deviations, price
 from reproduction.experiment import experiments
 from reproduction.pages import draw_speed
-from reproduction.tables import NOT_RUN, Board, costs, shown, stated, title, verdict
+from reproduction.tables import NOT_RUN, Board, costs, markdown, shown, stated, title, verdict
 
 MACHINES = ("h200", "cpu")
 _BLOCK = re.compile(r"(<!-- python -m reproduction tables: (\S+) -->\n).*?(?=<!-- end -->)", re.DOTALL)

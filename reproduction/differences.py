@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from compgcn.config import write_setting
-from compgcn.run.report import MISSING, Table, markdown
+from compgcn.run.report import MISSING, Table
 from reproduction.experiment import Experiment, Row, at_home, chosen
-from reproduction.tables import COSTS, LOWER, NOT_RUN, Board, costs, grouped, shown, title
+from reproduction.tables import COSTS, LOWER, NOT_RUN, Board, costs, grouped, markdown, shown, title
 
 FIDELITY = "fidelity"  # the experiment of deviations, and its page in docs/
 NOISE = "within the noise of seeds"

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from compgcn.run.plots import COLOURS, FAINT, INK, PANEL, Panel, check_figure, save, short
-from compgcn.run.report import Table, markdown, page_html
+from compgcn.run.report import Table, page_html
 from reproduction import ROOT, claims
 from reproduction.differences import FIDELITY, compared, difference_tables, rule
 from reproduction.experiment import Experiment
-from reproduction.tables import RULE, TIES, Board, relative, tables, title
+from reproduction.tables import RULE, TIES, Board, markdown, relative, tables, title
 
 _INTRO = (
     "The paper's numbers and ours, row by row. `python -m reproduction report --all` writes this page from committed "

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from compgcn.baselines import BASELINES, FitOnce
 from compgcn.data import DATASETS
 from compgcn.nn.encoder import PRESETS, Encoder
-from compgcn.run.report import MISSING, Table
+from compgcn.run.report import MISSING, Part, Table
 from reproduction.experiment import Experiment, Row, at_home, control_of
 from reproduction.training import results
 
@@ -320,3 +320,16 @@ def _datasets(experiment: Experiment) -> Table:
             cells.append(" / ".join(MISSING if x is None else f"{x:,.1f}".removesuffix(".0") for x in pair))
         lines.append([*cells, row.note])
     return Table("", ("data set", *(f"{metric}, paper / ours" for metric in experiment.metrics), ""), lines)
+
+
+def markdown(parts: Sequence[Part]) -> str:
+    """Return headings, paragraphs and tables as Markdown."""
+    texts = []
+    for part in parts:
+        if isinstance(part, str):
+            texts.append(part)
+            continue
+        cells = [[cell.replace("|", "\\|") for cell in line] for line in (part.header, *part.rows)]
+        lines = ["| " + " | ".join(line) + " |" for line in cells]
+        texts.append("\n".join([lines[0], "|" + "---|" * len(part.header), *lines[1:]]))
+    return "\n\n".join(texts) + "\n"

@@ -31,7 +31,7 @@ LEVELS = (
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
 CORE = ("errors.py", "config.py", "kernels", "nn", "tasks", "train", "run")
 AROUND = ("run/report.py", "run/plots.py", "run/tune.py")  # they live in run and are no part of the core
-LIGHT = ("compgcn", "compgcn.errors", "compgcn.config", "compgcn.train.recipes", "compgcn.cli")  # import no torch
+LIGHT = ("compgcn", "compgcn.errors", "compgcn.config", "compgcn.train.recipes", "compgcn.run.plots", "compgcn.cli")
 LONGEST = 60  # lines of a function after its signature, but for the training loop
 LOOP = ("optimise",)
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from compgcn.baselines.popularity import Popularity
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,6 +21,7 @@ from compgcn.baselines.wl import refined, subtrees, wl_features
 from compgcn.data import Vocabulary
 from compgcn.nn.graph import RelationalGraph
 from compgcn.tasks.facts import Answers
+from compgcn.tasks.ranking import Popularity
 
 N, R = 6, 2
 KNOWN = np.array([4, 0, 1])

@@ -23,15 +23,10 @@ import compgcn
 import toy
 from compgcn import cli
 from compgcn.answers.discover import weighing
-from compgcn.baselines import BASELINES
-from compgcn.cli.train import progress_line, spell, standing, time_left
+from compgcn.cli.train import progress_line, standing, time_left
 from compgcn.data import DATASETS, Vocabulary
-from compgcn.nn.compose import COMPOSITIONS, LEARNED
 from compgcn.nn.decoders import DECODERS
-from compgcn.nn.encoder import PRESETS
-from compgcn.run import Run, open_run
-from compgcn.run.build import TASKS
-from compgcn.tasks.sampling import SAMPLERS
+from compgcn.run import open_run
 from compgcn.train.recipes import MODELS
 from toy import SMALL, Command, contents, flags, graph, refused, train, write_tsv
 
@@ -66,36 +61,21 @@ def test_the_help_of_every_command_has_an_example(command: Command, words: list[
     assert f"Example: compgcn {' '.join(words)}".strip() in " ".join(result.out.split())
 
 
-def test_the_help_describes_each_command_in_one_line(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    listed = command("--help").out.partition("Commands:")[2].strip().splitlines()
-    assert len(listed) == 12
-    assert all(line.endswith(".") and not line.endswith("..") and len(line) <= 80 for line in listed), listed
-
-
-def test_help_lists_the_names_that_the_config_knows(command: Command) -> None:
-    shown = " ".join(command("train", "--help").out.split())
-    assert f"{', '.join([*SAMPLERS][:-1])} or {[*SAMPLERS][-1]}: draws the negatives" in shown
-
-
 @pytest.mark.parametrize(
     "words",
     [
         ["trian"],
         ["train"],
-        ["train", "world", "--colour", "red"],
         ["train", "world", "--epochs", "many"],
         ["predict", "run", "--relation", "r", "--head", "h", "--top", "0"],
         ["evaluate", "run", "--split", "all"],
         ["export", "run"],
-        ["data", "lst"],
     ],
     ids=" ".join,
 )
 def test_a_usage_error_is_exit_code_2(command: Command, words: list[str]) -> None:
     result = command(*words)
     assert (result.code, result.out) == (2, ""), result
-    assert "Traceback" not in result.err
     assert list(Path.cwd().iterdir()) == []
 
 
@@ -144,12 +124,6 @@ def test_ctrl_c_during_calibration_stops_a_run_and_keeps_its_metrics(
     assert (FAMILY / "metrics.json").read_bytes() == measured
     more = (FAMILY / "events.jsonl").read_text().removeprefix(before).splitlines()
     assert [json.loads(line)["event"] for line in more] == ["start", "end"]
-
-
-def test_a_large_graph_gets_a_note(command: Command, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("compgcn.run.resolve._STEP_BYTES", 1)
-    shown = command("train", data, "--epochs", 0, "--set", "dims=[4, 4]").out
-    assert "note: a step that scores all 12 entities would take about 0.0 GiB" in shown
 
 
 def test_training_prints_the_data_the_metrics_and_the_baseline(command: Command, data: Path) -> None:
@@ -213,13 +187,11 @@ def test_columns_and_labels_of_a_table_are_options(command: Command, tmp_path: P
     rows = [f"{i},p{i},lives,town{i % 3}" for i in range(12)]
     (tmp_path / "g.csv").write_text("\n".join(["n,who,how,where", *rows]))
     (tmp_path / "l.csv").write_text("".join(f"p{i},{'north' if i % 2 else 'south'}\n" for i in range(8)))
-    for columns, run in (("who,how,where", "a"), ("1,2,3", "b")):
-        assert command("train", "g.csv", "--columns", columns, *flags(SMALL), "--run-dir", run).code == 0
-    assert (open_run("a").data.num_entities, open_run("b").data.num_entities) == (15, 17)
-    assert open_run("b").config.data.columns == (1, 2, 3)
-    words = ["--columns", "who,how,where", "--labels", "l.csv", *flags(SMALL | {"folds": 2}), "--run-dir", "d"]
-    result = command("train", "g.csv", *words)
-    assert open_run("d").config.data.labels == "l.csv", result
+    words = ["--labels", "l.csv", *flags(SMALL | {"folds": 2, "epochs": 1})]
+    for columns, run, entities in (("who,how,where", "a", 15), ("1,2,3", "b", 17)):
+        assert command("train", "g.csv", "--columns", columns, *words, "--run-dir", run).code == 0
+        assert open_run(run).data.num_entities == entities
+    assert (open_run("b").config.data.columns, open_run("b").config.data.labels) == ((1, 2, 3), "l.csv")
 
 
 def test_the_config_of_a_run_trains_it_again(command: Command, data: Path) -> None:
@@ -250,12 +222,12 @@ def test_an_encoder_without_a_layer_is_noticed(command: Command, data: Path) -> 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="mallopt is glibc's")
 def test_freed_memory_stays_with_the_process() -> None:
-    """Runs in a process of its own, since the setting is the whole process's."""
+    """The setting is the whole process's, so that this has one of its own."""
     code = (
         "import resource, numpy\nfrom compgcn.cli.train import keep_memory\n"
         "def faults():\n"
         "    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
-        "    for _ in range(8): numpy.ones(2**24)\n"
+        "    for _ in range(4): numpy.ones(2**23)\n"
         "    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before\n"
         "plain = faults()\nkept = keep_memory()\nfaults()\nprint(not kept or faults() < plain / 10)"
     )
@@ -288,15 +260,15 @@ def test_a_log_gets_a_line_ten_seconds_after_the_last(capfd: pytest.CaptureFixtu
     assert lines[2].startswith("evaluating 2 of 600")
 
 
-def test_training_notifies_of_epochs_steps_and_evaluations(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_notifies_of_epochs_steps_and_evaluations(
+    command: Command, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("compgcn.cli.train._QUIET", 0.0)
-    shown = command(
-        "train", "world", "--decoder", "distmult", "--encoder", "none", "--epochs", 2, "--set", "dims=[8]"
-    ).err
-    assert "epoch 2/2  loss " in shown
+    shown = command("train", data, *flags(SMALL)).err
+    assert "epoch 3/3  loss " in shown
     assert "valid mrr" in shown
-    assert re.search(r"epoch 1/2  step 1/\d+  loss \S+  about \S+ (s|min|h) left\n", shown)
-    assert re.search(r"evaluating test [\d,]+ of 1,022\n", shown)
+    assert re.search(r"epoch 1/3  step 1/\d+  loss \S+  about \S+ (s|min|h) left\n", shown)
+    assert re.search(r"evaluating test \d of \d\n", shown)
 
 
 @pytest.mark.parametrize("part", [None, "fold 2 of 5"])
@@ -305,26 +277,25 @@ def test_the_time_left_of_a_training_follows_the_pace_of_its_steps(part: str | N
     event |= {"goal": "mrr", "best": None} | ({} if part is None else {"part": part})
     line = standing(lambda: 0.0)(event)
     assert line.endswith("step 10/20  loss 1.0000  about 14 min left" + (f" of {part}" if part else ""))
-    assert time_left(lambda: 0.0)(event | {"event": "epoch", "step": 80}) == "", "nothing is left"
 
 
 def test_the_time_left_of_an_evaluation_follows_its_pace_since_its_first_event() -> None:
     now = 1000.0
-    left, event = time_left(lambda: now), {"event": "progress", "what": "evaluating", "total": 600}
-    assert left(event | {"done": 100}) == "", "the pace is unknown"
+    line, event = standing(lambda: now), {"event": "progress", "what": "evaluating", "total": 600}
+    assert line(event | {"done": 100}) == "evaluating 100 of 600", "the pace is unknown"
     now += 60
-    assert left(event | {"done": 200}) == "  about 4 min left"
-    assert left(event | {"done": 150, "what": "calibrating"}) == "", "another evaluation"
+    assert line(event | {"done": 200}) == "evaluating 200 of 600  about 4 min left"
+    assert line(event | {"done": 150, "what": "calibrating"}) == "calibrating 150 of 600", "another evaluation"
     now += 60
-    assert left(event | {"done": 300, "what": "calibrating"}) == "  about 2 min left"
+    assert line(event | {"done": 300, "what": "calibrating"}) == "calibrating 300 of 600  about 2 min left"
 
 
 @pytest.mark.parametrize(
     ("seconds", "words"),
-    [(0.1, "1 s"), (59.4, "59 s"), (59.6, "1 min"), (5000, "83 min"), (7200, "2.0 h"), (3e5, "3.5 days")],
+    [(0, ""), (0.1, "1 s"), (59.4, "59 s"), (59.6, "1 min"), (5000, "83 min"), (7200, "2.0 h"), (3e5, "3.5 days")],
 )
 def test_a_time_has_two_or_three_digits(seconds: float, words: str) -> None:
-    assert spell(seconds) == words
+    assert time_left(1, 1, seconds) == (words and f"  about {words} left")
 
 
 # Answers
@@ -389,13 +360,11 @@ def test_vectors_are_exported(command: Command, run: Path) -> None:
     assert Path("vectors.tsv").read_text().startswith("kind\tid\tname\t0\t1\t")
     assert command("export", run, "--to", "vectors", "--format", "projector").code == 0
     assert Path("vectors", "projector_config.pbtxt").is_file()
-    Path("taken.tsv").mkdir()
     os.mkfifo("pipe.tsv")
     Path("link.tsv").symlink_to(run / "metrics.json")
     for place, words in (
         ("vectors.xls", ".w2v or .vec"),
         ("no/such/vectors.tsv", "there is no folder"),
-        ("taken.tsv", "could not write taken.tsv"),
         ("pipe.tsv", "'pipe.tsv' exists and is not a file"),
         ("link.tsv", "is a file of the run"),
     ):
@@ -449,11 +418,6 @@ def test_every_answer_of_a_model_below_its_baseline_has_a_note(
         assert shown.count("note: the model is no better than the baseline") == expected
 
 
-def test_nothing_to_discover_is_a_sentence(command: Command, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Run, "discover", lambda *_, **__: [])
-    assert command("discover", run).out == "no new facts\n"
-
-
 def test_markup_and_emoji_codes_in_ids_are_shown_as_they_are(command: Command, tmp_path: Path) -> None:
     ids = ["[bold]x[/bold]", ":cat:", "a\\", "[/]", "ex:dog:1", "é🦊"]
     rows = [f"{s}\t:smile:\t{o}" for s in ids for o in ids if s != o]
@@ -469,35 +433,19 @@ def test_markup_and_emoji_codes_in_ids_are_shown_as_they_are(command: Command, t
 
 # Lists
 
-LISTED: dict[str, dict[str, Any]] = {
-    "tasks": TASKS,
-    "models": MODELS,
-    "encoders": PRESETS,
-    "compositions": {**COMPOSITIONS, **LEARNED},
-    "decoders": DECODERS,
-    "samplers": SAMPLERS,
-    "baselines": BASELINES,
-    "datasets": DATASETS,
-}
 
-
-@pytest.mark.parametrize("kind", LISTED)
-def test_every_row_is_listed_with_its_description_and_its_paper(command: Command, kind: str) -> None:
-    shown = command("list", kind).out
+def test_every_row_is_listed_with_its_description_and_its_paper(command: Command) -> None:
+    shown, rows = command("list").out, json.loads(command("list", "--json").out)
     assert max(map(len, shown.splitlines())) <= 80
-    rows = json.loads(command("list", kind, "--json").out)
-    assert list(rows) == [kind]
-    assert [row["name"] for row in rows[kind]] == list(LISTED[kind])
-    for row, source in zip(rows[kind], LISTED[kind].values(), strict=True):
-        assert row["description"] in (getattr(source, "description", None), getattr(source, "origin", None))
-        assert row["reference"] in (getattr(source, "reference", None), getattr(source, "citation", None))
-        assert all(row.values())
-        assert " ".join(row.values()) in " ".join(shown.split()), "in the order of reading, nothing cut off"
-        assert re.search(rf"^{row['name']} ", shown, re.MULTILINE), "a name stands whole at the start of a line"
-
-
-def test_without_a_kind_everything_is_listed(command: Command) -> None:
-    assert set(LISTED) <= set(command("list").out.split())
+    for kind, table in rows.items():
+        assert json.loads(command("list", kind, "--json").out) == {kind: table}
+        for row in table:
+            assert set(row) == {"name", "description", "reference"}
+            assert all(row.values())
+            assert " ".join(row.values()) in " ".join(shown.split()), "in the order of reading, nothing cut off"
+            assert re.search(rf"^{row['name']} ", shown, re.MULTILINE), "a name stands whole at the start of a line"
+    assert [row["name"] for row in rows["decoders"]] == list(DECODERS)
+    assert [row["name"] for row in rows["datasets"]] == list(DATASETS)
     refused(command("list", "decoder"), "unknown kind 'decoder'; did you mean 'decoders'")
 
 
@@ -530,14 +478,11 @@ def test_bad_data_is_one_sentence_and_no_folder(command: Command, name: str) -> 
     ("words", "expected"),
     [
         (["--encoder", "compgc"], ["unknown encoder 'compgc'; did you mean 'compgcn'"]),
-        (["--decoder", "transee"], ["unknown decoder 'transee'; did you mean 'transe'"]),
-        (["--encoder", "gcn", "--composition", "cor"], ["unknown composition 'cor'; did you mean 'corr'"]),
         (["--encoder", "gcn", "--composition", "corr"], ["encoder 'gcn' has composition 'copy'"]),
         (["--sampler", "kbgn"], ["unknown sampler 'kbgn'; did you mean 'kbgan'"]),
         (["--model", "foo"], ["unknown model 'foo'; known: ", *MODELS]),
         (["--epochs", "-1"], ["training.epochs = -1"]),
         (["--decoder", "conve", "--set", "kernel=50"], ["a 50×50 kernel does not fit"]),
-        (["--device", "cuda:77"], ["the device 'cuda:77' is not there; use cpu, or auto"]),
         (["--set", "valid_fraction=0.6", "--set", "test_fraction=0.6"], ["leave something to train on"]),
     ],
     ids=lambda value: " ".join(value) if value[0].startswith("--") else "",
@@ -591,13 +536,10 @@ def test_errors_of_memory_and_ctrl_c_end_without_a_traceback_and_others_do_not(
         refused(result, "needs more memory than there is", "encoder.dims or training.batch_size")
 
 
-def test_a_reader_that_closes_the_pipe_is_no_error() -> None:
-    line = f"{sys.executable} -m compgcn data list --json | head -c 1"
+@pytest.mark.parametrize(
+    ("words", "shown"), [("data list --json | head -c 1", "["), ("--version", f"compgcn {compgcn.__version__}\n")]
+)
+def test_the_module_is_the_command_and_a_closed_pipe_no_error(words: str, shown: str) -> None:
+    line = f"{sys.executable} -m compgcn {words}"
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=toy.ENVIRONMENT)
-    assert (done.stdout, done.stderr) == ("[", "")
-
-
-def test_the_module_is_the_command() -> None:
-    line = [sys.executable, "-m", "compgcn", "--version"]
-    done = subprocess.run(line, capture_output=True, text=True, env=toy.ENVIRONMENT)
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"compgcn {compgcn.__version__}\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, shown, "")

@@ -8,12 +8,13 @@ import pytest
 import torch
 
 from compgcn.tasks.facts import Answers
-from compgcn.tasks.ranking import HITS, metrics, rank_triples
+from compgcn.tasks.ranking import metrics, rank_triples
 
 pytestmark = pytest.mark.peers
 
 N, R = 25, 3
 SCORES = {"all different": lambda noise: noise, "many ties": torch.round, "all the same": torch.zeros_like}
+HITS = (1, 3, 10)
 METRICS = {"mrr": "inverse_harmonic_mean_rank", "mr": "arithmetic_mean_rank"} | {
     f"hits@{k}": f"hits_at_{k}" for k in HITS
 }

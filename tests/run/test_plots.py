@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,18 +18,8 @@ from compgcn.run.plots import check_figure, draw_summary
 MAGIC = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}
 
 
-def molecules(graphs: int = 6) -> GraphCollection:
-    sizes = np.arange(graphs) + 1
-    return GraphCollection(
-        "molecules",
-        Vocabulary("relation", ["$single_$", "double" * 20]),
-        ("no", "yes"),
-        graph_of=np.repeat(np.arange(graphs), sizes),
-        triples=np.array([[1, 0, 2], [2, 0, 1], [3, 1, 4]]),
-        targets=np.arange(graphs) % 2,
-        node_labels=np.arange(sizes.sum()) % 20,
-        node_classes=tuple(f"atom {i}" for i in range(20)),
-    )
+def molecules() -> GraphCollection:
+    return replace(toy.molecules(), relations=Vocabulary("relation", ["$single_$", "double" * 20]))
 
 
 @pytest.mark.parametrize("kind", MAGIC)
@@ -39,7 +30,11 @@ def test_a_figure_has_the_format_of_its_ending(
     pytest.importorskip("matplotlib")
     path = tmp_path / f"x.{kind}"
     draw_summary(summarise(data), path)
-    assert path.read_bytes().startswith(MAGIC[kind])
+    drawn = path.read_bytes()
+    assert drawn.startswith(MAGIC[kind])
+    if kind == "svg":
+        draw_summary(summarise(data), path)
+        assert path.read_bytes() == drawn
 
 
 def test_many_relations_are_drawn_by_rank_and_few_by_name(tmp_path: Path) -> None:
@@ -56,13 +51,6 @@ def test_many_relations_are_drawn_by_rank_and_few_by_name(tmp_path: Path) -> Non
     assert "<!-- lives -->" in texts[0]
     assert "<!-- rank of the relation -->" in texts[1]
     assert all("<!-- Leakage -->" in text for text in texts)
-
-
-def test_the_same_data_gives_the_same_bytes(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    for name in ("a.svg", "b.svg"):
-        draw_summary(summarise(molecules()), tmp_path / name)
-    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
 
 
 @pytest.mark.parametrize(

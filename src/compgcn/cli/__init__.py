@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import logging
 import os
@@ -9,11 +10,14 @@ import sys
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from compgcn import __version__
 from compgcn.cli import answers, data, evaluate, export, listing, predict, serve, train, tune
 from compgcn.cli.console import fail, out
 from compgcn.errors import InputError
+
+_PLAIN = {"█": "#", "–": "-", "…": "~", "′": "'"}  # where a terminal lacks the letter; others become ?
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
@@ -23,9 +27,10 @@ def main() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # waiting threads sleep: far faster on a busy machine
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     logging.getLogger("compgcn.data.download").setLevel(logging.INFO)  # prints each download
-    for stream in (sys.stdout, sys.stderr):  # a terminal that lacks a letter shows ? in its place
+    codecs.register_error("plain", _plain)
+    for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
+            stream.reconfigure(errors="plain")
     try:
         app()
     except InputError as error:
@@ -45,6 +50,11 @@ def main() -> None:
         fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
 
 
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    return "".join(_PLAIN.get(letter, "?") for letter in error.object[error.start : error.end]), error.end
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         out.print(f"compgcn {__version__}")
@@ -53,9 +63,7 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def compgcn(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
-    ] = False,
+    version: Annotated[bool, Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False,
 ) -> None:
     """CompGCN: embed the entities and relations of a knowledge graph, and predict its missing facts.
 

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
+from typer import Argument, Option
 
-from compgcn.cli.console import Device, Json, RunFolder, calibration_note, out, progress, show_table, tell, told_apart
+from compgcn.cli.console import (
+    Device,
+    Json,
+    RunFolder,
+    To,
+    calibration_note,
+    out,
+    progress,
+    show_table,
+    tell,
+    told_apart,
+)
 from compgcn.cli.predict import Facts, opened_run
 from compgcn.data import KnowledgeGraph
 from compgcn.data.columns import counted
@@ -25,15 +35,11 @@ _WEIGHED = {
 
 def discover(
     run: RunFolder,
-    relation: Annotated[str | None, typer.Option(help="Only facts of this relation, by id or name.")] = None,
-    top: Annotated[int, typer.Option(help="How many facts.", min=1)] = 100,
-    per_relation: Annotated[int | None, typer.Option(help="The most facts of each relation.", min=1)] = None,
-    all_heads: Annotated[
-        bool, typer.Option("--all-heads", help="Ask every entity, not only a relation's heads and their peers.")
-    ] = False,
-    to: Annotated[
-        Path | None, typer.Option(help="Write the facts to a .parquet, .csv or .tsv file.", metavar="FILE")
-    ] = None,
+    relation: Annotated[str | None, Option(help="Only facts of this relation, by id or name.")] = None,
+    top: Annotated[int, Option(help="How many facts.", min=1)] = 100,
+    per_relation: Annotated[int | None, Option(help="The most facts of each relation.", min=1)] = None,
+    all_heads: Annotated[bool, Option("--all-heads", help="Ask every entity, not only likely heads.")] = False,
+    to: To = None,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
@@ -80,13 +86,13 @@ def _discovery_note(run: Run) -> str:
 
 def explain(
     run: RunFolder,
-    head: Annotated[str, typer.Argument(help="The head of the fact, by id or name.")],
-    relation: Annotated[str, typer.Argument(help="Its relation.")],
-    tail: Annotated[str, typer.Argument(help="Its tail.")],
-    top: Annotated[int, typer.Option(help="How many facts.", min=1)] = 5,
+    head: Annotated[str, Argument(help="The head of the fact, by id or name.")],
+    relation: Annotated[str, Argument(help="Its relation.")],
+    tail: Annotated[str, Argument(help="Its tail.")],
+    top: Annotated[int, Option(help="How many facts.", min=1)] = 5,
     method: Annotated[
         Literal["auto", "exact", "gradient"],
-        typer.Option(help="Leave out each fact in turn, take the gradient, or choose by the work."),
+        Option(help="Leave out each fact in turn, take the gradient, or choose by the work."),
     ] = "auto",
     facts: Facts = None,
     device: Device = "auto",
@@ -113,9 +119,8 @@ def explain(
     for rank, fact in enumerate(found.facts, 1):
         text = " - ".join(told_apart(fact, opened.data)) + " (itself)" * found.is_itself(fact)
         bar = "█" * max(1, round(_BAR * abs(fact.contribution) / most))
-        shown.append(
-            (str(rank), text, f"{fact.contribution:+.4f}", *(("", bar) if fact.contribution >= 0 else (bar, "")))
-        )
+        bars = ("", bar) if fact.contribution >= 0 else (bar, "")
+        shown.append((str(rank), text, f"{fact.contribution:+.4f}", *bars))
     show_table(("rank>", "fact", "contribution>", "against>", "for"), shown, f"{head} - {relation} - {tail}")
     known = f"known, in {found.known}" if found.known else "new"
     out.print(f"score {found.score:.4f}, probability {found.probability:.4f}, {known}")
@@ -124,9 +129,9 @@ def explain(
 
 def similar(
     run: RunFolder,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="An entity, or a graph, by id or name.")],
-    top: Annotated[int, typer.Option(help="How many neighbours.", min=1)] = 10,
-    relation: Annotated[bool, typer.Option("--relation", help="NAME is a relation; find other relations.")] = False,
+    name: Annotated[str, Argument(metavar="NAME", help="An entity, or a graph, by id or name.")],
+    top: Annotated[int, Option(help="How many neighbours.", min=1)] = 10,
+    relation: Annotated[bool, Option("--relation", help="NAME is a relation; find other relations.")] = False,
     facts: Facts = None,
     device: Device = "auto",
     as_json: Json = False,

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
-import typer
 from rich.console import Console
 from rich.table import Table
+from typer import Argument, Option
 
 from compgcn.data import GraphCollection, KnowledgeGraph
 from compgcn.data.columns import counted
+from compgcn.run.plots import check_figure, printable
 
 if TYPE_CHECKING:
     from compgcn.run import Contribution, Discovery, Kind, Run, Scored
@@ -21,19 +23,21 @@ if TYPE_CHECKING:
 out = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
 err = Console(stderr=True, highlight=False, soft_wrap=True, markup=False, emoji=False)
 
-METRICS = ("mrr", "mr", "hits@1", "hits@3", "hits@10")
 Dataset = KnowledgeGraph | GraphCollection
 Split = Literal["train", "valid", "test"]
 _FEW = 30  # validation triples below which a metric is mostly noise
 
-
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for a program to read.")]
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
-Device = Annotated[str, typer.Option(help="cpu, cuda, or auto for the best there is.")]
-Plot = Annotated[Path | None, typer.Option(help="Draw a figure: a .png, .pdf or .svg file.", metavar="FILE")]
+Json = Annotated[bool, Option("--json", help="Print JSON, for a program to read.")]
+RunFolder = Annotated[Path, Argument(metavar="RUN", help="A run folder.")]
+Device = Annotated[str, Option(help="cpu, cuda, or auto for the best there is.")]
+Plot = Annotated[
+    Path | None,
+    Option(help="Draw a .png, .pdf or .svg file.", metavar="FILE", callback=lambda to: to and check_figure(to)),
+]
+To = Annotated[Path | None, Option(help="Write a .parquet, .csv or .tsv file.", metavar="FILE")]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="A setting, such as training.lr=0.001; may be repeated."),
+    Option("--set", metavar="KEY=VALUE", help="A setting, such as training.lr=0.001; may be repeated."),
 ]
 
 
@@ -43,34 +47,36 @@ def fail(message: str) -> NoReturn:
     raise SystemExit(1)
 
 
-def check_plot(path: Path | None) -> None:
-    """Refuse a figure that cannot be drawn, before any work is done for it."""
-    if path is not None:
-        from compgcn.run.plots import check_figure
+@contextmanager
+def bars(downloads: bool = False) -> Iterator[Callable[[str, int, int | None], None] | None]:
+    """Show a progress bar for each name on a terminal, and nothing elsewhere."""
+    if not err.is_terminal:
+        yield None
+        return
+    from rich import progress as rich
 
-        check_figure(path)
+    name = rich.TextColumn("{task.description}", markup=False)
+    counts = (rich.MofNCompleteColumn(), rich.TimeRemainingColumn())
+    sizes = (rich.DownloadColumn(), rich.TransferSpeedColumn())
+    with rich.Progress(name, rich.BarColumn(), *(sizes if downloads else counts), console=err, transient=True) as shown:
+        tasks: dict[str, rich.TaskID] = {}
+
+        def notify(name: str, done: int, total: int | None) -> None:
+            if name not in tasks:
+                tasks[name] = shown.add_task(name, total=total)
+            shown.update(tasks[name], completed=done, total=total, visible=done != total)
+
+        yield notify
 
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
-    """Show a progress bar on a terminal, and nothing elsewhere."""
-    if not err.is_terminal:
-        yield None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=err, transient=True) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+    """Show one progress bar on a terminal, and nothing elsewhere."""
+    with bars() as notify:
+        yield notify and partial(notify, what)
 
 
 # Tables
-
-
-def printable(text: str) -> str:
-    """Return a name without the control characters that would move the cursor or colour the screen."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def plain_table(*columns: str) -> Table:
@@ -93,6 +99,8 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str
 
 def show_metrics(title: str, rows: Mapping[str, Mapping[str, Any]]) -> None:
     """Print the ranking metrics of each row."""
+    from compgcn.tasks.ranking import METRICS
+
     shown = [
         (label, *("-" if name not in row else f"{row[name]:.{1 if name == 'mr' else 4}f}" for name in METRICS))
         for label, row in rows.items()
@@ -111,25 +119,18 @@ def told_apart(fact: Discovery | Contribution | Scored, data: Dataset) -> list[s
 # Notes about data
 
 
-def describe(data: Dataset, remarks: Sequence[str] = ()) -> None:
-    """Print the sizes of a data set, the notes of its reader, and other remarks."""
-    sizes = data.statistics()
-    out.print(f"{data.name}: {headline(sizes)}")
-    for note in (*data.notes, *remarks, *chance(sizes)):
+def describe(name: str, sizes: Mapping[str, int | float], notes: Sequence[str]) -> None:
+    """Print the sizes of a data set and notes about it."""
+    out.print(f"{name}: {_headline(sizes)}")
+    for note in notes:
         out.print(f"  note: {note}")
+    if "classes" not in sizes and sizes["valid"] < _FEW:
+        few = f"only {counted(int(sizes['valid']), 'validation triple')}: which epoch is best is a matter of chance"
+        none = "no validation triples: which epoch is best cannot be told, and the last one is kept"
+        out.print(f"  note: {few if sizes['valid'] else none}")
 
 
-def chance(n: Mapping[str, int | float]) -> list[str]:
-    """Return a note about a data set of these sizes that has few validation triples."""
-    if "classes" in n or n["valid"] >= _FEW:
-        return []
-    if not n["valid"]:
-        return ["no validation triples: which epoch is best cannot be told, and the last one is kept"]
-    return [f"only {counted(int(n['valid']), 'validation triple')}: which epoch is best is a matter of chance"]
-
-
-def headline(n: Mapping[str, int | float]) -> str:
-    """Return the sizes of a data set in one line."""
+def _headline(n: Mapping[str, int | float]) -> str:
 
     def several(**nouns: str) -> str:
         return ", ".join(counted(int(n[key]), noun) for key, noun in nouns.items())
@@ -166,11 +167,8 @@ def doubts(metrics: dict[str, Any]) -> list[str]:
     test, found = metrics["test"], []
     if "classes" not in metrics:
         popular = metrics.get("popularity", {}).get("test", {}).get("mrr", 0.0)
-        if test and test["mrr"] <= popular:
-            found.append(
-                "the model is no better than the baseline: give it more triples, more epochs or other settings"
-            )
-        return found
+        advice = "the model is no better than the baseline: give it more triples, more epochs or other settings"
+        return [advice] if test and test["mrr"] <= popular else []
     advice = "give it more labels, more epochs or other settings"
     control = metrics.get("facts", {}).get("test", {})
     if control and test["accuracy"] < control["accuracy"]:

@@ -3,50 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
 from rich.text import Text
+from typer import Argument, Option
 
-from compgcn.cli.console import (
-    Json,
-    Plot,
-    Settings,
-    chance,
-    check_plot,
-    err,
-    headline,
-    out,
-    plain_table,
-    printable,
-    show_table,
-)
-from compgcn.cli.train import COLUMNS
-from compgcn.config import Config, as_list, configure, parse_setting
-from compgcn.data import DATASETS, Source, collection, download, find, where
-from compgcn.data.download import FILES, Files, Notify
-from compgcn.data.statistics import bins, even_bins, middle, summarise
+from compgcn.cli.console import Json, Plot, Settings, bars, describe, out, plain_table, show_table
+from compgcn.cli.train import COLUMNS, asked_for, read_data
+from compgcn.data import DATASETS, Source, collection, download, where
+from compgcn.data.download import FILES, Files
+from compgcn.data.statistics import bins, even_bins, summarise
 from compgcn.errors import InputError, unknown
+from compgcn.run.plots import WAYS, between, draw_summary, short, typical
 
 if TYPE_CHECKING:
-    from compgcn.data.statistics import Bin, Distribution, Leakage, Numbers, Overlap, Summary
+    from compgcn.data.statistics import Bin, Distribution, Leakage, Overlap, Summary
 
 _RELATIONS = 20  # listed one by one, and as many classes
 _PAIRS = 5  # pairs of relations listed of each kind
 _WIDTH = 28  # of the longest bar, in letters
 _NAME = 40  # letters of a name
-_WAYS = {
-    "copies": "copy (s, r, o) in train",
-    "symmetric": "mirror image (o, r, s) in train",
-    "near_duplicates": "same pair, other relation (s, r', o) in train",
-    "inverses": "mirrored pair, other relation (o, r', s) in train",
-    "any": "any of these",
-    "copy_rule": "answered by copying from a relation below",
-}
 
 app = typer.Typer(no_args_is_help=True, help="The data sets known by name.")
 
@@ -58,17 +38,9 @@ def data_list(as_json: Json = False) -> None:
     Example: compgcn data list
     """
     if as_json:
-        rows = [
-            {
-                "name": row.name,
-                "task": row.task,
-                "where": where(row),
-                "description": row.description,
-                "sizes": row.statistics,
-            }
-            for row in DATASETS.values()
-        ]
-        out.print_json(data=rows)
+        keys = ("name", "task", "where", "description", "sizes")
+        rows = [(row.name, row.task, where(row), row.description, row.statistics) for row in DATASETS.values()]
+        out.print_json(data=[dict(zip(keys, row, strict=True)) for row in rows])
         return
     sizes = "{:<6}{:>9}{:>11}{:>11}  {}"
     table = plain_table("name", sizes.format("task", "nodes", "relations", "edges", "where"))
@@ -84,12 +56,10 @@ def data_list(as_json: Json = False) -> None:
 
 @app.command("info")
 def data_info(
-    name: Annotated[str, typer.Argument(help="A data set's name, a file of triples, or a folder of files.")],
+    name: Annotated[str, Argument(help="A data set's name, a file of triples, or a folder of files.")],
     plot: Plot = None,
-    task: Annotated[
-        str | None, typer.Option(help="graph-classification for a table of graphs.", metavar="TASK")
-    ] = None,
-    columns: Annotated[str | None, typer.Option(help=COLUMNS)] = None,
+    task: Annotated[str | None, Option(help="graph-classification for a table of graphs.", metavar="TASK")] = None,
+    columns: Annotated[str | None, Option(help=COLUMNS)] = None,
     settings: Settings = None,
     as_json: Json = False,
 ) -> None:
@@ -97,19 +67,13 @@ def data_info(
 
     Example: compgcn data info world --plot world.png
     """
-    check_plot(plot)
-    given: dict[str, Any] = dict(map(parse_setting, settings or [])) | ({} if task is None else {"task": task})
-    if columns is not None:
-        given["data.columns"] = as_list("data.columns", columns)
-    if given and name not in DATASETS and collection.found(name):
+    asked, _ = asked_for(name, {"task": task, "columns": columns}, settings, None)
+    if len(asked) > 1 and name not in DATASETS and collection.found(name):
         raise InputError("settings go with files of triples; a folder in the TU format is read as it is")
-    config = configure(Config(), {"data.source": name, **given})
-    summary = summarise(find(config.data, config.task))
+    summary = summarise(read_data(asked))
     row = DATASETS.get(name)
     paper = dict(getattr(row, "paper", {}))
     if plot is not None:
-        from compgcn.run.plots import draw_summary
-
         draw_summary(summary, plot)
     if as_json:
         source = {"licence": row.licence, "citation": row.citation, "published": row.statistics} if row else {}
@@ -122,10 +86,8 @@ def data_info(
 
 @app.command("fetch")
 def data_fetch(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Data sets.")],
-    source: Annotated[
-        Path | None, typer.Option("--from", metavar="DIR", help="Take the files from this folder alone.")
-    ] = None,
+    names: Annotated[list[str], Argument(metavar="NAME...", help="Data sets.")],
+    source: Annotated[Path | None, Option("--from", metavar="DIR", help="Take the files from here alone.")] = None,
     as_json: Json = False,
 ) -> None:
     """Bring data sets into the cache, and compare them with their checksums.
@@ -133,7 +95,7 @@ def data_fetch(
     Example: compgcn data fetch fb15k-237 wn18rr
     """
     wanted = _chosen(names)
-    with _downloads() as notify:
+    with bars(downloads=True) as notify:
         done = download.fetch({name: files for name, files in wanted.items() if files is not None}, source, notify)
     if as_json:
         rows = []
@@ -155,29 +117,9 @@ def data_fetch(
         out.print(f"{row.name}: {what}, {len(row.entries)} files, {trust}")
 
 
-@contextmanager
-def _downloads() -> Iterator[Notify | None]:
-    """Show a bar for each download on a terminal, and nothing elsewhere."""
-    if not err.is_terminal:
-        yield None
-        return
-    from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
-
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=err, transient=True) as progress:
-        tasks: dict[str, TaskID] = {}
-
-        def notify(name: str, done: int, total: int | None) -> None:
-            if name not in tasks:
-                tasks[name] = progress.add_task(name, total=total)
-            progress.update(tasks[name], completed=done, total=total, visible=done != total)
-
-        yield notify
-
-
 @app.command("verify")
 def data_verify(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME...]", help="Data sets; all by default.")] = None,
+    names: Annotated[list[str] | None, Argument(metavar="[NAME...]", help="Data sets; all by default.")] = None,
     as_json: Json = False,
 ) -> None:
     """Compare the files in the cache and in COMPGCN_DATA with their checksums; exit code 1 if one differs.
@@ -223,41 +165,31 @@ def _chosen(names: Sequence[str]) -> dict[str, Files | None]:
 
 
 def _show(summary: Summary, row: Source | None, paper: dict[str, float]) -> None:
-    out.print(f"{summary.name}: {headline(summary.statistics)}")
-    for note in (*summary.notes, *chance(summary.statistics)):
-        out.print(f"  note: {note}")
+    describe(summary.name, summary.statistics, summary.notes)
     if row is not None:
         out.print(f"  {row.description}\n  licence: {row.licence}\n  citation: {row.citation}\n")
         known = [summary.statistics, row.statistics, *([paper] if paper else [])]
         keys = dict.fromkeys(key for sizes in known for key in sizes)
-        sizes = [(key.replace("_", " "), *(_number(one.get(key)) for one in known)) for key in keys]
+        sizes = []
+        for key in keys:
+            numbers = (f"{round(one[key], 1):,}" if key in one else "-" for one in known)
+            sizes.append((key.replace("_", " "), *numbers))
         show_table(("size", "here>", "published>", "paper>")[: len(known) + 1], sizes)
     if summary.graph_sizes is not None:
-        title = f"nodes of a graph: {_middle(summary.graph_sizes)}"
+        title = f"nodes of a graph: {typical(summary.graph_sizes)}"
         _histogram(title, "nodes", even_bins(summary.graph_sizes), "graphs")
-    title = f"degree, the {summary.edges} at each of the {summary.nodes}: {_middle(summary.degrees)}"
+    title = f"degree, the {summary.edges} at each of the {summary.nodes}: {typical(summary.degrees)}"
     _histogram(title, "degree", bins(summary.degrees), summary.nodes)
-    counts = [(_short(summary.relation_names[r]), int(summary.by_relation[r])) for r in summary.order]
+    counts = [(short(summary.relation_names[r], _NAME), int(summary.by_relation[r])) for r in summary.order]
     _bars("relations, the most frequent first", "relation", f"{summary.edges}>", counts[:_RELATIONS])
     if len(counts) > _RELATIONS:
         out.print(f"and {len(counts) - _RELATIONS:,} more relations")
-        title = f"{summary.edges} of a relation: {_middle(summary.by_relation)}"
+        title = f"{summary.edges} of a relation: {typical(summary.by_relation)}"
         _histogram(title, summary.edges, bins(summary.by_relation), "relations")
     for distribution in summary.distributions:
         _show_labels(distribution)
     if summary.leakage is not None:
         _show_leakage(summary.leakage, summary.relation_names)
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:,}" if value == int(value) else f"{value:,.1f}"
-
-
-def _middle(values: Numbers) -> str:
-    mean, median, largest = middle(values)
-    return f"mean {mean:,.1f}, median {median:,.0f}, largest {largest:,}"
 
 
 def _titled(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -266,8 +198,7 @@ def _titled(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -
 
 
 def _bar(value: float, largest: float) -> str:
-    letters = max(1, round(_WIDTH * value / largest)) if value else 0
-    return ("#" if out.options.ascii_only else "█") * letters
+    return "█" * (max(1, round(_WIDTH * value / largest)) if value else 0)
 
 
 def _bars(title: str, first: str, unit: str, rows: Sequence[tuple[str, int]]) -> None:
@@ -276,18 +207,7 @@ def _bars(title: str, first: str, unit: str, rows: Sequence[tuple[str, int]]) ->
 
 
 def _histogram(title: str, first: str, rows: Sequence[Bin], unit: str) -> None:
-    dash = "-" if out.options.ascii_only else "–"
-    named = [(f"{low:,}" if low == high else f"{low:,}{dash}{high:,}", size) for low, high, size in rows]
-    _bars(title, f"{first}>", f"{unit}>", named)
-
-
-def _short(name: str) -> str:
-    """Return a name that fits in its column: its start and its end, which tell long relations apart."""
-    if len(name) <= _NAME:
-        return name
-    dots = "..." if out.options.ascii_only else "…"
-    kept = _NAME - len(dots)
-    return name[: kept // 2] + dots + name[kept // 2 - kept :]
+    _bars(title, f"{first}>", f"{unit}>", [(between(low, high), size) for low, high, size in rows])
 
 
 def _show_labels(distribution: Distribution) -> None:
@@ -299,7 +219,7 @@ def _show_labels(distribution: Distribution) -> None:
     for c in order[:_RELATIONS]:
         counts = [f"{distribution.parts[part][c]:,}" for part in several] + [f"{total[c]:,}"]
         share = f"{100 * total[c] / whole:.1f} %"
-        rows.append((_short(distribution.classes[c]), *counts, share, _bar(total[c], largest)))
+        rows.append((short(distribution.classes[c], _NAME), *counts, share, _bar(total[c], largest)))
     _titled(distribution.what, ("class", *(f"{part}>" for part in several), "all>", "share>", ""), rows)
     if len(order) > _RELATIONS:
         out.print(f"and {len(order) - _RELATIONS:,} more")
@@ -308,7 +228,7 @@ def _show_labels(distribution: Distribution) -> None:
 def _show_leakage(leakage: Leakage, names: Sequence[str]) -> None:
     splits = {part: given for part, given in leakage.splits.items() if given.triples}
     rows = []
-    for way, label in _WAYS.items():
+    for way, label in WAYS.items():
         counts = [(getattr(given, way), given.triples) for given in splits.values()]
         rows.append((label, *(cell for n, whole in counts for cell in (f"{n:,}", f"{100 * n / whole:.1f} %"))))
     columns = ("", *(name for part in splits for name in (f"{part}>", "share>")))
@@ -323,7 +243,7 @@ def _show_leakage(leakage: Leakage, names: Sequence[str]) -> None:
 def _show_pairs(title: str, overlaps: Sequence[Overlap], names: Sequence[str]) -> None:
     out.print(f"  {title}: {len(overlaps) or 'none'}")
     for pair in overlaps[:_PAIRS]:
-        both = dict.fromkeys(printable(_short(names[r])) for r in (pair.relation, pair.other))
+        both = dict.fromkeys(short(names[r], _NAME) for r in (pair.relation, pair.other))
         out.print(f"    {' / '.join(both)}: {pair.shared:,} of {pair.pairs:,} pairs, {100 * pair.share:.0f} %")
     if len(overlaps) > _PAIRS:
         out.print(f"    and {len(overlaps) - _PAIRS:,} more")

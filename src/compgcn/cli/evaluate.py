@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
+from typer import Option
 
-from compgcn.cli.console import Device, Json, Plot, RunFolder, Split, check_plot, out, show_metrics, show_table
+from compgcn.cli.console import Device, Json, Plot, RunFolder, Split, out, show_metrics, show_table
 from compgcn.cli.predict import opened_run
 from compgcn.errors import InputError
+from compgcn.run.plots import calibration, draw_report, save
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,8 +25,8 @@ _MATRIX = 12  # the most classes of a confusion matrix that is printed
 
 def evaluate(
     run: RunFolder,
-    split: Annotated[Split | None, typer.Option(help="The split; by default the one the run reports on.")] = None,
-    by: Annotated[Part | None, typer.Option(help="Split the metrics by relation, category, side or class.")] = None,
+    split: Annotated[Split | None, Option(help="The split; by default the one the run reports on.")] = None,
+    by: Annotated[Part | None, Option(help="Split the metrics by relation, category, side or class.")] = None,
     plot: Plot = None,
     device: Device = "auto",
     as_json: Json = False,
@@ -37,7 +38,6 @@ def evaluate(
 
     Example: compgcn evaluate runs/world-compgcn-distmult-0 --by relation
     """
-    check_plot(plot)
     opened = opened_run(run, device)
     which = split or opened.answers.reported
     report = opened.evaluate(which, by)
@@ -56,9 +56,8 @@ def evaluate(
         _show_links(opened, report, which, by)
     else:
         if split is None and which != "test":
-            out.print(
-                f"the protocol '{opened.config.classifier.protocol}' reports on {which}, so these are its metrics"
-            )
+            protocol = opened.config.classifier.protocol
+            out.print(f"the protocol '{protocol}' reports on {which}, so these are its metrics")
         _show_classes(report, which, by)
     if plot is not None:
         out.print(f"the figure is {plot}")
@@ -136,7 +135,6 @@ def _show_classes(report: dict[str, Any], split: str, by: Part | None) -> None:
 def _draw(run: Run, split: str, path: Path) -> None:
     """Draw the reliability diagram of a link predictor, or the report of a classification."""
     from compgcn.answers.calibrate import calibration_error
-    from compgcn.run.plots import calibration, draw_report, save
 
     title = f"{run.data.name}  ·  {run.model_name}  ·  {split}"
     report = run.evaluate(split)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
+from typer import Option
 
 from compgcn.cli.console import Device, Json, RunFolder, out
 from compgcn.cli.predict import opened_run
@@ -15,13 +15,10 @@ Form = Literal["parquet", "csv", "tsv", "npy", "word2vec", "projector"]
 
 def export(
     run: RunFolder,
-    to: Annotated[
-        Path,
-        typer.Option(help="A .parquet, .csv, .tsv, .npy, .w2v or .vec file; or any, with --format.", metavar="FILE"),
-    ],
+    to: Annotated[Path, Option(help="A .parquet, .csv, .tsv, .npy, .w2v or .vec file.", metavar="FILE")],
     form: Annotated[
         Form | None,
-        typer.Option("--format", help="The format, if not that of the ending; 'projector' is a TensorBoard folder."),
+        Option("--format", help="The format, if not that of the ending; 'projector' is a TensorBoard folder."),
     ] = None,
     device: Device = "auto",
 ) -> None:
@@ -41,9 +38,7 @@ def export(
 
 def report(
     run: RunFolder,
-    to: Annotated[
-        Path | None, typer.Option(help="The file; by default report.html in the run folder.", metavar="FILE")
-    ] = None,
+    to: Annotated[Path | None, Option(help="By default report.html in the run folder.", metavar="FILE")] = None,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:

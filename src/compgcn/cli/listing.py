@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import typer
 from rich.text import Text
+from typer import Argument
 
 from compgcn.cli.console import Json, out, plain_table
 from compgcn.data import DATASETS
@@ -16,7 +16,7 @@ KINDS = ("tasks", "models", "encoders", "compositions", "decoders", "samplers", 
 
 
 def list_all(
-    kind: Annotated[str | None, typer.Argument(metavar="KIND", help=f"One of {', '.join(KINDS)}.")] = None,
+    kind: Annotated[str | None, Argument(metavar="KIND", help=f"One of {', '.join(KINDS)}.")] = None,
     as_json: Json = False,
 ) -> None:
     """List everything that can be chosen by name.
@@ -52,13 +52,10 @@ def _entries() -> dict[str, list[dict[str, str]]]:
 
     compositions = {**COMPOSITIONS, **LEARNED}
     tables: list[Any] = [TASKS, MODELS, PRESETS, compositions, DECODERS, SAMPLERS, BASELINES, DATASETS]
-    return {kind: [_entry(name, row) for name, row in table.items()] for kind, table in zip(KINDS, tables, strict=True)}
-
-
-def _entry(name: str, row: Any) -> dict[str, str]:
-    described = row.description if hasattr(row, "description") else row.origin
-    return {
-        "name": name,
-        "description": described,
-        "reference": row.reference if hasattr(row, "reference") else row.citation,
-    }
+    found: dict[str, list[dict[str, str]]] = {kind: [] for kind in KINDS}
+    for kind, table in zip(KINDS, tables, strict=True):
+        for name, row in table.items():
+            described = row.description if hasattr(row, "description") else row.origin
+            paper = row.reference if hasattr(row, "reference") else row.citation
+            found[kind].append({"name": name, "description": described, "reference": paper})
+    return found

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from compgcn.cli.console import (
     Device,
     Json,
     RunFolder,
+    To,
     calibration_note,
     err,
     out,
-    printable,
     progress,
     show_table,
     tell,
@@ -24,12 +24,13 @@ from compgcn.cli.console import (
 from compgcn.data import GraphCollection, KnowledgeGraph, collection
 from compgcn.data.columns import counted
 from compgcn.errors import InputError
+from compgcn.run.plots import printable
 
 if TYPE_CHECKING:
     from compgcn.answers.classes import Classified
     from compgcn.run import Kind, Run
 
-Facts = Annotated[Path | None, typer.Option(help="For links: a file of more facts, of unseen entities too.")]
+Facts = Annotated[Path | None, Option(help="For links: a file of more facts, of unseen entities too.")]
 _TOP = 10  # answers without --top
 
 
@@ -51,27 +52,21 @@ def opened_run(path: Path, device: str, facts: Path | None = None) -> Run:
 
 def predict(
     run: RunFolder,
-    relation: Annotated[str | None, typer.Option(help="The relation; left out, the answers are relations.")] = None,
-    head: Annotated[str | None, typer.Option(help="Predict the tails of (head, relation, ?).")] = None,
-    tail: Annotated[str | None, typer.Option(help="Predict the heads of (?, relation, tail).")] = None,
+    relation: Annotated[str | None, Option(help="The relation; left out, the answers are relations.")] = None,
+    head: Annotated[str | None, Option(help="Predict the tails of (head, relation, ?).")] = None,
+    tail: Annotated[str | None, Option(help="Predict the heads of (?, relation, tail).")] = None,
     top: Annotated[
-        int | None, typer.Option(help="How many answers; by default 10, or all nodes in a file of classes.", min=1)
+        int | None, Option(help="How many answers; by default 10, or all nodes in a file of classes.", min=1)
     ] = None,
-    new: Annotated[bool, typer.Option("--new", help="Leave out known facts.")] = False,
-    plausible: Annotated[
-        bool, typer.Option("--plausible", help="Leave out entities that train never has at that end of the relation.")
-    ] = False,
-    item: Annotated[list[str] | None, typer.Option(help="A node or a graph to classify; may be repeated.")] = None,
-    graphs: Annotated[Path | None, typer.Option(help="Classify other graphs: a folder in the TU format.")] = None,
+    new: Annotated[bool, Option("--new", help="Leave out known facts.")] = False,
+    plausible: Annotated[bool, Option("--plausible", help="Only entities that train has at that end.")] = False,
+    item: Annotated[list[str] | None, Option(help="A node or a graph to classify; may be repeated.")] = None,
+    graphs: Annotated[Path | None, Option(help="Classify other graphs: a folder in the TU format.")] = None,
     queries: Annotated[
-        Path | None, typer.Option(help="A file of queries, one part of each ? or empty; or of facts.", metavar="FILE")
+        Path | None, Option(help="A file of queries (one part is ?) or of facts.", metavar="FILE")
     ] = None,
-    doubtful: Annotated[
-        bool, typer.Option("--doubtful", help="Show the least believable facts of a file first.")
-    ] = False,
-    to: Annotated[
-        Path | None, typer.Option(help="Write the answers to a .parquet, .csv or .tsv file.", metavar="FILE")
-    ] = None,
+    doubtful: Annotated[bool, Option("--doubtful", help="The least believable facts first.")] = False,
+    to: To = None,
     facts: Facts = None,
     device: Device = "auto",
     as_json: Json = False,

@@ -5,25 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from compgcn.cli.console import Device, err, out
 from compgcn.errors import InputError
 
 
 def serve(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run folders.")],
-    host: Annotated[
-        str, typer.Option(help="The address to listen on; one that others reach needs a key.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port; 0 takes a free one.", min=0, max=65535)] = 8000,
-    api_key_file: Annotated[
-        Path | None, typer.Option(help="A file with the key of the clients; else the variable COMPGCN_API_KEY.")
-    ] = None,
-    no_key: Annotated[bool, typer.Option("--no-key", help="Answer everyone who can reach --host.")] = False,
-    batch: Annotated[int, typer.Option(help="The most queries scored together.", min=1)] = 64,
-    queue: Annotated[int, typer.Option(help="The most waiting questions; one more is answered 503.", min=1)] = 512,
-    timeout: Annotated[float, typer.Option(help="Seconds for an answer; after that it is 504.", min=0.1)] = 30.0,
+    runs: Annotated[list[Path], Argument(metavar="RUN", help="Run folders.")],
+    host: Annotated[str, Option(help="The address; one that others reach needs a key.")] = "127.0.0.1",
+    port: Annotated[int, Option(help="The port; 0 takes a free one.", min=0, max=65535)] = 8000,
+    api_key_file: Annotated[Path | None, Option(help="File with the clients' key; else COMPGCN_API_KEY.")] = None,
+    no_key: Annotated[bool, Option("--no-key", help="Answer everyone who can reach --host.")] = False,
+    batch: Annotated[int, Option(help="The most queries scored together.", min=1)] = 64,
+    queue: Annotated[int, Option(help="The most waiting questions; one more is answered 503.", min=1)] = 512,
+    timeout: Annotated[float, Option(help="Seconds for an answer; after that it is 504.", min=0.1)] = 30.0,
     device: Device = "auto",
 ) -> None:
     """Serve trained models: JSON over HTTP, and a page.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import inspect
+import math
 import signal
 import sys
 import time
@@ -12,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-import typer
+from typer import Argument, Option
 
 from compgcn.cli.console import Dataset, Json, Settings, describe, doubts, err, out, show_metrics, show_table
 from compgcn.cli.evaluate import FIGURES, figures
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from compgcn.train.loop import Event
 
 _QUIET = 10.0  # seconds between two lines about training where there is no terminal
-_MMAP_MAX, _TRIM_THRESHOLD = -4, -1  # parameters of mallopt, as <malloc.h> numbers them
 
 
 def _listed(annotation: Any) -> str:
@@ -76,31 +76,28 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
     own = inspect.signature(command).parameters.values()
     parameters = [p.replace(annotation=hints[p.name]) for p in own if p.kind is not p.VAR_KEYWORD]
     for name, (kind, text) in _SETTINGS.items():
-        annotation = Annotated[kind | None, typer.Option(help=text)]  # type: ignore[valid-type]
+        annotation = Annotated[kind | None, Option(help=text)]  # type: ignore[valid-type]
         parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation))
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in parameters}
     return command
 
 
-Model = Annotated[str | None, typer.Option(help="A whole system, over which options go; see compgcn list models.")]
+Model = Annotated[str | None, Option(help="A whole system, over which options go; see compgcn list models.")]
 
 
 @with_settings
 def train(
-    data: Annotated[
-        str,
-        typer.Argument(metavar="DATA", help="A data set's name, a file of triples, a folder, or a TOML of settings."),
-    ],
+    data: Annotated[str, Argument(metavar="DATA", help="A data set's name, a file of triples, a folder, or a TOML.")],
     model: Model = None,
     settings: Settings = None,
     search: Annotated[
-        Path | None, typer.Option(help="A TOML with a table [search], for --protocol nested.", metavar="FILE")
+        Path | None, Option(help="A TOML with a table [search], for --protocol nested.", metavar="FILE")
     ] = None,
     run_dir: Annotated[
-        Path | None, typer.Option(help="The run folder; by default runs/<data>-<encoder>-<decoder>-<seed>.")
+        Path | None, Option(help="The run folder; by default runs/<data>-<encoder>-<decoder>-<seed>.")
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Remove the run in the run folder first.")] = False,
+    overwrite: Annotated[bool, Option("--overwrite", help="Remove the run in the run folder first.")] = False,
     as_json: Json = False,
     **options: Any,
 ) -> None:
@@ -112,6 +109,7 @@ def train(
     if space is not None:
         asked["classifier.candidates"] = candidates(space)
     found = read_data(asked, model)
+    from compgcn.run import train as train_run
     from compgcn.run.resolve import resolve
     from compgcn.train.folder import Folder, default_folder
 
@@ -121,11 +119,19 @@ def train(
         encoder = config.encoder
         if len(encoder.dims) == 1 and encoder.name != "none" and config.classifier.baseline is None:
             notes.insert(0, f"the encoder '{encoder.name}' has no layer: encoder.dims takes two numbers for one")
-        describe(found, notes)
+        describe(found.name, found.statistics(), [*found.notes, *notes])
     if large:
         keep_memory()
     finished = Folder(folder).is_calibrated and not overwrite
-    run = _trained(config, found, folder, overwrite, quiet=as_json)
+    begun = any((folder / "checkpoint").glob("[!.]*")) and not overwrite and not as_json
+    with watched(folder, as_json) as (notify, stopped):
+
+        def tell(event: Event) -> None:
+            if begun and event["event"] == "start":
+                out.print(f"resuming the run in {folder}")
+            notify(event)
+
+        run = train_run(config, found, folder, tell, stopped, overwrite)
     if as_json:
         out.print_json(data={"run": str(run.path), **run.metrics})
         return
@@ -140,13 +146,9 @@ def train(
 def asked_for(
     data: str, options: Mapping[str, Any], settings: Sequence[str] | None, search: Path | None
 ) -> tuple[dict[str, Any], Space | None]:
-    """Return the settings that a command line asks for, by name, and the space it asks to search, if any.
+    """Return the settings that DATA, options (None where not given) and --set name, and the space to search, if any.
 
-    Args:
-        data: the argument DATA.
-        options: by the name of their setting; None where it is not given.
-        settings: those of --set.
-        search: a TOML with a table [search], in place of the table that DATA may have.
+    The file `search` has a table [search], in place of the one that a TOML as DATA may have.
     """
     given = {PATHS[name]: value for name, value in options.items() if value is not None}
     given = {path: str(value) if isinstance(value, Path) else value for path, value in given.items()}
@@ -187,23 +189,21 @@ def keep_memory() -> bool:
     if sys.platform != "linux":
         return False
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none
-    return mallopt is not None and all(mallopt(*one) for one in ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, 2**31 - 1)))
+    maps, trim = -4, -1  # M_MMAP_MAX and M_TRIM_THRESHOLD of <malloc.h>
+    return mallopt is not None and bool(mallopt(maps, 0) and mallopt(trim, 2**31 - 1))
 
 
-def _trained(config: Config, data: Dataset, folder: Path, overwrite: bool, quiet: bool) -> Run:
-    from compgcn.run import train
+# Progress
+
+
+@contextmanager
+def watched(folder: Path, quiet: bool) -> Iterator[tuple[Callable[[Event], None], Callable[[], bool]]]:
+    """Yield what shows an event, and what tells whether to stop; end a training that stops with exit code 130."""
     from compgcn.train.loop import Interrupted
 
-    begun = any((folder / "checkpoint").glob("[!.]*")) and not overwrite and not quiet
     try:
         with stop_requests() as stopped, progress_line(quiet) as notify:
-
-            def tell(event: Event) -> None:
-                if begun and event["event"] == "start":
-                    out.print(f"resuming the run in {folder}")
-                notify(event)
-
-            return train(config, data, folder, tell, stopped, overwrite)
+            yield notify, stopped
     except Interrupted:
         err.print(f"stopped; the same command goes on from here ({folder})")
         raise SystemExit(130) from None
@@ -225,9 +225,6 @@ def stop_requests() -> Iterator[Callable[[], bool]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-# Progress
 
 
 @contextmanager
@@ -257,14 +254,22 @@ def progress_line(
 def standing(clock: Callable[[], float]) -> Callable[[Mapping[str, Any]], str]:
     """Return a function that writes one line about an event: epoch, loss, validation metric and time left."""
     latest: dict[str, float] = {}
-    left = time_left(clock)
+    first: Mapping[str, Any] = {}  # event of the evaluation under way, and its time
+    begun = 0.0
 
     def line(event: Mapping[str, Any]) -> str:
-        latest.update(event.get("valid") or {})
+        nonlocal first, begun
+        part = f" of {event['part']}" if "part" in event else ""
         if event["event"] == "progress":
-            return f"{event['what']} {event['done']:,} of {event['total']:,}{left(event)}"
+            if event["what"] != first.get("what"):
+                first, begun = event, clock()
+            done, total = event["done"], event["total"]
+            left = time_left(done - first["done"], total - done, clock() - begun, part)
+            return f"{event['what']} {done:,} of {total:,}{left}"
         if "epoch" not in event:
             return ""
+        first = {}
+        latest.update(event.get("valid") or {})
         parts = [f"epoch {event['epoch']}/{event['epochs']}", *([event["part"]] if "part" in event else [])]
         if event["event"] == "step":
             each = event["steps"] // event["epochs"]
@@ -273,39 +278,19 @@ def standing(clock: Callable[[], float]) -> Callable[[Mapping[str, Any]], str]:
         goal, best = event["goal"], event["best"]
         if goal in latest and best is not None:
             parts.append(f"valid {goal} {latest[goal]:.4f}  best {best:.4f} (epoch {event['best_epoch']})")
-        return "  ".join(parts) + left(event)
+        return "  ".join(parts) + time_left(event["step"], event["steps"] - event["step"], event["seconds"], part)
 
     return line
 
 
-def time_left(clock: Callable[[], float]) -> Callable[[Mapping[str, Any]], str]:
-    """Return a function that estimates the time remaining of a training or an evaluation, at the pace so far."""
-    what, before, begun = "", 0, 0.0  # the evaluation under way, whose events do not say when it began
-
-    def left(event: Mapping[str, Any]) -> str:
-        nonlocal what, before, begun
-        if event["event"] != "progress":
-            what = ""
-            done, ahead, seconds = event["step"], event["steps"] - event["step"], event["seconds"]
-        else:
-            if event["what"] != what:
-                what, before, begun = event["what"], event["done"], clock()
-            done, ahead, seconds = event["done"] - before, event["total"] - event["done"], clock() - begun
-        if not (seconds and done and ahead):
-            return ""
-        part = f" of {event['part']}" if "part" in event else ""
-        return f"  about {spell(seconds * ahead / done)} left{part}"
-
-    return left
-
-
-def spell(seconds: float) -> str:
-    """Return a time in words: 40 s, 14 min, 2.5 h, 3.1 days."""
-    if seconds < 59.5:
-        return f"{max(seconds, 1):.0f} s"
-    if seconds < 89.5 * 60:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"
+def time_left(done: int, ahead: int, seconds: float, part: str = "") -> str:
+    """Return the time remaining at the pace so far, in words; nothing where the pace is unknown or all is done."""
+    if not (seconds and done and ahead):
+        return ""
+    left = seconds * ahead / done
+    units = (("s", 1, 59.5, 0), ("min", 60, 89.5 * 60, 0), ("h", 3600, 48 * 3600, 1), ("days", 86400, math.inf, 1))
+    unit, size, digits = next((unit, size, digits) for unit, size, below, digits in units if left < below)
+    return f"  about {max(left, 1) / size:.{digits}f} {unit} left{part}"
 
 
 # Results

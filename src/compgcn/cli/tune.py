@@ -10,13 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
-from compgcn.cli.console import Json, Plot, Settings, check_plot, describe, err, out, show_table
-from compgcn.cli.train import Model, asked_for, progress_line, read_data, stop_requests, with_settings
+from compgcn.cli.console import Json, Plot, Settings, describe, out, show_table
+from compgcn.cli.train import Model, asked_for, read_data, watched, with_settings
 from compgcn.config import BUDGET, PATHS, Config, Space, configure, write_setting
 from compgcn.data.columns import counted
 from compgcn.errors import InputError
+from compgcn.run.plots import draw_study
 
 if TYPE_CHECKING:
     import optuna
@@ -28,22 +29,20 @@ _SHOWN = 10  # trials in the table
 
 @with_settings
 def tune(
-    data: Annotated[str, typer.Argument(metavar="DATA", help="As for train; a TOML may have a table [search].")],
+    data: Annotated[str, Argument(metavar="DATA", help="As for train; a TOML may have a table [search].")],
     model: Model = None,
     settings: Settings = None,
     search: Annotated[
         Path | None,
-        typer.Option(help="A TOML with a table [search] of values to try; else the paper's grid.", metavar="FILE"),
+        Option(help="A TOML with a table [search] of values to try; else the paper's grid.", metavar="FILE"),
     ] = None,
-    trials: Annotated[int, typer.Option(help="How many trials the study is to have, over all workers.", min=1)] = 50,
-    timeout: Annotated[float | None, typer.Option(help="Seconds after which no new trial begins.", min=0)] = None,
-    jobs: Annotated[int, typer.Option(help="Processes that work side by side.", min=1)] = 1,
-    pruner: Annotated[str, typer.Option(help="Stops trials that fall behind: median, hyperband or none.")] = "median",
-    storage: Annotated[
-        str | None, typer.Option(help="URL of a database that machines share; else a file in the folder.")
-    ] = None,
+    trials: Annotated[int, Option(help="How many trials the study is to have, over all workers.", min=1)] = 50,
+    timeout: Annotated[float | None, Option(help="Seconds after which no new trial begins.", min=0)] = None,
+    jobs: Annotated[int, Option(help="Processes that work side by side.", min=1)] = 1,
+    pruner: Annotated[str, Option(help="Stops trials that fall behind: median, hyperband or none.")] = "median",
+    storage: Annotated[str | None, Option(help="URL of a shared database; else a file in the folder.")] = None,
     study_dir: Annotated[
-        Path | None, typer.Option(help="The study's folder; by default runs/<data>-<encoder>-<decoder>-tune.")
+        Path | None, Option(help="The folder; by default runs/<data>-<encoder>-<decoder>-tune.")
     ] = None,
     plot: Plot = None,
     as_json: Json = False,
@@ -58,7 +57,6 @@ def tune(
     """
     if importlib.util.find_spec("optuna") is None:
         raise InputError("settings are searched with Optuna: pip install 'compgcn[tune]'")
-    check_plot(plot)
     asked, space, budget = _asked(data, options, settings, search)
     found = read_data(asked, model)
     from compgcn.run import tune as tuning
@@ -66,15 +64,18 @@ def tune(
     plan = tuning.plan(asked, found, space, study_dir, model, budget)
     study = tuning.open_study(plan, storage, trials, pruner)
     if not as_json:
-        describe(found)
+        describe(found.name, found.statistics(), found.notes)
         out.print(f"{plan.folder}: {counted(len(tuning.finished(study)), 'trial')} so far")
-    with _workers(jobs - 1):
-        _work(plan, study, trials, timeout, as_json)
+    with _workers(jobs - 1), watched(plan.folder, as_json) as (notify, stopped):
+
+        def tell(event: dict[str, Any]) -> None:
+            fold = f", {event['part']}" if "part" in event else ""
+            notify({**event, "part": f"trial {event['trial']}{fold}"})
+
+        tuning.work(plan, study, trials, timeout, tell, stopped)
     result = tuning.result(plan, study)
     best = tuning.write_best(plan, study)
     if plot is not None:
-        from compgcn.run.plots import draw_study
-
         draw_study(result, tuning.history(study), plot)
     if as_json:
         out.print_json(data=result | {"best_toml": str(best)})
@@ -112,23 +113,6 @@ def _workers(number: int) -> Iterator[None]:
     finally:
         for process in started:
             process.wait()
-
-
-def _work(plan: Plan, study: optuna.Study, trials: int, timeout: float | None, quiet: bool) -> None:
-    from compgcn.run import tune as tuning
-    from compgcn.train.loop import Interrupted
-
-    try:
-        with stop_requests() as stopped, progress_line(quiet) as notify:
-
-            def tell(event: dict[str, Any]) -> None:
-                fold = f", {event['part']}" if "part" in event else ""
-                notify({**event, "part": f"trial {event['trial']}{fold}"})
-
-            tuning.work(plan, study, trials, timeout, tell, stopped)
-    except Interrupted:
-        err.print(f"stopped; the same command goes on from here ({plan.folder})")
-        raise SystemExit(130) from None
 
 
 def _show(plan: Plan, study: optuna.Study, result: Mapping[str, Any], best: Path) -> None:

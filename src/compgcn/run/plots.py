@@ -5,6 +5,7 @@ A panel is a function that draws on axes: `save` puts several into a file, `inli
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -15,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from compgcn.answers.calibrate import Bin as Interval
-from compgcn.answers.similar import pca
 from compgcn.data.statistics import Bin, Distribution, Leakage, Summary, bins, even_bins, middle
 from compgcn.errors import InputError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from compgcn.answers.calibrate import Bin as Interval
 
 Panel = Callable[["Axes"], None]
 Points = tuple[NDArray[np.float32], NDArray[np.int64]]  # vectors [n, d] of items, and their classes [n]
@@ -30,7 +31,6 @@ COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")
 INK, FAINT = "#333333", "#DDDDDD"
 BARS = 15  # the largest number of bars with a name each
 PANEL = (6.4, 4.2)  # inches
-_DARK = "#222222"  # on a light colour, also where the page is dark
 _THIN = 5  # fewer bars than this leave space below them
 _STYLE: Any = {
     "font.size": 10,
@@ -52,7 +52,7 @@ _STYLE: Any = {
     "svg.hashsalt": "compgcn",  # the same figure has the same bytes
 }
 _INLINE: Any = {"svg.fonttype": "none", "figure.facecolor": "none", "axes.facecolor": "none"}
-_WAYS = {
+WAYS = {  # in which train may give a fact (s, r, o) away
     "copies": "a copy (s, r, o)",
     "symmetric": "a mirror image (o, r, s)",
     "near_duplicates": "another relation (s, r′, o)",
@@ -62,52 +62,55 @@ _WAYS = {
 }
 
 
-def check_figure(path: str | Path) -> Path:
-    """Return the path of a figure, or refuse one that cannot be written."""
-    path = Path(path)
-    if path.suffix.lower() not in (".png", ".pdf", ".svg"):
-        raise InputError(f"a figure is a .png, .pdf or .svg file, not '{path.name}'")
+def can_draw() -> bool:
+    """Return whether matplotlib is installed."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+def check_place(path: Path, what: str, *endings: str) -> Path:
+    """Return the path of a file to write, or refuse it before any work is done."""
+    if path.suffix.lower() not in endings:
+        raise InputError(f"{what}, not '{path.name}'")
     if not path.parent.is_dir():
         raise InputError(f"there is no folder '{path.parent}' to put '{path.name}' in; make it first")
     if path.exists() and not path.is_file():
         raise InputError(f"'{path}' exists and is not a file that could be replaced; choose another name")
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        raise InputError("figures are drawn with matplotlib: pip install 'compgcn[plot]'") from None
     return path
+
+
+def check_figure(path: str | Path) -> Path:
+    """Return the path of a figure, or refuse one that cannot be drawn."""
+    if not can_draw():
+        raise InputError("figures are drawn with matplotlib: pip install 'compgcn[plot]'")
+    return check_place(Path(path), "a figure is a .png, .pdf or .svg file", ".png", ".pdf", ".svg")
 
 
 def save(panels: Sequence[Panel], title: str, path: Path, height: float = PANEL[1]) -> None:
     """Draw panels side by side under a title, then write the file."""
-    drawn = _drawn(panels, title, path.suffix.lower()[1:], height)
-    try:
-        path.write_bytes(drawn)
-    except OSError as error:
-        raise InputError(f"could not write {path}: {error.strerror}") from None
+    path.write_bytes(_drawn(panels, title, path.suffix.lower()[1:], height, _STYLE))
 
 
-def inline(panel: Panel, mark: str, height: float = PANEL[1]) -> str:
+def inline(panel: Panel, mark: str, height: float) -> str:
     """Draw a panel as an <svg> element with the colours and the font of its page; `mark` makes its ids unique."""
-    text = _drawn([panel], "", "svg", height, _INLINE).decode()
+    text = _drawn([panel], "", "svg", height, _STYLE | _INLINE).decode()
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
-    text = re.sub(r'(<svg\b[^>]*?) width="[^"]*"', r"\1", re.sub(r'(<svg\b[^>]*?) height="[^"]*"', r"\1", text))
+    for size in ("width", "height"):
+        text = re.sub(rf'(<svg\b[^>]*?) {size}="[^"]*"', r"\1", text)
     text = re.sub(r'( id="|url\(#|href="#)', rf"\g<1>{mark}", text)
     text = re.sub(r"'DejaVu Sans'[^;\"]*", "system-ui, sans-serif", text)
     return text.replace(INK, "currentColor").replace(FAINT.lower(), "var(--line)").strip()
 
 
-def _drawn(panels: Sequence[Panel], title: str, form: str, height: float, style: Any = None) -> bytes:
+def _drawn(panels: Sequence[Panel], title: str, form: str, height: float, style: Any) -> bytes:
     import matplotlib
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     columns = 2 if len(panels) == 4 else min(len(panels), 3)
     rows = -(-len(panels) // columns)
-    with matplotlib.rc_context(_STYLE | (style or {})):
+    with matplotlib.rc_context(style):
         spaces = ConstrainedLayoutEngine(w_pad=0.15, h_pad=0.15, hspace=0.04, wspace=0.04)
-        size = (PANEL[0] * columns, height * rows + (0.5 if title else 0))
-        figure = Figure(figsize=size, layout=spaces)
+        figure = Figure((PANEL[0] * columns, height * rows + 0.5 * bool(title)), layout=spaces)
         grid = figure.subplots(rows, columns, squeeze=False).ravel()
         for axes, panel in zip(grid, panels, strict=False):
             panel(axes)
@@ -127,11 +130,26 @@ def heading(axes: Axes, title: str, subtitle: str = "") -> None:
         axes.text(0, 1.02, subtitle, transform=axes.transAxes, fontsize=9, alpha=0.75)
 
 
+def printable(text: str) -> str:
+    """Return a name without the control characters that would move the cursor or turn the text around."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
 def short(name: str, letters: int = 32) -> str:
-    """Return a name that fits beside a bar: its start and its end."""
-    clean = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)
-    half = letters // 2
+    """Return a name that fits beside a bar: its start and its end, which tell long names apart."""
+    clean, half = printable(name), letters // 2
     return clean if len(clean) <= letters else f"{clean[: half - 1]}…{clean[-half:]}"
+
+
+def between(low: int, high: int) -> str:
+    """Return the name of a bin."""
+    return f"{low:,}" if low == high else f"{low:,}–{high:,}"
+
+
+def typical(values: NDArray[np.int64]) -> str:
+    """Return the mean, the median and the largest of some values in words."""
+    mean, median, largest = middle(values)
+    return f"mean {mean:,.1f}, median {median:,.0f}, largest {largest:,}"
 
 
 def _label(axes: Axes, x: str = "", y: str = "", grid: Any = "both", thousands: str = "") -> None:
@@ -175,15 +193,13 @@ def _bars(
 # Classifications
 
 
-def draw_report(
-    title: str, report: Mapping[str, Any], classes: Sequence[str], points: Points, path: str | Path
-) -> None:
+def draw_report(title: str, report: Mapping[str, Any], classes: Sequence[str], points: Points, path: Path) -> None:
     """Draw the confusion matrix of a classification, the accuracy of each fold, and the vectors of the items."""
     panels: list[Panel] = [partial(confusion, counts=np.array(report["confusion"]), classes=classes)]
     if "folds" in report:
         panels.append(partial(_folds, report=report))
     panels.append(partial(_plane, points=points, classes=classes))
-    save(panels, title, check_figure(path))
+    save(panels, title, path)
 
 
 def confusion(axes: Axes, counts: NDArray[np.int64], classes: Sequence[str]) -> None:
@@ -192,7 +208,7 @@ def confusion(axes: Axes, counts: NDArray[np.int64], classes: Sequence[str]) -> 
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     if len(classes) <= BARS:
         for (row, column), count in np.ndenumerate(counts):
-            colour = "white" if shares[row, column] > 0.5 else _DARK
+            colour = "white" if shares[row, column] > 0.5 else "#222222"  # dark also where the page is
             axes.text(column, row, f"{count:,}", ha="center", va="center", color=colour, fontsize=9)
     names = [short(name) for name in classes]
     axes.set_xticks(range(len(names)), names, rotation=45, ha="right", rotation_mode="anchor")
@@ -216,6 +232,8 @@ def _folds(axes: Axes, report: Mapping[str, Any]) -> None:
 
 
 def _plane(axes: Axes, points: Points, classes: Sequence[str]) -> None:
+    from compgcn.answers.similar import pca
+
     vectors, targets = points
     places, shares = pca(vectors)
     for number, name in enumerate(classes):
@@ -230,7 +248,7 @@ def _plane(axes: Axes, points: Points, classes: Sequence[str]) -> None:
 # Data sets
 
 
-def draw_summary(summary: Summary, path: str | Path) -> None:
+def draw_summary(summary: Summary, path: Path) -> None:
     """Draw the degrees, relation frequencies, labels and leakage of a data set, a panel each."""
     panels: list[Panel] = []
     if (sizes := summary.graph_sizes) is not None:
@@ -244,7 +262,7 @@ def draw_summary(summary: Summary, path: str | Path) -> None:
         panels.append(partial(_leakage, leakage=summary.leakage))
     kinds = ("graphs", "entities", "nodes", "relations", "triples", "edges")
     counts = [f"{summary.statistics[key]:,} {key}" for key in kinds if key in summary.statistics]
-    save(panels, "  ·  ".join([summary.name, *counts]), check_figure(path))
+    save(panels, "  ·  ".join([summary.name, *counts]), path)
 
 
 def _histogram(axes: Axes, values: NDArray[np.int64], columns: Sequence[Bin], labels: Sequence[str]) -> None:
@@ -252,15 +270,14 @@ def _histogram(axes: Axes, values: NDArray[np.int64], columns: Sequence[Bin], la
     title, x, y = labels
     counts = [size for _, _, size in columns]
     axes.bar(range(len(columns)), counts, width=0.92, color=COLOURS[0])
-    names = [f"{low:,}" if low == high else f"{low:,}–{high:,}" for low, high, _ in columns]
+    names = [between(low, high) for low, high, _ in columns]
     turn: Any = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if sum(map(len, names)) > 36 else {}
     axes.set_xticks(range(len(columns)), names, **turn)
     if max(counts, default=1) > 50:
         axes.set_yscale("log")
         axes.set_ylim(bottom=0.7)
     _label(axes, x, y, "y", thousands="y")
-    mean, median, largest = middle(values)
-    heading(axes, title, f"mean {mean:,.1f}, median {median:,.0f}, largest {largest:,}")
+    heading(axes, title, typical(values))
 
 
 def _relations(axes: Axes, summary: Summary) -> None:
@@ -282,15 +299,14 @@ def _labels(axes: Axes, distribution: Distribution) -> None:
     unit = distribution.what.rpartition(" ")[2]
     parts = {part: counts[order] for part, counts in distribution.parts.items()}
     _bars(axes, [distribution.classes[c] for c in order], parts, unit)
-    few = len(total) == len(order)
-    subtitle = f"{unit} of each" if few else f"the {BARS} most frequent of {len(total):,}"
+    subtitle = f"{unit} of each" if len(total) <= BARS else f"the {BARS} most frequent of {len(total):,}"
     heading(axes, distribution.what.capitalize(), subtitle)
 
 
 def _leakage(axes: Axes, leakage: Leakage) -> None:
     splits = {part: given for part, given in leakage.splits.items() if given.triples}
-    shares = {part: [100 * getattr(given, way) / given.triples for way in _WAYS] for part, given in splits.items()}
-    _bars(axes, list(_WAYS.values()), shares, "% of the facts of the split", ".1f", 100)
+    shares = {part: [100 * getattr(given, way) / given.triples for way in WAYS] for part, given in splits.items()}
+    _bars(axes, list(WAYS.values()), shares, "% of the facts of the split", ".1f", 100)
     nothing = not any(given.any for given in splits.values())
     heading(axes, "Leakage", "train gives nothing away" if nothing else "facts for which train holds …")
 
@@ -347,12 +363,12 @@ def sides(axes: Axes, title: str, parts: Mapping[str, Mapping[str, Any]]) -> Non
 # Studies
 
 
-def draw_study(result: Mapping[str, Any], history: Sequence[tuple[int, float | None]], path: str | Path) -> None:
+def draw_study(result: Mapping[str, Any], history: Sequence[tuple[int, float | None]], path: Path) -> None:
     """Draw the validation metric of each trial (None for one without), and the importance of each setting."""
     panels: list[Panel] = [partial(_history, result=result, history=history)]
     if result["importance"]:
         panels.append(partial(_importance, shares=result["importance"]))
-    save(panels, f"{result['study']}  ·  {result['trials']} trials", check_figure(path))
+    save(panels, f"{result['study']}  ·  {result['trials']} trials", path)
 
 
 def _history(axes: Axes, result: Mapping[str, Any], history: Sequence[tuple[int, float | None]]) -> None:

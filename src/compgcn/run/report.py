@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import importlib.util
 import json
 import re
 from collections import Counter
@@ -21,12 +20,11 @@ from compgcn.data import KnowledgeGraph
 from compgcn.errors import InputError
 from compgcn.run import Run, plots
 from compgcn.tasks.classification import LogProbabilities
-from compgcn.tasks.ranking import SideRanks, by_category, by_relation
+from compgcn.tasks.ranking import METRICS, SideRanks, by_category, by_relation
 from compgcn.train.storage import replace
 
 MISSING = "–"
 _NUMBER = re.compile(r"[-−+±–.,%/ \d]*\d[-−+±–.,%/ \d]*|–")
-_METRICS = ("mrr", "mr", "hits@1", "hits@3", "hits@10")
 _EXAMPLES = 10
 _POOL = 1000  # facts of the best ranks, among which those with the widest margin are the examples
 _ALIKE = 3  # examples of one relation, asked for the same side, at most
@@ -73,13 +71,7 @@ def write_page(run: Run, path: Path | None = None) -> Path:
 
 def check_page(path: Path) -> Path:
     """Return the path of a page, or refuse one that cannot be written."""
-    if path.is_dir():
-        raise InputError(f"'{path}' is a folder; give the name of a file")
-    if path.suffix.lower() not in (".html", ".htm"):
-        raise InputError(f"the page of a run is written to a .html file, not '{path.name}'")
-    if not path.parent.is_dir():
-        raise InputError(f"there is no folder '{path.parent}' to put '{path.name}' in; make it first")
-    return path
+    return plots.check_place(path, "the page of a run is a .html file", ".html", ".htm")
 
 
 def page(run: Run) -> list[Part]:
@@ -93,7 +85,7 @@ def page(run: Run) -> list[Part]:
     if not run.metrics:
         about.append("*The run is not finished: these are the metrics of its best weights so far.*")
     parts: list[Part] = [f"# {run.model_name} on {run.data.name}", " ".join(about)]
-    if not _can_draw():
+    if not plots.can_draw():
         parts.append("This page has no drawings, because matplotlib is not installed: `compgcn[plot]` brings it.")
     parts += ["## Metrics", *(_links(run) if run.config.task == "link-prediction" else _classes(run))]
     settings = Markup(f"<pre>{html.escape(to_toml(run.config))}</pre>")
@@ -108,30 +100,16 @@ def page(run: Run) -> list[Part]:
 
 # Markup
 
-_STYLE = Path(__file__).with_suffix(".css")
-
 
 def page_html(parts: Sequence[Part], name: str) -> str:
     """Return a page as one HTML file that needs nothing else but the pictures it names."""
+    style = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
     head = (
         '<meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{_shown(name)}</title><style>{_STYLE.read_text(encoding='utf-8')}</style>"
+        f"<title>{_shown(name)}</title><style>{style}</style>"
     )
     body = "\n".join(map(_markup, parts))
     return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>\n{body}\n</body></html>\n'
-
-
-def markdown(parts: Sequence[Part]) -> str:
-    """Return a page as Markdown."""
-    texts = []
-    for part in parts:
-        if isinstance(part, str):
-            texts.append(part)
-            continue
-        cells = [[cell.replace("|", "\\|") for cell in line] for line in (part.header, *part.rows)]
-        lines = ["| " + " | ".join(line) + " |" for line in cells]
-        texts.append("\n".join([lines[0], "|" + "---|" * len(part.header), *lines[1:]]))
-    return "\n\n".join(texts) + "\n"
 
 
 def _markup(part: Part) -> str:
@@ -152,9 +130,9 @@ def _table(table: Table) -> str:
     """Return a table whose columns of numbers are set to the right."""
     columns = list(zip(*table.rows, strict=True)) or [()] * len(table.header)
     right = [bool(column) and all(not cell or _is_number(cell) for cell in column) for column in columns]
+    marks = [' class="n"' if number else "" for number in right]
 
     def line(cells: Sequence[str], tag: str) -> str:
-        marks = [' class="n"' if number else "" for number in right]
         made = [f"<{tag}{mark}>{_inline(cell)}</{tag}>" for mark, cell in zip(marks, cells, strict=True)]
         return f"<tr>{''.join(made)}</tr>"
 
@@ -168,8 +146,7 @@ def _is_number(cell: str) -> bool:
 
 
 def _shown(text: str) -> str:
-    """Return any text as HTML, without the characters that would turn or hide their neighbours."""
-    return html.escape("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text))
+    return html.escape(plots.printable(text))
 
 
 def _inline(text: str) -> str:
@@ -186,18 +163,13 @@ def _folded(title: str, table: Table) -> Markup:
     return Markup(f"<details><summary>{_inline(title)}</summary>\n{_table(table)}\n</details>")
 
 
-def _can_draw() -> bool:
-    return importlib.util.find_spec("matplotlib") is not None
-
-
 def _drawn(*drawings: Drawing) -> list[Part]:
     """Return drawings side by side; none without matplotlib."""
-    if not _can_draw():
+    if not plots.can_draw():
         return []
     figures = []
     for text, panel, height in drawings:
-        mark = "".join(c for c in text.lower() if "a" <= c <= "z") + "-"
-        drawing = plots.inline(panel, mark, height)
+        drawing = plots.inline(panel, f"{re.sub('[^a-z]', '', text.lower())}-", height)
         figures.append(f'<figure role="img" aria-label="{_shown(text)}">{drawing}</figure>')
     return [Markup(f'<div class="figures">{"".join(figures)}</div>')]
 
@@ -287,7 +259,7 @@ def _links(run: Run) -> list[Part]:
     parts: list[Part] = [
         "Ranks are filtered, and tied scores get the mean of the ranks they share. "
         "Where ties make a difference, *ties optimistic* counts every tie as won, *ties pessimistic* as lost.",
-        Table("", ("", *(name.upper().replace("HITS", "H") for name in _METRICS)), rows),
+        Table("", ("", *(name.upper().replace("HITS", "H") for name in METRICS)), rows),
         *_training(run),
     ]
     split = "test" if reached.get("test") else "valid"
@@ -296,7 +268,7 @@ def _links(run: Run) -> list[Part]:
 
 
 def _figures(label: str, report: Mapping[str, float]) -> list[str]:
-    return [label, *(f"{report[name]:,.1f}" if name == "mr" else f"{report[name]:.4f}" for name in _METRICS)]
+    return [label, *(f"{report[name]:,.1f}" if name == "mr" else f"{report[name]:.4f}" for name in METRICS)]
 
 
 def _parts_of_links(run: Run, split: str, ranks: SideRanks) -> list[Part]:
@@ -306,9 +278,8 @@ def _parts_of_links(run: Run, split: str, ranks: SideRanks) -> list[Part]:
     train = torch.from_numpy(run.data.train)
     categories = by_category(ranks, relation.to(run.device), train, run.data.num_relations)
     found = sorted(by_relation(ranks, relation).items(), key=lambda pair: -pair[1]["triples"])  # type: ignore[operator]
-    names, ids = run.data.relations.names, run.data.relations.ids
-    shared = Counter(names)
-    relations = {names[k] if shared[names[k]] == 1 else ids[k]: report for k, report in found}
+    ids, names, shared = run.data.relations.ids, run.data.relations.names, run.data.relations.shared
+    relations = {ids[k] if names[k] in shared else names[k]: report for k, report in found}
     drawings: list[Drawing] = []
     for title, parts in (("By category", categories), ("By relation", relations)):
         height = 1.6 + 0.4 * min(len(parts), plots.BARS)
@@ -344,34 +315,26 @@ class Example(NamedTuple):
     chance: float  # its probability
 
 
-class _Queries(NamedTuple):
-    """Every fact twice, asked for its tail and for its head, one after the other [2n]."""
-
-    given: Tensor  # the known entity
-    relation: Tensor  # R to 2R for heads
-    target: Tensor
-    rank: Tensor
-
-
 def told(run: Run, split: str, sides: SideRanks, top: int) -> tuple[list[Example], list[Example]]:
     """Return the facts the model completes by the widest margin, and those whose true answer ranks last."""
     s, r, o = run.ranker.splits[split].unbind(1)
-    pairs = ((s, o), (r, r + run.ranker.num_relations), (o, s), (sides.tail.realistic, sides.head.realistic))
-    queries = _Queries(*(torch.stack(pair, 1).flatten() for pair in pairs))
-    pool = queries.rank.argsort(stable=True)[:_POOL]
-    best = pool[_margins(run, queries, pool).argsort(descending=True, stable=True)]
-    worst = queries.rank.argsort(descending=True, stable=True)
-    good = [_example(run, queries, row, True) for row in _varied(queries, best, top) if queries.rank[row] <= 1]
-    bad = [_example(run, queries, row, False) for row in _varied(queries, worst, top) if queries.rank[row] > 1]
+    pairs = ((s, o), (r, r + run.ranker.num_relations), (o, s))  # each fact is asked for its tail, then for its head
+    queries = torch.stack([torch.stack(pair, 1).flatten() for pair in pairs], 1)  # given, relation, target [2n, 3]
+    ranks = torch.stack((sides.tail.realistic, sides.head.realistic), 1).flatten()  # [2n]
+    pool = ranks.argsort(stable=True)[:_POOL]
+    best = pool[_margins(run, queries[pool]).argsort(descending=True, stable=True)]
+    worst = ranks.argsort(descending=True, stable=True)
+    good = [_example(run, queries[k], ranks[k].item()) for k in _varied(queries, best, top) if ranks[k] <= 1]
+    bad = [_example(run, queries[k], ranks[k].item()) for k in _varied(queries, worst, top) if ranks[k] > 1]
     return good, bad
 
 
 @torch.inference_mode()
-def _margins(run: Run, queries: _Queries, rows: Tensor) -> Tensor:
+def _margins(run: Run, queries: Tensor) -> Tensor:
     """Return by how much the score of each target exceeds the best score of an unknown answer [n]."""
     task, found = run.ranker, []
-    for part in torch.split(rows, max(1, _BLOCK // task.num_entities)):
-        given, relation, target = queries.given[part], queries.relation[part], queries.target[part]
+    for part in torch.split(queries, max(1, _BLOCK // task.num_entities)):
+        given, relation, target = part.unbind(1)
         scores = task.model.score(run.encoded, given, relation)  # [B, N]
         own = scores.gather(1, target.unsqueeze(1)).squeeze(1)
         rivals = scores.index_put(task.known.lookup(given, relation), scores.new_tensor(-torch.inf))
@@ -379,34 +342,31 @@ def _margins(run: Run, queries: _Queries, rows: Tensor) -> Tensor:
     return torch.cat(found)
 
 
-def _varied(queries: _Queries, order: Tensor, top: int) -> list[int]:
+def _varied(queries: Tensor, order: Tensor, top: int) -> list[int]:
     """Return the first rows of an order, with at most a few of each relation."""
     counts: Counter[int] = Counter()
     chosen = []
-    for row, relation in zip(order.tolist(), queries.relation[order].tolist(), strict=True):
+    for row, relation in zip(order.tolist(), queries[order, 1].tolist(), strict=True):
         counts[relation] += 1
         if counts[relation] <= _ALIKE:
             chosen.append(row)
     return chosen[:top]
 
 
-def _example(run: Run, queries: _Queries, row: int, probable: bool) -> Example:
-    """Return an example with names, and the probability of the true answer if it is wanted (`probable`)."""
+def _example(run: Run, query: Tensor, rank: float) -> Example:
     assert isinstance(run.data, KnowledgeGraph)
     entities, relations, R = run.data.entities, run.data.relations, run.data.num_relations
-    given, relation, target = (int(part[row]) for part in queries[:3])
-    rank, side = float(queries.rank[row]), "head" if relation < R else "tail"
-    asked: dict[str, Any] = {side: entities.ids[given], "relation": relations.ids[relation % R]}
-    ends = entities.names[given], "?"
-    head, tail = ends if side == "head" else ends[::-1]
+    given, relation, target = query.tolist()
+    asked = {"head" if relation < R else "tail": entities.ids[given], "relation": relations.ids[relation % R]}
+    ends = (entities.names[given], "?") if relation < R else ("?", entities.names[given])
     chance = None
-    if probable:  # known answers may stand before it
-        known = len(run.ranker.known.lookup(queries.given[row : row + 1], queries.relation[row : row + 1])[0])
-        answers = run.predict(**asked, top=known + int(rank))
+    if rank <= 1:  # known answers may stand before it
+        known = len(run.ranker.known.lookup(query[:1], query[1:2])[0])
+        answers = run.predict(**asked, top=known + 1)
         chance = next((one.probability for one in answers if one.entity == entities.ids[target]), None)
     other = run.predict(**asked, top=1, new=True)
     name, its = (other[0].name, other[0].probability) if other else ("", 0.0)
-    question = f"{head} — {relations.names[relation % R]} — {tail}"
+    question = f" — {relations.names[relation % R]} — ".join(ends)
     return Example(question, entities.names[target], rank, chance, name, its)
 
 
@@ -415,10 +375,7 @@ def _examples(run: Run, split: str, ranks: SideRanks) -> list[Part]:
     parts: list[Part] = [f"## Predictions of {split}"]
     if good:
         best = ("question", "answer", "probability", "next answer that is not in the data")
-        rows = [
-            [Verbatim(one.question), Verbatim(one.answer), _chance(one.probability), Verbatim(one.instead)]
-            for one in good
-        ]
+        rows = [[*map(Verbatim, one[:2]), _chance(one.probability), Verbatim(one.instead)] for one in good]
         parts += ["### Best", "The true answer ranks first, by the widest margin.", Table("", best, rows)]
     if bad:
         worst = ("question", "true answer", "its rank", "the model's answer", "probability")
@@ -458,10 +415,8 @@ def _classes(run: Run) -> list[Part]:
     ]
     if metrics["protocol"] in ("refit", "holdout") and split == "test":
         return [*parts, *_calibration(run, split), *_items(run, split)]
-    why = (
-        f"The run does not keep the models of the folds that `{metrics['protocol']}` reports on, so it has no examples."
-    )
-    return [*parts, "## Items", why]
+    folds = f"the folds that `{metrics['protocol']}` reports on"
+    return [*parts, "## Items", f"The run does not keep the models of {folds}, so it has no examples."]
 
 
 def _parts_of_classes(classes: Sequence[str], split: str, report: Mapping[str, Any]) -> list[Part]:

@@ -169,10 +169,20 @@ def open_study(plan: Plan, storage: str | None, trials: int, pruner: str = "medi
         for key, value in described.items():
             study.set_user_attr(key, value)
         _queue_own(plan, study)
-    _must_match(plan, study.user_attrs)
+    changed = differences(Config.model_validate_json(study.user_attrs["config"]), config)
+    if json.loads(study.user_attrs["space"]) != json.loads(json.dumps(plan.space)):
+        changed.append("another table [search]")
+    if changed:
+        raise InputError(
+            f"{plan.folder} holds a study of something else ({'; '.join(changed)}); take another --study-dir"
+        )
     if grid_size(plan.space) <= trials and "queued" not in study.user_attrs:
         study.set_user_attr("queued", True)
-        _queue_grid(plan, study)
+        texts = [list(_texts(values)) for values in plan.space.values()]
+        points = [dict(zip(plan.space, point, strict=True)) for point in itertools.product(*texts)]
+        random.Random(config.training.seed).shuffle(points)
+        for point in points:
+            study.enqueue_trial(point, skip_if_exists=True)
     return study
 
 
@@ -192,37 +202,24 @@ def _queue_own(plan: Plan, study: optuna.Study) -> None:
     own = names(plan.config().model_dump())
     point: dict[str, Any] = {}
     for path, values in plan.space.items():
-        if isinstance(values, Range):
-            known = [own[path]] if own[path] is not None and values.low <= own[path] <= values.high else []
+        value = own[path]
+        if isinstance(values, Range) and value is not None:
+            inside = values.low <= value <= values.high
         else:
-            known = [text for text, value in _texts(values).items() if value == own[path]]
-        point |= {path: known[0]} if known else {}
-    if len(point) == len(plan.space):
-        study.enqueue_trial(point, skip_if_exists=True)
+            inside = value in values
+        if not inside:
+            return
+        point[path] = _text(value)
+    study.enqueue_trial(point, skip_if_exists=True)
 
 
-def _queue_grid(plan: Plan, study: optuna.Study) -> None:
-    """Queue every point of a grid, in a random order that all workers share."""
-    texts = [list(_texts(values)) for values in plan.space.values()]
-    points = [dict(zip(plan.space, point, strict=True)) for point in itertools.product(*texts)]
-    random.Random(plan.config().training.seed).shuffle(points)
-    for point in points:
-        study.enqueue_trial(point, skip_if_exists=True)
-
-
-def _must_match(plan: Plan, kept: Mapping[str, Any]) -> None:
-    changed = differences(Config.model_validate_json(kept["config"]), plan.config())
-    if json.loads(kept["space"]) != json.loads(json.dumps(plan.space)):
-        changed.append("another table [search]")
-    if changed:
-        raise InputError(
-            f"{plan.folder} holds a study of something else ({'; '.join(changed)}); take another --study-dir"
-        )
+def _text(value: Any) -> Any:
+    """Return a value as Optuna takes it: itself, or the JSON text of a list."""
+    return json.dumps(value) if isinstance(value, tuple) else value
 
 
 def _texts(values: tuple[Any, ...] | Range) -> dict[Any, Any]:
-    """Map each value as Optuna takes it to the value: itself, or the JSON text of a list."""
-    return {json.dumps(value) if isinstance(value, tuple) else value: value for value in values}
+    return {_text(value): value for value in values}
 
 
 # Trials
@@ -270,10 +267,8 @@ def _is_left(trial: FrozenTrial) -> bool:
         return False
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:  # another user's process
-        return False
+    except OSError as error:  # a PermissionError is about another user's process
+        return isinstance(error, ProcessLookupError)
     return bool(process == os.getpid())
 
 
@@ -314,19 +309,33 @@ def _try(
     chosen = suggest(trial, plan.space)
     text = json.dumps(chosen, sort_keys=True)
     folder = plan.folder / "trials" / hashlib.sha256(text.encode()).hexdigest()[:12]
-    watch = _Watch(trial, plan.goal)
     others = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
     if any(other.params == trial.params and other.number < trial.number for other in others):
         raise optuna.TrialPruned
 
+    best: dict[str, float] = {}  # of each fold so far
+    hopeless = False
+
     def tell(event: Event) -> None:
-        watch(event)
+        """Report every evaluation of a training; in a cross-validation every fold, by the mean of the best of each."""
+        nonlocal hopeless
         notify({**event, "trial": trial.number, "settings": chosen})
+        value = event.get("valid", {}).get(plan.goal)
+        if event["event"] != "epoch" or value is None:
+            return
+        step = event["epoch"]
+        if part := event.get("part"):
+            best[part] = max(best.get(part, -math.inf), value)
+            if step < event["epochs"]:
+                return
+            value, step = sum(best.values()) / len(best), len(best)
+        trial.report(value, step)
+        hopeless = trial.should_prune()
 
     try:
-        run = train(plan.config(chosen), plan.data, folder, tell, lambda: watch.hopeless or interrupted())
+        run = train(plan.config(chosen), plan.data, folder, tell, lambda: hopeless or interrupted())
     except Interrupted:
-        if not watch.hopeless:
+        if not hopeless:
             study.enqueue_trial(trial.params)  # the next worker resumes it
             raise
         shutil.rmtree(folder, ignore_errors=True)
@@ -336,31 +345,6 @@ def _try(
         raise
     trial.set_user_attr("epoch", run.metrics["best_epoch"])
     return float(run.metrics["valid"][plan.goal])
-
-
-class _Watch:
-    """Reports the validation curve of a trial to Optuna, which tells when the trial falls behind.
-
-    Every evaluation of a training counts; in a cross-validation every fold, by the mean of the best of each so far.
-    """
-
-    def __init__(self, trial: optuna.Trial, goal: str) -> None:
-        self._trial, self._goal = trial, goal
-        self._folds: dict[str, float] = {}
-        self.hopeless = False
-
-    def __call__(self, event: Event) -> None:
-        value = event.get("valid", {}).get(self._goal)
-        if event["event"] != "epoch" or value is None:
-            return
-        step = event["epoch"]
-        if part := event.get("part"):
-            self._folds[part] = max(self._folds.get(part, -math.inf), value)
-            if event["epoch"] < event["epochs"]:
-                return
-            value, step = sum(self._folds.values()) / len(self._folds), len(self._folds)
-        self._trial.report(value, step)
-        self.hopeless = self._trial.should_prune()
 
 
 # Results

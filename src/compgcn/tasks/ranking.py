@@ -21,7 +21,13 @@ Watch = Callable[[int, int], None]  # called with the triples ranked so far and 
 Metrics = dict[str, float]
 Report = dict[str, float | Metrics]
 
-HITS = (1, 3, 10)
+METRICS: dict[str, Callable[[Tensor], Tensor]] = {  # of ranks [n] in float64, in the order of every table
+    "mrr": lambda ranks: ranks.reciprocal().mean(),
+    "mr": torch.mean,
+    "hits@1": lambda ranks: (ranks <= 1).double().mean(),
+    "hits@3": lambda ranks: (ranks <= 3).double().mean(),
+    "hits@10": lambda ranks: (ranks <= 10).double().mean(),
+}
 CATEGORIES = ("1-1", "1-N", "N-1", "N-N")
 UNSEEN = "unseen"
 
@@ -105,12 +111,8 @@ def _count(scores: Tensor, row: Tensor, target: Tensor, rows: Tensor, cols: Tens
 
 
 def metrics(ranks: Tensor) -> Metrics:
-    """Return mean reciprocal rank, mean rank and hits@k of ranks [n], averaged in float64; {} for no ranks."""
-    if not ranks.numel():
-        return {}
-    ranks = ranks.double()
-    hits = {f"hits@{k}": (ranks <= k).double().mean().item() for k in HITS}
-    return {"mrr": ranks.reciprocal().mean().item(), "mr": ranks.mean().item(), **hits}
+    """Return `METRICS` of ranks [n]; {} for no ranks."""
+    return {name: metric(ranks.double()).item() for name, metric in METRICS.items()} if ranks.numel() else {}
 
 
 def summary(sides: SideRanks) -> Report:
