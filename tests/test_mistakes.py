@@ -9,15 +9,12 @@ from pathlib import Path
 import pytest
 
 from compgcn.errors import InputError
-from reproduction.claims import read_claims
 from reproduction.experiment import read_experiment
 
 
 @pytest.mark.parametrize(
     ("read", "text", "said"),
     [
-        (read_claims, "", "claims: field required"),
-        (read_claims, "[[claims]]\ntext = ''\nsource = ''\nkind = 'odd'", "claims.0.kind: input should be 'above'"),
         (read_experiment, "source = 'y'", "title: field required"),
         (read_experiment, "title = 3\nsource = 4", "title: input should be a valid string"),
     ],
