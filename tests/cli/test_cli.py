@@ -330,7 +330,7 @@ def test_predict_json_is_pure_json(command: Command, run: Path) -> None:
         (["--head", "p0", "--relation", "livs"], ["unknown relation 'livs'", "'lives'"]),
         (["--relation", "lives"], ["two of head, relation and tail"]),
         (["--head", "p0", "--tail", "p1", "--relation", "lives"], ["two of head, relation and tail"]),
-        (["--head", "p0", "--relation", "lives", "--device", "nonsense"], ["the device 'nonsense' is not there"]),
+        (["--head", "p0", "--relation", "lives", "--device", "nonsense"], ["there is no device 'nonsense' here"]),
         (["--head", "p0", "--relation", "lives", "--to", "x.csv"], ["--to goes with --queries"]),
         (["--queries", "q.tsv", "--head", "p0"], ["leave out --head"]),
         (["--doubtful"], ["--doubtful goes with --queries"]),

@@ -365,7 +365,7 @@ def test_settings_train_to_finite_metrics_and_come_back(tmp_path: Path, settings
         ({"composition": "rotate", "encoder.dims": (7, 16)}, "even"),
         ({"encoder": "rgcn-block", "bases": 3}, "3"),
         ({"batch_size": 1}, "batch_size"),
-        ({"device": "cuda:99"}, "the device 'cuda:99' is not there"),
+        ({"device": "cuda:99"}, "there is no device 'cuda:99' here"),
         ({"colour": 3}, "unknown option 'colour'"),
     ],
     ids=str,

@@ -79,7 +79,7 @@ class Links:
     def query(self, head: str | None, relation: str | None, tail: str | None) -> Query:
         """Return ids or names as rows of the vocabularies; the part to be found is None."""
         if [head, relation, tail].count(None) != 1:
-            raise InputError("a prediction needs two of head, relation and tail, and finds the third")
+            raise InputError("a prediction needs two of head, relation and tail; give exactly two")
         entities, relations = self.data.entities, self.data.relations
         return (
             None if head is None else entities.index(head),

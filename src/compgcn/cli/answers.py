@@ -78,9 +78,9 @@ def _discovery_note(run: Run) -> str:
     """Return the meaning of the probabilities."""
     note = calibration_note(run, "discoveries")
     if run.calibrated("discoveries"):
-        return f"{note}: how often such finds, made without it, stood in it"
+        return f"{note}: the share of such facts that it held"
     if isinstance(run.data, KnowledgeGraph) and not len(run.data.valid):
-        return f"{note}: those of the answers, for there are no validation facts to tell how often one is lacking"
+        return f"{note}: those of the answers, since there are no validation facts to calibrate on"
     return f"{note}: those of the answers, times how often such heads of the relation lacked a tail that valid has"
 
 

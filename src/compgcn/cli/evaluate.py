@@ -34,7 +34,7 @@ def evaluate(
     """Rank the triples of a split, or compare classes with labels.
 
     Ranks are filtered by all splits, and ties get their mean rank.
-    Categories are by average tails per head and heads per tail in train, from 1.5 on N.
+    A side of a category is N where a relation has on average 1.5 entities or more there in train, else 1.
 
     Example: compgcn evaluate runs/world-compgcn-distmult-0 --by relation
     """

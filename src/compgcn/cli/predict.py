@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from compgcn.answers.classes import Classified
     from compgcn.run import Kind, Run
 
-Facts = Annotated[Path | None, Option(help="For links: a file of more facts, of unseen entities too.")]
+Facts = Annotated[Path | None, Option(help="Add facts from a file, also about unseen entities (link prediction only).")]
 _TOP = 10  # answers without --top
 
 
@@ -145,7 +145,7 @@ def _answer_file(
 
     if holds_facts(queries):
         if wrong := _given(**chosen):
-            raise InputError(f"{wrong} chooses among answers, and '{queries}' holds facts to score; leave it out")
+            raise InputError(f"'{queries}' holds facts to score; leave out {wrong}, for queries alone")
         _score_file(run, queries, to, top, doubtful, as_json)
         return
     if doubtful:

@@ -19,7 +19,7 @@ def serve(
     no_key: Annotated[bool, Option("--no-key", help="Answer everyone who can reach --host.")] = False,
     batch: Annotated[int, Option(help="The most queries scored together.", min=1)] = 64,
     queue: Annotated[int, Option(help="The most waiting questions; one more is answered 503.", min=1)] = 512,
-    timeout: Annotated[float, Option(help="Seconds for an answer; after that it is 504.", min=0.1)] = 30.0,
+    timeout: Annotated[float, Option(help="Seconds for an answer; then the server answers 504.", min=0.1)] = 30.0,
     device: Device = "auto",
 ) -> None:
     """Serve trained models: JSON over HTTP, and a page.

@@ -83,7 +83,7 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-Model = Annotated[str | None, Option(help="A whole system, over which options go; see compgcn list models.")]
+Model = Annotated[str | None, Option(help="A whole model; other options override it; see compgcn list models.")]
 
 
 @with_settings

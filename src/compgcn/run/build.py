@@ -75,7 +75,7 @@ def find_device(name: str) -> torch.device:
         device = torch.device(name)
         torch.zeros((), device=device).item()
     except (RuntimeError, AssertionError, NotImplementedError):
-        raise InputError(f"the device '{name}' is not there; use cpu, or auto for the best there is") from None
+        raise InputError(f"there is no device '{name}' here; use cpu, cuda or auto") from None
     return device
 
 
