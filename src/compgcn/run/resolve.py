@@ -40,10 +40,10 @@ NAMES: dict[str, Mapping[str, object]] = {
     "training.regulariser": ChainMap[str, Any](REGULARISERS, {"none": None}),
 }
 
-_STEP_BYTES = 2**30  # that the scores of a step over all entities may take
-_COPIES = 5  # of its scores, 4 bytes each, that such a step holds at a time: logits, gradients and what lies between
-_CHOICE = {"training.loss", "training.batch_size"}  # a user who names one of these has a way to train of their own ..
-_HOW = {*_CHOICE, *LARGE_RECIPE} - {"training.valid_sample"}  # .. in place of all that large graphs are trained with
+_STEP_BYTES = 2**30  # bound on the scores of a step over all entities
+_COPIES = 5  # a step holds so many copies of its scores at a time: logits, gradients and intermediate tensors
+_CHOICE = {"training.loss", "training.batch_size"}  # a user who sets one of these chooses the way to train
+_HOW = {*_CHOICE, *LARGE_RECIPE} - {"training.valid_sample"}  # the recipe of large graphs, which that choice replaces
 _NAMED = 3  # classes quoted in a note
 
 

@@ -159,7 +159,7 @@ SAMPLERS: dict[str, Sampler] = {
     "kbgan": Sampler(
         _kbgan,
         adversary=True,
-        description="of uniform ones the one that an adversary draws, which learns what the model scores high",
+        description="an adversary draws one of several uniform negatives and learns which ones the model scores high",
         reference="Cai & Wang, NAACL 2018",
     ),
 }
