@@ -534,7 +534,8 @@ def configured() -> Pip:
         merged |= {key.rpartition(".")[2]: value for key, value in settings.items() if key.startswith(f"{section}.")}
     if merged.get("no-index", "0").lower() in ("1", "true", "yes", "on"):
         return Pip((), None)
-    indexes = [*merged.get("index-url", "https://pypi.org/simple/").split(), *merged.get("extra-index-url", "").split()]
+    own = merged.get("index-url", "").split() or [""]  # "": the public index, which pypi-simple knows
+    indexes = [*own, *merged.get("extra-index-url", "").split()]
     return Pip(tuple(dict.fromkeys(indexes)), merged.get("cert") or None)
 
 
@@ -547,7 +548,7 @@ def locate(project: str, file: str, pip: Pip) -> str:
         what = "the library pypi-simple, which is not installed (pip install 'compgcn[fetch]')"
         raise UnavailableError(f"reading a package index needs {what}") from None
     failures = []
-    for index in pip.indexes:
+    for index in (one or pypi_simple.PYPI_SIMPLE_ENDPOINT for one in pip.indexes):
         session = requests.Session()
         session.verify = pip.certificates or True
         try:

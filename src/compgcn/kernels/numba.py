@@ -281,7 +281,7 @@ def _call(on_one: Callable[..., None], on_all: Callable[..., None], work: int, r
 
 
 def segment_reduce(a: Tensor, b: Tensor, weight: Tensor, s: Segments, op: int) -> Tensor:
-    """As `reference.segment_reduce`."""
+    """Compute `reference.segment_reduce`."""
     out = torch.zeros(s.offsets.numel() - 1, a.shape[1], dtype=wide(a.dtype))
     if s.left.numel():
         work = s.left.numel() * a.shape[1]
@@ -290,7 +290,7 @@ def segment_reduce(a: Tensor, b: Tensor, weight: Tensor, s: Segments, op: int) -
 
 
 def edge_dot(g: Tensor, a: Tensor, b: Tensor, row: Tensor, left: Tensor, right: Tensor, op: int) -> Tensor:
-    """As `reference.edge_dot`."""
+    """Compute `reference.edge_dot`."""
     out = torch.zeros(left.numel(), dtype=wide(g.dtype))
     if left.numel():
         _dot_rows(*(_array(t) for t in (g, a, b, row, left, right)), op, out.numpy())
@@ -298,7 +298,7 @@ def edge_dot(g: Tensor, a: Tensor, b: Tensor, row: Tensor, left: Tensor, right: 
 
 
 def grouped_matmul(rows: Tensor, weight: Tensor, offsets: Tensor, chunks: Tensor) -> Tensor:
-    """As `reference.grouped_matmul`: a call of torch's product for each large group, and one kernel for all others.
+    """Compute `reference.grouped_matmul`: a call of torch's product for each large group, one kernel for all others.
 
     A call takes longer than the whole product of a small group, and a graph of many relations has many of those.
     """
@@ -313,7 +313,7 @@ def grouped_matmul(rows: Tensor, weight: Tensor, offsets: Tensor, chunks: Tensor
 
 
 def grouped_outer(rows: Tensor, g: Tensor, offsets: Tensor) -> Tensor:
-    """As `reference.grouped_outer`, shared out as in `grouped_matmul`."""
+    """Compute `reference.grouped_outer`, shared out as in `grouped_matmul`."""
     inputs, width = rows.shape[2], g.shape[2]
     a, b = _plain(rows), _plain(g)
     out = a.new_zeros(len(offsets) - 1, *a.shape[1:], width)
@@ -325,7 +325,7 @@ def grouped_outer(rows: Tensor, g: Tensor, offsets: Tensor) -> Tensor:
 
 
 def l1_distance(q: Tensor, e: Tensor, planar: bool) -> Tensor:
-    """As `reference.l1_distance`; complex candidates are read dimension by dimension, to take many roots at once."""
+    """Compute `reference.l1_distance`; complex candidates are read by dimension, to take many roots at once."""
     if not planar:
         return reference.l1_distance(q, e, planar)
     out = torch.zeros(len(q), len(e), dtype=wide(q.dtype))
@@ -335,7 +335,7 @@ def l1_distance(q: Tensor, e: Tensor, planar: bool) -> Tensor:
 
 
 def l1_gradient(g: Tensor, q: Tensor, e: Tensor, planar: bool) -> Tensor:
-    """As `reference.l1_gradient`."""
+    """Compute `reference.l1_gradient`."""
     out = torch.zeros(q.shape, dtype=wide(q.dtype))
     if e.numel():
         _call(_slope_rows, _slope_shares, q.numel() * len(e), len(out), g, q, e, planar, out)
@@ -343,14 +343,14 @@ def l1_gradient(g: Tensor, q: Tensor, e: Tensor, planar: bool) -> Tensor:
 
 
 def count_rivals(scores: Tensor, row: Tensor, bar: Tensor) -> tuple[Tensor, Tensor]:
-    """As `reference.count_rivals`, in one pass over each row."""
+    """Compute `reference.count_rivals`, in one pass over each row."""
     greater, equal = torch.empty_like(row), torch.empty_like(row)
     _call(_count_rows, _count_shares, len(row) * scores.shape[1], len(row), scores, row, bar, greater, equal)
     return greater, equal
 
 
 def stable_order(key: Tensor, offsets: Tensor) -> Tensor:
-    """As `reference.stable_order`, by counting: one pass and no comparison."""
+    """Compute `reference.stable_order`, by counting: one pass and no comparison."""
     order = torch.empty_like(key)
     _place(_array(key), _array(offsets).copy(), order.numpy())
     return order

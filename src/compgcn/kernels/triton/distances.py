@@ -82,7 +82,7 @@ def _slope_kernel(
 
 
 def l1_distance(q: Tensor, e: Tensor, planar: bool) -> Tensor:
-    """As `reference.l1_distance`."""
+    """Compute `reference.l1_distance`."""
     B, C = len(q), len(e)
     out = q.new_empty(B, C)
     if out.numel():
@@ -100,7 +100,7 @@ def _by_dimension(x: Tensor, planar: bool) -> Tensor:
 
 
 def l1_gradient(g: Tensor, q: Tensor, e: Tensor, planar: bool) -> Tensor:
-    """As `reference.l1_gradient`."""
+    """Compute `reference.l1_gradient`."""
     q, (B, D) = q.contiguous(), q.shape
     rows = (0, 0, 0, -len(e) % _STEPS)
     g, e = pad(g.t(), rows).contiguous(), pad(e, rows).contiguous()  # [C, B], [C, D]: candidates in whole steps

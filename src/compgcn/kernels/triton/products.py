@@ -64,7 +64,7 @@ def _precision() -> str:
 
 
 def grouped_matmul(rows: Tensor, weight: Tensor, offsets: Tensor, chunks: Tensor) -> Tensor:
-    """As `reference.grouped_matmul`."""
+    """Compute `reference.grouped_matmul`."""
     if rows.dtype == torch.float64:
         return reference.grouped_matmul(rows, weight, offsets, chunks)
     rows, weight, (_, blocks, K, N) = rows.contiguous(), weight.contiguous(), weight.shape
@@ -77,7 +77,7 @@ def grouped_matmul(rows: Tensor, weight: Tensor, offsets: Tensor, chunks: Tensor
 
 
 def grouped_outer(rows: Tensor, g: Tensor, offsets: Tensor) -> Tensor:
-    """As `reference.grouped_outer`."""
+    """Compute `reference.grouped_outer`."""
     if rows.dtype == torch.float64:
         return reference.grouped_outer(rows, g, offsets)
     rows, g, (_, blocks, K), N = rows.contiguous(), g.contiguous(), rows.shape, g.shape[2]

@@ -161,7 +161,7 @@ def _launch(kernel: Any, grid: tuple[int, int], tensors: tuple[Tensor, ...], *ot
 
 
 def segment_reduce(a: Tensor, b: Tensor, weight: Tensor, s: Segments, op: int) -> Tensor:
-    """As `reference.segment_reduce`."""
+    """Compute `reference.segment_reduce`."""
     a, b, width = a.contiguous(), b.contiguous(), a.shape[1]
     out = a.new_empty(s.offsets.numel() - 1, width)
     if not out.numel():
@@ -180,7 +180,7 @@ def segment_reduce(a: Tensor, b: Tensor, weight: Tensor, s: Segments, op: int) -
 
 
 def edge_dot(g: Tensor, a: Tensor, b: Tensor, row: Tensor, left: Tensor, right: Tensor, op: int) -> Tensor:
-    """As `reference.edge_dot`."""
+    """Compute `reference.edge_dot`."""
     g, a, b = g.contiguous(), a.contiguous(), b.contiguous()
     out = torch.empty(left.numel(), dtype=wide(g.dtype), device=g.device)
     if left.numel():
