@@ -31,7 +31,7 @@ from compgcn.nn import CompGCNConv
 from compgcn.nn.graph import RelationalGraph
 from compgcn.run.build import build_links
 from compgcn.run.resolve import expand, recommended
-from compgcn.tasks.link_prediction import LinkPrediction
+from compgcn.tasks.link_prediction import ConditionalPrediction, LinkPrediction
 from compgcn.train.folder import commit
 from compgcn.train.loop import make_step
 from reproduction.experiment import Row
@@ -387,7 +387,7 @@ def _pykeen(data: KnowledgeGraph, batch: int, device: torch.device, dims: Sequen
     return {**found.as_dict(), "parameters": parameters, "version": version("pykeen")}
 
 
-def fresh_task(config: Config, data: KnowledgeGraph, device: torch.device) -> LinkPrediction:
+def fresh_task(config: Config, data: KnowledgeGraph, device: torch.device) -> LinkPrediction | ConditionalPrediction:
     """Return the task of a config in training mode, always with the same weights."""
     torch.manual_seed(config.training.seed)
     task = build_links(config, data, device)

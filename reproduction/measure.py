@@ -137,14 +137,14 @@ def explanations(run: Run) -> Report:
         losses, exact = list[Tensor](), 0
         for i in rng.permutation(len(links.data.test)):
             triple = tuple(links.data.test[i].tolist())
-            field = receptive_field(links.task.model, links.task.graph, triple)
+            field = receptive_field(links.task.predictor, links.task.graph, triple)
             if len(field.edges) <= TOP or len(losses) == FACTS:
                 continue
             small = method == "auto" and is_small(field)
             weighed, values = contributions(links, triple, field, exact=small)
             drawn = [torch.from_numpy(rng.choice(len(field.edges), TOP, replace=False)) for _ in range(DRAWS)]
             sets = [weighed[:0], weighed[values.abs().topk(TOP).indices], *(field.edges[rows] for rows in drawn)]
-            scores = scores_without(links.task.model, links.task.graph, triple, field, sets).double()
+            scores = scores_without(links.task.predictor, links.task.graph, triple, field, sets).double()
             lost = scores[0] - scores[1:]
             losses.append(torch.stack((lost[0], lost[1:].mean())))
             exact += small
@@ -209,10 +209,12 @@ def unseen(data: KnowledgeGraph, source: str, device: str, seed: int) -> Report:
         answers = Answers.from_triples(torch.from_numpy(graph.train), graph.num_relations)
         generator = torch.Generator().manual_seed(seed)
         scorers: dict[str, Scorer] = {
-            "newcomers": lambda s, r: links_of(placed).task.model.score(placed.encoded, s, r),
+            "newcomers": lambda s, r: links_of(placed).task.predictor.score(placed.encoded, s, r),
             "popularity": Popularity(answers, graph.num_entities).score,
             "random": lambda s, r: torch.rand(len(s), graph.num_entities, generator=generator),
-            "trained": lambda s, r: links_of(whole).task.model.score(whole.encoded, entity[s], relation[r])[:, entity],
+            "trained": lambda s, r: links_of(whole).task.predictor.score(whole.encoded, entity[s], relation[r])[
+                :, entity
+            ],
         }
         there = set(graph.entities.ids)
         queries = [fact for fact in told["test"] if {fact[0], fact[2]} <= there]

@@ -71,6 +71,7 @@ class Encoder(Section):
     graph: Literal["given", "none", "random"] = "given"  # ablations: no edges, or edges between random entities
     residual: int = Field(0, ge=0)  # dimension of raw vectors to add the encoder's to; 0: none
     edge_dropout: float = Field(0.0, ge=0, lt=1)  # share of the edges to leave out of a step
+    statistics: Literal["mean", "pna"] = "mean"  # of messages, for conditional: pna adds deviation, maximum, minimum
 
 
 class Decoder(Section):
@@ -118,6 +119,9 @@ class Training(Section):
     regularisation: float = Field(0.05, ge=0)  # .. and its weight
     relation_prediction: float = Field(0.0, ge=0)  # weight of a second loss, over the relations of (s, ?, o)
     remove_batch_edges: bool = False  # encode a batch without the edges of its own triples
+    hidden_answers: int = Field(16, ge=1)  # for conditional: at most so many answers of a query to hide and find
+    hide: Literal["facts", "pairs"] | None = None  # and with them all edges of their pairs; None: by the data
+    warm_up: int = Field(0, ge=0)  # steps in which the rate rises to lr
     schedule: Literal["constant", "linear", "cosine"] = "constant"
     schedule_start: float = Field(0.0, ge=0, le=1)  # share of the epochs before the rate falls
     schedule_floor: float = Field(0.0, ge=0, le=1)  # the last rate, as a share of lr

@@ -70,7 +70,7 @@ def explain(links: Links, head: str, relation: str, tail: str, top: int = 5, met
     The method "auto" is exact if that is little work.
     """
     encoder = links.config.encoder
-    if not len(links.task.model.encoder.layers):
+    if not len(links.task.predictor.encoder.layers):
         raise InputError(
             f"the encoder '{encoder.name}' sends no messages, so no edge carried this prediction; explain a run with a "
             "graph encoder, such as --encoder compgcn"
@@ -84,7 +84,7 @@ def explain(links: Links, head: str, relation: str, tail: str, top: int = 5, met
     data = links.data
     s, r, o = triple = data.entities.index(head), data.relations.index(relation), data.entities.index(tail)
     answer = links.fact(*triple)
-    field = receptive_field(links.task.model, links.task.graph, triple)
+    field = receptive_field(links.task.predictor, links.task.graph, triple)
     exact = method == "exact" or (method == "auto" and is_small(field))
     weighed, values = contributions(links, triple, field, exact=exact)
     best = values.abs().sort(descending=True, stable=True).indices[:top]
@@ -125,7 +125,7 @@ def receptive_field(model: LinkPredictor, graph: RelationalGraph, triple: Triple
 
 def contributions(links: Links, triple: Triple, field: Field, *, exact: bool) -> tuple[Tensor, Tensor]:
     """Return the edges that are weighed and the contribution of each to the score, both [K]."""
-    model, graph = links.task.model, links.task.graph
+    model, graph = links.task.predictor, links.task.graph
     if not exact:
         return field.edges, slopes(model, graph, triple, field)
     scores = scores_without(model, graph, triple, field, [field.one[:0], *torch.split(field.one, 1)])

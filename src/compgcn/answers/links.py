@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
@@ -18,10 +18,11 @@ from compgcn.data import KnowledgeGraph
 from compgcn.data.columns import Numbers
 from compgcn.errors import InputError, unknown
 from compgcn.nn.compose import Composition
+from compgcn.nn.conditional import ConditionalCompGCN
 from compgcn.tasks.facts import Known, known_entities, known_relations
 from compgcn.tasks.link_prediction import Encoded, LinkPredictor, Ranker
 from compgcn.tasks.objectives import dual, relation_scores
-from compgcn.tasks.ranking import Ranks, by_category, by_relation, summary
+from compgcn.tasks.ranking import Ranks, Scorer, by_category, by_relation, summary
 from compgcn.train.storage import Table
 
 Kind = Literal["entities", "relations"]  # what a query asks for
@@ -32,6 +33,7 @@ _SCORES = 2**22  # computed at a time
 _QUERIES = 512  # scored at a time: a convolution needs far more memory for a query than its vectors
 _CERTAIN = 300.0  # log-odds are cut off here
 _SHOWN, _SAMPLE = 10, 5000  # a calibration looks at so many answers to each of so many queries
+_PROPAGATED = 1000  # queries of a model conditioned on the query that a calibration asks
 _FACTS = 20_000  # as many as the sample scores one by one, if the decoder cannot rank relations quickly
 
 
@@ -56,9 +58,18 @@ class Links:
 
     @cached_property
     def encoded(self) -> Encoded:
-        """Vectors of the whole graph, computed once."""
+        """Vectors of the whole graph, computed once; refused where entities have none."""
         with torch.inference_mode():
-            return self.task.model.encode(self.task.graph)
+            return self.task.predictor.encode(self.task.graph)
+
+    @cached_property
+    def scorer(self) -> Scorer:
+        """The function from queries (s, r) to the logits of all entities."""
+        model = self.task.model
+        if isinstance(model, ConditionalCompGCN):
+            with torch.inference_mode():
+                return model.scorer(self.task.graph)
+        return partial(self.task.predictor.score, self.encoded)
 
     @cached_property
     def known_entities(self) -> Known:
@@ -151,9 +162,17 @@ class Links:
         key = torch.from_numpy(keys).to(self.device)
         if kind == "entities":
             width = 2 * self.data.num_relations
-            return self.task.model.score(self.encoded, key // width, key % width)
+            return self.scorer(key // width, key % width)
         N, R = self.data.num_entities, self.data.num_relations
-        return scores_of_relations(self.task.model, self.encoded, key // N, key % N, R)
+        if isinstance(self.task.model, ConditionalCompGCN):
+            return self._scores_by_query(key // N, key % N)
+        return scores_of_relations(self.task.predictor, self.encoded, key // N, key % N, R)
+
+    def _scores_by_query(self, s: Tensor, o: Tensor) -> Tensor:
+        """Return the logits of (s, r, o) for every original relation r, [B, R] of entities [B]: a query each."""
+        relations = torch.arange(self.data.num_relations, device=s.device)
+        rows = [self.scorer(x.expand_as(relations), relations)[:, y] for x, y in zip(s, o, strict=True)]
+        return torch.stack(rows)
 
     def log_odds(self, scores: Tensor, places: Tensor) -> Tensor:
         """Return the model's own log-odds of some answers [B, k]: by a softmax if it was trained with one."""
@@ -218,10 +237,12 @@ class Links:
         return reliability(self, split, top=1, most=None).bins(scaling)
 
     def tables(self) -> list[Table]:
-        """Return the vectors of all entities and of all relations, originals before inverses."""
-        entities, relations = (vectors.detach().float().cpu().numpy() for vectors in self.encoded)
-        relation = self.data.relations
+        """Return the vectors of all entities, where they have any, and of all relations, originals before inverses."""
+        model, relation = self.task.model, self.data.relations
         ids, names = ([*texts, *(f"{text} (inverse)" for text in texts)] for texts in (relation.ids, relation.names))
+        if isinstance(model, ConditionalCompGCN):
+            return [Table("relation", ids, names, model.queries.weight.detach().float().cpu().numpy())]
+        entities, relations = (vectors.detach().float().cpu().numpy() for vectors in self.encoded)
         return [
             Table("entity", list(self.data.entities.ids), list(self.data.entities.names), entities),
             Table("relation", ids, names, relations),
@@ -246,7 +267,10 @@ def reliability(
     known, true = (
         known_answers(splits, data.num_entities, data.num_relations) for splits in (others, {split: data.splits[split]})
     )
-    if kind == "relations" and most is not None and not isinstance(links.task.model.decoder.phi, Composition):
+    model = links.task.model
+    if isinstance(model, ConditionalCompGCN) and most is not None:  # every query goes through the whole graph
+        most = min(most, _PROPAGATED if kind == "entities" else max(1, _PROPAGATED // data.num_relations))
+    elif kind == "relations" and most is not None and not isinstance(links.task.predictor.decoder.phi, Composition):
         most = min(most, max(1, _FACTS // data.num_relations))
     keys = true.keys
     if most is not None and len(keys) > most:

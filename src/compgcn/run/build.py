@@ -15,19 +15,22 @@ from compgcn.config import Config
 from compgcn.data import GraphCollection, KnowledgeGraph
 from compgcn.data.columns import Numbers
 from compgcn.errors import InputError
+from compgcn.nn.conditional import ConditionalCompGCN
 from compgcn.nn.convolutional import ConvolutionSettings
 from compgcn.nn.decoders import DECODERS, build_decoder
 from compgcn.nn.encoder import Backwards, Encoder
 from compgcn.nn.graph import RelationalGraph
 from compgcn.tasks.classification import Classifier, GraphClassifier, Graphs, Nodes, Readout
 from compgcn.tasks.inputs import INPUTS, Dataset, Start, num_nodes
-from compgcn.tasks.link_prediction import LinkPrediction, LinkPredictor, Ranker
+from compgcn.tasks.link_prediction import ConditionalPrediction, LinkPrediction, LinkPredictor, Ranker
 from compgcn.tasks.sampling import SAMPLERS, Adversary, seeded
 from compgcn.train.step import chosen_precision
 
 if TYPE_CHECKING:  # loaded where a config names a baseline
     from compgcn.baselines import Baseline
     from compgcn.baselines.fitted import Fitted
+
+CONDITIONAL = "conditional"  # the encoder that scores by itself
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu": F.relu, "none": lambda x: x}
 
@@ -185,6 +188,14 @@ def _adversary(config: Config, data: KnowledgeGraph) -> Adversary:
     return Adversary(LinkPredictor(encoder, build_decoder("distmult", data.num_entities, dim)))
 
 
+def build_conditional(config: Config, data: KnowledgeGraph, *, half: bool = False) -> ConditionalCompGCN:
+    """Make a model conditioned on the query."""
+    e = config.encoder
+    return ConditionalCompGCN(
+        data.num_relations, e.dims[-1], len(e.dims) - 1, e.composition or "mult", e.statistics, half=half
+    )
+
+
 def build_ranker(config: Config, data: KnowledgeGraph, device: torch.device) -> Ranker:
     """Make a link predictor that answers and is not trained."""
     if not len(data.train):
@@ -194,12 +205,18 @@ def build_ranker(config: Config, data: KnowledgeGraph, device: torch.device) -> 
     splits = {name: torch.from_numpy(triples).to(device) for name, triples in data.splits.items()}
     graph = build_graph(config, data.train, data, device)
     mixed = chosen_precision(config.training.precision, device) == "mixed"
+    if config.encoder.name == CONDITIONAL:
+        model = build_conditional(config, data, half=mixed).to(device)
+        model.measure(graph)
+        return Ranker(model, graph, splits)
     return Ranker(build_model(config, data, half_query=mixed).to(device), graph, splits)
 
 
-def build_links(config: Config, data: KnowledgeGraph, device: torch.device) -> LinkPrediction:
+def build_links(config: Config, data: KnowledgeGraph, device: torch.device) -> LinkPrediction | ConditionalPrediction:
     """Make the task of link prediction."""
     ranker = build_ranker(config, data, device)
+    if isinstance(ranker.model, ConditionalCompGCN):
+        return ConditionalPrediction(ranker.model, ranker.graph, ranker.splits, config.training)
     task = LinkPrediction(ranker.model, ranker.graph, ranker.splits, config.training, config.decoder.margin_decay)
     _must_fill_batches(task.batch_size < 2, task.model.decoder, config, "query")
     return task
@@ -282,7 +299,9 @@ def build_items(config: Config, data: Dataset, device: torch.device, whole: bool
     return build_nodes(config, data, device, whole)
 
 
-def build_task(config: Config, data: Dataset, device: torch.device) -> LinkPrediction | Nodes | Fitted | Graphs:
+def build_task(
+    config: Config, data: Dataset, device: torch.device
+) -> LinkPrediction | ConditionalPrediction | Nodes | Fitted | Graphs:
     """Make the task of link prediction or the items of a classification, with fresh weights."""
     if config.task == "link-prediction" and isinstance(data, KnowledgeGraph):
         return build_links(config, data, device)

@@ -332,10 +332,10 @@ def told(run: Run, split: str, sides: SideRanks, top: int) -> tuple[list[Example
 @torch.inference_mode()
 def _margins(run: Run, queries: Tensor) -> Tensor:
     """Return by how much the score of each target exceeds the best score of an unknown answer [n]."""
-    task, found = run.ranker, []
+    task, score, found = run.ranker, run.ranker.model.scorer(run.ranker.graph), []
     for part in torch.split(queries, max(1, _BLOCK // task.num_entities)):
         given, relation, target = part.unbind(1)
-        scores = task.model.score(run.encoded, given, relation)  # [B, N]
+        scores = score(given, relation)  # [B, N]
         own = scores.gather(1, target.unsqueeze(1)).squeeze(1)
         rivals = scores.index_put(task.known.lookup(given, relation), scores.new_tensor(-torch.inf))
         found.append(own - rivals.scatter(1, target.unsqueeze(1), -torch.inf).amax(1))

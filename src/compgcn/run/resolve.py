@@ -9,18 +9,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from compgcn.config import PATHS, Config, configure, names, searchable
+from compgcn.config import PATHS, Config, Decoder, Training, configure, names, searchable
 from compgcn.config import Encoder as EncoderSettings
 from compgcn.data import DATASETS, LARGE_RECIPE, OWN_RECIPES, GraphCollection, KnowledgeGraph, large_batch
 from compgcn.data.columns import Numbers, counted
 from compgcn.data.labels import deal
 from compgcn.errors import InputError, unknown
 from compgcn.nn.compose import COMPOSITIONS, LEARNED, Composition, find
+from compgcn.nn.conditional import ConditionalCompGCN
 from compgcn.nn.decoders import DECODERS
 from compgcn.nn.decoders import Row as DecoderRow
 from compgcn.nn.encoder import PRESETS, preset
 from compgcn.nn.graph import NORMS
-from compgcn.run.build import TASKS, Labelled, baseline_of, labelled_items
+from compgcn.run.build import CONDITIONAL, TASKS, Labelled, baseline_of, labelled_items
+from compgcn.tasks.edge_masking import linked
 from compgcn.tasks.inputs import INPUTS, Dataset
 from compgcn.tasks.objectives import OBJECTIVES, REGULARISERS
 from compgcn.tasks.sampling import SAMPLERS
@@ -30,10 +32,10 @@ from compgcn.train.step import OPTIMISERS
 
 # The settings that name a row of a registry.
 NAMES: dict[str, Mapping[str, object]] = {
-    "encoder.name": PRESETS,
+    "encoder.name": ChainMap[str, Any](PRESETS, {CONDITIONAL: None}),
     "encoder.composition": ChainMap[str, Any](LEARNED, COMPOSITIONS),
     "encoder.norm": NORMS,
-    "decoder.name": DECODERS,
+    "decoder.name": ChainMap[str, Any](DECODERS, {"none": None}),
     "training.optimiser": OPTIMISERS,
     "training.loss": OBJECTIVES,
     "training.sampler": SAMPLERS,
@@ -45,6 +47,10 @@ _COPIES = 5  # a step holds so many copies of its scores at a time: logits, grad
 _CHOICE = {"training.loss", "training.batch_size"}  # a user who sets one of these chooses the way to train
 _HOW = {*_CHOICE, *LARGE_RECIPE} - {"training.valid_sample"}  # the recipe of large graphs, which that choice replaces
 _NAMED = 3  # classes quoted in a note
+_OF_TRIPLES = (  # settings of training that take vectors of entities or draw negatives
+    *("encoder_lr", "label_smoothing", "smoothing_floor", "sampler", "negatives", "loss_margin"),
+    *("regulariser", "regularisation", "relation_prediction", "remove_batch_edges"),
+)
 
 
 class Resolved(NamedTuple):
@@ -102,7 +108,7 @@ def _recommended(settings: Mapping[str, Any], data: Dataset, model: str | None) 
         if task != "link-prediction":
             raise InputError(f"the model '{model}' is one of link prediction, not of {task}; choose an encoder instead")
         recipe = beneath(system, recipe)
-    if preset(asked.encoder.name).composition is not None:  # an encoder that has its own, and its usual norm
+    if _own_composition(asked):  # an encoder that has its own, and its usual norm
         recipe = {key: recipe[key] for key in recipe if key not in ("encoder.composition", "encoder.norm")}
     baseline = baseline_of(asked, task)
     if baseline is not None:
@@ -119,12 +125,16 @@ def _recommended(settings: Mapping[str, Any], data: Dataset, model: str | None) 
     return configure(configure(usual, scaled), settings), scaled
 
 
+def _own_composition(config: Config) -> bool:
+    return config.encoder.name == CONDITIONAL or preset(config.encoder.name).composition is not None
+
+
 def _scaled(settings: Mapping[str, Any], whole: Config, data: Dataset, model: str | None) -> dict[str, Any]:
     """Return the recipe for large graphs, without the parts that a user decides: see `_HOW`."""
     given = {PATHS[name] for name in settings}
     if model is not None or given & _CHOICE:
         given |= _HOW
-    if preset(whole.encoder.name).composition is not None:
+    if _own_composition(whole):
         given.add("encoder.composition")
     triples = len(data.train) if isinstance(data, KnowledgeGraph) else 0
     recipe = {**LARGE_RECIPE, "training.batch_size": large_batch(triples)}
@@ -171,6 +181,8 @@ def expand(config: Config, data: Dataset) -> Config:
             f"the data are not those the config was written for: their fingerprint is {fingerprint}, not "
             f"{config.fingerprint}; leave it out to train on them anyway"
         )
+    if config.encoder.name == CONDITIONAL:
+        return configure(config, {"task": task, "fingerprint": fingerprint, **_of_conditional(config, data, task)})
     own = _of_links(config) if task == "link-prediction" else _of_classes(config, task)
     if config.classifier.baseline is None:
         own |= _of_encoder(config, data, task)
@@ -215,6 +227,49 @@ def _of_links(config: Config) -> dict[str, Any]:
         "decoder.filters": d.filters or row.settings.filters,
         "decoder.kernel": d.kernel or row.settings.kernel,
     }
+
+
+def _of_conditional(config: Config, data: Dataset, task: str) -> dict[str, Any]:
+    """Return the settings that the data decide for a model conditioned on the query; refuse parts it does not have."""
+    e, d = config.encoder, config.decoder
+    if task != "link-prediction" or not isinstance(data, KnowledgeGraph):
+        raise InputError(f"the encoder '{CONDITIONAL}' predicts links; choose another for {task}")
+    if d.name not in ("none", Decoder().name):
+        raise InputError(f"the encoder '{CONDITIONAL}' scores by itself; leave the decoder '{d.name}' out")
+    if len(e.dims) < 2 or len(set(e.dims)) > 1:
+        raise InputError(
+            f"the encoder '{CONDITIONAL}' has states of one width in at least one layer, such as encoder.dims = "
+            f"[32, 32, 32], not {list(e.dims)}"
+        )
+    composition = e.composition or "mult"
+    ConditionalCompGCN(1, e.dims[0], 1, composition, e.statistics)  # refuses what does not fit
+    if config.training.loss not in (Training().loss, "cross-entropy"):
+        raise InputError(f"the encoder '{CONDITIONAL}' is trained by cross-entropy; leave '{config.training.loss}' out")
+    return {
+        "encoder.composition": composition,
+        "decoder.name": "none",
+        "training.loss": "cross-entropy",
+        "training.hide": config.training.hide or hiding(data).rule,
+    }
+
+
+class Hiding(NamedTuple):
+    """Which edges leave the graph with a hidden fact, and the shares of linked pairs that decide it."""
+
+    rule: str
+    valid: float  # share of validation facts whose entities another fact of train joins
+    train: float  # the same of training facts
+
+
+def hiding(data: KnowledgeGraph) -> Hiding:
+    """Choose the rule for the other edges between the entities of a hidden fact: training should look like validation.
+
+    Where validation asks about entities that no fact joins, far more often than training does, all edges of a hidden
+    fact's pair go with it.
+    """
+    train = torch.from_numpy(data.train)
+    valid, usual = linked(torch.from_numpy(data.valid), train), linked(train, train)
+    return Hiding("pairs" if len(data.valid) and 2 * valid < usual else "facts", valid, usual)
 
 
 def _must_tie(encoder: str, decoder: str, row: DecoderRow) -> None:
@@ -424,6 +479,12 @@ _LINKS = (
         lambda config: f"the decoder '{config.decoder.name}' has no convolution",
     ),
     _rule("training.negatives sampler", _samples, _loss),
+    _rule(
+        "training.hidden_answers hide",
+        lambda config: False,
+        lambda config: f"the encoder '{config.encoder.name}' sees the facts it is trained on",
+    ),
+    _rule("encoder.statistics", lambda config: False, lambda config: f"the encoder '{config.encoder.name}' takes sums"),
     _rule("training.loss_margin", lambda config: config.training.loss == "margin", _loss),
     _rule("training.label_smoothing", lambda config: not _samples(config), _loss),
     _rule("training.smoothing_floor", lambda config: config.training.loss == "bce", _loss),
@@ -432,6 +493,16 @@ _LINKS = (
         lambda config: config.training.regulariser != "none",
         lambda config: "there is no regulariser",
     ),
+)
+_QUERIED = Rule(  # a model conditioned on the query has few parts
+    frozenset(
+        {f"encoder.{name}" for name in EncoderSettings.model_fields}
+        - {"encoder.name", "encoder.composition", "encoder.dims", "encoder.statistics", "encoder.graph"}
+        | {f"decoder.{name}" for name in Decoder.model_fields}
+        | {f"training.{name}" for name in _OF_TRIPLES}
+    ),
+    lambda config: False,
+    lambda config: f"the encoder '{CONDITIONAL}' does without",
 )
 _ANY = (
     _rule(
@@ -451,7 +522,8 @@ def unused_settings(config: Config, given: Iterable[str]) -> list[str]:
             continue
         if config.task != "link-prediction" and name.startswith("decoder."):
             found.append(f"{name} has no effect: {config.task} has no decoder")
-        rules = (*_ANY, *_LINKS) if config.task == "link-prediction" else _ANY
+        links = (_QUERIED,) if config.encoder.name == CONDITIONAL else _LINKS
+        rules = (*_ANY, *links) if config.task == "link-prediction" else _ANY
         unused = (rule for rule in rules if name in rule.names and not rule.used(config))
         found += [f"{name} has no effect: {rule.why(config)}" for rule in unused]
     return found

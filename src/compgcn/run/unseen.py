@@ -71,7 +71,7 @@ def add_facts(config: Config, data: KnowledgeGraph, ranker: Ranker, given: Given
 
 def _must_send(config: Config, ranker: Ranker) -> None:
     """Refuse a model in which facts tell nothing about an entity."""
-    if not len(ranker.model.encoder.layers):
+    if not len(ranker.predictor.encoder.layers):
         raise InputError(
             f"the encoder '{config.encoder.name}' sends no messages, so it cannot place entities by their facts; "
             "take a run with a graph encoder, such as --encoder compgcn, or train again with the new facts"
@@ -86,9 +86,11 @@ def _must_send(config: Config, ranker: Ranker) -> None:
 @torch.no_grad()
 def _fit(built: Ranker, ranker: Ranker) -> None:
     """Give unseen entities rows: of the input, of raw vectors, and of biases, where there are any."""
-    before = surroundings(ranker.model.encoder, ranker.graph)
-    after = surroundings(built.model.encoder, built.graph)[len(before) :]  # the rows of unseen entities are zero so far
-    for old, new in zip(_tables(ranker.model), _tables(built.model), strict=True):
+    before = surroundings(ranker.predictor.encoder, ranker.graph)
+    after = surroundings(built.predictor.encoder, built.graph)[
+        len(before) :
+    ]  # the rows of unseen entities are zero so far
+    for old, new in zip(_tables(ranker.predictor), _tables(built.predictor), strict=True):
         new[len(before) :] = fitted_rows(before, old, after)
 
 

@@ -1,4 +1,4 @@
-"""Edge masking: encode a batch without the edges that the batch itself asks about."""
+"""Edge masking: train on a graph without the edges that a batch asks about."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from compgcn.nn.graph import RelationalGraph
-from compgcn.tasks.facts import Answers
+from compgcn.tasks.facts import Answers, search
 
 
 class EdgeMask:
@@ -29,3 +29,51 @@ class EdgeMask:
         """Return 0 for the edges that examples [B] ask about and 1 for the others, [E]."""
         others = torch.ones(self.size + 1, device=examples.device)
         return others.index_fill_(0, examples, 0.0)[self.examples].amin(0)
+
+
+RULES = ("facts", "pairs")
+
+
+class HiddenEdges:
+    """Which edges leave the graph with hidden answers: the facts themselves, or all edges between the same entities.
+
+    A fact is hidden whichever of its two readings is asked, and both of its messages go.
+
+    Args:
+        graph: of E edges.
+        train: the training triples, with inverses.
+        rule: "facts" or "pairs".
+    """
+
+    def __init__(self, graph: RelationalGraph, train: Answers, rule: str) -> None:
+        self._size, self._relations, self._rule = graph.num_nodes, graph.num_relations, rule
+        groups, self.of_edge = torch.unique(self._key(graph.src, graph.rel, graph.dst), return_inverse=True)  # [E]
+        s, r = train.queries[torch.repeat_interleave(train.offsets.diff())].unbind(1)
+        place, found = search(groups, self._key(s, r, train.answers))
+        self.of_answer = torch.cat((torch.where(found, place, len(groups)), place.new_tensor([len(groups)])))  # [A + 1]
+        self.groups = len(groups)
+
+    def keep(self, places: Tensor) -> Tensor:
+        """Return 0 for the edges that go with the answers at places of `train`, 1 for the others, [E]; A is padding."""
+        stay = torch.ones(self.groups + 1, device=places.device)
+        return stay.index_fill_(0, self.of_answer[places].flatten(), 0.0)[self.of_edge]
+
+    def _key(self, s: Tensor, r: Tensor, o: Tensor) -> Tensor:
+        if self._rule == "pairs":
+            return torch.minimum(s, o) * self._size + torch.maximum(s, o)
+        inverse = r >= self._relations
+        head, tail = torch.where(inverse, o, s), torch.where(inverse, s, o)
+        return (head * self._relations + r % self._relations) * self._size + tail
+
+
+def linked(triples: Tensor, train: Tensor) -> float:
+    """Return the share of triples [n, 3] whose two entities are joined in train [m, 3] by another fact."""
+    if not len(triples) or not len(train):
+        return 0.0
+    train = torch.unique(train, dim=0)
+    every, number = torch.unique(torch.cat((triples, train)), dim=0, return_inverse=True)  # facts by one number
+    ends = torch.stack((every[:, [0, 2]].amin(1), every[:, [0, 2]].amax(1)), 1)
+    pair = torch.unique(ends, dim=0, return_inverse=True)[1]  # [facts]
+    asked, known = number[: len(triples)], number[len(triples) :]
+    joined = torch.bincount(pair[known], minlength=len(every))[pair[asked]]
+    return float((joined > torch.isin(asked, known).long()).double().mean())

@@ -84,15 +84,27 @@ class Answers:
         """Return the answers of queries by position [B] as pairs: `row` in [0, B) and `col`, an entity [k] each."""
         return _runs(self.answers, self.offsets[index], self.offsets[index + 1] - self.offsets[index])
 
-    def padded_pairs(self, index: Tensor, bound: int) -> tuple[Tensor, Tensor]:
-        """Return `pairs` padded to `bound` with `col` -1, so that no shape depends on the batch; see `most`."""
+    def padded_places(self, index: Tensor, bound: int) -> tuple[Tensor, Tensor]:
+        """Return the places in `answers` of the answers of queries [B], padded to `bound` with A; see `most`.
+
+        `row` in [0, B) and `place` [bound] each: no shape depends on the batch.
+        """
         begin = self.offsets[index]
         after = (self.offsets[index + 1] - begin).cumsum(0)  # [B]
         k = torch.arange(bound, device=index.device)
         row = torch.searchsorted(after, k, right=True).clamp_max(len(index) - 1)
         before = torch.cat((after.new_zeros(1), after[:-1]))[row]
-        place = (begin[row] + k - before).clamp_max(len(self.answers) - 1)
-        return row, torch.where(k < after[-1], self.answers[place], -1)
+        return row, torch.where(k < after[-1], begin[row] + k - before, len(self.answers))
+
+    def at(self, places: Tensor) -> Tensor:
+        """Return the answers at places, -1 for the padding of `padded_places`."""
+        found = self.answers[places.clamp_max(len(self.answers) - 1)]
+        return torch.where(places < len(self.answers), found, -1)
+
+    def padded_pairs(self, index: Tensor, bound: int) -> tuple[Tensor, Tensor]:
+        """Return `pairs` padded to `bound` with `col` -1, so that no shape depends on the batch; see `most`."""
+        row, place = self.padded_places(index, bound)
+        return row, self.at(place)
 
     def most(self, batch: int) -> int:
         """Return the most answers that a batch of distinct queries can have."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import torch
@@ -10,13 +10,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from compgcn.config import Training
+from compgcn.errors import InputError
+from compgcn.nn.conditional import ConditionalCompGCN
 from compgcn.nn.decoders import Decoder
 from compgcn.nn.encoder import Backwards, Encoder, RelationTable
 from compgcn.nn.graph import RelationalGraph
-from compgcn.tasks.edge_masking import EdgeMask
+from compgcn.tasks import losses
+from compgcn.tasks.edge_masking import EdgeMask, HiddenEdges
 from compgcn.tasks.facts import Answers, search
 from compgcn.tasks.objectives import OBJECTIVES, batch_loss, must_agree
-from compgcn.tasks.ranking import Report, SideRanks, Watch, rank_triples, summary
+from compgcn.tasks.ranking import Report, Scorer, SideRanks, Watch, rank_triples, summary
 from compgcn.tasks.sampling import SAMPLERS, Adversary, Batches
 
 _STALE = 10  # evaluations without gain after which the margin falls
@@ -64,12 +67,19 @@ class LinkPredictor(nn.Module):
         x, z = self.encoder(graph, keep=keep)
         return Encoded(x, z if self.relations is None else self.relations())
 
+    def scorer(self, graph: RelationalGraph) -> Scorer:
+        """Return the function from queries (s, r) to the logits of all entities, for the graph encoded once."""
+        return partial(self.score, self.encode(graph))
+
     def score(self, encoded: Encoded, s: Tensor, r: Tensor, candidates: Tensor | slice | None = None) -> Tensor:
         """Return the logits of the candidates for queries (s, r)."""
         scores: Tensor = self.decoder(
             F.embedding(s, encoded.entities), F.embedding(r, encoded.relations), encoded.entities, candidates
         )
         return scores
+
+
+LinkModel = LinkPredictor | ConditionalCompGCN
 
 
 class Ranker:
@@ -81,9 +91,20 @@ class Ranker:
         splits: triples [n, 3] on the same device: train, valid, test.
     """
 
-    def __init__(self, model: LinkPredictor, graph: RelationalGraph, splits: dict[str, Tensor]) -> None:
-        self.model, self.graph, self.splits = model, graph, splits
+    def __init__(self, model: LinkModel, graph: RelationalGraph, splits: dict[str, Tensor]) -> None:
+        self.model: LinkModel = model
+        self.graph, self.splits = graph, splits
         self.num_entities, self.num_relations = graph.num_nodes, graph.num_relations
+
+    @property
+    def predictor(self) -> LinkPredictor:
+        """The model, where it gives every entity a vector."""
+        if isinstance(self.model, ConditionalCompGCN):
+            raise InputError(
+                "a model conditioned on the query gives no entity a vector of its own; take a run of another model, "
+                "such as --model complex"
+            )
+        return self.model
 
     @cached_property
     def known(self) -> Answers:
@@ -98,17 +119,10 @@ class Ranker:
     def rank(self, triples: Tensor, max_elements: int = 2**26, notify: Watch | None = None) -> SideRanks:
         """Return the filtered ranks of triples [n, 3] from both sides; the graph is encoded once."""
         self.model.eval()
-        encoded = self.model.encode(self.graph)
+        score = self.model.scorer(self.graph)
         if self.graph.src.device.type == "cpu":  # the scores of a few queries stay in the cache
             max_elements = min(max_elements, max(_CACHED, _QUERIES * self.num_entities))
-        return rank_triples(
-            lambda s, r: self.model.score(encoded, s, r),
-            triples,
-            self.known,
-            self.num_entities,
-            max_elements=max_elements,
-            notify=notify,
-        )
+        return rank_triples(score, triples, self.known, self.num_entities, max_elements=max_elements, notify=notify)
 
 
 class Batch(NamedTuple):
@@ -130,6 +144,7 @@ class LinkPrediction(Ranker):
     """
 
     goal = "mrr"
+    model: LinkPredictor
 
     def __init__(
         self,
@@ -200,6 +215,68 @@ class LinkPrediction(Ranker):
         margin = self.model.decoder.margin
         if self.margin_decay and margin is not None and evaluations and evaluations % _STALE == 0:
             margin.sub_(self.margin_decay)
+
+
+class ConditionalPrediction(Ranker):
+    """The task of a model conditioned on the query: hide some answers of each query and find them again.
+
+    A batch holds distinct queries. Of each, up to `hidden_answers` answers leave the graph for the whole batch, as
+    `training.hide` says, and its degrees with them; the other answers stay and take no part in the loss.
+
+    Args:
+        model, graph, splits: as for `Ranker`.
+        settings: of training.
+    """
+
+    goal = "mrr"
+    model: ConditionalCompGCN
+
+    def __init__(
+        self, model: ConditionalCompGCN, graph: RelationalGraph, splits: dict[str, Tensor], settings: Training
+    ) -> None:
+        super().__init__(model, graph, splits)
+        self.module, self.settings = model, settings
+        self.judged_by = _sample(splits["valid"], settings.valid_sample)
+        self.train = Answers.from_triples(splits["train"], self.num_relations)
+        self.num_examples = len(self.train)
+        self.batches = Batches(self.num_examples, settings.batch_size, settings.seed, self.train.keys.device)
+        self.steps_per_epoch, self.batch_size = self.batches.per_epoch, self.batches.size
+        self.hidden_edges = HiddenEdges(graph, self.train, settings.hide or "facts")
+        self._most = self.train.most(self.batch_size)
+
+    def examples(self, epoch: int, step: int) -> Tensor:
+        """Return the queries of a batch by their positions [B]."""
+        return self.batches(epoch, step)
+
+    def hide(self, row: Tensor, place: Tensor) -> Tensor:
+        """Draw the answers to hide, 1 to `hidden_answers` of every query: places in `train` [B, k], padded with A.
+
+        `row` and `place` are the answers of the batch, see `Answers.padded_places`.
+        """
+        B, most = self.batch_size, self.settings.hidden_answers
+        row = torch.where(place < len(self.train.answers), row, B)
+        count = torch.bincount(row, minlength=B + 1)[:B]
+        shuffled = place[torch.argsort(row + torch.rand(len(row), dtype=torch.double, device=row.device))]
+        wanted = (torch.rand(B, device=row.device) * count.clamp_max(most)).long() + 1  # uniform on 1 .. min(n, most)
+        nth = torch.arange(most, device=row.device)
+        first = (count.cumsum(0) - count).unsqueeze(1) + nth  # [B, k]
+        chosen = shuffled[first.clamp_max(len(shuffled) - 1)]
+        return torch.where(nth < torch.minimum(wanted, count).unsqueeze(1), chosen, len(self.train.answers))
+
+    def loss(self, examples: Tensor) -> Tensor:
+        """Return the cross-entropy of the hidden answers against all entities that are no known answer."""
+        s, r = self.train.queries[examples].unbind(1)
+        row, place = self.train.padded_places(examples, self._most)
+        hidden = self.hide(row, place)
+        view = self.model.view(self.graph, self.hidden_edges.keep(hidden))
+        return losses.hidden_answers(self.model(view, s, r), row, self.train.at(place), self.train.at(hidden))
+
+    def validate(self, notify: Watch | None = None) -> Report:
+        """Return filtered metrics on the validation split, or on the same `valid_sample` of its triples each time."""
+        return summary(self.rank(self.judged_by, notify=notify))
+
+    def stale(self, evaluations: int) -> None:
+        """Do nothing: no setting falls with validation."""
 
 
 def _sample(triples: Tensor, size: int | None) -> Tensor:

@@ -145,6 +145,24 @@ def sampled_cross_entropy(positive: Tensor, negative: Tensor, *, num_entities: i
     return (torch.logaddexp(positive, others) - positive).mean()
 
 
+def hidden_answers(logits: Tensor, rows: Tensor, cols: Tensor, hidden: Tensor) -> Tensor:
+    """Return the mean over hidden answers t of log(1 + Σ exp(x_o − x_t)), o over the entities that are no answer.
+
+    Args:
+        logits: x [B, N].
+        rows, cols: all known (query, answer) pairs [k]. A pair with a negative column is padding.
+        hidden: the hidden answers of each query [B, h], padded with negative numbers.
+    """
+    x = _wide(logits)
+    B, N = x.shape
+    known = torch.zeros(B, N + 1, dtype=torch.bool, device=x.device)
+    known[rows, torch.where(cols >= 0, cols, N)] = True  # the last column takes the padding
+    others = x.masked_fill(known[:, :N], torch.finfo(x.dtype).min / 2).logsumexp(1, keepdim=True)  # [B, 1]
+    there = hidden >= 0
+    loss = F.softplus(others - x.gather(1, hidden.clamp_min(0)))
+    return (loss * there).sum() / there.sum().clamp_min(1)
+
+
 def reinforce(log_probability: Tensor, reward: Tensor, baseline: Tensor | float = 0.0) -> Tensor:
     """Return −(reward − baseline) · log p, whose expected gradient is that of minus the expected reward.
 

@@ -111,7 +111,9 @@ def optimise(
             epoch, step = divmod(progress.step - progress.due, task.steps_per_epoch)
             if not progress.due:
                 task.module.train()
-                total += update(task.examples(epoch, step), settings.lr * rate(settings, progress.step / last))
+                total += update(
+                    task.examples(epoch, step), settings.lr * rate(settings, progress.step / last, progress.step)
+                )
                 progress.step += 1
             progress.seconds = before + clock() - started
             improved = False
@@ -209,15 +211,19 @@ def _event(kind: str, progress: Progress, epoch: int, loss: float, settings: Tra
     }
 
 
-def rate(settings: Training, done: float) -> float:
-    """Return the learning rate as a share of `lr` after a share `done` of all steps: constant, then falling."""
+def rate(settings: Training, done: float, step: int = 2**63) -> float:
+    """Return the learning rate as a share of `lr` after a share `done` of all steps: constant, then falling.
+
+    In the first `warm_up` steps it rises to that.
+    """
     start, floor = settings.schedule_start, settings.schedule_floor
+    risen = min(1.0, (step + 1) / settings.warm_up) if settings.warm_up else 1.0
     if settings.schedule == "constant" or done <= start:
-        return 1.0
+        return risen
     fallen = (done - start) / (1 - start)
     if settings.schedule == "cosine":
         fallen = (1 - math.cos(math.pi * fallen)) / 2
-    return 1.0 - (1.0 - floor) * fallen
+    return risen * (1.0 - (1.0 - floor) * fallen)
 
 
 def _diverged(loss: float, epoch: int) -> InputError:

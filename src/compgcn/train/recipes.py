@@ -52,6 +52,26 @@ class Model(NamedTuple):
     reference: str
 
 
+_CONDITIONAL: dict[str, Any] = {
+    "encoder.name": "conditional",
+    "encoder.composition": "mult",
+    "encoder.dims": (32,) * 7,
+    "decoder.name": "none",
+    "training.batch_size": 64,
+    "training.epochs": 8,
+    "training.patience": 10,
+    "training.evaluate_every": 1,
+    "training.optimiser": "adam",
+    "training.lr": 5e-3,
+    "training.warm_up": 100,
+    "training.schedule": "cosine",
+    "training.schedule_start": 0.5,
+    "training.schedule_floor": 0.05,
+    "training.grad_clip": 1.0,
+    "training.loss": "cross-entropy",
+    "training.label_smoothing": 0.0,
+}
+
 _HYPER = {"decoder.input_dropout": 0.2, "decoder.hidden_dropout": 0.4}
 _ROTATE = _alone("rotate", 400, loss="self-adversarial", negatives=128, schedule_start=0.3)
 _KBGAN: dict[str, Any] = {
@@ -104,6 +124,14 @@ MODELS: dict[str, Model] = {
     "d-gcn": Model(_on_graph("dgcn", "conve"), "Directed GCN, and ConvE", "Marcheggiani & Titov, EMNLP 2017"),
     "w-gcn": Model(_on_graph("wgcn", "conve"), "Weighted GCN, and ConvE", "Shang et al., AAAI 2019"),
     "gcn": Model(_on_graph("gcn", "conve"), "Kipf-GCN, and ConvE", "Kipf & Welling, ICLR 2017"),
+    "nbfnet": Model(
+        _CONDITIONAL | {"encoder.statistics": "pna", "training.hidden_answers": 1},
+        "NBFNet: four statistics of the messages, one hidden answer a query",
+        "Zhu et al., NeurIPS 2021",
+    ),
+    "conditional": Model(
+        _CONDITIONAL, "CompGCN conditioned on the query, for entities it never saw too", "Zhu et al., NeurIPS 2021"
+    ),
     "compgcn": Model(
         {"encoder.name": "compgcn", "decoder.name": "conve"},
         "the paper's: CompGCN, and ConvE",

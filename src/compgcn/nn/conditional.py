@@ -1,0 +1,204 @@
+"""CompGCN conditioned on the query: every entity has a state for each query, and none has a vector of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from compgcn.errors import InputError, unknown
+from compgcn.kernels import Combine, Plan, aggregate
+from compgcn.nn.compose import Composition, find
+from compgcn.nn.graph import RelationalGraph
+
+STATISTICS = ("mean", "pna")
+
+_ANSWERING = {"cuda": 2**28, "cpu": 2**24}  # numbers in the states of the queries answered at a time
+_KEPT = {"cuda": 2**35, "cpu": 2**31}  # bytes of activations beyond which a layer is computed again for its gradient
+_COPIES = 6  # tables of states that a layer keeps for its gradient
+
+
+class View(NamedTuple):
+    """A graph as the layers see it: the messages with their weights, and the degrees without hidden messages."""
+
+    plan: Plan
+    degree: Tensor  # messages received and the boundary's, [N]
+    scale: Tensor  # log(1 + degree) over its mean in the training graph, [N]
+
+
+class ConditionalCompGCN(nn.Module):
+    r"""Score every entity as the answer to a query (s, r, ?).
+
+    .. math::
+        h^0_v = [v = s]\, q_r, \qquad z^k = A_k q_r, \qquad
+        h^{k+1}_v = h^k_v + \mathrm{relu}(\mathrm{LN}(W_k [h^k_v;\, t;\, t s_v;\, t / s_v])), \qquad
+        \mathrm{score}(v) = \mathrm{MLP}[h^K_v; q_r]
+
+    where t are statistics (their mean, or mean, standard deviation, maximum and minimum) of the messages
+    phi(h^k_u, z^k_r') that v receives and of h^0_v, and s_v = log(1 + degree) over its mean. With B queries the states
+    are a table [N, B d] and the relations a table [2R, B d], so `compgcn.kernels.aggregate` sums the messages.
+
+    No parameter belongs to an entity: the model answers about any graph with the same relations.
+
+    Args:
+        num_relations: R, inverses not counted.
+        dim: d.
+        layers: K.
+        composition: phi, a name of `compgcn.nn.compose.COMPOSITIONS`.
+        statistics: "mean" or "pna".
+        half: keep states in bfloat16; parameters and sums are float32.
+
+    Shapes:
+        s, r: int64 [B]; r from R on is an inverse. Scores: [B, N].
+    """
+
+    mean_log_degree: Tensor
+
+    def __init__(
+        self,
+        num_relations: int,
+        dim: int = 32,
+        layers: int = 6,
+        composition: str | Composition = "mult",
+        statistics: str = "mean",
+        *,
+        half: bool = False,
+    ) -> None:
+        super().__init__()
+        phi = find(composition)
+        if not isinstance(phi, Composition):
+            raise InputError(f"the composition '{phi.name}' has parameters; take one without, such as mult or corr")
+        if statistics not in STATISTICS:
+            raise unknown("statistics", statistics, STATISTICS)
+        self.num_relations, self.dim = num_relations, dim
+        self.dtype = torch.bfloat16 if half else torch.float32
+        self.queries = nn.Embedding(2 * num_relations, dim)
+        self.layers = nn.ModuleList(ConditionalLayer(num_relations, dim, phi, statistics) for _ in range(layers))
+        self.hidden = nn.Linear(2 * dim, 2 * dim)
+        self.out = nn.Linear(2 * dim, 1)
+        self.register_buffer("mean_log_degree", torch.ones(()))
+
+    def measure(self, graph: RelationalGraph) -> None:
+        """Take the mean of log(1 + degree) from the training graph, by which degrees are scaled ever after."""
+        degree = torch.bincount(torch.cat((graph.src, graph.dst)), minlength=graph.num_nodes)
+        self.mean_log_degree.copy_((degree + 2.0).log().mean())
+
+    def view(self, graph: RelationalGraph, keep: Tensor | None = None) -> View:
+        """Return a graph without the edges whose `keep` [E] is 0: they are out of the sums and of the degrees."""
+        messages = graph.messages("source_to_target")
+        keep = torch.ones(graph.num_edges, device=graph.src.device) if keep is None else keep
+        weight = messages.of_edges(keep.to(self.mean_log_degree.dtype))
+        degree = torch.ones(graph.num_nodes, dtype=weight.dtype, device=weight.device)
+        degree = degree.index_add(0, messages.receiver, weight.detach())
+        return View(messages.receiver_plan().weighted(weight), degree, (degree + 1).log() / self.mean_log_degree)
+
+    def forward(self, view: View, s: Tensor, r: Tensor) -> Tensor:
+        """Return the logits of all entities for queries (s, r), [B, N] in float32."""
+        q = self.queries(r)  # [B, d]
+        state = self._boundary(view, s, q)
+        kept = len(self.layers) * _COPIES * state.numel() * state.element_size()
+        again = torch.is_grad_enabled() and kept > _KEPT.get(state.device.type, 2**31)
+        for layer in self.layers:
+            given = (state, q, s, view)
+            state = checkpoint(layer, *given, use_reentrant=False, preserve_rng_state=False) if again else layer(*given)
+        return self._scores(state, q)
+
+    def scorer(self, graph: RelationalGraph) -> Callable[[Tensor, Tensor], Tensor]:
+        """Return the function from queries (s, r) to the logits of all entities: as many at a time as memory holds."""
+        view = self.view(graph)
+        step = max(1, _ANSWERING.get(graph.src.device.type, 2**24) // max(1, graph.num_nodes * self.dim))
+
+        def scores(s: Tensor, r: Tensor) -> Tensor:
+            return torch.cat(
+                [self(view, *part) for part in zip(torch.split(s, step), torch.split(r, step), strict=True)]
+            )
+
+        return scores
+
+    def _boundary(self, view: View, s: Tensor, q: Tensor) -> Tensor:
+        """Return h^0 [N, B, d]: the query vector at the entity that is asked about, zero elsewhere."""
+        number = torch.arange(len(s), device=s.device)
+        empty = torch.zeros(len(view.degree), *q.shape, dtype=self._dtype(q), device=q.device)
+        return empty.index_put((s, number), q.to(empty.dtype))
+
+    def _dtype(self, q: Tensor) -> torch.dtype:
+        return q.dtype if q.dtype == torch.float64 else self.dtype
+
+    def _scores(self, state: Tensor, q: Tensor) -> Tensor:
+        """Apply the two-layer perceptron to [state; q], [N, B, d] -> [B, N]; the half of q is computed once a query."""
+        own, asked = torch.split(self.hidden.weight, self.dim, 1)
+        hidden = F.relu(F.linear(state, own.to(state.dtype)) + F.linear(q, asked, self.hidden.bias).to(state.dtype))
+        scores = F.linear(hidden, self.out.weight.to(state.dtype)).squeeze(-1)  # [N, B]
+        return scores.to(q.dtype).t() + self.out.bias
+
+
+class ConditionalLayer(nn.Module):
+    """One layer: sum the messages, take their statistics, update the states.
+
+    Args:
+        num_relations, dim: R and d.
+        phi: the composition.
+        statistics: a name of `STATISTICS`.
+    """
+
+    def __init__(self, num_relations: int, dim: int, phi: Composition, statistics: str) -> None:
+        super().__init__()
+        self.phi, self.statistics = phi, statistics
+        parts = 1 + 3 * (4 if statistics == "pna" else 1)
+        self.relations = nn.Parameter(torch.empty(2 * num_relations, dim, dim))  # A_k, by relation
+        self.relation_bias = nn.Parameter(torch.empty(2 * num_relations, 1, dim))
+        self.update = nn.Linear(parts * dim, dim)
+        self.norm = nn.LayerNorm(dim)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        bound = self.relations.shape[1] ** -0.5
+        for weight in (self.relations, self.relation_bias):
+            nn.init.uniform_(weight, -bound, bound)
+
+    def forward(self, state: Tensor, q: Tensor, s: Tensor, view: View) -> Tensor:
+        """Return the next states [N, B, d].
+
+        Args:
+            state: [N, B, d].
+            q: query vectors [B, d]; at s they are a message too.
+            s: the entities asked about [B].
+            view: of the graph.
+        """
+        z = torch.baddbmm(self.relation_bias, q.expand(len(self.relations), *q.shape), self.relations)  # [2R, B, d]
+        total = self._sum(state, z, view.plan)
+        at = (s, torch.arange(len(s), device=s.device))
+        total = total.index_put(at, total[at] + q.to(total.dtype))
+        mean = total / view.degree.to(total.dtype).view(-1, 1, 1)
+        scale = view.scale.to(total.dtype).view(-1, 1, 1)
+        new = F.linear(torch.cat((state, mean, mean * scale, mean / scale), -1), self.update.weight.to(state.dtype))
+        new = F.layer_norm(new.float() + self.update.bias, self.norm.normalized_shape, self.norm.weight, self.norm.bias)
+        return state + F.relu(new).to(state.dtype)
+
+    def _sum(self, state: Tensor, z: Tensor, plan: Plan) -> Tensor:
+        """Return the sums of the messages phi(state, z), [N, B, d]."""
+        phi = self.phi
+        x, z = (_rows(lift(t).to(state.dtype), phi.combine) for lift, t in ((phi.lift, state), (phi.lift_relation, z)))
+        sums = aggregate(x, z, None, plan, phi.combine)  # [N, B D]
+        return phi.lower(_cells(sums, state.shape[1], phi.combine), state.shape[2]).to(state.dtype)
+
+
+_PLANES = (Combine.COMPLEX, Combine.CONJUGATE)
+
+
+def _rows(cells: Tensor, combine: Combine) -> Tensor:
+    """Lay the vectors of all queries side by side, [n, B, D] -> [n, B D]: all real parts before all imaginary ones."""
+    if combine in _PLANES:
+        cells = cells.view(*cells.shape[:2], 2, -1).transpose(1, 2)  # [n, 2, B, D/2]
+    return cells.reshape(len(cells), -1)
+
+
+def _cells(rows: Tensor, queries: int, combine: Combine) -> Tensor:
+    """Undo `_rows`."""
+    if combine in _PLANES:
+        return rows.view(len(rows), 2, queries, -1).transpose(1, 2).flatten(2)
+    return rows.view(len(rows), queries, -1)
