@@ -7,7 +7,7 @@ same messages, grouped by sender and by relation (`compgcn.kernels.plan`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -17,11 +17,22 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from compgcn.errors import InputError
+from compgcn.kernels import reference
 from compgcn.kernels.backend import kernels, wide
 from compgcn.kernels.plan import Groups, Plan, Segments, make_groups, make_plan
 from compgcn.kernels.reference import Combine
 
-__all__ = ["Combine", "Groups", "Plan", "aggregate", "grouped_matmul", "l1_distance", "make_groups", "make_plan"]
+__all__ = [
+    "Combine",
+    "Groups",
+    "Plan",
+    "aggregate",
+    "grouped_matmul",
+    "l1_distance",
+    "make_groups",
+    "make_plan",
+    "update",
+]
 
 
 def aggregate(x: Tensor, z: Tensor, weight: Tensor | None, plan: Plan, combine: Combine) -> Tensor:
@@ -216,3 +227,91 @@ for _name, (_schema, _fake) in _OPERATIONS.items():
     torch.library.custom_op(f"compgcn::{_name}", partial(_run, _name), mutates_args=(), schema=_schema).register_fake(
         _fake
     )
+
+
+_WIDTHS = {1: (16, 32, 64), 4: (16, 32)}  # of which the fused update is, by the number of parts: tiles of a GPU
+
+
+def update(
+    x: Tensor, parts: Tensor | Sequence[Tensor], degree: Tensor, scale: Tensor, weight: Tensor, gamma: Tensor,
+    beta: Tensor | None = None, bias: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Return x + relu(gamma · norm([x; t_1; t_1 s; t_1 / s; t_2; …] W + bias) + beta), [N, B, d], in the dtype of `x`.
+
+    The t are statistics of the messages of an entity: their mean, or their mean, deviation, largest and smallest. The
+    gradients are by x, the parts, W, gamma, beta and bias.
+
+    Args:
+        x: entities for each query [N, B, d].
+        parts: the sum of the messages alone, or their sum, sum of squares, largest and smallest: K tensors [N, B, d],
+            or one [K, N, B, d].
+        degree: number of messages [N], at least 1.
+        scale: the scaler s > 0 of each entity [N].
+        weight: W [(1 + 3K) d, d].
+        gamma, beta, bias: [d]; without beta and bias a row of zeros stays one where K is 1.
+    """
+    parts = (parts,) if isinstance(parts, Tensor) else parts
+    K, (nodes, _, d) = sum(len(part) if part.ndim == 4 else 1 for part in parts), x.shape
+    if K not in _WIDTHS or any(part.shape[-3:] != x.shape for part in parts):
+        shapes = [list(part.shape) for part in parts]
+        raise InputError(f"entities {list(x.shape)} need 1 or 4 parts of that shape, not {shapes}")
+    if weight.shape != ((1 + 3 * K) * d, d) or not len(degree) == len(scale) == nodes:
+        expected, shapes = [[(1 + 3 * K) * d, d], [nodes], [nodes]], [list(t.shape) for t in (weight, degree, scale)]
+        raise InputError(f"{K} parts of width {d} need a weight, degree and scale of {expected}, not {shapes}")
+    if x.dtype == torch.float64 or d not in _WIDTHS[K] or not _updates(x.device.type):
+        return reference.update(x, parts, degree, scale, weight, gamma, beta, bias)
+    rows = degree.float(), scale.float(), weight, gamma, beta, bias
+    out: Tensor = _Update.apply(x, *rows, *parts)  # type: ignore[no-untyped-call]
+    return out
+
+
+def _updates(device: str) -> bool:
+    """Return whether the kernels of a type of device hold a fused update; elsewhere torch derives the reference."""
+    return hasattr(kernels(device), "update_gradient")
+
+
+_updates._dynamo_marked_constant = True  # type: ignore[attr-defined]  # as `backend.runs`
+
+
+class _Update(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, *given: Any) -> Tensor:
+        ctx.save_for_backward(x, *given)
+        return _kernel("update", x.device)(x, list(given[6:]), *given[:6])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        x, *given = ctx.saved_tensors
+        gradient: Callable[..., Any] = _kernel("update_gradient", g.device)
+        by_x, sums, *by_parts = gradient(g, x, given[6:], *given[:6])
+        by_weight, *rows = sums.split([given[2].shape[0], 1, 1, 1])
+        by_rows = (None if of is None else row[0].to(of.dtype) for row, of in zip(rows, given[3:6], strict=True))
+        return by_x, None, None, by_weight.to(given[2].dtype), *by_rows, *by_parts
+
+
+def _run_update(name: str, first: Tensor, *others: Any) -> Any:
+    return getattr(kernels(first.device.type), name)(first, *others)
+
+
+_ARGUMENTS = (
+    "Tensor x, Tensor[] parts, Tensor degree, Tensor scale, Tensor weight, Tensor gamma, Tensor? beta, Tensor? bias"
+)
+_UPDATES: dict[str, tuple[str, Callable[..., Any]]] = {
+    "update": (
+        f"({_ARGUMENTS}) -> Tensor",
+        lambda x, *others: torch.empty_like(x, memory_format=torch.contiguous_format),
+    ),
+    "update_gradient": (
+        f"(Tensor g, {_ARGUMENTS}) -> Tensor[]",
+        lambda g, x, parts, degree, scale, weight, *others: [
+            torch.empty_like(x, memory_format=torch.contiguous_format),
+            x.new_empty(weight.shape[0] + 3, x.shape[2], dtype=torch.float32),
+            *(torch.empty_like(part, memory_format=torch.contiguous_format) for part in parts),
+        ],
+    ),
+}
+for _name, (_schema, _fake) in _UPDATES.items():
+    torch.library.custom_op(
+        f"compgcn::{_name}", partial(_run_update, _name), mutates_args=(), schema=_schema
+    ).register_fake(_fake)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 
 import torch
 from torch import Tensor
+from torch.nn.functional import layer_norm
 
 from compgcn.kernels.backend import wide
 from compgcn.kernels.plan import Segments
@@ -135,3 +136,37 @@ def count_rivals(scores: Tensor, row: Tensor, bar: Tensor) -> tuple[Tensor, Tens
 def stable_order(key: Tensor, offsets: Tensor) -> Tensor:
     """Return the order that sorts keys stably; offsets[k] of them are smaller than k."""
     return torch.argsort(key, stable=True)
+
+
+FLOOR = 1e-4  # of a variance, whose root has no slope at 0
+EPSILON = 1e-5  # of a layer norm
+
+
+def pieces(parts: Sequence[Tensor]) -> list[Tensor]:
+    """Return the K parts [N, B, d] of tensors of that shape, or of shape [k, N, B, d]."""
+    return [piece for part in parts for piece in (part.unbind() if part.ndim == 4 else (part,))]
+
+
+def update(
+    x: Tensor, parts: Sequence[Tensor], degree: Tensor, scale: Tensor, weight: Tensor, gamma: Tensor,
+    beta: Tensor | None, bias: Tensor | None,
+) -> Tensor:  # fmt: skip
+    """out = x + relu(gamma · norm([x; t_1; t_1 s; t_1 / s; t_2; …] W + bias) + beta), row by row of x [N, B, d].
+
+    The statistics t of the messages of an entity are their mean alone, or mean, deviation, largest and smallest.
+    """
+    kind = wide(x.dtype)
+    total, *others = (piece.to(kind) for piece in pieces(parts))
+    degree, s = degree.to(kind)[:, None, None], scale.to(kind)[:, None, None]
+    statistics = [total / degree]
+    if others:
+        square, *extremes = others
+        statistics += [(square / degree - statistics[0].square()).clamp_min(FLOOR).sqrt(), *extremes]
+    first, *filters = weight.to(kind).split(x.shape[-1])  # [d, d] each
+    pre = x.to(kind) @ first
+    for i, t in enumerate(statistics):
+        a, b, c = filters[3 * i : 3 * i + 3]
+        pre = pre + t @ a + s * (t @ b) + t @ c / s
+    given = (None if tensor is None else tensor.to(kind) for tensor in (gamma, beta))
+    y = layer_norm(pre if bias is None else pre + bias.to(kind), x.shape[-1:], *given, eps=EPSILON)
+    return (x.to(kind) + y.relu()).to(x.dtype)

@@ -6,6 +6,7 @@ from compgcn.kernels.reference import count_rivals, stable_order
 from compgcn.kernels.triton.distances import l1_distance, l1_gradient
 from compgcn.kernels.triton.products import grouped_matmul, grouped_outer
 from compgcn.kernels.triton.segments import edge_dot, segment_reduce
+from compgcn.kernels.triton.updates import update, update_gradient
 
 __all__ = [
     "count_rivals",
@@ -16,4 +17,6 @@ __all__ = [
     "l1_gradient",
     "segment_reduce",
     "stable_order",
+    "update",
+    "update_gradient",
 ]
