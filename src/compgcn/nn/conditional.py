@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from compgcn.errors import InputError, unknown
-from compgcn.kernels import Combine, Plan, aggregate
+from compgcn.kernels import Combine, Plan, aggregate, update
 from compgcn.nn.compose import Composition, find
 from compgcn.nn.graph import RelationalGraph
 
@@ -148,17 +148,25 @@ class ConditionalLayer(nn.Module):
     def __init__(self, num_relations: int, dim: int, phi: Composition, statistics: str) -> None:
         super().__init__()
         self.phi, self.statistics = phi, statistics
-        parts = 1 + 3 * (4 if statistics == "pna" else 1)
+        inputs = (1 + 3 * (4 if statistics == "pna" else 1)) * dim
         self.relations = nn.Parameter(torch.empty(2 * num_relations, dim, dim))  # A_k, by relation
         self.relation_bias = nn.Parameter(torch.empty(2 * num_relations, 1, dim))
-        self.update = nn.Linear(parts * dim, dim)
+        self.weight = nn.Parameter(torch.empty(inputs, dim))  # W_k
+        self.bias = nn.Parameter(torch.empty(dim))
         self.norm = nn.LayerNorm(dim)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        bound = self.relations.shape[1] ** -0.5
-        for weight in (self.relations, self.relation_bias):
-            nn.init.uniform_(weight, -bound, bound)
+        relations = (
+            (self.relations, self.relations.shape[1] ** -0.5),
+            (self.relation_bias, self.relations.shape[1] ** -0.5),
+        )
+        for weight, bound in (
+            *relations,
+            (self.weight, len(self.weight) ** -0.5),
+            (self.bias, len(self.weight) ** -0.5),
+        ):
+            nn.init.uniform_(weight, -bound, bound)  # as a linear layer of torch
 
     def forward(self, state: Tensor, q: Tensor, s: Tensor, view: View) -> Tensor:
         """Return the next states [N, B, d].
@@ -173,11 +181,8 @@ class ConditionalLayer(nn.Module):
         total = self._sum(state, z, view.plan)
         at = (s, torch.arange(len(s), device=s.device))
         total = total.index_put(at, total[at] + q.to(total.dtype))
-        mean = total / view.degree.to(total.dtype).view(-1, 1, 1)
-        scale = view.scale.to(total.dtype).view(-1, 1, 1)
-        new = F.linear(torch.cat((state, mean, mean * scale, mean / scale), -1), self.update.weight.to(state.dtype))
-        new = F.layer_norm(new.float() + self.update.bias, self.norm.normalized_shape, self.norm.weight, self.norm.bias)
-        return state + F.relu(new).to(state.dtype)
+        rows = (view.degree, view.scale, self.weight, self.norm.weight, self.norm.bias, self.bias)
+        return update(state, total, *rows)
 
     def _sum(self, state: Tensor, z: Tensor, plan: Plan) -> Tensor:
         """Return the sums of the messages phi(state, z), [N, B, d]."""
