@@ -7,7 +7,7 @@ same messages, grouped by sender and by relation (`compgcn.kernels.plan`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -121,6 +121,12 @@ def _gradient_by_weight(g: Tensor, x: Tensor, z: Tensor, plan: Plan, op: int) ->
     return _kernel("edge_dot", g.device)(g, x, z, row, left, right, op)
 
 
+def _parts(given: Sequence[Tensor]) -> list[Segments]:
+    """Put the tensors of several segments, one by one, together again."""
+    size = len(Segments._fields)
+    return [Segments(*given[start : start + size]) for start in range(0, len(given), size)]
+
+
 class _Aggregate(torch.autograd.Function):
     """The last arguments are a plan, or all of its tensors one by one."""
 
@@ -129,13 +135,13 @@ class _Aggregate(torch.autograd.Function):
         one = len(given) == 1
         ctx.op, ctx.plan = op, given[0] if one else None
         ctx.save_for_backward(x, z, weight, *(() if one else given))
-        return segment_sum(x, z, weight, given[0].by_row if one else Segments(*given[:7]), op)
+        return segment_sum(x, z, weight, given[0].by_row if one else _parts(given)[0], op)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         x, z, weight, *given = ctx.saved_tensors
-        plan = ctx.plan or Plan(Segments(*given[:7]), Segments(*given[7:14]), Segments(*given[14:]))
+        plan = ctx.plan or Plan(*_parts(given))
         op, g, (by_x, by_z, by_weight, *others) = ctx.op, g.contiguous(), ctx.needs_input_grad
         return (
             _gradient_by_x(g, z, weight, plan.by_sender, op) if by_x else None,
