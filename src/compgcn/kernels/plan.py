@@ -42,6 +42,14 @@ class Plan(NamedTuple):
         return Plan(*(s._replace(weight=weight[s.order]) for s in self))
 
 
+class PairPlan(NamedTuple):
+    """Messages, and the P distinct pairs (sender, relation) among them: all messages of a pair carry one value."""
+
+    messages: Plan  # in runs
+    by_pair: Segments  # the messages grouped by pair, left row, right relation
+    pairs: Plan  # one message of weight 1 per pair, to the row of its number
+
+
 class Groups(NamedTuple):
     """Rows sorted by group: those of group r are `[offsets[r], offsets[r + 1])`."""
 
@@ -72,6 +80,24 @@ def make_plan(
         _segments(relation, relations, row, sender),
     )
     return Plan(*(s._replace(order=order[s.order], runs=_run_ends(s.right)) for s in plan)) if in_runs else plan
+
+
+def make_pair_plan(
+    row: Tensor, sender: Tensor, relation: Tensor, *, rows: int, senders: int, relations: int
+) -> PairPlan:
+    """Group the messages for `aggregate` and for `statistics`; waits for the device, so make it once per graph."""
+    sizes = {"senders": senders, "relations": relations}
+    messages = make_plan(row, sender, relation, rows=rows, **sizes, in_runs=True)
+    by_sender = messages.by_sender  # stands in the order of the pairs too
+    pair, counts = torch.unique_consecutive(
+        sender[by_sender.order] * relations + by_sender.right, return_counts=True
+    )  # [P] each
+    offsets = torch.cat((counts.new_zeros(1), counts.cumsum(0)))
+    chunks, merges = cut(offsets, row.numel())
+    by_pair = by_sender._replace(offsets=offsets, chunks=chunks, merges=merges, runs=by_sender.runs[:0])
+    index = torch.arange(pair.numel(), device=pair.device)
+    pairs = make_plan(index, pair // relations, pair % relations, rows=pair.numel(), **sizes)
+    return PairPlan(messages, by_pair, pairs.weighted(torch.ones(pair.numel(), device=pair.device)))
 
 
 def make_groups(group: Tensor, size: int) -> Groups:

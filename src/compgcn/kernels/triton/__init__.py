@@ -6,6 +6,7 @@ from compgcn.kernels.reference import count_rivals, stable_order
 from compgcn.kernels.triton.distances import l1_distance, l1_gradient
 from compgcn.kernels.triton.products import grouped_matmul, grouped_outer
 from compgcn.kernels.triton.segments import edge_dot, segment_reduce
+from compgcn.kernels.triton.statistics import pair_gradient, statistics
 
 __all__ = [
     "count_rivals",
@@ -14,6 +15,8 @@ __all__ = [
     "grouped_outer",
     "l1_distance",
     "l1_gradient",
+    "pair_gradient",
     "segment_reduce",
     "stable_order",
+    "statistics",
 ]
