@@ -16,7 +16,7 @@ from torch import Tensor
 
 from compgcn.kernels import reference
 from compgcn.kernels.triton.products import _precision
-from compgcn.kernels.triton.segments import _launch
+from compgcn.kernels.triton.segments import launch
 
 _ROWS = {1: (128, 64), 4: (128, 64)}  # of a tile, by the number of parts: forward, backward
 _WARPS = {1: (4, 4), 4: (4, 8)}
@@ -186,7 +186,7 @@ def _run(
     tensors = (*(tensor.contiguous() for tensor in (x, *read)), out, g.contiguous(), *written)
     flags = beta is not None, bias is not None, gradient
     if rows:
-        _launch(
+        launch(
             _update_kernel, (programs, 1), tensors, rows, batch, K, d, *flags, size, _STAGES, _precision(),
             num_warps=warps,
         )  # fmt: skip
