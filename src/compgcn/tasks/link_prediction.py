@@ -248,14 +248,14 @@ class ConditionalPrediction(Ranker):
         """Return the queries of a batch by their positions [B]."""
         return self.batches(epoch, step)
 
-    def hide(self, row: Tensor, place: Tensor) -> Tensor:
+    def hide(self, examples: Tensor, row: Tensor, place: Tensor) -> Tensor:
         """Draw the answers to hide, 1 to `hidden_answers` of every query: places in `train` [B, k], padded with A.
 
         `row` and `place` are the answers of the batch, see `Answers.padded_places`.
         """
-        B, most = self.batch_size, self.settings.hidden_answers
+        B, most = len(examples), self.settings.hidden_answers
+        count = self.train.offsets[examples + 1] - self.train.offsets[examples]  # [B]
         row = torch.where(place < len(self.train.answers), row, B)
-        count = torch.bincount(row, minlength=B + 1)[:B]
         shuffled = place[torch.argsort(row + torch.rand(len(row), dtype=torch.double, device=row.device))]
         wanted = (torch.rand(B, device=row.device) * count.clamp_max(most)).long() + 1  # uniform on 1 .. min(n, most)
         nth = torch.arange(most, device=row.device)
@@ -267,7 +267,7 @@ class ConditionalPrediction(Ranker):
         """Return the cross-entropy of the hidden answers against all entities that are no known answer."""
         s, r = self.train.queries[examples].unbind(1)
         row, place = self.train.padded_places(examples, self._most)
-        hidden = self.hide(row, place)
+        hidden = self.hide(examples, row, place)
         view = self.model.view(self.graph, self.hidden_edges.keep(hidden))
         return losses.hidden_answers(self.model(view, s, r), row, self.train.at(place), self.train.at(hidden))
 

@@ -156,7 +156,7 @@ def hidden_answers(logits: Tensor, rows: Tensor, cols: Tensor, hidden: Tensor) -
     x = _wide(logits)
     B, N = x.shape
     known = torch.zeros(B, N + 1, dtype=torch.bool, device=x.device)
-    known[rows, torch.where(cols >= 0, cols, N)] = True  # the last column takes the padding
+    known.index_put_((rows, torch.where(cols >= 0, cols, N)), known.new_ones(()))  # the last column takes the padding
     others = x.masked_fill(known[:, :N], torch.finfo(x.dtype).min / 2).logsumexp(1, keepdim=True)  # [B, 1]
     there = hidden >= 0
     loss = F.softplus(others - x.gather(1, hidden.clamp_min(0)))
