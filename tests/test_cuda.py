@@ -7,7 +7,7 @@ import torch
 
 import compgcn
 import compgcn.nn.filters
-from compgcn.kernels import _WIDTHS, Combine, aggregate, make_plan, reference, update
+from compgcn.kernels import Combine, aggregate, make_plan, reference, update
 from compgcn.nn import CompGCNConv
 from compgcn.nn.compose import COMPOSITIONS, LEARNED
 from compgcn.nn.decoders import DECODERS, ConvolutionSettings, build_decoder
@@ -318,10 +318,7 @@ def update_and_gradients(function, tensors: list[torch.Tensor]) -> list[torch.Te
     return [out, *torch.autograd.grad(out, leaves, cotangent.to(out.dtype))]
 
 
-UPDATES = pytest.mark.parametrize(("d", "K"), [(d, K) for K, widths in _WIDTHS.items() for d in widths])
-
-
-@UPDATES
+@pytest.mark.parametrize(("d", "K"), [(16, 1), (32, 1), (64, 1), (16, 4), (32, 4)])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
 def test_a_fused_update_is_close_to_its_definition_and_repeats_to_the_bit(d, K, dtype):
     tensors = update_operands(d, K, dtype)

@@ -161,7 +161,8 @@ def _run(
     pieces, gradient, (nodes, batch, d) = reference.pieces(parts), g is not None, x.shape
     K, rows = len(pieces), nodes * batch
     size, warps, programs, stages = (knob[K][gradient] for knob in (_ROWS, _WARPS, _PROGRAMS, _STAGES))
-    stages = stages if x.element_size() == 2 else 1  # the memory of a processor holds one tile of single precision
+    if x.element_size() > 2:  # a processor has room for half the rows, one tile at a time
+        size, stages = size // 2, 1
     programs = min(programs, -(-rows // size))
     sums = torch.empty(programs if gradient else 0, weight.shape[0] + 3, d, device=x.device)
     # A launch has places for four parts and for every option; it never touches those that stand in for an absent one.
