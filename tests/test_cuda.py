@@ -7,7 +7,7 @@ import torch
 
 import compgcn
 import compgcn.nn.filters
-from compgcn.kernels import Combine, aggregate, make_plan
+from compgcn.kernels import Combine, aggregate, make_plan, reference, update
 from compgcn.nn import CompGCNConv
 from compgcn.nn.compose import COMPOSITIONS, LEARNED
 from compgcn.nn.decoders import DECODERS, ConvolutionSettings, build_decoder
@@ -296,3 +296,45 @@ def test_a_recorded_run_resumes(tmp_path):
     run = compgcn.fit(data, run_dir=tmp_path, notify=events.append, **settings)
     assert [e["epoch"] for e in events if e["event"] == "epoch"] == [1, 2, 3, 4]
     assert run.metrics["test"]["mrr"] > 0.1
+
+
+def update_operands(d: int, K: int, dtype: torch.dtype) -> list[torch.Tensor]:
+    """x, parts, degree, scale, weight, gamma, beta, bias; the sums of squares leave variances above the floor."""
+    generator = torch.Generator().manual_seed(0)
+    x, *parts = torch.randn(1 + K, N, 9, d, generator=generator)
+    degree, scale = torch.randint(1, 9, (N,), generator=generator).float(), torch.rand(N, generator=generator) + 0.5
+    if K == 4:
+        parts[1] = parts[0].square() + degree[:, None, None] * (1 + torch.rand(N, 9, d, generator=generator))
+    weight = torch.randn((1 + 3 * K) * d, d, generator=generator) / (1 + 3 * K) / d**0.5
+    rows = torch.randn(3, d, generator=generator)
+    tables = [x.to(dtype), torch.stack(parts).to(dtype), degree, scale, weight, *rows]
+    return [t.cuda().requires_grad_(i not in (2, 3)) for i, t in enumerate(tables)]
+
+
+def update_and_gradients(function, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    out = function(*tensors)
+    cotangent = torch.randn(out.shape, generator=torch.Generator().manual_seed(1)).cuda()
+    leaves = [t for t in tensors if t.requires_grad]
+    return [out, *torch.autograd.grad(out, leaves, cotangent.to(out.dtype))]
+
+
+@pytest.mark.parametrize(("d", "K"), [(16, 1), (32, 1), (64, 1), (16, 4), (32, 4)])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+def test_a_fused_update_is_close_to_its_definition_and_repeats_to_the_bit(d, K, dtype):
+    tensors = update_operands(d, K, dtype)
+    first, second = (update_and_gradients(update, tensors) for _ in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+    exact = [t.detach().double().requires_grad_(t.requires_grad) for t in tensors]
+    defined = update_and_gradients(lambda x, parts, *rest: reference.update(x, [parts], *rest), exact)
+    tolerance = 2e-2 if dtype == torch.bfloat16 else 1e-4
+    for ours, theirs in zip(first, defined, strict=True):
+        assert (ours.double() - theirs).norm() <= tolerance * theirs.norm()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("K", [1, 4])
+def test_a_compiled_update_is_the_eager_one(K):
+    tensors = update_operands(32, K, torch.bfloat16)
+    eager, compiled = (update_and_gradients(f, tensors) for f in (update, torch.compile(update, fullgraph=True)))
+    for ours, theirs in zip(compiled, eager, strict=True):
+        torch.testing.assert_close(ours, theirs)

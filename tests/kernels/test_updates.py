@@ -72,6 +72,7 @@ def test_the_fused_update_is_the_defined_one(monkeypatch, K, d, options):
     """In tiles of some rows, of which a program takes several and the last is not full."""
     monkeypatch.setattr(on_gpu, "_PROGRAMS", {K: (2, 2)})
     monkeypatch.setattr(on_gpu, "_ROWS", {K: (32, 32)})
+    monkeypatch.setattr(kernels, "_BYTES", {K: 256})  # all widths
     tensors = {key: value if key not in ("beta", "bias") or key in options else None
                for key, value in given(23, 5, d, K, torch.float32).items()}  # fmt: skip
     exact = {key: value if value is None else value.detach().double() for key, value in tensors.items()}
@@ -82,7 +83,7 @@ def test_the_fused_update_is_the_defined_one(monkeypatch, K, d, options):
     with backend("triton"):
         ours = update(**tensors)
         by_ours = torch.autograd.grad(ours, leaves(tensors), cotangent.float())
-    assert d not in kernels._WIDTHS[K] or ours.grad_fn.name() == "_UpdateBackward"
+    assert ours.grad_fn.name() == "_UpdateBackward"
     theirs = reference.update(**exact | {"parts": [exact["parts"]]})
     torch.testing.assert_close(ours.double(), theirs, rtol=1e-5, atol=1e-5)
     for a, b in zip(by_ours, torch.autograd.grad(theirs, leaves(exact), cotangent), strict=True):
@@ -111,6 +112,14 @@ def test_a_row_of_zeros_stays_one_without_beta_and_bias(name):
         out = update(**tensors | {"x": tensors["x"] * keep, "parts": tensors["parts"] * keep})
     assert (out[:, 1] == 0).all()
     assert out[:, 0].any()
+
+
+@BACKENDS
+def test_widths_without_a_fused_update_are_those_of_the_definition(name):
+    for d, K, dtype in ((64, 4, torch.float32), (24, 1, torch.float32), (16, 1, torch.float64)):
+        x, parts, *others = given(2, 2, d, K, dtype).values()
+        with backend(name):
+            assert torch.equal(update(x, parts, *others), reference.update(x, [parts], *others))
 
 
 @BACKENDS

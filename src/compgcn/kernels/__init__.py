@@ -327,7 +327,8 @@ for _name, (_schema, _fake) in _OPERATIONS.items():
     )
 
 
-_WIDTHS = {1: (16, 32, 64), 4: (16, 32)}  # of which the fused update is, by the number of parts: tiles of a GPU
+_WIDTHS = (16, 32, 64)  # of the fused update: the sides of tiles
+_BYTES = {1: 128, 4: 64}  # of a row at most, by the number of parts: what the registers of a GPU hold
 
 
 def update(
@@ -350,13 +351,14 @@ def update(
     """
     parts = (parts,) if isinstance(parts, Tensor) else parts
     K, (nodes, _, d) = sum(len(part) if part.ndim == 4 else 1 for part in parts), x.shape
-    if K not in _WIDTHS or any(part.shape[-3:] != x.shape for part in parts):
+    if K not in _BYTES or any(part.shape[-3:] != x.shape for part in parts):
         shapes = [list(part.shape) for part in parts]
         raise InputError(f"entities {list(x.shape)} need 1 or 4 parts of that shape, not {shapes}")
     if weight.shape != ((1 + 3 * K) * d, d) or not len(degree) == len(scale) == nodes:
         expected, shapes = [[(1 + 3 * K) * d, d], [nodes], [nodes]], [list(t.shape) for t in (weight, degree, scale)]
         raise InputError(f"{K} parts of width {d} need a weight, degree and scale of {expected}, not {shapes}")
-    if x.dtype == torch.float64 or d not in _WIDTHS[K] or not _updates(x.device.type):
+    fits = d in _WIDTHS and d * x.element_size() <= _BYTES[K] and x.dtype != torch.float64
+    if not fits or not _updates(x.device.type):
         return reference.update(x, parts, degree, scale, weight, gamma, beta, bias)
     rows = degree.float(), scale.float(), weight, gamma, beta, bias
     out: Tensor = _Update.apply(x, *rows, *parts)  # type: ignore[no-untyped-call]

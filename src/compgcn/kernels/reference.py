@@ -216,11 +216,11 @@ def update(
     if others:
         square, *extremes = others
         statistics += [(square / degree - statistics[0].square()).clamp_min(FLOOR).sqrt(), *extremes]
-    first, *filters = weight.to(kind).split(x.shape[-1])  # [d, d] each
+    first, *filters = weight.to(kind).reshape(-1, x.shape[-1], x.shape[-1])  # [d, d] each
     pre = x.to(kind) @ first
     for i, t in enumerate(statistics):
         a, b, c = filters[3 * i : 3 * i + 3]
         pre = pre + t @ a + s * (t @ b) + t @ c / s
-    given = (None if tensor is None else tensor.to(kind) for tensor in (gamma, beta))
-    y = layer_norm(pre if bias is None else pre + bias.to(kind), x.shape[-1:], *given, eps=EPSILON)
+    pre = pre if bias is None else pre + bias.to(kind)
+    y = layer_norm(pre, x.shape[-1:], gamma.to(kind), None if beta is None else beta.to(kind), EPSILON)
     return (x.to(kind) + y.relu()).to(x.dtype)

@@ -18,102 +18,75 @@ from compgcn.kernels import reference
 from compgcn.kernels.triton.products import _precision
 from compgcn.kernels.triton.segments import launch
 
-_ROWS = {1: (128, 64), 4: (128, 64)}  # of a tile, by the number of parts: forward, backward
-_WARPS = {1: (4, 4), 4: (4, 8)}
-_PROGRAMS = {1: (1056, 528), 4: (528, 264)}  # 8 to 2 for each multiprocessor of an H200
-_STAGES = 1  # tiles that are loaded at once
+# By the number of parts, for the output and for the gradients: rows of a tile, warps, programs (of 132 processors).
+_ROWS = {1: (64, 64), 4: (64, 64)}
+_WARPS = {1: (4, 4), 4: (4, 4)}
+_PROGRAMS = {1: (660, 264), 4: (396, 264)}
+_STAGES = {1: (2, 2), 4: (2, 2)}  # tiles on their way at a time
+_AGAIN = True  # load four parts twice for their gradients: keeping them takes more registers than there are
 _FLOOR = tl.constexpr(reference.FLOOR)
 _EPSILON = tl.constexpr(reference.EPSILON)
 
 
 @triton.jit
-def _filters(W, first, D: tl.constexpr):
-    """Load three filters one after the other, [D, D] each."""
-    i = tl.arange(0, D)
-    w = W + (first * D + i)[:, None] * D + i[None, :]
-    return tl.load(w), tl.load(w + D * D), tl.load(w + 2 * D * D)
+def _beside(a, b, BM: tl.constexpr, D: tl.constexpr):
+    """Lay two tiles [BM, D] side by side, [BM, 2D]: in turns, column by column, which moves nothing between threads."""
+    return tl.reshape(tl.join(a, b), [BM, 2 * D])
 
 
 @triton.jit
-def _project(t, s, a, b, c, PRECISION: tl.constexpr):
-    """[t; t·s; t/s] times the filters a, b, c; the scaler multiplies the products, which are exact."""
-    first = tl.dot(t, a, input_precision=PRECISION)
-    return first + s * tl.dot(t, b, input_precision=PRECISION) + tl.dot(t, c, input_precision=PRECISION) / s
-
-
-@triton.jit
-def _outer(t, h, up, down, a, b, c, PRECISION: tl.constexpr):
-    """Add the gradients by three filters to a, b, c, for the gradient h of the products, and h times and over s."""
-    t = tl.trans(t)
-    a = tl.dot(t, h, a, input_precision=PRECISION)
-    b = tl.dot(t, up, b, input_precision=PRECISION)
-    return a, b, tl.dot(t, down, c, input_precision=PRECISION)
-
-
-@triton.jit
-def _store_filters(SUMS, first, a, b, c, D: tl.constexpr):
-    i = tl.arange(0, D)
-    at = SUMS + (first * D + i)[:, None] * D + i[None, :]
-    tl.store(at, a)
-    tl.store(at + D * D, b)
-    tl.store(at + 2 * D * D, c)
+def _statistics(
+    P1, P2, P3, P4, at, mask, share, kind: tl.constexpr, K: tl.constexpr, BM: tl.constexpr, D: tl.constexpr
+):  # fmt: skip
+    """Load the parts of a tile: all its statistics side by side, mean, variance, deviation."""
+    mean = tl.load(P1 + at, mask=mask, other=0.0).to(tl.float32) * share
+    t, variance, deviation = mean.to(kind), mean, mean
+    if K == 4:
+        variance = tl.load(P2 + at, mask=mask, other=0.0).to(tl.float32) * share - mean * mean
+        deviation = tl.sqrt(tl.maximum(variance, _FLOOR))
+        largest = tl.load(P3 + at, mask=mask, other=0.0).to(kind)
+        smallest = tl.load(P4 + at, mask=mask, other=0.0).to(kind)
+        t = _beside(_beside(t, largest, BM, D), _beside(deviation.to(kind), smallest, BM, D), BM, 2 * D)
+    return t, mean, variance, deviation
 
 
 @triton.jit
 def _update_kernel(
     X, P1, P2, P3, P4, DEGREE, SCALE, W, GAMMA, BETA, BIAS, OUT, G, G1, G2, G3, G4, SUMS, ROWS, B,
     K: tl.constexpr, D: tl.constexpr, HAS_BETA: tl.constexpr, HAS_BIAS: tl.constexpr, GRADIENT: tl.constexpr,
-    BM: tl.constexpr, STAGES: tl.constexpr, PRECISION: tl.constexpr,
+    BM: tl.constexpr, STAGES: tl.constexpr, AGAIN: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """OUT is the output, or the gradient by X; G1 to G4 and SUMS are written for a gradient alone."""
     kind = X.dtype.element_ty
     i = tl.arange(0, D)
-    w = tl.load(W + i[:, None] * D + i[None, :])
-    a1, b1, c1 = _filters(W, 1, D)
-    if K == 4:
-        a2, b2, c2 = _filters(W, 4, D)
-        a3, b3, c3 = _filters(W, 7, D)
-        a4, b4, c4 = _filters(W, 10, D)
+    j = tl.arange(0, K * D)
+    whole = i[:, None] * D + i[None, :]  # a filter
+    every = ((1 + 3 * (j % K)) * D + j // K)[:, None] * D + i[None, :]  # the first filters of all statistics
+    w, a, b, c = tl.load(W + whole), tl.load(W + every), tl.load(W + every + D * D), tl.load(W + every + 2 * D * D)
     gamma = tl.load(GAMMA + i).to(tl.float32)[None, :]
     if GRADIENT:
-        by_gamma = tl.zeros([D], tl.float32)
-        by_beta = tl.zeros([D], tl.float32)
-        by_bias = tl.zeros([D], tl.float32)
-        by_w = tl.zeros([D, D], tl.float32)
-        by_a1 = tl.zeros([D, D], tl.float32)
-        by_b1 = tl.zeros([D, D], tl.float32)
-        by_c1 = tl.zeros([D, D], tl.float32)
-        if K == 4:
-            by_a2 = tl.zeros([D, D], tl.float32)
-            by_b2 = tl.zeros([D, D], tl.float32)
-            by_c2 = tl.zeros([D, D], tl.float32)
-            by_a3 = tl.zeros([D, D], tl.float32)
-            by_b3 = tl.zeros([D, D], tl.float32)
-            by_c3 = tl.zeros([D, D], tl.float32)
-            by_a4 = tl.zeros([D, D], tl.float32)
-            by_b4 = tl.zeros([D, D], tl.float32)
-            by_c4 = tl.zeros([D, D], tl.float32)
+        by_gamma = tl.zeros([BM, D], tl.float32)
+        by_beta = tl.zeros([BM if HAS_BETA else 1, D], tl.float32)
+        by_bias = tl.zeros([BM if HAS_BIAS else 1, D], tl.float32)
+        # Tensor cores want 64 rows and more: one statistic alone shares its products with x, or the scaled gradients.
+        by_first = tl.zeros([2 * D if K == 1 else K * D, D], tl.float32)
+        by_others = tl.zeros([2 * D if K == 1 else K * D, D], tl.float32)
+        if K > 1:
+            by_last = tl.zeros([K * D, D], tl.float32)
+            by_w = tl.zeros([D, D], tl.float32)
 
     for tile in tl.range(tl.program_id(0), tl.cdiv(ROWS, BM), tl.num_programs(0), num_stages=STAGES):
         row = tile * BM + tl.arange(0, BM)
         here = row < ROWS
+        mask = here[:, None]
         at = row.to(tl.int64)[:, None] * D + i[None, :]
-        mask = here[:, None] & (i < D)[None, :]
         s = tl.load(SCALE + row // B, mask=here, other=1.0)[:, None]
         share = 1.0 / tl.load(DEGREE + row // B, mask=here, other=1.0)[:, None]
         x = tl.load(X + at, mask=mask, other=0.0)
-        mean = tl.load(P1 + at, mask=mask, other=0.0).to(tl.float32) * share
-        t1 = mean.to(kind)
-        pre = tl.dot(x, w, input_precision=PRECISION) + _project(t1, s, a1, b1, c1, PRECISION)
-        if K == 4:
-            variance = tl.load(P2 + at, mask=mask, other=0.0).to(tl.float32) * share - mean * mean
-            deviation = tl.sqrt(tl.maximum(variance, _FLOOR))
-            t2 = deviation.to(kind)
-            t3 = tl.load(P3 + at, mask=mask, other=0.0).to(kind)
-            t4 = tl.load(P4 + at, mask=mask, other=0.0).to(kind)
-            pre += _project(t2, s, a2, b2, c2, PRECISION)
-            pre += _project(t3, s, a3, b3, c3, PRECISION)
-            pre += _project(t4, s, a4, b4, c4, PRECISION)
+        t, mean, variance, deviation = _statistics(P1, P2, P3, P4, at, mask, share, kind, K, BM, D)
+        # The scaler multiplies the products, which are more exact than a scaled statistic would be.
+        pre = s * tl.dot(t, b, input_precision=PRECISION) + tl.dot(t, c, input_precision=PRECISION) / s
+        pre += tl.dot(t, a, tl.dot(x, w, input_precision=PRECISION), input_precision=PRECISION)
         if HAS_BIAS:
             pre += tl.load(BIAS + i).to(tl.float32)[None, :]
         pre -= (tl.sum(pre, 1) / D)[:, None]
@@ -127,44 +100,57 @@ def _update_kernel(
         else:
             g = tl.load(G + at, mask=mask, other=0.0).to(tl.float32)
             h = tl.where(y > 0.0, g, 0.0)
-            by_gamma += tl.sum(h * pre, 0)
+            by_gamma += h * pre
             if HAS_BETA:
-                by_beta += tl.sum(h, 0)
+                by_beta += h
             h *= gamma
             h = slope * (h - (tl.sum(h, 1) / D)[:, None] - pre * (tl.sum(h * pre, 1) / D)[:, None])
             if HAS_BIAS:
-                by_bias += tl.sum(h, 0)
+                by_bias += h
             up, down, h = (h * s).to(kind), (h / s).to(kind), h.to(kind)
-            by_w = tl.dot(tl.trans(x), h, by_w, input_precision=PRECISION)
-            by_a1, by_b1, by_c1 = _outer(t1, h, up, down, by_a1, by_b1, by_c1, PRECISION)
             tl.store(OUT + at, g + tl.dot(h, tl.trans(w), input_precision=PRECISION), mask=mask)
-            by_mean = _project(h, s, tl.trans(a1), tl.trans(b1), tl.trans(c1), PRECISION)
-            if K == 4:
-                by_a2, by_b2, by_c2 = _outer(t2, h, up, down, by_a2, by_b2, by_c2, PRECISION)
-                by_a3, by_b3, by_c3 = _outer(t3, h, up, down, by_a3, by_b3, by_c3, PRECISION)
-                by_a4, by_b4, by_c4 = _outer(t4, h, up, down, by_a4, by_b4, by_c4, PRECISION)
-                by_deviation = _project(h, s, tl.trans(a2), tl.trans(b2), tl.trans(c2), PRECISION)
+            if K == 4 and AGAIN:
+                t, mean, variance, deviation = _statistics(P1, P2, P3, P4, at, mask, share, kind, K, BM, D)
+            by_t = tl.dot(h, tl.trans(a), input_precision=PRECISION)
+            by_t = tl.dot(up, tl.trans(b), by_t, input_precision=PRECISION)
+            by_t = tl.dot(down, tl.trans(c), by_t, input_precision=PRECISION)
+            if K == 1:
+                tl.store(G1 + at, by_t * share, mask=mask)
+            else:
+                odd, even = tl.split(tl.reshape(by_t, [BM, D, 2, 2]))
+                by_mean, by_largest = tl.split(odd)
+                by_deviation, by_smallest = tl.split(even)
                 by_variance = tl.where(variance >= _FLOOR, 0.5 * by_deviation / deviation, 0.0)
-                by_mean -= 2.0 * mean * by_variance
+                tl.store(G1 + at, (by_mean - 2.0 * mean * by_variance) * share, mask=mask)
                 tl.store(G2 + at, by_variance * share, mask=mask)
-                by_largest = _project(h, s, tl.trans(a3), tl.trans(b3), tl.trans(c3), PRECISION)
                 tl.store(G3 + at, by_largest, mask=mask)
-                by_smallest = _project(h, s, tl.trans(a4), tl.trans(b4), tl.trans(c4), PRECISION)
                 tl.store(G4 + at, by_smallest, mask=mask)
-            tl.store(G1 + at, by_mean * share, mask=mask)
+            if K == 1:
+                both = _beside(x, t, BM, D)
+                by_first = tl.dot(tl.trans(both), h, by_first, input_precision=PRECISION)
+                both = _beside(up, down, BM, D)
+                by_others = tl.dot(tl.trans(both), t, by_others, input_precision=PRECISION)
+            else:
+                by_w = tl.dot(tl.trans(x), h, by_w, input_precision=PRECISION)
+                by_first = tl.dot(tl.trans(t), h, by_first, input_precision=PRECISION)
+                by_others = tl.dot(tl.trans(t), up, by_others, input_precision=PRECISION)
+                by_last = tl.dot(tl.trans(t), down, by_last, input_precision=PRECISION)
 
     if GRADIENT:
         SUMS += tl.program_id(0) * ((1 + 3 * K) * D + 3) * D
-        tl.store(SUMS + i[:, None] * D + i[None, :], by_w)
-        _store_filters(SUMS, 1, by_a1, by_b1, by_c1, D)
-        if K == 4:
-            _store_filters(SUMS, 4, by_a2, by_b2, by_c2, D)
-            _store_filters(SUMS, 7, by_a3, by_b3, by_c3, D)
-            _store_filters(SUMS, 10, by_a4, by_b4, by_c4, D)
+        if K == 1:
+            j = tl.arange(0, 2 * D)
+            tl.store(SUMS + (j % 2 * D + j // 2)[:, None] * D + i[None, :], by_first)
+            tl.store(SUMS + ((2 + j % 2) * D * D + j // 2)[:, None] + i[None, :] * D, by_others)
+        else:
+            tl.store(SUMS + whole, by_w)
+            tl.store(SUMS + every, by_first)
+            tl.store(SUMS + every + D * D, by_others)
+            tl.store(SUMS + every + 2 * D * D, by_last)
         SUMS += (1 + 3 * K) * D * D
-        tl.store(SUMS + i, by_gamma)
-        tl.store(SUMS + D + i, by_beta)
-        tl.store(SUMS + 2 * D + i, by_bias)
+        tl.store(SUMS + i, tl.sum(by_gamma, 0))
+        tl.store(SUMS + D + i, tl.sum(by_beta, 0))
+        tl.store(SUMS + 2 * D + i, tl.sum(by_bias, 0))
 
 
 def _run(
@@ -174,8 +160,9 @@ def _run(
     """Write the output, or for its gradient `g` the gradients by x and the parts, and return the sums over the rows."""
     pieces, gradient, (nodes, batch, d) = reference.pieces(parts), g is not None, x.shape
     K, rows = len(pieces), nodes * batch
-    size, warps, programs = (knob[K][gradient] for knob in (_ROWS, _WARPS, _PROGRAMS))
-    size = size if d < 64 else size // 2
+    size, warps, programs, stages = (knob[K][gradient] for knob in (_ROWS, _WARPS, _PROGRAMS, _STAGES))
+    if x.element_size() > 2:  # a processor has room for half the rows, one tile at a time
+        size, stages = size // 2, 1
     programs = min(programs, -(-rows // size))
     sums = torch.empty(programs if gradient else 0, weight.shape[0] + 3, d, device=x.device)
     # A launch has places for four parts and for every option; it never touches those that stand in for an absent one.
@@ -187,7 +174,7 @@ def _run(
     flags = beta is not None, bias is not None, gradient
     if rows:
         launch(
-            _update_kernel, (programs, 1), tensors, rows, batch, K, d, *flags, size, _STAGES, _precision(),
+            _update_kernel, (programs, 1), tensors, rows, batch, K, d, *flags, size, stages, _AGAIN, _precision(),
             num_warps=warps,
         )  # fmt: skip
     return sums.sum(0)
