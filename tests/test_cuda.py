@@ -7,7 +7,7 @@ import torch
 
 import compgcn
 import compgcn.nn.filters
-from compgcn.kernels import Combine, aggregate, make_plan, reference, update
+from compgcn.kernels import Combine, aggregate, make_pair_plan, make_plan, reference, statistics, update
 from compgcn.nn import CompGCNConv
 from compgcn.nn.compose import COMPOSITIONS, LEARNED
 from compgcn.nn.decoders import DECODERS, ConvolutionSettings, build_decoder
@@ -277,7 +277,64 @@ def test_a_deterministic_run_repeats_to_the_bit(tmp_path, settings, step):
     assert one.metrics == other.metrics
 
 
-@pytest.mark.parametrize("combine", list(Combine), ids=lambda combine: combine.name)
+EVERY_COMBINE = pytest.mark.parametrize("combine", list(Combine), ids=lambda combine: combine.name)
+
+
+@EVERY_COMBINE
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_messages_in_runs_have_the_sums_of_both_devices(combine, dtype):
+    x, rel, (sender, row), relation = skewed(dtype)
+    weight, results = torch.rand(E, generator=torch.Generator().manual_seed(1), dtype=dtype), []
+    for device, in_runs in (("cpu", False), ("cuda", True), ("cuda", True)):
+        leaves = [t.to(device).requires_grad_() for t in (x, rel, weight)]
+        messages = (t.to(device) for t in (row, sender, relation))
+        plan = make_plan(*messages, rows=N, senders=N, relations=2 * R, in_runs=in_runs)
+        out = aggregate(*leaves, plan, combine)
+        results.append([t.cpu() for t in (out.detach(), *torch.autograd.grad(out.square().sum() / N, leaves))])
+    close = {"rtol": 1e-4, "atol": 2e-3} if dtype == torch.float32 else {"rtol": 1e-8, "atol": 1e-8}
+    for theirs, ours, again in zip(*results, strict=True):
+        torch.testing.assert_close(ours, theirs, **close)
+        assert torch.equal(ours, again)
+
+
+def statistics_and_gradients(tensors, weight, combine, compiled=False) -> list[torch.Tensor]:
+    """Every statistic, and the gradients of all of them by x, z and the weight."""
+    x, rel, (sender, row), relation = tensors
+    plan = make_pair_plan(row, sender, relation, rows=N + 1, senders=N, relations=2 * R)  # the last row is empty
+    leaves = [t.clone().requires_grad_() for t in (x, rel, weight)]
+    out = (torch.compile(statistics, fullgraph=True) if compiled else statistics)(*leaves, plan, combine)
+    slopes = torch.linspace(-1, 1, 50, dtype=x.dtype, device=x.device)
+    loss = sum((i + slopes) @ statistic[:N].nan_to_num(0, 0, 0).sum(0) for i, statistic in enumerate(out)) / N
+    return [t.detach().cpu() for t in (*out, *torch.autograd.grad(loss, leaves))]
+
+
+@EVERY_COMBINE
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+def test_statistics_are_the_same_on_both_devices_and_repeat_to_the_bit(combine, dtype):
+    tensors = skewed(dtype)
+    weight = torch.rand(E, generator=torch.Generator().manual_seed(1)).round().to(dtype)
+    theirs = statistics_and_gradients(tensors, weight, combine)
+    on_gpu = tuple(t.cuda() for t in tensors), weight.cuda(), combine
+    ours, again = statistics_and_gradients(*on_gpu), statistics_and_gradients(*on_gpu)
+    # The extremes are messages, whose rounding leaves no choice but in the last bit of a sum of two products.
+    share = {torch.float32: 1e-5, torch.float64: 1e-12, torch.bfloat16: 2e-2}[dtype]
+    for a, b, c in zip(theirs, ours, again, strict=True):
+        finite = a.isfinite()
+        assert torch.equal(b, c)
+        assert torch.equal(finite, b.isfinite())
+        difference = (a - b)[finite].double()
+        assert difference.norm() <= share * a[finite].double().norm()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("combine", [Combine.MULT, Combine.CONJUGATE], ids=lambda combine: combine.name)
+def test_compiled_statistics_are_the_same(combine):
+    given = tuple(t.cuda() for t in skewed()), torch.rand(E, device="cuda").round(), combine
+    for a, b in zip(statistics_and_gradients(*given), statistics_and_gradients(*given, compiled=True), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+
+
+@EVERY_COMBINE
 def test_bfloat16_is_summed_in_single_and_rounded_once(combine):
     x, rel, edge_index, edge_type = (t.cuda() for t in skewed(torch.bfloat16))
     plan = make_plan(edge_index[1], edge_index[0], edge_type, rows=N, senders=N, relations=2 * R)

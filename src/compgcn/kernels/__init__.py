@@ -84,7 +84,12 @@ def statistics(x: Tensor, z: Tensor, weight: Tensor, plan: PairPlan, combine: Co
     """
     if not torch.compiler.is_compiling():
         _check(x, z, weight, plan.messages, combine)
-    given = chain(*plan.messages, plan.by_pair, *plan.pairs) if torch.compiler.is_compiling() else (plan,)
+    used = (
+        plan.messages.by_row,
+        plan.by_pair,
+        *plan.pairs,
+    )  # the compiler refuses a tensor twice, as the plan has some
+    given = chain(*used) if torch.compiler.is_compiling() else (used,)
     return Statistics(*_Statistics.apply(x, z.to(x.dtype), weight, int(combine), *given))  # type: ignore[no-untyped-call]
 
 
@@ -201,14 +206,14 @@ class _Aggregate(torch.autograd.Function):
 
 
 class _Statistics(torch.autograd.Function):
-    """The last arguments are a plan of pairs, or all of its tensors one by one."""
+    """The last arguments are the groupings by row, by pair and of the pairs, or all of their tensors one by one."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, z: Tensor, weight: Tensor, op: int, *given: Any) -> tuple[Tensor, ...]:
         one = len(given) == 1
-        by_row = given[0].messages.by_row if one else _parts(given)[0]
+        by_row = given[0][0] if one else _parts(given)[0]
         found = _kernel("statistics", x.device)(x, z, weight[by_row.order], _given(by_row), op)  # [6, rows, D]
-        ctx.op, ctx.plan = op, given[0] if one else None
+        ctx.op, ctx.used = op, given[0] if one else None
         ctx.save_for_backward(x, z, weight, found, *(() if one else given))
         return found[0], found[1], found[2], found[3]
 
@@ -216,20 +221,18 @@ class _Statistics(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x, z, weight, found, *given = ctx.saved_tensors
-        parts = _parts(given)
-        plan = ctx.plan or PairPlan(Plan(*parts[:3]), parts[3], Plan(*parts[4:]))
-        op, pairs, (by_x, by_z, by_weight, *others) = ctx.op, plan.pairs, ctx.needs_input_grad
+        by_row, by_pair, pairs, pairs_by_sender, pairs_by_relation = ctx.used or _parts(given)
+        op, (by_x, by_z, by_weight, *others) = ctx.op, ctx.needs_input_grad
         g_sum, g_square, g_largest, g_smallest = (g.contiguous() for g in gradients)
         d = x[:0]
         if by_x or by_z:
             shares = g_largest / found[4].clamp_min(1), g_smallest / found[5].clamp_min(1)
-            ends, s = (pairs.by_row.left, pairs.by_row.right), plan.by_pair
-            given = (x, z, weight[s.order], found, g_sum, g_square, *shares, *ends, _given(s), op)
-            d = _kernel("pair_gradient", x.device)(*given)  # [P, D]
+            tables = (x, z, weight[by_pair.order], found, g_sum, g_square, *shares, pairs.left, pairs.right)
+            d = _kernel("pair_gradient", x.device)(*tables, _given(by_pair), op)  # [P, D]
         return (
-            _gradient_by_x(d, z, weight, pairs.by_sender, op) if by_x else None,
-            _gradient_by_z(d, x, z, weight, pairs.by_relation, op) if by_z else None,
-            _statistics_by_weight(g_sum, g_square, x, z, weight, plan.messages.by_row, op) if by_weight else None,
+            _gradient_by_x(d, z, weight, pairs_by_sender, op) if by_x else None,
+            _gradient_by_z(d, x, z, weight, pairs_by_relation, op) if by_z else None,
+            _statistics_by_weight(g_sum, g_square, x, z, weight, by_row, op) if by_weight else None,
             *[None] * len(others),
         )
 
@@ -239,9 +242,10 @@ def _statistics_by_weight(
 ) -> Tensor:
     """Return the gradient of `statistics` by the weight of every message, [M]."""
     out, rows, step = torch.empty_like(weight), rows_of(s), max(1, _BLOCK // max(1, x.shape[1]))
-    for order, row, left, right in zip(*(t.split(step) for t in (s.order, rows, s.left, s.right)), strict=True):
-        m = rounded_messages(x, z, left, right, op)
-        out[order] = (m * (g_sum[row] + m * g_square[row])).sum(-1).to(out.dtype)
+    for start in range(0, len(rows), step):
+        part = slice(start, start + step)
+        row, m = rows[part], rounded_messages(x, z, s.left[part], s.right[part], op)
+        out[s.order[part]] = (m * (g_sum[row] + m * g_square[row])).sum(-1).to(out.dtype)
     return out
 
 

@@ -25,6 +25,11 @@ class Segments(NamedTuple):
     runs: Tensor  # [M] where the run of one `right` around a message ends; int32; empty unless sorted for a GPU
     weight: Tensor  # [M] in this order; empty where every call brings its own
 
+    @property
+    def slots(self) -> int:
+        """A bound of the slots: a row of several chunks has fewer than twice its messages / CHUNK."""
+        return 2 * (self.left.numel() // CHUNK) + 1
+
     def swapped(self) -> Segments:
         """Return the same messages with the operands exchanged, which ends the runs."""
         return self._replace(left=self.right, right=self.left, runs=self.runs[:0])
@@ -86,18 +91,16 @@ def make_pair_plan(
     row: Tensor, sender: Tensor, relation: Tensor, *, rows: int, senders: int, relations: int
 ) -> PairPlan:
     """Group the messages for `aggregate` and for `statistics`; waits for the device, so make it once per graph."""
-    sizes = {"senders": senders, "relations": relations}
-    messages = make_plan(row, sender, relation, rows=rows, **sizes, in_runs=True)
+    messages = make_plan(row, sender, relation, rows=rows, senders=senders, relations=relations, in_runs=True)
     by_sender = messages.by_sender  # stands in the order of the pairs too
-    pair, counts = torch.unique_consecutive(
-        sender[by_sender.order] * relations + by_sender.right, return_counts=True
-    )  # [P] each
+    key = sender[by_sender.order] * relations + by_sender.right
+    pair, counts = torch.unique_consecutive(key, return_counts=True)  # [P] each
     offsets = torch.cat((counts.new_zeros(1), counts.cumsum(0)))
     chunks, merges = cut(offsets, row.numel())
     by_pair = by_sender._replace(offsets=offsets, chunks=chunks, merges=merges, runs=by_sender.runs[:0])
-    index = torch.arange(pair.numel(), device=pair.device)
-    pairs = make_plan(index, pair // relations, pair % relations, rows=pair.numel(), **sizes)
-    return PairPlan(messages, by_pair, pairs.weighted(torch.ones(pair.numel(), device=pair.device)))
+    number, ends = torch.arange(pair.numel(), device=pair.device), (pair // relations, pair % relations)
+    pairs = make_plan(number, *ends, rows=pair.numel(), senders=senders, relations=relations)
+    return PairPlan(messages, by_pair, pairs.weighted(torch.ones_like(pair, dtype=torch.float32)))
 
 
 def make_groups(group: Tensor, size: int) -> Groups:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from compgcn.kernels.backend import wide
 from compgcn.kernels.plan import Segments
-from compgcn.kernels.triton.segments import columns_of, launch, merge, slots_of, sum_type
+from compgcn.kernels.triton.segments import columns_of, launch, merge, sum_type
 
 # Messages at a time, columns at most and warps of a program.
 _FORWARD = (4, 256, 1)
@@ -103,9 +103,7 @@ def _store_all(OUT, T, mask, total, square, largest, smallest, top, bottom):
 
 
 @triton.jit
-def _merge_statistics_kernel(
-    MERGES, SCRATCH, OUT, S, T, U, BE: tl.constexpr, BD: tl.constexpr, ACC: tl.constexpr
-):  # fmt: skip
+def _merge_statistics_kernel(MERGES, SCRATCH, OUT, S, T, U, BE: tl.constexpr, BD: tl.constexpr, ACC: tl.constexpr):
     p = tl.program_id(0)
     row = tl.load(MERGES + p * 3)
     if row >= 0:
@@ -176,48 +174,22 @@ def _pair_kernel(
 
 def statistics(x: Tensor, z: Tensor, weight: Tensor, s: Segments, op: int) -> Tensor:
     """Compute `reference.statistics`."""
-    x, z, width, rows, slots = x.contiguous(), z.contiguous(), x.shape[1], s.offsets.numel() - 1, slots_of(s)
+    x, z, width, rows = x.contiguous(), z.contiguous(), x.shape[1], s.offsets.numel() - 1
     out = x.new_empty(6, rows, width)
     if not out.numel():
         return out
     edges, most, warps = _FORWARD
     kind, (columns, block, programs) = sum_type(x.dtype), columns_of(width, op, most)
     vector = 4 if columns % 4 == 0 else 1
-    scratch = torch.empty(6, slots, width, dtype=wide(x.dtype), device=x.device)
+    scratch = torch.empty(6, s.slots, width, dtype=wide(x.dtype), device=x.device)
     grid = (len(s.chunks), programs * (2 if op >= 4 else 1))
-    tables, sizes = (
-        (x, z, weight, s.left, s.right, s.runs, s.chunks, out, scratch),
-        (columns // vector, width // vector),
-    )
-    launch(
-        _statistics_kernel,
-        grid,
-        tables,
-        *sizes,
-        rows * width,
-        slots * width,
-        op,
-        edges,
-        block,
-        vector,
-        kind,
-        num_warps=warps,
-    )
+    tables = (x, z, weight, s.left, s.right, s.runs, s.chunks, out, scratch)
+    sizes, apart = (columns // vector, width // vector), (rows * width, s.slots * width)
+    launch(_statistics_kernel, grid, tables, *sizes, *apart, op, edges, block, vector, kind, num_warps=warps)
     if len(s.merges):
         _, block, programs = columns_of(width, 0)
-        grid, tables = (len(s.merges), programs), (s.merges, scratch, out)
-        launch(
-            _merge_statistics_kernel,
-            grid,
-            tables,
-            width,
-            rows * width,
-            slots * width,
-            _MERGED,
-            block,
-            kind,
-            num_warps=4,
-        )
+        parts, grid = (s.merges, scratch, out), (len(s.merges), programs)
+        launch(_merge_statistics_kernel, grid, parts, width, *apart, _MERGED, block, kind, num_warps=4)
     return out
 
 
@@ -233,7 +205,7 @@ def pair_gradient(
     edges, most, warps = _BACKWARD
     kind, (columns, block, programs) = sum_type(x.dtype), columns_of(width, op, most)
     vector = 4 if columns % 4 == 0 else 1
-    scratch = torch.empty(slots_of(s), width, dtype=wide(x.dtype), device=x.device)
+    scratch = torch.empty(s.slots, width, dtype=wide(x.dtype), device=x.device)
     by_row = (g.contiguous() for g in (g_sum, g_square, found[2], g_largest, found[3], g_smallest))
     tables = (x, z, weight, s.left, sender, relation, s.chunks, *by_row, out, scratch)
     grid, sizes = (len(s.chunks), programs * (2 if op >= 4 else 1)), (columns // vector, width // vector)

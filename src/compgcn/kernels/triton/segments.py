@@ -14,7 +14,7 @@ import triton.language as tl
 from torch import Tensor
 
 from compgcn.kernels.backend import wide
-from compgcn.kernels.plan import CHUNK, Segments
+from compgcn.kernels.plan import Segments
 
 
 @triton.jit
@@ -225,17 +225,12 @@ def segment_reduce(a: Tensor, b: Tensor, weight: Tensor, s: Segments, op: int) -
     edges, most, warps = _RUN if in_runs else (_EDGES, _COLUMNS, 1)
     kind, (columns, block, programs) = sum_type(a.dtype), columns_of(width, op, most)
     vector = 4 if columns % 4 == 0 else 1
-    scratch = torch.empty(slots_of(s), width, dtype=wide(a.dtype), device=a.device)
+    scratch = torch.empty(s.slots, width, dtype=wide(a.dtype), device=a.device)
     kernel, where = (_reduce_runs_kernel, (s.runs, s.chunks)) if in_runs else (_reduce_kernel, (s.chunks,))
     tables, sizes = (a, b, weight, s.left, s.right, *where, out, scratch), (columns // vector, width // vector)
     launch(kernel, (len(s.chunks), programs), tables, *sizes, op, edges, block, vector, kind, num_warps=warps)
     merge(s, scratch, out)
     return out
-
-
-def slots_of(s: Segments) -> int:
-    """Bound the chunks of rows of several chunks: they are fewer than twice the messages / CHUNK."""
-    return 2 * (s.left.numel() // CHUNK) + 1
 
 
 def merge(s: Segments, scratch: Tensor, out: Tensor) -> None:
