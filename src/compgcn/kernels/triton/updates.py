@@ -51,6 +51,66 @@ def _statistics(
 
 
 @triton.jit
+def _store_by_parts(
+    G1, G2, G3, G4, by_t, mean, variance, deviation, at, mask, share, K: tl.constexpr, BM: tl.constexpr, D: tl.constexpr
+):  # fmt: skip
+    """Store the gradients by the parts, for those by their statistics side by side."""
+    if K == 1:
+        tl.store(G1 + at, by_t * share, mask=mask)
+    else:
+        odd, even = tl.split(tl.reshape(by_t, [BM, D, 2, 2]))
+        by_mean, by_largest = tl.split(odd)
+        by_deviation, by_smallest = tl.split(even)
+        by_variance = tl.where(variance >= _FLOOR, 0.5 * by_deviation / deviation, 0.0)
+        tl.store(G1 + at, (by_mean - 2.0 * mean * by_variance) * share, mask=mask)
+        tl.store(G2 + at, by_variance * share, mask=mask)
+        tl.store(G3 + at, by_largest, mask=mask)
+        tl.store(G4 + at, by_smallest, mask=mask)
+
+
+@triton.jit
+def _add_outer(
+    by_w, by_a, by_b, by_c, x, t, h, up, down, K: tl.constexpr, BM: tl.constexpr, D: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Add the gradients by the filters over a tile of rows.
+
+    Tensor cores want 64 rows and more: one statistic is multiplied together with x, and by both scaled gradients.
+    """
+    if K == 1:
+        by_a = tl.dot(tl.trans(_beside(x, t, BM, D)), h, by_a, input_precision=PRECISION)
+        by_b = tl.dot(tl.trans(_beside(up, down, BM, D)), t, by_b, input_precision=PRECISION)
+    else:
+        by_w = tl.dot(tl.trans(x), h, by_w, input_precision=PRECISION)
+        by_a = tl.dot(tl.trans(t), h, by_a, input_precision=PRECISION)
+        by_b = tl.dot(tl.trans(t), up, by_b, input_precision=PRECISION)
+        by_c = tl.dot(tl.trans(t), down, by_c, input_precision=PRECISION)
+    return by_w, by_a, by_b, by_c
+
+
+@triton.jit
+def _store_sums(
+    SUMS, by_w, by_a, by_b, by_c, by_gamma, by_beta, by_bias, whole, every, K: tl.constexpr, D: tl.constexpr
+):
+    """Store what `_add_outer` and the rows added up, in the order of W, gamma, beta, bias."""
+    i = tl.arange(0, D)
+    SUMS += tl.program_id(0) * ((1 + 3 * K) * D + 3) * D
+    if K == 1:
+        j = tl.arange(0, 2 * D)
+        tl.store(SUMS + (j % 2 * D + j // 2)[:, None] * D + i[None, :], by_a)
+        tl.store(SUMS + ((2 + j % 2) * D * D + j // 2)[:, None] + i[None, :] * D, by_b)
+    else:
+        tl.store(SUMS + whole, by_w)
+        tl.store(SUMS + every, by_a)
+        tl.store(SUMS + every + D * D, by_b)
+        tl.store(SUMS + every + 2 * D * D, by_c)
+    SUMS += (1 + 3 * K) * D * D
+    tl.store(SUMS + i, tl.sum(by_gamma, 0))
+    tl.store(SUMS + D + i, tl.sum(by_beta, 0))
+    tl.store(SUMS + 2 * D + i, tl.sum(by_bias, 0))
+
+
+@triton.jit
 def _update_kernel(
     X, P1, P2, P3, P4, DEGREE, SCALE, W, GAMMA, BETA, BIAS, OUT, G, G1, G2, G3, G4, SUMS, ROWS, B,
     K: tl.constexpr, D: tl.constexpr, HAS_BETA: tl.constexpr, HAS_BIAS: tl.constexpr, GRADIENT: tl.constexpr,
@@ -68,18 +128,15 @@ def _update_kernel(
         by_gamma = tl.zeros([BM, D], tl.float32)
         by_beta = tl.zeros([BM if HAS_BETA else 1, D], tl.float32)
         by_bias = tl.zeros([BM if HAS_BIAS else 1, D], tl.float32)
-        # Tensor cores want 64 rows and more: one statistic alone shares its products with x, or the scaled gradients.
-        by_first = tl.zeros([2 * D if K == 1 else K * D, D], tl.float32)
-        by_others = tl.zeros([2 * D if K == 1 else K * D, D], tl.float32)
-        if K > 1:
-            by_last = tl.zeros([K * D, D], tl.float32)
-            by_w = tl.zeros([D, D], tl.float32)
+        by_w = tl.zeros([1 if K == 1 else D, D], tl.float32)
+        by_a = tl.zeros([2 * D if K == 1 else K * D, D], tl.float32)
+        by_b = tl.zeros([2 * D if K == 1 else K * D, D], tl.float32)
+        by_c = tl.zeros([1 if K == 1 else K * D, D], tl.float32)
 
     for tile in tl.range(tl.program_id(0), tl.cdiv(ROWS, BM), tl.num_programs(0), num_stages=STAGES):
         row = tile * BM + tl.arange(0, BM)
         here = row < ROWS
-        mask = here[:, None]
-        at = row.to(tl.int64)[:, None] * D + i[None, :]
+        at, mask = row.to(tl.int64)[:, None] * D + i[None, :], here[:, None]
         s = tl.load(SCALE + row // B, mask=here, other=1.0)[:, None]
         share = 1.0 / tl.load(DEGREE + row // B, mask=here, other=1.0)[:, None]
         x = tl.load(X + at, mask=mask, other=0.0)
@@ -114,43 +171,11 @@ def _update_kernel(
             by_t = tl.dot(h, tl.trans(a), input_precision=PRECISION)
             by_t = tl.dot(up, tl.trans(b), by_t, input_precision=PRECISION)
             by_t = tl.dot(down, tl.trans(c), by_t, input_precision=PRECISION)
-            if K == 1:
-                tl.store(G1 + at, by_t * share, mask=mask)
-            else:
-                odd, even = tl.split(tl.reshape(by_t, [BM, D, 2, 2]))
-                by_mean, by_largest = tl.split(odd)
-                by_deviation, by_smallest = tl.split(even)
-                by_variance = tl.where(variance >= _FLOOR, 0.5 * by_deviation / deviation, 0.0)
-                tl.store(G1 + at, (by_mean - 2.0 * mean * by_variance) * share, mask=mask)
-                tl.store(G2 + at, by_variance * share, mask=mask)
-                tl.store(G3 + at, by_largest, mask=mask)
-                tl.store(G4 + at, by_smallest, mask=mask)
-            if K == 1:
-                both = _beside(x, t, BM, D)
-                by_first = tl.dot(tl.trans(both), h, by_first, input_precision=PRECISION)
-                both = _beside(up, down, BM, D)
-                by_others = tl.dot(tl.trans(both), t, by_others, input_precision=PRECISION)
-            else:
-                by_w = tl.dot(tl.trans(x), h, by_w, input_precision=PRECISION)
-                by_first = tl.dot(tl.trans(t), h, by_first, input_precision=PRECISION)
-                by_others = tl.dot(tl.trans(t), up, by_others, input_precision=PRECISION)
-                by_last = tl.dot(tl.trans(t), down, by_last, input_precision=PRECISION)
+            _store_by_parts(G1, G2, G3, G4, by_t, mean, variance, deviation, at, mask, share, K, BM, D)
+            by_w, by_a, by_b, by_c = _add_outer(by_w, by_a, by_b, by_c, x, t, h, up, down, K, BM, D, PRECISION)
 
     if GRADIENT:
-        SUMS += tl.program_id(0) * ((1 + 3 * K) * D + 3) * D
-        if K == 1:
-            j = tl.arange(0, 2 * D)
-            tl.store(SUMS + (j % 2 * D + j // 2)[:, None] * D + i[None, :], by_first)
-            tl.store(SUMS + ((2 + j % 2) * D * D + j // 2)[:, None] + i[None, :] * D, by_others)
-        else:
-            tl.store(SUMS + whole, by_w)
-            tl.store(SUMS + every, by_first)
-            tl.store(SUMS + every + D * D, by_others)
-            tl.store(SUMS + every + 2 * D * D, by_last)
-        SUMS += (1 + 3 * K) * D * D
-        tl.store(SUMS + i, tl.sum(by_gamma, 0))
-        tl.store(SUMS + D + i, tl.sum(by_beta, 0))
-        tl.store(SUMS + 2 * D + i, tl.sum(by_bias, 0))
+        _store_sums(SUMS, by_w, by_a, by_b, by_c, by_gamma, by_beta, by_bias, whole, every, K, D)
 
 
 def _run(
