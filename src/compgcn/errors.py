@@ -15,11 +15,7 @@ class InputError(ValueError):
 def unknown(kind: str, given: str, known: Iterable[str], *, listed: int = 12) -> InputError:
     """Return the error for an unknown name, with the nearest known ones, or with all of them if they are few."""
     names = list(dict.fromkeys(known))
-    compared = _worth_comparing(given, names)
-    near = get_close_matches(given, compared, n=3, cutoff=0.5)
-    if not near:
-        folded = {name.casefold(): name for name in compared}
-        near = [folded[match] for match in get_close_matches(given.casefold(), list(folded), n=3, cutoff=0.5)]
+    near = nearest(given, names)
     sentence = f"unknown {kind} '{_short(given)}'"
     if near:
         choices = [f"'{_short(name)}'" for name in near]
@@ -27,6 +23,16 @@ def unknown(kind: str, given: str, known: Iterable[str], *, listed: int = 12) ->
     if len(names) <= listed:
         return InputError(f"{sentence}; known: {', '.join(map(_short, names))}")
     return InputError(sentence)
+
+
+def nearest(given: str, names: Iterable[str]) -> list[str]:
+    """Return up to three names that look like the given one, the most similar first."""
+    compared = _worth_comparing(given, list(dict.fromkeys(names)))
+    near = get_close_matches(given, compared, n=3, cutoff=0.5)
+    if near:
+        return near
+    folded = {name.casefold(): name for name in compared}
+    return [folded[match] for match in get_close_matches(given.casefold(), list(folded), n=3, cutoff=0.5)]
 
 
 def _worth_comparing(given: str, names: list[str]) -> list[str]:

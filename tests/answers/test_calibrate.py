@@ -207,7 +207,7 @@ def test_a_run_with_more_facts_leaves_the_folder_as_it_is(run: Run) -> None:
     more = run.with_facts([("p1", "knows", "p2")])
     assert more.calibrated() == "valid"
     for write in (more.calibrate, lambda: write_page(more)):
-        with pytest.raises(InputError, match="a run with more facts"):
+        with pytest.raises(InputError, match="a run about other facts"):
             write()
     assert toy.contents(run.path) == before
 

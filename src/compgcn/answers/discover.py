@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -12,11 +13,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from compgcn.answers.calibrate import Weighing, fit_weighing
-from compgcn.answers.links import Links, Progress, best, blocks, index, must_be_finite, stands, without
+from compgcn.answers.links import PROPAGATED, Links, Progress, best, index, must_be_finite, stands, without
 from compgcn.data import KnowledgeGraph
 from compgcn.data.columns import Numbers
 from compgcn.errors import InputError
+from compgcn.nn.conditional import ConditionalCompGCN
 from compgcn.tasks.facts import Known, known_entities
+
+log = logging.getLogger(__name__)
 
 Rates = NDArray[np.float64]
 
@@ -24,6 +28,7 @@ STRANGER, PEER, HEAD = range(3)  # the kinds of entities, for a relation
 
 _SHARE = 0.5  # of the entities with a place must be heads
 _PRIOR = 10  # entities of the average relation that each relation is taken to have besides its own
+_ASKED = {"cuda": 2**16, "cpu": PROPAGATED}  # queries to a model conditioned on the query, each a way through the graph
 _SAMPLE, _SHOWN = 5000, 10  # queries that a weighing is fitted to, and answers to each
 
 
@@ -61,7 +66,8 @@ def discover(
     """Return the most probable facts (head, relation, ?) that no split holds, best first.
 
     The order is that of the answer's probability times the rate at which such entities lack a tail, see `lacking`. The
-    probability is this product, calibrated by `weighing` if the run is.
+    probability is this product, calibrated by `weighing` if the run is. A model conditioned on the query, which goes
+    through the whole graph for each head, is asked about as many heads as take minutes, those of the highest rates.
 
     Args:
         links: the link predictor.
@@ -77,14 +83,27 @@ def discover(
     data = links.data
     relations = range(data.num_relations) if relation is None else [data.relations.index(relation)]
     peers = Peers(np.concatenate(list(data.splits.values())), data.num_entities, data.num_relations)
-    search = _Search(links, links.known_entities, lacking(data))
+    rates = lacking(data)
+    search = _Search(links, links.known_entities, rates)
     total = len(relations) * data.num_entities if all_heads else sum(peers.sizes(relations))
+    quota, limit = None, _ASKED.get(links.device.type, PROPAGATED)
+    if isinstance(links.task.model, ConditionalCompGCN) and total > limit:
+        sizes = np.array([np.bincount(peers.of(r, strangers=all_heads)[1], minlength=3) for r in relations])
+        quota = _quota(sizes, rates[relations], limit, evenly=per_relation is not None)
+        log.warning(
+            "%s of %s queries asked, about heads that most often lack a tail; name a relation to ask about it alone",
+            *(f"{number:,}" for number in (quota.sum(), total)),
+        )
+        total = int(quota.sum())
     done, most = 0, min(top, per_relation or top)
     nothing = found = torch.zeros(0, 5, dtype=torch.double, device=links.device)
-    for r in relations:
+    for place, r in enumerate(relations):
         entities, kinds = peers.of(r, strangers=all_heads)
+        if quota is not None:
+            drawn = _drawn(kinds, quota[place])
+            entities, kinds = entities[drawn], kinds[drawn]
         kept = nothing
-        for block in blocks(len(entities), data.num_entities):
+        for block in links.blocks(len(entities)):
             asked = np.stack((entities[block], np.full_like(entities[block], r), kinds[block]), 1)
             kept = _best(torch.cat((kept, search.facts(asked, most))), most)
             done += len(asked)
@@ -109,9 +128,10 @@ def weighing(links: Links, notify: Progress | None = None) -> Weighing | None:
         return None
     known, right = (known_entities({"known": facts}, data.num_entities, R) for facts in (others, data.valid))
     peers = Peers(others, data.num_entities, R)
-    search, pairs = _Search(links, known, lacking(data, peers)), peers.sample(range(R), _SAMPLE, seed=0)
+    size = PROPAGATED if isinstance(links.task.model, ConditionalCompGCN) else _SAMPLE
+    search, pairs = _Search(links, known, lacking(data, peers)), peers.sample(range(R), size, seed=0)
     odds, hits = [], []
-    for block in blocks(len(pairs), data.num_entities):
+    for block in links.blocks(len(pairs)):
         tails, scores, found = search.tails(pairs[block], _SHOWN)
         true = stands(right, pairs[block, 0] * (2 * R) + pairs[block, 1], data.num_entities, links.device)
         left = scores > -torch.inf
@@ -195,6 +215,29 @@ class Peers:
                 picked = places - (end - len(entities))
                 rows.append(np.stack((entities[picked], np.full_like(picked, r), kinds[picked]), 1))
         return np.concatenate(rows)
+
+
+def _quota(sizes: Numbers, rates: Rates, limit: int, *, evenly: bool) -> Numbers:
+    """Return how many heads of each relation and kind to ask about, [R, 3] of both: the highest rates first.
+
+    No discovery is more probable than its rate. `evenly` gives every relation the same share of the limit.
+    """
+    if evenly and len(sizes) > 1:
+        share = max(1, limit // len(sizes))
+        return np.concatenate(
+            [_quota(*row, share, evenly=False) for row in zip(sizes[:, None], rates[:, None], strict=True)]
+        )
+    order = np.argsort(-rates, axis=None, kind="stable")
+    there = sizes.ravel()[order]
+    quota = np.empty_like(there)
+    quota[order] = np.clip(limit - (there.cumsum() - there), 0, there)
+    return quota.reshape(sizes.shape)
+
+
+def _drawn(kinds: Numbers, quota: Numbers) -> Numbers:
+    """Return the places of as many of each kind as the quota [3] says, drawn with a fixed seed, ascending."""
+    draw, places = np.random.default_rng(0), [np.flatnonzero(kinds == kind) for kind in range(len(quota))]
+    return np.sort(np.concatenate([draw.choice(some, n, replace=False) for some, n in zip(places, quota, strict=True)]))
 
 
 def _but_valid(data: KnowledgeGraph) -> Numbers:

@@ -33,7 +33,8 @@ _SCORES = 2**22  # computed at a time
 _QUERIES = 512  # scored at a time: a convolution needs far more memory for a query than its vectors
 _CERTAIN = 300.0  # log-odds are cut off here
 _SHOWN, _SAMPLE = 10, 5000  # a calibration looks at so many answers to each of so many queries
-_PROPAGATED = 1000  # queries of a model conditioned on the query that a calibration asks
+_AT_A_TIME = 64  # propagations through the graph between two reports of progress
+PROPAGATED = 1000  # queries that a calibration asks a model conditioned on the query
 _FACTS = 20_000  # as many as the sample scores one by one, if the decoder cannot rank relations quickly
 
 
@@ -55,6 +56,7 @@ class Links:
         self.device = task.graph.src.device
         self.scalings: Mapping[str, Scaling | None] = {}  # the calibration of "entities" and "relations"
         self.weighing: Weighing | None = None  # the calibration of discoveries
+        self._firsts: dict[str, Reliability] = {}  # the first answers to the queries of a split
 
     @cached_property
     def encoded(self) -> Encoded:
@@ -128,7 +130,7 @@ class Links:
             raise InputError("plausible selects entities, and here a relation is asked for; leave it out")
         for kind, keys in asked.items():
             places = list(keys)
-            for block in blocks(len(places), N if kind == "entities" else R):
+            for block in self.blocks(len(places), kind):
                 some = np.array([keys[i] for i in places[block]])
                 for i, answers in zip(places[block], self._best(kind, some, top, new, plausible), strict=True):
                     found[i] = answers
@@ -156,6 +158,15 @@ class Links:
             ]
             for row in rows
         ]
+
+    def blocks(self, length: int, kind: Kind = "entities") -> Iterator[slice]:
+        """Cut so many queries into slices whose scores fit in memory and which take no long time."""
+        width = self.data.num_entities if kind == "entities" else self.data.num_relations
+        size = min(_QUERIES, _SCORES // max(width, 1))
+        if isinstance(self.task.model, ConditionalCompGCN):
+            size = min(size, _AT_A_TIME if kind == "entities" else _AT_A_TIME // max(width, 1))
+        size = max(1, size)
+        return (slice(start, min(start + size, length)) for start in range(0, length, size))
 
     def scores(self, kind: Kind, keys: Numbers) -> Tensor:
         """Return the logits of all answers to queries by their keys, [B, C] of [B]."""
@@ -212,14 +223,16 @@ class Links:
         """The split that a run reports on."""
         return "test"
 
-    def evaluate(self, split: str | None = None, by: str | None = None) -> dict[str, Any]:
+    def evaluate(
+        self, split: str | None = None, by: str | None = None, notify: Progress | None = None
+    ) -> dict[str, Any]:
         """Return the filtered metrics of a split, by default test, whole or by relation, category or side."""
         split = split or self.reported
         if split not in self.data.splits:
             raise unknown("split", split, self.data.splits)
         if by not in (None, "relation", "category", "side"):
             raise unknown("way to split metrics", by, ("relation", "category", "side"))
-        sides, relations = self.task.ranks(split), torch.from_numpy(self.data.splits[split])[:, 1]
+        sides, relations = self.task.ranks(split, notify=notify), torch.from_numpy(self.data.splits[split])[:, 1]
         if by == "relation":
             return {self.data.relations.ids[r]: report for r, report in by_relation(sides, relations).items()}
         if by == "category":
@@ -234,7 +247,9 @@ class Links:
         The probabilities are the model's own, or calibrated ones.
         """
         scaling = self.scalings.get("entities") if calibrated else None
-        return reliability(self, split, top=1, most=None).bins(scaling)
+        if split not in self._firsts:
+            self._firsts[split] = reliability(self, split, top=1, most=None)
+        return self._firsts[split].bins(scaling)
 
     def tables(self) -> list[Table]:
         """Return the vectors of all entities, where they have any, and of all relations, originals before inverses."""
@@ -268,8 +283,8 @@ def reliability(
         known_answers(splits, data.num_entities, data.num_relations) for splits in (others, {split: data.splits[split]})
     )
     model = links.task.model
-    if isinstance(model, ConditionalCompGCN) and most is not None:  # every query goes through the whole graph
-        most = min(most, _PROPAGATED if kind == "entities" else max(1, _PROPAGATED // data.num_relations))
+    if isinstance(model, ConditionalCompGCN):  # every query goes through the whole graph
+        most = min(most or PROPAGATED, PROPAGATED if kind == "entities" else max(1, PROPAGATED // data.num_relations))
     elif kind == "relations" and most is not None and not isinstance(links.task.predictor.decoder.phi, Composition):
         most = min(most, max(1, _FACTS // data.num_relations))
     keys = true.keys
@@ -277,7 +292,7 @@ def reliability(
         keys = keys[torch.randperm(len(keys), generator=torch.Generator().manual_seed(0))[:most].sort().values.numpy()]
     nothing = torch.zeros(0, dtype=torch.double)
     found = [Reliability(nothing, nothing, nothing.bool(), nothing.bool())]
-    for block in blocks(len(keys), data.num_entities if kind == "entities" else data.num_relations):
+    for block in links.blocks(len(keys), kind):
         scores = links.scores(kind, keys[block])  # [B, C]
         ranked = without(scores, known, keys[block])
         places = best(ranked, top)
@@ -298,12 +313,6 @@ def fitted(links: Links, told: Callable[[str], Progress | None] = lambda kind: N
     """Calibrate a link predictor on validation; `told` gives the progress callback of each kind of answer."""
     kinds: tuple[Kind, ...] = ("entities", "relations")
     return {kind: fit_scaling(reliability(links, "valid", kind, notify=told(kind))) for kind in kinds}
-
-
-def blocks(length: int, width: int) -> Iterator[slice]:
-    """Cut rows into slices whose scores [rows, width] fit in memory."""
-    size = max(1, min(_QUERIES, _SCORES // max(width, 1)))
-    return (slice(start, min(start + size, length)) for start in range(0, length, size))
 
 
 def must_be_finite(scores: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
-from compgcn.answers.links import Links, Progress, Query, blocks
+from compgcn.answers.links import Links, Progress, Query
 from compgcn.answers.rows import check_table, write_rows
 from compgcn.data.columns import Numbers, existing
 from compgcn.data.files import Given, lines
@@ -128,7 +128,7 @@ def score_facts(links: Links, facts: Numbers, notify: Progress | None = None) ->
     `notify` is called with the facts scored so far and with their number.
     """
     R, parts = links.data.num_relations, [np.empty((0, 4))]
-    for block in blocks(len(facts), links.data.num_entities):
+    for block in links.blocks(len(facts)):
         s, r, o = torch.from_numpy(facts[block]).to(links.device).unbind(1)
         score, chance, tail_rank = links.judge(s, r, o)
         _, _, head_rank = links.judge(o, r + R, s)

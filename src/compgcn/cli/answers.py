@@ -18,7 +18,7 @@ from compgcn.cli.console import (
     tell,
     told_apart,
 )
-from compgcn.cli.predict import Facts, opened_run
+from compgcn.cli.predict import Facts, Graph, opened_run
 from compgcn.data import KnowledgeGraph
 from compgcn.data.columns import counted
 from compgcn.errors import InputError
@@ -40,6 +40,7 @@ def discover(
     per_relation: Annotated[int | None, Option(help="The most facts of each relation.", min=1)] = None,
     all_heads: Annotated[bool, Option("--all-heads", help="Ask every entity, not only likely heads.")] = False,
     to: To = None,
+    graph: Graph = None,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
@@ -54,7 +55,7 @@ def discover(
 
     if to is not None:
         check_table(to)
-    opened = opened_run(run, device)
+    opened = opened_run(run, device, graph=graph)
     with progress("asking") as notify:
         found = opened.discover(relation, top, per_relation, all_heads=all_heads, notify=notify)
     tell(opened)

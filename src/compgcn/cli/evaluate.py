@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
-from compgcn.cli.console import Device, Json, Plot, RunFolder, out, show_metrics, show_table
-from compgcn.cli.predict import opened_run
+from compgcn.cli.console import Device, Json, Plot, RunFolder, out, progress, show_metrics, show_table
+from compgcn.cli.predict import Graph, opened_run
 from compgcn.errors import InputError
 from compgcn.run.plots import calibration, draw_report, save
 
@@ -27,19 +27,25 @@ def evaluate(
     split: Annotated[str | None, Option(help="train, valid or test; by default the one the run reports on.")] = None,
     by: Annotated[str | None, Option(help="Split the metrics by relation, category, side or class.")] = None,
     plot: Plot = None,
+    graph: Graph = None,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
     """Rank the triples of a split, or compare classes with labels.
 
-    Ranks are filtered by all splits, and ties get their mean rank.
+    Ranks are filtered by all splits, and ties get their mean rank. Of another --graph the model sees the split train;
+    a single file is split as for training.
     A side of a category is N where a relation has on average 1.5 entities or more there in train, else 1.
 
     Example: compgcn evaluate runs/world-compgcn-distmult-0 --by relation
     """
-    opened = opened_run(run, device)
-    which = split or opened.answers.reported
-    report = opened.answers.evaluate(which, by)  # refuses an unknown part or split
+    from compgcn.answers.links import Links
+
+    opened = opened_run(run, device, graph=graph, divide=True)
+    found = opened.answers
+    which = split or found.reported
+    with progress("ranking") as notify:  # an unknown part or split is refused
+        report = found.evaluate(which, by, notify) if isinstance(found, Links) else found.evaluate(which, by)
     if by == "relation":
         report = dict(sorted(report.items(), key=lambda item: -item[1]["triples"]))
     if plot is not None:
@@ -48,7 +54,7 @@ def evaluate(
         out.print_json(data=report)
         return
     if not report:
-        known = [split for split in ("valid", "test") if opened.metrics.get(split)]
+        known = [split for split in ("valid", "test") if opened.metrics.get(split) and graph is None]
         elsewhere = f"; the run has metrics of {' and '.join(known)}" if known else ""
         out.print(f"the {which} split is empty{elsewhere}")
     elif opened.config.classifier.protocol is None:

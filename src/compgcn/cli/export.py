@@ -25,15 +25,18 @@ def export(
     """Write vectors with their ids and names.
 
     These are the vectors of all entities and relations, of all nodes of a node classification, or of all graphs of a
-    graph classification.
+    graph classification. A model conditioned on the query has vectors of relations only.
 
     Example: compgcn export runs/world-compgcn-distmult-0 --to embeddings.parquet
     """
     from compgcn.train.storage import settled
 
     settled(to)  # refuses a place that cannot be written to before the encoder runs
-    rows = opened_run(run, device).export(to, form)
+    opened = opened_run(run, device)
+    rows = opened.export(to, form)
     out.print(f"{rows:,} vectors written to {to}")
+    if opened.config.encoder.name == "conditional":
+        out.print("these are vectors of relations: a model conditioned on the query gives no entity a vector")
 
 
 def report(

@@ -31,23 +31,40 @@ if TYPE_CHECKING:
     from compgcn.run import Kind, Run
 
 Facts = Annotated[Path | None, Option(help="Add facts from a file, also about unseen entities (link prediction only).")]
+Graph = Annotated[
+    str | None,
+    Option(help="Ask about another graph with the same relations: a file, or a data set (--model conditional)."),
+]
 _TOP = 10  # answers without --top
 
 
-def opened_run(path: Path, device: str, facts: Path | None = None) -> Run:
-    """Open a run, with more facts if some are given; print notes on stderr."""
+def opened_run(
+    path: Path, device: str, facts: Path | None = None, graph: str | None = None, *, divide: bool = False
+) -> Run:
+    """Open a run, on another graph or with more facts if some are given; print notes on stderr.
+
+    All facts of a graph in one file are for the model to see, unless `divide` splits them as training does.
+    """
     from compgcn.run import open_run
 
     run = open_run(path, device)
     if not run.metrics:
         _ = run.task  # refuses a run that has no weights yet
         err.print(f"note: {path} is not finished; these are its best weights so far")
-    if facts is None:
-        return run
-    larger = run.with_facts(facts)
-    for note in larger.data.notes:
-        err.print(f"note: {facts}: {printable(note)}")
-    return larger
+    if graph is not None:
+        from compgcn.run.unseen import read_graph
+
+        run = run.with_graph(read_graph(graph, run.config.data, divide=divide))
+        _note(graph, run)
+    if facts is not None:
+        run = run.with_facts(facts)
+        _note(facts, run)
+    return run
+
+
+def _note(given: str | Path, run: Run) -> None:
+    for note in run.data.notes:
+        err.print(f"note: {given}: {printable(note)}")
 
 
 def predict(
@@ -68,6 +85,7 @@ def predict(
     doubtful: Annotated[bool, Option("--doubtful", help="The least believable facts first.")] = False,
     to: To = None,
     facts: Facts = None,
+    graph: Graph = None,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
@@ -84,7 +102,7 @@ def predict(
         from compgcn.train.storage import must_differ
 
         must_differ(to, queries=queries, facts=facts)
-    opened = opened_run(run, device, facts)
+    opened = opened_run(run, device, facts, graph)
     query: dict[str, Any] = {"relation": relation, "head": head, "tail": tail}
     chosen = {"new": new, "plausible": plausible}
     if opened.config.classifier.protocol is not None:

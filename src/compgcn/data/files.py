@@ -117,6 +117,12 @@ def source(path: Given, options: Options) -> Source:
 def like(path: File, columns: Columns | None, comment: str | None, literals: str) -> Source:
     """Return a file of triples to be read by the columns of another file, or by its only three if it lacks them."""
     path = existing(path)
+    return source(path, Options(columns_like(path, columns, comment), comment, literals))
+
+
+def columns_like(path: File, columns: Columns | None, comment: str | None) -> Columns | None:
+    """Return the columns of another file if this one has them, else None: its only three."""
+    path = existing(path)
     header = table(path, Options(comment=comment)).header() if endings(path)[0] in TABLES else []
     there = [column in header if isinstance(column, str) else column < len(header) for column in columns or ()]
     if not all(there):
@@ -124,7 +130,7 @@ def like(path: File, columns: Columns | None, comment: str | None, literals: str
     if columns is None and len(header) > 3 and isinstance(table(path), Text):
         what = f"'{path}' has {len(header)} columns, and not the columns of the training file"
         raise InputError(f"{what}; keep three: subject, relation and object")
-    return source(path, Options(columns, comment, literals))
+    return columns
 
 
 def lines(path: File) -> Iterator[tuple[str, list[str | None]]]:

@@ -205,6 +205,8 @@ class KnowledgeGraph:
 
     def divided(self, seed: int, valid_fraction: float, test_fraction: float) -> KnowledgeGraph:
         """Return the graph with its training triples split in three, see `compgcn.data.split`."""
+        if not valid_fraction and not test_fraction:
+            return self
         sizes = self.num_entities, self.num_relations
         train, valid, test = split(
             self.train, *sizes, seed=seed, valid_fraction=valid_fraction, test_fraction=test_fraction

@@ -62,7 +62,7 @@ Drawing = tuple[str, plots.Panel, float]  # description, panel, and height in in
 def write_page(run: Run, path: Path | None = None) -> Path:
     """Write the page into one HTML file, `report.html` in the run folder by default; return its path."""
     if run.enlarged and path is None:
-        raise InputError(f"the page of a run with more facts does not belong in {run.path}; say where to write it")
+        raise InputError(f"the page of a run about other facts does not belong in {run.path}; say where to write it")
     path = run.path / "report.html" if path is None else check_page(path)
     text = page_html(page(run), f"{run.model_name} on {run.data.name}")
     replace(path, lambda part: part.write_text(text, encoding="utf-8"))
@@ -243,7 +243,8 @@ def _calibration(run: Run, split: str) -> list[Part]:
 
 
 def _links(run: Run) -> list[Part]:
-    reached = run.metrics or {split: run.evaluate(split) for split in ("valid", "test")}
+    trained = not run.enlarged and run.metrics
+    reached = trained or {split: run.evaluate(split) for split in ("valid", "test")}
     rows = []
     for split in ("valid", "test"):
         report = reached.get(split) or {}

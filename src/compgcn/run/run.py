@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -18,12 +18,13 @@ from compgcn.answers.links import fitted as fitted_scalings
 from compgcn.config import Config, configure, differences
 from compgcn.data import GraphCollection, KnowledgeGraph, files
 from compgcn.errors import InputError
+from compgcn.nn.conditional import ConditionalCompGCN
 from compgcn.run.build import build_items, build_links, build_ranker, find_device, labelled_items
 from compgcn.run.protocols import PROTOCOLS, ClassSession, LinkSession, Metrics, fitted, ranking
 from compgcn.run.resolve import candidates, must_suffice, resolve
 from compgcn.tasks.classification import Items, log_probabilities
 from compgcn.tasks.inputs import Dataset
-from compgcn.tasks.link_prediction import Encoded, Ranker
+from compgcn.tasks.link_prediction import NO_VECTORS, Encoded, Ranker
 from compgcn.tasks.sampling import randomness
 from compgcn.train.folder import Folder, default_folder
 from compgcn.train.loop import Event
@@ -207,11 +208,11 @@ def open_run(path: str | Path, device: str = "auto") -> Run:
 class Run:
     """A trained model with its vocabulary and data, all from its folder."""
 
-    newcomers = 0  # unseen entities, see `with_facts`
+    newcomers = 0  # unseen entities, see `with_facts` and `with_graph`
 
     def __init__(self, folder: Folder, device: torch.device) -> None:
         self.folder, self.device = folder, device
-        self.enlarged = False  # by facts that the folder does not hold
+        self.enlarged = False  # whether it has facts that the folder does not hold
         self.metrics = folder.metrics()
         self.config = configure(folder.config(), self.metrics.get("settings", {}))  # of the candidate chosen
         self.data = folder.data(self.config.data.source)
@@ -255,7 +256,8 @@ class Run:
         scalings, found = restored(self.folder.calibration())
         if isinstance(self.task, Ranker) and isinstance(self.data, KnowledgeGraph):
             links = Links(self.config, self.data, self.task)
-            links.scalings, links.weighing = scalings, found
+            links.scalings = scalings
+            links.weighing = found if len(self.data.valid) else None  # it weighs rates that validation tells
             return links
         from compgcn.answers.classes import Classes
 
@@ -279,7 +281,7 @@ class Run:
         """Calibrate a link predictor that has no calibration; return whether validation was large enough."""
         links = self._links()
         if self.enlarged:
-            raise InputError(f"a run with more facts has the calibration of {self.path}; calibrate that run")
+            raise InputError(f"a run about other facts has the calibration of {self.path}; calibrate that run")
         found = fit_probabilities(links)
         if found:
             self.folder.keep_calibration(stored(links.scalings, links.weighing))
@@ -336,7 +338,7 @@ class Run:
         if kind == "entity" and isinstance(self.data, GraphCollection):
             kind = "graph"
         if kind not in self._neighbours:
-            raise InputError(f"the run {self.path} has vectors of {' and '.join(self._neighbours)}, and none of {kind}")
+            raise self._has_none(kind, self._neighbours)
         return self._neighbours[kind].nearest(name, top)
 
     @cached_property
@@ -422,12 +424,35 @@ class Run:
         """
         from compgcn.run.unseen import add_facts
 
+        links, data = self._links(), self._links().data
+        if not isinstance(links.task.model, ConditionalCompGCN):
+            data = data.with_features(*self.folder.features())
+        larger, task = add_facts(self.config, data, links.task, facts)
+        return self._about(larger, task, self.newcomers + larger.num_entities - data.num_entities)
+
+    def with_graph(self, graph: KnowledgeGraph | str | Path) -> Run:
+        """Return this run on another graph with the same relations, without training; the folder stays as it is.
+
+        Only a model conditioned on the query can do it. It sees the graph's train; all three splits count as known.
+
+        Args:
+            graph: from `compgcn.read` or `compgcn.load`; or a data set's name, or a file, all of whose facts are train.
+                Its relations must be known, by id or name.
+        """
+        from compgcn.run.unseen import ask_about, read_graph
+
         links = self._links()
-        data = links.data.with_features(*self.folder.features())
+        data = read_graph(graph, self.config.data) if isinstance(graph, (str, Path)) else graph
+        if not isinstance(data, KnowledgeGraph):
+            raise InputError(f"with_graph takes a graph, such as compgcn.read('triples.tsv'), not {data!r}")
+        asked, task = ask_about(self.config, data, links.task, links.data.relations)
+        return self._about(asked, task, asked.num_entities)
+
+    def _about(self, data: KnowledgeGraph, task: Ranker, newcomers: int) -> Run:
+        """Return this run with other data and its model on them."""
         other = Run(self.folder, self.device)
-        other.enlarged = True
-        other.data, other.task = add_facts(self.config, data, links.task, facts)
-        other.newcomers = self.newcomers + other.data.num_entities - data.num_entities
+        other.enlarged, other.newcomers = True, newcomers
+        other.data, other.task = data, task
         return other
 
     def classify(self, names: str | Sequence[str] | GraphCollection | None = None) -> list[Classified]:
@@ -476,8 +501,14 @@ class Run:
     def _embeddings(self, kind: str) -> tuple[list[str], Array]:
         tables: dict[str, Table] = {table.kind: table for table in self.answers.tables()}
         if kind not in tables:
-            raise InputError(f"the run {self.path} has vectors of {' and '.join(tables)}, and none of {kind}")
+            raise self._has_none(kind, tables)
         return tables[kind].names, tables[kind].vectors
+
+    def _has_none(self, kind: str, kinds: Iterable[str]) -> InputError:
+        """Return the error for vectors that the model does not have."""
+        if kind == "entity" and isinstance(self.task.model, ConditionalCompGCN):
+            return InputError(NO_VECTORS)
+        return InputError(f"the run {self.path} has vectors of {' and '.join(kinds)}, and none of {kind}")
 
     def export(self, path: str | Path, format: str | None = None) -> int:
         """Write all vectors with ids and names; return their number.

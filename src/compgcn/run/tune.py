@@ -29,6 +29,7 @@ from compgcn.config import PATHS, Config, Range, Space, configure, differences, 
 from compgcn.data import GraphCollection
 from compgcn.errors import InputError, unknown
 from compgcn.run import train
+from compgcn.run.build import CONDITIONAL
 from compgcn.run.resolve import NAMES, resolve
 from compgcn.tasks.inputs import Dataset
 from compgcn.train.folder import default_folder
@@ -43,6 +44,11 @@ PAPER: dict[str, tuple[Any, ...]] = {
     "training.batch_size": (128, 256),
     "encoder.dropout": (0.0, 0.1, 0.2, 0.3),
 }
+CONDITIONAL_GRID: dict[str, tuple[Any, ...]] = {  # beside the number of layers
+    "training.lr": (2e-3, 5e-3, 1e-2),
+    "training.hidden_answers": (1, 4, 16),
+    "training.batch_size": (32, 64),
+}
 PRUNERS: dict[str, Callable[[], optuna.pruners.BasePruner]] = {
     "median": lambda: optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=2),
     "hyperband": optuna.pruners.HyperbandPruner,
@@ -54,17 +60,19 @@ FEWEST = 10  # finished trials from which on the importance of a setting means s
 def paper_grid(config: Config) -> Space:
     """Return the values the paper searched, as far as the task and the encoder use them, and those of the config.
 
-    The paper lists none for classification; there the grid has a higher learning rate too, and no batches of nodes.
+    The paper lists none for classification; there the grid has a higher learning rate too, and no batches of nodes. A
+    model conditioned on the query has the grid of its own training.
     """
-    dims = config.encoder.dims
+    dims, own = config.encoder.dims, names(config.model_dump())
     space: Space = {"encoder.dims": tuple((dims[0], *(dims[-1],) * layers) for layers in (1, 2, 3)), **PAPER}
-    if config.encoder.name == "none":
+    if config.encoder.name == CONDITIONAL:
+        space = {**CONDITIONAL_GRID, "encoder.dims": tuple((dims[0],) * (1 + layers) for layers in (3, 4, 6))}
+    elif config.encoder.name == "none":
         space = {path: values for path, values in PAPER.items() if path != "encoder.dropout"}
     elif config.task != "link-prediction":
         space["training.lr"] = (1e-2, *PAPER["training.lr"])
         if config.task != "graph-classification":
             del space["training.batch_size"]
-    own = names(config.model_dump())
     return {path: values if own[path] in values else (own[path], *values) for path, values in space.items()}
 
 

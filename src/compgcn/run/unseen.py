@@ -1,12 +1,13 @@
-"""Unseen entities: a trained model on a graph with more facts, nothing trained.
+"""Unseen entities: a trained model on a graph with more facts or on another graph, nothing trained.
 
 An unseen entity has no row in the learned tables. It gets the row that trained entities with such neighbours have, by
-least squares; messages from its neighbours and degrees are those of the larger graph.
+least squares; messages from its neighbours and degrees are those of the larger graph. A model conditioned on the query
+has no such tables: its weights hold for any graph with the same relations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,10 +16,11 @@ import torch
 from torch import Tensor
 
 from compgcn.config import Config, Data
-from compgcn.data import KnowledgeGraph, Vocabulary
+from compgcn.data import DATASETS, KnowledgeGraph, Vocabulary, find
 from compgcn.data.columns import Numbers, counted, keys
-from compgcn.data.files import like
-from compgcn.errors import InputError
+from compgcn.data.files import columns_like, like
+from compgcn.errors import InputError, nearest
+from compgcn.nn.conditional import ConditionalCompGCN
 from compgcn.nn.conv import CompGCNConv
 from compgcn.nn.encoder import Encoder
 from compgcn.nn.graph import RelationalGraph
@@ -52,30 +54,90 @@ def add_facts(config: Config, data: KnowledgeGraph, ranker: Ranker, given: Given
         if isinstance(given, (str, Path)):
             raise InputError(f"{given}: {error}") from None
         raise
-    if config.encoder.input != "learned" and larger.num_entities > data.num_entities:
+    conditional = isinstance(ranker.model, ConditionalCompGCN)
+    if not conditional and config.encoder.input != "learned" and larger.num_entities > data.num_entities:
         new = larger.entities.ids[data.num_entities]
         raise InputError(
             f"this run starts its entities from {config.encoder.input}, and the unseen entity '{new}' has none; "
             "give facts about known entities only"
         )
-    device = ranker.graph.src.device
-    with randomness(config.training.seed, device):  # for weights that are replaced
-        built = build_ranker(config, larger, device)
-    fresh = built.model.state_dict()
-    built.model.load_state_dict({name: _padded(old, fresh[name]) for name, old in ranker.model.state_dict().items()})
-    built.model.eval()
-    if larger.num_entities > data.num_entities:
+    built = _rebuilt(config, larger, ranker)
+    if not conditional and larger.num_entities > data.num_entities:
         _fit(built, ranker)
     return larger, built
 
 
+def ask_about(
+    config: Config, data: KnowledgeGraph, ranker: Ranker, relations: Vocabulary
+) -> tuple[KnowledgeGraph, Ranker]:
+    """Return another graph over the relations of a run, and the run's model on it.
+
+    Args:
+        config: of the run.
+        data: the other graph; each of its relations must be one of the run, by id or name.
+        ranker: with the weights of the run.
+        relations: of the run.
+    """
+    if not isinstance(ranker.model, ConditionalCompGCN):
+        raise InputError(
+            f"the encoder '{config.encoder.name}' has learned vectors of the entities it was trained on, so it cannot "
+            "answer about another graph; take a run of --model conditional, or add facts with --facts"
+        )
+    _must_be_given(config)
+    used = np.unique(np.concatenate([triples[:, 1] for triples in data.splits.values()])).tolist()
+    ids, names = data.relations.ids, data.relations.names
+    known = _known_relations({ids[r]: names[r] for r in used}, relations)
+    row = np.zeros(data.num_relations, dtype=np.int64)
+    row[used] = [known[ids[r]] for r in used]
+    parts = {}
+    for split, (s, r, o) in ((name, triples.T) for name, triples in data.splits.items()):
+        triples = np.column_stack((s, row[r], o))
+        # Two relations of the graph may be one of the run.
+        _, first = np.unique(keys(triples, data.num_entities, len(relations)), return_index=True)
+        parts[split] = triples[np.sort(first)]
+    asked = replace(data, relations=relations, relation_features=None, **parts)
+    return asked, _rebuilt(config, asked, ranker)
+
+
+def read_graph(given: str | Path, trained: Data, *, divide: bool = False) -> KnowledgeGraph:
+    """Read another graph for a run: a data set by its name, or files with the columns of the run's own file.
+
+    All facts of a single file are train, unless `divide` splits them as training does.
+    """
+    fractions = {} if divide else {"valid_fraction": 0.0, "test_fraction": 0.0}
+    if str(given) in DATASETS:
+        found = find(Data(source=str(given)))
+    else:
+        columns = columns_like(given, trained.columns, trained.comment) if Path(given).is_file() else trained.columns
+        ways = {"columns": columns, "comment": trained.comment, "literals": trained.literals}
+        found = find(Data(source=str(given), **ways, **fractions))
+    if not isinstance(found, KnowledgeGraph):
+        raise InputError(f"'{given}' is a collection of graphs; name one graph")
+    return found
+
+
+def _rebuilt(config: Config, data: KnowledgeGraph, ranker: Ranker) -> Ranker:
+    """Return the model of a ranker on other data; rows of unseen entities are zero."""
+    device = ranker.graph.src.device
+    with randomness(config.training.seed, device):  # for weights that are replaced
+        built = build_ranker(config, data, device)
+    fresh = built.model.state_dict()
+    built.model.load_state_dict({name: _padded(old, fresh[name]) for name, old in ranker.model.state_dict().items()})
+    built.model.eval()
+    return built
+
+
 def _must_send(config: Config, ranker: Ranker) -> None:
     """Refuse a model in which facts tell nothing about an entity."""
-    if not len(ranker.predictor.encoder.layers):
+    if not isinstance(ranker.model, ConditionalCompGCN) and not len(ranker.model.encoder.layers):
         raise InputError(
             f"the encoder '{config.encoder.name}' sends no messages, so it cannot place entities by their facts; "
             "take a run with a graph encoder, such as --encoder compgcn, or train again with the new facts"
         )
+    _must_be_given(config)
+
+
+def _must_be_given(config: Config) -> None:
     if config.encoder.graph != "given":
         raise InputError(f"this run was trained with encoder.graph '{config.encoder.graph}', so it takes no facts")
 
@@ -174,7 +236,7 @@ def _triples(given: Given, trained: Data) -> list[tuple[str, str, str]]:
 
 def _enlarged(data: KnowledgeGraph, triples: Sequence[tuple[str, str, str]]) -> KnowledgeGraph:
     """Add facts to train; unseen entities come after the known ones, in order of appearance."""
-    relations = _known_relations({r: None for _, r, _ in triples}, data.relations)
+    relations = _known_relations({r: r for _, r, _ in triples}, data.relations)
     ids, names = data.entities.ids, set(data.entities.names)
     row = {text: i for i, text in enumerate(ids)}
     new: list[str] = []
@@ -195,21 +257,26 @@ def _enlarged(data: KnowledgeGraph, triples: Sequence[tuple[str, str, str]]) -> 
     )
 
 
-def _known_relations(texts: Iterable[str], relations: Vocabulary) -> dict[str, int]:
-    """Return the rows of relations; refuse those that training never saw."""
+def _known_relations(texts: Mapping[str, str], relations: Vocabulary) -> dict[str, int]:
+    """Return the rows of relations, given id -> name; refuse those that training never saw."""
     found: dict[str, int] = {}
     errors: dict[str, InputError] = {}
-    for text in texts:
+    for text, name in texts.items():
         try:
-            found[text] = relations.index(text)
+            row = relations.find(text)
+            found[text] = relations.index(name) if row is None else row
         except InputError as error:
             errors[text] = error
     if len(errors) == 1:
         raise next(iter(errors.values()))
     if errors:
-        listed = ", ".join(f"'{text}'" for text in list(errors)[:_LISTED])
+        known = relations.ids + relations.names
+        near = {text: nearest(text, known)[:1] for text in list(errors)[:_LISTED]}
+        listed = ", ".join(
+            f"'{text}'" + "".join(f" (did you mean '{name}'?)" for name in some) for text, some in near.items()
+        )
         more = f" and {len(errors) - _LISTED} more" if len(errors) > _LISTED else ""
-        raise InputError(f"unknown relations {listed}{more}; only facts of trained relations can be added")
+        raise InputError(f"unknown relations {listed}{more}; the model knows only the relations it was trained on")
     return found
 
 

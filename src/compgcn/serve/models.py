@@ -19,6 +19,7 @@ from compgcn.answers.links import Links, Prediction, Query
 from compgcn.answers.similar import pca
 from compgcn.data import Vocabulary
 from compgcn.errors import InputError
+from compgcn.nn.conditional import ConditionalCompGCN
 from compgcn.run import Kind, Run, open_run
 from compgcn.serve.batching import Batcher
 from compgcn.serve.graph_index import GraphIndex
@@ -56,8 +57,15 @@ class ServedModel:
         for vocabulary in (self.data.entities, self.data.relations):
             vocabulary.find("\0")
         if self.data.num_entities and self.data.num_relations:
-            self.links.answer([(0, 0, None), (0, None, 0)], 1)
-        _ = self.card, self.relations
+            self.links.answer([(0, 0, None)], 1)
+            if self.has_vectors:  # else a query for each relation
+                self.links.answer([(0, None, 0)], 1)
+        _ = self.card, self.relations, self.links.known_relations
+
+    @property
+    def has_vectors(self) -> bool:
+        """Whether entities have vectors, to be compared and to be drawn."""
+        return not isinstance(self.links.task.model, ConditionalCompGCN)
 
     # Names
 
@@ -175,6 +183,7 @@ class ServedModel:
             "config": config,
             "curve": _curve(self.run.path / "events.jsonl"),
             "examples": [{"head": self.named_entity(s), "relation": self.named_relation(r)} for s, r in examples],
+            "vectors": self.has_vectors,
             "calibrated": [kind for kind in _KINDS if self.run.calibrated(kind) is not None],
         }
 

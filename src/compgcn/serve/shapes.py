@@ -103,6 +103,7 @@ class ModelCard(Shape):
     config: dict[str, Any]
     curve: list[Epoch]
     examples: list[Example]
+    vectors: bool = Field(description="whether entities have vectors, which /api/similar and /api/map need")
     calibrated: list[str] = Field(description="kinds of answers with probabilities calibrated on validation")
 
 

@@ -22,6 +22,10 @@ from compgcn.tasks.objectives import OBJECTIVES, batch_loss, must_agree
 from compgcn.tasks.ranking import Report, Scorer, SideRanks, Watch, rank_triples, summary
 from compgcn.tasks.sampling import SAMPLERS, Adversary, Batches
 
+NO_VECTORS = (
+    "a model conditioned on the query gives no entity a vector of its own; take a run of another model, such as "
+    "--model complex, or compare relations"
+)
 _STALE = 10  # evaluations without gain after which the margin falls
 _CACHED, _QUERIES = 2**21, 128  # scores at a time on a CPU, and the queries there should be for its products
 
@@ -100,10 +104,7 @@ class Ranker:
     def predictor(self) -> LinkPredictor:
         """The model, where it gives every entity a vector."""
         if isinstance(self.model, ConditionalCompGCN):
-            raise InputError(
-                "a model conditioned on the query gives no entity a vector of its own; take a run of another model, "
-                "such as --model complex"
-            )
+            raise InputError(NO_VECTORS)
         return self.model
 
     @cached_property

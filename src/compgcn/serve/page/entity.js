@@ -59,7 +59,8 @@ export function entity(context) {
     title.textContent = state.entity ? nameOf(model(), state.entity) : "Choose an entity";
     if (state.entity) {
       neighbourhood(state.entity);
-      likeness(state.entity);
+      similar.hidden = !context.model.vectors;
+      if (context.model.vectors) likeness(state.entity);
     } else busiest();
   }
 
@@ -105,11 +106,13 @@ export function entity(context) {
     search.set(it.name);
     actions.replaceChildren(
       h("a", { class: "button", href: address({ view: "ask", model: context.chosen(), head: it.id }) }, "Ask about it"),
-      h(
-        "a",
-        { class: "button quiet", href: address({ view: "map", model: context.chosen(), entity: it.id }) },
-        "Show on the map",
-      ),
+      context.model.vectors
+        ? h(
+            "a",
+            { class: "button quiet", href: address({ view: "map", model: context.chosen(), entity: it.id }) },
+            "Show on the map",
+          )
+        : "",
       h(
         "span",
         { class: "hint" },

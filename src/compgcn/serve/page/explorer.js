@@ -31,6 +31,11 @@ async function render(again = false) {
     return;
   }
   if (mine !== turn) return;
+  document.querySelector('nav a[data-view="map"]').hidden = !context.model.vectors;
+  if (state.view === "map" && !context.model.vectors) {
+    location.replace(address({ view: "entity", model: state.model, entity: state.entity }));
+    return;
+  }
   const view = (views[state.view] ??= CREATE[state.view](context));
   if (view.element.parentNode !== main) main.replaceChildren(view.element);
   last[state.view] = state;
