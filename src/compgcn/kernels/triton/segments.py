@@ -30,7 +30,7 @@ def sum_type(dtype: torch.dtype) -> Any:
 
 _EDGES = 4  # messages a program gathers at a time
 _COLUMNS = 256  # at most so many columns a program
-_RUN = (8, 256, 1)  # the same where messages lie in runs; warps
+_RUN = (4, 512, 1)  # the same where messages lie in runs; warps
 _MERGED = 16  # partial sums added at a time
 
 
