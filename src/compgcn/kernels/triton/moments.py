@@ -86,6 +86,7 @@ def _statistics_kernel(
             first, stop = stop, after
         at = plane * D + cols
         if slot < 0:
+            top, bottom = tl.maximum(top, 1.0), tl.maximum(bottom, 1.0)
             _store_all(OUT + row * S + at, T, in_d, total, square, largest, smallest, top, bottom)
         else:
             _store_all(SCRATCH + slot * S + at, U, in_d, total, square, largest, smallest, top, bottom)
@@ -126,7 +127,7 @@ def _merge_statistics_kernel(MERGES, SCRATCH, OUT, S, T, U, BE: tl.constexpr, BD
             top = tl.where(high == largest, top, 0.0) + tl.sum(tl.where(highs == high[None, :], tops, 0.0), 0)
             bottom = tl.where(low == smallest, bottom, 0.0) + tl.sum(tl.where(lows == low[None, :], bottoms, 0.0), 0)
             largest, smallest = high, low
-        out = OUT + row * S + cols
+        out, top, bottom = OUT + row * S + cols, tl.maximum(top, 1.0), tl.maximum(bottom, 1.0)
         _store_all(out, T, cols < S, total, square, largest, smallest, top, bottom)
 
 
