@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from compgcn.baselines import BASELINES, FitOnce
 from compgcn.config import Config, configure, names
@@ -26,7 +27,9 @@ from compgcn.errors import InputError
 from compgcn.run import Run, train
 from compgcn.run.report import curve, parameters
 from compgcn.run.resolve import expand, recommended
+from compgcn.tasks.facts import Answers
 from compgcn.tasks.inputs import Dataset
+from compgcn.tasks.ranking import SideRanks, by_category, by_relation, summary
 from compgcn.train.storage import replace as replace_file
 from reproduction.experiment import Experiment, Job, Row, at_home, chosen
 
@@ -56,15 +59,18 @@ def train_row(
     if is_done(job, folder, smoke=smoke):
         return path
     settings = {**chosen(job.experiment, job.row), "training.seed": job.seed, "training.device": device}
-    asked = configure(Config(), settings)
-    data = trial_data(asked) if smoke else find(asked.data, asked.task)
+    wanted = configure(Config(), settings)
+    data = trial_data(wanted) if smoke else find(wanted.data, wanted.task)
     config = expand(recommended(settings, data, job.row.model), data)
     if smoke:
         config = expand(configure(config, trial_settings(config)), data)
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()  # the peak of this row alone
     run = train(config, data, runs / job.experiment.name / job.name, None, interrupted)
-    result = {"experiment": job.experiment.name, "row": job.row.name, "seed": job.seed, **kept(run)}
+    asked = run
+    if (other := f"{config.data.source}-ind") in DATASETS:
+        asked = run.with_graph(data if smoke and isinstance(data, KnowledgeGraph) else other)
+    result = {"experiment": job.experiment.name, "row": job.row.name, "seed": job.seed, **kept(run, asked)}
     if beside:
         result["environment"]["beside"] = beside
     if smoke:
@@ -78,8 +84,9 @@ def train_row(
     return path
 
 
-def kept(run: Run) -> dict[str, Any]:
-    """Return everything a report needs from a run."""
+def kept(run: Run, asked: Run | None = None) -> dict[str, Any]:
+    """Return everything a report needs from a run; `asked` is the run on the graph that answers for its test split."""
+    asked = asked or run
     found: dict[str, Any] = {
         "config": json.loads(run.config.model_dump_json()),
         "parameters": parameters(run.task),
@@ -88,17 +95,50 @@ def kept(run: Run) -> dict[str, Any]:
         "curve": curve(run.path / "events.jsonl"),
     }
     if run.config.task == "link-prediction" and run.metrics["test"]:
-        found["by_category"] = run.evaluate("test", "category")
-        relations = run.evaluate("test", "relation")
+        task, data = asked.ranker, asked.data
+        sides, relation = task.ranks("test"), task.splits["test"][:, 1]
+        if asked is not run:
+            test = {**summary(sides), AMONG: among(sides, task.splits["test"], task.known, task.num_entities)}
+            found["metrics"] = {**run.metrics, "same graph": run.metrics["test"], "test": test}
+        found["by_category"] = by_category(sides, relation, task.splits["train"], task.num_relations)
+        assert isinstance(data, KnowledgeGraph)
         found["by_relation"] = {
-            name: {key: one[key] for key in ("triples", "mrr", "hits@10")}
-            | {side: one[side]["mrr"] for side in ("head", "tail")}
-            for name, one in relations.items()
+            data.relations.ids[name]: {key: one[key] for key in ("triples", "mrr", "hits@10")}
+            | {side: dict(one[side])["mrr"] for side in ("head", "tail")}
+            for name, one in dict[int, Any](by_relation(sides, relation)).items()
         }
     if run.config.classifier.protocol in (None, "refit", "holdout") and run.metrics["test"]:
-        found["calibration"] = [one._asdict() for one in run.answers.calibration("test")]
+        found["calibration"] = [one._asdict() for one in asked.answers.calibration("test")]
     rounded: dict[str, Any] = json.loads(json.dumps(found), parse_float=lambda text: float(f"{float(text):.6g}"))
     return rounded
+
+
+AMONG = "hits@10 (50)"
+
+
+def among(sides: SideRanks, triples: Tensor, known: Answers, num_entities: int, size: int = 50, top: int = 10) -> float:
+    """Return the expected hits@`top` of each true answer among `size` candidates: itself and negatives drawn at random.
+
+    With n negatives of which b score higher, the number drawn among the b is hypergeometric. NBFNet estimates the same
+    from its ranks, with draws that may repeat.
+    """
+    s, r, o = triples.unbind(1)
+    queries = torch.cat((torch.stack((s, r), 1), torch.stack((o, r + known.num_relations), 1)))  # as the ranks below
+    rows, _ = known.lookup(*queries.unbind(1))
+    n = num_entities - torch.bincount(rows, minlength=len(queries)).double()  # the true answer is known too
+    better = torch.cat((sides.tail.realistic, sides.head.realistic)) - 1
+    draws, hits = n.clamp_max(size - 1), torch.arange(top, device=n.device)
+
+    def ways(of: Tensor, taken: Tensor) -> Tensor:
+        """Return the logarithm of the binomial coefficient; of none, -inf."""
+        found = torch.lgamma(of + 1) - torch.lgamma(taken + 1) - torch.lgamma((of - taken).clamp_min(0) + 1)
+        return torch.where((taken >= 0) & (taken <= of), found, -torch.inf)
+
+    chances = []
+    for b in (better.floor(), better.ceil()):  # a tie is half above and half below
+        of_each = ways(b[:, None], hits) + ways((n - b)[:, None], draws[:, None] - hits) - ways(n, draws)[:, None]
+        chances.append(of_each.exp().sum(1))
+    return float(torch.stack(chances).mean())
 
 
 def results(folder: Path, experiment: Experiment, row: Row) -> list[dict[str, Any]]:
