@@ -19,7 +19,7 @@ from compgcn.config import Config, configure, differences
 from compgcn.data import GraphCollection, KnowledgeGraph, files
 from compgcn.errors import InputError
 from compgcn.nn.conditional import ConditionalCompGCN
-from compgcn.run.build import build_items, build_links, build_ranker, find_device, labelled_items
+from compgcn.run.build import CONDITIONAL, build_items, build_links, build_ranker, find_device, labelled_items
 from compgcn.run.protocols import PROTOCOLS, ClassSession, LinkSession, Metrics, fitted, ranking
 from compgcn.run.resolve import candidates, must_suffice, resolve
 from compgcn.tasks.classification import Items, log_probabilities
@@ -226,10 +226,10 @@ class Run:
 
     @property
     def model_name(self) -> str:
-        """The encoder and the decoder, or the protocol."""
+        """The encoder and the decoder, if it has one, or the protocol."""
         e, classifier = self.config.encoder.name, self.config.classifier
         if classifier.protocol is None:
-            return f"{e} + {self.config.decoder.name}"
+            return e if e == CONDITIONAL else f"{e} + {self.config.decoder.name}"
         return f"{classifier.baseline or e}, {classifier.protocol}"
 
     @cached_property
