@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -28,6 +28,7 @@ class View(NamedTuple):
     plan: Plan
     degree: Tensor  # messages received and the boundary's, [N]
     scale: Tensor  # log(1 + degree) over its mean in the training graph, [N]
+    weight: Tensor | None = None  # of the messages [M], where the plan has none: for the gradient by them
 
 
 class ConditionalCompGCN(nn.Module):
@@ -96,14 +97,15 @@ class ConditionalCompGCN(nn.Module):
         degree = degree.index_add(0, messages.receiver, weight.detach())
         return View(messages.receiver_plan().weighted(weight), degree, (degree + 1).log() / self.mean_log_degree)
 
-    def forward(self, view: View, s: Tensor, r: Tensor) -> Tensor:
-        """Return the logits of all entities for queries (s, r), [B, N] in float32."""
+    def forward(self, view: View | Sequence[View], s: Tensor, r: Tensor) -> Tensor:
+        """Return the logits of all entities for queries (s, r), [B, N] in float32; a layer may have its own view."""
+        views = [view] * len(self.layers) if isinstance(view, View) else view
         q = self.queries(r)  # [B, d]
-        state = self._boundary(view, s, q)
+        state = self._boundary(views[0], s, q)
         kept = len(self.layers) * _COPIES * state.numel() * state.element_size()
         again = torch.is_grad_enabled() and kept > _KEPT.get(state.device.type, 2**31)
-        for layer in self.layers:
-            given = (state, q, s, view)
+        for layer, seen in zip(self.layers, views, strict=True):
+            given = (state, q, s, seen)
             state = checkpoint(layer, *given, use_reentrant=False, preserve_rng_state=False) if again else layer(*given)
         return self._scores(state, q)
 
@@ -170,7 +172,7 @@ class ConditionalLayer(nn.Module):
             view: of the graph.
         """
         z = torch.baddbmm(self.relation_bias, q.expand(len(self.relations), *q.shape), self.relations)  # [2R, B, d]
-        total = self._sum(state, z, view.plan)
+        total = self._sum(state, z, view)
         at = (s, torch.arange(len(s), device=s.device))
         total = total.index_put(at, total[at] + q.to(total.dtype))
         mean = total / view.degree.to(total.dtype).view(-1, 1, 1)
@@ -179,11 +181,11 @@ class ConditionalLayer(nn.Module):
         new = F.layer_norm(new.float() + self.update.bias, self.norm.normalized_shape, self.norm.weight, self.norm.bias)
         return state + F.relu(new).to(state.dtype)
 
-    def _sum(self, state: Tensor, z: Tensor, plan: Plan) -> Tensor:
+    def _sum(self, state: Tensor, z: Tensor, view: View) -> Tensor:
         """Return the sums of the messages phi(state, z), [N, B, d]."""
         phi = self.phi
         x, z = (_rows(lift(t).to(state.dtype), phi.combine) for lift, t in ((phi.lift, state), (phi.lift_relation, z)))
-        sums = aggregate(x, z, None, plan, phi.combine)  # [N, B D]
+        sums = aggregate(x, z, view.weight, view.plan, phi.combine)  # [N, B D]
         return phi.lower(_cells(sums, state.shape[1], phi.combine), state.shape[2]).to(state.dtype)
 
 
