@@ -72,7 +72,7 @@ def explain(links: Links, head: str, relation: str, tail: str, top: int = 5, met
     degrees as they are. The method "auto" is exact if that is little work.
 
     A model conditioned on the query has paths too, from the head to the tail; there the exact method leaves out the
-    facts of the largest slopes alone. If train holds the fact, it is hidden as in training, and the score is without it.
+    facts of the largest slopes alone. If train holds the fact, it is hidden as in training: the score is without it.
     """
     if not isinstance(top, int) or top < 1:
         raise InputError(f"top must be a whole number from 1 on, not {top!r}")

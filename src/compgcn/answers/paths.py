@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from compgcn.kernels.plan import Segments
 from compgcn.nn.conditional import ConditionalCompGCN
 from compgcn.nn.graph import Messages, RelationalGraph
 from compgcn.tasks.edge_masking import keep_without
 
 Triple = tuple[int, int, int]  # rows (s, r, o); an inverse relation is r + R
 
-_WIDTH = 128  # walks that the search keeps after each layer
+_WIDTH = 64  # walks of a length that the search keeps after each layer
 
 
 class Step(NamedTuple):
@@ -33,7 +34,7 @@ class Step(NamedTuple):
 class Path(NamedTuple):
     """Facts that lead from the head of a prediction to its tail."""
 
-    importance: float  # sum of those of the steps
+    importance: float  # mean of those of the steps
     steps: list[Step]
 
     def arrows(self, names: Callable[[Step], Sequence[str]] = lambda step: step[3:6]) -> str:
@@ -55,8 +56,8 @@ class Walk(NamedTuple):
 
     @property
     def importance(self) -> float:
-        """The sum of the slopes."""
-        return sum(self.slopes)
+        """The mean of the slopes: by their sum, a path with idle detours would come before the path itself."""
+        return sum(self.slopes) / len(self.slopes)
 
 
 class QueryScore:
@@ -130,11 +131,10 @@ class QueryScore:
 
 
 def best_walks(messages: Messages, slopes: Tensor, head: int, tail: int, top: int) -> list[Walk]:
-    """Return the paths from head to tail with the largest sums of slopes, largest first, by a beam search.
+    """Return the most important paths from head to tail, by a beam search for each number of messages.
 
-    In every layer a path takes a message or stays where it is, which costs nothing. It comes to no entity twice, so no
-    path is listed again with a detour, and between two entities it takes the fact of the largest slope. The search
-    judges a walk by its sum so far and the most that any way on can add.
+    In every layer a path takes a message or stays where it is. It comes to no entity twice, and between two entities it
+    takes the fact of the largest slope, so paths differ in their entities.
 
     Args:
         messages: of the graph, M.
@@ -142,38 +142,56 @@ def best_walks(messages: Messages, slopes: Tensor, head: int, tail: int, top: in
         head, tail: where paths start and end; if they are the same, paths are cycles.
         top: how many.
     """
+    if head != tail:  # no path comes back to its head, or goes on from its tail
+        slopes = slopes.masked_fill((messages.receiver == head) | (messages.sender == tail), -torch.inf)
     bounds = _bounds(messages, slopes, tail)
+    found = [walk for length in range(1, len(slopes) + 1) for walk in _search(messages, slopes, bounds, head, length)]
+    return sorted(found, key=lambda walk: walk.importance, reverse=True)[:top]
+
+
+def _bounds(messages: Messages, slopes: Tensor, tail: int) -> Tensor:
+    """Return the largest sum of slopes on any way to the tail, by layer, messages to take and entity [K+1, K+1, N].
+
+    A way may come to an entity twice, so no path exceeds the bound.
+    """
+    layers = len(slopes)
+    bounds = slopes.new_full((layers + 1, layers + 1, messages.num_nodes), -torch.inf)
+    bounds[:, 0, tail] = 0.0
+    for layer in reversed(range(layers)):
+        for left in range(1, layers - layer + 1):
+            taken = slopes[layer] + bounds[layer + 1, left - 1][messages.receiver]
+            bounds[layer, left] = bounds[layer + 1, left].scatter_reduce(0, messages.sender, taken, "amax")
+    return bounds
+
+
+def _search(messages: Messages, slopes: Tensor, bounds: Tensor, head: int, length: int) -> list[Walk]:
+    """Return paths of so many messages; in every layer go on with the walks that can reach the largest sums."""
     sent = messages.receiver_plan().by_sender
     beam = [Walk((), (), (head,))]
     for slope, bound in zip(slopes, bounds[1:], strict=True):
-        found = {walk.entities: walk for walk in beam}  # those that stay
+        ends = ([length - len(walk.messages) for walk in beam], [walk.entities[-1] for walk in beam])
+        found = dict[tuple[int, ...], tuple[float, Walk]]()  # by entities: the largest sum in reach, and the walk
+        for walk, most in zip(beam, bound[ends].tolist() if beam else [], strict=True):  # those that stay
+            found[walk.entities] = (sum(walk.slopes) + most, walk)
         for walk in beam:
-            at = walk.entities[-1]
-            if walk.messages and at == tail:
-                continue
-            part = slice(int(sent.offsets[at]), int(sent.offsets[at + 1]))
-            message, receiver = sent.order[part], sent.left[part]
-            visited = torch.tensor([one for one in walk.entities if one != tail], device=receiver.device)
-            reach = (slope[message] + bound[receiver]).masked_fill(torch.isin(receiver, visited), -torch.inf)
-            best = reach.topk(min(_WIDTH, len(reach))).indices
-            columns = (column[best].tolist() for column in (message, receiver, slope[message], reach))
-            for number, entity, value, most in zip(*columns, strict=True):
-                longer = Walk((*walk.messages, number), (*walk.slopes, value), (*walk.entities, entity))
-                if most > -torch.inf:
-                    known = found.get(longer.entities, longer)  # by other facts, or in other layers
-                    found[longer.entities] = max(known, longer, key=lambda each: each.importance)
-        ends = bound[torch.tensor([walk.entities[-1] for walk in found.values()], device=bound.device)].tolist()
-        reached = {walk: walk.importance + end for walk, end in zip(found.values(), ends, strict=True)}
-        beam = sorted(reached, key=reached.__getitem__, reverse=True)[:_WIDTH]
-        beam = [walk for walk in beam if reached[walk] > -torch.inf]
-    return [walk for walk in beam if walk.messages][:top]
+            if len(walk.messages) < length:
+                left = length - len(walk.messages) - 1
+                for most, longer in _longer(walk, sent, slope, bound[left], closing=left == 0):
+                    if longer.entities not in found or found[longer.entities][0] < most:
+                        found[longer.entities] = (most, longer)
+        able = sorted((one for one in found.values() if one[0] > -torch.inf), key=lambda one: one[0], reverse=True)
+        beam = [walk for _, walk in able[:_WIDTH]]
+    return beam
 
 
-def _bounds(messages: Messages, slopes: Tensor, tail: int) -> list[Tensor]:
-    """Return the largest sum of slopes on any way from each entity to the tail, from each layer on, K + 1 times [N]."""
-    bound = torch.full((messages.num_nodes,), -torch.inf, device=slopes.device, dtype=slopes.dtype)
-    bound[tail] = 0.0
-    bounds = [bound]
-    for slope in slopes.flip(0):
-        bounds.append(bounds[-1].scatter_reduce(0, messages.sender, slope + bounds[-1][messages.receiver], "amax"))
-    return bounds[::-1]
+def _longer(walk: Walk, sent: Segments, slope: Tensor, bound: Tensor, *, closing: bool) -> Iterator[tuple[float, Walk]]:
+    """Yield the best walks with one message more, each after the largest sum in reach; the last may close a cycle."""
+    part = slice(*sent.offsets[walk.entities[-1] :][:2].tolist())
+    message, receiver = sent.order[part], sent.left[part]
+    visited = torch.tensor(walk.entities[closing:], dtype=torch.long, device=receiver.device)
+    most = (slope[message] + bound[receiver]).masked_fill(torch.isin(receiver, visited), -torch.inf)
+    best = most.topk(min(_WIDTH, len(most))).indices
+    columns = (column[best].tolist() for column in (most, message, receiver, slope[message]))
+    for reach, number, entity, value in zip(*columns, strict=True):
+        longer = Walk((*walk.messages, number), (*walk.slopes, value), (*walk.entities, entity))
+        yield sum(walk.slopes) + reach, longer
