@@ -117,16 +117,10 @@ class ServedModel:
             {"rank": rank, **parts(each), "contribution": each.contribution, "itself": found.is_itself(each)}
             for rank, each in enumerate(found.facts, 1)
         ]
-        paths = [
-            {
-                "rank": rank,
-                "importance": path.importance,
-                "steps": [
-                    {**parts(step), "forward": step.forward, "importance": step.importance} for step in path.steps
-                ],
-            }
-            for rank, path in enumerate(found.paths, 1)
-        ]
+        paths = []
+        for rank, path in enumerate(found.paths, 1):
+            steps = [{**parts(one), "forward": one.forward, "importance": one.importance} for one in path.steps]
+            paths.append({"rank": rank, "importance": path.importance, "steps": steps})
         fields = {name: getattr(found, name) for name in ("score", "probability", "known", "method", "edges", "hidden")}
         return as_json({**given, **fields, "facts": facts, "paths": paths})
 

@@ -171,7 +171,7 @@ class Explained(NamedFact):
     facts: list[ExplainedFact]
     paths: list[ExplainedPath] = Field(description="from head to tail, if the model is conditioned on the query")
     hidden: int = Field(
-        description="number of facts hidden from the model, so that a known fact does not explain itself"
+        description="number of facts hidden from the model, lest a known fact explains itself"
     )
 
 
