@@ -165,12 +165,13 @@ function chain({ steps }) {
 const label = (text) => h("span", { class: "relation" }, text);
 const entity = ({ id, name }) => h("a", { href: toEntity(id) }, name);
 
-function method({ method: how, edges, facts }) {
+function method({ method: how, edges, facts, paths }) {
   const role = how === "exact" ? "the answer depends on" : "send it messages";
   const of = `${plural(facts.length, "fact")} of ${plural(edges, "edge")} that ${role}.`;
   const made =
     how === "exact"
       ? "A contribution is the score with the fact minus the score without it."
       : "The neighbourhood is large, so gradients estimate the contributions.";
-  return `${of} ${made}`;
+  const mean = paths.length ? " The importance of a path is the mean slope of the score in the weights of its steps." : "";
+  return `${of} ${made}${mean}`;
 }
