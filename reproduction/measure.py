@@ -30,6 +30,7 @@ from compgcn.answers import discover
 from compgcn.answers.calibrate import calibration_error
 from compgcn.answers.explain import Method, contributions, is_small, left_out, receptive_field, score_of, scores_without
 from compgcn.answers.links import Kind, Links, fitted, reliability
+from compgcn.answers.paths import Triple
 from compgcn.data import KnowledgeGraph
 from compgcn.data.graph import restricted
 from compgcn.nn.conditional import ConditionalCompGCN

@@ -100,7 +100,8 @@ class QueryScore:
         """Return d score / d weight of every message in every layer, [K, 2E], with degrees as they are."""
         with torch.inference_mode(False), torch.enable_grad():
             messages = self.graph.messages("source_to_target")
-            view, kept = self.model.view(self.graph, self.keep), messages.of_edges(self.keep)
+            view = self.model.view(self.graph, self.keep)
+            kept = messages.of_edges(self.keep.to(view.degree.dtype))
             weights = [kept.clone().requires_grad_() for _ in self.model.layers]
             views = [view._replace(plan=messages.receiver_plan(), weight=weight) for weight in weights]
             score = self.model(views, *self._query())[0, self.triple[2]]

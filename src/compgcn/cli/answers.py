@@ -132,7 +132,7 @@ def explain(
         bar = "█" * max(1, round(_BAR * abs(fact.contribution) / most))
         bars = ("", bar) if fact.contribution >= 0 else (bar, "")
         shown.append((str(rank), text, f"{fact.contribution:+.4f}", *bars))
-    show_table(("rank>", "fact", "contribution>", "against>", "for"), shown, None if found.paths else title)
+    show_table(("rank>", "fact", "contribution>", "against>", "for"), shown, "" if found.paths else title)
     known = f"known, in {found.known}" if found.known else "new"
     out.print(f"score {found.score:.4f}, probability {found.probability:.4f}, {known}")
     out.print(f"{len(found.facts):,} of {counted(found.edges, 'fact')} {_WEIGHED[found.method]}")
