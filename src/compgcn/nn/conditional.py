@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -25,7 +25,7 @@ _COPIES = 6  # tables of states that a layer keeps for its gradient
 class View(NamedTuple):
     """A graph as the layers see it: the messages with their weights, and the degrees without hidden messages."""
 
-    plan: Plan  # with the weights
+    plan: Plan | None  # with the weights, unless their gradient is wanted
     pairs: PairPlan  # the same messages without them
     weight: Tensor  # 0 hides a message, 1 keeps it, [M]
     degree: Tensor  # messages received and the boundary's, [N]
@@ -102,14 +102,15 @@ class ConditionalCompGCN(nn.Module):
         pairs, scale = messages.receiver_plan(), (degree + 1).log() / self.mean_log_degree
         return View(pairs.messages.weighted(weight), pairs, weight, degree, scale)
 
-    def forward(self, view: View, s: Tensor, r: Tensor) -> Tensor:
-        """Return the logits of all entities for queries (s, r), [B, N] in float32."""
+    def forward(self, view: View | Sequence[View], s: Tensor, r: Tensor) -> Tensor:
+        """Return the logits of all entities for queries (s, r), [B, N] in float32; a layer may have its own view."""
+        views = [view] * len(self.layers) if isinstance(view, View) else view
         q = self.queries(r)  # [B, d]
-        state = self._boundary(view, s, q)
+        state = self._boundary(views[0], s, q)
         kept = len(self.layers) * _COPIES * state.numel() * state.element_size()
         again = torch.is_grad_enabled() and kept > _KEPT.get(state.device.type, 2**31)
-        for number, layer in enumerate(self.layers):
-            given = (state, q, s, view, number == 0)
+        for number, (layer, seen) in enumerate(zip(self.layers, views, strict=True)):
+            given = (state, q, s, seen, number == 0)
             state = checkpoint(layer, *given, use_reentrant=False, preserve_rng_state=False) if again else layer(*given)
         return self._scores(state, q)
 
@@ -188,7 +189,8 @@ class ConditionalLayer(nn.Module):
         phi, (x, z) = self.phi, self._lifted(state, z)
         row = _columns(s.unsqueeze(1).expand(-1, x.shape[1] // len(s)), phi.combine)
         own = None if phi.transforms else Own(row, _columns(q, phi.combine))
-        sums = aggregate(x, z, None, view.plan, phi.combine, own, row if first and phi.linear_lift else None)
+        given = (view.weight, view.pairs.messages) if view.plan is None else (None, view.plan)
+        sums = aggregate(x, z, *given, phi.combine, own, row if first and phi.linear_lift else None)
         sums = phi.lower(_cells(sums, len(q), phi.combine), state.shape[2]).to(state.dtype)
         if own is not None:
             return sums

@@ -322,7 +322,8 @@ class Run:
         """Return the facts of train that carry a prediction, with the loss of score without each; ids and names.
 
         The method "exact" leaves out each fact of the receptive field in turn and encodes the graph again; "gradient"
-        takes the slope of the score instead; "auto" is exact for small receptive fields.
+        takes the slope of the score instead; "auto" is exact for small receptive fields. A model conditioned on the
+        query has the paths from head to tail too.
         """
         from compgcn.answers.explain import explain
 
