@@ -125,7 +125,7 @@ class QueryScore:
         return best_walks(messages, seen, self.triple[0], self.triple[2], top)
 
     def _query(self) -> tuple[Tensor, Tensor]:
-        s, r, _ = torch.tensor(self.triple, device=self.graph.src.device).split(1)
+        s, r, _ = torch.tensor(self.triple, device=self.graph.src.device).unsqueeze(1)
         return s, r
 
 
@@ -165,7 +165,7 @@ def _bounds(messages: Messages, slopes: Tensor, tail: int) -> Tensor:
 
 def _search(messages: Messages, slopes: Tensor, bounds: Tensor, head: int, length: int) -> list[Walk]:
     """Return paths of so many messages; in every layer go on with the walks that can reach the largest sums."""
-    sent = messages.receiver_plan().by_sender
+    sent = messages.receiver_plan().messages.by_sender
     beam = [Walk((), (), (head,))]
     for slope, bound in zip(slopes, bounds[1:], strict=True):
         ends = ([length - len(walk.messages) for walk in beam], [walk.entities[-1] for walk in beam])
