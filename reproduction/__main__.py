@@ -17,6 +17,7 @@ from compgcn.cli.train import stop_requests
 from compgcn.config import PATHS, Config, configure, parse_setting
 from compgcn.data import KnowledgeGraph, find
 from compgcn.errors import InputError, unknown
+from compgcn.run import open_run
 from compgcn.run.build import find_device
 from compgcn.train.loop import Interrupted
 from reproduction import RESULTS, ROOT, bench, measure
@@ -190,6 +191,7 @@ def run_bench(
 def run_measure(
     what: Annotated[str, typer.Argument(metavar="|".join(MEASURES), help="The measurement.")],
     data: Annotated[str, typer.Option(help="Name of a data set; for reading, a file of triples.")] = "world",
+    run: Annotated[Path | None, typer.Option(help="Measure this run folder, and print the report as JSON.")] = None,
     seeds: Annotated[int, typer.Option(help="For unseen: number of seeds.")] = 3,
     seconds: Annotated[float, typer.Option(help="For serving: length of the measurement.")] = 60,
     model: Annotated[str | None, typer.Option(help="A whole model to train in place of the recommended one.")] = None,
@@ -201,6 +203,11 @@ def run_measure(
     """
     if what not in MEASURES:
         raise unknown("measurement", what, MEASURES, listed=len(MEASURES))
+    if run is not None:
+        if what not in measure.OF_RUNS:
+            raise InputError(f"'{what}' is no measurement of a run; choose among {', '.join(measure.OF_RUNS)}")
+        out.print_json(data=measure.OF_RUNS[what](open_run(run, device)))
+        return
     if what == "reading":
         written = measure.reading(Path(data))
     elif what == "serving":

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -28,10 +28,12 @@ from torch import Tensor
 import compgcn
 from compgcn.answers import discover
 from compgcn.answers.calibrate import calibration_error
-from compgcn.answers.explain import contributions, is_small, receptive_field, scores_without
+from compgcn.answers.explain import Method, contributions, is_small, left_out, receptive_field, score_of, scores_without
 from compgcn.answers.links import Kind, Links, fitted, reliability
+from compgcn.answers.paths import Triple
 from compgcn.data import KnowledgeGraph
 from compgcn.data.graph import restricted
+from compgcn.nn.conditional import ConditionalCompGCN
 from compgcn.run import Run
 from compgcn.tasks.facts import Answers
 from compgcn.tasks.ranking import Popularity, Scorer, metrics, rank_triples
@@ -137,25 +139,57 @@ def discoveries(run: Run) -> Report:
 TOP, DRAWS, FACTS = 3, 10, 200
 
 
+class Named(NamedTuple):
+    """The facts that an explanation lists first."""
+
+    edges: Tensor
+    others: Tensor  # edges to draw random ones from
+    exact: bool
+    scores: Callable[[list[Tensor]], Tensor]  # without each of some sets of edges
+
+
+def _in_field(links: Links, triple: Triple, method: str) -> Named:
+    model, graph = links.task.predictor, links.task.graph
+    field = receptive_field(model, graph, triple)
+    small = method == "auto" and is_small(field)
+    weighed, values = contributions(links, triple, field, exact=small)
+    best = weighed[values.abs().topk(min(TOP, len(values))).indices]
+    return Named(best, field.edges, small, lambda sets: scores_without(model, graph, triple, field, sets))
+
+
+def _on_paths(links: Links, triple: Triple, method: str) -> Named:
+    """Return the facts or the paths of a model conditioned on the query; random facts are at the head or the tail."""
+    asked, (s, _, o) = score_of(links, triple), triple
+    slopes, number = asked.slopes(), 0 if method == "paths" else left_out(asked, TOP, cast(Method, method))
+    weighed, values = asked.contributions(slopes, number)
+    best = weighed[values.abs().topk(min(TOP, len(values))).indices]
+    if method == "paths":
+        taken = [message for walk in asked.walks(slopes, TOP) for message in walk.messages]
+        best = torch.tensor(taken, dtype=torch.long, device=weighed.device).remainder(asked.graph.num_edges).unique()
+    ends = torch.stack((asked.graph.src, asked.graph.dst))[:, asked.edges]
+    return Named(best, asked.edges[((ends == s) | (ends == o)).any(0)], number > 0, asked.scores_without)
+
+
 def explanations(run: Run) -> Report:
     """Compare the facts that explanations list first with random facts, exactly where that is quick and by gradient."""
     links, rows = links_of(run), []
-    for method in ("auto", "gradient"):
+    conditional = isinstance(links.task.model, ConditionalCompGCN)
+    for method in ("auto", "gradient", *(["paths"] if conditional else [])):
         rng = np.random.default_rng(0)
         losses, exact = list[Tensor](), 0
         for i in rng.permutation(len(links.data.test)):
-            triple = tuple(links.data.test[i].tolist())
-            field = receptive_field(links.task.predictor, links.task.graph, triple)
-            if len(field.edges) <= TOP or len(losses) == FACTS:
+            if len(losses) == FACTS:
+                break
+            named = (_on_paths if conditional else _in_field)(links, tuple(links.data.test[i].tolist()), method)
+            if not 0 < len(named.edges) < len(named.others):
                 continue
-            small = method == "auto" and is_small(field)
-            weighed, values = contributions(links, triple, field, exact=small)
-            drawn = [torch.from_numpy(rng.choice(len(field.edges), TOP, replace=False)) for _ in range(DRAWS)]
-            sets = [weighed[:0], weighed[values.abs().topk(TOP).indices], *(field.edges[rows] for rows in drawn)]
-            scores = scores_without(links.task.predictor, links.task.graph, triple, field, sets).double()
+            size = len(named.edges)
+            drawn = [torch.from_numpy(rng.choice(len(named.others), size, replace=False)) for _ in range(DRAWS)]
+            sets = [named.edges[:0], named.edges, *(named.others[places] for places in drawn)]
+            scores = named.scores(sets).double()
             lost = scores[0] - scores[1:]
             losses.append(torch.stack((lost[0], lost[1:].mean())))
-            exact += small
+            exact += named.exact
         listed, random_ones = torch.stack(losses).unbind(1)
         more = listed - random_ones
         compared = {

@@ -30,6 +30,13 @@ SMALL: dict[str, Any] = {
     "device": "cpu",
 }
 
+CONDITIONAL: dict[str, Any] = {  # over SMALL
+    "encoder": "conditional",
+    "decoder": "none",
+    "loss": "cross-entropy",
+    "encoder.dims": (8, 8, 8),
+}
+
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}  # of processes, see conftest.py
 
 

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compgcn.answers import calibrate, links
+from compgcn.answers import calibrate, discover, links
 from compgcn.answers.discover import SCHEMA, Discovery, Peers, lacking, weighing
 from compgcn.answers.links import Links
 from compgcn.data import KnowledgeGraph, Vocabulary
 from compgcn.errors import InputError
 from compgcn.run import Run
 from oracles import Edges, edge_lists
-from toy import Command, graph, refused, train
+from toy import CONDITIONAL, Command, graph, refused, train
 
 
 @pytest.fixture(scope="module", params=["cross-entropy", "bce"])
@@ -175,3 +175,41 @@ def test_the_command_shows_writes_and_prints_json(command: Command, run: Run) ->
         dict(zip(SCHEMA.names, (rank, *fact), strict=True)) for rank, fact in enumerate(found, 1)
     ]
     refused(command("discover", run.path, "--to", "found.txt"), "a .parquet, .csv or .tsv file")
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 9)] * 3), min_size=1, max_size=4), st.integers(1, 60), st.booleans())
+def test_a_bounded_search_asks_where_a_tail_is_lacking_most(
+    sizes: list[tuple[int, int, int]], limit: int, evenly: bool
+) -> None:
+    there = np.array(sizes)
+    rates = np.random.default_rng(limit).random(there.shape)
+    quota = discover._quota(there, rates, limit, evenly=evenly)
+    assert ((quota >= 0) & (quota <= there)).all()
+    parts = zip(quota, there, rates, strict=True) if evenly else [(quota, there, rates)]
+    for asked, some, rate in parts:
+        share = max(1, limit // len(there)) if evenly else limit
+        assert asked.sum() == min(share, some.sum())
+        left, taken = rate[asked < some], rate[asked > 0]
+        assert not left.size or not taken.size or left.max() <= taken.min()
+
+
+def test_a_model_conditioned_on_the_query_answers_a_bounded_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = train(tmp_path / "run", epochs=1, **CONDITIONAL)
+    whole, seen = run.discover(top=1000), []
+    assert not caplog.records
+    monkeypatch.setitem(discover._ASKED, "cpu", 7)
+    some = run.discover(top=1000, notify=lambda *state: seen.append(state))
+    assert seen[-1] == (7, 7)
+    assert len({(fact.head, fact.relation) for fact in some}) <= 7
+    assert set(some) < set(whole)
+    (said,) = caplog.messages
+    assert said.startswith(f"7 of {total(run)} queries asked, about heads that most often lack a tail; name a relation")
+
+
+def total(run: Run) -> int:
+    """Return the number of heads and peers."""
+    assert isinstance(run.data, KnowledgeGraph)
+    facts = np.concatenate(list(run.data.splits.values()))
+    return sum(Peers(facts, run.data.num_entities, run.data.num_relations).sizes(range(run.data.num_relations)))

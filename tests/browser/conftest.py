@@ -86,7 +86,7 @@ class Server:
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Two models: one of `world`, one of a small graph with markup in a name."""
+    """Three models: one of `world`, one of a small graph with markup in a name, and one without vectors of entities."""
     folder = tmp_path_factory.mktemp("runs")
     settings = {"epochs": 2, "dims": [32, 32], "batch_size": 1024, "device": "cpu"}
     compgcn.fit(compgcn.load("world"), run_dir=folder / "world", **settings)
@@ -94,7 +94,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     people = [ODD, *(f"person {i}" for i in range(12))]
     facts.write_text("".join(f"{a}\tknows\t{b}\n" for a in people for b in people if a != b), encoding="utf-8")
     compgcn.fit(compgcn.read(facts), run_dir=folder / "odd", **settings)
-    served = Server(folder / "world", folder / "odd")
+    small = settings | {"dims": [8, 8, 8]}
+    compgcn.fit(compgcn.read(facts), model="conditional", run_dir=folder / "conditional", **small)
+    served = Server(folder / "world", folder / "odd", folder / "conditional")
     yield served
     served.kill()
 

@@ -19,6 +19,7 @@ from compgcn.data import GraphCollection, KnowledgeGraph
 from compgcn.errors import InputError
 from compgcn.run import open_run, tune
 from compgcn.run.protocols import Classification
+from compgcn.run.resolve import unused_settings
 from compgcn.train.loop import Interrupted
 from toy import CLASSES, SMALL, Command, classify, graph, labelled, molecules, refused, write_tsv
 
@@ -121,6 +122,15 @@ def test_the_default_is_the_papers_grid_as_far_as_the_task_has_it(tmp_path: Path
     assert set(space) == {"encoder.dims", *tune.PAPER} - set(without)
     assert space["encoder.dims"] == ((8, 16), (8, 16, 16), (8, 16, 16, 16))
     assert all(set(tune.PAPER[path]) <= set(space[path]) for path in tune.PAPER if path in space)
+
+
+def test_a_model_conditioned_on_the_query_has_a_grid_of_settings_it_uses(tmp_path: Path) -> None:
+    made = tune.plan({"data.source": "toy", **SMALL, **toy.CONDITIONAL}, graph(), None, tmp_path)
+    assert set(made.space) == {"encoder.dims", *tune.CONDITIONAL_GRID}
+    config = made.config()
+    assert unused_settings(config, made.space) == []
+    assert all(config.encoder.dims[:1] * len(dims) == dims for dims in made.space["encoder.dims"])
+    assert config.encoder.dims in made.space["encoder.dims"]
 
 
 # Stopping, resuming, sharing

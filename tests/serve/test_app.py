@@ -315,3 +315,19 @@ def test_no_request_inside_or_outside_the_schema_breaks_the_server(
         assert str(answer.status_code) in operation.definition.raw["responses"] or answer.status_code == 405
 
     asked()
+
+
+# A model without vectors of entities
+
+
+def test_a_model_conditioned_on_the_query_is_served_without_map_and_likeness(tmp_path: Path) -> None:
+    run = toy.train(tmp_path / "run", epochs=1, **toy.CONDITIONAL)
+    with TestClient(create_app(open_all([run.path], Limits(), "cpu")), "http://localhost") as client:
+        (card,) = client.get("/api/models").json()["models"]
+        assert (card["name"], card["vectors"]) == ("conditional", False)
+        for question in (QUESTION, {"head": "p0", "tail": "t0"}):
+            answers = client.post("/api/predict", json=question).json()["answers"]
+            assert [one["entity"] for one in answers] == [one.entity for one in run.predict(**question)]
+        assert client.get("/api/neighbourhood", params={"entity": "p1"}).status_code == 200
+        refused(client.get("/api/map"), 400, "gives no entity a vector of its own")
+        refused(client.get("/api/similar", params={"entity": "p1"}), 400, "gives no entity a vector of its own")

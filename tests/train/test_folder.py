@@ -161,6 +161,7 @@ OTHERWISE: list[dict[str, Any]] = [
     {"optimiser": "adagrad"},
     {"optimiser": "sgd"},
     {"decoder": "transe", "loss": "margin", "sampler": "kbgan", "negatives": 4},
+    toy.CONDITIONAL,
 ]
 
 

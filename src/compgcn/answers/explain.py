@@ -9,14 +9,16 @@ import torch
 from torch import Tensor
 
 from compgcn.answers.links import Links
+from compgcn.answers.paths import Path, QueryScore, Step, Triple, Walk
 from compgcn.errors import InputError, unknown
+from compgcn.nn.conditional import ConditionalCompGCN
 from compgcn.nn.graph import COUNT_SENT, Neighbourhood, RelationalGraph
 from compgcn.tasks.link_prediction import LinkPredictor
 
 Method = Literal["auto", "exact", "gradient"]
-Triple = tuple[int, int, int]  # rows (s, r, o); an inverse relation is r + R
 
 EXACT_WORK = 2**21  # edges that "auto" goes over to leave out every fact by itself: about a second on a core
+_TRIED = 32  # facts of the largest slopes that are left out, at least, if the model is conditioned on the query
 _EDGES = 2**19  # of all copies of a neighbourhood that are scored at a time
 
 
@@ -44,6 +46,8 @@ class Explanation(NamedTuple):
     method: Literal["exact", "gradient"]
     edges: int  # as many facts were weighed
     facts: list[Contribution]  # by size, whatever their sign
+    paths: list[Path]  # of a model conditioned on the query, most important first
+    hidden: int  # as many facts of train were left out of the graph, lest the fact explains itself
 
     def is_itself(self, fact: Contribution) -> bool:
         """Return whether a contribution is that of the explained fact itself."""
@@ -65,28 +69,35 @@ def explain(links: Links, head: str, relation: str, tail: str, top: int = 5, met
 
     The exact method leaves out each fact in turn, with its inverse, and encodes the remaining graph, degrees and all.
     The gradient method takes the slope of the score in the weight of a fact's messages: the same to first order, with
-    degrees as they are.
+    degrees as they are. The method "auto" is exact if that is little work.
 
-    The method "auto" is exact if that is little work.
+    A model conditioned on the query has paths too, from the head to the tail; there the exact method leaves out the
+    facts of the largest slopes alone. If train holds the fact, it is hidden as in training: the score is without it.
     """
-    encoder = links.config.encoder
-    if not len(links.task.predictor.encoder.layers):
-        raise InputError(
-            f"the encoder '{encoder.name}' sends no messages, so no edge carried this prediction; explain a run with a "
-            "graph encoder, such as --encoder compgcn"
-        )
-    if encoder.graph != "given":
-        raise InputError(f"this run was trained with encoder.graph '{encoder.graph}', so its edges are not facts")
     if not isinstance(top, int) or top < 1:
         raise InputError(f"top must be a whole number from 1 on, not {top!r}")
     if method not in get_args(Method):
         raise unknown("method", method, get_args(Method))
-    data = links.data
+    encoder, data = links.config.encoder, links.data
+    if encoder.graph != "given":
+        raise InputError(f"this run was trained with encoder.graph '{encoder.graph}', so its edges are not facts")
     s, r, o = triple = data.entities.index(head), data.relations.index(relation), data.entities.index(tail)
-    answer = links.fact(*triple)
-    field = receptive_field(links.task.predictor, links.task.graph, triple)
-    exact = method == "exact" or (method == "auto" and is_small(field))
-    weighed, values = contributions(links, triple, field, exact=exact)
+    walks, hidden = list[Walk](), 0
+    if isinstance(links.task.model, ConditionalCompGCN):
+        asked = score_of(links, triple)
+        answer, hidden = links.fact(*triple, asked.scores(asked.edges[:0])), asked.hidden
+        slopes, number = asked.slopes(), left_out(asked, top, method)
+        weighed, values = asked.contributions(slopes, number)
+        walks, exact = asked.walks(slopes, top), number > 0
+    else:
+        if not len(links.task.predictor.encoder.layers):
+            raise InputError(
+                f"the encoder '{encoder.name}' sends no messages, so no edge carried this prediction; explain a run "
+                "with a graph encoder, such as --encoder compgcn"
+            )
+        answer, field = links.fact(*triple), receptive_field(links.task.predictor, links.task.graph, triple)
+        exact = method == "exact" or (method == "auto" and is_small(field))
+        weighed, values = contributions(links, triple, field, exact=exact)
     best = values.abs().sort(descending=True, stable=True).indices[:top]
     rows = data.train[weighed[best].cpu().numpy()].tolist()  # edge i of the graph is fact i of train
     return Explanation(
@@ -95,7 +106,32 @@ def explain(links: Links, head: str, relation: str, tail: str, top: int = 5, met
         "exact" if exact else "gradient",
         len(weighed),
         [Contribution(*links.named(*row), value) for row, value in zip(rows, values[best].tolist(), strict=True)],
+        [_path(links, walk) for walk in walks],
+        hidden,
     )
+
+
+def score_of(links: Links, triple: Triple) -> QueryScore:
+    """Return the score of a triple by a model conditioned on the query."""
+    model = links.task.model
+    assert isinstance(model, ConditionalCompGCN)
+    return QueryScore(model, links.task.graph, triple, links.config.training.hide or "facts")
+
+
+def left_out(asked: QueryScore, top: int, method: Method) -> int:
+    """Return how many facts a method leaves out one by one: 0 for the gradient."""
+    number = max(_TRIED, top)
+    work = number * len(asked.model.layers) * asked.graph.num_edges
+    return number if method == "exact" or (method == "auto" and work <= EXACT_WORK) else 0
+
+
+def _path(links: Links, walk: Walk) -> Path:
+    facts = links.data.train
+    steps = [
+        Step(*links.named(*facts[message % len(facts)].tolist()), message < len(facts), slope)
+        for message, slope in zip(walk.messages, walk.slopes, strict=True)
+    ]
+    return Path(walk.importance, steps)
 
 
 def is_small(field: Field) -> bool:

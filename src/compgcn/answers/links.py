@@ -202,19 +202,23 @@ class Links:
         odds = log_odds_among(scores, ranked, places) if scaling.among else self.log_odds(scores, places)
         return scaling(odds, unbeaten(scores, ranked, places))
 
-    def judge(self, s: Tensor, r: Tensor, o: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return score, probability and filtered rank of o as the answer to (s, r, ?), all [B]."""
+    def judge(self, s: Tensor, r: Tensor, o: Tensor, scores: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """Return score, probability and filtered rank of o as the answer to (s, r, ?), all [B].
+
+        `scores` are those of all entities [B, N], if other than on the run's graph.
+        """
         keys = (s * (2 * self.data.num_relations) + r).cpu().numpy()
-        scores = must_be_finite(self.scores("entities", keys))  # [B, N]
+        scores = must_be_finite(self.scores("entities", keys) if scores is None else scores)  # [B, N]
         ranked, place = without(scores, self.known_entities, keys), o.unsqueeze(1)
         value, rivals = scores.gather(1, place), ranked.scatter(1, place, -torch.inf)
         ranks = Ranks.from_counts((rivals > value).sum(1), (rivals == value).sum(1))
         return value[:, 0], self.probabilities(scores, place, ranked)[:, 0], ranks.realistic
 
     @torch.inference_mode()
-    def fact(self, s: int, r: int, o: int) -> Prediction:
-        """Return the tail of a fact as an answer to (s, r, ?)."""
-        score, chance, _ = self.judge(*torch.tensor([[s], [r], [o]], device=self.device))
+    def fact(self, s: int, r: int, o: int, scores: Tensor | None = None) -> Prediction:
+        """Return the tail of a fact as an answer to (s, r, ?); `scores` as for `judge`."""
+        given = (torch.tensor([number], device=self.device) for number in (s, r, o))
+        score, chance, _ = self.judge(*given, scores=scores)
         ((split,),) = self.known_entities.of(np.array([s * (2 * self.data.num_relations) + r]), np.array([[o]]))
         return Prediction(self.data.entities.ids[o], self.data.entities.names[o], score.item(), chance.item(), split)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, Option
@@ -90,7 +91,7 @@ def explain(
     head: Annotated[str, Argument(help="The head of the fact, by id or name.")],
     relation: Annotated[str, Argument(help="Its relation.")],
     tail: Annotated[str, Argument(help="Its tail.")],
-    top: Annotated[int, Option(help="How many facts.", min=1)] = 5,
+    top: Annotated[int, Option(help="How many facts, and how many paths.", min=1)] = 5,
     method: Annotated[
         Literal["auto", "exact", "gradient"],
         Option(help="Leave out each fact in turn, take the gradient, or choose by the work."),
@@ -99,9 +100,10 @@ def explain(
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """Show the facts that carried a prediction.
+    """Show the facts that carried a prediction, and the paths if the model is conditioned on the query.
 
-    A contribution is the part of the score that would be lost without the fact.
+    A contribution is the part of the score that would be lost without the fact. A path leads from the head to the tail,
+    as in Ajman -in country-> United Arab Emirates -has time zone-> Asia/Dubai.
 
     Example: compgcn explain runs/world-compgcn-distmult-0 France borders Spain
     """
@@ -113,8 +115,17 @@ def explain(
             {"rank": rank, **fact._asdict(), "itself": found.is_itself(fact)}
             for rank, fact in enumerate(found.facts, 1)
         ]
-        out.print_json(data={**found._asdict(), "facts": rows})
+        paths = [
+            {"rank": rank, "importance": path.importance, "steps": [step._asdict() for step in path.steps]}
+            for rank, path in enumerate(found.paths, 1)
+        ]
+        out.print_json(data={**found._asdict(), "facts": rows, "paths": paths})
         return
+    title = f"{head} - {relation} - {tail}"
+    if found.paths:
+        names = partial(told_apart, data=opened.data)
+        ways = [(str(rank), path.arrows(names), f"{path.importance:+.4f}") for rank, path in enumerate(found.paths, 1)]
+        show_table(("rank>", "path", "importance>"), ways, title)
     most = max((abs(fact.contribution) for fact in found.facts), default=0.0) or 1.0
     shown = []
     for rank, fact in enumerate(found.facts, 1):
@@ -122,10 +133,12 @@ def explain(
         bar = "█" * max(1, round(_BAR * abs(fact.contribution) / most))
         bars = ("", bar) if fact.contribution >= 0 else (bar, "")
         shown.append((str(rank), text, f"{fact.contribution:+.4f}", *bars))
-    show_table(("rank>", "fact", "contribution>", "against>", "for"), shown, f"{head} - {relation} - {tail}")
+    show_table(("rank>", "fact", "contribution>", "against>", "for"), shown, "" if found.paths else title)
     known = f"known, in {found.known}" if found.known else "new"
     out.print(f"score {found.score:.4f}, probability {found.probability:.4f}, {known}")
     out.print(f"{len(found.facts):,} of {counted(found.edges, 'fact')} {_WEIGHED[found.method]}")
+    if found.hidden:
+        out.print(f"{counted(found.hidden, 'fact')} hidden, as in training: the fact does not explain itself")
 
 
 def similar(

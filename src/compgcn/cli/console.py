@@ -17,7 +17,7 @@ from compgcn.data.columns import counted
 from compgcn.run.plots import check_figure, printable
 
 if TYPE_CHECKING:
-    from compgcn.run import Contribution, Discovery, Kind, Run, Scored
+    from compgcn.run import Contribution, Discovery, Kind, Run, Scored, Step
 
 # Text is shown as it is: [red] and :cat: are ids like any other.
 out = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
@@ -107,7 +107,7 @@ def show_metrics(title: str, rows: Mapping[str, Mapping[str, Any]]) -> None:
     show_table((title, *(f"{name.upper()}>" for name in METRICS)), shown)
 
 
-def told_apart(fact: Discovery | Contribution | Scored, data: Dataset) -> list[str]:
+def told_apart(fact: Discovery | Contribution | Scored | Step, data: Dataset) -> list[str]:
     """Return the names of head, relation and tail, with the id after a name that others share."""
     entities = data.entities.shared if isinstance(data, KnowledgeGraph) else frozenset[str]()
     shared = (entities, data.relations.shared, entities)

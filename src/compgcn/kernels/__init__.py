@@ -25,6 +25,7 @@ from compgcn.kernels.reference import Combine, rounded_messages, rows_of
 __all__ = [
     "Combine",
     "Groups",
+    "Own",
     "PairPlan",
     "Plan",
     "Statistics",
@@ -41,6 +42,13 @@ __all__ = [
 _BLOCK = 2**24  # numbers of messages that one step of a gradient by weights lays out
 
 
+class Own(NamedTuple):
+    """One more message of weight 1 to every row: zero, but for one row of each column."""
+
+    row: Tensor  # of each column, [D]
+    value: Tensor  # [D]
+
+
 class Statistics(NamedTuple):
     """Statistics of the messages m of each row, [rows, D] each."""
 
@@ -50,7 +58,10 @@ class Statistics(NamedTuple):
     smallest: Tensor  # inf in a row without messages
 
 
-def aggregate(x: Tensor, z: Tensor, weight: Tensor | None, plan: Plan, combine: Combine) -> Tensor:
+def aggregate(
+    x: Tensor, z: Tensor, weight: Tensor | None, plan: Plan, combine: Combine, own: Own | None = None,
+    only: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """Return the weighted sums of combined messages, [rows, D], in the dtype of `x`; half precisions add in float32.
 
     Args:
@@ -59,21 +70,28 @@ def aggregate(x: Tensor, z: Tensor, weight: Tensor | None, plan: Plan, combine: 
         weight: [M], in the order in which `make_plan` got the messages; None for the weights of the plan.
         plan: the M messages, see `make_plan`.
         combine: what happens on an edge.
+        own: a message that rows get besides.
+        only: the one row of x that may differ from zero in each column, [D]; the gradient by the others is zero. Sums
+            of products leave out the rows that are zero.
     """
     if not torch.compiler.is_compiling():
         _check(x, z, weight, plan, combine)
     weight = plan.by_row.weight[:0] if weight is None else weight
     # The compiler of older torch takes tensors and numbers alone; passing each tensor would cost eager code time.
     given = chain(*plan) if torch.compiler.is_compiling() else (plan,)
-    out: Tensor = _Aggregate.apply(x, z.to(x.dtype), weight, int(combine), *given)  # type: ignore[no-untyped-call]
+    tables = x, z.to(x.dtype), weight, *_own(own, x), only
+    out: Tensor = _Aggregate.apply(*tables, int(combine), *given)  # type: ignore[no-untyped-call]
     return out
 
 
-def statistics(x: Tensor, z: Tensor, weight: Tensor, plan: PairPlan, combine: Combine) -> Statistics:
+def statistics(
+    x: Tensor, z: Tensor, weight: Tensor, plan: PairPlan, combine: Combine, own: Own | None = None
+) -> Statistics:
     """Return statistics of combined messages in one pass, in the dtype of `x`; half precisions add in float32.
 
     Every message is rounded to that dtype first. A message of weight 0 is absent; any other weight counts in the sums
-    alone. Messages that equal an extreme share its gradient evenly; the extremes have no gradient by the weight.
+    alone. Messages that equal an extreme share its gradient evenly, and leave nothing for an own message that equals
+    it too; the extremes have no gradient by the weight.
 
     Args:
         x: entities [N, D].
@@ -81,6 +99,7 @@ def statistics(x: Tensor, z: Tensor, weight: Tensor, plan: PairPlan, combine: Co
         weight: [M], in the order in which `make_pair_plan` got the messages.
         plan: the M messages, see `make_pair_plan`.
         combine: what happens on an edge.
+        own: a message that rows get besides.
     """
     if not torch.compiler.is_compiling():
         _check(x, z, weight, plan.messages, combine)
@@ -90,7 +109,18 @@ def statistics(x: Tensor, z: Tensor, weight: Tensor, plan: PairPlan, combine: Co
         *plan.pairs,
     )  # the compiler refuses a tensor twice, as the plan has some
     given = chain(*used) if torch.compiler.is_compiling() else (used,)
-    return Statistics(*_Statistics.apply(x, z.to(x.dtype), weight, int(combine), *given))  # type: ignore[no-untyped-call]
+    tables = x, z.to(x.dtype), weight, *_own(own, x)
+    found = _Statistics.apply(*tables, int(combine), *given)  # type: ignore[no-untyped-call]
+    return Statistics(found[0], found[1], found[2], found[3])
+
+
+def _own(own: Own | None, x: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    return (None, None) if own is None else (own.value.to(x.dtype), own.row)
+
+
+def _cells(row: Tensor) -> tuple[Tensor, Tensor]:
+    """Return where a table has the row of each column."""
+    return row, torch.arange(row.numel(), device=row.device)
 
 
 def l1_distance(q: Tensor, e: Tensor, *, planar: bool = False) -> Tensor:
@@ -138,20 +168,26 @@ def _given(segments: Segments) -> Segments | list[Tensor]:
     return list(segments) if torch.compiler.is_compiling() else segments
 
 
-def segment_sum(a: Tensor, b: Tensor, weight: Tensor, segments: Segments, op: int) -> Tensor:
+def segment_sum(
+    a: Tensor, b: Tensor, weight: Tensor, segments: Segments, op: int, only: Tensor | None = None, side: int = 0
+) -> Tensor:
     """Return the sum over each segment of weight · op(a[left], b[right]); `weight` is by message id."""
     weight = segments.weight if segments.weight.numel() else weight[segments.order]
-    return _kernel("segment_reduce", a.device)(a, b, weight, _given(segments), int(op))
+    promise = () if only is None or op < Combine.MULT or torch.compiler.is_compiling() else (only, side)
+    return _kernel("segment_reduce", a.device)(a, b, weight, _given(segments), int(op), *promise)
 
 
-def _gradient_by_x(g: Tensor, z: Tensor, weight: Tensor, s: Segments, op: int) -> Tensor:
+def _gradient_by_x(g: Tensor, z: Tensor, weight: Tensor, s: Segments, op: int, only: Tensor | None = None) -> Tensor:
     """Return the gradient of `aggregate` by x; s.left are rows of g, s.right rows of z."""
     if op == Combine.COMPLEX:  # g conj(z)
         return segment_sum(z, g, weight, s.swapped(), Combine.CONJUGATE)
-    return segment_sum(g, z, weight, s, op if op in (Combine.MULT, Combine.CONJUGATE) else Combine.COPY)
+    kept = op if op in (Combine.MULT, Combine.CONJUGATE) else Combine.COPY
+    return segment_sum(g, z, weight, s, kept, only, reference.ROW)
 
 
-def _gradient_by_z(g: Tensor, x: Tensor, z: Tensor, weight: Tensor, s: Segments, op: int) -> Tensor:
+def _gradient_by_z(
+    g: Tensor, x: Tensor, z: Tensor, weight: Tensor, s: Segments, op: int, only: Tensor | None = None
+) -> Tensor:
     """Return the gradient of `aggregate` by z; s.left are rows of g, s.right rows of x."""
     match op:
         case Combine.COPY:
@@ -159,9 +195,9 @@ def _gradient_by_z(g: Tensor, x: Tensor, z: Tensor, weight: Tensor, s: Segments,
         case Combine.COMPLEX:  # g conj(x)
             return segment_sum(x, g, weight, s.swapped(), Combine.CONJUGATE)
         case Combine.CONJUGATE:  # g x
-            return segment_sum(g, x, weight, s, Combine.COMPLEX)
+            return segment_sum(g, x, weight, s, Combine.COMPLEX, only, reference.RIGHT)
         case Combine.MULT:
-            return segment_sum(g, x, weight, s, Combine.MULT)
+            return segment_sum(g, x, weight, s, Combine.MULT, only, reference.RIGHT)
     total = segment_sum(g, x, weight, s, Combine.COPY)
     return -total if op == Combine.SUB else total
 
@@ -185,22 +221,35 @@ class _Aggregate(torch.autograd.Function):
     """The last arguments are a plan, or all of its tensors one by one."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, z: Tensor, weight: Tensor, op: int, *given: Any) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, z: Tensor, weight: Tensor, own: Tensor | None, row: Tensor | None, only: Tensor | None,
+        op: int, *given: Any,
+    ) -> Tensor:  # fmt: skip
         one = len(given) == 1
         ctx.op, ctx.plan = op, given[0] if one else None
-        ctx.save_for_backward(x, z, weight, *(() if one else given))
-        return segment_sum(x, z, weight, given[0].by_row if one else _parts(given)[0], op)
+        ctx.save_for_backward(x, z, weight, row, only, *(() if one else given))
+        out = segment_sum(x, z, weight, given[0].by_row if one else _parts(given)[0], op, only, reference.LEFT)
+        if own is not None and row is not None:
+            cells = _cells(row)
+            out[cells] = out[cells] + own
+        return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        x, z, weight, *given = ctx.saved_tensors
+        x, z, weight, row, only, *given = ctx.saved_tensors
         plan = ctx.plan or Plan(*_parts(given))
-        op, g, (by_x, by_z, by_weight, *others) = ctx.op, g.contiguous(), ctx.needs_input_grad
+        op, g, (by_x, by_z, by_weight, by_own, *others) = ctx.op, g.contiguous(), ctx.needs_input_grad
+        dx = _gradient_by_x(g, z, weight, plan.by_sender, op, only) if by_x else None
+        if dx is not None and only is not None:
+            cells, every = _cells(only), dx
+            dx = torch.zeros_like(every)
+            dx[cells] = every[cells]
         return (
-            _gradient_by_x(g, z, weight, plan.by_sender, op) if by_x else None,
-            _gradient_by_z(g, x, z, weight, plan.by_relation, op) if by_z else None,
+            dx,
+            _gradient_by_z(g, x, z, weight, plan.by_relation, op, only) if by_z else None,
             _gradient_by_weight(g, x, z, plan, op).to(weight.dtype) if by_weight else None,
+            g[_cells(row)] if by_own else None,
             *[None] * len(others),
         )
 
@@ -209,32 +258,53 @@ class _Statistics(torch.autograd.Function):
     """The last arguments are the groupings by row, by pair and of the pairs, or all of their tensors one by one."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, z: Tensor, weight: Tensor, op: int, *given: Any) -> tuple[Tensor, ...]:
+    def forward(
+        ctx: Any, x: Tensor, z: Tensor, weight: Tensor, own: Tensor | None, row: Tensor | None, op: int, *given: Any
+    ) -> Any:
         one = len(given) == 1
         by_row = given[0][0] if one else _parts(given)[0]
         found = _kernel("statistics", x.device)(x, z, weight[by_row.order], _given(by_row), op)  # [6, rows, D]
+        alone = _add_own(found, own, row) if own is not None and row is not None else None
         ctx.op, ctx.used = op, given[0] if one else None
-        ctx.save_for_backward(x, z, weight, found, *(() if one else given))
-        return found[0], found[1], found[2], found[3]
+        ctx.save_for_backward(x, z, weight, found, own, row, alone, *(() if one else given))
+        # Compiled code loses the gradients of outputs that are views of one table, so it gets the table.
+        return found.unbind()[:4] if one else found
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        x, z, weight, found, *given = ctx.saved_tensors
+        x, z, weight, found, own, row, alone, *given = ctx.saved_tensors
         by_row, by_pair, pairs, pairs_by_sender, pairs_by_relation = ctx.used or _parts(given)
-        op, (by_x, by_z, by_weight, *others) = ctx.op, ctx.needs_input_grad
-        g_sum, g_square, g_largest, g_smallest = (g.contiguous() for g in gradients)
+        op, (by_x, by_z, by_weight, by_own, *others) = ctx.op, ctx.needs_input_grad
+        each = gradients if ctx.used else gradients[0].unbind()[:4]
+        g_sum, g_square, g_largest, g_smallest = (g.contiguous() for g in each)
         d = x[:0]
         if by_x or by_z:
-            shares = g_largest / found[4].clamp_min(1), g_smallest / found[5].clamp_min(1)
+            shares = g_largest / found[4], g_smallest / found[5]
             tables = (x, z, weight[by_pair.order], found, g_sum, g_square, *shares, pairs.left, pairs.right)
             d = _kernel("pair_gradient", x.device)(*tables, _given(by_pair), op)  # [P, D]
+        d_own = None
+        if by_own:
+            total, square, *extremes = (g[_cells(row)] for g in (g_sum, g_square, g_largest, g_smallest))
+            d_own = total + 2 * own * square + (alone * torch.stack(extremes)).sum(0)
         return (
             _gradient_by_x(d, z, weight, pairs_by_sender, op) if by_x else None,
             _gradient_by_z(d, x, z, weight, pairs_by_relation, op) if by_z else None,
             _statistics_by_weight(g_sum, g_square, x, z, weight, by_row, op) if by_weight else None,
+            d_own,
             *[None] * len(others),
         )
+
+
+def _add_own(found: Tensor, own: Tensor, row: Tensor) -> Tensor:
+    """Add own messages to statistics in place, and return which of them alone are the two extremes, [2, D]."""
+    rows, columns = _cells(row)
+    total, square, largest, smallest = found[:4, rows, columns]
+    found[2].clamp_(min=0)  # the own message of other rows
+    found[3].clamp_(max=0)
+    extremes = torch.maximum(largest, own), torch.minimum(smallest, own)
+    found[:4, rows, columns] = torch.stack((total + own, square + own * own, *extremes))
+    return torch.stack((own > largest, own < smallest))
 
 
 def _statistics_by_weight(

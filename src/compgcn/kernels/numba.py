@@ -372,7 +372,9 @@ def _call(on_one: Callable[..., None], on_all: Callable[..., None], work: int, r
         on_all(*arrays)
 
 
-def segment_reduce(a: Tensor, b: Tensor, weight: Tensor, s: Segments, op: int) -> Tensor:
+def segment_reduce(
+    a: Tensor, b: Tensor, weight: Tensor, s: Segments, op: int, only: Tensor | None = None, side: int = 0
+) -> Tensor:
     """Compute `reference.segment_reduce`."""
     out = torch.zeros(s.offsets.numel() - 1, a.shape[1], dtype=wide(a.dtype))
     if s.left.numel():
@@ -391,6 +393,7 @@ def statistics(x: Tensor, z: Tensor, weight: Tensor, s: Segments, op: int) -> Te
         work = s.left.numel() * x.shape[1]
         operands = (x, z, weight.to(x.dtype), s.offsets, s.left, s.right, op, out)
         _call(_statistics_rows, _statistics_shares, work, out.shape[1], *operands)
+    out[4:].clamp_(min=1)
     return out
 
 

@@ -56,8 +56,16 @@ def rows_of(s: Segments) -> Tensor:
     return torch.repeat_interleave(rows, s.offsets.diff(), output_size=s.left.numel())
 
 
-def segment_reduce(a: Tensor, b: Tensor, weight: Tensor, s: Segments, op: int) -> Tensor:
-    """out[v] = sum over e in [offsets[v], offsets[v + 1]) of weight[e] * combine(a[left[e]], b[right[e]])."""
+LEFT, ROW, RIGHT = 1, 2, 3  # of a segmented sum: its first operand, its rows, its second operand
+
+
+def segment_reduce(
+    a: Tensor, b: Tensor, weight: Tensor, s: Segments, op: int, only: Tensor | None = None, side: int = 0
+) -> Tensor:
+    """out[v] = sum over e in [offsets[v], offsets[v + 1]) of weight[e] * combine(a[left[e]], b[right[e]]).
+
+    `only` [D] promises that one row of each column matters on a side: the others are zero, or nobody reads their sums.
+    """
     message = weight.to(wide(a.dtype)).unsqueeze(-1) * _combined(a, b, s.left, s.right, op)  # [M, D]
     return message.new_zeros(s.offsets.numel() - 1, a.shape[1]).index_add_(0, rows_of(s), message).to(a.dtype)
 
@@ -71,7 +79,8 @@ def rounded_messages(x: Tensor, z: Tensor, left: Tensor, right: Tensor, op: int)
 def statistics(x: Tensor, z: Tensor, weight: Tensor, s: Segments, op: int) -> Tensor:
     """The statistics of the rounded messages of each row, [6, rows, D].
 
-    Σ w m, Σ w m², the largest and the smallest m of a weight other than 0, and how many messages equal each of the two.
+    Σ w m, Σ w m², the largest and the smallest m of a weight other than 0, and how many messages equal each of the two,
+    or 1 where there are none.
     """
     row, m = rows_of(s), rounded_messages(x, z, s.left, s.right, op)
     w, shown = weight.to(m.dtype).unsqueeze(-1), (weight != 0).unsqueeze(-1)
@@ -79,7 +88,7 @@ def statistics(x: Tensor, z: Tensor, weight: Tensor, s: Segments, op: int) -> Te
     out = [zeros.index_add(0, row, w * m), zeros.index_add(0, row, w * m * m)]
     for reduce, none in (("amax", -torch.inf), ("amin", torch.inf)):
         out.append((zeros + none).scatter_reduce(0, index, torch.where(shown, m, none), reduce))
-    out += [zeros.index_add(0, row, (shown & (m == extreme[row])).to(m.dtype)) for extreme in out[2:]]
+    out += [zeros.index_add(0, row, (shown & (m == extreme[row])).to(m.dtype)).clamp_min(1) for extreme in out[2:]]
     return torch.stack(out).to(x.dtype)
 
 

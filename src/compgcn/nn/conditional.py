@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from compgcn.errors import InputError, unknown
-from compgcn.kernels import Combine, PairPlan, Plan, aggregate, statistics, update
+from compgcn.kernels import Combine, Own, PairPlan, Plan, aggregate, statistics, update
 from compgcn.nn.compose import Composition, find
 from compgcn.nn.graph import RelationalGraph
 
@@ -25,7 +25,7 @@ _COPIES = 6  # tables of states that a layer keeps for its gradient
 class View(NamedTuple):
     """A graph as the layers see it: the messages with their weights, and the degrees without hidden messages."""
 
-    plan: Plan  # with the weights
+    plan: Plan | None  # with the weights, unless their gradient is wanted
     pairs: PairPlan  # the same messages without them
     weight: Tensor  # 0 hides a message, 1 keeps it, [M]
     degree: Tensor  # messages received and the boundary's, [N]
@@ -102,14 +102,15 @@ class ConditionalCompGCN(nn.Module):
         pairs, scale = messages.receiver_plan(), (degree + 1).log() / self.mean_log_degree
         return View(pairs.messages.weighted(weight), pairs, weight, degree, scale)
 
-    def forward(self, view: View, s: Tensor, r: Tensor) -> Tensor:
-        """Return the logits of all entities for queries (s, r), [B, N] in float32."""
+    def forward(self, view: View | Sequence[View], s: Tensor, r: Tensor) -> Tensor:
+        """Return the logits of all entities for queries (s, r), [B, N] in float32; a layer may have its own view."""
+        views = [view] * len(self.layers) if isinstance(view, View) else view
         q = self.queries(r)  # [B, d]
-        state = self._boundary(view, s, q)
+        state = self._boundary(views[0], s, q)
         kept = len(self.layers) * _COPIES * state.numel() * state.element_size()
         again = torch.is_grad_enabled() and kept > _KEPT.get(state.device.type, 2**31)
-        for layer in self.layers:
-            given = (state, q, s, view)
+        for number, (layer, seen) in enumerate(zip(self.layers, views, strict=True)):
+            given = (state, q, s, seen, number == 0)
             state = checkpoint(layer, *given, use_reentrant=False, preserve_rng_state=False) if again else layer(*given)
         return self._scores(state, q)
 
@@ -129,7 +130,7 @@ class ConditionalCompGCN(nn.Module):
         """Return h^0 [N, B, d]: the query vector at the entity that is asked about, zero elsewhere."""
         number = torch.arange(len(s), device=s.device)
         empty = torch.zeros(len(view.degree), *q.shape, dtype=self._dtype(q), device=q.device)
-        return empty.index_put((s, number), q.to(empty.dtype))
+        return empty.index_put_((s, number), q.to(empty.dtype))
 
     def _dtype(self, q: Tensor) -> torch.dtype:
         return q.dtype if q.dtype == torch.float64 else self.dtype
@@ -168,7 +169,7 @@ class ConditionalLayer(nn.Module):
             nn.init.uniform_(weight, -bound, bound)
             nn.init.uniform_(bias, -bound, bound)
 
-    def forward(self, state: Tensor, q: Tensor, s: Tensor, view: View) -> Tensor:
+    def forward(self, state: Tensor, q: Tensor, s: Tensor, view: View, first: bool = False) -> Tensor:
         """Return the next states [N, B, d].
 
         Args:
@@ -176,31 +177,30 @@ class ConditionalLayer(nn.Module):
             q: query vectors [B, d]; at s they are a message too.
             s: the entities asked about [B].
             view: of the graph.
+            first: the states are h^0, zero but at s.
         """
         z = torch.baddbmm(self.relation_bias, q.expand(len(self.relations), *q.shape), self.relations)  # [2R, B, d]
-        at = (s, torch.arange(len(s), device=s.device))  # where the query itself is one more message
-        q = q.to(state.dtype)
-        parts = self._pna(state, z, q, at, view) if self.statistics == "pna" else self._sum(state, z, q, at, view)
+        parts = (self._pna if self.statistics == "pna" else self._sum)(state, z, q.to(state.dtype), s, view, first)
         rows = (view.degree, view.scale, self.weight, self.norm.weight, self.norm.bias, self.bias)
         return update(state, parts, *rows)
 
-    def _sum(self, state: Tensor, z: Tensor, q: Tensor, at: tuple[Tensor, Tensor], view: View) -> Tensor:
+    def _sum(self, state: Tensor, z: Tensor, q: Tensor, s: Tensor, view: View, first: bool) -> Tensor:
         """Return the sums of the messages phi(state, z) and of q, [N, B, d]."""
-        sums = aggregate(*self._lifted(state, z), None, view.plan, self.phi.combine)  # [N, B D]
-        sums = self.phi.lower(_cells(sums, len(q), self.phi.combine), state.shape[2]).to(state.dtype)
-        return sums.index_put(at, sums[at] + q)
+        phi, (x, z) = self.phi, self._lifted(state, z)
+        row = _columns(s.unsqueeze(1).expand(-1, x.shape[1] // len(s)), phi.combine)
+        own = None if phi.transforms else Own(row, _columns(q, phi.combine))
+        given = (view.weight, view.pairs.messages) if view.plan is None else (None, view.plan)
+        sums = aggregate(x, z, *given, phi.combine, own, row if first and phi.linear_lift else None)
+        sums = phi.lower(_cells(sums, len(q), phi.combine), state.shape[2]).to(state.dtype)
+        if own is not None:
+            return sums
+        return sums.index_put((s, torch.arange(len(s), device=s.device)), q, accumulate=True)
 
-    def _pna(self, state: Tensor, z: Tensor, q: Tensor, at: tuple[Tensor, Tensor], view: View) -> list[Tensor]:
+    def _pna(self, state: Tensor, z: Tensor, q: Tensor, s: Tensor, view: View, first: bool) -> list[Tensor]:
         """Return sum, sum of squares, maximum and minimum of the messages and of q, [N, B, d] each."""
-        found = statistics(*self._lifted(state, z), view.weight, view.pairs, self.phi.combine)
-        total, square, largest, smallest = (_cells(part, len(q), self.phi.combine) for part in found)
-        # Elsewhere the message of the query is zero.
-        return [
-            total.index_put(at, total[at] + q),
-            square.index_put(at, square[at] + q.square()),
-            largest.clamp_min(0).index_put(at, torch.maximum(largest[at], q)),
-            smallest.clamp_max(0).index_put(at, torch.minimum(smallest[at], q)),
-        ]
+        own = Own(*(_columns(cells, self.phi.combine) for cells in (s.unsqueeze(1).expand_as(q), q)))
+        found = statistics(*self._lifted(state, z), view.weight, view.pairs, self.phi.combine, own)
+        return [_cells(part, len(q), self.phi.combine) for part in found]
 
     def _lifted(self, state: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
         """Return the tables that are combined on an edge: states [N, B D] and relations [2R, B D]."""
@@ -216,6 +216,11 @@ def _rows(cells: Tensor, combine: Combine) -> Tensor:
     if combine in _PLANES:
         cells = cells.view(*cells.shape[:2], 2, -1).transpose(1, 2)  # [n, 2, B, D/2]
     return cells.reshape(len(cells), -1)
+
+
+def _columns(cells: Tensor, combine: Combine) -> Tensor:
+    """Return one row of `_rows`, [B, D] -> [B D]."""
+    return _rows(cells.unsqueeze(0), combine)[0]
 
 
 def _cells(rows: Tensor, queries: int, combine: Combine) -> Tensor:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from compgcn.answers.explain import Contribution as Contribution
     from compgcn.answers.explain import Explanation as Explanation
     from compgcn.answers.links import Prediction as Prediction
+    from compgcn.answers.paths import Path as Path
+    from compgcn.answers.paths import Step as Step
     from compgcn.answers.score import Scored as Scored
     from compgcn.run.run import Kind as Kind
     from compgcn.run.run import Run as Run
@@ -26,8 +28,10 @@ _ANSWERS = {
     "Contribution": "explain",
     "Discovery": "discover",
     "Explanation": "explain",
+    "Path": "paths",
     "Prediction": "links",
     "Scored": "score",
+    "Step": "paths",
 }
 
 

@@ -19,7 +19,7 @@ from compgcn.config import Config, configure, differences
 from compgcn.data import GraphCollection, KnowledgeGraph, files
 from compgcn.errors import InputError
 from compgcn.nn.conditional import ConditionalCompGCN
-from compgcn.run.build import build_items, build_links, build_ranker, find_device, labelled_items
+from compgcn.run.build import CONDITIONAL, build_items, build_links, build_ranker, find_device, labelled_items
 from compgcn.run.protocols import PROTOCOLS, ClassSession, LinkSession, Metrics, fitted, ranking
 from compgcn.run.resolve import candidates, must_suffice, resolve
 from compgcn.tasks.classification import Items, log_probabilities
@@ -226,10 +226,10 @@ class Run:
 
     @property
     def model_name(self) -> str:
-        """The encoder and the decoder, or the protocol."""
+        """The encoder and the decoder, if it has one, or the protocol."""
         e, classifier = self.config.encoder.name, self.config.classifier
         if classifier.protocol is None:
-            return f"{e} + {self.config.decoder.name}"
+            return e if e == CONDITIONAL else f"{e} + {self.config.decoder.name}"
         return f"{classifier.baseline or e}, {classifier.protocol}"
 
     @cached_property
@@ -322,7 +322,8 @@ class Run:
         """Return the facts of train that carry a prediction, with the loss of score without each; ids and names.
 
         The method "exact" leaves out each fact of the receptive field in turn and encodes the graph again; "gradient"
-        takes the slope of the score instead; "auto" is exact for small receptive fields.
+        takes the slope of the score instead; "auto" is exact for small receptive fields. A model conditioned on the
+        query has the paths from head to tail too.
         """
         from compgcn.answers.explain import explain
 

@@ -89,13 +89,14 @@ def ask_about(
     known = _known_relations({ids[r]: names[r] for r in used}, relations)
     row = np.zeros(data.num_relations, dtype=np.int64)
     row[used] = [known[ids[r]] for r in used]
-    parts = {}
-    for split, (s, r, o) in ((name, triples.T) for name, triples in data.splits.items()):
+    parts = []
+    for s, r, o in (triples.T for triples in data.splits.values()):
         triples = np.column_stack((s, row[r], o))
         # Two relations of the graph may be one of the run.
         _, first = np.unique(keys(triples, data.num_entities, len(relations)), return_index=True)
-        parts[split] = triples[np.sort(first)]
-    asked = replace(data, relations=relations, relation_features=None, **parts)
+        parts.append(triples[np.sort(first)])
+    train, valid, test = parts
+    asked = replace(data, relations=relations, relation_features=None, train=train, valid=valid, test=test)
     return asked, _rebuilt(config, asked, ranker)
 
 
@@ -104,13 +105,20 @@ def read_graph(given: str | Path, trained: Data, *, divide: bool = False) -> Kno
 
     All facts of a single file are train, unless `divide` splits them as training does.
     """
-    fractions = {} if divide else {"valid_fraction": 0.0, "test_fraction": 0.0}
-    if str(given) in DATASETS:
-        found = find(Data(source=str(given)))
-    else:
-        columns = columns_like(given, trained.columns, trained.comment) if Path(given).is_file() else trained.columns
-        ways = {"columns": columns, "comment": trained.comment, "literals": trained.literals}
-        found = find(Data(source=str(given), **ways, **fractions))
+    source = Data(source=str(given))
+    if source.source not in DATASETS:
+        alone = Path(given).is_file()
+        columns = columns_like(given, trained.columns, trained.comment) if alone else trained.columns
+        source = Data(
+            source=source.source,
+            columns=None if columns is None else tuple(columns),
+            comment=trained.comment,
+            literals=trained.literals,
+            split_seed=trained.split_seed,
+            valid_fraction=trained.valid_fraction if divide else 0.0,
+            test_fraction=trained.test_fraction if divide else 0.0,
+        )
+    found = find(source)
     if not isinstance(found, KnowledgeGraph):
         raise InputError(f"'{given}' is a collection of graphs; name one graph")
     return found

@@ -15,7 +15,9 @@ from typing import Any
 from fastapi import HTTPException
 from pydantic_core import to_json
 
+from compgcn.answers.explain import Contribution
 from compgcn.answers.links import Links, Prediction, Query
+from compgcn.answers.paths import Step
 from compgcn.answers.similar import pca
 from compgcn.data import Vocabulary
 from compgcn.errors import InputError
@@ -115,12 +117,20 @@ class ServedModel:
         given = self.named_fact(*fact)
         with self._turn:
             found = self.run.explain(given["head"]["id"], given["relation"]["id"], given["tail"]["id"], top)
-        facts = []
-        for rank, each in enumerate(found.facts, 1):
-            parts = {part: {"id": getattr(each, part), "name": getattr(each, f"{part}_name")} for part in given}
-            facts.append({"rank": rank, **parts, "contribution": each.contribution, "itself": found.is_itself(each)})
-        fields = {name: getattr(found, name) for name in ("score", "probability", "known", "method", "edges")}
-        return as_json({**given, **fields, "facts": facts})
+
+        def parts(each: Contribution | Step) -> dict[str, Any]:
+            return {part: {"id": getattr(each, part), "name": getattr(each, f"{part}_name")} for part in given}
+
+        facts = [
+            {"rank": rank, **parts(each), "contribution": each.contribution, "itself": found.is_itself(each)}
+            for rank, each in enumerate(found.facts, 1)
+        ]
+        paths = []
+        for rank, path in enumerate(found.paths, 1):
+            steps = [{**parts(one), "forward": one.forward, "importance": one.importance} for one in path.steps]
+            paths.append({"rank": rank, "importance": path.importance, "steps": steps})
+        fields = {name: getattr(found, name) for name in ("score", "probability", "known", "method", "edges", "hidden")}
+        return as_json({**given, **fields, "facts": facts, "paths": paths})
 
     def similar(self, entity: int, top: int) -> bytes:
         """Return the nearest neighbours of an entity."""

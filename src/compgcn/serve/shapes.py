@@ -152,6 +152,17 @@ class ExplainedFact(NamedFact):
     itself: bool = Field(description="whether this is the explained fact itself")
 
 
+class PathStep(NamedFact):
+    forward: bool = Field(description="whether the path goes from the head of this fact to its tail")
+    importance: float = Field(description="slope of the score in the weight of this message in its layer")
+
+
+class ExplainedPath(Shape):
+    rank: int
+    importance: float = Field(description="mean of those of the steps")
+    steps: list[PathStep]
+
+
 class Explained(NamedFact):
     score: float
     probability: float
@@ -159,6 +170,8 @@ class Explained(NamedFact):
     method: str = Field(description="exact, or gradient where the neighbourhood is large")
     edges: int = Field(description="number of edges compared: the receptive field if exact, else the last layer's")
     facts: list[ExplainedFact]
+    paths: list[ExplainedPath] = Field(description="from head to tail, if the model is conditioned on the query")
+    hidden: int = Field(description="number of facts hidden from the model, lest a known fact explains itself")
 
 
 class Fact(NamedFact):

@@ -66,6 +66,14 @@ class HiddenEdges:
         return (head * self._relations + r % self._relations) * self._size + tail
 
 
+def keep_without(graph: RelationalGraph, s: int, r: int, o: int, rule: str) -> Tensor:
+    """Return 0 for the edges that `HiddenEdges` hides with a fact, 1 for the others, [E]; all 1 if it is no edge."""
+    hidden = (graph.src == s) & (graph.rel == r) & (graph.dst == o)
+    if rule == "pairs" and hidden.any():
+        hidden = ((graph.src == s) & (graph.dst == o)) | ((graph.src == o) & (graph.dst == s))
+    return (~hidden).float()
+
+
 def linked(triples: Tensor, train: Tensor) -> float:
     """Return the share of triples [n, 3] whose two entities are joined in train [m, 3] by another fact."""
     if not len(triples) or not len(train):

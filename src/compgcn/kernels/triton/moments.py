@@ -16,8 +16,8 @@ from compgcn.kernels.plan import Segments
 from compgcn.kernels.triton.segments import columns_of, launch, merge, sum_type
 
 # Messages at a time, columns at most and warps of a program.
-_FORWARD = (4, 256, 1)
-_BACKWARD = (4, 256, 1)
+_FORWARD = (2, 256, 1)
+_BACKWARD = (1, 256, 1)
 _MERGED = 8  # partial statistics at a time
 
 
@@ -86,6 +86,7 @@ def _statistics_kernel(
             first, stop = stop, after
         at = plane * D + cols
         if slot < 0:
+            top, bottom = tl.maximum(top, 1.0), tl.maximum(bottom, 1.0)
             _store_all(OUT + row * S + at, T, in_d, total, square, largest, smallest, top, bottom)
         else:
             _store_all(SCRATCH + slot * S + at, U, in_d, total, square, largest, smallest, top, bottom)
@@ -126,7 +127,7 @@ def _merge_statistics_kernel(MERGES, SCRATCH, OUT, S, T, U, BE: tl.constexpr, BD
             top = tl.where(high == largest, top, 0.0) + tl.sum(tl.where(highs == high[None, :], tops, 0.0), 0)
             bottom = tl.where(low == smallest, bottom, 0.0) + tl.sum(tl.where(lows == low[None, :], bottoms, 0.0), 0)
             largest, smallest = high, low
-        out = OUT + row * S + cols
+        out, top, bottom = OUT + row * S + cols, tl.maximum(top, 1.0), tl.maximum(bottom, 1.0)
         _store_all(out, T, cols < S, total, square, largest, smallest, top, bottom)
 
 
@@ -160,11 +161,10 @@ def _pair_kernel(
             at = row[:, None] * S + plane * D + cols[None, :]
             g = tl.load(G_SUM + at, mask=mask, other=0.0).to(ACC)
             g += 2 * m * tl.load(G_SQUARE + at, mask=mask, other=0.0).to(ACC)
-            is_largest = mask & (m == tl.load(LARGEST + at, mask=mask, other=0.0).to(ACC))
-            is_smallest = mask & (m == tl.load(SMALLEST + at, mask=mask, other=0.0).to(ACC))
-            # Few messages are extremes, so most of these two tables need not be read.
-            extreme = tl.load(G_LARGEST + at, mask=is_largest, other=0.0).to(ACC)
-            extreme += tl.load(G_SMALLEST + at, mask=is_smallest, other=0.0).to(ACC)
+            for_largest = tl.load(G_LARGEST + at, mask=mask, other=0.0).to(ACC)
+            for_smallest = tl.load(G_SMALLEST + at, mask=mask, other=0.0).to(ACC)
+            extreme = tl.where(m == tl.load(LARGEST + at, mask=mask, other=0.0).to(ACC), for_largest, 0.0)
+            extreme += tl.where(m == tl.load(SMALLEST + at, mask=mask, other=0.0).to(ACC), for_smallest, 0.0)
             total += tl.sum(w[:, None] * g + extreme, 0)
         if slot < 0:
             tl.store(OUT + pair * S + plane * D + cols, total, mask=in_d)

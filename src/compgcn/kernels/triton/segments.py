@@ -15,6 +15,7 @@ from torch import Tensor
 
 from compgcn.kernels.backend import wide
 from compgcn.kernels.plan import Segments
+from compgcn.kernels.reference import LEFT, RIGHT, ROW
 
 
 @triton.jit
@@ -30,7 +31,7 @@ def sum_type(dtype: torch.dtype) -> Any:
 
 _EDGES = 4  # messages a program gathers at a time
 _COLUMNS = 256  # at most so many columns a program
-_RUN = (8, 256, 1)  # the same where messages lie in runs; warps
+_RUN = (4, 512, 1)  # the same where messages lie in runs; warps
 _MERGED = 16  # partial sums added at a time
 
 
@@ -93,10 +94,13 @@ def _store_sum(OUT, SCRATCH, row, slot, cols, real, imaginary, D, S, OP: tl.cons
 
 @triton.jit
 def _reduce_runs_kernel(
-    A, B, W, LEFT, RIGHT, RUNS, CHUNKS, OUT, SCRATCH, D, S,
-    OP: tl.constexpr, BE: tl.constexpr, BD: tl.constexpr, VECTOR: tl.constexpr, ACC: tl.constexpr,
+    A, B, W, LEFT, RIGHT, RUNS, CHUNKS, LIVE, OUT, SCRATCH, D, S,
+    OP: tl.constexpr, BE: tl.constexpr, BD: tl.constexpr, VECTOR: tl.constexpr, ACC: tl.constexpr, SIDE: tl.constexpr,
 ):  # fmt: skip
-    """Combine the weighted sum of the first operands of a run with the second operand, which they share."""
+    """Combine the weighted sum of the first operands of a run with the second operand, which they share.
+
+    LIVE [.., programs of columns] says which rows of a side matter, see `_live`.
+    """
     p = tl.program_id(0)
     D, S = D * VECTOR, S * VECTOR
     row = tl.load(CHUNKS + p * 4)
@@ -106,20 +110,40 @@ def _reduce_runs_kernel(
         in_d = cols < D
         real = tl.zeros([BD], ACC)
         imaginary = tl.zeros([BD], ACC)
+        blocks = tl.num_programs(1)
+        LIVE += tl.program_id(1)
+        if SIDE > 0:  # most chunks have nothing to add
+            if SIDE == 2:
+                some = tl.load(LIVE + row * blocks).to(tl.int32)
+            else:
+                seen = tl.zeros([32], tl.int32)
+                for tile in range(first, end, 32):
+                    e = tile + tl.arange(0, 32)
+                    other = tl.load((LEFT if SIDE == 1 else RIGHT) + e, mask=e < end, other=0).to(tl.int64)
+                    seen |= tl.load(LIVE + other * blocks, mask=e < end, other=0).to(tl.int32)
+                some = tl.max(seen, 0)
+            end = tl.where(some > 0, end, first)
         stop = tl.load(RUNS + first, mask=first < end, other=0).to(tl.int64)
         while first < end:
             after = tl.load(RUNS + stop, mask=stop < end, other=0).to(tl.int64)  # early, for the next run waits for it
-            b = B + tl.load(RIGHT + first).to(tl.int64) * S + cols
-            z = tl.load(b, mask=in_d, other=0.0).to(ACC)
+            right = tl.load(RIGHT + first).to(tl.int64)
+            b, here, last = B + right * S + cols, in_d, tl.minimum(stop, end)
+            if SIDE == 3:
+                some = tl.load(LIVE + right * blocks).to(tl.int32)
+                here, last = in_d & (some > 0), tl.where(some > 0, last, first)
+            z = tl.load(b, mask=here, other=0.0).to(ACC)
             x = tl.zeros([BD], ACC)
             xi = tl.zeros([BD], ACC)
             weight = tl.zeros([BE], ACC)
-            for tile in range(first, tl.minimum(stop, end), BE):
+            for tile in range(first, last, BE):
                 e = tile + tl.arange(0, BE)
-                in_e = e < tl.minimum(stop, end)
+                in_e = e < last
                 w = tl.load(W + e, mask=in_e, other=0.0).to(ACC)
+                left = tl.load(LEFT + e, mask=in_e, other=0).to(tl.int64)
+                if SIDE == 1:
+                    in_e = in_e & (tl.load(LIVE + left * blocks, mask=in_e, other=0) != 0)
                 mask = in_e[:, None] & in_d[None, :]
-                a = A + tl.load(LEFT + e, mask=in_e, other=0).to(tl.int64)[:, None] * S + cols[None, :]
+                a = A + left[:, None] * S + cols[None, :]
                 x += tl.sum(w[:, None] * tl.load(a, mask=mask, other=0.0).to(ACC), 0)
                 if OP >= 4:
                     xi += tl.sum(w[:, None] * tl.load(a + D, mask=mask, other=0.0).to(ACC), 0)
@@ -131,7 +155,7 @@ def _reduce_runs_kernel(
             elif OP == 3:
                 real += x * z
             else:
-                zi = tl.load(b + D, mask=in_d, other=0.0).to(ACC)
+                zi = tl.load(b + D, mask=here, other=0.0).to(ACC)
                 sign = 1.0 if OP == 5 else -1.0
                 real += x * z + sign * xi * zi
                 imaginary += x * zi - sign * xi * z
@@ -215,8 +239,17 @@ def launch(kernel: Any, grid: tuple[int, int], tensors: tuple[Tensor, ...], *oth
         _LAUNCHERS[key] = kernel[grid](*tensors, *others, num_warps=num_warps)  # None from the interpreter
 
 
-def segment_reduce(a: Tensor, b: Tensor, weight: Tensor, s: Segments, op: int) -> Tensor:
-    """Compute `reference.segment_reduce`."""
+def _live(only: Tensor, rows: int, columns: int, block: int, programs: int) -> Tensor:
+    """Return whether a row is the one that matters in any column of a program, [rows, programs]."""
+    live = torch.zeros(rows, programs, dtype=torch.uint8, device=only.device)
+    live[only, torch.arange(only.numel(), device=only.device) % columns // block] = 1
+    return live
+
+
+def segment_reduce(
+    a: Tensor, b: Tensor, weight: Tensor, s: Segments, op: int, only: Tensor | None = None, side: int = 0
+) -> Tensor:
+    """Compute `reference.segment_reduce`; where messages lie in runs, rows that do not matter are left out."""
     a, b, width = a.contiguous(), b.contiguous(), a.shape[1]
     out = a.new_empty(s.offsets.numel() - 1, width)
     if not out.numel():
@@ -226,9 +259,14 @@ def segment_reduce(a: Tensor, b: Tensor, weight: Tensor, s: Segments, op: int) -
     kind, (columns, block, programs) = sum_type(a.dtype), columns_of(width, op, most)
     vector = 4 if columns % 4 == 0 else 1
     scratch = torch.empty(s.slots, width, dtype=wide(a.dtype), device=a.device)
-    kernel, where = (_reduce_runs_kernel, (s.runs, s.chunks)) if in_runs else (_reduce_kernel, (s.chunks,))
+    kernel, where, last = _reduce_kernel, (s.chunks,), ()
+    if in_runs:
+        rows, side = {LEFT: len(a), ROW: len(out), RIGHT: len(b)}.get(side, 0), 0 if only is None else side
+        live = s.runs if only is None else _live(only, rows, columns, block, programs)
+        kernel, where, last = _reduce_runs_kernel, (s.runs, s.chunks, live), (side,)
     tables, sizes = (a, b, weight, s.left, s.right, *where, out, scratch), (columns // vector, width // vector)
-    launch(kernel, (len(s.chunks), programs), tables, *sizes, op, edges, block, vector, kind, num_warps=warps)
+    knobs = op, edges, block, vector, kind, *last
+    launch(kernel, (len(s.chunks), programs), tables, *sizes, *knobs, num_warps=warps)
     merge(s, scratch, out)
     return out
 

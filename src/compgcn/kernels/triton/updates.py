@@ -19,9 +19,9 @@ from compgcn.kernels.triton.products import _precision
 from compgcn.kernels.triton.segments import launch
 
 # By the number of parts, for the output and for the gradients: rows of a tile, warps, programs (of 132 processors).
-_ROWS = {1: (64, 64), 4: (64, 64)}
-_WARPS = {1: (4, 4), 4: (4, 4)}
-_PROGRAMS = {1: (660, 264), 4: (396, 264)}
+_ROWS = {1: (64, 64), 4: (128, 128)}
+_WARPS = {1: (4, 4), 4: (4, 8)}
+_PROGRAMS = {1: (528, 264), 4: (528, 264)}
 _STAGES = {1: (2, 2), 4: (2, 2)}  # tiles on their way at a time
 _AGAIN = True  # load four parts twice for their gradients: keeping them takes more registers than there are
 _FLOOR = tl.constexpr(reference.FLOOR)

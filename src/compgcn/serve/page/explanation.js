@@ -1,4 +1,4 @@
-// The explanation of an answer: the facts behind it, as a graph and a list.
+// The explanation of an answer: the facts and paths behind it, as a graph and lists.
 
 import { latest, post } from "./api.js";
 import { failure, h, say, skeleton } from "./dom.js";
@@ -37,7 +37,7 @@ export function explanation(close) {
     else {
       remember(model, got.value.head, got.value.tail);
       body.replaceChildren(...told(got.value, find));
-      say(`Explanation: ${got.value.facts.length} facts.`);
+      say(`Explanation: ${plural(got.value.paths.length, "path")}, ${plural(got.value.facts.length, "fact")}.`);
     }
   }
 
@@ -68,6 +68,7 @@ function told(why, find) {
       // the explained score is always the tail's
       `${find === "tail" ? "" : "As the tail: "}${percent(why.probability)}, score ${why.score.toFixed(2)}`,
       why.known ? ` · known (${why.known})` : " · new",
+      why.hidden ? ` · without ${why.hidden === 1 ? "the fact itself" : plural(why.hidden, "fact") + " between the two"}` : "",
     ),
   );
   if (!why.facts.length) {
@@ -80,19 +81,33 @@ function told(why, find) {
       ),
     ];
   }
-  const title = `The facts behind ${why.head.name} ${why.relation.name} ${why.tail.name}, as a graph`;
+  const drawn = why.paths.length ? joined(why.paths) : why.facts;
+  const title = `The ${why.paths.length ? "paths" : "facts"} behind ${why.head.name} ${why.relation.name} ${why.tail.name}, as a graph`;
   const ends = why.head.id === why.tail.id ? [why.head.id] : [why.head.id, why.tail.id];
   return [
     statement,
-    graph({ title, ends, facts: [asked, ...why.facts] }),
+    graph({ title, ends, facts: [asked, ...drawn] }),
     legend(),
-    h(
-      "ol",
-      { class: "facts" },
-      why.facts.map((fact) => row(fact, Math.max(...why.facts.map((each) => Math.abs(each.contribution)), 1e-12))),
-    ),
+    why.paths.length ? [h("h3", {}, "Paths"), listed(why.paths, "importance", chain), h("h3", {}, "Facts")] : [],
+    listed(why.facts, "contribution", triple),
     h("p", { class: "hint" }, method(why)),
-  ];
+  ].flat();
+}
+
+/** Return the facts of the first paths, each once, with its place along its path; it counts as in its best path. */
+function joined(paths) {
+  const facts = new Map();
+  for (const { steps } of paths) {
+    const keys = steps.map(({ head, relation, tail }) => JSON.stringify([head.id, relation.id, tail.id]));
+    if (facts.size && new Set([...facts.keys(), ...keys]).size > TOP) continue;
+    steps.forEach((step, i) => {
+      const known = facts.get(keys[i])?.contribution ?? -Infinity;
+      const along = [i, i + 1].map((place) => place / steps.length);
+      if (!step.forward) along.reverse();
+      facts.set(keys[i], { ...step, along, contribution: Math.max(known, step.importance) });
+    });
+  }
+  return [...facts.values()];
 }
 
 function legend() {
@@ -106,38 +121,57 @@ function legend() {
   );
 }
 
-function row(fact, largest) {
-  const against = fact.contribution < 0;
+function listed(things, number, text) {
+  const largest = Math.max(...things.map((each) => Math.abs(each[number])), 1e-12);
+  return h(
+    "ol",
+    { class: "facts" },
+    things.map((each) => row(text(each), each[number], largest)),
+  );
+}
+
+function row(text, value, largest) {
+  const against = value < 0;
   return h(
     "li",
     { class: against ? "minus" : "plus" },
-    h(
-      "span",
-      { class: "fact" },
-      entity(fact.head),
-      " ",
-      h("span", { class: "relation" }, fact.relation.name),
-      " ",
-      entity(fact.tail),
-    ),
-    h("span", { class: "bar", "aria-hidden": "true", vars: { "--share": Math.abs(fact.contribution) / largest } }),
+    h("span", { class: "fact" }, text),
+    h("span", { class: "bar", "aria-hidden": "true", vars: { "--share": Math.abs(value) / largest } }),
     h(
       "span",
       { class: "value" },
-      signed(fact.contribution),
+      signed(value),
       h("span", { class: "unseen" }, against ? " opposes it" : " supports it"),
     ),
   );
 }
 
+const triple = ({ head, relation, tail }) => [entity(head), " ", label(relation.name), " ", entity(tail)];
+
+/** Return the entities of a path with an arrow between each two, in the direction of the fact. */
+function chain({ steps }) {
+  const [first] = steps;
+  return [
+    entity(first.forward ? first.head : first.tail),
+    ...steps.flatMap(({ head, relation, tail, forward }) => [
+      " ",
+      label(forward ? `${relation.name}\u00a0→` : `←\u00a0${relation.name}`),
+      " ",
+      entity(forward ? tail : head),
+    ]),
+  ];
+}
+
+const label = (text) => h("span", { class: "relation" }, text);
 const entity = ({ id, name }) => h("a", { href: toEntity(id) }, name);
 
-function method({ method: how, edges, facts }) {
+function method({ method: how, edges, facts, paths }) {
   const role = how === "exact" ? "the answer depends on" : "send it messages";
   const of = `${plural(facts.length, "fact")} of ${plural(edges, "edge")} that ${role}.`;
   const made =
     how === "exact"
       ? "A contribution is the score with the fact minus the score without it."
       : "The neighbourhood is large, so gradients estimate the contributions.";
-  return `${of} ${made}`;
+  const mean = paths.length ? " The importance of a path is the mean slope of the score in the weights of its steps." : "";
+  return `${of} ${made}${mean}`;
 }

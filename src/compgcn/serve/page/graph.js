@@ -19,7 +19,8 @@ function measured(text, { font, padding }) {
  * Draw a graph into a box, and again when the width of the box changes.
  *
  * title: description for screen readers. ends: ids of one or two entities with fixed places.
- * facts: [{head, relation, tail, contribution?, predicted?}], each of head, relation, tail {id, name}.
+ * facts: [{head, relation, tail, contribution?, predicted?, along?}], each of head, relation, tail {id, name}; `along`
+ * are the places of head and tail on a path between the ends, from 0 to 1.
  */
 export function graph({ title, ends, facts }) {
   const box = document.createElement("div");
@@ -83,6 +84,11 @@ function boxesOf(entities, ends, facts, width, height, upright) {
     nodes.set(entity.id, box);
   }
   const fans = [[], [], []]; // of the first end, of the second, of neither or both
+  const ways = new Map(facts.flatMap(({ head, tail, along }) => (along ? [[head.id, along[0]], [tail.id, along[1]]] : [])));
+  if (ways.size && ends.length === 2) {
+    others.forEach(({ id }, i) => Object.assign(nodes.get(id), beside(ways.get(id), i, width, height, upright)));
+    return nodes;
+  }
   for (const entity of others) fans[ends.length === 1 ? 2 : belongs(entity, ends, facts)].push(nodes.get(entity.id));
   fans.forEach((fan, which) => {
     const end = nodes.get(ends[which]);
@@ -125,6 +131,12 @@ function around(fan, i, ends, width, height, upright) {
       ? { x: width * away, y: height * (0.5 + 0.05 * i) }
       : { x: width * (0.5 + 0.08 * i), y: height * away };
   return { x: width * (0.5 + 0.32 * Math.cos(angle)), y: height * (0.5 + 0.4 * Math.sin(angle)) };
+}
+
+/** Return a place along a path between two ends, above or below the line between them. */
+function beside(along, i, width, height, upright) {
+  const away = 0.5 + (i % 2 ? 0.3 : -0.3);
+  return upright ? { x: width * away, y: height * along } : { x: width * along, y: height * away };
 }
 
 /** Make a label for each fact, on its curve; facts between the two ends become parallel arcs. */

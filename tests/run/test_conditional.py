@@ -1,0 +1,214 @@
+"""A run conditioned on the query answers about graphs it never saw; entities have no vectors, and it says so."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from compgcn.answers.links import Links
+from compgcn.cli.console import calibration_note
+from compgcn.data import KnowledgeGraph, Vocabulary
+from compgcn.errors import InputError
+from compgcn.run import Run
+from compgcn.run.report import page
+from toy import CONDITIONAL, Command, contents, graph, molecules, refused, train, write_tsv
+
+FACTS = [("ann", "lives", "t1"), ("ann", "born", "t2"), ("p3", "knows", "ann"), ("ann", "knows", "bob")]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return train(tmp_path_factory.mktemp("conditional") / "run", graph(12, 4, valid=8, test=8), **CONDITIONAL)
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return train(tmp_path_factory.mktemp("other") / "run", graph(), epochs=0)
+
+
+def scores(run: Run) -> torch.Tensor:
+    """The scores of all queries, inverses included, [N, 2R, N]."""
+    data = run.data
+    assert isinstance(data, KnowledgeGraph)
+    assert isinstance(run.answers, Links)
+    N, width = data.num_entities, 2 * data.num_relations
+    with torch.inference_mode():
+        return run.answers.scores("entities", np.arange(N * width)).view(N, width, N)
+
+
+def renamed(data: KnowledgeGraph) -> tuple[KnowledgeGraph, torch.Tensor]:
+    """The same graph with other names of entities, numbered otherwise, and with its relations in another order."""
+    row, relation = np.random.default_rng(1).permutation(data.num_entities), np.array([2, 0, 1])
+    ids, relations = [""] * data.num_entities, [""] * data.num_relations
+    for old, new in enumerate(row):
+        ids[new] = f"renamed {old}"
+    for old, new in enumerate(relation):
+        relations[new] = data.relations.ids[old]
+    splits = {name: np.column_stack((row[s], relation[r], row[o])) for name, (s, r, o) in _columns(data)}
+    return (
+        replace(data, entities=Vocabulary("entity", ids), relations=Vocabulary("relation", relations), **splits),
+        torch.from_numpy(row),
+    )
+
+
+def _columns(data: KnowledgeGraph) -> list[tuple[str, np.ndarray]]:
+    return [(name, triples.T) for name, triples in data.splits.items()]
+
+
+# Other graphs
+
+
+def test_a_graph_with_renamed_entities_gives_the_same_answers(run: Run) -> None:
+    assert isinstance(run.data, KnowledgeGraph)
+    data, row = renamed(run.data)
+    asked = run.with_graph(data)
+    torch.testing.assert_close(scores(asked)[row][:, :, row], scores(run), atol=1e-5, rtol=1e-5)
+    for by in (None, "relation", "category", "side"):
+        ours, theirs = asked.evaluate("test", by), run.evaluate("test", by)
+        assert json.dumps(ours, sort_keys=True) == json.dumps(theirs, sort_keys=True)
+    new = int(row[0])
+    assert data.entities.ids[new] == "renamed 0"
+    found, expected = (one.predict(head, "lives", top=4) for one, head in ((asked, "renamed 0"), (run, "p0")))
+    assert [one.known for one in found] == [one.known for one in expected]
+    np.testing.assert_allclose([one.probability for one in found], [one.probability for one in expected], atol=1e-5)
+
+
+def test_more_facts_are_the_larger_graph_and_change_no_weight(run: Run) -> None:
+    larger = run.with_facts(FACTS)
+    e, r = larger.data.entities, larger.data.relations
+    assert isinstance(larger.data, KnowledgeGraph)
+    assert e.ids[-2:] == ("ann", "bob")
+    again = run.with_graph(replace(larger.data, relations=Vocabulary("relation", r.ids)))
+    assert torch.equal(scores(larger), scores(again))
+    before = run.ranker.model.state_dict()
+    for name, weight in larger.ranker.model.state_dict().items():
+        assert torch.equal(weight, before[name]), name  # the mean of log-degrees is that of training, too
+    assert [one.known for one in larger.predict("ann", "lives", top=20) if one.entity == "t1"] == ["train"]
+    assert {"ann", "bob"} < {one.entity for one in larger.predict(relation="lives", tail="t1", top=100)}
+    twice = larger.with_facts([("cid", "knows", "ann")])
+    assert twice.newcomers == 3
+
+
+def test_all_answers_are_about_the_other_graph_and_the_folder_stays(run: Run, tmp_path: Path) -> None:
+    before = contents(run.path)
+    file = tmp_path / "other.tsv"
+    file.write_text("x\tlives\ty\nz\tlives\ty\nx\tknows\tz\nz\tknows\tx\n")
+    asked = run.with_graph(file)
+    assert asked.data.entities.ids == ("x", "y", "z")
+    assert len(asked.data.train) == 4  # a file's facts are all seen
+    assert asked.data.num_relations == run.data.num_relations
+    assert {one.entity for one in asked.predict("x", "lives")} == {"x", "y", "z"}
+    assert {one.entity for one in asked.predict("x", tail="z")} == {"lives", "born", "knows"}
+    assert asked.score([("x", "lives", "y")])[0].known == "train"
+    assert all({one.head, one.tail} <= {"x", "y", "z"} for one in asked.discover(top=5))
+    assert asked.calibrated() == run.calibrated()
+    assert asked.calibrated("discoveries") is None  # without validation there are no rates to weigh
+    assert calibration_note(asked) == "probabilities calibrated on entities that were trained on"
+    with pytest.raises(InputError, match="calibrate that run"):
+        asked.calibrate()
+    with pytest.raises(InputError, match="unknown entity 'p0'"):
+        asked.predict("p0", "lives")
+    assert contents(run.path) == before
+
+
+def test_relations_of_one_meaning_count_a_fact_once(run: Run) -> None:
+    one, both = (
+        run.with_graph(KnowledgeGraph.from_triples(facts, valid_fraction=0, test_fraction=0))
+        for facts in ([("x", "lives", "y")], [("x", "lives", "y"), ("x", "LIVES", "y")])
+    )
+    assert len(both.data.train) == 1
+    assert torch.equal(scores(one), scores(both))
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        ([("x", "livs", "y")], "unknown relation 'livs'; did you mean 'lives'"),
+        (
+            [("x", "livs", "y"), ("x", "eats", "y"), ("x", "known", "y")],
+            r"unknown relations 'livs' \(did you mean 'lives'\?\), 'eats', 'known' \(did you mean 'knows'\?\); ",
+        ),
+    ],
+)
+def test_unknown_relations_are_refused_with_the_nearest(
+    facts: list[tuple[str, str, str]], message: str, run: Run
+) -> None:
+    with pytest.raises(InputError, match=message):
+        run.with_graph(KnowledgeGraph.from_triples(facts))
+
+
+def test_only_a_graph_is_asked_about_and_only_a_model_without_entities_can(run: Run, other: Run) -> None:
+    with pytest.raises(InputError, match="with_graph takes a graph"):
+        run.with_graph(molecules())  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="the encoder 'compgcn' has learned vectors of the entities"):
+        other.with_graph(graph())
+
+
+def test_the_page_of_another_graph_has_its_metrics(run: Run) -> None:
+    asked = run.with_graph(graph(16, 4, valid=6, test=6))
+    mrr = f"{asked.evaluate('test')['mrr']:.4f}"
+    assert mrr != f"{run.evaluate('test')['mrr']:.4f}"
+    table = next(part for part in page(asked) if not isinstance(part, str))
+    assert [row[1] for row in table.rows if row[0] == "test"] == [mrr]
+
+
+# Vectors
+
+
+def test_entities_have_no_vectors_and_relations_do(run: Run, tmp_path: Path) -> None:
+    for ask in (run.entity_embeddings, lambda: run.similar("p0"), lambda: run.encoded):
+        with pytest.raises(InputError, match="gives no entity a vector of its own; take a run of another model"):
+            ask()
+    names, vectors = run.relation_embeddings()
+    assert vectors.shape == (6, 8)
+    assert len(run.similar("lives", kind="relation")) == 5
+    assert names[0] == "lives"
+    assert run.export(tmp_path / "vectors.tsv") == 6
+
+
+# Commands
+
+
+def test_commands_ask_about_another_graph(run: Run, command: Command) -> None:
+    assert isinstance(run.data, KnowledgeGraph)
+    one = write_tsv(Path("one.tsv"), run.data)
+    Path("three").mkdir()
+    for split in run.data.splits:
+        write_tsv(Path(f"three/{split}.tsv"), run.data, split)
+    same = command("evaluate", run.path, "--graph", "three", "--json")
+    np.testing.assert_allclose(json.loads(same.out)["mrr"], run.metrics["test"]["mrr"], atol=1e-6)
+    parts = command("evaluate", run.path, "--graph", "three", "--split", "valid", "--by", "side", "--json")
+    np.testing.assert_allclose(json.loads(parts.out)["head"]["mrr"], run.metrics["valid"]["head"]["mrr"], atol=1e-6)
+    divided = command("evaluate", run.path, "--graph", one)
+    assert "split into" in divided.err
+    assert "test, filtered" in divided.out
+    seen = command("predict", run.path, "--graph", one, "--head", "p0", "--relation", "lives", "--json")
+    assert "split into" not in seen.err
+    assert {answer["known"] for answer in json.loads(seen.out)} <= {"train", None}
+    Path("more.tsv").write_text("ann\tlives\tt1\n")
+    both = command(
+        *("predict", run.path, "--graph", one, "--facts", "more.tsv", "--head", "ann", "--relation", "lives", "--json")
+    )
+    assert ("t1", "train") in {(answer["entity"], answer["known"]) for answer in json.loads(both.out)}
+    found = command("discover", run.path, "--graph", one, "--top", 2, "--json")
+    assert len(json.loads(found.out)) == 2
+    refused(
+        command("predict", run.path, "--graph", "wrld", "--head", "x", "--relation", "lives"), "did you mean 'world"
+    )
+    Path("bad.tsv").write_text("a\tlivs\tb\n")
+    refused(command("predict", run.path, "--graph", "bad.tsv", "--head", "a", "--relation", "lives"), "'lives'")
+
+
+def test_commands_say_that_entities_have_no_vectors(run: Run, other: Run, command: Command) -> None:
+    refused(command("similar", run.path, "p0"), "gives no entity a vector", "compare relations")
+    assert command("similar", run.path, "lives", "--relation").code == 0
+    assert "vectors of relations" in command("export", run.path, "--to", "vectors.tsv").out
+    refused(
+        command("predict", other.path, "--graph", "world", "--head", "France", "--relation", "borders"),
+        "cannot answer about another graph",
+    )
