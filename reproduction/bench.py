@@ -191,8 +191,8 @@ class PerEdgeStates(nn.Module):
         super().__init__()
         self.layer, self.messages = layer, graph.messages("source_to_target")
 
-    def forward(self, state: Tensor, q: Tensor, s: Tensor, view: View) -> Tensor:
-        """Return what the layer returns, [N, B, d]."""
+    def forward(self, state: Tensor, q: Tensor, s: Tensor, view: View, first: bool = False) -> Tensor:
+        """Return what the layer returns, [N, B, d]; zero states are no special case here."""
         layer, edges, at = self.layer, self.messages, (s, torch.arange(len(s), device=s.device))
         z = torch.baddbmm(layer.relation_bias, q.expand(len(layer.relations), *q.shape), layer.relations)
         own = torch.zeros_like(state).index_put(at, q.to(state.dtype))  # the message of the query
