@@ -18,7 +18,7 @@ from compgcn.run.report import MISSING, Table
 from reproduction import BENCHMARKS, RESULTS
 from reproduction.claims import claims_table
 from reproduction.differences import deviations, price
-from reproduction.experiment import experiments
+from reproduction.experiment import chosen, control_of, experiments
 from reproduction.pages import draw_speed
 from reproduction.tables import NOT_RUN, Board, costs, markdown, shown, stated, title, verdict
 
@@ -44,17 +44,22 @@ def load(name: str) -> Any:
 
 # Accuracy
 
-_HEADLINES = ("link-prediction", "node-classification", "graph-classification")
+_CONDITIONAL, _NEW = "conditional", "CompGCN conditioned on the query"
+_HEADLINES = (_CONDITIONAL, "link-prediction", "node-classification", "graph-classification")
 _DATA, _MOST = ("FB15k-237", "WN18RR"), 6  # of the comparison of systems
 
 
 def accuracy(board: Board) -> str:
-    """Return CompGCN's rows of the paper's headline tables, and the number of claims that hold."""
+    """Return CompGCN's rows of the headline tables, the conditional one first, and the number of claims that hold."""
     lines = []
     for experiment in (board.experiments[name] for name in _HEADLINES):
         for row in experiment.rows:
             metric = experiment.metrics[0]
             ours = board.ours(experiment, row, metric)
+            if row.label == _NEW and (control := control_of(experiment, row)) is not None:
+                beside = f"without an encoder {shown(board.ours(*control, metric), metric)}"
+                cells = [experiment.title, f"`{chosen(experiment, row)['data.source']}`", title(metric), MISSING]
+                lines.append([*cells, NOT_RUN if ours is None else shown(ours, metric), beside])
             if ours is None or row.same_as is not None or row.label != "CompGCN":
                 continue
             data = board.results(experiment, row)[0]["config"]["data"]["source"]
@@ -76,7 +81,7 @@ def accuracy(board: Board) -> str:
 def choice(board: Board) -> str:
     """Return the systems with the best validation MRR on the first data set: test MRR and seconds on both."""
     found: dict[str, dict[str, tuple[float, str]]] = {}
-    for experiment in (board.experiments[name] for name in ("systems", "link-prediction")):
+    for experiment in (board.experiments[name] for name in ("systems", "link-prediction", _CONDITIONAL)):
         for row in experiment.rows:
             ours, valid = (board.ours(experiment, row, "mrr", split) for split in ("test", "valid"))
             if ours is not None and valid is not None and row.group in _DATA:
@@ -126,17 +131,29 @@ def _lines_of(machine: str, short: bool) -> Iterator[list[str]]:
             decoder, encoder = report["config"]["decoder"], report["config"]["encoder"]
             model = f"{decoder['name']} + {encoder['name']} ({encoder['composition']})"
             yield from steps(f"{data}, {model}, batch {report['batch']}", report["steps"], "compiled and recorded")
+    if (not short or machine == MACHINES[0]) and (report := load(f"{machine}/conditional")):
+        for row in report["rows"][: 1 if short else None]:
+            ours, theirs, queries = row["steps"]["ours"], row["per_edge"], row["batch"]
+            model = f"{report['data']}, conditional ({row['settings']['encoder.statistics']})"
+            cells = line(f"training step, {model}, {queries} queries", ours, theirs if "ms" in theirs else None)
+            if theirs.get("queries", queries) < queries:
+                times = theirs["ms"] / ours["ms"] * queries / theirs["queries"]
+                cells[3:5] = [f"{cells[3]} for {theirs['queries']} queries", f"{times:,.0f}×, a query"]
+            yield cells
+            if not short:
+                yield line(f"filtered ranks, {model}, {row['ranks']['number']:,} ranks", {"ms": row["ranks"]["ms"]})
     if not short and (report := load(f"{machine}/costs-fb15k-237")):
         how = "compiled and recorded" if report["compiled"] else "recorded"
         for row in report["rows"]:
             if {"PyKEEN", "ours"} <= row["steps"].keys():
                 yield from steps(f"{report['data']}, {row['label']}, batch {row['batch']}", row["steps"], how)
     if report := load(f"{machine}/kernels"):
-        for row in (one for one in report["layer"] if not short or one["composition"] == "mult"):
-            what = f"layer, forward and backward, {report['data']}, {row['composition']}, 100 → 200"
+        layer = "layer, forward and backward"
+        for row in [] if short else report["layer"]:
+            what = f"{layer}, {report['data']}, {row['composition']}, 100 → 200"
             yield line(what, row["ours"], row["per_edge"])
         last = report["scaling"][-1]
-        yield line(f"the same on {last['messages']:,} messages, mult, 100 → 100", last["ours"], last["per_edge"])
+        yield line(f"{layer}, {last['messages']:,} messages, mult, 100 → 100", last["ours"], last["per_edge"])
     if not short and (report := load(f"{machine}/evaluate")):
         what = f"filtered test evaluation, {report['data']}, {report['ranks']:,} ranks"
         yield line(what, {"ms": report["ours"]["ms"]})

@@ -97,6 +97,17 @@ def test_the_tables_of_data_sets_and_methods_are_the_papers() -> None:
     assert found["vrgcn"] == ("xxxx", "O(K d² + |R| d)")
 
 
+def test_a_step_per_edge_with_fewer_queries_is_compared_by_query(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = {"settings": {"encoder.statistics": "mean"}, "batch": 64, "steps": {"ours": {"ms": 20.0, "mib": 100.0}}}
+    row |= {"per_edge": {"queries": 16, "ms": 50.0, "mib": 900.0}, "ranks": {"number": 8, "ms": 11.0}}
+    report = {"data": "toy", "environment": {"device": "GPU"}, "rows": [row]}
+    monkeypatch.setattr(blocks, "load", lambda name: report if name == "h200/conditional" else None)
+    step, ranks = list(blocks._lines_of("h200", short=False))
+    assert step[2:5] == ["20 ms, 100 MiB", "50 ms, 900 MiB for 16 queries", "10×, a query"]
+    assert ranks[2:5] == ["11 ms", MISSING, MISSING]
+    assert list(blocks._lines_of("h200", short=True)) == [step]
+
+
 # Committed results and pages
 
 
