@@ -27,7 +27,7 @@ from reproduction.pages import write_all, write_one
 from reproduction.tables import Board
 from reproduction.training import is_done, train_row
 
-BENCHES = ("kernels", "step", "evaluate", "costs")
+BENCHES = ("kernels", "step", "evaluate", "conditional", "costs")
 MEASURES = (*measure.OF_RUNS, "unseen", "reading", "serving")
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -176,8 +176,9 @@ def run_bench(
         found = bench.bench_kernels(graph, place, scaling, err.print)
     elif what == "step":
         found = bench.bench_step(graph, place, given, err.print)
-    elif what == "evaluate":
-        found = bench.bench_evaluate(graph, place, given, err.print)
+    elif what in ("evaluate", "conditional"):
+        measured = bench.bench_evaluate if what == "evaluate" else bench.bench_conditional
+        found = measured(graph, place, given, err.print)
     else:
         (table,) = experiments(["encoders"]).values()
         wanted = [table.row(name) for name in row] if row else table.rows
@@ -193,6 +194,7 @@ def run_measure(
     run: Annotated[Path | None, typer.Option(help="Measure this run folder, and print the report as JSON.")] = None,
     seeds: Annotated[int, typer.Option(help="For unseen: number of seeds.")] = 3,
     seconds: Annotated[float, typer.Option(help="For serving: length of the measurement.")] = 60,
+    model: Annotated[str | None, typer.Option(help="A whole model to train in place of the recommended one.")] = None,
     device: Device = "auto",
 ) -> None:
     """Measure the answers of a model trained on a data set, or the speed of reading and serving.
@@ -211,7 +213,7 @@ def run_measure(
     elif what == "serving":
         written = measure.serving(data, seconds)
     else:
-        written = measure.measure(what, data, device, seeds)
+        written = measure.measure(what, data, device, seeds, model)
     out.print(f"written: {written}")
 
 

@@ -25,13 +25,15 @@ import torch
 from torch import Tensor, nn
 
 from compgcn import __version__
-from compgcn.config import Config, Training
+from compgcn.config import Config, Training, configure
 from compgcn.data import KnowledgeGraph
+from compgcn.kernels.reference import update
 from compgcn.nn import CompGCNConv
+from compgcn.nn.conditional import STATISTICS, ConditionalLayer, View
 from compgcn.nn.graph import RelationalGraph
 from compgcn.run.build import build_links
 from compgcn.run.resolve import expand, recommended
-from compgcn.tasks.link_prediction import LinkTask
+from compgcn.tasks.link_prediction import ConditionalPrediction, LinkTask
 from compgcn.train.folder import commit
 from compgcn.train.loop import make_step
 from reproduction.experiment import Row
@@ -179,13 +181,45 @@ class PerEdge(nn.Module):
         return out, rel @ layer.weight_relation
 
 
-def edge_by_edge(module: nn.Module) -> None:
-    """Replace every layer of a model's encoder by `PerEdge` with the same weights."""
-    layers = module.get_submodule("encoder.layers")
+class PerEdgeStates(nn.Module):
+    """A layer conditioned on the query read literally: one message per edge and query, with the weights of the layer.
+
+    Its composition is one of `PHI`.
+    """
+
+    def __init__(self, layer: ConditionalLayer, graph: RelationalGraph) -> None:
+        super().__init__()
+        self.layer, self.messages = layer, graph.messages("source_to_target")
+
+    def forward(self, state: Tensor, q: Tensor, s: Tensor, view: View, first: bool = False) -> Tensor:
+        """Return what the layer returns, [N, B, d]; zero states are no special case here."""
+        layer, edges, at = self.layer, self.messages, (s, torch.arange(len(s), device=s.device))
+        z = torch.baddbmm(layer.relation_bias, q.expand(len(layer.relations), *q.shape), layer.relations)
+        own = torch.zeros_like(state).index_put(at, q.to(state.dtype))  # the message of the query
+        m = PHI[layer.phi.name](state[edges.sender], z.to(state.dtype)[edges.relation])  # [M, B, d]
+        weight = view.weight.to(m.dtype)[:, None, None]
+        parts = [own.index_add(0, edges.receiver, weight * m)]
+        if layer.statistics == "pna":
+            parts.append(own.square().index_add(0, edges.receiver, weight * m.square()))
+            index = edges.receiver[:, None, None].expand_as(m)
+            ends = {"amax": -torch.inf, "amin": torch.inf}
+            parts += [
+                own.scatter_reduce(0, index, torch.where(weight != 0, m, none), kind) for kind, none in ends.items()
+            ]
+        rows = (view.degree, view.scale, layer.weight, layer.norm.weight, layer.norm.bias, layer.bias)
+        return update(state, parts, *rows)
+
+
+def edge_by_edge(task: LinkTask) -> None:
+    """Replace every layer of a model by its definition edge by edge, with the same weights."""
+    layers = task.model.get_submodule("layers" if isinstance(task, ConditionalPrediction) else "encoder.layers")
     assert isinstance(layers, nn.ModuleList)
     for index, layer in enumerate(layers):
-        assert isinstance(layer, CompGCNConv)
-        layers[index] = PerEdge(layer)
+        if isinstance(layer, ConditionalLayer):
+            layers[index] = PerEdgeStates(layer, task.graph)
+        else:
+            assert isinstance(layer, CompGCNConv)
+            layers[index] = PerEdge(layer)
 
 
 def is_per_edge(config: Config) -> bool:
@@ -330,6 +364,42 @@ def bench_evaluate(data: KnowledgeGraph, device: torch.device, settings: dict[st
     return {**_header("evaluate", data, device), "ranks": ranks, "ours": ours.as_dict()}
 
 
+_RANKED = {"cuda": None, "cpu": 100}  # triples of test to rank; None: all
+
+
+def bench_conditional(data: KnowledgeGraph, device: torch.device, settings: dict[str, Any], say: Say) -> Report:
+    """Measure a step of the model conditioned on the query, by its statistics, and the ranks of test."""
+    rows = []
+    for kind in STATISTICS:
+        say(f"step, {kind}")
+        asked = {"encoder.name": "conditional", "encoder.statistics": kind, **settings}
+        config = expand(recommended(asked, data), data)
+        line = _line(data, device, asked, "auto")
+        say(f"step edge by edge, {kind}")
+        line["per_edge"] = fewer_queries(config, data, device)
+        task = fresh_task(config, data, device)
+        triples = task.splits["test"][: _RANKED.get(device.type)]
+        say(f"{2 * len(triples):,} ranks of the test split, {kind}")
+        ours = cost(lambda task=task, triples=triples: task.rank(triples).tail.realistic.sum().item(), device, 3, 1)
+        rows.append({**line, "ranks": {"number": 2 * len(triples), **ours.as_dict()}})
+    return {**_header("conditional", data, device), "rows": rows}
+
+
+def fewer_queries(config: Config, data: KnowledgeGraph, device: torch.device) -> Report:
+    """Measure a step edge by edge, with half the queries as often as it takes to fit into memory."""
+    queries = config.training.batch_size
+    while queries:
+        made = configure(config, {"training.batch_size": queries, "training.step": "eager"})
+        try:
+            if needed_mib(fresh_task(made, data, device))["per edge"] > free_mib(device):
+                raise torch.OutOfMemoryError
+            found = step_cost(partial(fresh_task, made, data, device), made.training, device, per_edge=True)
+            return {"queries": queries, **found.as_dict()}
+        except torch.OutOfMemoryError:
+            queries //= 2
+    return {"left_out": TOO_LARGE}
+
+
 def _header(bench: str, data: KnowledgeGraph, device: torch.device) -> Report:
     return {"bench": bench, "data": data.name, "environment": environment(device)}
 
@@ -404,7 +474,7 @@ def step_cost(
     def prepare() -> Callable[[], object]:
         task = make()
         if per_edge:
-            edge_by_edge(task.module)
+            edge_by_edge(task)
         update = make_step(task, settings, steps=10**9)
         many = 10 if device.type == "cuda" else 1
         taken.extend(task.examples(0, step) for step in range(min(many, task.steps_per_epoch)))
@@ -421,6 +491,13 @@ def step_cost(
 
 def needed_mib(task: LinkTask) -> dict[str, float]:
     """Estimate the MiB that a step keeps, in float32, of all messages edge by edge, and of PyKEEN's scores."""
+    if isinstance(task, ConditionalPrediction):
+        layer = task.model.layers[0]
+        assert isinstance(layer, ConditionalLayer)
+        # x, z, phi(x, z) and its product with the weight [M, B, d]; for pna also its square, its extremes and gradients
+        arrays = len(task.model.layers) * (4 if layer.statistics == "mean" else 10)
+        size = 2 * task.graph.num_edges * task.batch_size * task.model.dim * task.model.dtype.itemsize
+        return {"per edge": arrays * size / 2**20}
     encoder = task.model.encoder
     # x, z and phi(x, z) [E, in]; their product with a filter, plain and weighted [E, out]; both directions
     messages = 2 * task.graph.num_edges * sum(3 * inputs + 2 * outputs for inputs, outputs in pairwise(encoder.dims))

@@ -41,6 +41,8 @@ from reproduction import BENCHMARKS
 from reproduction.bench import Report, environment
 from reproduction.experiment import chosen, experiments
 
+CPU = torch.device("cpu")
+
 
 def store(name: str, source: str, row: Report) -> Path:
     """Put a measurement into its file, in place of the one on the same data set."""
@@ -62,15 +64,21 @@ def graph_of(source: str) -> KnowledgeGraph:
 
 
 @contextmanager
-def trained(data: KnowledgeGraph, source: str, device: str, seed: int = 0) -> Iterator[Run]:
-    """Train a recommended model in a temporary folder; on FB15k-237, the paper's DistMult + CompGCN (Mult)."""
+def trained(data: KnowledgeGraph, source: str, device: str, seed: int = 0, model: str | None = None) -> Iterator[Run]:
+    """Train a model, or the recommended one, in a temporary folder; with the settings of an experiment if it has any.
+
+    The recommended one on FB15k-237 is the paper's DistMult + CompGCN (Mult).
+    """
     settings: dict[str, Any] = {"seed": seed, "device": device}
-    if source == "fb15k-237":
-        (table,) = experiments(["encoders"]).values()
-        given = chosen(table, table.row("distmult-compgcn-mult"))
+    name, row = "encoders", "distmult-compgcn-mult" if source == "fb15k-237" else ""
+    if model is not None:
+        name, row = "conditional", f"{source}-{model}"
+    (table,) = experiments([name]).values()
+    if any(one.name == row for one in table.rows):
+        given = chosen(table, table.row(row))
         settings |= {key: value for key, value in given.items() if not key.startswith("data.")}
     with tempfile.TemporaryDirectory() as folder:
-        yield compgcn.fit(data, run_dir=Path(folder) / "run", **settings)
+        yield compgcn.fit(data, model=model, run_dir=Path(folder) / "run", **settings)
 
 
 def about(run: Run) -> Report:
@@ -214,13 +222,15 @@ def hide(data: KnowledgeGraph, seed: int) -> tuple[KnowledgeGraph, dict[str, Fac
 
 
 @torch.inference_mode()
-def ask(data: KnowledgeGraph, queries: Facts, hidden: list[str], score: Scorer) -> dict[str, float]:
+def ask(
+    data: KnowledgeGraph, queries: Facts, hidden: list[str], score: Scorer, device: torch.device = CPU
+) -> dict[str, float]:
     """Rank queries about hidden entities among all entities: the MRR where they are given and where they answer."""
     rows = [(data.entities.index(s), data.relations.index(r), data.entities.index(o)) for s, r, o in queries]
-    asked = torch.tensor(rows)
-    every = [torch.from_numpy(triples) for triples in data.splits.values()]
+    asked = torch.tensor(rows, device=device)
+    every = [torch.from_numpy(triples).to(device) for triples in data.splits.values()]
     known = Answers.from_triples(torch.cat([*every, asked]), data.num_relations)
-    new = torch.zeros(data.num_entities, dtype=torch.bool)
+    new = torch.zeros(data.num_entities, dtype=torch.bool, device=device)
     new[[data.entities.index(text) for text in hidden]] = True
     sides = rank_triples(score, asked, known, data.num_entities)
     ranks = torch.cat((sides.tail.realistic, sides.head.realistic))
@@ -230,29 +240,27 @@ def ask(data: KnowledgeGraph, queries: Facts, hidden: list[str], score: Scorer) 
     return {name: round(value, 4) for name, value in found.items()}
 
 
-def unseen(data: KnowledgeGraph, source: str, device: str, seed: int) -> Report:
+def unseen(data: KnowledgeGraph, source: str, device: str, seed: int, model: str | None = None) -> Report:
     """Hide entities, train without them, add them by their facts, and compare with a model trained with them."""
     known, told, hidden = hide(data, seed)
-    with trained(known, source, device, seed) as run, trained(data, source, device, seed) as whole:
-        placed = run.with_facts(told["train"])
+    with trained(known, source, device, seed, model) as run, trained(data, source, device, seed, model) as whole:
+        placed, place = run.with_facts(told["train"]), run.device
         graph = placed.data
         assert isinstance(graph, KnowledgeGraph)
-        entity = torch.tensor([data.entities.index(text) for text in graph.entities.ids])
-        both = torch.tensor([data.relations.index(text) for text in graph.relations.ids])
+        entity = torch.tensor([data.entities.index(text) for text in graph.entities.ids], device=place)
+        both = torch.tensor([data.relations.index(text) for text in graph.relations.ids], device=place)
         relation = torch.cat((both, both + data.num_relations))
-        answers = Answers.from_triples(torch.from_numpy(graph.train), graph.num_relations)
+        answers = Answers.from_triples(torch.from_numpy(graph.train).to(place), graph.num_relations)
         generator = torch.Generator().manual_seed(seed)
         scorers: dict[str, Scorer] = {
             "newcomers": links_of(placed).scorer,
             "popularity": Popularity(answers, graph.num_entities).score,
-            "random": lambda s, r: torch.rand(len(s), graph.num_entities, generator=generator),
-            "trained": lambda s, r: links_of(whole).task.predictor.score(whole.encoded, entity[s], relation[r])[
-                :, entity
-            ],
+            "random": lambda s, r: torch.rand(len(s), graph.num_entities, generator=generator).to(place),
+            "trained": lambda s, r: links_of(whole).scorer(entity[s], relation[r])[:, entity],
         }
         there = set(graph.entities.ids)
         queries = [fact for fact in told["test"] if {fact[0], fact[2]} <= there]
-        test = {name: ask(graph, queries, hidden, score) for name, score in scorers.items()}
+        test = {name: ask(graph, queries, hidden, score, place) for name, score in scorers.items()}
         return {"seed": seed, "hidden": len(hidden), "asked": len(queries), "test": test, **about(run)}
 
 
@@ -342,11 +350,11 @@ OF_RUNS: dict[str, Callable[[Run], Report]] = {
 }
 
 
-def measure(name: str, source: str, device: str, seeds: int) -> Path:
-    """Train the model of a data set, measure it, and store the measurement."""
-    data = graph_of(source)
+def measure(name: str, source: str, device: str, seeds: int, model: str | None = None) -> Path:
+    """Train the model of a data set, or one by its name, measure it, and store the measurement."""
+    data, key = graph_of(source), source if model is None else f"{source}, {model}"
     if name == "unseen":
-        rows = [unseen(data, source, device, seed) for seed in range(seeds)]
-        return store(name, source, {"environment": environment(), "rows": rows})
-    with trained(data, source, device) as run:
-        return store(name, source, OF_RUNS[name](run))
+        rows = [unseen(data, source, device, seed, model) for seed in range(seeds)]
+        return store(name, key, {"environment": environment(), "rows": rows})
+    with trained(data, source, device, model=model) as run:
+        return store(name, key, OF_RUNS[name](run))

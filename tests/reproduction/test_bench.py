@@ -35,6 +35,12 @@ def small(name: str, **settings: Any) -> dict[str, Any]:
     return {**asked, **SMALL, "encoder.dims": dims, **settings}
 
 
+def conditional(statistics: str, composition: str = "mult") -> dict[str, Any]:
+    """Return the settings of a small model conditioned on the query."""
+    parts = {"encoder.name": "conditional", "encoder.statistics": statistics, "encoder.composition": composition}
+    return {**parts, "encoder.dims": (8, 8, 8), "training.batch_size": 8}
+
+
 def config_of(settings: dict[str, Any]) -> Config:
     return expand(recommended(settings, toy.graph()), toy.graph())
 
@@ -60,14 +66,20 @@ def test_exactly_the_rows_with_the_papers_layer_are_measured_edge_by_edge() -> N
     assert len(LAYERS) >= 12
 
 
-@pytest.mark.parametrize("name", ["transe-compgcn-mult", "distmult-compgcn-sub", "conve-compgcn-corr"])
-def test_a_model_edge_by_edge_has_the_same_loss_and_gradients(name: str) -> None:
-    config = config_of(small(name, **CERTAIN))
+@pytest.mark.parametrize(
+    "settings",
+    [
+        *(small(name, **CERTAIN) for name in ("transe-compgcn-mult", "distmult-compgcn-sub", "conve-compgcn-corr")),
+        *(conditional(*chosen) for chosen in (("mean", "mult"), ("mean", "corr"), ("pna", "mult"), ("pna", "sub"))),
+    ],
+)
+def test_a_model_edge_by_edge_has_the_same_loss_and_gradients(settings: dict[str, Any]) -> None:
+    config = config_of(settings)
     found = []
     for per_edge in (False, True):
         task = fresh_task(config, toy.graph(), CPU)
         if per_edge:
-            bench.edge_by_edge(task.module)
+            bench.edge_by_edge(task)
         task.module.double()
         torch.manual_seed(1)  # of the negatives
         loss = task.loss(task.examples(0, 0))
@@ -115,6 +127,14 @@ def test_a_measurement_that_fails_or_does_not_fit_is_left_out_with_a_note(monkey
     assert row["left_out"] == {"ours": "RuntimeError: it broke"}
 
 
+def test_a_step_that_does_not_fit_edge_by_edge_is_measured_with_fewer_queries(monkeypatch: pytest.MonkeyPatch) -> None:
+    config, graph = config_of(conditional("mean")), toy.graph()
+    needed = bench.needed_mib(fresh_task(config, graph, CPU))["per edge"]
+    for free, expected in ((needed, {"queries": 8}), (needed / 3, {"queries": 2}), (0, {"left_out": bench.TOO_LARGE})):
+        monkeypatch.setattr(bench, "free_mib", lambda device, free=free: free)
+        assert expected.items() <= bench.fewer_queries(config, graph, CPU).items()
+
+
 def test_the_report_of_kernels_has_every_composition_and_size(
     monkeypatch: pytest.MonkeyPatch, reproduction: toy.Command, tmp_path: Path
 ) -> None:
@@ -144,5 +164,8 @@ def test_the_commands_print_reports_of_what_they_are_asked_for(reproduction: toy
     assert {"ours", "per edge"} <= set(step["steps"])
     assert (step["batch"], step["config"]["training"]["loss"]) == (8, "bce")
     assert json.loads(reproduction("bench", "evaluate", *words).out)["ranks"] == 4  # two test facts
+    report = json.loads(reproduction("bench", "conditional", *words).out)
+    assert [row["settings"]["encoder.statistics"] for row in report["rows"]] == ["mean", "pna"]
+    assert [(row["per_edge"]["queries"], row["ranks"]["number"]) for row in report["rows"]] == [(8, 4)] * 2
     toy.refused(reproduction("bench", "kernel"), "did you mean 'kernels'?")
     toy.refused(reproduction("bench", "costs", *words, "--row", "transe-compgcn"), "unknown row of encoders")

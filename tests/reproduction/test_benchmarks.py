@@ -109,9 +109,11 @@ def test_scores_that_put_every_true_answer_first_have_rank_one() -> None:
     assert measure.ask(data, queries, [e[0], e[-1]], score)["mrr"] == 1.0
 
 
-@pytest.mark.parametrize("name", [*measure.OF_RUNS, "unseen"])
-def test_a_measurement_replaces_the_one_on_the_same_data(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reproduction: toy.Command
+@pytest.mark.parametrize(
+    ("name", "model"), [*((name, None) for name in (*measure.OF_RUNS, "unseen")), ("unseen", "conditional")]
+)
+def test_a_measurement_replaces_the_one_on_the_same_data_with_the_same_model(
+    name: str, model: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reproduction: toy.Command
 ) -> None:
     graph = toy.graph(40, 20, valid=20, test=20)
     monkeypatch.setattr(measure, "BENCHMARKS", tmp_path)
@@ -121,9 +123,11 @@ def test_a_measurement_replaces_the_one_on_the_same_data(
         {"rows": [{"data": "world"}, {"data": "other"}]} if name in ("calibration", "discoveries") else {"data": {}}
     )
     (tmp_path / f"{name}.json").write_text(json.dumps(before))
-    assert reproduction("measure", name, "--device", "cpu", "--seeds", 1).code == 0
+    words = () if model is None else ("--model", model)
+    assert reproduction("measure", name, "--device", "cpu", "--seeds", 1, *words).code == 0
     found = json.loads((tmp_path / f"{name}.json").read_text())
-    row = found["data"]["world"] if "data" in found else found["rows"][1]
+    key = "world" if model is None else f"world, {model}"
+    row = found["data"][key] if "data" in found else found["rows"][1]
     if name == "unseen":
         assert list(row["rows"][0]["test"]) == ["newcomers", "popularity", "random", "trained"]
     else:
