@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from compgcn.baselines import BASELINES, FitOnce
+from compgcn.cli.train import stop_requests
 from compgcn.config import Config, configure, names
 from compgcn.data import DATASETS, GraphCollection, KnowledgeGraph, Labels, datasets, find
 from compgcn.data.graph import restricted, top_relations

@@ -242,8 +242,8 @@ def launch(kernel: Any, grid: tuple[int, int], tensors: tuple[Tensor, ...], *oth
 def _live(only: Tensor, rows: int, columns: int, block: int, programs: int) -> Tensor:
     """Return whether a row is the one that matters in any column of a program, [rows, programs]."""
     live = torch.zeros(rows, programs, dtype=torch.uint8, device=only.device)
-    live[only, torch.arange(only.numel(), device=only.device) % columns // block] = 1
-    return live
+    program = torch.arange(only.numel(), device=only.device) % columns // block
+    return live.index_put_((only, program), live.new_ones(()))  # a Python number would wait for the device
 
 
 def segment_reduce(
