@@ -85,6 +85,12 @@ def train_row(
     return path
 
 
+def train_job(job: Job, **options: Any) -> None:
+    """Train a row until a signal stops it; a process of its own can import this."""
+    with stop_requests() as stopped:
+        train_row(job, interrupted=stopped, **options)
+
+
 def kept(run: Run, asked: Run | None = None) -> dict[str, Any]:
     """Return everything a report needs from a run; `asked` is the run on the graph that answers for its test split."""
     asked = asked or run
