@@ -8,12 +8,11 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from compgcn.cli.console import Device, Settings, err, fail, out, plain_table
-from compgcn.cli.train import stop_requests
 from compgcn.config import PATHS, Config, configure, parse_setting
 from compgcn.data import KnowledgeGraph, find
 from compgcn.errors import InputError, unknown
@@ -25,7 +24,7 @@ from reproduction.blocks import write_blocks
 from reproduction.experiment import Job, chosen, experiments, jobs_of
 from reproduction.pages import write_all, write_one
 from reproduction.tables import Board
-from reproduction.training import is_done, train_row
+from reproduction.training import is_done, train_job
 
 BENCHES = ("kernels", "step", "evaluate", "conditional", "costs")
 MEASURES = (*measure.OF_RUNS, "unseen", "reading", "serving")
@@ -79,7 +78,7 @@ def train(
     waiting = [job for job in wanted if not is_done(job, folder, smoke=smoke)]
     out.print(f"{len(wanted)} rows and seeds, {len(wanted) - len(waiting)} of them done already")
     beside = min(jobs, len(waiting)) - 1 if jobs > 1 else 0
-    one = partial(_train, folder=folder, runs=runs, smoke=smoke, device=device, beside=beside)
+    one = partial(train_job, folder=folder, runs=runs, smoke=smoke, device=device, beside=beside)
     failed = []
     try:
         for job, finish in _trained(waiting, one, jobs):
@@ -98,11 +97,6 @@ def train(
         raise SystemExit(130) from None
     if failed:
         raise InputError(f"{len(failed)} of {len(wanted)} rows failed; the first is {failed[0]}")
-
-
-def _train(job: Job, **options: Any) -> None:
-    with stop_requests() as stopped:
-        train_row(job, interrupted=stopped, **options)
 
 
 def _trained(

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from compgcn.baselines import BASELINES, FitOnce
+from compgcn.cli.train import stop_requests
 from compgcn.config import Config, configure, names
 from compgcn.data import DATASETS, GraphCollection, KnowledgeGraph, Labels, datasets, find
 from compgcn.data.graph import restricted, top_relations
@@ -82,6 +83,12 @@ def train_row(
     )
     replace_file(path, lambda part: part.write_text(text + "\n", encoding="utf-8"))
     return path
+
+
+def train_job(job: Job, **options: Any) -> None:
+    """Train a row until a signal stops it; a process of its own can import this."""
+    with stop_requests() as stopped:
+        train_row(job, interrupted=stopped, **options)
 
 
 def kept(run: Run, asked: Run | None = None) -> dict[str, Any]:

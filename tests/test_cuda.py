@@ -7,7 +7,7 @@ import torch
 
 import compgcn
 import compgcn.nn.filters
-from compgcn.kernels import Combine, aggregate, make_pair_plan, make_plan, reference, statistics, update
+from compgcn.kernels import Combine, Own, aggregate, make_pair_plan, make_plan, reference, statistics, update
 from compgcn.nn import CompGCNConv
 from compgcn.nn.compose import COMPOSITIONS, LEARNED
 from compgcn.nn.decoders import DECODERS, ConvolutionSettings, build_decoder
@@ -298,14 +298,38 @@ def test_messages_in_runs_have_the_sums_of_both_devices(combine, dtype):
 
 
 def statistics_and_gradients(tensors, weight, combine, compiled=False) -> list[torch.Tensor]:
-    """Every statistic, and the gradients of all of them by x, z and the weight."""
+    """Every statistic, and the gradients of all of them by x, z, the weight and own messages."""
     x, rel, (sender, row), relation = tensors
     plan = make_pair_plan(row, sender, relation, rows=N + 1, senders=N, relations=2 * R)  # the last row is empty
-    leaves = [t.clone().requires_grad_() for t in (x, rel, weight)]
-    out = (torch.compile(statistics, fullgraph=True) if compiled else statistics)(*leaves, plan, combine)
+    leaves = [t.clone().requires_grad_() for t in (x, rel, weight, x[0])]
+    own = Own(torch.arange(50, device=x.device), leaves[3])
+    out = (torch.compile(statistics, fullgraph=True) if compiled else statistics)(*leaves[:3], plan, combine, own)
     slopes = torch.linspace(-1, 1, 50, dtype=x.dtype, device=x.device)
     loss = sum((i + slopes) @ statistic[:N].nan_to_num(0, 0, 0).sum(0) for i, statistic in enumerate(out)) / N
     return [t.detach().cpu() for t in (*out, *torch.autograd.grad(loss, leaves))]
+
+
+def start_and_gradients(combine, compiled=False, with_only=True) -> list[torch.Tensor]:
+    """Sums over tables with one row in each column, and an own message there, with their gradients."""
+    x, rel, (sender, row), relation = (t.cuda() for t in skewed())
+    x, rel = (t.repeat(1, 40).requires_grad_() for t in (x, rel))
+    only = torch.arange(20, device="cuda").repeat_interleave(100)
+    value, empty = torch.linspace(-1, 1, 2000, device="cuda").requires_grad_(), torch.zeros_like(x)
+    cells = only, torch.arange(2000, device="cuda")
+    plan = make_plan(row, sender, relation, rows=N, senders=N, relations=2 * R, in_runs=True)
+    sums = torch.compile(aggregate, fullgraph=True) if compiled else aggregate
+    start = empty.index_put(cells, x[cells])
+    out = sums(start, rel, torch.ones(E, device="cuda"), plan, combine, Own(only, value), only if with_only else None)
+    return [out.detach(), *torch.autograd.grad(out.square().sum() / N, (x, rel, value))]
+
+
+@pytest.mark.filterwarnings("ignore")
+@EVERY_COMBINE
+def test_zeros_left_out_and_compiled_code_change_no_sum(combine):
+    expected = start_and_gradients(combine, with_only=False)
+    for ours in (start_and_gradients(combine), start_and_gradients(combine, compiled=True)):
+        for a, b in zip(ours, expected, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-3)
 
 
 @EVERY_COMBINE
@@ -383,7 +407,8 @@ def test_a_fused_update_is_close_to_its_definition_and_repeats_to_the_bit(d, K, 
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
     exact = [t.detach().double().requires_grad_(t.requires_grad) for t in tensors]
     defined = update_and_gradients(lambda x, parts, *rest: reference.update(x, [parts], *rest), exact)
-    tolerance = 2e-2 if dtype == torch.bfloat16 else 1e-4
+    # A number that rounding moves across zero has another slope: rounding W alone changes gradients by 2 %.
+    tolerance = 5e-2 if dtype == torch.bfloat16 else 1e-4
     for ours, theirs in zip(first, defined, strict=True):
         assert (ours.double() - theirs).norm() <= tolerance * theirs.norm()
 

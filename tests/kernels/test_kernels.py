@@ -18,7 +18,7 @@ from torch import Tensor
 import compgcn.kernels.backend as backends
 from compgcn import kernels
 from compgcn.errors import InputError
-from compgcn.kernels import Combine, Plan, aggregate, grouped_matmul, make_groups, make_plan
+from compgcn.kernels import Combine, Own, Plan, aggregate, grouped_matmul, make_groups, make_plan
 from compgcn.kernels.numba import stable_order
 from compgcn.nn.compose import COMPOSITIONS
 from oracles import (
@@ -94,6 +94,33 @@ def test_messages_in_runs_have_the_same_sums(name, combine, count, monkeypatch):
     with backend(name):
         plans = [make_plan(*messages, **sizes, in_runs=in_runs) for in_runs in (True, False)]
         assert_same_with_gradients(*(aggregate(x, z, weight, plan, combine) for plan in plans), (x, z))
+
+
+@BACKENDS
+@EVERY_COMBINE
+@pytest.mark.parametrize("in_runs", [False, True])
+def test_zeros_that_are_left_out_and_own_messages_that_are_added_make_the_sums_they_should(
+    name, combine, in_runs, monkeypatch
+):
+    """Blocks of two columns each have rows and chunks of their own to leave out."""
+    monkeypatch.setattr("compgcn.kernels.plan.CHUNK", 8)
+    monkeypatch.setattr("compgcn.kernels.triton.segments._RUN", (4, 2, 1))
+    generator = torch.Generator().manual_seed(0)
+    sizes, width = {"rows": 9, "senders": 9, "relations": 5}, 8
+    messages = [(torch.rand(90, generator=generator) ** 2 * size).long() for size in sizes.values()]
+    only, columns = torch.randint(9, (width,), generator=generator), torch.arange(width)
+    only[-1] = only[0]
+    start, z, value = normal(width), normal(5, width, seed=1), normal(width, seed=3)
+    weight, empty = normal(90, seed=2, grad=False), torch.zeros(9, width, dtype=torch.double)
+    x, same = (empty.index_put((only, columns), start) for _ in range(2))
+    with backend(name):
+        plan = make_plan(*messages, **sizes, in_runs=in_runs)
+        ours = aggregate(x, z, weight, plan, combine, Own(only, value), only)
+        theirs = aggregate(same, z, weight, plan, combine) + empty.index_put((only, columns), value)
+        (by_x,) = torch.autograd.grad(ours.sum(), x, retain_graph=True)
+        assert_same_with_gradients(ours, theirs, (start, z, value))
+    by_x[only, columns] = 0
+    assert not by_x.any()
 
 
 @BACKENDS

@@ -10,7 +10,7 @@ from torch import Tensor
 import compgcn.kernels.backend as backends
 from compgcn import kernels
 from compgcn.errors import InputError
-from compgcn.kernels import Combine, PairPlan, make_pair_plan, statistics
+from compgcn.kernels import Combine, Own, PairPlan, make_pair_plan, statistics
 from oracles import assert_same_with_gradients, backend, normal, phi
 
 BACKENDS = pytest.mark.parametrize("name", backends.BACKENDS)
@@ -74,6 +74,21 @@ def test_statistics_are_those_of_a_dense_loop(name, combine):
         theirs = dense(*leaves, messages, combine)
         leaves[2].register_hook(lambda g: g * (leaves[2] != 0))
         assert_same_with_gradients(ours, theirs, leaves)
+
+
+@BACKENDS
+@EVERY_COMBINE
+def test_an_own_message_is_one_more_message(name, combine):
+    """Zero is the own message of all rows but one in each column, and of rows without other messages too."""
+    (x, z, weight), messages = leaves_of(), drawn()
+    row, value, columns = torch.tensor([0, 1, 5, 2]), normal(WIDTH, seed=9), torch.arange(WIDTH)
+    own = torch.zeros(ROWS, WIDTH, dtype=torch.double).index_put((row, columns), value)
+    with backend(name):
+        plan = make_pair_plan(*messages, **SIZES)
+        ours = statistics(x, z, weight, plan, combine, Own(row, value))
+        total, square, largest, smallest = statistics(x, z, weight, plan, combine)
+    extremes = torch.where(own > largest, own, largest), torch.where(own < smallest, own, smallest)
+    assert_same_with_gradients(ours, (total + own, square + own.square(), *extremes), (x, z, weight, value))
 
 
 @BACKENDS
@@ -191,10 +206,11 @@ def test_torch_accepts_the_registration_of_every_operation(op, combine):
 
 def test_the_compiler_gets_tensors_and_numbers_alone(monkeypatch):
     leaves, plan, seen = leaves_of(), make_pair_plan(*drawn(), **SIZES), []
-    expected, apply = statistics(*leaves, plan, Combine.CONJUGATE), kernels._Statistics.apply
+    own = Own(torch.zeros(WIDTH, dtype=torch.long), normal(WIDTH))
+    expected, apply = statistics(*leaves, plan, Combine.CONJUGATE, own), kernels._Statistics.apply
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
     monkeypatch.setattr(kernels._Statistics, "apply", lambda *given: seen.extend(given) or apply(*given))
-    assert_same_with_gradients(statistics(*leaves, plan, Combine.CONJUGATE), expected, leaves)
+    assert_same_with_gradients(statistics(*leaves, plan, Combine.CONJUGATE, own), expected, (*leaves, own.value))
     assert {type(value) for value in seen} == {Tensor, int}
 
 

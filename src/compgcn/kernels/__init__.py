@@ -79,7 +79,7 @@ def aggregate(
     weight = plan.by_row.weight[:0] if weight is None else weight
     # The compiler of older torch takes tensors and numbers alone; passing each tensor would cost eager code time.
     given = chain(*plan) if torch.compiler.is_compiling() else (plan,)
-    tables = x, z.to(x.dtype), weight, *_own(own, x), only
+    tables = x, z.to(x.dtype), weight, *_own(own, x, plan), plan.by_row.order[:0] if only is None else only
     out: Tensor = _Aggregate.apply(*tables, int(combine), *given)  # type: ignore[no-untyped-call]
     return out
 
@@ -109,13 +109,14 @@ def statistics(
         *plan.pairs,
     )  # the compiler refuses a tensor twice, as the plan has some
     given = chain(*used) if torch.compiler.is_compiling() else (used,)
-    tables = x, z.to(x.dtype), weight, *_own(own, x)
+    tables = x, z.to(x.dtype), weight, *_own(own, x, plan.messages)
     found = _Statistics.apply(*tables, int(combine), *given)  # type: ignore[no-untyped-call]
     return Statistics(found[0], found[1], found[2], found[3])
 
 
-def _own(own: Own | None, x: Tensor) -> tuple[Tensor | None, Tensor | None]:
-    return (None, None) if own is None else (own.value.to(x.dtype), own.row)
+def _own(own: Own | None, x: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
+    """Return value and row; empty without own messages."""
+    return (x.new_empty(0), plan.by_row.order[:0]) if own is None else (own.value.to(x.dtype), own.row)
 
 
 def _cells(row: Tensor) -> tuple[Tensor, Tensor]:
@@ -173,7 +174,8 @@ def segment_sum(
 ) -> Tensor:
     """Return the sum over each segment of weight · op(a[left], b[right]); `weight` is by message id."""
     weight = segments.weight if segments.weight.numel() else weight[segments.order]
-    promise = () if only is None or op < Combine.MULT or torch.compiler.is_compiling() else (only, side)
+    known = only is not None and only.numel() and op >= Combine.MULT and not torch.compiler.is_compiling()
+    promise = (only, side) if known else ()
     return _kernel("segment_reduce", a.device)(a, b, weight, _given(segments), int(op), *promise)
 
 
@@ -222,14 +224,14 @@ class _Aggregate(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, z: Tensor, weight: Tensor, own: Tensor | None, row: Tensor | None, only: Tensor | None,
-        op: int, *given: Any,
+        ctx: Any, x: Tensor, z: Tensor, weight: Tensor, own: Tensor, row: Tensor, only: Tensor, op: int,
+        *given: Any,
     ) -> Tensor:  # fmt: skip
         one = len(given) == 1
         ctx.op, ctx.plan = op, given[0] if one else None
         ctx.save_for_backward(x, z, weight, row, only, *(() if one else given))
         out = segment_sum(x, z, weight, given[0].by_row if one else _parts(given)[0], op, only, reference.LEFT)
-        if own is not None and row is not None:
+        if row.numel():
             cells = _cells(row)
             out[cells] = out[cells] + own
         return out
@@ -241,7 +243,7 @@ class _Aggregate(torch.autograd.Function):
         plan = ctx.plan or Plan(*_parts(given))
         op, g, (by_x, by_z, by_weight, by_own, *others) = ctx.op, g.contiguous(), ctx.needs_input_grad
         dx = _gradient_by_x(g, z, weight, plan.by_sender, op, only) if by_x else None
-        if dx is not None and only is not None:
+        if dx is not None and only.numel():
             cells, every = _cells(only), dx
             dx = torch.zeros_like(every)
             dx[cells] = every[cells]
@@ -258,13 +260,11 @@ class _Statistics(torch.autograd.Function):
     """The last arguments are the groupings by row, by pair and of the pairs, or all of their tensors one by one."""
 
     @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, z: Tensor, weight: Tensor, own: Tensor | None, row: Tensor | None, op: int, *given: Any
-    ) -> Any:
+    def forward(ctx: Any, x: Tensor, z: Tensor, weight: Tensor, own: Tensor, row: Tensor, op: int, *given: Any) -> Any:
         one = len(given) == 1
         by_row = given[0][0] if one else _parts(given)[0]
         found = _kernel("statistics", x.device)(x, z, weight[by_row.order], _given(by_row), op)  # [6, rows, D]
-        alone = _add_own(found, own, row) if own is not None and row is not None else None
+        alone = _add_own(found, own, row) if row.numel() else None
         ctx.op, ctx.used = op, given[0] if one else None
         ctx.save_for_backward(x, z, weight, found, own, row, alone, *(() if one else given))
         # Compiled code loses the gradients of outputs that are views of one table, so it gets the table.

@@ -111,16 +111,16 @@ def _reduce_runs_kernel(
         real = tl.zeros([BD], ACC)
         imaginary = tl.zeros([BD], ACC)
         blocks = tl.num_programs(1)
-        LIVE += tl.program_id(1)
+        live = LIVE + tl.program_id(1)
         if SIDE > 0:  # most chunks have nothing to add
             if SIDE == 2:
-                some = tl.load(LIVE + row * blocks).to(tl.int32)
+                some = tl.load(live + row * blocks).to(tl.int32)
             else:
                 seen = tl.zeros([32], tl.int32)
-                for tile in range(first, end, 32):
-                    e = tile + tl.arange(0, 32)
-                    other = tl.load((LEFT if SIDE == 1 else RIGHT) + e, mask=e < end, other=0).to(tl.int64)
-                    seen |= tl.load(LIVE + other * blocks, mask=e < end, other=0).to(tl.int32)
+                for part in range(first, end, 32):
+                    every = part + tl.arange(0, 32)
+                    operand = tl.load((LEFT if SIDE == 1 else RIGHT) + every, mask=every < end, other=0).to(tl.int64)
+                    seen |= tl.load(live + operand * blocks, mask=every < end, other=0).to(tl.int32)
                 some = tl.max(seen, 0)
             end = tl.where(some > 0, end, first)
         stop = tl.load(RUNS + first, mask=first < end, other=0).to(tl.int64)
@@ -129,8 +129,8 @@ def _reduce_runs_kernel(
             right = tl.load(RIGHT + first).to(tl.int64)
             b, here, last = B + right * S + cols, in_d, tl.minimum(stop, end)
             if SIDE == 3:
-                some = tl.load(LIVE + right * blocks).to(tl.int32)
-                here, last = in_d & (some > 0), tl.where(some > 0, last, first)
+                shown = tl.load(live + right * blocks).to(tl.int32)
+                here, last = cols < tl.where(shown > 0, D, 0), tl.where(shown > 0, last, first)
             z = tl.load(b, mask=here, other=0.0).to(ACC)
             x = tl.zeros([BD], ACC)
             xi = tl.zeros([BD], ACC)
@@ -141,7 +141,7 @@ def _reduce_runs_kernel(
                 w = tl.load(W + e, mask=in_e, other=0.0).to(ACC)
                 left = tl.load(LEFT + e, mask=in_e, other=0).to(tl.int64)
                 if SIDE == 1:
-                    in_e = in_e & (tl.load(LIVE + left * blocks, mask=in_e, other=0) != 0)
+                    in_e = in_e & (tl.load(live + left * blocks, mask=in_e, other=0) != 0)
                 mask = in_e[:, None] & in_d[None, :]
                 a = A + left[:, None] * S + cols[None, :]
                 x += tl.sum(w[:, None] * tl.load(a, mask=mask, other=0.0).to(ACC), 0)
@@ -242,8 +242,8 @@ def launch(kernel: Any, grid: tuple[int, int], tensors: tuple[Tensor, ...], *oth
 def _live(only: Tensor, rows: int, columns: int, block: int, programs: int) -> Tensor:
     """Return whether a row is the one that matters in any column of a program, [rows, programs]."""
     live = torch.zeros(rows, programs, dtype=torch.uint8, device=only.device)
-    live[only, torch.arange(only.numel(), device=only.device) % columns // block] = 1
-    return live
+    program = torch.arange(only.numel(), device=only.device) % columns // block
+    return live.index_put_((only, program), live.new_ones(()))  # a Python number would wait for the device
 
 
 def segment_reduce(
@@ -259,11 +259,11 @@ def segment_reduce(
     kind, (columns, block, programs) = sum_type(a.dtype), columns_of(width, op, most)
     vector = 4 if columns % 4 == 0 else 1
     scratch = torch.empty(s.slots, width, dtype=wide(a.dtype), device=a.device)
-    kernel, where, last = _reduce_kernel, (s.chunks,), ()
+    kernel, where, last = _reduce_kernel, [s.chunks], []
     if in_runs:
-        rows, side = {LEFT: len(a), ROW: len(out), RIGHT: len(b)}.get(side, 0), 0 if only is None else side
+        rows, last = {LEFT: len(a), ROW: len(out), RIGHT: len(b)}.get(side, 0), [0 if only is None else side]
         live = s.runs if only is None else _live(only, rows, columns, block, programs)
-        kernel, where, last = _reduce_runs_kernel, (s.runs, s.chunks, live), (side,)
+        kernel, where = _reduce_runs_kernel, [s.runs, s.chunks, live]
     tables, sizes = (a, b, weight, s.left, s.right, *where, out, scratch), (columns // vector, width // vector)
     knobs = op, edges, block, vector, kind, *last
     launch(kernel, (len(s.chunks), programs), tables, *sizes, *knobs, num_warps=warps)
