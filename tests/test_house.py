@@ -96,7 +96,7 @@ def test_the_house_keeps_to_its_budgets(capsys: pytest.CaptureFixture[str]) -> N
         "lines of src/compgcn": (lines(PACKAGE), 16_000, 19_600),
         "modules": (len(list(PACKAGE.rglob("*.py"))), 110, 110),
         "lines of the core": (core, 7_500, 8_950),
-        "lines of reproduction": (lines(ROOT / "reproduction"), 2_500, 2_680),  # the conditional model
+        "lines of reproduction": (lines(ROOT / "reproduction"), 2_500, 2_690),  # the conditional model
         "lines of tests": (lines(ROOT / "tests"), 15_000, 17_750),
         "levels of imports": (len(LEVELS), 9, 9),
         "entries at the top": (len(entries), 12, 12),
