@@ -157,7 +157,7 @@ def _on_paths(links: Links, triple: Triple, method: str) -> Named:
     best = weighed[values.abs().topk(min(TOP, len(values))).indices]
     if method == "paths":
         taken = [message for walk in asked.walks(slopes, TOP) for message in walk.messages]
-        best = torch.tensor(taken, dtype=torch.long, device=weighed.device).remainder(asked.graph.num_edges).unique()
+        best = torch.unique(torch.tensor(taken, dtype=torch.long, device=weighed.device) % asked.graph.num_edges)
     ends = torch.stack((asked.graph.src, asked.graph.dst))[:, asked.edges]
     return Named(best, asked.edges[((ends == s) | (ends == o)).any(0)], number > 0, asked.scores_without)
 

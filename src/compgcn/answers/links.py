@@ -206,7 +206,8 @@ class Links:
     @torch.inference_mode()
     def fact(self, s: int, r: int, o: int, scores: Tensor | None = None) -> Prediction:
         """Return the tail of a fact as an answer to (s, r, ?); `scores` as for `judge`."""
-        score, chance, _ = self.judge(*torch.tensor([[s], [r], [o]], device=self.device), scores)
+        subject, relation, tail = torch.tensor([[s], [r], [o]], device=self.device)
+        score, chance, _ = self.judge(subject, relation, tail, scores)
         ((split,),) = self.known_entities.of(np.array([s * (2 * self.data.num_relations) + r]), np.array([[o]]))
         return Prediction(self.data.entities.ids[o], self.data.entities.names[o], score.item(), chance.item(), split)
 

@@ -127,7 +127,7 @@ class QueryScore:
         return best_walks(messages, seen, self.triple[0], self.triple[2], top)
 
     def _query(self) -> tuple[Tensor, Tensor]:
-        s, r, _ = torch.tensor(self.triple, device=self.graph.src.device).split(1)
+        s, r, _ = torch.tensor(self.triple, device=self.graph.src.device).view(3, 1)
         return s, r
 
 
