@@ -31,7 +31,7 @@ from compgcn.nn import CompGCNConv
 from compgcn.nn.graph import RelationalGraph
 from compgcn.run.build import build_links
 from compgcn.run.resolve import expand, recommended
-from compgcn.tasks.link_prediction import ConditionalPrediction, LinkPrediction
+from compgcn.tasks.link_prediction import LinkTask
 from compgcn.train.folder import commit
 from compgcn.train.loop import make_step
 from reproduction.experiment import Row
@@ -387,7 +387,7 @@ def _pykeen(data: KnowledgeGraph, batch: int, device: torch.device, dims: Sequen
     return {**found.as_dict(), "parameters": parameters, "version": version("pykeen")}
 
 
-def fresh_task(config: Config, data: KnowledgeGraph, device: torch.device) -> LinkPrediction | ConditionalPrediction:
+def fresh_task(config: Config, data: KnowledgeGraph, device: torch.device) -> LinkTask:
     """Return the task of a config in training mode, always with the same weights."""
     torch.manual_seed(config.training.seed)
     task = build_links(config, data, device)
@@ -396,7 +396,7 @@ def fresh_task(config: Config, data: KnowledgeGraph, device: torch.device) -> Li
 
 
 def step_cost(
-    make: Callable[[], LinkPrediction], settings: Training, device: torch.device, *, per_edge: bool = False
+    make: Callable[[], LinkTask], settings: Training, device: torch.device, *, per_edge: bool = False
 ) -> Cost:
     """Measure a training step as the mean over a few batches: 10 on a GPU, one on a CPU."""
     taken: list[Tensor] = []
@@ -419,7 +419,7 @@ def step_cost(
     return Cost(found.ms / len(taken), found.mib)
 
 
-def needed_mib(task: LinkPrediction) -> dict[str, float]:
+def needed_mib(task: LinkTask) -> dict[str, float]:
     """Estimate the MiB that a step keeps, in float32, of all messages edge by edge, and of PyKEEN's scores."""
     encoder = task.model.encoder
     # x, z and phi(x, z) [E, in]; their product with a filter, plain and weighted [E, out]; both directions

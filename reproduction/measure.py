@@ -243,7 +243,7 @@ def unseen(data: KnowledgeGraph, source: str, device: str, seed: int) -> Report:
         answers = Answers.from_triples(torch.from_numpy(graph.train), graph.num_relations)
         generator = torch.Generator().manual_seed(seed)
         scorers: dict[str, Scorer] = {
-            "newcomers": lambda s, r: links_of(placed).task.predictor.score(placed.encoded, s, r),
+            "newcomers": links_of(placed).scorer,
             "popularity": Popularity(answers, graph.num_entities).score,
             "random": lambda s, r: torch.rand(len(s), graph.num_entities, generator=generator),
             "trained": lambda s, r: links_of(whole).task.predictor.score(whole.encoded, entity[s], relation[r])[

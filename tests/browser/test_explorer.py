@@ -125,6 +125,20 @@ def test_an_explanation_shows_the_same_facts_as_graph_and_list(tab: Tab, server:
     page.wait_for_selector(".why:not(.open)")
 
 
+def test_paths_are_drawn_and_listed_with_arrows(tab: Tab, server: Server) -> None:
+    asked = {"model": "paths", "head": "a", "relation": "employs", "tail": "x"}
+    why = server.ask("/api/explain", asked)
+    page = tab.open("#/ask?model=paths&head=a&relation=employs&answer=x")
+    page.wait_for_selector(".why .graph svg")
+    listed = page.locator(".why .facts").first.locator(".fact").all_inner_texts()
+    assert [text.replace("\u00a0", " ") for text in listed] == ["a knows → b ← employs x"]
+    (path,) = why["paths"]
+    drawn = page.locator(".why .edge:not(.predicted)").evaluate_all("edges => edges.map(e => e.classList[1])")
+    assert drawn == ["minus" if step["importance"] < 0 else "plus" for step in path["steps"]]
+    assert set(page.locator(".why .node title").all_text_contents()) == {"a", "b", "x"}
+    assert page.locator(".why svg").evaluate(INSIDE)
+
+
 def test_an_unknown_entity_or_model_shows_a_sentence(tab: Tab) -> None:
     page = tab.open("#/ask?relation=borders")
     page.get_by_role("combobox", name="Head").fill("Atlantis")

@@ -68,7 +68,7 @@ def test_the_help_of_every_command_has_an_example(command: Command, words: list[
         ["train"],
         ["train", "world", "--epochs", "many"],
         ["predict", "run", "--relation", "r", "--head", "h", "--top", "0"],
-        ["evaluate", "run", "--split", "all"],
+        ["evaluate", "run", "--top", "3"],
         ["export", "run"],
     ],
     ids=" ".join,

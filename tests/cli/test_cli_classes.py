@@ -108,7 +108,7 @@ def test_a_table_of_graphs_read_as_triples_is_recognised(command: Command, tmp_p
     (tmp_path / "classes.tsv").write_text("m\tno\n")
     refused(command("train", "headed.tsv"), "--task graph-classification", "--columns")
     refused(command("train", "plain.tsv", "--task", "graph-classification"), "needs a table of graphs", "--labels")
-    refused(command("train", "plain.tsv", "--labels", "classes.tsv"), "expected 3 columns", "--columns")
+    refused(command("train", "plain.tsv", "--labels", "classes.tsv"), "expected 3 columns", "columns= (--columns)")
     assert "graph-classification" not in command("train", "plain.tsv").err
 
 
@@ -160,6 +160,8 @@ def test_a_run_is_asked_what_it_can_answer(nodes: Run, graphs: Run, command: Com
     refused(command("predict", links, "--item", "p0"), "predicts links")
     refused(command("discover", nodes.path), "predicts no links", f"compgcn predict {nodes.path} --item")
     refused(command("evaluate", links, "--by", "class"), "unknown way to split metrics 'class'")
+    refused(command("evaluate", links, "--by", "sid"), "unknown way to split metrics 'sid'; did you mean 'side'?")
+    refused(command("evaluate", links, "--split", "tset"), "unknown split 'tset'; did you mean 'test'?")
     with pytest.raises(ValueError, match="predicts links and has no classes"):
         open_run(links).classify(["p0"])
     with pytest.raises(ValueError, match="is a run of graph-classification and predicts no links"):

@@ -274,6 +274,23 @@ def test_first_use_fetches_and_later_use_does_not(server: Server, home: Path) ->
     assert server.paths() == ["/set.zip"] * 2  # one download serves two data sets
 
 
+def test_single_files_come_from_the_folder_that_an_address_names(server: Server, home: Path) -> None:
+    row = files(server)
+    single = row._replace(archives=(row.archives[0]._replace(address=server.url("/data/")),))
+    for part, data in PLAIN.items():
+        server.answers[f"/data/set/{part}.txt"] = resumable(data)
+    (home / "downloads").mkdir(parents=True)
+    (home / "downloads" / "valid.txt.part").write_bytes(b"of another data set")
+    (done,) = module.fetch({"made-up": single})
+    assert done.mirror == "127.0.0.1"
+    assert contents(single) == PLAIN
+    assert left(home) == WHOLE
+    server.answers["/data/set/test.txt"] = whole(b"other\tr\to\n")
+    with pytest.raises(InputError, match=r"sent a test.txt that is not the published.*network that has http.*/data/,"):
+        module.fetch({"two": single})
+    assert left(home) == WHOLE
+
+
 def test_a_package_is_read_and_not_run(
     server: Server, home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -324,6 +341,7 @@ def test_offline_one_sentence_says_what_was_tried_and_what_to_do() -> None:
         module.fetch({"made-up": files(package=True)})
     said = str(failure.value)
     assert said.startswith("the data set 'made-up' could not be fetched: 127.0.0.1 could not be reached (")
+    assert "; connect to a network that has http://127.0.0.1:9/set.zip or pkg-1.0.tar.gz, or run compgcn data" in said
     assert said.endswith("--from DIR, or set COMPGCN_DATA, with a folder that holds 'set'")
     assert "\n" not in said
     row = files()._replace(archives=())

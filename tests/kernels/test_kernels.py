@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from functools import partial
+from typing import Any
 
 import numba
 import pytest
@@ -41,15 +42,20 @@ EVERY_COMBINE = pytest.mark.parametrize("combine", Combine, ids=lambda combine: 
 EVERY_SHAPE = pytest.mark.parametrize("edges", DEGENERATE.values(), ids=list(DEGENERATE))
 
 
-def plan_of(edges: Edges) -> Plan:
+def messages_of(edges: Edges) -> dict[str, Any]:
+    """The messages of a graph and the sizes of its tables, as `make_plan` takes them."""
     messages = sent(edges)
-    row, sender, relation = (
-        torch.tensor(values, dtype=torch.long)
-        for values in ([m.receiver for m in messages], [m.sender for m in messages], [m.relation for m in messages])
-    )
-    return make_plan(
-        row, sender, relation, rows=edges.num_nodes, senders=edges.num_nodes, relations=2 * edges.num_relations
-    )
+    columns = {
+        "row": [m.receiver for m in messages],
+        "sender": [m.sender for m in messages],
+        "relation": [m.relation for m in messages],
+    }
+    sizes = {"rows": edges.num_nodes, "senders": edges.num_nodes, "relations": 2 * edges.num_relations}
+    return {name: torch.tensor(column, dtype=torch.long) for name, column in columns.items()} | sizes
+
+
+def plan_of(edges: Edges, **options: bool) -> Plan:
+    return make_plan(**messages_of(edges), **options)
 
 
 def operands(edges: Edges, width: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> list[Tensor]:
@@ -80,6 +86,20 @@ def test_lowered_sums_are_the_sums_of_composed_edges(name, composition, edges):
     with backend(name):
         ours = lowered(composition, *leaves, plan_of(edges))
         assert_same_with_gradients(ours, per_edge(composition, *leaves, edges), leaves)
+
+
+@BACKENDS
+@EVERY_COMBINE
+@pytest.mark.parametrize("count", [0, 300])
+def test_messages_in_runs_have_the_same_sums(name, combine, count):
+    """The 300 make a hub of several chunks, and runs of one to many messages."""
+    generator = torch.Generator().manual_seed(0)
+    sizes = {"rows": 3, "senders": 5, "relations": 20}
+    messages = [(torch.rand(count, generator=generator) ** 6 * size).long() for size in sizes.values()]
+    x, z, weight = normal(5, 2), normal(20, 2, seed=1), normal(count, seed=2, grad=False)
+    with backend(name):
+        plans = [make_plan(*messages, **sizes, in_runs=in_runs) for in_runs in (True, False)]
+        assert_same_with_gradients(*(aggregate(x, z, weight, plan, combine) for plan in plans), (x, z))
 
 
 @BACKENDS
@@ -226,9 +246,10 @@ def test_the_bits_are_the_same_on_every_call_and_for_any_number_of_threads(name,
         assert all(torch.equal(a, b) for a, b in zip(seen[0], other, strict=True))
 
 
+@pytest.mark.parametrize("in_runs", [False, True])
 @given(edge_lists(max_nodes=200, max_edges=300))
-def test_a_plan_holds_every_message_three_times(edges):
-    plan, messages = plan_of(edges), sent(edges)
+def test_a_plan_holds_every_message_three_times(in_runs, edges):
+    plan, messages = plan_of(edges, in_runs=in_runs), sent(edges)
     keys = [m.receiver for m in messages], [m.sender for m in messages], [m.relation for m in messages]
     operands_ = ((1, 2), (0, 2), (0, 1))  # which keys are the left and the right operand
     for which, segments in enumerate(plan):
@@ -239,6 +260,10 @@ def test_a_plan_holds_every_message_three_times(edges):
         left, right = operands_[which]
         assert segments.left.tolist() == [keys[left][m] for m in order]
         assert segments.right.tolist() == [keys[right][m] for m in order]
+        for e, end in enumerate(segments.runs.tolist()):
+            assert segments.right[e:end].unique().numel() == 1
+            assert end == len(order) or segments.right[end] != segments.right[e]
+        assert segments.runs.numel() == (len(order) if in_runs else 0)
 
 
 @given(st.lists(st.integers(0, 20)))

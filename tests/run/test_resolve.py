@@ -12,6 +12,7 @@ from toy import Command, graph
 
 CHOICES: list[dict[str, Any]] = [
     {"encoder.name": "none"},
+    {"encoder.name": "conditional"},
     {"decoder.name": "transe"},
     {"decoder.name": "distmult"},
     {"decoder.name": "conve"},

@@ -99,11 +99,9 @@ class QueryScore:
     def slopes(self) -> Tensor:
         """Return d score / d weight of every message in every layer, [K, 2E], with degrees as they are."""
         with torch.inference_mode(False), torch.enable_grad():
-            messages = self.graph.messages("source_to_target")
             view = self.model.view(self.graph, self.keep)
-            kept = messages.of_edges(self.keep.to(view.degree.dtype))
-            weights = [kept.clone().requires_grad_() for _ in self.model.layers]
-            views = [view._replace(plan=messages.receiver_plan(), weight=weight) for weight in weights]
+            weights = [view.weight.clone().requires_grad_() for _ in self.model.layers]
+            views = [view._replace(weight=weight) for weight in weights]
             score = self.model(views, *self._query())[0, self.triple[2]]
             return torch.stack(torch.autograd.grad(score, weights))
 
@@ -167,7 +165,7 @@ def _bounds(messages: Messages, slopes: Tensor, tail: int) -> Tensor:
 
 def _search(messages: Messages, slopes: Tensor, bounds: Tensor, head: int, length: int) -> list[Walk]:
     """Return paths of so many messages; in every layer go on with the walks that can reach the largest sums."""
-    sent = messages.receiver_plan().by_sender
+    sent = messages.receiver_plan().messages.by_sender
     beam = [Walk((), (), (head,))]
     for slope, bound in zip(slopes, bounds[1:], strict=True):
         ends = ([length - len(walk.messages) for walk in beam], [walk.entities[-1] for walk in beam])

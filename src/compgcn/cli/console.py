@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 from rich.console import Console
 from rich.table import Table
@@ -24,7 +24,6 @@ out = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
 err = Console(stderr=True, highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 Dataset = KnowledgeGraph | GraphCollection
-Split = Literal["train", "valid", "test"]
 _FEW = 30  # validation triples below which a metric is mostly noise
 
 Json = Annotated[bool, Option("--json", help="Print JSON, for a program to read.")]

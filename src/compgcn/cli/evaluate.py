@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
-from compgcn.cli.console import Device, Json, Plot, RunFolder, Split, out, show_metrics, show_table
+from compgcn.cli.console import Device, Json, Plot, RunFolder, out, show_metrics, show_table
 from compgcn.cli.predict import opened_run
 from compgcn.errors import InputError
 from compgcn.run.plots import calibration, draw_report, save
@@ -19,14 +19,13 @@ if TYPE_CHECKING:
     from compgcn.run import Run
 
 FIGURES = ("accuracy>", "macro F1>", "log likelihood>")
-Part = Literal["relation", "category", "side", "class"]
 _MATRIX = 12  # the most classes of a confusion matrix that is printed
 
 
 def evaluate(
     run: RunFolder,
-    split: Annotated[Split | None, Option(help="The split; by default the one the run reports on.")] = None,
-    by: Annotated[Part | None, Option(help="Split the metrics by relation, category, side or class.")] = None,
+    split: Annotated[str | None, Option(help="train, valid or test; by default the one the run reports on.")] = None,
+    by: Annotated[str | None, Option(help="Split the metrics by relation, category, side or class.")] = None,
     plot: Plot = None,
     device: Device = "auto",
     as_json: Json = False,
@@ -40,7 +39,7 @@ def evaluate(
     """
     opened = opened_run(run, device)
     which = split or opened.answers.reported
-    report = opened.evaluate(which, by)
+    report = opened.answers.evaluate(which, by)  # refuses an unknown part or split
     if by == "relation":
         report = dict(sorted(report.items(), key=lambda item: -item[1]["triples"]))
     if plot is not None:
@@ -63,7 +62,7 @@ def evaluate(
         out.print(f"the figure is {plot}")
 
 
-def _show_links(run: Run, report: dict[str, Any], split: str, by: Part | None) -> None:
+def _show_links(run: Run, report: dict[str, Any], split: str, by: str | None) -> None:
     title = f"{split}, filtered, realistic ranks"
     if by == "side":
         show_metrics(title, report)
@@ -116,7 +115,7 @@ def figures(name: str, report: dict[str, Any]) -> tuple[str, ...]:
     return name, accuracy, f"{report['macro_f1']:.4f}", f"{report['log_likelihood']:.4f}"
 
 
-def _show_classes(report: dict[str, Any], split: str, by: Part | None) -> None:
+def _show_classes(report: dict[str, Any], split: str, by: str | None) -> None:
     """Print the metrics as a whole, by class, and the confusion matrix."""
     if by is None:
         show_table(("", *FIGURES), [figures(split, report)])

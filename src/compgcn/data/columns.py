@@ -206,7 +206,7 @@ def places_of(label: str, columns: Columns | None, names: Sequence[str]) -> list
         return named
     if len(names) == 3:
         return [0, 1, 2]
-    what = "call three of them head, relation and tail, or say with columns= (--columns of train) which to read"
+    what = "call three of them head, relation and tail, or say with columns= (--columns) which to read"
     raise InputError(f"'{label}' has the columns {', '.join(names)}; {what}")
 
 

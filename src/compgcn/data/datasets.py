@@ -6,7 +6,7 @@ import gzip
 import hashlib
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -231,6 +231,19 @@ def _source(name: str, row: dict[str, Any]) -> Source:
     return Source(name=name, load=readers[row["task"]], recipe=recipe, files=FILES.get(name), **row)
 
 
+def _rows(table: Mapping[str, dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield name and row of every data set; a row with `sets` stands for several, in pairs NAME and NAME-ind."""
+    for name, row in table.items():
+        if "sets" not in row:
+            yield name, row
+        for one, (*sizes, digest) in row.pop("sets", {}).items():
+            statistics = dict(zip(("entities", "relations", *SPLITS), sizes, strict=True))
+            known = one.removesuffix("-ind")
+            about = f"{row['description']}; {one}-ind has unseen entities with its relations"
+            about = about if one == known else f"unseen entities with the relations of {known}"
+            yield one, {**row, "description": about, "statistics": statistics, "canonical": digest}
+
+
 def _tuples(settings: dict[str, Any]) -> dict[str, Any]:
     return {key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()}
 
@@ -243,4 +256,4 @@ OWN_RECIPES = {
     "node-classification": _RECIPES["node"],
     "graph-classification": _RECIPES["molecule"],
 }
-DATASETS: dict[str, Source] = {name: _source(name, row) for name, row in _TABLE["datasets"].items()}
+DATASETS: dict[str, Source] = {name: _source(name, row) for name, row in _rows(_TABLE["datasets"])}

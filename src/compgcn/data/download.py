@@ -58,7 +58,10 @@ class Item(NamedTuple):
 
 
 class Archive(NamedTuple):
-    """Archive with files of a data set, at a public address or in a package on the Python index."""
+    """Archive with files of a data set, at a public address or in a package on the Python index.
+
+    An address that ends in a slash is that of a folder with the members as single files.
+    """
 
     file: str  # its name, also that of a copy in a local folder
     sha256: str | None
@@ -92,17 +95,25 @@ class Files(NamedTuple):
 
 
 def _mirrors() -> dict[str, Files]:
-    """Read the table of mirrors."""
+    """Read the table of mirrors; a row with `sets` stands for several data sets."""
 
     def items(rows: Mapping[str, list[str]]) -> dict[str, Item]:
         return {role: Item(*row) for role, row in rows.items()}
 
-    found = {}
-    for name, row in tomllib.loads(resources.files("compgcn.data").joinpath("mirrors.toml").read_text()).items():
+    def files(row: Mapping[str, Any]) -> Files:
         rows = row.get("archives", ())
         archives = tuple(Archive(**{"sha256": None, **one, "items": items(one["items"])}) for one in rows)
         roles = tuple(row["required"]), tuple(row.get("optional", ()))
-        found[name] = Files(*roles, row["folder"], items(row.get("local", {})), archives, row.get("limit_mib", 256))
+        return Files(*roles, row["folder"], items(row.get("local", {})), archives, row.get("limit_mib", 256))
+
+    found = {}
+    for name, row in tomllib.loads(resources.files("compgcn.data").joinpath("mirrors.toml").read_text()).items():
+        if "sets" not in row:
+            found[name] = files(row)
+        for one, (folder, *digests) in row.get("sets", {}).items():
+            plain = {part: [f"{folder}/{part}.txt", sha] for part, sha in zip(row["required"], digests, strict=True)}
+            archives = [{**archive, "items": plain} for archive in row["archives"]]
+            found[one] = files({**row, "local": {**row["local"], **plain}, "archives": archives})
     return found
 
 
@@ -270,12 +281,19 @@ def _from_mirrors(name: str, files: Files, notify: Notify | None) -> str:
     do = f"run compgcn data fetch {name} --from DIR, or set COMPGCN_DATA, with a folder that holds '{files.folder}'"
     if not files.archives:
         raise InputError(f"the data set '{name}' is in no public place: {'; '.join([*failures, do])}")
-    said = "; ".join(failures)
-    raise InputError(f"the data set '{name}' could not be fetched: {said}; connect to a network that has it, or {do}")
+    what = f"the data set '{name}' could not be fetched: {'; '.join(failures)}"
+    places = " or ".join(archive.address or archive.file for archive in files.archives)
+    raise InputError(f"{what}; connect to a network that has {places}, or {do}")
 
 
 def _download(archive: Archive, name: str, files: Files, notify: Notify | None) -> str:
     """Fill the cache from a public address or a package."""
+    if archive.address.endswith("/"):
+        paths = {role: root() / "downloads" / Path(item.path).name for role, item in archive.items.items()}
+        for role, item in archive.items.items():
+            log.info("%s: downloading %s from %s", name, item.path, host(archive.address))
+            download(archive.address + item.path, paths[role], item.sha256, files.limit_mib << 20, notify)
+        return _assemble(_Found(paths, archive.items), name, files, host(archive.address))
     path = root() / "downloads" / archive.file
     mirror = f"the package file {archive.file}" if archive.project else f"{host(archive.address)} ({archive.file})"
     if not (path.is_file() and archive.sha256 is not None and sha256(path) == archive.sha256):

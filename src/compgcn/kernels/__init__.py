@@ -7,21 +7,47 @@ same messages, grouped by sender and by relation (`compgcn.kernels.plan`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from compgcn.errors import InputError
+from compgcn.kernels import reference
 from compgcn.kernels.backend import kernels, wide
-from compgcn.kernels.plan import Groups, Plan, Segments, make_groups, make_plan
-from compgcn.kernels.reference import Combine
+from compgcn.kernels.plan import Groups, PairPlan, Plan, Segments, make_groups, make_pair_plan, make_plan
+from compgcn.kernels.reference import Combine, rounded_messages, rows_of
 
-__all__ = ["Combine", "Groups", "Plan", "aggregate", "grouped_matmul", "l1_distance", "make_groups", "make_plan"]
+__all__ = [
+    "Combine",
+    "Groups",
+    "PairPlan",
+    "Plan",
+    "Statistics",
+    "aggregate",
+    "grouped_matmul",
+    "l1_distance",
+    "make_groups",
+    "make_pair_plan",
+    "make_plan",
+    "statistics",
+    "update",
+]
+
+_BLOCK = 2**24  # numbers of messages that one step of a gradient by weights lays out
+
+
+class Statistics(NamedTuple):
+    """Statistics of the messages m of each row, [rows, D] each."""
+
+    sum: Tensor  # Σ w m
+    square: Tensor  # Σ w m²
+    largest: Tensor  # -inf in a row without messages
+    smallest: Tensor  # inf in a row without messages
 
 
 def aggregate(x: Tensor, z: Tensor, weight: Tensor | None, plan: Plan, combine: Combine) -> Tensor:
@@ -41,6 +67,25 @@ def aggregate(x: Tensor, z: Tensor, weight: Tensor | None, plan: Plan, combine: 
     given = chain(*plan) if torch.compiler.is_compiling() else (plan,)
     out: Tensor = _Aggregate.apply(x, z.to(x.dtype), weight, int(combine), *given)  # type: ignore[no-untyped-call]
     return out
+
+
+def statistics(x: Tensor, z: Tensor, weight: Tensor, plan: PairPlan, combine: Combine) -> Statistics:
+    """Return statistics of combined messages in one pass, in the dtype of `x`; half precisions add in float32.
+
+    Every message is rounded to that dtype first. A message of weight 0 is absent; any other weight counts in the sums
+    alone. Messages that equal an extreme share its gradient evenly; the extremes have no gradient by the weight.
+
+    Args:
+        x: entities [N, D].
+        z: relations [Z, D]; a copy never reads them.
+        weight: [M], in the order in which `make_pair_plan` got the messages.
+        plan: the M messages, see `make_pair_plan`.
+        combine: what happens on an edge.
+    """
+    if not torch.compiler.is_compiling():
+        _check(x, z, weight, plan.messages, combine)
+    given = chain(*plan.messages, plan.by_pair, *plan.pairs) if torch.compiler.is_compiling() else (plan,)
+    return Statistics(*_Statistics.apply(x, z.to(x.dtype), weight, int(combine), *given))  # type: ignore[no-untyped-call]
 
 
 def l1_distance(q: Tensor, e: Tensor, *, planar: bool = False) -> Tensor:
@@ -83,11 +128,15 @@ def _kernel(name: str, device: torch.device) -> Callable[..., Tensor]:
     return kernel
 
 
+def _given(segments: Segments) -> Segments | list[Tensor]:
+    """Return segments as a kernel takes them: a registered operation knows lists alone."""
+    return list(segments) if torch.compiler.is_compiling() else segments
+
+
 def segment_sum(a: Tensor, b: Tensor, weight: Tensor, segments: Segments, op: int) -> Tensor:
     """Return the sum over each segment of weight · op(a[left], b[right]); `weight` is by message id."""
     weight = segments.weight if segments.weight.numel() else weight[segments.order]
-    given = list(segments) if torch.compiler.is_compiling() else segments
-    return _kernel("segment_reduce", a.device)(a, b, weight, given, int(op))
+    return _kernel("segment_reduce", a.device)(a, b, weight, _given(segments), int(op))
 
 
 def _gradient_by_x(g: Tensor, z: Tensor, weight: Tensor, s: Segments, op: int) -> Tensor:
@@ -121,6 +170,12 @@ def _gradient_by_weight(g: Tensor, x: Tensor, z: Tensor, plan: Plan, op: int) ->
     return _kernel("edge_dot", g.device)(g, x, z, row, left, right, op)
 
 
+def _parts(given: Sequence[Tensor]) -> list[Segments]:
+    """Put the tensors of several segments, one by one, together again."""
+    size = len(Segments._fields)
+    return [Segments(*given[start : start + size]) for start in range(0, len(given), size)]
+
+
 class _Aggregate(torch.autograd.Function):
     """The last arguments are a plan, or all of its tensors one by one."""
 
@@ -129,13 +184,13 @@ class _Aggregate(torch.autograd.Function):
         one = len(given) == 1
         ctx.op, ctx.plan = op, given[0] if one else None
         ctx.save_for_backward(x, z, weight, *(() if one else given))
-        return segment_sum(x, z, weight, given[0].by_row if one else Segments(*given[:7]), op)
+        return segment_sum(x, z, weight, given[0].by_row if one else _parts(given)[0], op)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         x, z, weight, *given = ctx.saved_tensors
-        plan = ctx.plan or Plan(Segments(*given[:7]), Segments(*given[7:14]), Segments(*given[14:]))
+        plan = ctx.plan or Plan(*_parts(given))
         op, g, (by_x, by_z, by_weight, *others) = ctx.op, g.contiguous(), ctx.needs_input_grad
         return (
             _gradient_by_x(g, z, weight, plan.by_sender, op) if by_x else None,
@@ -143,6 +198,51 @@ class _Aggregate(torch.autograd.Function):
             _gradient_by_weight(g, x, z, plan, op).to(weight.dtype) if by_weight else None,
             *[None] * len(others),
         )
+
+
+class _Statistics(torch.autograd.Function):
+    """The last arguments are a plan of pairs, or all of its tensors one by one."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, z: Tensor, weight: Tensor, op: int, *given: Any) -> tuple[Tensor, ...]:
+        one = len(given) == 1
+        by_row = given[0].messages.by_row if one else _parts(given)[0]
+        found = _kernel("statistics", x.device)(x, z, weight[by_row.order], _given(by_row), op)  # [6, rows, D]
+        ctx.op, ctx.plan = op, given[0] if one else None
+        ctx.save_for_backward(x, z, weight, found, *(() if one else given))
+        return found[0], found[1], found[2], found[3]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        x, z, weight, found, *given = ctx.saved_tensors
+        parts = _parts(given)
+        plan = ctx.plan or PairPlan(Plan(*parts[:3]), parts[3], Plan(*parts[4:]))
+        op, pairs, (by_x, by_z, by_weight, *others) = ctx.op, plan.pairs, ctx.needs_input_grad
+        g_sum, g_square, g_largest, g_smallest = (g.contiguous() for g in gradients)
+        d = x[:0]
+        if by_x or by_z:
+            shares = g_largest / found[4].clamp_min(1), g_smallest / found[5].clamp_min(1)
+            ends, s = (pairs.by_row.left, pairs.by_row.right), plan.by_pair
+            given = (x, z, weight[s.order], found, g_sum, g_square, *shares, *ends, _given(s), op)
+            d = _kernel("pair_gradient", x.device)(*given)  # [P, D]
+        return (
+            _gradient_by_x(d, z, weight, pairs.by_sender, op) if by_x else None,
+            _gradient_by_z(d, x, z, weight, pairs.by_relation, op) if by_z else None,
+            _statistics_by_weight(g_sum, g_square, x, z, weight, plan.messages.by_row, op) if by_weight else None,
+            *[None] * len(others),
+        )
+
+
+def _statistics_by_weight(
+    g_sum: Tensor, g_square: Tensor, x: Tensor, z: Tensor, weight: Tensor, s: Segments, op: int
+) -> Tensor:
+    """Return the gradient of `statistics` by the weight of every message, [M]."""
+    out, rows, step = torch.empty_like(weight), rows_of(s), max(1, _BLOCK // max(1, x.shape[1]))
+    for order, row, left, right in zip(*(t.split(step) for t in (s.order, rows, s.left, s.right)), strict=True):
+        m = rounded_messages(x, z, left, right, op)
+        out[order] = (m * (g_sum[row] + m * g_square[row])).sum(-1).to(out.dtype)
+    return out
 
 
 class _Distance(torch.autograd.Function):
@@ -184,6 +284,15 @@ _OPERATIONS: dict[str, tuple[str, Callable[..., Tensor]]] = {
         "(Tensor a, Tensor b, Tensor weight, Tensor[] segments, int op) -> Tensor",
         lambda a, b, weight, segments, op: a.new_empty(Segments(*segments).offsets.shape[0] - 1, a.shape[1]),
     ),
+    "statistics": (
+        "(Tensor x, Tensor z, Tensor weight, Tensor[] segments, int op) -> Tensor",
+        lambda x, z, weight, segments, op: x.new_empty(6, Segments(*segments).offsets.shape[0] - 1, x.shape[1]),
+    ),
+    "pair_gradient": (
+        "(Tensor x, Tensor z, Tensor weight, Tensor found, Tensor g_sum, Tensor g_square, Tensor g_largest, "
+        "Tensor g_smallest, Tensor sender, Tensor relation, Tensor[] segments, int op) -> Tensor",
+        lambda x, *others: x.new_empty(others[-4].shape[0], x.shape[1]),
+    ),
     "edge_dot": (
         "(Tensor g, Tensor a, Tensor b, Tensor row, Tensor left, Tensor right, int op) -> Tensor",
         lambda g, a, b, row, left, right, op: g.new_empty(left.shape[0], dtype=wide(g.dtype)),
@@ -216,3 +325,91 @@ for _name, (_schema, _fake) in _OPERATIONS.items():
     torch.library.custom_op(f"compgcn::{_name}", partial(_run, _name), mutates_args=(), schema=_schema).register_fake(
         _fake
     )
+
+
+_WIDTHS = {1: (16, 32, 64), 4: (16, 32)}  # of which the fused update is, by the number of parts: tiles of a GPU
+
+
+def update(
+    x: Tensor, parts: Tensor | Sequence[Tensor], degree: Tensor, scale: Tensor, weight: Tensor, gamma: Tensor,
+    beta: Tensor | None = None, bias: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Return x + relu(gamma · norm([x; t_1; t_1 s; t_1 / s; t_2; …] W + bias) + beta), [N, B, d], in the dtype of `x`.
+
+    The t are statistics of the messages of an entity: their mean, or their mean, deviation, largest and smallest. The
+    gradients are by x, the parts, W, gamma, beta and bias.
+
+    Args:
+        x: entities for each query [N, B, d].
+        parts: the sum of the messages alone, or their sum, sum of squares, largest and smallest: K tensors [N, B, d],
+            or one [K, N, B, d].
+        degree: number of messages [N], at least 1.
+        scale: the scaler s > 0 of each entity [N].
+        weight: W [(1 + 3K) d, d].
+        gamma, beta, bias: [d]; without beta and bias a row of zeros stays one where K is 1.
+    """
+    parts = (parts,) if isinstance(parts, Tensor) else parts
+    K, (nodes, _, d) = sum(len(part) if part.ndim == 4 else 1 for part in parts), x.shape
+    if K not in _WIDTHS or any(part.shape[-3:] != x.shape for part in parts):
+        shapes = [list(part.shape) for part in parts]
+        raise InputError(f"entities {list(x.shape)} need 1 or 4 parts of that shape, not {shapes}")
+    if weight.shape != ((1 + 3 * K) * d, d) or not len(degree) == len(scale) == nodes:
+        expected, shapes = [[(1 + 3 * K) * d, d], [nodes], [nodes]], [list(t.shape) for t in (weight, degree, scale)]
+        raise InputError(f"{K} parts of width {d} need a weight, degree and scale of {expected}, not {shapes}")
+    if x.dtype == torch.float64 or d not in _WIDTHS[K] or not _updates(x.device.type):
+        return reference.update(x, parts, degree, scale, weight, gamma, beta, bias)
+    rows = degree.float(), scale.float(), weight, gamma, beta, bias
+    out: Tensor = _Update.apply(x, *rows, *parts)  # type: ignore[no-untyped-call]
+    return out
+
+
+def _updates(device: str) -> bool:
+    """Return whether the kernels of a type of device hold a fused update; elsewhere torch derives the reference."""
+    return hasattr(kernels(device), "update_gradient")
+
+
+_updates._dynamo_marked_constant = True  # type: ignore[attr-defined]  # as `backend.runs`
+
+
+class _Update(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, *given: Any) -> Tensor:
+        ctx.save_for_backward(x, *given)
+        return _kernel("update", x.device)(x, list(given[6:]), *given[:6])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        x, *given = ctx.saved_tensors
+        gradient: Callable[..., Any] = _kernel("update_gradient", g.device)
+        by_x, sums, *by_parts = gradient(g, x, given[6:], *given[:6])
+        by_weight, *rows = sums.split([given[2].shape[0], 1, 1, 1])
+        by_rows = (None if of is None else row[0].to(of.dtype) for row, of in zip(rows, given[3:6], strict=True))
+        return by_x, None, None, by_weight.to(given[2].dtype), *by_rows, *by_parts
+
+
+def _run_update(name: str, first: Tensor, *others: Any) -> Any:
+    return getattr(kernels(first.device.type), name)(first, *others)
+
+
+_ARGUMENTS = (
+    "Tensor x, Tensor[] parts, Tensor degree, Tensor scale, Tensor weight, Tensor gamma, Tensor? beta, Tensor? bias"
+)
+_UPDATES: dict[str, tuple[str, Callable[..., Any]]] = {
+    "update": (
+        f"({_ARGUMENTS}) -> Tensor",
+        lambda x, *others: torch.empty_like(x, memory_format=torch.contiguous_format),
+    ),
+    "update_gradient": (
+        f"(Tensor g, {_ARGUMENTS}) -> Tensor[]",
+        lambda g, x, parts, degree, scale, weight, *others: [
+            torch.empty_like(x, memory_format=torch.contiguous_format),
+            x.new_empty(weight.shape[0] + 3, x.shape[2], dtype=torch.float32),
+            *(torch.empty_like(part, memory_format=torch.contiguous_format) for part in parts),
+        ],
+    ),
+}
+for _name, (_schema, _fake) in _UPDATES.items():
+    torch.library.custom_op(
+        f"compgcn::{_name}", partial(_run_update, _name), mutates_args=(), schema=_schema
+    ).register_fake(_fake)

@@ -91,6 +91,98 @@ def _reduce_shares(a, b, weight, offsets, left, right, op, out):  # pragma: no c
 
 
 @_compiled(parallel=False)
+def _combine(x, z, op, m):  # pragma: no cover
+    """Write one message; every statistic and its gradient take it from here, so they round it alike."""
+    width = x.shape[0]
+    half = width // 2
+    if op == 0:
+        for j in range(width):
+            m[j] = x[j]
+    elif op == 1:
+        for j in range(width):
+            m[j] = x[j] + z[j]
+    elif op == 2:
+        for j in range(width):
+            m[j] = x[j] - z[j]
+    elif op == 3:
+        for j in range(width):
+            m[j] = x[j] * z[j]
+    elif op == 4:
+        for j in range(half):
+            m[j] = x[j] * z[j] - x[half + j] * z[half + j]
+            m[half + j] = x[j] * z[half + j] + x[half + j] * z[j]
+    else:
+        for j in range(half):
+            m[j] = x[j] * z[j] + x[half + j] * z[half + j]
+            m[half + j] = x[j] * z[half + j] - x[half + j] * z[j]
+
+
+@_compiled(parallel=False)
+def _statistics_rows(x, z, weight, offsets, left, right, op, out, first, last):  # pragma: no cover
+    m = np.empty(x.shape[1], x.dtype)
+    for v in range(first, last):
+        total, square, largest, smallest, top, bottom = out[0, v], out[1, v], out[2, v], out[3, v], out[4, v], out[5, v]
+        for e in range(offsets[v], offsets[v + 1]):
+            w = weight[e]
+            if w == 0:
+                continue
+            _combine(x[left[e]], z[right[e] if op > 0 else 0], op, m)
+            for j in range(m.shape[0]):
+                value = m[j]
+                total[j] += w * value
+                square[j] += w * value * value
+                top[j] = 1 if value > largest[j] else top[j] + (value == largest[j])
+                bottom[j] = 1 if value < smallest[j] else bottom[j] + (value == smallest[j])
+                largest[j] = max(largest[j], value)
+                smallest[j] = min(smallest[j], value)
+
+
+@_compiled(parallel=True)
+def _statistics_shares(x, z, weight, offsets, left, right, op, out):  # pragma: no cover
+    rows = offsets.shape[0] - 1
+    edges = left.shape[0]
+    for task in prange(_TASKS):
+        first = np.searchsorted(offsets[:rows], edges * task // _TASKS)
+        last = np.searchsorted(offsets[:rows], edges * (task + 1) // _TASKS)
+        _statistics_rows(x, z, weight, offsets, left, right, op, out, first, last)
+
+
+@_compiled(parallel=False)
+def _pair_rows(
+    x, z, weight, found, g_sum, g_square, g_largest, g_smallest, sender, relation, offsets, row, op, out, first, last
+):  # fmt: skip  # pragma: no cover
+    m = np.empty(x.shape[1], x.dtype)
+    for p in range(first, last):
+        _combine(x[sender[p]], z[relation[p] if op > 0 else 0], op, m)
+        d = out[p]
+        for e in range(offsets[p], offsets[p + 1]):
+            w, v = weight[e], row[e]
+            if w == 0:
+                continue
+            by_sum, by_square, by_largest, by_smallest = g_sum[v], g_square[v], g_largest[v], g_smallest[v]
+            largest, smallest = found[2, v], found[3, v]
+            for j in range(m.shape[0]):
+                value = m[j]
+                by_extremes = by_largest[j] if value == largest[j] else 0
+                if value == smallest[j]:
+                    by_extremes += by_smallest[j]
+                d[j] += w * (by_sum[j] + 2 * value * by_square[j]) + by_extremes
+
+
+@_compiled(parallel=True)
+def _pair_shares(
+    x, z, weight, found, g_sum, g_square, g_largest, g_smallest, sender, relation, offsets, row, op, out
+):  # fmt: skip  # pragma: no cover
+    pairs = sender.shape[0]
+    for task in prange(_TASKS):
+        first, last = pairs * task // _TASKS, pairs * (task + 1) // _TASKS
+        _pair_rows(
+            x, z, weight, found, g_sum, g_square, g_largest, g_smallest, sender, relation, offsets, row, op, out,
+            first, last,
+        )  # fmt: skip
+
+
+@_compiled(parallel=False)
 def _dot_rows(g, a, b, row, left, right, op, out):  # pragma: no cover
     width = a.shape[1]
     half = width // 2
@@ -287,6 +379,34 @@ def segment_reduce(a: Tensor, b: Tensor, weight: Tensor, s: Segments, op: int) -
         work = s.left.numel() * a.shape[1]
         _call(_reduce_rows, _reduce_shares, work, len(out), a, b, weight, s.offsets, s.left, s.right, op, out)
     return out.to(a.dtype)
+
+
+def statistics(x: Tensor, z: Tensor, weight: Tensor, s: Segments, op: int) -> Tensor:
+    """Compute `reference.statistics`, which itself rounds messages of half precision."""
+    if x.dtype != wide(x.dtype):
+        return reference.statistics(x, z, weight, s, op)
+    out = torch.zeros(6, s.offsets.numel() - 1, x.shape[1], dtype=x.dtype)
+    out[2], out[3] = -torch.inf, torch.inf
+    if s.left.numel():
+        work = s.left.numel() * x.shape[1]
+        operands = (x, z, weight.to(x.dtype), s.offsets, s.left, s.right, op, out)
+        _call(_statistics_rows, _statistics_shares, work, out.shape[1], *operands)
+    return out
+
+
+def pair_gradient(
+    x: Tensor, z: Tensor, weight: Tensor, found: Tensor, g_sum: Tensor, g_square: Tensor, g_largest: Tensor,
+    g_smallest: Tensor, sender: Tensor, relation: Tensor, s: Segments, op: int,
+) -> Tensor:  # fmt: skip
+    """Compute `reference.pair_gradient`, which itself rounds messages of half precision."""
+    operands = (found, g_sum, g_square, g_largest, g_smallest, sender, relation)
+    if x.dtype != wide(x.dtype):
+        return reference.pair_gradient(x, z, weight, *operands, s, op)
+    out = torch.zeros(len(sender), x.shape[1], dtype=x.dtype)
+    if s.left.numel():
+        given = (x, z, weight.to(x.dtype), *operands, s.offsets, s.left, op, out)
+        _call(_pair_rows, _pair_shares, s.left.numel() * x.shape[1], len(out), *given)
+    return out
 
 
 def edge_dot(g: Tensor, a: Tensor, b: Tensor, row: Tensor, left: Tensor, right: Tensor, op: int) -> Tensor:

@@ -22,11 +22,12 @@ class Segments(NamedTuple):
     right: Tensor  # [M] rows of the second operand, in this order; int32
     chunks: Tensor  # [P, 4] (row, start, end, slot), longest first, see `cut`; empty without a GPU
     merges: Tensor  # [Q, 3] (row, first slot, last slot) of the rows of several chunks
+    runs: Tensor  # [M] where the run of one `right` around a message ends; int32; empty unless sorted for a GPU
     weight: Tensor  # [M] in this order; empty where every call brings its own
 
     def swapped(self) -> Segments:
-        """Return the same messages with the operands exchanged."""
-        return self._replace(left=self.right, right=self.left)
+        """Return the same messages with the operands exchanged, which ends the runs."""
+        return self._replace(left=self.right, right=self.left, runs=self.runs[:0])
 
 
 class Plan(NamedTuple):
@@ -41,6 +42,14 @@ class Plan(NamedTuple):
         return Plan(*(s._replace(weight=weight[s.order]) for s in self))
 
 
+class PairPlan(NamedTuple):
+    """Messages, and the P distinct pairs (sender, relation) among them: all messages of a pair carry one value."""
+
+    messages: Plan  # in runs
+    by_pair: Segments  # the messages grouped by pair, left row, right relation
+    pairs: Plan  # one message of weight 1 per pair, to the row of its number
+
+
 class Groups(NamedTuple):
     """Rows sorted by group: those of group r are `[offsets[r], offsets[r + 1])`."""
 
@@ -48,15 +57,47 @@ class Groups(NamedTuple):
     chunks: Tensor  # [P, 4] (group, start, end, slot), as in `Segments`
 
 
-def make_plan(row: Tensor, sender: Tensor, relation: Tensor, *, rows: int, senders: int, relations: int) -> Plan:
-    """Sort the messages (sender, relation) -> row, each [M], three times."""
+def make_plan(
+    row: Tensor, sender: Tensor, relation: Tensor, *, rows: int, senders: int, relations: int, in_runs: bool = False
+) -> Plan:
+    """Sort the messages (sender, relation) -> row, each [M], three times.
+
+    Args:
+        row: the row that gets each message, out of `rows`.
+        sender: the row of x, out of `senders`.
+        relation: the row of z, out of `relations`.
+        in_runs: sort the messages of a row, sender or relation too, so that a GPU loads their second operand once for
+            a run of equal ones. It pays where a sum is wide and runs are long; sums add in another order.
+    """
     if max(rows, senders, relations) >= 2**31:
         raise InputError(f"a table of {max(rows, senders, relations):,} rows is too long: expected fewer than 2^31")
-    return Plan(
+    if in_runs:
+        order = torch.argsort(relation * senders + sender, stable=True)
+        row, sender, relation = row[order], sender[order], relation[order]
+    plan = Plan(
         _segments(row, rows, sender, relation),
         _segments(sender, senders, row, relation),
         _segments(relation, relations, row, sender),
     )
+    return Plan(*(s._replace(order=order[s.order], runs=_run_ends(s.right)) for s in plan)) if in_runs else plan
+
+
+def make_pair_plan(
+    row: Tensor, sender: Tensor, relation: Tensor, *, rows: int, senders: int, relations: int
+) -> PairPlan:
+    """Group the messages for `aggregate` and for `statistics`; waits for the device, so make it once per graph."""
+    sizes = {"senders": senders, "relations": relations}
+    messages = make_plan(row, sender, relation, rows=rows, **sizes, in_runs=True)
+    by_sender = messages.by_sender  # stands in the order of the pairs too
+    pair, counts = torch.unique_consecutive(
+        sender[by_sender.order] * relations + by_sender.right, return_counts=True
+    )  # [P] each
+    offsets = torch.cat((counts.new_zeros(1), counts.cumsum(0)))
+    chunks, merges = cut(offsets, row.numel())
+    by_pair = by_sender._replace(offsets=offsets, chunks=chunks, merges=merges, runs=by_sender.runs[:0])
+    index = torch.arange(pair.numel(), device=pair.device)
+    pairs = make_plan(index, pair // relations, pair % relations, rows=pair.numel(), **sizes)
+    return PairPlan(messages, by_pair, pairs.weighted(torch.ones(pair.numel(), device=pair.device)))
 
 
 def make_groups(group: Tensor, size: int) -> Groups:
@@ -74,7 +115,19 @@ def _segments(key: Tensor, rows: int, left: Tensor, right: Tensor) -> Segments:
     else:
         order = kernels(key.device.type).stable_order(key, offsets)
     left, right = left[order].int(), right[order].int()
-    return Segments(order, offsets, left, right, *cut(offsets, key.numel()), torch.empty(0, device=key.device))
+    cuts, weight = cut(offsets, key.numel()), torch.empty(0, device=key.device)
+    return Segments(order, offsets, left, right, *cuts, right[:0], weight)
+
+
+def _run_ends(values: Tensor) -> Tensor:
+    """Return where the run of equal values around each one ends, [M]; empty without a GPU."""
+    if not runs("triton", values.device.type):
+        return values[:0]
+    after = torch.arange(1, values.numel() + 1, dtype=torch.int32, device=values.device)
+    last = torch.ones_like(values, dtype=torch.bool)
+    last[:-1] = values[1:] != values[:-1]
+    ends = torch.where(last, after, values.numel())
+    return ends.flip(0).cummin(0).values.flip(0) if ends.numel() else ends
 
 
 def cut(offsets: Tensor, messages: int) -> tuple[Tensor, Tensor]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 
 import torch
 from torch import Tensor
+from torch.nn.functional import layer_norm
 
 from compgcn.kernels.backend import wide
 from compgcn.kernels.plan import Segments
@@ -49,12 +50,66 @@ def _combined(a: Tensor, b: Tensor, left: Tensor, right: Tensor, op: int) -> Ten
     return x if op == Combine.COPY else combined(Combine(op), x, b[right].to(x.dtype))
 
 
+def rows_of(s: Segments) -> Tensor:
+    """Return the row of every message, [M]."""
+    rows = torch.arange(s.offsets.numel() - 1, device=s.offsets.device)
+    return torch.repeat_interleave(rows, s.offsets.diff(), output_size=s.left.numel())
+
+
 def segment_reduce(a: Tensor, b: Tensor, weight: Tensor, s: Segments, op: int) -> Tensor:
     """out[v] = sum over e in [offsets[v], offsets[v + 1]) of weight[e] * combine(a[left[e]], b[right[e]])."""
-    rows = s.offsets.numel() - 1
-    row = torch.repeat_interleave(torch.arange(rows, device=a.device), s.offsets.diff(), output_size=s.left.numel())
     message = weight.to(wide(a.dtype)).unsqueeze(-1) * _combined(a, b, s.left, s.right, op)  # [M, D]
-    return message.new_zeros(rows, a.shape[1]).index_add_(0, row, message).to(a.dtype)
+    return message.new_zeros(s.offsets.numel() - 1, a.shape[1]).index_add_(0, rows_of(s), message).to(a.dtype)
+
+
+def rounded_messages(x: Tensor, z: Tensor, left: Tensor, right: Tensor, op: int) -> Tensor:
+    """Return combine(x[left], z[right]) rounded to the dtype of x, in that of sums, [M, D]."""
+    message = _combined(x, z, left, right, op)
+    return message.to(x.dtype).to(message.dtype)
+
+
+def statistics(x: Tensor, z: Tensor, weight: Tensor, s: Segments, op: int) -> Tensor:
+    """The statistics of the rounded messages of each row, [6, rows, D].
+
+    Σ w m, Σ w m², the largest and the smallest m of a weight other than 0, and how many messages equal each of the two.
+    """
+    row, m = rows_of(s), rounded_messages(x, z, s.left, s.right, op)
+    w, shown = weight.to(m.dtype).unsqueeze(-1), (weight != 0).unsqueeze(-1)
+    zeros, index = m.new_zeros(s.offsets.numel() - 1, m.shape[1]), row.unsqueeze(-1).expand_as(m)
+    out = [zeros.index_add(0, row, w * m), zeros.index_add(0, row, w * m * m)]
+    for reduce, none in (("amax", -torch.inf), ("amin", torch.inf)):
+        out.append((zeros + none).scatter_reduce(0, index, torch.where(shown, m, none), reduce))
+    out += [zeros.index_add(0, row, (shown & (m == extreme[row])).to(m.dtype)) for extreme in out[2:]]
+    return torch.stack(out).to(x.dtype)
+
+
+def pair_gradient(
+    x: Tensor, z: Tensor, weight: Tensor, found: Tensor, g_sum: Tensor, g_square: Tensor, g_largest: Tensor,
+    g_smallest: Tensor, sender: Tensor, relation: Tensor, s: Segments, op: int,
+) -> Tensor:  # fmt: skip
+    """The gradient of statistics by the message of each pair (sender, relation), [P, D].
+
+    Args:
+        x: entities [N, D].
+        z: relations [Z, D].
+        weight: [M], in the order of `s`.
+        found: the statistics [6, rows, D].
+        g_sum: the gradient by Σ w m, [rows, D].
+        g_square: by Σ w m².
+        g_largest: by the largest, divided by the number of messages that equal it.
+        g_smallest: by the smallest, divided likewise.
+        sender: of each pair, [P].
+        relation: of each pair, [P].
+        s: the messages grouped by pair, left their rows.
+        op: how sender and relation combine.
+    """
+    pair, row = rows_of(s), s.left
+    m = rounded_messages(x, z, sender, relation, op)[pair]
+    w, shown = weight.to(m.dtype).unsqueeze(-1), (weight != 0).unsqueeze(-1)
+    d = w * (g_sum[row] + 2 * m * g_square[row])
+    for extreme, g in ((found[2], g_largest), (found[3], g_smallest)):
+        d += torch.where(shown & (m == extreme[row]), g[row], 0.0)
+    return m.new_zeros(len(sender), m.shape[1]).index_add(0, pair, d).to(x.dtype)
 
 
 def edge_dot(g: Tensor, a: Tensor, b: Tensor, row: Tensor, left: Tensor, right: Tensor, op: int) -> Tensor:
@@ -135,3 +190,37 @@ def count_rivals(scores: Tensor, row: Tensor, bar: Tensor) -> tuple[Tensor, Tens
 def stable_order(key: Tensor, offsets: Tensor) -> Tensor:
     """Return the order that sorts keys stably; offsets[k] of them are smaller than k."""
     return torch.argsort(key, stable=True)
+
+
+FLOOR = 1e-4  # of a variance, whose root has no slope at 0
+EPSILON = 1e-5  # of a layer norm
+
+
+def pieces(parts: Sequence[Tensor]) -> list[Tensor]:
+    """Return the K parts [N, B, d] of tensors of that shape, or of shape [k, N, B, d]."""
+    return [piece for part in parts for piece in (part.unbind() if part.ndim == 4 else (part,))]
+
+
+def update(
+    x: Tensor, parts: Sequence[Tensor], degree: Tensor, scale: Tensor, weight: Tensor, gamma: Tensor,
+    beta: Tensor | None, bias: Tensor | None,
+) -> Tensor:  # fmt: skip
+    """out = x + relu(gamma · norm([x; t_1; t_1 s; t_1 / s; t_2; …] W + bias) + beta), row by row of x [N, B, d].
+
+    The statistics t of the messages of an entity are their mean alone, or mean, deviation, largest and smallest.
+    """
+    kind = wide(x.dtype)
+    total, *others = (piece.to(kind) for piece in pieces(parts))
+    degree, s = degree.to(kind)[:, None, None], scale.to(kind)[:, None, None]
+    statistics = [total / degree]
+    if others:
+        square, *extremes = others
+        statistics += [(square / degree - statistics[0].square()).clamp_min(FLOOR).sqrt(), *extremes]
+    first, *filters = weight.to(kind).split(x.shape[-1])  # [d, d] each
+    pre = x.to(kind) @ first
+    for i, t in enumerate(statistics):
+        a, b, c = filters[3 * i : 3 * i + 3]
+        pre = pre + t @ a + s * (t @ b) + t @ c / s
+    given = (None if tensor is None else tensor.to(kind) for tensor in (gamma, beta))
+    y = layer_norm(pre if bias is None else pre + bias.to(kind), x.shape[-1:], *given, eps=EPSILON)
+    return (x.to(kind) + y.relu()).to(x.dtype)

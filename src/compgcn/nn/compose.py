@@ -116,6 +116,11 @@ class Composition(NamedTuple):
         return self.lift is _planes
 
     @property
+    def transforms(self) -> bool:
+        """Whether combined messages are other numbers than phi, until `lower` turns their sum back."""
+        return self.lower is not _drop_width
+
+    @property
     def transposed(self) -> Composition | None:
         """psi with ⟨phi(x, z), e⟩ = ⟨z, psi(x, e)⟩ for all x, z, e; None where phi is not linear in z."""
         if self.combine not in _TRANSPOSED or self.lift_relation is not self.lift or not self.linear_lift:

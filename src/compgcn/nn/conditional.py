@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from compgcn.errors import InputError, unknown
-from compgcn.kernels import Combine, Plan, aggregate
+from compgcn.kernels import Combine, PairPlan, Plan, aggregate, statistics, update
 from compgcn.nn.compose import Composition, find
 from compgcn.nn.graph import RelationalGraph
 
@@ -25,10 +25,11 @@ _COPIES = 6  # tables of states that a layer keeps for its gradient
 class View(NamedTuple):
     """A graph as the layers see it: the messages with their weights, and the degrees without hidden messages."""
 
-    plan: Plan
+    plan: Plan  # with the weights
+    pairs: PairPlan  # the same messages without them
+    weight: Tensor  # 0 hides a message, 1 keeps it, [M]; where it requires a gradient, the plan is not used
     degree: Tensor  # messages received and the boundary's, [N]
     scale: Tensor  # log(1 + degree) over its mean in the training graph, [N]
-    weight: Tensor | None = None  # of the messages [M], where the plan has none: for the gradient by them
 
 
 class ConditionalCompGCN(nn.Module):
@@ -75,6 +76,9 @@ class ConditionalCompGCN(nn.Module):
             raise InputError(f"the composition '{phi.name}' has parameters; take one without, such as mult or corr")
         if statistics not in STATISTICS:
             raise unknown("statistics", statistics, STATISTICS)
+        phi(torch.zeros(1, dim), torch.zeros(1, dim))  # not every composition takes every dimension
+        if statistics == "pna" and phi.transforms:
+            raise InputError(f"pna compares messages by number, and '{phi.name}' transforms them; take mult, or mean")
         self.num_relations, self.dim = num_relations, dim
         self.dtype = torch.bfloat16 if half else torch.float32
         self.queries = nn.Embedding(2 * num_relations, dim)
@@ -95,7 +99,8 @@ class ConditionalCompGCN(nn.Module):
         weight = messages.of_edges(keep.to(self.mean_log_degree.dtype))
         degree = torch.ones(graph.num_nodes, dtype=weight.dtype, device=weight.device)
         degree = degree.index_add(0, messages.receiver, weight.detach())
-        return View(messages.receiver_plan().weighted(weight), degree, (degree + 1).log() / self.mean_log_degree)
+        pairs, scale = messages.receiver_plan(), (degree + 1).log() / self.mean_log_degree
+        return View(pairs.messages.weighted(weight), pairs, weight, degree, scale)
 
     def forward(self, view: View | Sequence[View], s: Tensor, r: Tensor) -> Tensor:
         """Return the logits of all entities for queries (s, r), [B, N] in float32; a layer may have its own view."""
@@ -150,17 +155,19 @@ class ConditionalLayer(nn.Module):
     def __init__(self, num_relations: int, dim: int, phi: Composition, statistics: str) -> None:
         super().__init__()
         self.phi, self.statistics = phi, statistics
-        parts = 1 + 3 * (4 if statistics == "pna" else 1)
+        inputs = (1 + 3 * (4 if statistics == "pna" else 1)) * dim
         self.relations = nn.Parameter(torch.empty(2 * num_relations, dim, dim))  # A_k, by relation
         self.relation_bias = nn.Parameter(torch.empty(2 * num_relations, 1, dim))
-        self.update = nn.Linear(parts * dim, dim)
+        self.weight = nn.Parameter(torch.empty(inputs, dim))  # W_k
+        self.bias = nn.Parameter(torch.empty(dim))
         self.norm = nn.LayerNorm(dim)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        bound = self.relations.shape[1] ** -0.5
-        for weight in (self.relations, self.relation_bias):
+        for weight, bias in ((self.relations, self.relation_bias), (self.weight, self.bias)):
+            bound = weight.shape[-2] ** -0.5  # as in a linear layer of torch
             nn.init.uniform_(weight, -bound, bound)
+            nn.init.uniform_(bias, -bound, bound)
 
     def forward(self, state: Tensor, q: Tensor, s: Tensor, view: View) -> Tensor:
         """Return the next states [N, B, d].
@@ -172,21 +179,35 @@ class ConditionalLayer(nn.Module):
             view: of the graph.
         """
         z = torch.baddbmm(self.relation_bias, q.expand(len(self.relations), *q.shape), self.relations)  # [2R, B, d]
-        total = self._sum(state, z, view)
-        at = (s, torch.arange(len(s), device=s.device))
-        total = total.index_put(at, total[at] + q.to(total.dtype))
-        mean = total / view.degree.to(total.dtype).view(-1, 1, 1)
-        scale = view.scale.to(total.dtype).view(-1, 1, 1)
-        new = F.linear(torch.cat((state, mean, mean * scale, mean / scale), -1), self.update.weight.to(state.dtype))
-        new = F.layer_norm(new.float() + self.update.bias, self.norm.normalized_shape, self.norm.weight, self.norm.bias)
-        return state + F.relu(new).to(state.dtype)
+        at = (s, torch.arange(len(s), device=s.device))  # where the query itself is one more message
+        q = q.to(state.dtype)
+        parts = self._pna(state, z, q, at, view) if self.statistics == "pna" else self._sum(state, z, q, at, view)
+        rows = (view.degree, view.scale, self.weight, self.norm.weight, self.norm.bias, self.bias)
+        return update(state, parts, *rows)
 
-    def _sum(self, state: Tensor, z: Tensor, view: View) -> Tensor:
-        """Return the sums of the messages phi(state, z), [N, B, d]."""
-        phi = self.phi
-        x, z = (_rows(lift(t).to(state.dtype), phi.combine) for lift, t in ((phi.lift, state), (phi.lift_relation, z)))
-        sums = aggregate(x, z, view.weight, view.plan, phi.combine)  # [N, B D]
-        return phi.lower(_cells(sums, state.shape[1], phi.combine), state.shape[2]).to(state.dtype)
+    def _sum(self, state: Tensor, z: Tensor, q: Tensor, at: tuple[Tensor, Tensor], view: View) -> Tensor:
+        """Return the sums of the messages phi(state, z) and of q, [N, B, d]."""
+        weighed = (view.weight, view.pairs.messages) if view.weight.requires_grad else (None, view.plan)
+        sums = aggregate(*self._lifted(state, z), *weighed, self.phi.combine)  # [N, B D]
+        sums = self.phi.lower(_cells(sums, len(q), self.phi.combine), state.shape[2]).to(state.dtype)
+        return sums.index_put(at, sums[at] + q)
+
+    def _pna(self, state: Tensor, z: Tensor, q: Tensor, at: tuple[Tensor, Tensor], view: View) -> list[Tensor]:
+        """Return sum, sum of squares, maximum and minimum of the messages and of q, [N, B, d] each."""
+        found = statistics(*self._lifted(state, z), view.weight, view.pairs, self.phi.combine)
+        total, square, largest, smallest = (_cells(part, len(q), self.phi.combine) for part in found)
+        # Elsewhere the message of the query is zero.
+        return [
+            total.index_put(at, total[at] + q),
+            square.index_put(at, square[at] + q.square()),
+            largest.clamp_min(0).index_put(at, torch.maximum(largest[at], q)),
+            smallest.clamp_max(0).index_put(at, torch.minimum(smallest[at], q)),
+        ]
+
+    def _lifted(self, state: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the tables that are combined on an edge: states [N, B D] and relations [2R, B D]."""
+        phi, kind = self.phi, state.dtype
+        return _rows(phi.lift(state).to(kind), phi.combine), _rows(phi.lift_relation(z).to(kind), phi.combine)
 
 
 _PLANES = (Combine.COMPLEX, Combine.CONJUGATE)

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from compgcn.errors import InputError, unknown
-from compgcn.kernels import Groups, Plan, make_groups, make_plan
+from compgcn.kernels import Groups, PairPlan, Plan, make_groups, make_pair_plan, make_plan
 
 
 class Weights(NamedTuple):
@@ -138,10 +138,10 @@ class Messages:
         plan = self._keep("plan", lambda: self._plan(self.sender, self.num_senders, self.relation, self.num_relations))
         return self._weighted("plan", plan, norm)
 
-    def receiver_plan(self) -> Plan:
+    def receiver_plan(self) -> PairPlan:
         """Return the plan whose rows are receivers, both directions in one sum; every call brings its weights."""
         sizes = {"rows": self.num_receivers, "senders": self.num_senders, "relations": self.num_relations}
-        return self._keep("receivers", lambda: make_plan(self.receiver, self.sender, self.relation, **sizes))
+        return self._keep("receivers", lambda: make_pair_plan(self.receiver, self.sender, self.relation, **sizes))
 
     def relation_plan(self, norm: Norm | None) -> Plan:
         """Return the plan of the same rows in which every message sends a row of a relation table (D-GCN's biases)."""

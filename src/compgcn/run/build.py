@@ -22,7 +22,7 @@ from compgcn.nn.encoder import Backwards, Encoder
 from compgcn.nn.graph import RelationalGraph
 from compgcn.tasks.classification import Classifier, GraphClassifier, Graphs, Nodes, Readout
 from compgcn.tasks.inputs import INPUTS, Dataset, Start, num_nodes
-from compgcn.tasks.link_prediction import ConditionalPrediction, LinkPrediction, LinkPredictor, Ranker
+from compgcn.tasks.link_prediction import ConditionalPrediction, LinkPrediction, LinkPredictor, LinkTask, Ranker
 from compgcn.tasks.sampling import SAMPLERS, Adversary, seeded
 from compgcn.train.step import chosen_precision
 
@@ -212,7 +212,7 @@ def build_ranker(config: Config, data: KnowledgeGraph, device: torch.device) -> 
     return Ranker(build_model(config, data, half_query=mixed).to(device), graph, splits)
 
 
-def build_links(config: Config, data: KnowledgeGraph, device: torch.device) -> LinkPrediction | ConditionalPrediction:
+def build_links(config: Config, data: KnowledgeGraph, device: torch.device) -> LinkTask:
     """Make the task of link prediction."""
     ranker = build_ranker(config, data, device)
     if isinstance(ranker.model, ConditionalCompGCN):
@@ -299,9 +299,7 @@ def build_items(config: Config, data: Dataset, device: torch.device, whole: bool
     return build_nodes(config, data, device, whole)
 
 
-def build_task(
-    config: Config, data: Dataset, device: torch.device
-) -> LinkPrediction | ConditionalPrediction | Nodes | Fitted | Graphs:
+def build_task(config: Config, data: Dataset, device: torch.device) -> LinkTask | Nodes | Fitted | Graphs:
     """Make the task of link prediction or the items of a classification, with fresh weights."""
     if config.task == "link-prediction" and isinstance(data, KnowledgeGraph):
         return build_links(config, data, device)

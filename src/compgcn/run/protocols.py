@@ -22,7 +22,7 @@ from compgcn.data.collection import folds as dealt
 from compgcn.data.labels import deal
 from compgcn.errors import InputError
 from compgcn.tasks.classification import Classification, Items, Nodes, Tally, macro_f1, report, tallied, tally
-from compgcn.tasks.link_prediction import ConditionalPrediction, LinkPrediction
+from compgcn.tasks.link_prediction import LinkTask
 from compgcn.tasks.ranking import Popularity, rank_triples, summary
 from compgcn.tasks.sampling import randomness
 from compgcn.train.folder import Folder
@@ -85,7 +85,7 @@ class LinkSession(Session):
     """
 
     data: KnowledgeGraph
-    task: LinkPrediction | ConditionalPrediction
+    task: LinkTask
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -66,6 +67,8 @@ def resolve(settings: Mapping[str, Any], data: Dataset, model: str | None = None
     config, scaled = _recommended(settings, data, model)
     config = expand(config, data)
     notes = [*unused_settings(config, settings), *_size_notes(scaled, data), *label_notes(config, labelled_items(data))]
+    if _conditional(config) and not {"hide", "training.hide"} & set(settings) and isinstance(data, KnowledgeGraph):
+        notes.append(hiding(data).sentence)
     return Resolved(config, notes, bool(scaled))
 
 
@@ -97,6 +100,8 @@ def _recommended(settings: Mapping[str, Any], data: Dataset, model: str | None) 
     and the settings. A model comes before the settings and drops what the recipe says of other models; a baseline's
     recipe comes before the data set's, of which it takes how to classify and, unless it is fitted once, how to train.
     """
+    if model is None and configure(Config(), settings).encoder.name == CONDITIONAL:
+        model = CONDITIONAL  # no recipe of a data set fits it
     system = None if model is None else find_model(model)
     own: Mapping[str, Any] = {} if system is None else system.settings
     asked = configure(configure(Config(), own), settings)
@@ -126,7 +131,7 @@ def _recommended(settings: Mapping[str, Any], data: Dataset, model: str | None) 
 
 
 def _own_composition(config: Config) -> bool:
-    return config.encoder.name == CONDITIONAL or preset(config.encoder.name).composition is not None
+    return _conditional(config) or preset(config.encoder.name).composition is not None
 
 
 def _scaled(settings: Mapping[str, Any], whole: Config, data: Dataset, model: str | None) -> dict[str, Any]:
@@ -181,7 +186,7 @@ def expand(config: Config, data: Dataset) -> Config:
             f"the data are not those the config was written for: their fingerprint is {fingerprint}, not "
             f"{config.fingerprint}; leave it out to train on them anyway"
         )
-    if config.encoder.name == CONDITIONAL:
+    if _conditional(config):
         return configure(config, {"task": task, "fingerprint": fingerprint, **_of_conditional(config, data, task)})
     own = _of_links(config) if task == "link-prediction" else _of_classes(config, task)
     if config.classifier.baseline is None:
@@ -259,6 +264,15 @@ class Hiding(NamedTuple):
     rule: str
     valid: float  # share of validation facts whose entities another fact of train joins
     train: float  # the same of training facts
+
+    @property
+    def sentence(self) -> str:
+        """The choice and its reason."""
+        what = {"facts": "leaves the graph alone", "pairs": "takes all edges between its two entities along"}
+        return (
+            f"a hidden fact {what[self.rule]} (training.hide={self.rule}): another training fact joins the entities of "
+            f"{self.valid:.0%} of validation and of {self.train:.0%} of training facts"
+        )
 
 
 def hiding(data: KnowledgeGraph) -> Hiding:
@@ -461,7 +475,30 @@ def _samples(config: Config) -> bool:
     return OBJECTIVES[config.training.loss].samples
 
 
+def _conditional(config: Config) -> bool:
+    return config.encoder.name == CONDITIONAL
+
+
+def _decoder(config: Config) -> DecoderRow:
+    return DECODERS[Decoder().name if _conditional(config) else config.decoder.name]
+
+
 _LINKS = (
+    Rule(  # a model conditioned on the query has few parts
+        frozenset(
+            {f"encoder.{name}" for name in EncoderSettings.model_fields}
+            - {"encoder.name", "encoder.composition", "encoder.dims", "encoder.statistics", "encoder.graph"}
+            | {f"decoder.{name}" for name in Decoder.model_fields}
+            | {f"training.{name}" for name in _OF_TRIPLES}
+        ),
+        lambda config: not _conditional(config),
+        lambda config: f"the encoder '{CONDITIONAL}' does without",
+    ),
+    Rule(
+        frozenset({"encoder.statistics", "training.hidden_answers", "training.hide"}),
+        _conditional,
+        lambda config: f"only the encoder '{CONDITIONAL}' takes it",
+    ),
     _rule(
         "encoder.norm flow bases dropout loop_dropout hidden_dropout bias batch_norm activation self_loop edge_dropout "
         "graph",
@@ -470,21 +507,15 @@ _LINKS = (
     ),
     _rule(
         "decoder.margin margin_decay",
-        lambda config: DECODERS[config.decoder.name].margin,
+        lambda config: _decoder(config).margin,
         lambda config: f"the decoder '{config.decoder.name}' has no margin",
     ),
     _rule(
         "decoder.filters kernel input_dropout feature_dropout hidden_dropout",
-        lambda config: not isinstance(DECODERS[config.decoder.name].query, str),
+        lambda config: not isinstance(_decoder(config).query, str),
         lambda config: f"the decoder '{config.decoder.name}' has no convolution",
     ),
     _rule("training.negatives sampler", _samples, _loss),
-    _rule(
-        "training.hidden_answers hide",
-        lambda config: False,
-        lambda config: f"the encoder '{config.encoder.name}' sees the facts it is trained on",
-    ),
-    _rule("encoder.statistics", lambda config: False, lambda config: f"the encoder '{config.encoder.name}' takes sums"),
     _rule("training.loss_margin", lambda config: config.training.loss == "margin", _loss),
     _rule("training.label_smoothing", lambda config: not _samples(config), _loss),
     _rule("training.smoothing_floor", lambda config: config.training.loss == "bce", _loss),
@@ -493,16 +524,6 @@ _LINKS = (
         lambda config: config.training.regulariser != "none",
         lambda config: "there is no regulariser",
     ),
-)
-_QUERIED = Rule(  # a model conditioned on the query has few parts
-    frozenset(
-        {f"encoder.{name}" for name in EncoderSettings.model_fields}
-        - {"encoder.name", "encoder.composition", "encoder.dims", "encoder.statistics", "encoder.graph"}
-        | {f"decoder.{name}" for name in Decoder.model_fields}
-        | {f"training.{name}" for name in _OF_TRIPLES}
-    ),
-    lambda config: False,
-    lambda config: f"the encoder '{CONDITIONAL}' does without",
 )
 _ANY = (
     _rule(
@@ -522,8 +543,7 @@ def unused_settings(config: Config, given: Iterable[str]) -> list[str]:
             continue
         if config.task != "link-prediction" and name.startswith("decoder."):
             found.append(f"{name} has no effect: {config.task} has no decoder")
-        links = (_QUERIED,) if config.encoder.name == CONDITIONAL else _LINKS
-        rules = (*_ANY, *links) if config.task == "link-prediction" else _ANY
+        rules = (*_ANY, *_LINKS) if config.task == "link-prediction" else _ANY
         unused = (rule for rule in rules if name in rule.names and not rule.used(config))
-        found += [f"{name} has no effect: {rule.why(config)}" for rule in unused]
+        found += [f"{name} has no effect: {rule.why(config)}" for rule in itertools.islice(unused, 1)]
     return found

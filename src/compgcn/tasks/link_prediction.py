@@ -279,6 +279,9 @@ class ConditionalPrediction(Ranker):
         """Do nothing: no setting falls with validation."""
 
 
+LinkTask = LinkPrediction | ConditionalPrediction
+
+
 def _sample(triples: Tensor, size: int | None) -> Tensor:
     """Return `size` of the triples [n, 3] in their order, drawn with a fixed seed; all if there are no more."""
     if size is None or len(triples) <= size:

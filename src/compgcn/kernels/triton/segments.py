@@ -30,6 +30,7 @@ def sum_type(dtype: torch.dtype) -> Any:
 
 _EDGES = 4  # messages a program gathers at a time
 _COLUMNS = 256  # at most so many columns a program
+_RUN = (8, 256, 1)  # the same where messages lie in runs; warps
 _MERGED = 16  # partial sums added at a time
 
 
@@ -74,14 +75,68 @@ def _reduce_kernel(
                     else:
                         real += tl.sum(w * (x * z + xi * zi), 0)
                         imaginary += tl.sum(w * (x * zi - xi * z), 0)
-        if slot < 0:
-            tl.store(OUT + row * S + cols, real, mask=in_d)
-            if OP >= 4:
-                tl.store(OUT + row * S + D + cols, imaginary, mask=in_d)
-        else:
-            tl.store(SCRATCH + slot * S + cols, real, mask=in_d)
-            if OP >= 4:
-                tl.store(SCRATCH + slot * S + D + cols, imaginary, mask=in_d)
+        _store_sum(OUT, SCRATCH, row, slot, cols, real, imaginary, D, S, OP)
+
+
+@triton.jit
+def _store_sum(OUT, SCRATCH, row, slot, cols, real, imaginary, D, S, OP: tl.constexpr):
+    in_d = cols < D
+    if slot < 0:
+        tl.store(OUT + row * S + cols, real, mask=in_d)
+        if OP >= 4:
+            tl.store(OUT + row * S + D + cols, imaginary, mask=in_d)
+    else:
+        tl.store(SCRATCH + slot * S + cols, real, mask=in_d)
+        if OP >= 4:
+            tl.store(SCRATCH + slot * S + D + cols, imaginary, mask=in_d)
+
+
+@triton.jit
+def _reduce_runs_kernel(
+    A, B, W, LEFT, RIGHT, RUNS, CHUNKS, OUT, SCRATCH, D, S,
+    OP: tl.constexpr, BE: tl.constexpr, BD: tl.constexpr, VECTOR: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
+    """Combine the weighted sum of the first operands of a run with the second operand, which they share."""
+    p = tl.program_id(0)
+    D, S = D * VECTOR, S * VECTOR
+    row = tl.load(CHUNKS + p * 4)
+    if row >= 0:
+        first, end, slot = tl.load(CHUNKS + p * 4 + 1), tl.load(CHUNKS + p * 4 + 2), tl.load(CHUNKS + p * 4 + 3)
+        cols = tl.program_id(1) * BD + tl.arange(0, BD)
+        in_d = cols < D
+        real = tl.zeros([BD], ACC)
+        imaginary = tl.zeros([BD], ACC)
+        stop = tl.load(RUNS + first, mask=first < end, other=0).to(tl.int64)
+        while first < end:
+            after = tl.load(RUNS + stop, mask=stop < end, other=0).to(tl.int64)  # early, for the next run waits for it
+            b = B + tl.load(RIGHT + first).to(tl.int64) * S + cols
+            z = tl.load(b, mask=in_d, other=0.0).to(ACC)
+            x = tl.zeros([BD], ACC)
+            xi = tl.zeros([BD], ACC)
+            weight = tl.zeros([BE], ACC)
+            for tile in range(first, tl.minimum(stop, end), BE):
+                e = tile + tl.arange(0, BE)
+                in_e = e < tl.minimum(stop, end)
+                w = tl.load(W + e, mask=in_e, other=0.0).to(ACC)
+                mask = in_e[:, None] & in_d[None, :]
+                a = A + tl.load(LEFT + e, mask=in_e, other=0).to(tl.int64)[:, None] * S + cols[None, :]
+                x += tl.sum(w[:, None] * tl.load(a, mask=mask, other=0.0).to(ACC), 0)
+                if OP >= 4:
+                    xi += tl.sum(w[:, None] * tl.load(a + D, mask=mask, other=0.0).to(ACC), 0)
+                weight += w
+            if OP == 1:
+                real += x + tl.sum(weight, 0) * z
+            elif OP == 2:
+                real += x - tl.sum(weight, 0) * z
+            elif OP == 3:
+                real += x * z
+            else:
+                zi = tl.load(b + D, mask=in_d, other=0.0).to(ACC)
+                sign = 1.0 if OP == 5 else -1.0
+                real += x * z + sign * xi * zi
+                imaginary += x * zi - sign * xi * z
+            first, stop = stop, after
+        _store_sum(OUT, SCRATCH, row, slot, cols, real, imaginary, D, S, OP)
 
 
 @triton.jit
@@ -136,10 +191,10 @@ def _dot_kernel(
     tl.store(OUT + e, total, mask=in_e)
 
 
-def _columns(width: int, op: int) -> tuple[int, int, int]:
+def columns_of(width: int, op: int, most: int = _COLUMNS) -> tuple[int, int, int]:
     """Return the columns of a plane, how many of them a program takes, and how many programs that makes."""
     columns = width // 2 if op >= 4 else width
-    block = min(_COLUMNS, 1 << max(columns - 1, 0).bit_length())
+    block = min(most, 1 << max(columns - 1, 0).bit_length())
     return columns, block, -(-columns // block)
 
 
@@ -147,7 +202,7 @@ _LAUNCHERS: dict[tuple[Any, ...], Any] = {}
 _KNOBS = hasattr(triton, "knobs")  # since Triton 3.4 a compiled kernel takes the arguments of its source
 
 
-def _launch(kernel: Any, grid: tuple[int, int], tensors: tuple[Tensor, ...], *others: Any, num_warps: int) -> None:
+def launch(kernel: Any, grid: tuple[int, int], tensors: tuple[Tensor, ...], *others: Any, num_warps: int) -> None:
     """Start a kernel with a compiled form that was found before: Triton's own search takes longer than it runs.
 
     Triton compiles by type and by alignment of the tensors, and by the other arguments.
@@ -166,17 +221,30 @@ def segment_reduce(a: Tensor, b: Tensor, weight: Tensor, s: Segments, op: int) -
     out = a.new_empty(s.offsets.numel() - 1, width)
     if not out.numel():
         return out
-    kind, (columns, block, programs) = sum_type(a.dtype), _columns(width, op)
+    in_runs = op > 0 and s.runs.numel() > 0
+    edges, most, warps = _RUN if in_runs else (_EDGES, _COLUMNS, 1)
+    kind, (columns, block, programs) = sum_type(a.dtype), columns_of(width, op, most)
     vector = 4 if columns % 4 == 0 else 1
-    slots = 2 * (s.left.numel() // CHUNK) + 1  # a row of several chunks has fewer than twice its messages / CHUNK
-    scratch = torch.empty(slots, width, dtype=wide(a.dtype), device=a.device)
-    tables, sizes = (a, b, weight, s.left, s.right, s.chunks, out, scratch), (columns // vector, width // vector)
-    _launch(_reduce_kernel, (len(s.chunks), programs), tables, *sizes, op, _EDGES, block, vector, kind, num_warps=1)
-    if len(s.merges):
-        _, block, programs = _columns(width, 0)
-        grid = (len(s.merges), programs)
-        _launch(_merge_kernel, grid, (s.merges, scratch, out), width, width, _MERGED, block, kind, num_warps=2)
+    scratch = torch.empty(slots_of(s), width, dtype=wide(a.dtype), device=a.device)
+    kernel, where = (_reduce_runs_kernel, (s.runs, s.chunks)) if in_runs else (_reduce_kernel, (s.chunks,))
+    tables, sizes = (a, b, weight, s.left, s.right, *where, out, scratch), (columns // vector, width // vector)
+    launch(kernel, (len(s.chunks), programs), tables, *sizes, op, edges, block, vector, kind, num_warps=warps)
+    merge(s, scratch, out)
     return out
+
+
+def slots_of(s: Segments) -> int:
+    """Bound the chunks of rows of several chunks: they are fewer than twice the messages / CHUNK."""
+    return 2 * (s.left.numel() // CHUNK) + 1
+
+
+def merge(s: Segments, scratch: Tensor, out: Tensor) -> None:
+    """Add the partial sums of the rows of several chunks."""
+    if len(s.merges):
+        width = out.shape[1]
+        _, block, programs = columns_of(width, 0)
+        grid, tables = (len(s.merges), programs), (s.merges, scratch, out)
+        launch(_merge_kernel, grid, tables, width, width, _MERGED, block, sum_type(out.dtype), num_warps=2)
 
 
 def edge_dot(g: Tensor, a: Tensor, b: Tensor, row: Tensor, left: Tensor, right: Tensor, op: int) -> Tensor:
@@ -184,7 +252,7 @@ def edge_dot(g: Tensor, a: Tensor, b: Tensor, row: Tensor, left: Tensor, right: 
     g, a, b = g.contiguous(), a.contiguous(), b.contiguous()
     out = torch.empty(left.numel(), dtype=wide(g.dtype), device=g.device)
     if left.numel():
-        columns, block, _ = _columns(a.shape[1], op)
+        columns, block, _ = columns_of(a.shape[1], op)
         _dot_kernel[(-(-left.numel() // _EDGES),)](
             g, a, b, row, left, right, out, left.numel(), columns, g.stride(0), a.stride(0), b.stride(0),
             op, _EDGES, block, sum_type(a.dtype), num_warps=2,
