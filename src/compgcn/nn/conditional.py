@@ -187,8 +187,9 @@ class ConditionalLayer(nn.Module):
 
     def _sum(self, state: Tensor, z: Tensor, q: Tensor, at: tuple[Tensor, Tensor], view: View) -> Tensor:
         """Return the sums of the messages phi(state, z) and of q, [N, B, d]."""
-        weighed = (view.weight, view.pairs.messages) if view.weight.requires_grad else (None, view.plan)
-        sums = aggregate(*self._lifted(state, z), *weighed, self.phi.combine)  # [N, B D]
+        x, z = self._lifted(state, z)
+        weight, plan = (view.weight, view.pairs.messages) if view.weight.requires_grad else (None, view.plan)
+        sums = aggregate(x, z, weight, plan, self.phi.combine)  # [N, B D]
         sums = self.phi.lower(_cells(sums, len(q), self.phi.combine), state.shape[2]).to(state.dtype)
         return sums.index_put(at, sums[at] + q)
 
