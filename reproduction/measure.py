@@ -164,8 +164,8 @@ def _on_paths(links: Links, triple: Triple, method: str) -> Named:
     weighed, values = asked.contributions(slopes, number)
     best = weighed[values.abs().topk(min(TOP, len(values))).indices]
     if method == "paths":
-        edges = {each % asked.graph.num_edges for walk in asked.walks(slopes, TOP) for each in walk.messages}
-        best = torch.tensor(sorted(edges), dtype=torch.long, device=weighed.device)
+        taken = [message for walk in asked.walks(slopes, TOP) for message in walk.messages]
+        best = torch.unique(torch.tensor(taken, dtype=torch.long, device=weighed.device) % asked.graph.num_edges)
     ends = torch.stack((asked.graph.src, asked.graph.dst))[:, asked.edges]
     return Named(best, asked.edges[((ends == s) | (ends == o)).any(0)], number > 0, asked.scores_without)
 

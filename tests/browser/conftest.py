@@ -11,6 +11,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,7 @@ class Server:
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Three models: one of `world`, one of a small graph with markup in a name, and one without vectors of entities."""
+    """Three models: one of `world`, one of a small graph with markup in a name, one conditioned on the query."""
     folder = tmp_path_factory.mktemp("runs")
     settings = {"epochs": 2, "dims": [32, 32], "batch_size": 1024, "device": "cpu"}
     compgcn.fit(compgcn.load("world"), run_dir=folder / "world", **settings)
@@ -94,8 +95,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     people = [ODD, *(f"person {i}" for i in range(12))]
     facts.write_text("".join(f"{a}\tknows\t{b}\n" for a in people for b in people if a != b), encoding="utf-8")
     compgcn.fit(compgcn.read(facts), run_dir=folder / "odd", **settings)
-    small = settings | {"dims": [8, 8, 8]}
-    compgcn.fit(compgcn.read(facts), model="conditional", run_dir=folder / "conditional", **small)
+    family = folder / "family.tsv"
+    family.write_text(
+        "".join(f"{a}\tknows\t{b}\n" for a, b in pairwise("abcdefgh")) + "x\temploys\tb\n", encoding="utf-8"
+    )
+    small = {"model": "conditional", "epochs": 1, "dims": [8, 8, 8, 8], "batch_size": 8, "device": "cpu"}
+    compgcn.fit(compgcn.read(family), run_dir=folder / "conditional", **small)
     served = Server(folder / "world", folder / "odd", folder / "conditional")
     yield served
     served.kill()

@@ -125,6 +125,20 @@ def test_an_explanation_shows_the_same_facts_as_graph_and_list(tab: Tab, server:
     page.wait_for_selector(".why:not(.open)")
 
 
+def test_paths_are_drawn_and_listed_with_arrows(tab: Tab, server: Server) -> None:
+    asked = {"model": "conditional", "head": "a", "relation": "employs", "tail": "x"}
+    why = server.ask("/api/explain", asked)
+    page = tab.open("#/ask?model=conditional&head=a&relation=employs&answer=x")
+    page.wait_for_selector(".why .graph svg")
+    listed = page.locator(".why .facts").first.locator(".fact").all_inner_texts()
+    assert [text.replace("\u00a0", " ") for text in listed] == ["a knows → b ← employs x"]
+    (path,) = why["paths"]
+    drawn = page.locator(".why .edge:not(.predicted)").evaluate_all("edges => edges.map(e => e.classList[1])")
+    assert drawn == ["minus" if step["importance"] < 0 else "plus" for step in path["steps"]]
+    assert set(page.locator(".why .node title").all_text_contents()) == {"a", "b", "x"}
+    assert page.locator(".why svg").evaluate(INSIDE)
+
+
 def test_an_unknown_entity_or_model_shows_a_sentence(tab: Tab) -> None:
     page = tab.open("#/ask?relation=borders")
     page.get_by_role("combobox", name="Head").fill("Atlantis")
@@ -362,7 +376,7 @@ def test_colours_have_contrast_and_follow_the_switch(tab: Tab, request: pytest.F
 
 
 def test_a_model_without_vectors_of_entities_has_no_map_and_no_likeness(tab: Tab) -> None:
-    page = tab.open("#/map?model=conditional&entity=person+3")
+    page = tab.open("#/map?model=conditional&entity=c")
     until(page, "location.hash.startsWith('#/entity')")
     settled(page)
     assert page.locator("h1").inner_text() == "person 3"
@@ -370,7 +384,7 @@ def test_a_model_without_vectors_of_entities_has_no_map_and_no_likeness(tab: Tab
     assert page.get_by_role("heading", name="Similar entities").count() == 0
     assert page.get_by_text("Show on the map").count() == 0
     assert "null" not in page.locator("main").inner_text()
-    tab.open("#/ask?model=conditional&head=person+3&relation=knows")
+    tab.open("#/ask?model=conditional&head=c&relation=knows")
     assert len(names(page, ".answers")) == 10
     tab.open("#/map?model=world&entity=France")
     settled(page)

@@ -217,8 +217,8 @@ class Links:
     @torch.inference_mode()
     def fact(self, s: int, r: int, o: int, scores: Tensor | None = None) -> Prediction:
         """Return the tail of a fact as an answer to (s, r, ?); `scores` as for `judge`."""
-        given = (torch.tensor([number], device=self.device) for number in (s, r, o))
-        score, chance, _ = self.judge(*given, scores=scores)
+        subject, relation, tail = torch.tensor([[s], [r], [o]], device=self.device)
+        score, chance, _ = self.judge(subject, relation, tail, scores)
         ((split,),) = self.known_entities.of(np.array([s * (2 * self.data.num_relations) + r]), np.array([[o]]))
         return Prediction(self.data.entities.ids[o], self.data.entities.names[o], score.item(), chance.item(), split)
 

@@ -101,7 +101,7 @@ class QueryScore:
         with torch.inference_mode(False), torch.enable_grad():
             view = self.model.view(self.graph, self.keep)
             weights = [view.weight.clone().requires_grad_() for _ in self.model.layers]
-            views = [view._replace(plan=None, weight=weight) for weight in weights]
+            views = [view._replace(weight=weight) for weight in weights]
             score = self.model(views, *self._query())[0, self.triple[2]]
             return torch.stack(torch.autograd.grad(score, weights))
 
@@ -125,7 +125,7 @@ class QueryScore:
         return best_walks(messages, seen, self.triple[0], self.triple[2], top)
 
     def _query(self) -> tuple[Tensor, Tensor]:
-        s, r, _ = torch.tensor(self.triple, device=self.graph.src.device).unsqueeze(1)
+        s, r, _ = torch.tensor(self.triple, device=self.graph.src.device).view(3, 1)
         return s, r
 
 

@@ -25,9 +25,9 @@ _COPIES = 6  # tables of states that a layer keeps for its gradient
 class View(NamedTuple):
     """A graph as the layers see it: the messages with their weights, and the degrees without hidden messages."""
 
-    plan: Plan | None  # with the weights, unless their gradient is wanted
+    plan: Plan  # with the weights
     pairs: PairPlan  # the same messages without them
-    weight: Tensor  # 0 hides a message, 1 keeps it, [M]
+    weight: Tensor  # 0 hides a message, 1 keeps it, [M]; where it requires a gradient, the plan is not used
     degree: Tensor  # messages received and the boundary's, [N]
     scale: Tensor  # log(1 + degree) over its mean in the training graph, [N]
 
@@ -189,7 +189,7 @@ class ConditionalLayer(nn.Module):
         phi, (x, z) = self.phi, self._lifted(state, z)
         row = _columns(s.unsqueeze(1).expand(-1, x.shape[1] // len(s)), phi.combine)
         own = None if phi.transforms else Own(row, _columns(q, phi.combine))
-        given = (view.weight, view.pairs.messages) if view.plan is None else (None, view.plan)
+        given = (view.weight, view.pairs.messages) if view.weight.requires_grad else (None, view.plan)
         sums = aggregate(x, z, *given, phi.combine, own, row if first and phi.linear_lift else None)
         sums = phi.lower(_cells(sums, len(q), phi.combine), state.shape[2]).to(state.dtype)
         if own is not None:
