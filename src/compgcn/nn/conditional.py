@@ -189,8 +189,8 @@ class ConditionalLayer(nn.Module):
         phi, (x, z) = self.phi, self._lifted(state, z)
         row = _columns(s.unsqueeze(1).expand(-1, x.shape[1] // len(s)), phi.combine)
         own = None if phi.transforms else Own(row, _columns(q, phi.combine))
-        given = (view.weight, view.pairs.messages) if view.weight.requires_grad else (None, view.plan)
-        sums = aggregate(x, z, *given, phi.combine, own, row if first and phi.linear_lift else None)
+        weight, plan = (view.weight, view.pairs.messages) if view.weight.requires_grad else (None, view.plan)
+        sums = aggregate(x, z, weight, plan, phi.combine, own, row if first and phi.linear_lift else None)
         sums = phi.lower(_cells(sums, len(q), phi.combine), state.shape[2]).to(state.dtype)
         if own is not None:
             return sums
