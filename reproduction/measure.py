@@ -70,13 +70,13 @@ def trained(data: KnowledgeGraph, source: str, device: str, seed: int = 0, model
     The recommended one on FB15k-237 is the paper's DistMult + CompGCN (Mult).
     """
     settings: dict[str, Any] = {"seed": seed, "device": device}
-    name, row = "encoders", "distmult-compgcn-mult" if source == "fb15k-237" else ""
+    names, row = ["encoders"], "distmult-compgcn-mult" if source == "fb15k-237" else ""
     if model is not None:
-        name, row = "conditional", f"{source}-{model}"
-    (table,) = experiments([name]).values()
-    if any(one.name == row for one in table.rows):
-        given = chosen(table, table.row(row))
-        settings |= {key: value for key, value in given.items() if not key.startswith("data.")}
+        names, row = ["conditional", "defaults"], f"{source}-{model}"
+    for table in experiments(names).values():
+        if any(one.name == row for one in table.rows):
+            given = chosen(table, table.row(row))
+            settings = {key: value for key, value in given.items() if not key.startswith("data.")} | settings
     with tempfile.TemporaryDirectory() as folder:
         yield compgcn.fit(data, model=model, run_dir=Path(folder) / "run", **settings)
 

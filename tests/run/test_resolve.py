@@ -56,3 +56,10 @@ def test_every_rule_names_settings_there_are_and_has_configs_with_and_without_th
 def test_training_says_so(command: Command) -> None:
     found = command("train", "world", "--decoder", "distmult", "--epochs", "1", "--set", "decoder.margin=3")
     assert "decoder.margin has no effect: the decoder 'distmult' has no margin" in found.out
+
+
+def test_a_step_of_a_conditional_model_has_as_many_queries_as_memory_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = graph()
+    monkeypatch.setattr("compgcn.nn.conditional._TRAINING", 5 * 32 * data.num_entities)
+    assert recommended({"encoder": "conditional"}, data).training.batch_size == 5
+    assert recommended({"encoder": "conditional", "batch_size": 7}, data).training.batch_size == 7

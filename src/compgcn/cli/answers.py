@@ -97,6 +97,7 @@ def explain(
         Option(help="Leave out each fact in turn, take the gradient, or choose by the work."),
     ] = "auto",
     facts: Facts = None,
+    graph: Graph = None,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
@@ -107,7 +108,7 @@ def explain(
 
     Example: compgcn explain runs/world-compgcn-distmult-0 France borders Spain
     """
-    opened = opened_run(run, device, facts)
+    opened = opened_run(run, device, facts, graph)
     found = opened.explain(head, relation, tail, top, method=method)
     tell(opened)
     if as_json:

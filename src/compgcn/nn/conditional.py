@@ -17,9 +17,15 @@ from compgcn.nn.graph import RelationalGraph
 
 STATISTICS = ("mean", "pna")
 
+_TRAINING = 2**28  # numbers in the states of the queries of a step, unless a user sets their number
 _ANSWERING = {"cuda": 2**28, "cpu": 2**24}  # numbers in the states of the queries answered at a time
 _KEPT = {"cuda": 2**35, "cpu": 2**31}  # bytes of activations beyond which a layer is computed again for its gradient
 _COPIES = 6  # tables of states that a layer keeps for its gradient
+
+
+def most_queries(num_nodes: int, dim: int) -> int:
+    """Return how many queries a step can train on within a few GiB of states."""
+    return max(1, _TRAINING // max(1, num_nodes * dim))
 
 
 class View(NamedTuple):

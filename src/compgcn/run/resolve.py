@@ -17,7 +17,7 @@ from compgcn.data.columns import Numbers, counted
 from compgcn.data.labels import deal
 from compgcn.errors import InputError, unknown
 from compgcn.nn.compose import COMPOSITIONS, LEARNED, Composition, find
-from compgcn.nn.conditional import ConditionalCompGCN
+from compgcn.nn.conditional import ConditionalCompGCN, most_queries
 from compgcn.nn.decoders import DECODERS
 from compgcn.nn.decoders import Row as DecoderRow
 from compgcn.nn.encoder import PRESETS, preset
@@ -124,6 +124,9 @@ def _recommended(settings: Mapping[str, Any], data: Dataset, model: str | None) 
     whole = configure(usual, settings)
     if whole.decoder.name != usual.decoder.name:  # the recipe's sizes are those of another decoder
         usual = configure(usual, {"decoder.filters": None, "decoder.kernel": None})
+    if _conditional(whole) and isinstance(data, KnowledgeGraph):
+        most = most_queries(data.num_entities, whole.encoder.dims[-1])
+        usual = configure(usual, {"training.batch_size": min(usual.training.batch_size, most)})
     scaled: dict[str, Any] = {}
     if task == "link-prediction" and not has_recipe and step_bytes(data) > _STEP_BYTES:
         scaled = _scaled(settings, whole, data, model)
