@@ -39,7 +39,12 @@ __all__ = [
     "update",
 ]
 
+_WIDTHS = (16, 32, 64)  # of the fused update: the sides of tiles
+_BYTES = {1: 128, 4: 64}  # of a row at most, by the number of parts: what the registers of a GPU hold
 _BLOCK = 2**24  # numbers of messages that one step of a gradient by weights lays out
+# Plain numbers: the compiler compares no members of an enumeration.
+_COPY, _ADD, _SUB, _MULT, _COMPLEX, _CONJUGATE = (one.value for one in Combine)
+_PRODUCTS = (_MULT, _COMPLEX, _CONJUGATE)
 
 
 class Own(NamedTuple):
@@ -77,10 +82,8 @@ def aggregate(
     if not torch.compiler.is_compiling():
         _check(x, z, weight, plan, combine)
     weight = plan.by_row.weight[:0] if weight is None else weight
-    # The compiler of older torch takes tensors and numbers alone; passing each tensor would cost eager code time.
-    given = chain(*plan) if torch.compiler.is_compiling() else (plan,)
     tables = x, z.to(x.dtype), weight, *_own(own, x, plan), plan.by_row.order[:0] if only is None else only
-    out: Tensor = _Aggregate.apply(*tables, int(combine), *given)  # type: ignore[no-untyped-call]
+    out: Tensor = _Aggregate.apply(*tables, combine.value, *_passed(plan))  # type: ignore[no-untyped-call]
     return out
 
 
@@ -103,14 +106,9 @@ def statistics(
     """
     if not torch.compiler.is_compiling():
         _check(x, z, weight, plan.messages, combine)
-    used = (
-        plan.messages.by_row,
-        plan.by_pair,
-        *plan.pairs,
-    )  # the compiler refuses a tensor twice, as the plan has some
-    given = chain(*used) if torch.compiler.is_compiling() else (used,)
+    used = plan.messages.by_row, plan.by_pair, *plan.pairs  # the compiler refuses a tensor twice, as the plan has some
     tables = x, z.to(x.dtype), weight, *_own(own, x, plan.messages)
-    found = _Statistics.apply(*tables, int(combine), *given)  # type: ignore[no-untyped-call]
+    found = _Statistics.apply(*tables, combine.value, *_passed(used))  # type: ignore[no-untyped-call]
     return Statistics(found[0], found[1], found[2], found[3])
 
 
@@ -169,68 +167,84 @@ def _given(segments: Segments) -> Segments | list[Tensor]:
     return list(segments) if torch.compiler.is_compiling() else segments
 
 
+def _passed(segments: Sequence[Segments]) -> Sequence[Any]:
+    """Return segments as arguments of a function with gradients: one, or for compiled code every tensor.
+
+    The compiler of older torch takes tensors and numbers alone; passing each tensor would cost eager code time.
+    """
+    return list(chain(*segments)) if torch.compiler.is_compiling() else [segments]
+
+
+def _received(given: Sequence[Any]) -> Sequence[Segments]:
+    """Undo `_passed`."""
+    if len(given) == 1:
+        return given[0]  # type: ignore[no-any-return]
+    size = len(Segments._fields)
+    return [Segments(*given[start : start + size]) for start in range(0, len(given), size)]
+
+
+def _keep(ctx: Any, tensors: Sequence[Tensor | None], given: Sequence[Any]) -> None:
+    """Keep tensors, and segments as they were passed, for the gradient."""
+    ctx.whole = given if len(given) == 1 else None
+    ctx.save_for_backward(*tensors, *(() if ctx.whole else given))
+
+
+def _kept(ctx: Any, tensors: int) -> tuple[Any, ...]:
+    """Return so many tensors, then the list of segments."""
+    saved = ctx.saved_tensors
+    return *saved[:tensors], _received(ctx.whole or saved[tensors:])
+
+
 def segment_sum(
     a: Tensor, b: Tensor, weight: Tensor, segments: Segments, op: int, only: Tensor | None = None, side: int = 0
 ) -> Tensor:
     """Return the sum over each segment of weight · op(a[left], b[right]); `weight` is by message id."""
     weight = segments.weight if segments.weight.numel() else weight[segments.order]
-    known = only is not None and only.numel() and op >= Combine.MULT and not torch.compiler.is_compiling()
+    known = only is not None and only.numel() and op in _PRODUCTS and not torch.compiler.is_compiling()
     promise = (only, side) if known else ()
-    return _kernel("segment_reduce", a.device)(a, b, weight, _given(segments), int(op), *promise)
+    return _kernel("segment_reduce", a.device)(a, b, weight, _given(segments), op, *promise)
 
 
 def _gradient_by_x(g: Tensor, z: Tensor, weight: Tensor, s: Segments, op: int, only: Tensor | None = None) -> Tensor:
     """Return the gradient of `aggregate` by x; s.left are rows of g, s.right rows of z."""
-    if op == Combine.COMPLEX:  # g conj(z)
-        return segment_sum(z, g, weight, s.swapped(), Combine.CONJUGATE)
-    kept = op if op in (Combine.MULT, Combine.CONJUGATE) else Combine.COPY
-    return segment_sum(g, z, weight, s, kept, only, reference.ROW)
+    if op == _COMPLEX:  # g conj(z)
+        return segment_sum(z, g, weight, s.swapped(), _CONJUGATE)
+    return segment_sum(g, z, weight, s, op if op in _PRODUCTS else _COPY, only, reference.ROW)
 
 
 def _gradient_by_z(
     g: Tensor, x: Tensor, z: Tensor, weight: Tensor, s: Segments, op: int, only: Tensor | None = None
 ) -> Tensor:
     """Return the gradient of `aggregate` by z; s.left are rows of g, s.right rows of x."""
-    match op:
-        case Combine.COPY:
-            return torch.zeros_like(z)
-        case Combine.COMPLEX:  # g conj(x)
-            return segment_sum(x, g, weight, s.swapped(), Combine.CONJUGATE)
-        case Combine.CONJUGATE:  # g x
-            return segment_sum(g, x, weight, s, Combine.COMPLEX, only, reference.RIGHT)
-        case Combine.MULT:
-            return segment_sum(g, x, weight, s, Combine.MULT, only, reference.RIGHT)
-    total = segment_sum(g, x, weight, s, Combine.COPY)
-    return -total if op == Combine.SUB else total
+    if op == _COPY:
+        return torch.zeros_like(z)
+    if op == _COMPLEX:  # g conj(x)
+        return segment_sum(x, g, weight, s.swapped(), _CONJUGATE)
+    if op in _PRODUCTS:  # g x
+        return segment_sum(g, x, weight, s, _MULT if op == _MULT else _COMPLEX, only, reference.RIGHT)
+    total = segment_sum(g, x, weight, s, _COPY)
+    return -total if op == _SUB else total
 
 
-def _gradient_by_weight(g: Tensor, x: Tensor, z: Tensor, plan: Plan, op: int) -> Tensor:
+def _gradient_by_weight(g: Tensor, x: Tensor, z: Tensor, by_row: Segments, by_sender: Segments, op: int) -> Tensor:
     """Return the gradient of `aggregate` by the weight of every message, [M]."""
-    by_row, by_sender = plan.by_row, plan.by_sender
     row, left, right = (torch.empty_like(by_row.left) for _ in range(3))
     row[by_sender.order] = by_sender.left
     left[by_row.order], right[by_row.order] = by_row.left, by_row.right
     return _kernel("edge_dot", g.device)(g, x, z, row, left, right, op)
 
 
-def _parts(given: Sequence[Tensor]) -> list[Segments]:
-    """Put the tensors of several segments, one by one, together again."""
-    size = len(Segments._fields)
-    return [Segments(*given[start : start + size]) for start in range(0, len(given), size)]
-
-
 class _Aggregate(torch.autograd.Function):
-    """The last arguments are a plan, or all of its tensors one by one."""
+    """The last arguments are a plan, see `_passed`."""
 
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, z: Tensor, weight: Tensor, own: Tensor, row: Tensor, only: Tensor, op: int,
         *given: Any,
     ) -> Tensor:  # fmt: skip
-        one = len(given) == 1
-        ctx.op, ctx.plan = op, given[0] if one else None
-        ctx.save_for_backward(x, z, weight, row, only, *(() if one else given))
-        out = segment_sum(x, z, weight, given[0].by_row if one else _parts(given)[0], op, only, reference.LEFT)
+        ctx.op = op
+        _keep(ctx, (x, z, weight, row, only), given)
+        out = segment_sum(x, z, weight, _received(given)[0], op, only, reference.LEFT)
         if row.numel():
             cells = _cells(row)
             out[cells] = out[cells] + own
@@ -239,44 +253,42 @@ class _Aggregate(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        x, z, weight, row, only, *given = ctx.saved_tensors
-        plan = ctx.plan or Plan(*_parts(given))
+        x, z, weight, row, only, (by_row, by_sender, by_relation) = _kept(ctx, 5)
         op, g, (by_x, by_z, by_weight, by_own, *others) = ctx.op, g.contiguous(), ctx.needs_input_grad
-        dx = _gradient_by_x(g, z, weight, plan.by_sender, op, only) if by_x else None
+        dx = _gradient_by_x(g, z, weight, by_sender, op, only) if by_x else None
         if dx is not None and only.numel():
             cells, every = _cells(only), dx
             dx = torch.zeros_like(every)
             dx[cells] = every[cells]
         return (
             dx,
-            _gradient_by_z(g, x, z, weight, plan.by_relation, op, only) if by_z else None,
-            _gradient_by_weight(g, x, z, plan, op).to(weight.dtype) if by_weight else None,
+            _gradient_by_z(g, x, z, weight, by_relation, op, only) if by_z else None,
+            _gradient_by_weight(g, x, z, by_row, by_sender, op).to(weight.dtype) if by_weight else None,
             g[_cells(row)] if by_own else None,
             *[None] * len(others),
         )
 
 
 class _Statistics(torch.autograd.Function):
-    """The last arguments are the groupings by row, by pair and of the pairs, or all of their tensors one by one."""
+    """The last arguments are the groupings by row, by pair and of the pairs, see `_passed`."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, z: Tensor, weight: Tensor, own: Tensor, row: Tensor, op: int, *given: Any) -> Any:
-        one = len(given) == 1
-        by_row = given[0][0] if one else _parts(given)[0]
+        by_row = _received(given)[0]
         found = _kernel("statistics", x.device)(x, z, weight[by_row.order], _given(by_row), op)  # [6, rows, D]
         alone = _add_own(found, own, row) if row.numel() else None
-        ctx.op, ctx.used = op, given[0] if one else None
-        ctx.save_for_backward(x, z, weight, found, own, row, alone, *(() if one else given))
+        ctx.op = op
+        _keep(ctx, (x, z, weight, found, own, row, alone), given)
         # Compiled code loses the gradients of outputs that are views of one table, so it gets the table.
-        return found.unbind()[:4] if one else found
+        return found.unbind()[:4] if ctx.whole else found
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        x, z, weight, found, own, row, alone, *given = ctx.saved_tensors
-        by_row, by_pair, pairs, pairs_by_sender, pairs_by_relation = ctx.used or _parts(given)
+        x, z, weight, found, own, row, alone, segments = _kept(ctx, 7)
+        by_row, by_pair, pairs, pairs_by_sender, pairs_by_relation = segments
         op, (by_x, by_z, by_weight, by_own, *others) = ctx.op, ctx.needs_input_grad
-        each = gradients if ctx.used else gradients[0].unbind()[:4]
+        each = gradients if ctx.whole else gradients[0].unbind()[:4]
         g_sum, g_square, g_largest, g_smallest = (g.contiguous() for g in each)
         d = x[:0]
         if by_x or by_z:
@@ -352,62 +364,9 @@ class _GroupedMatmul(torch.autograd.Function):
         return drows, dweight, None, None
 
 
-# The kernels as operations of torch, for compiled code: arguments and result, and the result's shape without values.
-_OPERATIONS: dict[str, tuple[str, Callable[..., Tensor]]] = {
-    "segment_reduce": (
-        "(Tensor a, Tensor b, Tensor weight, Tensor[] segments, int op) -> Tensor",
-        lambda a, b, weight, segments, op: a.new_empty(Segments(*segments).offsets.shape[0] - 1, a.shape[1]),
-    ),
-    "statistics": (
-        "(Tensor x, Tensor z, Tensor weight, Tensor[] segments, int op) -> Tensor",
-        lambda x, z, weight, segments, op: x.new_empty(6, Segments(*segments).offsets.shape[0] - 1, x.shape[1]),
-    ),
-    "pair_gradient": (
-        "(Tensor x, Tensor z, Tensor weight, Tensor found, Tensor g_sum, Tensor g_square, Tensor g_largest, "
-        "Tensor g_smallest, Tensor sender, Tensor relation, Tensor[] segments, int op) -> Tensor",
-        lambda x, *others: x.new_empty(others[-4].shape[0], x.shape[1]),
-    ),
-    "edge_dot": (
-        "(Tensor g, Tensor a, Tensor b, Tensor row, Tensor left, Tensor right, int op) -> Tensor",
-        lambda g, a, b, row, left, right, op: g.new_empty(left.shape[0], dtype=wide(g.dtype)),
-    ),
-    "l1_distance": (
-        "(Tensor q, Tensor e, bool planar) -> Tensor",
-        lambda q, e, planar: q.new_empty(q.shape[0], e.shape[0]),
-    ),
-    "l1_gradient": (
-        "(Tensor g, Tensor q, Tensor e, bool planar) -> Tensor",
-        lambda g, q, e, planar: torch.empty_like(q, memory_format=torch.contiguous_format),
-    ),
-    "grouped_matmul": (
-        "(Tensor rows, Tensor weight, Tensor offsets, Tensor chunks) -> Tensor",
-        lambda rows, weight, offsets, chunks: rows.new_empty(*rows.shape[:2], weight.shape[3]),
-    ),
-    "grouped_outer": (
-        "(Tensor rows, Tensor g, Tensor offsets) -> Tensor",
-        lambda rows, g, offsets: rows.new_empty(offsets.shape[0] - 1, *rows.shape[1:], g.shape[2]),
-    ),
-}
-
-
-def _run(name: str, first: Tensor, *others: Any) -> Tensor:
-    arguments = (Segments(*other) if isinstance(other, list) else other for other in others)
-    return getattr(kernels(first.device.type), name)(first, *arguments)  # type: ignore[no-any-return]
-
-
-for _name, (_schema, _fake) in _OPERATIONS.items():
-    torch.library.custom_op(f"compgcn::{_name}", partial(_run, _name), mutates_args=(), schema=_schema).register_fake(
-        _fake
-    )
-
-
-_WIDTHS = (16, 32, 64)  # of the fused update: the sides of tiles
-_BYTES = {1: 128, 4: 64}  # of a row at most, by the number of parts: what the registers of a GPU hold
-
-
 def update(
-    x: Tensor, parts: Tensor | Sequence[Tensor], degree: Tensor, scale: Tensor, weight: Tensor, gamma: Tensor,
-    beta: Tensor | None = None, bias: Tensor | None = None,
+    x: Tensor, parts: Sequence[Tensor], degree: Tensor, scale: Tensor, weight: Tensor, gamma: Tensor, beta: Tensor,
+    bias: Tensor,
 ) -> Tensor:  # fmt: skip
     """Return x + relu(gamma · norm([x; t_1; t_1 s; t_1 / s; t_2; …] W + bias) + beta), [N, B, d], in the dtype of `x`.
 
@@ -416,16 +375,14 @@ def update(
 
     Args:
         x: entities for each query [N, B, d].
-        parts: the sum of the messages alone, or their sum, sum of squares, largest and smallest: K tensors [N, B, d],
-            or one [K, N, B, d].
+        parts: the sum of the messages alone, or their sum, sum of squares, largest and smallest: K tensors [N, B, d].
         degree: number of messages [N], at least 1.
         scale: the scaler s > 0 of each entity [N].
         weight: W [(1 + 3K) d, d].
-        gamma, beta, bias: [d]; without beta and bias a row of zeros stays one where K is 1.
+        gamma, beta, bias: [d].
     """
-    parts = (parts,) if isinstance(parts, Tensor) else parts
-    K, (nodes, _, d) = sum(len(part) if part.ndim == 4 else 1 for part in parts), x.shape
-    if K not in _BYTES or any(part.shape[-3:] != x.shape for part in parts):
+    K, (nodes, _, d) = len(parts), x.shape
+    if K not in _BYTES or any(part.shape != x.shape for part in parts):
         shapes = [list(part.shape) for part in parts]
         raise InputError(f"entities {list(x.shape)} need 1 or 4 parts of that shape, not {shapes}")
     if weight.shape != ((1 + 3 * K) * d, d) or not len(degree) == len(scale) == nodes:
@@ -434,8 +391,8 @@ def update(
     fits = d in _WIDTHS and d * x.element_size() <= _BYTES[K] and x.dtype != torch.float64
     if not fits or not _updates(x.device.type):
         return reference.update(x, parts, degree, scale, weight, gamma, beta, bias)
-    rows = degree.float(), scale.float(), weight, gamma, beta, bias
-    out: Tensor = _Update.apply(x, *rows, *parts)  # type: ignore[no-untyped-call]
+    given = degree.float(), scale.float(), weight, gamma, beta, bias
+    out: Tensor = _Update.apply(x, *given, *parts)  # type: ignore[no-untyped-call]
     return out
 
 
@@ -460,32 +417,65 @@ class _Update(torch.autograd.Function):
         gradient: Callable[..., Any] = _kernel("update_gradient", g.device)
         by_x, sums, *by_parts = gradient(g, x, given[6:], *given[:6])
         by_weight, *rows = sums.split([given[2].shape[0], 1, 1, 1])
-        by_rows = (None if of is None else row[0].to(of.dtype) for row, of in zip(rows, given[3:6], strict=True))
+        by_rows = (row[0].to(of.dtype) for row, of in zip(rows, given[3:6], strict=True))
         return by_x, None, None, by_weight.to(given[2].dtype), *by_rows, *by_parts
 
 
-def _run_update(name: str, first: Tensor, *others: Any) -> Any:
-    return getattr(kernels(first.device.type), name)(first, *others)
-
-
-_ARGUMENTS = (
-    "Tensor x, Tensor[] parts, Tensor degree, Tensor scale, Tensor weight, Tensor gamma, Tensor? beta, Tensor? bias"
-)
-_UPDATES: dict[str, tuple[str, Callable[..., Any]]] = {
-    "update": (
-        f"({_ARGUMENTS}) -> Tensor",
-        lambda x, *others: torch.empty_like(x, memory_format=torch.contiguous_format),
+# The kernels as operations of torch, for compiled code: arguments and result, and the result's shape without values.
+_UPDATE = "Tensor x, Tensor[] parts, Tensor degree, Tensor scale, Tensor weight, Tensor gamma, Tensor beta, Tensor bias"
+_OPERATIONS: dict[str, tuple[str, Callable[..., Any]]] = {
+    "segment_reduce": (
+        "(Tensor a, Tensor b, Tensor weight, Tensor[] segments, int op) -> Tensor",
+        lambda a, b, weight, segments, op: a.new_empty(Segments(*segments).offsets.shape[0] - 1, a.shape[1]),
     ),
+    "statistics": (
+        "(Tensor x, Tensor z, Tensor weight, Tensor[] segments, int op) -> Tensor",
+        lambda x, z, weight, segments, op: x.new_empty(6, Segments(*segments).offsets.shape[0] - 1, x.shape[1]),
+    ),
+    "pair_gradient": (
+        "(Tensor x, Tensor z, Tensor weight, Tensor found, Tensor g_sum, Tensor g_square, Tensor g_largest, "
+        "Tensor g_smallest, Tensor sender, Tensor relation, Tensor[] segments, int op) -> Tensor",
+        lambda x, *others: x.new_empty(others[-4].shape[0], x.shape[1]),
+    ),
+    "edge_dot": (
+        "(Tensor g, Tensor a, Tensor b, Tensor row, Tensor left, Tensor right, int op) -> Tensor",
+        lambda g, a, b, row, left, right, op: g.new_empty(left.shape[0], dtype=wide(g.dtype)),
+    ),
+    "l1_distance": (
+        "(Tensor q, Tensor e, bool planar) -> Tensor",
+        lambda q, e, planar: q.new_empty(q.shape[0], e.shape[0]),
+    ),
+    "l1_gradient": (
+        "(Tensor g, Tensor q, Tensor e, bool planar) -> Tensor",
+        lambda g, q, e, planar: reference.empty_rows(q),
+    ),
+    "grouped_matmul": (
+        "(Tensor rows, Tensor weight, Tensor offsets, Tensor chunks) -> Tensor",
+        lambda rows, weight, offsets, chunks: rows.new_empty(*rows.shape[:2], weight.shape[3]),
+    ),
+    "grouped_outer": (
+        "(Tensor rows, Tensor g, Tensor offsets) -> Tensor",
+        lambda rows, g, offsets: rows.new_empty(offsets.shape[0] - 1, *rows.shape[1:], g.shape[2]),
+    ),
+    "update": (f"({_UPDATE}) -> Tensor", lambda x, *others: reference.empty_rows(x)),
     "update_gradient": (
-        f"(Tensor g, {_ARGUMENTS}) -> Tensor[]",
+        f"(Tensor g, {_UPDATE}) -> Tensor[]",
         lambda g, x, parts, degree, scale, weight, *others: [
-            torch.empty_like(x, memory_format=torch.contiguous_format),
+            reference.empty_rows(x),
             x.new_empty(weight.shape[0] + 3, x.shape[2], dtype=torch.float32),
-            *(torch.empty_like(part, memory_format=torch.contiguous_format) for part in parts),
+            *map(reference.empty_rows, parts),
         ],
     ),
 }
-for _name, (_schema, _fake) in _UPDATES.items():
-    torch.library.custom_op(
-        f"compgcn::{_name}", partial(_run_update, _name), mutates_args=(), schema=_schema
-    ).register_fake(_fake)
+
+
+def _run(name: str, first: Tensor, *others: Any) -> Any:
+    """Run a kernel; a list of more tensors than an update has parts is of segments."""
+    segments = len(Segments._fields)
+    arguments = (Segments(*one) if isinstance(one, list) and len(one) == segments else one for one in others)
+    return getattr(kernels(first.device.type), name)(first, *arguments)
+
+
+for _name, (_schema, _fake) in _OPERATIONS.items():
+    _operation = torch.library.custom_op(f"compgcn::{_name}", partial(_run, _name), mutates_args=(), schema=_schema)
+    _operation.register_fake(_fake)

@@ -44,6 +44,11 @@ def combined(op: Combine, x: Tensor, z: Tensor) -> Tensor:
     return torch.cat((a * c + b * d, a * d - b * c), -1)
 
 
+def empty_rows(like: Tensor) -> Tensor:
+    """Return a contiguous tensor of the shape and dtype of another, without values."""
+    return torch.empty_like(like, memory_format=torch.contiguous_format)
+
+
 def _combined(a: Tensor, b: Tensor, left: Tensor, right: Tensor, op: int) -> Tensor:
     """Return one row per message, [M, D]; a copy never reads `b`, which may be a placeholder without those rows."""
     x = a[left].to(wide(a.dtype))
@@ -205,31 +210,25 @@ FLOOR = 1e-4  # of a variance, whose root has no slope at 0
 EPSILON = 1e-5  # of a layer norm
 
 
-def pieces(parts: Sequence[Tensor]) -> list[Tensor]:
-    """Return the K parts [N, B, d] of tensors of that shape, or of shape [k, N, B, d]."""
-    return [piece for part in parts for piece in (part.unbind() if part.ndim == 4 else (part,))]
-
-
 def update(
-    x: Tensor, parts: Sequence[Tensor], degree: Tensor, scale: Tensor, weight: Tensor, gamma: Tensor,
-    beta: Tensor | None, bias: Tensor | None,
+    x: Tensor, parts: Sequence[Tensor], degree: Tensor, scale: Tensor, weight: Tensor, gamma: Tensor, beta: Tensor,
+    bias: Tensor,
 ) -> Tensor:  # fmt: skip
     """out = x + relu(gamma · norm([x; t_1; t_1 s; t_1 / s; t_2; …] W + bias) + beta), row by row of x [N, B, d].
 
     The statistics t of the messages of an entity are their mean alone, or mean, deviation, largest and smallest.
     """
     kind = wide(x.dtype)
-    total, *others = (piece.to(kind) for piece in pieces(parts))
+    total, *others = (part.to(kind) for part in parts)
     degree, s = degree.to(kind)[:, None, None], scale.to(kind)[:, None, None]
     statistics = [total / degree]
     if others:
         square, *extremes = others
         statistics += [(square / degree - statistics[0].square()).clamp_min(FLOOR).sqrt(), *extremes]
     first, *filters = weight.to(kind).reshape(-1, x.shape[-1], x.shape[-1])  # [d, d] each
-    pre = x.to(kind) @ first
+    pre = x.to(kind) @ first + bias.to(kind)
     for i, t in enumerate(statistics):
         a, b, c = filters[3 * i : 3 * i + 3]
         pre = pre + t @ a + s * (t @ b) + t @ c / s
-    pre = pre if bias is None else pre + bias.to(kind)
-    y = layer_norm(pre, x.shape[-1:], gamma.to(kind), None if beta is None else beta.to(kind), EPSILON)
+    y = layer_norm(pre, x.shape[-1:], gamma.to(kind), beta.to(kind), EPSILON)
     return (x.to(kind) + y.relu()).to(x.dtype)

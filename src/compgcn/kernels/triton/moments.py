@@ -29,6 +29,27 @@ def _planes(D, BD: tl.constexpr):
 
 
 @triton.jit
+def _second(Z, row, cols, plane, D, S, OP: tl.constexpr, BD: tl.constexpr, ACC: tl.constexpr):
+    """Load the own and the other plane of the row of second operands that a pointer holds, [1, BD] each."""
+    z, other = tl.zeros([1, BD], ACC), tl.zeros([1, BD], ACC)
+    if OP > 0:
+        b, mask = Z + tl.load(row).to(tl.int64) * S + cols[None, :], (cols < D)[None, :]
+        z = tl.load(b + plane * D, mask=mask, other=0.0).to(ACC)
+        if OP >= 4:
+            other = tl.load(b + (1 - plane) * D, mask=mask, other=0.0).to(ACC)
+    return z, other
+
+
+@triton.jit
+def _with_more(largest, smallest, top, bottom, highs, lows, tops, bottoms):
+    """Return the extremes of a tile and those before it, and how often each is there."""
+    high, low = tl.maximum(largest, tl.max(highs, 0)), tl.minimum(smallest, tl.min(lows, 0))
+    top = tl.where(high == largest, top, 0.0) + tl.sum(tl.where(highs == high[None, :], tops, 0.0), 0)
+    bottom = tl.where(low == smallest, bottom, 0.0) + tl.sum(tl.where(lows == low[None, :], bottoms, 0.0), 0)
+    return high, low, top, bottom
+
+
+@triton.jit
 def _message(x, mask, z, other, plane, D, OP: tl.constexpr, ACC: tl.constexpr):
     """Combine first operands at pointers x with the own and the other plane of second operands; round as x is."""
     m = tl.load(x, mask=mask, other=0.0).to(ACC)
@@ -63,12 +84,7 @@ def _statistics_kernel(
         stop = tl.load(RUNS + first, mask=first < end, other=0).to(tl.int64)
         while first < end:
             after = tl.load(RUNS + stop, mask=stop < end, other=0).to(tl.int64)  # early, for the next run waits for it
-            z, other = tl.zeros([1, BD], ACC), tl.zeros([1, BD], ACC)
-            if OP > 0:
-                b = Z + tl.load(RIGHT + first).to(tl.int64) * S + cols[None, :]
-                z = tl.load(b + plane * D, mask=in_d[None, :], other=0.0).to(ACC)
-                if OP >= 4:
-                    other = tl.load(b + (1 - plane) * D, mask=in_d[None, :], other=0.0).to(ACC)
+            z, other = _second(Z, RIGHT + first, cols, plane, D, S, OP, BD, ACC)
             for tile in range(first, tl.minimum(stop, end), BE):
                 e = tile + tl.arange(0, BE)
                 w = tl.load(W + e, mask=e < tl.minimum(stop, end), other=0.0).to(ACC)
@@ -78,11 +94,8 @@ def _statistics_kernel(
                 m = _message(x, mask, z, other, plane, D, OP, ACC)
                 total += tl.sum(w[:, None] * m, 0)
                 square += tl.sum(w[:, None] * m * m, 0)
-                high = tl.maximum(largest, tl.max(tl.where(mask, m, float("-inf")), 0))
-                low = tl.minimum(smallest, tl.min(tl.where(mask, m, float("inf")), 0))
-                top = tl.where(high == largest, top, 0.0) + tl.sum((mask & (m == high[None, :])).to(ACC), 0)
-                bottom = tl.where(low == smallest, bottom, 0.0) + tl.sum((mask & (m == low[None, :])).to(ACC), 0)
-                largest, smallest = high, low
+                highs, lows, ones = tl.where(mask, m, float("-inf")), tl.where(mask, m, float("inf")), mask.to(ACC)
+                largest, smallest, top, bottom = _with_more(largest, smallest, top, bottom, highs, lows, ones, ones)
             first, stop = stop, after
         at = plane * D + cols
         if slot < 0:
@@ -121,12 +134,9 @@ def _merge_statistics_kernel(MERGES, SCRATCH, OUT, S, T, U, BE: tl.constexpr, BD
             square += tl.sum(tl.load(part + U, mask=mask, other=0.0), 0)
             highs = tl.load(part + U + U, mask=mask, other=float("-inf"))
             lows = tl.load(part + U + U + U, mask=mask, other=float("inf"))
-            high, low = tl.maximum(largest, tl.max(highs, 0)), tl.minimum(smallest, tl.min(lows, 0))
             tops = tl.load(part + U + U + U + U, mask=mask, other=0.0)
             bottoms = tl.load(part + U + U + U + U + U, mask=mask, other=0.0)
-            top = tl.where(high == largest, top, 0.0) + tl.sum(tl.where(highs == high[None, :], tops, 0.0), 0)
-            bottom = tl.where(low == smallest, bottom, 0.0) + tl.sum(tl.where(lows == low[None, :], bottoms, 0.0), 0)
-            largest, smallest = high, low
+            largest, smallest, top, bottom = _with_more(largest, smallest, top, bottom, highs, lows, tops, bottoms)
         out, top, bottom = OUT + row * S + cols, tl.maximum(top, 1.0), tl.maximum(bottom, 1.0)
         _store_all(out, T, cols < S, total, square, largest, smallest, top, bottom)
 
@@ -143,12 +153,7 @@ def _pair_kernel(
         start, end, slot = tl.load(CHUNKS + p * 4 + 1), tl.load(CHUNKS + p * 4 + 2), tl.load(CHUNKS + p * 4 + 3)
         plane, cols = _planes(D, BD)
         in_d = cols < D
-        z, other = tl.zeros([1, BD], ACC), tl.zeros([1, BD], ACC)
-        if OP > 0:
-            b = Z + tl.load(RELATION + pair).to(tl.int64) * S + cols[None, :]
-            z = tl.load(b + plane * D, mask=in_d[None, :], other=0.0).to(ACC)
-            if OP >= 4:
-                other = tl.load(b + (1 - plane) * D, mask=in_d[None, :], other=0.0).to(ACC)
+        z, other = _second(Z, RELATION + pair, cols, plane, D, S, OP, BD, ACC)
         x = X + tl.load(SENDER + pair).to(tl.int64) * S + cols[None, :]
         m = _message(x, in_d[None, :], z, other, plane, D, OP, ACC)  # [1, BD]
         total = tl.zeros([BD], ACC)
@@ -179,15 +184,14 @@ def statistics(x: Tensor, z: Tensor, weight: Tensor, s: Segments, op: int) -> Te
     if not out.numel():
         return out
     edges, most, warps = _FORWARD
-    kind, (columns, block, programs) = sum_type(x.dtype), columns_of(width, op, most)
-    vector = 4 if columns % 4 == 0 else 1
+    kind, (columns, block, vector, programs) = sum_type(x.dtype), columns_of(width, op, most)
     scratch = torch.empty(6, s.slots, width, dtype=wide(x.dtype), device=x.device)
-    grid = (len(s.chunks), programs * (2 if op >= 4 else 1))
+    grid, apart = (len(s.chunks), programs * (2 if op >= 4 else 1)), (rows * width, s.slots * width)
     tables = (x, z, weight, s.left, s.right, s.runs, s.chunks, out, scratch)
-    sizes, apart = (columns // vector, width // vector), (rows * width, s.slots * width)
-    launch(_statistics_kernel, grid, tables, *sizes, *apart, op, edges, block, vector, kind, num_warps=warps)
+    knobs = columns // vector, width // vector, *apart, op, edges, block, vector, kind
+    launch(_statistics_kernel, grid, tables, *knobs, num_warps=warps)
     if len(s.merges):
-        _, block, programs = columns_of(width, 0)
+        _, block, _, programs = columns_of(width, 0)
         parts, grid = (s.merges, scratch, out), (len(s.merges), programs)
         launch(_merge_statistics_kernel, grid, parts, width, *apart, _MERGED, block, kind, num_warps=4)
     return out
@@ -203,12 +207,11 @@ def pair_gradient(
     if not out.numel():
         return out
     edges, most, warps = _BACKWARD
-    kind, (columns, block, programs) = sum_type(x.dtype), columns_of(width, op, most)
-    vector = 4 if columns % 4 == 0 else 1
+    columns, block, vector, programs = columns_of(width, op, most)
     scratch = torch.empty(s.slots, width, dtype=wide(x.dtype), device=x.device)
     by_row = (g.contiguous() for g in (g_sum, g_square, found[2], g_largest, found[3], g_smallest))
     tables = (x, z, weight, s.left, sender, relation, s.chunks, *by_row, out, scratch)
-    grid, sizes = (len(s.chunks), programs * (2 if op >= 4 else 1)), (columns // vector, width // vector)
-    launch(_pair_kernel, grid, tables, *sizes, op, edges, block, vector, kind, num_warps=warps)
+    knobs = columns // vector, width // vector, op, edges, block, vector, sum_type(x.dtype)
+    launch(_pair_kernel, (len(s.chunks), programs * (2 if op >= 4 else 1)), tables, *knobs, num_warps=warps)
     merge(s, scratch, out)
     return out

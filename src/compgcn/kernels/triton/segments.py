@@ -93,6 +93,17 @@ def _store_sum(OUT, SCRATCH, row, slot, cols, real, imaginary, D, S, OP: tl.cons
 
 
 @triton.jit
+def _any_live(live, OPERANDS, first, end, blocks):
+    """Return whether a chunk has an operand that matters: most have none."""
+    seen = tl.zeros([32], tl.int32)
+    for part in range(first, end, 32):
+        every = part + tl.arange(0, 32)
+        operand = tl.load(OPERANDS + every, mask=every < end, other=0).to(tl.int64)
+        seen |= tl.load(live + operand * blocks, mask=every < end, other=0).to(tl.int32)
+    return tl.max(seen, 0) > 0
+
+
+@triton.jit
 def _reduce_runs_kernel(
     A, B, W, LEFT, RIGHT, RUNS, CHUNKS, LIVE, OUT, SCRATCH, D, S,
     OP: tl.constexpr, BE: tl.constexpr, BD: tl.constexpr, VECTOR: tl.constexpr, ACC: tl.constexpr, SIDE: tl.constexpr,
@@ -112,17 +123,10 @@ def _reduce_runs_kernel(
         imaginary = tl.zeros([BD], ACC)
         blocks = tl.num_programs(1)
         live = LIVE + tl.program_id(1)
-        if SIDE > 0:  # most chunks have nothing to add
-            if SIDE == 2:
-                some = tl.load(live + row * blocks).to(tl.int32)
-            else:
-                seen = tl.zeros([32], tl.int32)
-                for part in range(first, end, 32):
-                    every = part + tl.arange(0, 32)
-                    operand = tl.load((LEFT if SIDE == 1 else RIGHT) + every, mask=every < end, other=0).to(tl.int64)
-                    seen |= tl.load(live + operand * blocks, mask=every < end, other=0).to(tl.int32)
-                some = tl.max(seen, 0)
-            end = tl.where(some > 0, end, first)
+        if SIDE == 2:
+            end = tl.where(tl.load(live + row * blocks).to(tl.int32) > 0, end, first)
+        elif SIDE > 0:
+            end = tl.where(_any_live(live, LEFT if SIDE == 1 else RIGHT, first, end, blocks), end, first)
         stop = tl.load(RUNS + first, mask=first < end, other=0).to(tl.int64)
         while first < end:
             after = tl.load(RUNS + stop, mask=stop < end, other=0).to(tl.int64)  # early, for the next run waits for it
@@ -215,11 +219,11 @@ def _dot_kernel(
     tl.store(OUT + e, total, mask=in_e)
 
 
-def columns_of(width: int, op: int, most: int = _COLUMNS) -> tuple[int, int, int]:
-    """Return the columns of a plane, how many of them a program takes, and how many programs that makes."""
+def columns_of(width: int, op: int, most: int = _COLUMNS) -> tuple[int, int, int, int]:
+    """Return the columns of a plane, how many a program takes and a thread may load at once, and the programs."""
     columns = width // 2 if op >= 4 else width
     block = min(most, 1 << max(columns - 1, 0).bit_length())
-    return columns, block, -(-columns // block)
+    return columns, block, 4 if columns % 4 == 0 else 1, -(-columns // block)
 
 
 _LAUNCHERS: dict[tuple[Any, ...], Any] = {}
@@ -256,17 +260,16 @@ def segment_reduce(
         return out
     in_runs = op > 0 and s.runs.numel() > 0
     edges, most, warps = _RUN if in_runs else (_EDGES, _COLUMNS, 1)
-    kind, (columns, block, programs) = sum_type(a.dtype), columns_of(width, op, most)
-    vector = 4 if columns % 4 == 0 else 1
+    columns, block, vector, programs = columns_of(width, op, most)
     scratch = torch.empty(s.slots, width, dtype=wide(a.dtype), device=a.device)
     kernel, where, last = _reduce_kernel, [s.chunks], []
     if in_runs:
         rows, last = {LEFT: len(a), ROW: len(out), RIGHT: len(b)}.get(side, 0), [0 if only is None else side]
         live = s.runs if only is None else _live(only, rows, columns, block, programs)
         kernel, where = _reduce_runs_kernel, [s.runs, s.chunks, live]
-    tables, sizes = (a, b, weight, s.left, s.right, *where, out, scratch), (columns // vector, width // vector)
-    knobs = op, edges, block, vector, kind, *last
-    launch(kernel, (len(s.chunks), programs), tables, *sizes, *knobs, num_warps=warps)
+    tables = (a, b, weight, s.left, s.right, *where, out, scratch)
+    knobs = columns // vector, width // vector, op, edges, block, vector, sum_type(a.dtype), *last
+    launch(kernel, (len(s.chunks), programs), tables, *knobs, num_warps=warps)
     merge(s, scratch, out)
     return out
 
@@ -275,7 +278,7 @@ def merge(s: Segments, scratch: Tensor, out: Tensor) -> None:
     """Add the partial sums of the rows of several chunks."""
     if len(s.merges):
         width = out.shape[1]
-        _, block, programs = columns_of(width, 0)
+        _, block, _, programs = columns_of(width, 0)
         grid, tables = (len(s.merges), programs), (s.merges, scratch, out)
         launch(_merge_kernel, grid, tables, width, width, _MERGED, block, sum_type(out.dtype), num_warps=2)
 
@@ -285,7 +288,7 @@ def edge_dot(g: Tensor, a: Tensor, b: Tensor, row: Tensor, left: Tensor, right: 
     g, a, b = g.contiguous(), a.contiguous(), b.contiguous()
     out = torch.empty(left.numel(), dtype=wide(g.dtype), device=g.device)
     if left.numel():
-        columns, block, _ = columns_of(a.shape[1], op)
+        columns, block, _, _ = columns_of(a.shape[1], op)
         _dot_kernel[(-(-left.numel() // _EDGES),)](
             g, a, b, row, left, right, out, left.numel(), columns, g.stride(0), a.stride(0), b.stride(0),
             op, _EDGES, block, sum_type(a.dtype), num_warps=2,

@@ -18,12 +18,9 @@ from compgcn.kernels import reference
 from compgcn.kernels.triton.products import _precision
 from compgcn.kernels.triton.segments import launch
 
-# By the number of parts, for the output and for the gradients: rows of a tile, warps, programs (of 132 processors).
-_ROWS = {1: (64, 64), 4: (128, 128)}
-_WARPS = {1: (4, 4), 4: (4, 8)}
-_PROGRAMS = {1: (528, 264), 4: (528, 264)}
-_STAGES = {1: (2, 2), 4: (2, 2)}  # tiles on their way at a time
-_AGAIN = True  # load four parts twice for their gradients: keeping them takes more registers than there are
+_ROWS = {1: 64, 4: 128}  # of a tile, by the number of parts
+_WARPS = {1: (4, 4), 4: (4, 8)}  # for the output and for the gradients
+_PROGRAMS = (528, 264)  # the same, for 132 processors
 _FLOOR = tl.constexpr(reference.FLOOR)
 _EPSILON = tl.constexpr(reference.EPSILON)
 
@@ -113,8 +110,8 @@ def _store_sums(
 @triton.jit
 def _update_kernel(
     X, P1, P2, P3, P4, DEGREE, SCALE, W, GAMMA, BETA, BIAS, OUT, G, G1, G2, G3, G4, SUMS, ROWS, B,
-    K: tl.constexpr, D: tl.constexpr, HAS_BETA: tl.constexpr, HAS_BIAS: tl.constexpr, GRADIENT: tl.constexpr,
-    BM: tl.constexpr, STAGES: tl.constexpr, AGAIN: tl.constexpr, PRECISION: tl.constexpr,
+    K: tl.constexpr, D: tl.constexpr, GRADIENT: tl.constexpr, BM: tl.constexpr, STAGES: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     """OUT is the output, or the gradient by X; G1 to G4 and SUMS are written for a gradient alone."""
     kind = X.dtype.element_ty
@@ -126,8 +123,8 @@ def _update_kernel(
     gamma = tl.load(GAMMA + i).to(tl.float32)[None, :]
     if GRADIENT:
         by_gamma = tl.zeros([BM, D], tl.float32)
-        by_beta = tl.zeros([BM if HAS_BETA else 1, D], tl.float32)
-        by_bias = tl.zeros([BM if HAS_BIAS else 1, D], tl.float32)
+        by_beta = tl.zeros([BM, D], tl.float32)
+        by_bias = tl.zeros([BM, D], tl.float32)
         by_w = tl.zeros([1 if K == 1 else D, D], tl.float32)
         by_a = tl.zeros([2 * D if K == 1 else K * D, D], tl.float32)
         by_b = tl.zeros([2 * D if K == 1 else K * D, D], tl.float32)
@@ -144,29 +141,24 @@ def _update_kernel(
         # The scaler multiplies the products, which are more exact than a scaled statistic would be.
         pre = s * tl.dot(t, b, input_precision=PRECISION) + tl.dot(t, c, input_precision=PRECISION) / s
         pre += tl.dot(t, a, tl.dot(x, w, input_precision=PRECISION), input_precision=PRECISION)
-        if HAS_BIAS:
-            pre += tl.load(BIAS + i).to(tl.float32)[None, :]
+        pre += tl.load(BIAS + i).to(tl.float32)[None, :]
         pre -= (tl.sum(pre, 1) / D)[:, None]
         slope = tl.rsqrt(tl.sum(pre * pre, 1) / D + _EPSILON)[:, None]
         pre *= slope
-        y = pre * gamma
-        if HAS_BETA:
-            y += tl.load(BETA + i).to(tl.float32)[None, :]
+        y = pre * gamma + tl.load(BETA + i).to(tl.float32)[None, :]
         if not GRADIENT:
             tl.store(OUT + at, x.to(tl.float32) + tl.maximum(y, 0.0), mask=mask)
         else:
             g = tl.load(G + at, mask=mask, other=0.0).to(tl.float32)
             h = tl.where(y > 0.0, g, 0.0)
             by_gamma += h * pre
-            if HAS_BETA:
-                by_beta += h
+            by_beta += h
             h *= gamma
             h = slope * (h - (tl.sum(h, 1) / D)[:, None] - pre * (tl.sum(h * pre, 1) / D)[:, None])
-            if HAS_BIAS:
-                by_bias += h
+            by_bias += h
             up, down, h = (h * s).to(kind), (h / s).to(kind), h.to(kind)
             tl.store(OUT + at, g + tl.dot(h, tl.trans(w), input_precision=PRECISION), mask=mask)
-            if K == 4 and AGAIN:
+            if K == 4:  # loaded twice: keeping them takes more registers than there are
                 t, mean, variance, deviation = _statistics(P1, P2, P3, P4, at, mask, share, kind, K, BM, D)
             by_t = tl.dot(h, tl.trans(a), input_precision=PRECISION)
             by_t = tl.dot(up, tl.trans(b), by_t, input_precision=PRECISION)
@@ -180,46 +172,41 @@ def _update_kernel(
 
 def _run(
     x: Tensor, parts: Sequence[Tensor], degree: Tensor, scale: Tensor, weight: Tensor, gamma: Tensor,
-    beta: Tensor | None, bias: Tensor | None, out: Tensor, g: Tensor | None = None, by_parts: Sequence[Tensor] = (),
+    beta: Tensor, bias: Tensor, out: Tensor, g: Tensor | None = None, by_parts: Sequence[Tensor] = (),
 ) -> Tensor:  # fmt: skip
     """Write the output, or for its gradient `g` the gradients by x and the parts, and return the sums over the rows."""
-    pieces, gradient, (nodes, batch, d) = reference.pieces(parts), g is not None, x.shape
-    K, rows = len(pieces), nodes * batch
-    size, warps, programs, stages = (knob[K][gradient] for knob in (_ROWS, _WARPS, _PROGRAMS, _STAGES))
+    gradient, K, (nodes, batch, d) = g is not None, len(parts), x.shape
+    rows, size, stages = nodes * batch, _ROWS[K], 2  # tiles on their way at a time
     if x.element_size() > 2:  # a processor has room for half the rows, one tile at a time
         size, stages = size // 2, 1
-    programs = min(programs, -(-rows // size))
+    programs = min(_PROGRAMS[gradient], -(-rows // size))
     sums = torch.empty(programs if gradient else 0, weight.shape[0] + 3, d, device=x.device)
-    # A launch has places for four parts and for every option; it never touches those that stand in for an absent one.
-    read = [*pieces, *[x] * (4 - K), degree, scale, weight.to(x.dtype), gamma]
-    read += [gamma if option is None else option for option in (beta, bias)]
-    written = [*reference.pieces(by_parts), *[out] * (4 - K if gradient else 4), sums]
+    # A launch has places for four parts and their gradients; it never touches those that stand in for an absent one.
+    read = [x, *parts, *[x] * (4 - K), degree, scale, weight.to(x.dtype), gamma, beta, bias]
+    written = [*by_parts, *[out] * (4 - len(by_parts)), sums]
     g = x if g is None else g
-    tensors = (*(tensor.contiguous() for tensor in (x, *read)), out, g.contiguous(), *written)
-    flags = beta is not None, bias is not None, gradient
+    tensors = (*(tensor.contiguous() for tensor in read), out, g.contiguous(), *written)
+    knobs = rows, batch, K, d, gradient, size, stages, _precision()
     if rows:
-        launch(
-            _update_kernel, (programs, 1), tensors, rows, batch, K, d, *flags, size, stages, _AGAIN, _precision(),
-            num_warps=warps,
-        )  # fmt: skip
+        launch(_update_kernel, (programs, 1), tensors, *knobs, num_warps=_WARPS[K][gradient])
     return sums.sum(0)
 
 
 def update(
-    x: Tensor, parts: Sequence[Tensor], degree: Tensor, scale: Tensor, weight: Tensor, gamma: Tensor,
-    beta: Tensor | None, bias: Tensor | None,
+    x: Tensor, parts: Sequence[Tensor], degree: Tensor, scale: Tensor, weight: Tensor, gamma: Tensor, beta: Tensor,
+    bias: Tensor,
 ) -> Tensor:  # fmt: skip
     """Compute `reference.update`."""
-    out = torch.empty_like(x, memory_format=torch.contiguous_format)
+    out = reference.empty_rows(x)
     _run(x, parts, degree, scale, weight, gamma, beta, bias, out)
     return out
 
 
 def update_gradient(
     g: Tensor, x: Tensor, parts: Sequence[Tensor], degree: Tensor, scale: Tensor, weight: Tensor, gamma: Tensor,
-    beta: Tensor | None, bias: Tensor | None,
+    beta: Tensor, bias: Tensor,
 ) -> list[Tensor]:  # fmt: skip
     """Return the gradients of `reference.update` by x, by W, gamma, beta and bias as rows of a matrix, by the parts."""
-    by_x, *by_parts = (torch.empty_like(given, memory_format=torch.contiguous_format) for given in (x, *parts))
+    by_x, *by_parts = map(reference.empty_rows, (x, *parts))
     sums = _run(x, parts, degree, scale, weight, gamma, beta, bias, by_x, g, by_parts)  # [(1 + 3K) d + 3, d]
     return [by_x, sums, *by_parts]
