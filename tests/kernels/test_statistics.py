@@ -9,7 +9,6 @@ from torch import Tensor
 
 import compgcn.kernels.backend as backends
 from compgcn import kernels
-from compgcn.errors import InputError
 from compgcn.kernels import Combine, Own, PairPlan, make_pair_plan, statistics
 from oracles import assert_same_with_gradients, backend, normal, phi
 
@@ -103,17 +102,6 @@ def test_the_gradient_by_a_weight_is_what_the_message_adds_to_the_sums(name):
 
 
 @BACKENDS
-@EVERY_COMBINE
-def test_a_hidden_message_is_an_absent_one(name, combine):
-    (x, z, weight), messages = leaves_of(), drawn()
-    shown = weight.detach() != 0
-    with backend(name):
-        hidden = statistics(x, z, weight.detach(), make_pair_plan(*messages, **SIZES), combine)
-        plan = make_pair_plan(*(t[shown] for t in messages), **SIZES)
-        assert_same_with_gradients(hidden, statistics(x, z, weight.detach()[shown], plan, combine), (x, z))
-
-
-@BACKENDS
 def test_without_messages_the_sums_are_nothing_and_the_extremes_infinite(name):
     leaves = leaves_of(0)
     with backend(name):
@@ -174,17 +162,6 @@ def test_a_gradient_asked_for_alone_is_the_same(name):
             assert torch.equal(ours, whole)
 
 
-def test_the_pairs_of_a_plan_are_the_distinct_ones():
-    row, sender, relation = drawn()
-    plan = make_pair_plan(row, sender, relation, **SIZES)
-    pairs = list(zip(plan.pairs.by_row.left.tolist(), plan.pairs.by_row.right.tolist(), strict=True))
-    assert pairs == sorted(set(zip(sender.tolist(), relation.tolist(), strict=True)))
-    for p, (start, end) in enumerate(zip(plan.by_pair.offsets[:-1], plan.by_pair.offsets[1:], strict=True)):
-        own = plan.by_pair.order[start:end]
-        assert {*zip(sender[own].tolist(), relation[own].tolist(), strict=True)} == {pairs[p]}
-        assert torch.equal(plan.by_pair.left[start:end], row[own].int())
-
-
 def _samples(combine: Combine) -> dict[str, tuple]:
     x, z, weight = (t.detach() for t in leaves_of())
     plan: PairPlan = make_pair_plan(*drawn(), **SIZES)
@@ -212,11 +189,3 @@ def test_the_compiler_gets_tensors_and_numbers_alone(monkeypatch):
     monkeypatch.setattr(kernels._Statistics, "apply", lambda *given: seen.extend(given) or apply(*given))
     assert_same_with_gradients(statistics(*leaves, plan, Combine.CONJUGATE, own), expected, (*leaves, own.value))
     assert {type(value) for value in seen} == {Tensor, int}
-
-
-def test_tables_of_another_plan_are_refused():
-    (x, z, weight), plan = leaves_of(), make_pair_plan(*drawn(), **SIZES)
-    with pytest.raises(InputError, match="the plan is of"):
-        statistics(x[1:], z, weight, plan, Combine.MULT)
-    with pytest.raises(InputError, match="not of shape"):
-        statistics(x, z, weight[1:], plan, Combine.MULT)

@@ -82,6 +82,8 @@ def aggregate(
     if not torch.compiler.is_compiling():
         _check(x, z, weight, plan, combine)
     weight = plan.by_row.weight[:0] if weight is None else weight
+    if only is not None and torch.compiler.is_compiling():
+        only = only.clone()  # the compiler refuses a tensor twice, and it may be that of `own`
     tables = x, z.to(x.dtype), weight, *_own(own, x, plan), plan.by_row.order[:0] if only is None else only
     out: Tensor = _Aggregate.apply(*tables, combine.value, *_passed(plan))  # type: ignore[no-untyped-call]
     return out
@@ -97,12 +99,9 @@ def statistics(
     it too; the extremes have no gradient by the weight.
 
     Args:
-        x: entities [N, D].
-        z: relations [Z, D]; a copy never reads them.
+        x, z, combine, own: as for `aggregate`.
         weight: [M], in the order in which `make_pair_plan` got the messages.
         plan: the M messages, see `make_pair_plan`.
-        combine: what happens on an edge.
-        own: a message that rows get besides.
     """
     if not torch.compiler.is_compiling():
         _check(x, z, weight, plan.messages, combine)
@@ -185,8 +184,9 @@ def _received(given: Sequence[Any]) -> Sequence[Segments]:
 
 def _keep(ctx: Any, tensors: Sequence[Tensor | None], given: Sequence[Any]) -> None:
     """Keep tensors, and segments as they were passed, for the gradient."""
-    ctx.whole = given if len(given) == 1 else None
-    ctx.save_for_backward(*tensors, *(() if ctx.whole else given))
+    whole = len(given) == 1
+    ctx.whole = given if whole else None
+    ctx.save_for_backward(*tensors, *(() if whole else given))
 
 
 def _kept(ctx: Any, tensors: int) -> tuple[Any, ...]:
@@ -280,7 +280,7 @@ class _Statistics(torch.autograd.Function):
         ctx.op = op
         _keep(ctx, (x, z, weight, found, own, row, alone), given)
         # Compiled code loses the gradients of outputs that are views of one table, so it gets the table.
-        return found.unbind()[:4] if ctx.whole else found
+        return found.unbind()[:4] if len(given) == 1 else found
 
     @staticmethod
     @once_differentiable

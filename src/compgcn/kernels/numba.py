@@ -96,7 +96,7 @@ def _reduce_shares(a, b, weight, offsets, left, right, op, out):  # pragma: no c
 
 @_compiled(parallel=False)
 def _combine(x, z, op, m):  # pragma: no cover
-    """Write one message; every statistic and its gradient take it from here, so they round it alike."""
+    """Write one message; a copy never reads z. Every statistic and its gradient round it alike, as it is from here."""
     width = x.shape[0]
     half = width // 2
     if op == 0:
@@ -185,31 +185,12 @@ def _pair_shares(
 
 @_compiled(parallel=False)
 def _dot_rows(g, a, b, row, left, right, op, out):  # pragma: no cover
-    width = a.shape[1]
-    half = width // 2
+    m = np.empty(a.shape[1], a.dtype)
     for e in range(out.shape[0]):
-        y, x = g[row[e]], a[left[e]]
-        dot = out[e]
-        if op == 0:  # `b` may be a placeholder without the row right[e]
-            for j in range(width):
-                dot += y[j] * x[j]
-            out[e] = dot
-            continue
-        z = b[right[e]]
-        if op == 1:
-            for j in range(width):
-                dot += y[j] * (x[j] + z[j])
-        elif op == 2:
-            for j in range(width):
-                dot += y[j] * (x[j] - z[j])
-        elif op == 3:
-            for j in range(width):
-                dot += y[j] * x[j] * z[j]
-        else:
-            sign = 1 if op == 5 else -1
-            for j in range(half):
-                dot += y[j] * (x[j] * z[j] + sign * x[half + j] * z[half + j])
-                dot += y[half + j] * (x[j] * z[half + j] - sign * x[half + j] * z[j])
+        _combine(a[left[e]], b[right[e] if op > 0 else 0], op, m)
+        y, dot = g[row[e]], out[e]
+        for j in range(m.shape[0]):
+            dot += y[j] * m[j]
         out[e] = dot
 
 

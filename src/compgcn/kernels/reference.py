@@ -104,18 +104,13 @@ def pair_gradient(
     """The gradient of statistics by the message of each pair (sender, relation), [P, D].
 
     Args:
-        x: entities [N, D].
-        z: relations [Z, D].
+        x, z, op: as for `statistics`.
         weight: [M], in the order of `s`.
         found: the statistics [6, rows, D].
-        g_sum: the gradient by Σ w m, [rows, D].
-        g_square: by Σ w m².
-        g_largest: by the largest, divided by the number of messages that equal it.
-        g_smallest: by the smallest, divided likewise.
-        sender: of each pair, [P].
-        relation: of each pair, [P].
+        g_sum, g_square: the gradients by Σ w m and by Σ w m², [rows, D].
+        g_largest, g_smallest: by the extremes, each divided by the number of messages that equal it.
+        sender, relation: of each pair, [P].
         s: the messages grouped by pair, left their rows.
-        op: how sender and relation combine.
     """
     pair, row = rows_of(s), s.left
     m = rounded_messages(x, z, sender, relation, op)[pair]
