@@ -139,8 +139,8 @@ class ConditionalCompGCN(nn.Module):
         """Apply the two-layer perceptron to [state; q], [N, B, d] -> [B, N]; the half of q is computed once a query."""
         own, asked = torch.split(self.hidden.weight, self.dim, 1)
         hidden = F.relu(F.linear(state, own.to(state.dtype)) + F.linear(q, asked, self.hidden.bias).to(state.dtype))
-        scores = F.linear(hidden, self.out.weight.to(state.dtype)).squeeze(-1)  # [N, B]
-        return scores.to(q.dtype).t() + self.out.bias
+        # Scores rounded to half precision would tie.
+        return F.linear(hidden.to(q.dtype), self.out.weight, self.out.bias).squeeze(-1).t()
 
 
 class ConditionalLayer(nn.Module):
