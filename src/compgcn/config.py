@@ -70,7 +70,6 @@ class Encoder(Section):
     init_scale: float | None = Field(None, gt=0)  # standard deviation of the initial tables; None: Xavier's
     graph: Literal["given", "none", "random"] = "given"  # ablations: no edges, or edges between random entities
     residual: int = Field(0, ge=0)  # dimension of raw vectors to add the encoder's to; 0: none
-    edge_dropout: float = Field(0.0, ge=0, lt=1)  # share of the edges to leave out of a step
     statistics: Literal["mean", "pna"] = "mean"  # of messages, for conditional: pna adds deviation, maximum, minimum
 
 

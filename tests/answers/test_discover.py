@@ -181,16 +181,20 @@ def test_the_command_shows_writes_and_prints_json(command: Command, run: Run) ->
 def test_a_bounded_search_asks_where_a_tail_is_lacking_most(
     sizes: list[tuple[int, int, int]], limit: int, evenly: bool
 ) -> None:
-    there = np.array(sizes)
-    rates = np.random.default_rng(limit).random(there.shape)
-    quota = discover._quota(there, rates, limit, evenly=evenly)
-    assert ((quota >= 0) & (quota <= there)).all()
-    parts = zip(quota, there, rates, strict=True) if evenly else [(quota, there, rates)]
-    for asked, some, rate in parts:
-        share = max(1, limit // len(there)) if evenly else limit
-        assert asked.sum() == min(share, some.sum())
-        left, taken = rate[asked < some], rate[asked > 0]
-        assert not left.size or not taken.size or left.max() <= taken.min()
+    rates = np.random.default_rng(limit).random((len(sizes), 3))
+    there = [
+        np.array([(i, r, kind) for i, kind in enumerate(np.repeat(range(3), some))], dtype=np.int64).reshape(-1, 3)
+        for r, some in enumerate(sizes)
+    ]
+    asked = discover.likeliest(there, rates, limit, evenly=evenly)
+    pairs = list(zip(asked, there, strict=True))
+    for some, every in pairs if evenly else [(np.concatenate(asked), np.concatenate(there))]:
+        taken, could = ({(*row,) for row in rows.tolist()} for rows in (some, every))
+        assert taken <= could
+        assert len(taken) == len(some) == min(max(1, limit // len(there)) if evenly else limit, len(could))
+        left = [rates[r, kind] for _, r, kind in could - taken]
+        assert max(left, default=0) <= min((rates[r, kind] for _, r, kind in taken), default=1)
+    assert all((some[:, 1] == r).all() for r, some in enumerate(asked))
 
 
 def test_a_model_conditioned_on_the_query_answers_a_bounded_number(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from itertools import pairwise, permutations, product
 from pathlib import Path
 
@@ -187,30 +186,6 @@ def test_the_only_path_comes_first_and_reads_as_arrows(tmp_path: Path) -> None:
     (path,) = run.explain("Ada", "employs", "Acme").paths
     assert path.arrows() == "Ada -knows-> Bob <-employs- Acme"
     assert run.explain("Ada", "employs", "y").paths == []
-
-
-def test_renamed_entities_have_the_same_paths_by_their_new_names(run: Run, tmp_path: Path) -> None:
-    asked = run.answers
-    assert isinstance(asked, Links)
-    new = np.random.default_rng(1).permutation(run.data.num_entities)
-    splits = {
-        name: np.column_stack((new[rows[:, 0]], rows[:, 1], new[rows[:, 2]]))
-        for name, rows in asked.data.splits.items()
-    }
-    back = np.argsort(new)
-    ids = [f"new {asked.data.entities.ids[i]}" for i in back]
-    data = replace(asked.data, entities=Vocabulary("entity", ids), **splits)
-    other = conditional(tmp_path / "run", data, hide="facts", epochs=0).answers
-    assert isinstance(other, Links)
-    other.task.model.load_state_dict(asked.task.model.state_dict())
-    mine, theirs = (
-        explain.explain(links, *words, top=3).paths
-        for links, words in ((asked, ("p0", "knows", "p1")), (other, ("new p0", "knows", "new p1")))
-    )
-    assert [path.arrows() for path in theirs] == [
-        path.arrows(lambda step: (f"new {step.head}", step.relation, f"new {step.tail}")) for path in mine
-    ]
-    assert len(mine) == 3
 
 
 def test_an_exact_contribution_is_the_difference_of_scores_on_smaller_graphs(

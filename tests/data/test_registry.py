@@ -62,13 +62,6 @@ def test_a_benchmark_has_its_published_sizes_and_lost_nothing(benchmarks: Path, 
     assert not [note for note in graph.notes if "dropped" in note or "leakage" in note]
 
 
-def test_every_graph_of_unseen_entities_belongs_to_one_with_its_relations() -> None:
-    assert [name for name in DATASETS if name.endswith("-ind")] == [f"{name}-ind" for name in INDUCTIVE]
-    for name in INDUCTIVE:
-        assert f"{name}-ind has unseen entities" in DATASETS[name].description
-        assert DATASETS[f"{name}-ind"].description.endswith(f"the relations of {name}")
-
-
 @pytest.mark.parametrize("name", INDUCTIVE)
 def test_the_other_graph_has_unseen_entities_and_known_relations(benchmarks: Path, name: str) -> None:
     graph, other = load(name), load(f"{name}-ind")

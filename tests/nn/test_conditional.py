@@ -91,16 +91,6 @@ def test_renamed_entities_get_the_scores_they_had(statistics: str, edges: Edges,
 
 
 @EVERY_STATISTIC
-@settings(max_examples=20)
-@given(edges=edge_lists(max_edges=12))
-def test_many_queries_at_once_are_answered_as_each_alone(statistics: str, edges: Edges) -> None:
-    model, (s, r) = model_of(edges, statistics=statistics), every_query(edges)
-    view = model.view(edges.graph())
-    alone = [model(view, s[i : i + 1], r[i : i + 1]) for i in range(len(s))]
-    torch.testing.assert_close(model(view, s, r), torch.cat(alone))
-
-
-@EVERY_STATISTIC
 @settings(max_examples=30)
 @given(edges=edge_lists(max_edges=12), data=st.data())
 def test_hidden_edges_leave_the_scores_of_the_graph_without_them(

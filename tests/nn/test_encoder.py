@@ -377,7 +377,6 @@ def test_features_of_the_originals_alone_give_inverses_by_a_learned_map():
         ({"name": "gcn", "composition": "corr"}, "encoder 'gcn' has composition 'copy'"),
         ({"name": "compgnc"}, "unknown encoder 'compgnc'; did you mean .*'compgcn'"),
         ({"residual": 8, "dims": (4,)}, "without a layer there is nothing to add to a residual"),
-        ({"edge_dropout": 1.0}, "edge_dropout must be at least 0 and less than 1, not 1.0"),
         ({"dims": ()}, r"at least one positive dimension, not \[\]"),
         ({"dims": (4, 0)}, r"at least one positive dimension, not \[4, 0\]"),
     ],
@@ -448,29 +447,6 @@ def test_messages_around_some_nodes_are_composed_as_in_the_whole_graph(learned):
     for kept in (None, keep):
         ours, theirs = encoder(parts, rows, kept)[0][places], encoder(graph, keep=kept)[0][nodes]
         assert_same_with_gradients(ours, theirs, list(encoder.parameters()))
-
-
-def test_edge_dropout_draws_for_the_whole_graph_of_parts():
-    encoder, graph = encoder_of(AWKWARD, (4, 6, 2), "compgcn", edge_dropout=0.5), AWKWARD.graph()
-    nodes = torch.tensor([4, 2])
-    parts, rows, places = graph.around(nodes, 2)
-    for seed in range(5):
-        torch.manual_seed(seed)
-        theirs = encoder(graph)[0][nodes]
-        torch.manual_seed(seed)
-        torch.testing.assert_close(encoder(parts, rows)[0][places], theirs)
-
-
-def test_dropped_edges_are_dropped_both_ways_and_the_others_count_more():
-    edges = Edges([(i, 0, i + 1) for i in range(0, 400, 2)], 400, 1)
-    encoder = encoder_of(edges, (2, 2), edge_dropout=0.75, name="gcn", self_loop=False, activation=lambda x: x)
-    torch.manual_seed(0)
-    ours = encoder(edges.graph())[0].view(200, 2, 2)  # both ends of every edge
-    whole = encoder.eval()(edges.graph())[0].view(200, 2, 2)
-    kept = ours.abs().sum((1, 2)) > 0
-    assert 25 < kept.sum() < 75
-    torch.testing.assert_close(ours[kept], 4 * whole[kept])
-    assert not ours[~kept].any()
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -75,8 +75,7 @@ AROUND: dict[str, dict[str, Any]] = {
     "conve": {"composition": "conve"},
     "a residual": {"encoder.residual": 24},
     "a residual, no relation vectors": {"encoder": "gcn", "encoder.residual": 24},
-    "edges dropped": {"edge_dropout": 0.3},
-    "edges dropped and removed": {"edge_dropout": 0.3, "remove_batch_edges": True, "encoder.residual": 24},
+    "edges removed": {"remove_batch_edges": True, "encoder.residual": 24},
 }
 
 

@@ -86,27 +86,22 @@ def discover(
     rates = lacking(data)
     search = _Search(links, links.known_entities, rates)
     total = len(relations) * data.num_entities if all_heads else sum(peers.sizes(relations))
-    quota, limit = None, _ASKED.get(links.device.type, PROPAGATED)
+    asked: Iterable[Numbers] = (peers.queries(r, strangers=all_heads) for r in relations)
+    limit = _ASKED.get(links.device.type, PROPAGATED)
     if isinstance(links.task.model, ConditionalCompGCN) and total > limit:
-        sizes = np.array([np.bincount(peers.of(r, strangers=all_heads)[1], minlength=3) for r in relations])
-        quota = _quota(sizes, rates[relations], limit, evenly=per_relation is not None)
+        asked, every = likeliest(list(asked), rates, limit, evenly=per_relation is not None), total
+        total = sum(map(len, asked))
         log.warning(
             "%s of %s queries asked, about heads that most often lack a tail; name a relation to ask about it alone",
-            *(f"{number:,}" for number in (quota.sum(), total)),
+            *(f"{number:,}" for number in (total, every)),
         )
-        total = int(quota.sum())
     done, most = 0, min(top, per_relation or top)
     nothing = found = torch.zeros(0, 5, dtype=torch.double, device=links.device)
-    for place, r in enumerate(relations):
-        entities, kinds = peers.of(r, strangers=all_heads)
-        if quota is not None:
-            drawn = _drawn(kinds, quota[place])
-            entities, kinds = entities[drawn], kinds[drawn]
+    for queries in asked:
         kept = nothing
-        for block in links.blocks(len(entities)):
-            asked = np.stack((entities[block], np.full_like(entities[block], r), kinds[block]), 1)
-            kept = _best(torch.cat((kept, search.facts(asked, most))), most)
-            done += len(asked)
+        for block in links.blocks(len(queries)):
+            kept = _best(torch.cat((kept, search.facts(queries[block], most))), most)
+            done += len(queries[block])
             if notify is not None:
                 notify(done, total)
         found = _best(torch.cat((found, kept)), top)
@@ -199,6 +194,11 @@ class Peers:
         everyone[entities] = kinds
         return np.arange(self.num_entities), everyone
 
+    def queries(self, relation: int, *, strangers: bool = False) -> Numbers:
+        """Return the same as rows of entity, relation and kind [n, 3]."""
+        entities, kinds = self.of(relation, strangers=strangers)
+        return np.stack((entities, np.full_like(entities, relation), kinds), 1)
+
     def sizes(self, relations: Iterable[int]) -> list[int]:
         """Return the number of heads and peers of each relation."""
         return [self._sizes[r] if r in self._sizes else len(self.of(r)[0]) for r in relations]
@@ -211,33 +211,26 @@ class Peers:
         rows = [np.empty((0, 3), dtype=np.int64)]
         for r, end, places in zip(relations, ends, np.split(chosen, np.searchsorted(chosen, ends[:-1])), strict=True):
             if len(places):
-                entities, kinds = self.of(r)
-                picked = places - (end - len(entities))
-                rows.append(np.stack((entities[picked], np.full_like(picked, r), kinds[picked]), 1))
+                queries = self.queries(r)
+                rows.append(queries[places - (end - len(queries))])
         return np.concatenate(rows)
 
 
-def _quota(sizes: Numbers, rates: Rates, limit: int, *, evenly: bool) -> Numbers:
-    """Return how many heads of each relation and kind to ask about, [R, 3] of both: the highest rates first.
+def likeliest(asked: Sequence[Numbers], rates: Rates, limit: int, *, evenly: bool) -> list[Numbers]:
+    """Return the queries of each relation about heads of the highest rates, [n, 3] each as in `Peers.queries`.
 
-    No discovery is more probable than its rate. `evenly` gives every relation the same share of the limit.
+    No discovery is more probable than its rate. Equal rates are drawn from with a fixed seed. `evenly` gives every
+    relation the same share of the limit.
     """
-    if evenly and len(sizes) > 1:
-        share = max(1, limit // len(sizes))
-        return np.concatenate(
-            [_quota(*row, share, evenly=False) for row in zip(sizes[:, None], rates[:, None], strict=True)]
-        )
-    order = np.argsort(-rates, axis=None, kind="stable")
-    there = sizes.ravel()[order]
-    quota = np.empty_like(there)
-    quota[order] = np.clip(limit - (there.cumsum() - there), 0, there)
-    return quota.reshape(sizes.shape)
-
-
-def _drawn(kinds: Numbers, quota: Numbers) -> Numbers:
-    """Return the places of as many of each kind as the quota [3] says, drawn with a fixed seed, ascending."""
-    draw, places = np.random.default_rng(0), [np.flatnonzero(kinds == kind) for kind in range(len(quota))]
-    return np.sort(np.concatenate([draw.choice(some, n, replace=False) for some, n in zip(places, quota, strict=True)]))
+    if evenly and len(asked) > 1:
+        share = max(1, limit // len(asked))
+        return [one for queries in asked for one in likeliest([queries], rates, share, evenly=False)]
+    every = np.concatenate(asked)  # [n, 3]
+    drawn = np.random.default_rng(0).permutation(len(every))
+    rate = rates[every[drawn, 1], every[drawn, 2]]
+    kept = np.sort(drawn[np.argsort(-rate, kind="stable")[:limit]])
+    ends = np.cumsum([len(queries) for queries in asked])
+    return np.split(every[kept], np.searchsorted(kept, ends[:-1]))
 
 
 def _but_valid(data: KnowledgeGraph) -> Numbers:

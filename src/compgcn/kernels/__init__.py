@@ -174,8 +174,10 @@ def segment_sum(
 ) -> Tensor:
     """Return the sum over each segment of weight · op(a[left], b[right]); `weight` is by message id."""
     weight = segments.weight if segments.weight.numel() else weight[segments.order]
-    known = only is not None and only.numel() and op >= Combine.MULT and not torch.compiler.is_compiling()
-    promise = (only, side) if known else ()
+    products = (Combine.MULT, Combine.COMPLEX, Combine.CONJUGATE)
+    promise: tuple[object, ...] = ()
+    if only is not None and not torch.compiler.is_compiling() and op in products and only.numel():
+        promise = (only, side)
     return _kernel("segment_reduce", a.device)(a, b, weight, _given(segments), int(op), *promise)
 
 

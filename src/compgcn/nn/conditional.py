@@ -190,17 +190,17 @@ class ConditionalLayer(nn.Module):
         rows = (view.degree, view.scale, self.weight, self.norm.weight, self.norm.bias, self.bias)
         return update(state, parts, *rows)
 
-    def _sum(self, state: Tensor, z: Tensor, q: Tensor, s: Tensor, view: View, first: bool) -> Tensor:
-        """Return the sums of the messages phi(state, z) and of q, [N, B, d]."""
+    def _sum(self, state: Tensor, z: Tensor, q: Tensor, s: Tensor, view: View, first: bool) -> list[Tensor]:
+        """Return the sums of the messages phi(state, z) and of q alone, [N, B, d]."""
         phi, (x, z) = self.phi, self._lifted(state, z)
         row = _columns(s.unsqueeze(1).expand(-1, x.shape[1] // len(s)), phi.combine)
         own = None if phi.transforms else Own(row, _columns(q, phi.combine))
         weight, plan = (view.weight, view.pairs.messages) if view.weight.requires_grad else (None, view.plan)
         sums = aggregate(x, z, weight, plan, phi.combine, own, row if first and phi.linear_lift else None)
         sums = phi.lower(_cells(sums, len(q), phi.combine), state.shape[2]).to(state.dtype)
-        if own is not None:
-            return sums
-        return sums.index_put((s, torch.arange(len(s), device=s.device)), q, accumulate=True)
+        if own is None:
+            sums = sums.index_put((s, torch.arange(len(s), device=s.device)), q, accumulate=True)
+        return [sums]
 
     def _pna(self, state: Tensor, z: Tensor, q: Tensor, s: Tensor, view: View, first: bool) -> list[Tensor]:
         """Return sum, sum of squares, maximum and minimum of the messages and of q, [N, B, d] each."""

@@ -227,7 +227,6 @@ def _must_fit(
     dims: Sequence[int],
     relation_features: Tensor | None,
     residual: int,
-    edge_dropout: float,
 ) -> None:
     """Refuse arguments that the encoder of that name does not take."""
     row = preset(name)
@@ -240,8 +239,6 @@ def _must_fit(
         raise InputError(f"encoder '{name}' has no relation vectors, so it takes no relation features")
     if residual and (name == "none" or len(dims) == 1):
         raise InputError("without a layer there is nothing to add to a residual; leave residual out")
-    if not 0 <= edge_dropout < 1:
-        raise InputError(f"edge_dropout must be at least 0 and less than 1, not {edge_dropout}")
 
 
 class Encoder(nn.Module):
@@ -266,8 +263,6 @@ class Encoder(nn.Module):
         tie_inverse: makes the vectors of inverse relations of their originals'; None learns them.
         node_features, relation_features: given input in place of learned tables.
         residual: D, the dimension of the raw vectors and of the output; 0 for none.
-        edge_dropout: in training, the share of edges left out of a call, the same in all layers and in both
-            directions. The others count 1/(1 - share) times their weight in the whole graph.
         init_scale: initial standard deviation of the learned tables, with a residual of its raw vectors alone; None
             for Xavier's.
     """
@@ -298,16 +293,15 @@ class Encoder(nn.Module):
         node_features: Tensor | None = None,
         relation_features: Tensor | None = None,
         residual: int = 0,
-        edge_dropout: float = 0.0,
         init_scale: float | None = None,
     ) -> None:
         super().__init__()
         row = preset(name)
-        _must_fit(name, composition, dims, relation_features, residual, edge_dropout)
+        _must_fit(name, composition, dims, relation_features, residual)
         dims = list(dims[-1:] if name == "none" else dims)
         bases = bases or row.bases or 0
         self.num_nodes, self.num_relations, self.dims = num_nodes, num_relations, dims
-        self.hidden_dropout, self.edge_dropout, self.activation = hidden_dropout, edge_dropout, activation
+        self.hidden_dropout, self.activation = hidden_dropout, activation
         self.relation_activation = row.relation_activation
         scale = None if residual else init_scale
         if node_features is not None and node_features.shape != (num_nodes, dims[0]):
@@ -357,8 +351,7 @@ class Encoder(nn.Module):
             graph: of N nodes; or one graph per layer, each of the nodes that receive in the one before.
             rows: the row of the input table, or of the features, that each node starts from [N]; several nodes may
                 share one. By default node i has row i.
-            keep: factor of the weight of each edge [E] of the whole graph, see `CompGCNConv.forward`; edge dropout
-                comes on top of it.
+            keep: factor of the weight of each edge [E] of the whole graph, see `CompGCNConv.forward`.
         """
         x = self.nodes if self.nodes is not None else self.node_features
         assert x is not None
@@ -366,17 +359,9 @@ class Encoder(nn.Module):
             x = F.embedding(rows, x)
         z = None if self.relations is None else self.relations()
         graphs = [graph] * len(self.layers) if isinstance(graph, RelationalGraph) else graph
-        keep = self._kept(graphs, keep)
         for layer, norm, part in zip(self.layers, self.norms, graphs, strict=True):
             x, z = layer(x, z, part, keep=None if keep is None else part.of_whole(keep))
             x = drop_out(self.activation(norm(x)), self.hidden_dropout, self.training)
             if self.relation_activation:
                 z = self.activation(z)
         return (x, z) if self.residual is None else self.residual(x, z, rows)
-
-    def _kept(self, graphs: Sequence[RelationalGraph], keep: Tensor | None) -> Tensor | None:
-        if not (self.training and self.edge_dropout and graphs):
-            return keep
-        whole = graphs[0].whole
-        every = torch.ones(whole.num_edges, device=whole.src.device)
-        return drop_out(every if keep is None else every * keep, self.edge_dropout, self.training)

@@ -428,11 +428,6 @@ class RelationalGraph:
         parts = [self._part(order, place, senders, receivers) for receivers, senders in pairwise(sizes)]
         return Neighbourhood(parts[::-1], order[: sizes[-1]], place[nodes])
 
-    @property
-    def whole(self) -> RelationalGraph:
-        """The graph that this one is a part of (see `around`), or itself."""
-        return self if self._part_of is None else self._part_of[0]
-
     def of_whole(self, values: Tensor) -> Tensor:
         """Select from values of every edge of the whole graph those of the edges here [E]."""
         return values if self._part_of is None else values[self._part_of[1]]

@@ -136,7 +136,6 @@ def build_encoder(config: Config, data: Dataset) -> tuple[Encoder, Numbers | Non
         node_features=start.vectors,
         relation_features=None if given is None else torch.as_tensor(given),
         residual=e.residual,
-        edge_dropout=e.edge_dropout,
         init_scale=e.init_scale,
     )
     return encoder, start.rows

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -68,7 +67,7 @@ def resolve(settings: Mapping[str, Any], data: Dataset, model: str | None = None
     config = expand(config, data)
     notes = [*unused_settings(config, settings), *_size_notes(scaled, data), *label_notes(config, labelled_items(data))]
     if _conditional(config) and not {"hide", "training.hide"} & set(settings) and isinstance(data, KnowledgeGraph):
-        notes.append(hiding(data).sentence)
+        notes.append(hiding(data)[1])
     return Resolved(config, notes, bool(scaled))
 
 
@@ -257,36 +256,25 @@ def _of_conditional(config: Config, data: Dataset, task: str) -> dict[str, Any]:
         "encoder.composition": composition,
         "decoder.name": "none",
         "training.loss": "cross-entropy",
-        "training.hide": config.training.hide or hiding(data).rule,
+        "training.hide": config.training.hide or hiding(data)[0],
     }
 
 
-class Hiding(NamedTuple):
-    """Which edges leave the graph with a hidden fact, and the shares of linked pairs that decide it."""
+def hiding(data: KnowledgeGraph) -> tuple[str, str]:
+    """Choose the rule for the other edges between the entities of a hidden fact; return it and a sentence on it.
 
-    rule: str
-    valid: float  # share of validation facts whose entities another fact of train joins
-    train: float  # the same of training facts
-
-    @property
-    def sentence(self) -> str:
-        """The choice and its reason."""
-        what = {"facts": "leaves the graph alone", "pairs": "takes all edges between its two entities along"}
-        return (
-            f"a hidden fact {what[self.rule]} (training.hide={self.rule}): another training fact joins the entities of "
-            f"{self.valid:.0%} of validation and of {self.train:.0%} of training facts"
-        )
-
-
-def hiding(data: KnowledgeGraph) -> Hiding:
-    """Choose the rule for the other edges between the entities of a hidden fact: training should look like validation.
-
-    Where validation asks about entities that no fact joins, far more often than training does, all edges of a hidden
-    fact's pair go with it.
+    Training should look like validation: where validation asks about entities that no fact joins, far more often than
+    training does, all edges of a hidden fact's pair go with it.
     """
     train = torch.from_numpy(data.train)
     valid, usual = linked(torch.from_numpy(data.valid), train), linked(train, train)
-    return Hiding("pairs" if len(data.valid) and 2 * valid < usual else "facts", valid, usual)
+    rule, what = "facts", "leaves the graph alone"
+    if len(data.valid) and 2 * valid < usual:
+        rule, what = "pairs", "takes all edges between its two entities along"
+    return rule, (
+        f"a hidden fact {what} (training.hide={rule}): another training fact joins the entities of {valid:.0%} of "
+        f"validation and of {usual:.0%} of training facts"
+    )
 
 
 def _must_tie(encoder: str, decoder: str, row: DecoderRow) -> None:
@@ -482,10 +470,6 @@ def _conditional(config: Config) -> bool:
     return config.encoder.name == CONDITIONAL
 
 
-def _decoder(config: Config) -> DecoderRow:
-    return DECODERS[Decoder().name if _conditional(config) else config.decoder.name]
-
-
 _LINKS = (
     Rule(  # a model conditioned on the query has few parts
         frozenset(
@@ -503,19 +487,18 @@ _LINKS = (
         lambda config: f"only the encoder '{CONDITIONAL}' takes it",
     ),
     _rule(
-        "encoder.norm flow bases dropout loop_dropout hidden_dropout bias batch_norm activation self_loop edge_dropout "
-        "graph",
+        "encoder.norm flow bases dropout loop_dropout hidden_dropout bias batch_norm activation self_loop graph",
         lambda config: len(config.encoder.dims) > 1,
         lambda config: f"the encoder '{config.encoder.name}' has no layer",
     ),
     _rule(
         "decoder.margin margin_decay",
-        lambda config: _decoder(config).margin,
+        lambda config: DECODERS[config.decoder.name].margin,
         lambda config: f"the decoder '{config.decoder.name}' has no margin",
     ),
     _rule(
         "decoder.filters kernel input_dropout feature_dropout hidden_dropout",
-        lambda config: not isinstance(_decoder(config).query, str),
+        lambda config: not isinstance(DECODERS[config.decoder.name].query, str),
         lambda config: f"the decoder '{config.decoder.name}' has no convolution",
     ),
     _rule("training.negatives sampler", _samples, _loss),
@@ -547,6 +530,6 @@ def unused_settings(config: Config, given: Iterable[str]) -> list[str]:
         if config.task != "link-prediction" and name.startswith("decoder."):
             found.append(f"{name} has no effect: {config.task} has no decoder")
         rules = (*_ANY, *_LINKS) if config.task == "link-prediction" else _ANY
-        unused = (rule for rule in rules if name in rule.names and not rule.used(config))
-        found += [f"{name} has no effect: {rule.why(config)}" for rule in itertools.islice(unused, 1)]
+        why = next((rule.why(config) for rule in rules if name in rule.names and not rule.used(config)), None)
+        found += [] if why is None else [f"{name} has no effect: {why}"]
     return found

@@ -7,7 +7,7 @@ has no such tables: its weights hold for any graph with the same relations.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -83,7 +83,7 @@ def ask_about(
             f"the encoder '{config.encoder.name}' has learned vectors of the entities it was trained on, so it cannot "
             "answer about another graph; take a run of --model conditional, or add facts with --facts"
         )
-    _must_be_given(config)
+    _must_send(config, ranker)
     used = np.unique(np.concatenate([triples[:, 1] for triples in data.splits.values()])).tolist()
     ids, names = data.relations.ids, data.relations.names
     known = _known_relations({ids[r]: names[r] for r in used}, relations)
@@ -109,15 +109,10 @@ def read_graph(given: str | Path, trained: Data, *, divide: bool = False) -> Kno
     if source.source not in DATASETS:
         alone = Path(given).is_file()
         columns = columns_like(given, trained.columns, trained.comment) if alone else trained.columns
-        source = Data(
-            source=source.source,
-            columns=None if columns is None else tuple(columns),
-            comment=trained.comment,
-            literals=trained.literals,
-            split_seed=trained.split_seed,
-            valid_fraction=trained.valid_fraction if divide else 0.0,
-            test_fraction=trained.test_fraction if divide else 0.0,
-        )
+        how = trained.model_dump(include={"comment", "literals", "split_seed", "valid_fraction", "test_fraction"})
+        if not divide:
+            how |= {"valid_fraction": 0.0, "test_fraction": 0.0}
+        source = Data(source=str(given), columns=None if columns is None else tuple(columns), **how)
     found = find(source)
     if not isinstance(found, KnowledgeGraph):
         raise InputError(f"'{given}' is a collection of graphs; name one graph")
@@ -142,10 +137,6 @@ def _must_send(config: Config, ranker: Ranker) -> None:
             f"the encoder '{config.encoder.name}' sends no messages, so it cannot place entities by their facts; "
             "take a run with a graph encoder, such as --encoder compgcn, or train again with the new facts"
         )
-    _must_be_given(config)
-
-
-def _must_be_given(config: Config) -> None:
     if config.encoder.graph != "given":
         raise InputError(f"this run was trained with encoder.graph '{config.encoder.graph}', so it takes no facts")
 
@@ -157,9 +148,8 @@ def _must_be_given(config: Config) -> None:
 def _fit(built: Ranker, ranker: Ranker) -> None:
     """Give unseen entities rows: of the input, of raw vectors, and of biases, where there are any."""
     before = surroundings(ranker.predictor.encoder, ranker.graph)
-    after = surroundings(built.predictor.encoder, built.graph)[
-        len(before) :
-    ]  # the rows of unseen entities are zero so far
+    # The rows of unseen entities are zero so far.
+    after = surroundings(built.predictor.encoder, built.graph)[len(before) :]
     for old, new in zip(_tables(ranker.predictor), _tables(built.predictor), strict=True):
         new[len(before) :] = fitted_rows(before, old, after)
 
@@ -279,12 +269,8 @@ def _known_relations(texts: Mapping[str, str], relations: Vocabulary) -> dict[st
         raise next(iter(errors.values()))
     if errors:
         known = relations.ids + relations.names
-        near = {text: nearest(text, known)[:1] for text in list(errors)[:_LISTED]}
-        listed = ", ".join(
-            f"'{text}'" + "".join(f" (did you mean '{name}'?)" for name in some) for text, some in near.items()
-        )
-        more = f" and {len(errors) - _LISTED} more" if len(errors) > _LISTED else ""
-        raise InputError(f"unknown relations {listed}{more}; the model knows only the relations it was trained on")
+        listed = _quoted(list(errors), lambda text: next(iter(nearest(text, known)), None))
+        raise InputError(f"unknown relations {listed}; the model knows only the relations it was trained on")
     return found
 
 
@@ -304,10 +290,14 @@ def _notes(data: KnowledgeGraph, added: Numbers, new: Sequence[str]) -> tuple[st
 def _listed(data: KnowledgeGraph, new: Sequence[str]) -> str:
     """Name the first unseen entities, those first that look like a known entity."""
     alike = {text: _lookalike(text, data.entities) for text in new}
-    order = sorted(new, key=lambda text: alike[text] is None)[:_LISTED]
-    named = [f"'{text}'" + (f" (did you mean '{alike[text]}'?)" if alike[text] else "") for text in order]
-    more = f" and {len(new) - _LISTED:,} more" if len(new) > _LISTED else ""
-    return f": {', '.join(named)}{more}" if new else ""
+    return f": {_quoted(sorted(new, key=lambda text: alike[text] is None), alike.get)}" if new else ""
+
+
+def _quoted(texts: Sequence[str], alike: Callable[[str], str | None]) -> str:
+    """Name the first texts, each with a known one that it looks like, and count the others."""
+    named = ((text, alike(text)) for text in texts[:_LISTED])
+    listed = ", ".join(f"'{text}'" + (f" (did you mean '{known}'?)" if known else "") for text, known in named)
+    return listed + (f" and {len(texts) - _LISTED:,} more" if len(texts) > _LISTED else "")
 
 
 def _lookalike(text: str, entities: Vocabulary) -> str | None:

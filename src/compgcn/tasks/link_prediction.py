@@ -135,8 +135,42 @@ class Batch(NamedTuple):
     answer: Tensor
 
 
-class LinkPrediction(Ranker):
-    """The task: one-to-all or sampled training, filtered ranking on validation.
+class _Task(Ranker):
+    """The common part of the tasks: batches of training facts, filtered ranking on validation.
+
+    Args:
+        model, graph, splits: as for `Ranker`.
+        settings: of training.
+        by_query: whether an example is a query with all its answers, or a single answer.
+    """
+
+    goal = "mrr"
+
+    def __init__(
+        self, model: LinkModel, graph: RelationalGraph, splits: dict[str, Tensor], settings: Training, *, by_query: bool
+    ) -> None:
+        super().__init__(model, graph, splits)
+        self.module, self.settings = model, settings
+        self.judged_by = _sample(splits["valid"], settings.valid_sample)
+        self.train = Answers.from_triples(splits["train"], self.num_relations)
+        self.num_examples = len(self.train) if by_query else len(self.train.answers)
+        self.batches = Batches(self.num_examples, settings.batch_size, settings.seed, self.train.keys.device)
+        self.steps_per_epoch, self.batch_size = self.batches.per_epoch, self.batches.size
+
+    def examples(self, epoch: int, step: int) -> Tensor:
+        """Return the examples of a batch [B]."""
+        return self.batches(epoch, step)
+
+    def validate(self, notify: Watch | None = None) -> Report:
+        """Return filtered metrics on the validation split, or on the same `valid_sample` of its triples each time."""
+        return summary(self.rank(self.judged_by, notify=notify))
+
+    def stale(self, evaluations: int) -> None:
+        """Do nothing after evaluations without gain."""
+
+
+class LinkPrediction(_Task):
+    """The task of an encoder and a decoder: one-to-all or sampled training.
 
     Args:
         model, graph, splits: as for `Ranker`.
@@ -144,7 +178,6 @@ class LinkPrediction(Ranker):
         margin_decay: subtracted from the decoder's margin after every `_STALE` evaluations without gain.
     """
 
-    goal = "mrr"
     model: LinkPredictor
 
     def __init__(
@@ -155,16 +188,10 @@ class LinkPrediction(Ranker):
         settings: Training,
         margin_decay: float = 0.0,
     ) -> None:
-        super().__init__(model, graph, splits)
         must_agree(settings, model.decoder)
-        self.module = model
-        self.settings, self.margin_decay = settings, margin_decay
-        self.judged_by = _sample(splits["valid"], settings.valid_sample)
-        self.train = Answers.from_triples(splits["train"], self.num_relations)
         self.objective, self.sampler = OBJECTIVES[settings.loss], SAMPLERS[settings.sampler]
-        self.num_examples = len(self.train) if self.objective.by_query else len(self.train.answers)
-        self.batches = Batches(self.num_examples, settings.batch_size, settings.seed, self.train.keys.device)
-        self.steps_per_epoch, self.batch_size = self.batches.per_epoch, self.batches.size
+        super().__init__(model, graph, splits, settings, by_query=self.objective.by_query)
+        self.margin_decay = margin_decay
         self.edge_mask = None
         if settings.remove_batch_edges:
             self.edge_mask = EdgeMask(graph, self.train, by_query=self.objective.by_query)
@@ -178,10 +205,6 @@ class LinkPrediction(Ranker):
         if self.model.adversary is None:
             raise ValueError(f"the sampler '{self.settings.sampler}' needs a model with an adversary")
         return self.model.adversary
-
-    def examples(self, epoch: int, step: int) -> Tensor:
-        """Return the examples of a batch [B]."""
-        return self.batches(epoch, step)
 
     def batch(self, examples: Tensor) -> Batch:
         """Return the queries of examples and their answers."""
@@ -207,10 +230,6 @@ class LinkPrediction(Ranker):
         keep = None if self.edge_mask is None else self.edge_mask.keep(examples)
         return batch_loss(self, self.model.encode(self.graph, keep), self.batch(examples))
 
-    def validate(self, notify: Watch | None = None) -> Report:
-        """Return filtered metrics on the validation split, or on the same `valid_sample` of its triples each time."""
-        return summary(self.rank(self.judged_by, notify=notify))
-
     def stale(self, evaluations: int) -> None:
         """Lower the decoder's margin, where the settings ask for it."""
         margin = self.model.decoder.margin
@@ -218,7 +237,7 @@ class LinkPrediction(Ranker):
             margin.sub_(self.margin_decay)
 
 
-class ConditionalPrediction(Ranker):
+class ConditionalPrediction(_Task):
     """The task of a model conditioned on the query: hide some answers of each query and find them again.
 
     A batch holds distinct queries. Of each, up to `hidden_answers` answers leave the graph for the whole batch, as
@@ -229,25 +248,14 @@ class ConditionalPrediction(Ranker):
         settings: of training.
     """
 
-    goal = "mrr"
     model: ConditionalCompGCN
 
     def __init__(
         self, model: ConditionalCompGCN, graph: RelationalGraph, splits: dict[str, Tensor], settings: Training
     ) -> None:
-        super().__init__(model, graph, splits)
-        self.module, self.settings = model, settings
-        self.judged_by = _sample(splits["valid"], settings.valid_sample)
-        self.train = Answers.from_triples(splits["train"], self.num_relations)
-        self.num_examples = len(self.train)
-        self.batches = Batches(self.num_examples, settings.batch_size, settings.seed, self.train.keys.device)
-        self.steps_per_epoch, self.batch_size = self.batches.per_epoch, self.batches.size
+        super().__init__(model, graph, splits, settings, by_query=True)
         self.hidden_edges = HiddenEdges(graph, self.train, settings.hide or "facts")
         self._most = self.train.most(self.batch_size)
-
-    def examples(self, epoch: int, step: int) -> Tensor:
-        """Return the queries of a batch by their positions [B]."""
-        return self.batches(epoch, step)
 
     def hide(self, examples: Tensor, row: Tensor, place: Tensor) -> Tensor:
         """Draw the answers to hide, 1 to `hidden_answers` of every query: places in `train` [B, k], padded with A.
@@ -271,13 +279,6 @@ class ConditionalPrediction(Ranker):
         hidden = self.hide(examples, row, place)
         view = self.model.view(self.graph, self.hidden_edges.keep(hidden))
         return losses.hidden_answers(self.model(view, s, r), row, self.train.at(place), self.train.at(hidden))
-
-    def validate(self, notify: Watch | None = None) -> Report:
-        """Return filtered metrics on the validation split, or on the same `valid_sample` of its triples each time."""
-        return summary(self.rank(self.judged_by, notify=notify))
-
-    def stale(self, evaluations: int) -> None:
-        """Do nothing: no setting falls with validation."""
 
 
 LinkTask = LinkPrediction | ConditionalPrediction

@@ -93,6 +93,17 @@ def _store_sum(OUT, SCRATCH, row, slot, cols, real, imaginary, D, S, OP: tl.cons
 
 
 @triton.jit
+def _any_live(live, OPERANDS, first, end, blocks):
+    """Return whether a chunk has an operand that matters: most have none."""
+    seen = tl.zeros([32], tl.int32)
+    for part in range(first, end, 32):
+        every = part + tl.arange(0, 32)
+        operand = tl.load(OPERANDS + every, mask=every < end, other=0).to(tl.int64)
+        seen |= tl.load(live + operand * blocks, mask=every < end, other=0).to(tl.int32)
+    return tl.max(seen, 0) > 0
+
+
+@triton.jit
 def _reduce_runs_kernel(
     A, B, W, LEFT, RIGHT, RUNS, CHUNKS, LIVE, OUT, SCRATCH, D, S,
     OP: tl.constexpr, BE: tl.constexpr, BD: tl.constexpr, VECTOR: tl.constexpr, ACC: tl.constexpr, SIDE: tl.constexpr,
@@ -112,17 +123,10 @@ def _reduce_runs_kernel(
         imaginary = tl.zeros([BD], ACC)
         blocks = tl.num_programs(1)
         live = LIVE + tl.program_id(1)
-        if SIDE > 0:  # most chunks have nothing to add
-            if SIDE == 2:
-                some = tl.load(live + row * blocks).to(tl.int32)
-            else:
-                seen = tl.zeros([32], tl.int32)
-                for part in range(first, end, 32):
-                    every = part + tl.arange(0, 32)
-                    operand = tl.load((LEFT if SIDE == 1 else RIGHT) + every, mask=every < end, other=0).to(tl.int64)
-                    seen |= tl.load(live + operand * blocks, mask=every < end, other=0).to(tl.int32)
-                some = tl.max(seen, 0)
-            end = tl.where(some > 0, end, first)
+        if SIDE == 2:
+            end = tl.where(tl.load(live + row * blocks).to(tl.int32) > 0, end, first)
+        elif SIDE > 0:
+            end = tl.where(_any_live(live, LEFT if SIDE == 1 else RIGHT, first, end, blocks), end, first)
         stop = tl.load(RUNS + first, mask=first < end, other=0).to(tl.int64)
         while first < end:
             after = tl.load(RUNS + stop, mask=stop < end, other=0).to(tl.int64)  # early, for the next run waits for it
