@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from compgcn.config import PATHS
-from compgcn.run.resolve import _ANY, _LINKS, expand, recommended, unused_settings
+from compgcn.run.resolve import _ANY, _LINKS, expand, recommended, resolve, unused_settings
 from toy import Command, graph
 
 CHOICES: list[dict[str, Any]] = [
@@ -57,6 +57,16 @@ def test_every_rule_names_settings_there_are_and_has_configs_with_and_without_th
 def test_training_says_so(command: Command) -> None:
     found = command("train", "world", "--decoder", "distmult", "--epochs", "1", "--set", "decoder.margin=3")
     assert "decoder.margin has no effect: the decoder 'distmult' has no margin" in found.out
+
+
+@pytest.mark.parametrize(
+    ("given", "said"), [({}, True), ({"decoder": "transe"}, False), ({"encoder": "conditional"}, False)], ids=str
+)
+def test_a_small_graph_of_ones_own_hints_at_the_conditional_model(
+    given: dict[str, Any], said: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("compgcn.run.resolve._FEW", 1)
+    assert any("--model conditional" in note for note in resolve(given, graph()).notes) == said
 
 
 def test_a_step_of_a_conditional_model_has_as_many_queries_as_memory_holds(monkeypatch: pytest.MonkeyPatch) -> None:
