@@ -125,6 +125,29 @@ def test_relations_of_one_meaning_count_a_fact_once(run: Run) -> None:
     assert torch.equal(scores(one), scores(both))
 
 
+def test_a_fact_that_the_model_sees_is_no_question_to_it(run: Run) -> None:
+    rows = [("x", "lives", "y"), ("x", "LIVES", "y"), ("y", "knows", "x")]
+    whole = KnowledgeGraph.from_triples(rows, valid_fraction=0, test_fraction=0)
+    asked = run.with_graph(replace(whole, train=whole.train[:1], test=whole.train[1:]))
+    assert [len(triples) for triples in asked.data.splits.values()] == [1, 0, 1]
+    with pytest.raises(InputError, match="sees the facts of train, so their ranks say nothing"):
+        run.evaluate("train")
+
+
+def test_facts_of_train_are_scored_on_the_graph_without_them(run: Run) -> None:
+    data = run.data
+    assert isinstance(data, KnowledgeGraph)
+    for s, r, o in data.train[:4].tolist():
+        fact = data.entities.ids[s], data.relations.ids[r], data.entities.ids[o]
+        (scored,) = run.score([fact])
+        explained = run.explain(*fact, method="gradient")
+        assert scored.score == pytest.approx(explained.score, abs=1e-5)
+        less = replace(data, train=data.train[(data.train != (s, r, o)).any(1)])
+        view = run.with_graph(less)
+        if run.config.training.hide == "facts":
+            assert scored.score == pytest.approx(view.score([fact])[0].score, abs=1e-5)
+
+
 @pytest.mark.parametrize(
     ("facts", "message"),
     [

@@ -320,7 +320,9 @@ def test_no_request_inside_or_outside_the_schema_breaks_the_server(
 # A model without vectors of entities
 
 
-def test_a_model_conditioned_on_the_query_is_served_without_map_and_likeness(tmp_path: Path) -> None:
+def test_a_model_conditioned_on_the_query_is_served_without_map_and_likeness(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = toy.train(tmp_path / "run", epochs=1, **toy.CONDITIONAL)
     with TestClient(create_app(open_all([run.path], Limits(), "cpu")), "http://localhost") as client:
         (card,) = client.get("/api/models").json()["models"]
@@ -329,5 +331,7 @@ def test_a_model_conditioned_on_the_query_is_served_without_map_and_likeness(tmp
             answers = client.post("/api/predict", json=question).json()["answers"]
             assert [one["entity"] for one in answers] == [one.entity for one in run.predict(**question)]
         assert client.get("/api/neighbourhood", params={"entity": "p1"}).status_code == 200
+        monkeypatch.setattr("compgcn.serve.models._PASSED", 1)
+        refused(client.post("/api/predict", json={"head": "p0", "tail": "t0"}), 400, "once for each of its 3 relations")
         refused(client.get("/api/map"), 400, "gives no entity a vector of its own")
         refused(client.get("/api/similar", params={"entity": "p1"}), 400, "gives no entity a vector of its own")

@@ -186,16 +186,21 @@ def test_a_rate_never_rises_and_stays_between_its_floor_and_one(
     schedule: Any, start: float, floor: float, done: list[float]
 ) -> None:
     settings = Training(schedule=schedule, schedule_start=start, schedule_floor=floor)
-    early, late = (rate(settings, x) for x in done)
+    early, late = (rate(settings, x, 0) for x in done)
     assert 1.0 >= early >= late - 1e-12
     assert late >= floor - 1e-12
-    assert rate(settings, start) == 1.0
+    assert rate(settings, start, 0) == 1.0
     if schedule == "constant":
         assert late == 1.0
     elif start < 1:
-        assert rate(settings, 1.0) == pytest.approx(floor)
+        assert rate(settings, 1.0, 0) == pytest.approx(floor)
         half = 1 - (1 - floor) / 2
-        assert rate(settings, (1 + start) / 2) == pytest.approx(half)
+        assert rate(settings, (1 + start) / 2, 0) == pytest.approx(half)
+
+
+def test_the_rate_rises_over_the_first_steps() -> None:
+    settings = Training(warm_up=4)
+    assert [rate(settings, 0.0, step) for step in range(6)] == [0.25, 0.5, 0.75, 1.0, 1.0, 1.0]
 
 
 class Slow(Memory):

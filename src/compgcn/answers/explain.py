@@ -47,7 +47,7 @@ class Explanation(NamedTuple):
     edges: int  # as many facts were weighed
     facts: list[Contribution]  # by size, whatever their sign
     paths: list[Path]  # of a model conditioned on the query, most important first
-    hidden: int  # as many facts of train were left out of the graph, lest the fact explains itself
+    hidden: int  # number of training facts hidden, so that the fact does not explain itself
 
     def is_itself(self, fact: Contribution) -> bool:
         """Return whether a contribution is that of the explained fact itself."""

@@ -19,7 +19,8 @@ from compgcn.data.columns import Numbers
 from compgcn.errors import InputError, unknown
 from compgcn.nn.compose import Composition
 from compgcn.nn.conditional import ConditionalCompGCN
-from compgcn.tasks.facts import Known, known_entities, known_relations
+from compgcn.tasks.edge_masking import HiddenEdges
+from compgcn.tasks.facts import Answers, Known, known_entities, known_relations
 from compgcn.tasks.link_prediction import Encoded, LinkPredictor, Ranker
 from compgcn.tasks.objectives import dual, relation_scores
 from compgcn.tasks.ranking import Ranks, Scorer, by_category, by_relation, summary
@@ -181,9 +182,9 @@ class Links:
 
     def _scores_by_query(self, s: Tensor, o: Tensor) -> Tensor:
         """Return the logits of (s, r, o) for every original relation r, [B, R] of entities [B]: a query each."""
-        relations = torch.arange(self.data.num_relations, device=s.device)
-        rows = [self.scorer(x.expand_as(relations), relations)[:, y] for x, y in zip(s, o, strict=True)]
-        return torch.stack(rows)
+        parts = torch.split(torch.arange(self.data.num_relations, device=s.device), _AT_A_TIME)
+        rows = ([self.scorer(x.expand_as(some), some)[:, y] for some in parts] for x, y in zip(s, o, strict=True))
+        return torch.stack([torch.cat(row) for row in rows])
 
     def log_odds(self, scores: Tensor, places: Tensor) -> Tensor:
         """Return the model's own log-odds of some answers [B, k]: by a softmax if it was trained with one."""
@@ -205,14 +206,32 @@ class Links:
     def judge(self, s: Tensor, r: Tensor, o: Tensor, scores: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Return score, probability and filtered rank of o as the answer to (s, r, ?), all [B].
 
-        `scores` are those of all entities [B, N], if other than on the run's graph.
+        `scores` are those of all entities [B, N]. A model conditioned on the query judges facts of train on the graph
+        without them, as it was trained: it reads a fact that it sees off the graph.
         """
         keys = (s * (2 * self.data.num_relations) + r).cpu().numpy()
+        if scores is None and isinstance(self.task.model, ConditionalCompGCN):
+            scores = self._scores_without(self.task.model, s, r, o)
         scores = must_be_finite(self.scores("entities", keys) if scores is None else scores)  # [B, N]
         ranked, place = without(scores, self.known_entities, keys), o.unsqueeze(1)
         value, rivals = scores.gather(1, place), ranked.scatter(1, place, -torch.inf)
         ranks = Ranks.from_counts((rivals > value).sum(1), (rivals == value).sum(1))
         return value[:, 0], self.probabilities(scores, place, ranked)[:, 0], ranks.realistic
+
+    def _scores_without(self, model: ConditionalCompGCN, s: Tensor, r: Tensor, o: Tensor) -> Tensor:
+        """Return the logits of all entities for queries (s, r) on the graph without the facts (s, r, o), [B, N]."""
+        known, hidden = self._train
+        keep = hidden.keep(known.positions(s, r, o)[1])
+        if bool(keep.all()):
+            return self.scorer(s, r)
+        view, parts = model.view(self.task.graph, keep), zip(torch.split(s, 8), torch.split(r, 8), strict=True)
+        return torch.cat([model(view, *part) for part in parts])
+
+    @cached_property
+    def _train(self) -> tuple[Answers, HiddenEdges]:
+        """The training facts, and the edges that leave the graph with each."""
+        known = Answers.from_triples(self.task.splits["train"], self.data.num_relations)
+        return known, HiddenEdges(self.task.graph, known, self.config.training.hide or "facts")
 
     @torch.inference_mode()
     def fact(self, s: int, r: int, o: int, scores: Tensor | None = None) -> Prediction:
@@ -236,6 +255,11 @@ class Links:
             raise unknown("split", split, self.data.splits)
         if by not in (None, "relation", "category", "side"):
             raise unknown("way to split metrics", by, ("relation", "category", "side"))
+        if split == "train" and isinstance(self.task.model, ConditionalCompGCN):
+            raise InputError(
+                "a model conditioned on the query sees the facts of train, so their ranks say nothing; evaluate valid "
+                "or test, or score them as facts"
+            )
         sides, relations = self.task.ranks(split, notify=notify), torch.from_numpy(self.data.splits[split])[:, 1]
         if by == "relation":
             return {self.data.relations.ids[r]: report for r, report in by_relation(sides, relations).items()}

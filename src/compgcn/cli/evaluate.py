@@ -33,8 +33,8 @@ def evaluate(
 ) -> None:
     """Rank the triples of a split, or compare classes with labels.
 
-    Ranks are filtered by all splits, and ties get their mean rank. Of another --graph the model sees the split train;
-    a single file is split as for training.
+    Ranks are filtered by all splits, and ties get their mean rank. With --graph, the model sees the
+    train split of that graph; a single file is split as for training.
     A side of a category is N where a relation has on average 1.5 entities or more there in train, else 1.
 
     Example: compgcn evaluate runs/world-compgcn-distmult-0 --by relation

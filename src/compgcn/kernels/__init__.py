@@ -103,11 +103,8 @@ def statistics(
     """
     if not torch.compiler.is_compiling():
         _check(x, z, weight, plan.messages, combine)
-    used = (
-        plan.messages.by_row,
-        plan.by_pair,
-        *plan.pairs,
-    )  # the compiler refuses a tensor twice, as the plan has some
+    # The plan holds some tensors twice, which the compiler refuses.
+    used = (plan.messages.by_row, plan.by_pair, *plan.pairs)
     given = chain(*used) if torch.compiler.is_compiling() else (used,)
     tables = x, z.to(x.dtype), weight, *_own(own, x, plan.messages)
     found = _Statistics.apply(*tables, int(combine), *given)  # type: ignore[no-untyped-call]

@@ -31,7 +31,7 @@ def most_queries(num_nodes: int, dim: int) -> int:
 class View(NamedTuple):
     """A graph as the layers see it: the messages with their weights, and the degrees without hidden messages."""
 
-    plan: Plan  # with the weights
+    plan: Plan  # with the weights, for sums alone
     pairs: PairPlan  # the same messages without them
     weight: Tensor  # 0 hides a message, 1 keeps it, [M]; where it requires a gradient, the plan is not used
     degree: Tensor  # messages received and the boundary's, [N]
@@ -85,7 +85,7 @@ class ConditionalCompGCN(nn.Module):
         phi(torch.zeros(1, dim), torch.zeros(1, dim))  # not every composition takes every dimension
         if statistics == "pna" and phi.transforms:
             raise InputError(f"pna compares messages by number, and '{phi.name}' transforms them; take mult, or mean")
-        self.num_relations, self.dim = num_relations, dim
+        self.num_relations, self.dim, self.statistics = num_relations, dim, statistics
         self.dtype = torch.bfloat16 if half else torch.float32
         self.queries = nn.Embedding(2 * num_relations, dim)
         self.layers = nn.ModuleList(ConditionalLayer(num_relations, dim, phi, statistics) for _ in range(layers))
@@ -94,7 +94,7 @@ class ConditionalCompGCN(nn.Module):
         self.register_buffer("mean_log_degree", torch.ones(()))
 
     def measure(self, graph: RelationalGraph) -> None:
-        """Take the mean of log(1 + degree) from the training graph, by which degrees are scaled ever after."""
+        """Set the mean of log(1 + degree) of the training graph, which scales the degrees of every view."""
         degree = torch.bincount(torch.cat((graph.src, graph.dst)), minlength=graph.num_nodes)
         self.mean_log_degree.copy_((degree + 2.0).log().mean())
 
@@ -106,7 +106,8 @@ class ConditionalCompGCN(nn.Module):
         degree = torch.ones(graph.num_nodes, dtype=weight.dtype, device=weight.device)
         degree = degree.index_add(0, messages.receiver, weight.detach())
         pairs, scale = messages.receiver_plan(), (degree + 1).log() / self.mean_log_degree
-        return View(pairs.messages.weighted(weight), pairs, weight, degree, scale)
+        plan = pairs.messages if self.statistics == "pna" else pairs.messages.weighted(weight)
+        return View(plan, pairs, weight, degree, scale)
 
     def forward(self, view: View | Sequence[View], s: Tensor, r: Tensor) -> Tensor:
         """Return the logits of all entities for queries (s, r), [B, N] in float32; a layer may have its own view."""
@@ -121,7 +122,7 @@ class ConditionalCompGCN(nn.Module):
         return self._scores(state, q)
 
     def scorer(self, graph: RelationalGraph) -> Callable[[Tensor, Tensor], Tensor]:
-        """Return the function from queries (s, r) to the logits of all entities: as many at a time as memory holds."""
+        """Return the function from queries (s, r) to the logits of all entities; states at a time are bounded."""
         view = self.view(graph)
         step = max(1, _ANSWERING.get(graph.src.device.type, 2**24) // max(1, graph.num_nodes * self.dim))
 

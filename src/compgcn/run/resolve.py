@@ -281,12 +281,12 @@ def hiding(data: KnowledgeGraph) -> tuple[str, str]:
     """
     train = torch.from_numpy(data.train)
     valid, usual = linked(torch.from_numpy(data.valid), train), linked(train, train)
-    rule, what = "facts", "leaves the graph alone"
+    rule, what = "facts", "only the hidden fact itself leaves the graph"
     if len(data.valid) and 2 * valid < usual:
-        rule, what = "pairs", "takes all edges between its two entities along"
+        rule, what = "pairs", "all edges between its two entities leave the graph with a hidden fact"
     return rule, (
-        f"a hidden fact {what} (training.hide={rule}): another training fact joins the entities of {valid:.0%} of "
-        f"validation and of {usual:.0%} of training facts"
+        f"{what} (training.hide={rule}): another training fact joins the entities of {valid:.0%} of validation and of "
+        f"{usual:.0%} of training facts"
     )
 
 

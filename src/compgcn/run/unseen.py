@@ -89,12 +89,13 @@ def ask_about(
     known = _known_relations({ids[r]: names[r] for r in used}, relations)
     row = np.zeros(data.num_relations, dtype=np.int64)
     row[used] = [known[ids[r]] for r in used]
-    parts = []
+    parts, seen = [], np.empty(0, dtype=np.int64)
     for s, r, o in (triples.T for triples in data.splits.values()):
         triples = np.column_stack((s, row[r], o))
-        # Two relations of the graph may be one of the run.
-        _, first = np.unique(keys(triples, data.num_entities, len(relations)), return_index=True)
-        parts.append(triples[np.sort(first)])
+        # Two relations of the graph may be one of the run: a fact stays where it stands first.
+        own, first = np.unique(keys(triples, data.num_entities, len(relations)), return_index=True)
+        parts.append(triples[np.sort(first[~np.isin(own, seen)])])
+        seen = np.concatenate((seen, own))
     train, valid, test = parts
     asked = replace(data, relations=relations, relation_features=None, train=train, valid=valid, test=test)
     return asked, _rebuilt(config, asked, ranker)

@@ -111,6 +111,7 @@ async def predict(request: Request, asked: shapes.PredictRequest) -> Response:
         None if asked.relation is None else await model.relation(asked.relation),
         None if asked.tail is None else await model.entity(asked.tail),
     )
+    model.must_answer(query)
     found = await model.predictions.ask((query, asked.top, asked.new))
     answers = [{"rank": rank, **answer._asdict()} for rank, answer in enumerate(found, 1)]
     kind = "relations" if asked.relation is None else "entities"

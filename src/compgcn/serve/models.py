@@ -29,6 +29,8 @@ from compgcn.serve.middleware import Limits
 from compgcn.serve.shapes import POINTS
 
 _KINDS: tuple[Kind, ...] = ("entities", "relations", "discoveries")  # of answers with probabilities
+_PROPAGATIONS = 4  # queries of a model conditioned on the query that are answered in one go
+_PASSED = 2**24  # edges that a query for a relation may pass in all: about a second on a core
 _METRICS = ("valid", "test", "best_epoch", "ties")  # that the card shows
 
 Asked = tuple[Query, int, bool]  # rows of head, relation and tail, one None; number of answers; new facts only
@@ -49,7 +51,8 @@ class ServedModel:
         self._turn = _turn()
         self._warm_up()
         waits = limits.queue, limits.seconds
-        self.predictions = Batcher((name, "predict"), self._predict, limits.batch, *waits)
+        batch = limits.batch if self.has_vectors else min(limits.batch, _PROPAGATIONS)
+        self.predictions = Batcher((name, "predict"), self._predict, batch, *waits)
         self.explanations: Batcher[Task, Any] = Batcher((name, "explain"), _one_by_one, 1, *waits)
         self.views: Batcher[Task, Any] = Batcher((name, "look"), _one_by_one, 1, *waits)
         self.queues: tuple[Batcher[Any, Any], ...] = (self.predictions, self.explanations, self.views)
@@ -68,6 +71,15 @@ class ServedModel:
     def has_vectors(self) -> bool:
         """Whether entities have vectors, to be compared and to be drawn."""
         return not isinstance(self.links.task.model, ConditionalCompGCN)
+
+    def must_answer(self, query: Query) -> None:
+        """Refuse a query for a relation that would pass too often through the graph."""
+        passed = self.data.num_relations * self.links.task.graph.num_edges
+        if query[1] is None and not self.has_vectors and passed > _PASSED:
+            raise InputError(
+                f"this model goes through the graph once for each of its {self.data.num_relations} relations to find "
+                "the relation of two entities, which takes too long here; ask for a head or a tail"
+            )
 
     # Names
 

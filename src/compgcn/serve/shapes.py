@@ -171,7 +171,7 @@ class Explained(NamedFact):
     edges: int = Field(description="number of edges compared: the receptive field if exact, else the last layer's")
     facts: list[ExplainedFact]
     paths: list[ExplainedPath] = Field(description="from head to tail, if the model is conditioned on the query")
-    hidden: int = Field(description="number of facts hidden from the model, lest a known fact explains itself")
+    hidden: int = Field(description="number of training facts hidden, so that a known fact does not explain itself")
 
 
 class Fact(NamedFact):

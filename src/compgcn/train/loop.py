@@ -211,7 +211,7 @@ def _event(kind: str, progress: Progress, epoch: int, loss: float, settings: Tra
     }
 
 
-def rate(settings: Training, done: float, step: int = 2**63) -> float:
+def rate(settings: Training, done: float, step: int) -> float:
     """Return the learning rate as a share of `lr` after a share `done` of all steps: constant, then falling.
 
     In the first `warm_up` steps it rises to that.
