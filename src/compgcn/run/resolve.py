@@ -21,12 +21,12 @@ from compgcn.nn.decoders import DECODERS
 from compgcn.nn.decoders import Row as DecoderRow
 from compgcn.nn.encoder import PRESETS, preset
 from compgcn.nn.graph import NORMS
-from compgcn.run.build import CONDITIONAL, TASKS, Labelled, baseline_of, labelled_items
+from compgcn.run.build import CONDITIONAL, TASKS, Labelled, baseline_of, find_device, labelled_items
 from compgcn.tasks.edge_masking import linked
 from compgcn.tasks.inputs import INPUTS, Dataset
 from compgcn.tasks.objectives import OBJECTIVES, REGULARISERS
 from compgcn.tasks.sampling import SAMPLERS
-from compgcn.train.recipes import beneath
+from compgcn.train.recipes import beneath, conditional_on_cpu
 from compgcn.train.recipes import model as find_model
 from compgcn.train.step import OPTIMISERS
 
@@ -69,6 +69,12 @@ def resolve(settings: Mapping[str, Any], data: Dataset, model: str | None = None
     notes = [*unused_settings(config, settings), *_size_notes(scaled, data), *label_notes(config, labelled_items(data))]
     if _conditional(config) and not {"hide", "training.hide"} & set(settings) and isinstance(data, KnowledgeGraph):
         notes.append(hiding(data)[1])
+        if find_device(config.training.device).type == "cpu":
+            layers, width = len(config.encoder.dims) - 1, config.encoder.dims[-1]
+            notes.append(
+                f"on a CPU the model has {layers} layers of {width} and trains for {config.training.epochs} epochs, "
+                "unless you set encoder.dims and training.epochs; its recipe for a GPU is larger"
+            )
     if model is None and isinstance(data, KnowledgeGraph) and _could_be_conditional(config, settings, data):
         notes.append(
             f"this trains {config.encoder.name} with {config.decoder.name}; on graphs of this size "
@@ -137,7 +143,9 @@ def _recommended(settings: Mapping[str, Any], data: Dataset, model: str | None) 
     if whole.decoder.name != usual.decoder.name:  # the recipe's sizes are those of another decoder
         usual = configure(usual, {"decoder.filters": None, "decoder.kernel": None})
     if _conditional(whole) and isinstance(data, KnowledgeGraph):
-        most = most_queries(data.num_entities, whole.encoder.dims[-1])
+        if find_device(whole.training.device).type == "cpu":
+            usual = configure(usual, conditional_on_cpu(data.num_entities, len(data.train)))
+        most = most_queries(data.num_entities, configure(usual, settings).encoder.dims[-1])
         usual = configure(usual, {"training.batch_size": min(usual.training.batch_size, most)})
     scaled: dict[str, Any] = {}
     if task == "link-prediction" and not has_recipe and step_bytes(data) > _STEP_BYTES:
