@@ -71,6 +71,6 @@ def test_a_small_graph_of_ones_own_hints_at_the_conditional_model(
 
 def test_a_step_of_a_conditional_model_has_as_many_queries_as_memory_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     data = graph()
-    monkeypatch.setattr("compgcn.nn.conditional._TRAINING", 5 * 32 * data.num_entities)
+    monkeypatch.setattr("compgcn.nn.conditional._TRAINING", 5 * 16 * data.num_entities)
     assert recommended({"encoder": "conditional"}, data).training.batch_size == 5
     assert recommended({"encoder": "conditional", "batch_size": 7}, data).training.batch_size == 7
