@@ -129,7 +129,7 @@ def test_answers_do_not_depend_on_how_many_queries_memory_holds(monkeypatch: pyt
     [
         ({"composition": "ntn"}, "has parameters"),
         ({"statistics": "median"}, "unknown statistics 'median'"),
-        ({"composition": "corr", "statistics": "pna"}, "pna"),
+        ({"composition": "corr", "statistics": "pna"}, "which 'corr' transforms"),
         ({"composition": "rotate", "dim": 5}, "even"),
     ],
 )

@@ -32,6 +32,7 @@ _WEIGHED = {
     "exact": "that the prediction depends on, left out one by one",
     "gradient": "whose messages reach the prediction, by the gradient; effects through degrees are not listed",
 }
+_TRIED = "with the largest gradients, left out one by one; paths are by the gradient"  # of a conditional model
 
 
 def discover(
@@ -135,9 +136,15 @@ def explain(
         bars = ("", bar) if fact.contribution >= 0 else (bar, "")
         shown.append((str(rank), text, f"{fact.contribution:+.4f}", *bars))
     show_table(("rank>", "fact", "contribution>", "against>", "for"), shown, "" if found.paths else title)
+    conditional = opened.model_name == "conditional"
+    if conditional and not found.paths:
+        out.print(
+            f"no path of at most {counted(len(opened.config.encoder.dims) - 1, 'fact')} leads from {head} to {tail}"
+        )
     known = f"known, in {found.known}" if found.known else "new"
     out.print(f"score {found.score:.4f}, probability {found.probability:.4f}, {known}")
-    out.print(f"{len(found.facts):,} of {counted(found.edges, 'fact')} {_WEIGHED[found.method]}")
+    how = _TRIED if conditional and found.method == "exact" else _WEIGHED[found.method]
+    out.print(f"{len(found.facts):,} of {counted(found.edges, 'fact')} {how}")
     if found.hidden:
         out.print(f"{counted(found.hidden, 'fact')} hidden, as in training: the fact does not explain itself")
 

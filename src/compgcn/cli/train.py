@@ -303,7 +303,7 @@ def _show_links(run: Run, model: str | None) -> None:
     if not metrics["test"]:
         out.print(f"the test split is empty; {end}")
         return
-    name = model or f"{run.config.encoder.name} + {run.config.decoder.name}"
+    name = model or run.model_name
     rows = {name: metrics["test"], "popularity baseline": metrics.get("popularity", {}).get("test", {})}
     show_metrics(f"test, filtered, {metrics['ties']} ranks", rows)
     out.print("\n".join([*doubts(metrics), end]))

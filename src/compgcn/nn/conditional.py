@@ -84,7 +84,7 @@ class ConditionalCompGCN(nn.Module):
             raise unknown("statistics", statistics, STATISTICS)
         phi(torch.zeros(1, dim), torch.zeros(1, dim))  # not every composition takes every dimension
         if statistics == "pna" and phi.transforms:
-            raise InputError(f"pna compares messages by number, and '{phi.name}' transforms them; take mult, or mean")
+            raise InputError(f"pna takes messages as they are, which '{phi.name}' transforms; use mean, or mult")
         self.num_relations, self.dim, self.statistics = num_relations, dim, statistics
         self.dtype = torch.bfloat16 if half else torch.float32
         self.queries = nn.Embedding(2 * num_relations, dim)

@@ -68,7 +68,7 @@ def resolve(settings: Mapping[str, Any], data: Dataset, model: str | None = None
     config = expand(config, data)
     notes = [*unused_settings(config, settings), *_size_notes(scaled, data), *label_notes(config, labelled_items(data))]
     if _conditional(config) and not {"hide", "training.hide"} & set(settings) and isinstance(data, KnowledgeGraph):
-        notes.append(hiding(data)[1])
+        notes += [sentence for sentence in hiding(data)[1:] if sentence]
         if find_device(config.training.device).type == "cpu":
             layers, width = len(config.encoder.dims) - 1, config.encoder.dims[-1]
             notes.append(
@@ -247,6 +247,11 @@ def _of_links(config: Config) -> dict[str, Any]:
     d = config.decoder
     if config.classifier.candidates:
         raise InputError("link prediction has no candidates to choose among; search for settings with compgcn tune")
+    if d.name == "none":
+        raise InputError(
+            f"the encoder '{config.encoder.name}' needs a decoder: name one, such as --decoder distmult, or leave the "
+            f"encoder to --model {CONDITIONAL}"
+        )
     row = DECODERS[d.name]
     if config.encoder.tie_inverse:
         _must_tie(config.encoder.name, d.name, row)
@@ -266,8 +271,8 @@ def _of_conditional(config: Config, data: Dataset, task: str) -> dict[str, Any]:
         raise InputError(f"the encoder '{CONDITIONAL}' scores by itself; leave the decoder '{d.name}' out")
     if len(e.dims) < 2 or len(set(e.dims)) > 1:
         raise InputError(
-            f"the encoder '{CONDITIONAL}' has states of one width in at least one layer, such as encoder.dims = "
-            f"[32, 32, 32], not {list(e.dims)}"
+            f"the encoder '{CONDITIONAL}' takes one width, once for the input and once for each layer, such as "
+            f"encoder.dims = [32, 32, 32] for two layers, not {list(e.dims)}"
         )
     composition = e.composition or "mult"
     ConditionalCompGCN(1, e.dims[0], 1, composition, e.statistics)  # refuses what does not fit
@@ -282,13 +287,15 @@ def _of_conditional(config: Config, data: Dataset, task: str) -> dict[str, Any]:
 
 
 def hiding(data: KnowledgeGraph) -> tuple[str, str]:
-    """Choose the rule for the other edges between the entities of a hidden fact; return it and a sentence on it.
+    """Choose the rule for the other edges between the entities of a hidden fact; return it and a sentence, if needed.
 
     Training should look like validation: where validation asks about entities that no fact joins, far more often than
     training does, all edges of a hidden fact's pair go with it.
     """
     train = torch.from_numpy(data.train)
     valid, usual = linked(torch.from_numpy(data.valid), train), linked(train, train)
+    if not valid and not usual:
+        return "facts", ""  # both rules hide the same
     rule, what = "facts", "only the hidden fact itself leaves the graph"
     if len(data.valid) and 2 * valid < usual:
         rule, what = "pairs", "all edges between its two entities leave the graph with a hidden fact"
@@ -497,10 +504,10 @@ _LINKS = (
             {f"encoder.{name}" for name in EncoderSettings.model_fields}
             - {"encoder.name", "encoder.composition", "encoder.dims", "encoder.statistics", "encoder.graph"}
             | {f"decoder.{name}" for name in Decoder.model_fields}
-            | {f"training.{name}" for name in _OF_TRIPLES}
+            | {f"training.{name}" for name in (*_OF_TRIPLES, "loss")}
         ),
         lambda config: not _conditional(config),
-        lambda config: f"the encoder '{CONDITIONAL}' does without",
+        lambda config: f"the encoder '{CONDITIONAL}' has no part that takes it",
     ),
     Rule(
         frozenset({"encoder.statistics", "training.hidden_answers", "training.hide"}),
