@@ -69,7 +69,7 @@ def resolve(settings: Mapping[str, Any], data: Dataset, model: str | None = None
     notes = [*unused_settings(config, settings), *_size_notes(scaled, data), *label_notes(config, labelled_items(data))]
     if _conditional(config) and not {"hide", "training.hide"} & set(settings) and isinstance(data, KnowledgeGraph):
         notes += [sentence for sentence in hiding(data)[1:] if sentence]
-        if find_device(config.training.device).type == "cpu":
+        if model in (None, CONDITIONAL) and find_device(config.training.device).type == "cpu":
             layers, width = len(config.encoder.dims) - 1, config.encoder.dims[-1]
             notes.append(
                 f"on a CPU the model has {layers} layers of {width} and trains for {config.training.epochs} epochs, "
@@ -143,7 +143,7 @@ def _recommended(settings: Mapping[str, Any], data: Dataset, model: str | None) 
     if whole.decoder.name != usual.decoder.name:  # the recipe's sizes are those of another decoder
         usual = configure(usual, {"decoder.filters": None, "decoder.kernel": None})
     if _conditional(whole) and isinstance(data, KnowledgeGraph):
-        if find_device(whole.training.device).type == "cpu":
+        if model == CONDITIONAL and find_device(whole.training.device).type == "cpu":
             usual = configure(usual, conditional_on_cpu(data.num_entities, len(data.train)))
         most = most_queries(data.num_entities, configure(usual, settings).encoder.dims[-1])
         usual = configure(usual, {"training.batch_size": min(usual.training.batch_size, most)})
