@@ -222,10 +222,7 @@ class Links:
         """Return the logits of all entities for queries (s, r) on the graph without the facts (s, r, o), [B, N]."""
         known, hidden = self._train
         keep = hidden.keep(known.positions(s, r, o)[1])
-        if bool(keep.all()):
-            return self.scorer(s, r)
-        view, parts = model.view(self.task.graph, keep), zip(torch.split(s, 8), torch.split(r, 8), strict=True)
-        return torch.cat([model(view, *part) for part in parts])
+        return self.scorer(s, r) if bool(keep.all()) else model.scorer(self.task.graph, keep)(s, r)
 
     @cached_property
     def _train(self) -> tuple[Answers, HiddenEdges]:

@@ -121,9 +121,12 @@ class ConditionalCompGCN(nn.Module):
             state = checkpoint(layer, *given, use_reentrant=False, preserve_rng_state=False) if again else layer(*given)
         return self._scores(state, q)
 
-    def scorer(self, graph: RelationalGraph) -> Callable[[Tensor, Tensor], Tensor]:
-        """Return the function from queries (s, r) to the logits of all entities; states at a time are bounded."""
-        view = self.view(graph)
+    def scorer(self, graph: RelationalGraph, keep: Tensor | None = None) -> Callable[[Tensor, Tensor], Tensor]:
+        """Return the function from queries (s, r) to the logits of all entities; states at a time are bounded.
+
+        `keep` as for `view`.
+        """
+        view = self.view(graph, keep)
         step = max(1, _ANSWERING.get(graph.src.device.type, 2**24) // max(1, graph.num_nodes * self.dim))
 
         def scores(s: Tensor, r: Tensor) -> Tensor:

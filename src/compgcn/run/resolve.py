@@ -65,16 +65,21 @@ class Resolved(NamedTuple):
 def resolve(settings: Mapping[str, Any], data: Dataset, model: str | None = None) -> Resolved:
     """Put settings over those recommended for the data or a model of `compgcn.train.recipes`, and fill the gaps."""
     config, scaled = _recommended(settings, data, model)
+    why = ""
+    if _conditional(config) and config.training.hide is None and isinstance(data, KnowledgeGraph):
+        rule, why = hiding(data)
+        config = configure(config, {"training.hide": rule})
     config = expand(config, data)
     notes = [*unused_settings(config, settings), *_size_notes(scaled, data), *label_notes(config, labelled_items(data))]
-    if _conditional(config) and not {"hide", "training.hide"} & set(settings) and isinstance(data, KnowledgeGraph):
-        notes += [sentence for sentence in hiding(data)[1:] if sentence]
-        if model in (None, CONDITIONAL) and find_device(config.training.device).type == "cpu":
-            layers, width = len(config.encoder.dims) - 1, config.encoder.dims[-1]
-            notes.append(
-                f"on a CPU the model has {layers} layers of {width} and trains for {config.training.epochs} epochs, "
-                "unless you set encoder.dims and training.epochs; its recipe for a GPU is larger"
-            )
+    if why:
+        notes.append(why)
+    by_device = _conditional(config) and model in (None, CONDITIONAL) and not {"dims", "encoder.dims"} & set(settings)
+    if by_device and find_device(config.training.device).type == "cpu":
+        layers, width = len(config.encoder.dims) - 1, config.encoder.dims[-1]
+        notes.append(
+            f"on a CPU the model has {layers} layers of {width} and trains for {config.training.epochs} epochs; its "
+            "recipe for a GPU is larger; encoder.dims and training.epochs set other sizes"
+        )
     if model is None and isinstance(data, KnowledgeGraph) and _could_be_conditional(config, settings, data):
         notes.append(
             f"this trains {config.encoder.name} with {config.decoder.name}; on graphs of this size "
