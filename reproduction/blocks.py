@@ -213,9 +213,12 @@ def _unseen() -> Iterator[list[str]]:
 def _explanations() -> Iterator[list[str]]:
     for data, report in load("explanations")["data"].items():
         for row in report["rows"]:
-            how = "gradient" if row["method"] == "gradient" else f"exact for {row['exact']} of {row['facts']}"
-            what = f"score lost without the 3 facts that `explain` lists first, {how}"
-            beside = f"3 random facts {row['drop_random']:.2f}; more in {row['listed']['larger']:.0%} of {row['facts']}"
+            how = f"exact for {row['exact']} of {row['facts']}" if row["method"] == "auto" else row["method"]
+            listed, some = ("facts on the 3 paths", "as many") if how == "paths" else ("3 facts", "3")
+            what = f"score lost without the {listed} that `explain` lists first, {how}"
+            beside = (
+                f"{some} random facts {row['drop_random']:.2f}; more in {row['listed']['larger']:.0%} of {row['facts']}"
+            )
             yield [what, data, f"{row['listed']['drop']:.2f}", beside]
 
 

@@ -71,6 +71,8 @@ def test_a_small_graph_of_ones_own_hints_at_the_conditional_model(
 
 def test_a_step_of_a_conditional_model_has_as_many_queries_as_memory_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     data = graph()
-    monkeypatch.setattr("compgcn.nn.conditional._TRAINING", 5 * 16 * data.num_entities)
+    usual = recommended({"encoder": "conditional"}, data).encoder.dims
+    needed = 4 * 5 * (len(usual) - 1 + 6) * data.num_entities * usual[-1] * 4  # a quarter holds the states of 5 queries
+    monkeypatch.setattr("compgcn.nn.conditional.memory", lambda device: needed)
     assert recommended({"encoder": "conditional"}, data).training.batch_size == 5
     assert recommended({"encoder": "conditional", "batch_size": 7}, data).training.batch_size == 7

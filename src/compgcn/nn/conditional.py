@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -17,15 +18,22 @@ from compgcn.nn.graph import RelationalGraph
 
 STATISTICS = ("mean", "pna")
 
-_TRAINING = 2**28  # numbers in the states of the queries of a step, unless a user sets their number
-_ANSWERING = {"cuda": 2**28, "cpu": 2**24}  # numbers in the states of the queries answered at a time
-_KEPT = {"cuda": 2**35, "cpu": 2**31}  # bytes of activations beyond which a layer is computed again for its gradient
+_ANSWERING = {"cuda": 2**28, "cpu": 2**24}  # numbers in the states answered at a time; more would not be faster
 _COPIES = 6  # tables of states that a layer keeps for its gradient
+_SHARE = 4  # activations of a step take at most the memory of the device divided by this
 
 
-def most_queries(num_nodes: int, dim: int) -> int:
-    """Return how many queries a step can train on within a few GiB of states."""
-    return max(1, _TRAINING // max(1, num_nodes * dim))
+def memory(device: torch.device) -> int:
+    """Return the bytes of memory that a device has."""
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**33
+
+
+def most_queries(num_nodes: int, dim: int, layers: int, device: torch.device) -> int:
+    """Return how many queries a step can train on within the memory of a device, with layers computed again."""
+    tables = layers + _COPIES  # the state before each layer, and all that one layer keeps
+    return max(1, memory(device) // (_SHARE * tables * max(1, num_nodes) * dim * torch.float32.itemsize))
 
 
 class View(NamedTuple):
@@ -115,7 +123,7 @@ class ConditionalCompGCN(nn.Module):
         q = self.queries(r)  # [B, d]
         state = self._boundary(views[0], s, q)
         kept = len(self.layers) * _COPIES * state.numel() * state.element_size()
-        again = torch.is_grad_enabled() and kept > _KEPT.get(state.device.type, 2**31)
+        again = torch.is_grad_enabled() and kept > memory(state.device) // _SHARE
         for number, (layer, seen) in enumerate(zip(self.layers, views, strict=True)):
             given = (state, q, s, seen, number == 0)
             state = checkpoint(layer, *given, use_reentrant=False, preserve_rng_state=False) if again else layer(*given)
@@ -127,7 +135,9 @@ class ConditionalCompGCN(nn.Module):
         `keep` as for `view`.
         """
         view = self.view(graph, keep)
-        step = max(1, _ANSWERING.get(graph.src.device.type, 2**24) // max(1, graph.num_nodes * self.dim))
+        device = graph.src.device
+        states = min(_ANSWERING.get(device.type, 2**24), memory(device) // (_SHARE * _COPIES * self.dtype.itemsize))
+        step = max(1, states // max(1, graph.num_nodes * self.dim))
 
         def scores(s: Tensor, r: Tensor) -> Tensor:
             return torch.cat(

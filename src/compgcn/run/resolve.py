@@ -150,7 +150,9 @@ def _recommended(settings: Mapping[str, Any], data: Dataset, model: str | None) 
     if _conditional(whole) and isinstance(data, KnowledgeGraph):
         if model == CONDITIONAL and find_device(whole.training.device).type == "cpu":
             usual = configure(usual, conditional_on_cpu(data.num_entities, len(data.train)))
-        most = most_queries(data.num_entities, configure(usual, settings).encoder.dims[-1])
+        whole = configure(usual, settings)
+        dims, device = whole.encoder.dims, find_device(whole.training.device)
+        most = most_queries(data.num_entities, dims[-1], len(dims) - 1, device)
         usual = configure(usual, {"training.batch_size": min(usual.training.batch_size, most)})
     scaled: dict[str, Any] = {}
     if task == "link-prediction" and not has_recipe and step_bytes(data) > _STEP_BYTES:
