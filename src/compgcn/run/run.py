@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
+from compgcn import processes
 from compgcn.answers.calibrate import fit_temperature, restored, stored
 from compgcn.answers.discover import Discovery, discover, weighing
 from compgcn.answers.links import Links, Prediction, Progress
@@ -84,6 +85,8 @@ def train(
     folder = Folder(run_dir or default_folder(config))
     device = find_device(config.training.device)
     must_suffice(config, candidates(config, data), labelled_items(data))
+    if processes.size() > 1 and config.encoder.name != CONDITIONAL:
+        raise InputError("torchrun trains models conditioned on the query; train others in one process, without it")
     if folder.is_run and not overwrite:
         _must_match(folder, config)
         if folder.is_calibrated:
@@ -97,9 +100,9 @@ def train(
 
     with randomness(config.training.seed, device):
         # Built before there is a folder: an error leaves none behind.
-        session = _session(config, data, folder, device, record, interrupted)
+        session = _session(config, data, folder, device, record, lambda: processes.anyone(interrupted()))
         with folder.lock():
-            if folder.is_run and overwrite:
+            if overwrite:
                 folder.clear()
             if folder.is_run:
                 _must_match(folder, config)

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from compgcn import processes
 from compgcn.config import Training
 from compgcn.errors import InputError
-from compgcn.nn.conditional import ConditionalCompGCN
+from compgcn.nn.conditional import ConditionalCompGCN, View
 from compgcn.nn.decoders import Decoder
 from compgcn.nn.encoder import Backwards, Encoder, RelationTable
 from compgcn.nn.graph import RelationalGraph
@@ -256,6 +257,11 @@ class ConditionalPrediction(_Task):
         super().__init__(model, graph, splits, settings, by_query=True)
         self.hidden_edges = HiddenEdges(graph, self.train, settings.hide or "facts")
         self._most = self.train.most(self.batch_size)
+        if self.batch_size < processes.size():
+            raise InputError(
+                f"a batch of {self.batch_size} cannot be shared out among {processes.size()} processes; raise "
+                "training.batch_size or start fewer"
+            )
 
     def hide(self, examples: Tensor, row: Tensor, place: Tensor) -> Tensor:
         """Draw the answers to hide, 1 to `hidden_answers` of every query: places in `train` [B, k], padded with A.
@@ -274,10 +280,19 @@ class ConditionalPrediction(_Task):
 
     def loss(self, examples: Tensor) -> Tensor:
         """Return the cross-entropy of the hidden answers against all entities that are no known answer."""
-        s, r = self.train.queries[examples].unbind(1)
-        row, place = self.train.padded_places(examples, self._most)
-        hidden = self.hide(examples, row, place)
+        places = self.train.padded_places(examples, self._most)
+        hidden = self.hide(examples, *places)
         view = self.model.view(self.graph, self.hidden_edges.keep(hidden))
+        if processes.size() == 1:
+            return self._loss(view, examples, *places, hidden)
+        # All processes hide the same answers; each scores its own queries, which weigh by their hidden answers.
+        own = processes.part(len(examples))
+        loss = self._loss(view, examples[own], *self.train.padded_places(examples[own], self._most), hidden[own])
+        there = hidden < len(self.train.answers)
+        return loss * (there[own].sum() / there.sum())
+
+    def _loss(self, view: View, examples: Tensor, row: Tensor, place: Tensor, hidden: Tensor) -> Tensor:
+        s, r = self.train.queries[examples].unbind(1)
         return losses.hidden_answers(self.model(view, s, r), row, self.train.at(place), self.train.at(hidden))
 
 

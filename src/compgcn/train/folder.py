@@ -25,7 +25,7 @@ import safetensors
 import torch
 from torch import Tensor, nn
 
-from compgcn import __version__
+from compgcn import __version__, processes
 from compgcn.config import Config, read_config, read_settings, to_toml
 from compgcn.data import GraphCollection, KnowledgeGraph, Labels, Vocabulary
 from compgcn.data.columns import Numbers, counted
@@ -76,7 +76,14 @@ class Folder:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Make the folder if it is not there, and keep a second process from training in it."""
+        """Make the folder if it is not there, and keep a second command from training in it.
+
+        Of the processes of one command the first holds the lock.
+        """
+        if processes.rank():
+            processes.wait()
+            yield
+            return
         if self.path.exists() and not self.is_run and not self._is_free():
             raise InputError(f"{self.path} exists and is not a run folder; choose another --run-dir")
         try:
@@ -95,6 +102,7 @@ class Folder:
                 raise InputError(
                     f"another process is training in {self.path}; wait for it or choose another --run-dir"
                 ) from None
+            processes.wait()
             yield
 
     def _is_free(self) -> bool:
@@ -106,7 +114,8 @@ class Folder:
 
     def create(self, config: Config, data: KnowledgeGraph | GraphCollection) -> None:
         """Begin a run. The config, which makes the folder a run, is written last."""
-        (self.path / "checkpoint").mkdir(parents=True, exist_ok=True)
+        if processes.rank() == 0:
+            (self.path / "checkpoint").mkdir(parents=True, exist_ok=True)
         for name, table in tables(data).items():
             replace(self.path / name, lambda path, table=table: pq.write_table(table, path, compression="zstd"))  # type: ignore[misc]
         self._text("config.toml", to_toml(config))
@@ -118,11 +127,12 @@ class Folder:
         """
         try:
             self.end_calibration()
-            for name in _FILES:
+            for name in _FILES if processes.rank() == 0 else ():
                 (self.path / name).unlink(missing_ok=True)
                 (self.path / f".{name}.part").unlink(missing_ok=True)
         except OSError as error:
             raise InputError(f"could not remove the run in {self.path}: {reason(error)}") from None
+        processes.wait()
 
     def config(self) -> Config:
         """Read the resolved settings."""
@@ -227,6 +237,8 @@ class Folder:
 
     def append(self, event: dict[str, Any]) -> None:
         """Append a line to events.jsonl."""
+        if processes.rank():
+            return
         path = self.path / "events.jsonl"
         try:
             with path.open("ab+") as file:

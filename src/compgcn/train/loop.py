@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
@@ -12,6 +11,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from compgcn import processes
 from compgcn.config import Training
 from compgcn.errors import InputError
 from compgcn.train.step import RecordedStep, Step, deterministic
@@ -89,7 +89,7 @@ def optimise(
     store: Store,
     notify: Callable[[Event], None],
     interrupted: Callable[[], bool] = lambda: False,
-    clock: Callable[[], float] = time.monotonic,
+    clock: Callable[[], float] = processes.clock,
 ) -> Progress:
     """Train until the epochs are over or validation has stopped improving; the best weights are in the store.
 
@@ -147,7 +147,12 @@ def optimise(
 
 
 def make_step(task: Task, settings: Training, steps: int) -> Step:
-    """Return the step for a run of so many: on a GPU recorded, and compiled where that saves time."""
+    """Return the step for a run of so many: on a GPU recorded, and compiled where that saves time.
+
+    Several processes meet in every step, which neither a CUDA graph nor a compiler can hold.
+    """
+    if processes.size() > 1:
+        return Step(task.module, task.loss, settings)
     on_gpu = next(task.module.parameters()).device.type == "cuda"
     compiled = settings.step == "compiled" or (settings.step == "auto" and on_gpu and steps >= _REPAID)
     kind = RecordedStep if on_gpu and settings.step != "eager" else Step

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from compgcn import processes
 from compgcn.config import Training
 
 log = logging.getLogger(__name__)
@@ -118,6 +119,8 @@ class Step:
         with _precision(chosen_precision(self.settings.precision, self.device), self.device.type):
             loss = self.loss(examples)
             loss.backward()  # type: ignore[no-untyped-call]
+        if processes.size() > 1:
+            loss = processes.add_up(loss, self.module.parameters())
         if self.settings.grad_clip is not None:
             nn.utils.clip_grad_norm_(self.module.parameters(), self.settings.grad_clip)
         self.optimiser.step()

@@ -16,6 +16,7 @@ import safetensors
 from safetensors.torch import save_file
 from torch import Tensor
 
+from compgcn import processes
 from compgcn.errors import InputError
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
@@ -42,6 +43,13 @@ def settled(path: Path) -> Path:
 
 
 def replace(path: Path, write: Callable[[Path], object]) -> None:
+    """Replace a file as `replace_here` does; of several processes the first does it, and the others wait for it."""
+    if processes.rank() == 0:
+        replace_here(path, write)
+    processes.wait()
+
+
+def replace_here(path: Path, write: Callable[[Path], object]) -> None:
     """Write a file under a temporary name, then rename it over the old one. A link stays one, to the new file."""
     target = settled(path)
     temporary = target.with_name(f".{target.name}.part")
@@ -59,6 +67,12 @@ def replace(path: Path, write: Callable[[Path], object]) -> None:
 
 def replace_folder(path: Path, write: Callable[[Path], object], own: Sequence[str]) -> None:
     """Write a folder anew, all or nothing; refuse one that holds files other than those of the patterns `own`."""
+    if processes.rank() == 0:
+        _replace_folder(path, write, own)
+    processes.wait()
+
+
+def _replace_folder(path: Path, write: Callable[[Path], object], own: Sequence[str]) -> None:
 
     def is_own(file: Path) -> bool:
         return file.is_file() and any(fnmatchcase(file.name, pattern) for pattern in own)
