@@ -23,7 +23,7 @@ from compgcn.tasks.edge_masking import HiddenEdges
 from compgcn.tasks.facts import Answers, Known, known_entities, known_relations
 from compgcn.tasks.link_prediction import Encoded, LinkPredictor, Ranker
 from compgcn.tasks.objectives import dual, relation_scores
-from compgcn.tasks.ranking import Ranks, Scorer, by_category, by_relation, summary
+from compgcn.tasks.ranking import Ranks, Scorer, best, by_category, by_relation, summary
 from compgcn.train.storage import Table
 
 Kind = Literal["entities", "relations"]  # what a query asks for
@@ -364,22 +364,6 @@ def stands(known: Known, keys: Numbers, width: int, device: torch.device) -> Ten
 def without(scores: Tensor, known: Known, keys: Numbers) -> Tensor:
     """Return the scores [B, C], -inf at the answers that an index holds."""
     return scores.masked_fill(stands(known, keys, scores.shape[1], scores.device), -torch.inf)
-
-
-def best(scores: Tensor, top: int) -> Tensor:
-    """Return the places of the `top` largest scores of each row, ties in the order of the row, [B, k] of [B, C]."""
-    k = min(top, scores.shape[1])
-    if 2 * k >= scores.shape[1]:
-        return scores.sort(dim=1, descending=True, stable=True).indices[:, :k]
-    values, places = scores.topk(k, 1)
-    # topk picks any of several that equal the last: sort those rows whole.
-    last = values[:, -1:]
-    cut = ((scores == last).sum(1) > (values == last).sum(1)) & (last[:, 0] > -torch.inf)
-    if cut.any():
-        places[cut] = scores[cut].sort(dim=1, descending=True, stable=True).indices[:, :k]
-    places = places.sort(1).values
-    order = scores.gather(1, places).sort(dim=1, descending=True, stable=True).indices
-    return places.gather(1, order)
 
 
 def log_odds_among(scores: Tensor, ranked: Tensor, places: Tensor) -> Tensor:

@@ -90,15 +90,17 @@ def optimise(
     notify: Callable[[Event], None],
     interrupted: Callable[[], bool] = lambda: False,
     clock: Callable[[], float] = time.monotonic,
+    make: Callable[[Task, Training, int], Step] | None = None,
 ) -> Progress:
     """Train until the epochs are over or validation has stopped improving; the best weights are in the store.
 
-    A killed call resumes from the last checkpoint when repeated; on a CPU it ends with the same bits.
+    A killed call resumes from the last checkpoint when repeated; on a CPU it ends with the same bits. `make` makes the
+    step where `make_step` should not.
     """
     device = next(task.module.parameters()).device
     pause = 0.0 if device.type == "cpu" else _PAUSE
     last = settings.epochs * task.steps_per_epoch
-    update = make_step(task, settings, last)
+    update = (make or make_step)(task, settings, last)
     progress = _resume(task, update.optimiser, store)
     started = saved = told = clock()
     wait = settings.checkpoint_seconds
