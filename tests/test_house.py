@@ -24,7 +24,7 @@ LEVELS = (
     ("nn",),
     ("data",),
     ("tasks", "train"),
-    ("baselines", "answers"),
+    ("baselines", "answers", "shards"),
     ("run",),
     ("serve",),
     ("cli",),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import torch
 import torch.distributed as dist
@@ -93,11 +93,6 @@ def anyone(wish: bool) -> bool:
 # Queries shared out
 
 
-def part(number: int) -> slice:
-    """Return the part of so many things that is this process's: the parts differ by one at most."""
-    return slice(rank() * number // size(), (rank() + 1) * number // size())
-
-
 def shared_out(score: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
     """Return a scorer of queries [B] in which every process scores some and has the rows of all, [B, N]."""
     if size() == 1:
@@ -112,14 +107,3 @@ def shared_out(score: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, T
         return found[: len(s)]
 
     return together
-
-
-def add_up(loss: Tensor, weights: Iterable[torch.nn.Parameter]) -> Tensor:
-    """Return the sum of the losses of all processes; the gradients become the sums of theirs."""
-    gradients = [weight.grad for weight in weights if weight.grad is not None]
-    sums = torch.cat([loss.detach().view(1), *(gradient.view(-1) for gradient in gradients)])  # one message
-    dist.all_reduce(sums)
-    total, *parts = torch.split(sums, [1, *(gradient.numel() for gradient in gradients)])
-    for gradient, found in zip(gradients, parts, strict=True):
-        gradient.copy_(found.view_as(gradient))
-    return total.view(())

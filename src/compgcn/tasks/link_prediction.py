@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from compgcn import processes
 from compgcn.config import Training
 from compgcn.errors import InputError
 from compgcn.nn.conditional import ConditionalCompGCN, View
@@ -112,6 +111,23 @@ class Ranker:
     def known(self) -> Answers:
         """The answers in all splits."""
         return Answers.from_triples(torch.cat(list(self.splits.values())), self.num_relations)
+
+    def encode(self) -> Encoded:
+        """Return the vectors of the whole graph; refused where entities have none."""
+        return self.predictor.encode(self.graph)
+
+    def score(self, encoded: Encoded, s: Tensor, r: Tensor) -> Tensor:
+        """Return the logits of all entities for queries (s, r), [B, N] of [B]."""
+        return self.predictor.score(encoded, s, r)
+
+    def vectors(self, encoded: Encoded, ids: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return the vectors of entities [B, d], and their biases [B] where they have any."""
+        bias = self.predictor.decoder.entity_bias
+        return F.embedding(ids, encoded.entities), None if bias is None else bias[ids]
+
+    def whole(self, x: Tensor) -> Tensor:
+        """Return the rows of all entities [N, ..] of those that are kept here."""
+        return x
 
     def ranks(self, split: str, max_elements: int = 2**26, notify: Watch | None = None) -> SideRanks:
         """Return the filtered ranks of all triples of a split from both sides; see `rank_triples`."""
@@ -257,11 +273,6 @@ class ConditionalPrediction(_Task):
         super().__init__(model, graph, splits, settings, by_query=True)
         self.hidden_edges = HiddenEdges(graph, self.train, settings.hide or "facts")
         self._most = self.train.most(self.batch_size)
-        if self.batch_size < processes.size():
-            raise InputError(
-                f"a batch of {self.batch_size} cannot be shared out among {processes.size()} processes; raise "
-                "training.batch_size or start fewer"
-            )
 
     def hide(self, examples: Tensor, row: Tensor, place: Tensor) -> Tensor:
         """Draw the answers to hide, 1 to `hidden_answers` of every query: places in `train` [B, k], padded with A.
@@ -283,13 +294,7 @@ class ConditionalPrediction(_Task):
         places = self.train.padded_places(examples, self._most)
         hidden = self.hide(examples, *places)
         view = self.model.view(self.graph, self.hidden_edges.keep(hidden))
-        if processes.size() == 1:
-            return self._loss(view, examples, *places, hidden)
-        # All processes hide the same answers; each scores its own queries, which weigh by their hidden answers.
-        own = processes.part(len(examples))
-        loss = self._loss(view, examples[own], *self.train.padded_places(examples[own], self._most), hidden[own])
-        there = hidden < len(self.train.answers)
-        return loss * (there[own].sum() / there.sum())
+        return self._loss(view, examples, *places, hidden)
 
     def _loss(self, view: View, examples: Tensor, row: Tensor, place: Tensor, hidden: Tensor) -> Tensor:
         s, r = self.train.queries[examples].unbind(1)

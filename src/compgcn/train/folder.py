@@ -30,7 +30,17 @@ from compgcn.config import Config, read_config, read_settings, to_toml
 from compgcn.data import GraphCollection, KnowledgeGraph, Labels, Vocabulary
 from compgcn.data.columns import Numbers, counted
 from compgcn.errors import InputError
-from compgcn.train.storage import Array, load_tensors, reason, replace, save_tensors, settled
+from compgcn.train.storage import (
+    Array,
+    Split,
+    load_tensors,
+    pieces,
+    read_metadata,
+    reason,
+    replace,
+    save_tensors,
+    settled,
+)
 
 MODEL = "model.safetensors"
 _SPLITS = ("train", "valid", "test")
@@ -53,6 +63,8 @@ _FILES = (*SCHEMAS, MODEL, "metrics.json", "calibration.json", "environment.json
 
 class Folder:
     """The files of one run, by name."""
+
+    split: Split | None = None  # the weights that several processes share, where they do
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
@@ -127,6 +139,8 @@ class Folder:
         """
         try:
             self.end_calibration()
+            for old in pieces(self.path / MODEL) if processes.rank() == 0 else ():
+                old.unlink(missing_ok=True)
             for name in _FILES if processes.rank() == 0 else ():
                 (self.path / name).unlink(missing_ok=True)
                 (self.path / f".{name}.part").unlink(missing_ok=True)
@@ -161,8 +175,8 @@ class Folder:
         if not self._checkpoint.is_file():
             return None
         try:
-            with safetensors.safe_open(self._checkpoint, "pt") as file:
-                return {name: file.get_tensor(name) for name in file.keys()}, file.metadata()["progress"]  # noqa: SIM118
+            note = read_metadata(self._checkpoint)["progress"]
+            return load_tensors(self._checkpoint, split=self.split), note
         except (safetensors.SafetensorError, OSError, KeyError, TypeError) as error:
             raise self.damaged(error) from None
 
@@ -174,11 +188,11 @@ class Folder:
 
     def save(self, tensors: dict[str, Tensor], note: str) -> None:
         """Replace the checkpoint."""
-        save_tensors(self._checkpoint, tensors, {"progress": note})
+        save_tensors(self._checkpoint, tensors, {"progress": note}, self.split)
 
     def keep_best(self, module: nn.Module) -> None:
         """Replace the weights."""
-        save_tensors(self.path / MODEL, module.state_dict(), {"compgcn": __version__})
+        save_tensors(self.path / MODEL, module.state_dict(), {"compgcn": __version__}, self.split)
 
     def features(self) -> tuple[Array | None, Array | None]:
         """Read the given features of nodes and of relations, which are among the weights."""
@@ -194,7 +208,7 @@ class Folder:
         """Load the weights into a module of the same shape."""
         path = self.path / MODEL
         try:
-            module.load_state_dict(load_tensors(path))
+            module.load_state_dict(load_tensors(path, split=self.split))
         except FileNotFoundError:
             raise InputError(
                 f"the run folder {self.path} has no {MODEL}; give the same train command again, with --overwrite if "
@@ -315,7 +329,7 @@ class Folder:
 def spared(path: str | Path) -> Path:
     """Return a path to write to; refuse one that is, or leads to, a file of any run."""
     path = Path(path)
-    own = (*_FILES, "checkpoint", "*.json", ".lock")
+    own = (*_FILES, "model-*.safetensors", "checkpoint", "*.json", ".lock")
     target = settled(path)
     for place in (path.absolute(), target) if path.is_symlink() else (path.absolute(),):
         inside = place.parent.name == "checkpoint"
