@@ -29,6 +29,7 @@ BASE: dict[str, Any] = {
     "kernel": 2,
     "margin": 4.0,
     "loss": "cross-entropy",
+    "optimiser": "sgd",  # Adam makes steps of gradients that are 0 but for rounding
     "batch_size": 8,
     "negatives": 5,
     "device": "cpu",
@@ -100,6 +101,16 @@ def _best(task: LinkPrediction, s: torch.Tensor, r: torch.Tensor) -> tuple[torch
     scores = scores.index_put(task.known.lookup(s, r), scores.new_tensor(-torch.inf))
     places = best(scores, TOP)
     return scores.gather(1, places), places
+
+
+def traffic(world: World, settings: dict[str, Any], shape: str) -> dict[str, int]:
+    """The bytes that a rank sends in a step, the second: the first looks the degrees of its halo up too."""
+    task = task_of(world, settings, shape)
+    update = sharded_step(task, task.settings, 2)
+    update(task.examples(0, 0), 0.05)
+    world.sent.clear()
+    update(task.examples(0, 1), 0.05)
+    return dict(world.sent)
 
 
 def _arrays(what: str, tensors: dict[str, torch.Tensor]) -> dict[str, Any]:

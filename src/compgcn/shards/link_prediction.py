@@ -32,23 +32,31 @@ _SCORES = 2**22  # of a slice at a time on a CPU
 
 
 class Support(NamedTuple):
-    """Names of a registry that can be shared out."""
+    """Parts of a config that can be shared out."""
 
-    part: str
+    part: str  # the section of a config, or "setting" for settings by name
     names: tuple[str, ...]
     how: str  # what the ranks do
+    same: bool = True  # whether W ranks have the numbers of one process, to rounding
 
 
 SUPPORTED: tuple[Support, ...] = (
     Support("encoder", tuple(PRESETS), "messages go to the rank of their receiver; each layer looks its halo up"),
     Support("decoder", tuple(DECODERS), "every rank makes all queries of a batch and scores its slice of the entities"),
-    Support("loss", tuple(OBJECTIVES), "over all entities by slices; over negatives by the triples of a batch"),
+    Support("loss", tuple(OBJECTIVES), "over all entities, by slices of them; over negatives, by triples of the batch"),
     Support(
         "sampler",
         tuple(name for name, row in SAMPLERS.items() if not row.adversary),
         "every rank draws the same negatives and looks those of its triples up",
     ),
-    Support("regulariser", ("none", *REGULARISERS), "by the triples of a batch, shared out over the ranks"),
+    Support("regulariser", tuple(REGULARISERS), "by triples of the batch"),
+    Support("setting", ("relation_prediction",), "by triples of the batch"),
+    Support("setting", ("batch_norm",), "mean and variance are over the rows of all ranks"),
+    Support("setting", ("remove_batch_edges",), "every rank leaves out those of its edges that the batch asks about"),
+    Support("setting", ("encoder.residual",), "the raw vectors are cut like the entity table"),
+    Support("setting", ("grad_clip",), "the norm is over the gradients of all ranks"),
+    Support("setting", ("feature_dropout", "decoder.hidden_dropout"), "every rank draws the same numbers"),
+    Support("setting", ("encoder.dropout", "encoder.hidden_dropout"), "every rank draws for its own rows", same=False),
 )
 
 
