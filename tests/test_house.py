@@ -96,7 +96,7 @@ def test_the_house_keeps_to_its_budgets(capsys: pytest.CaptureFixture[str]) -> N
     found = {
         "lines of src/compgcn": (lines(PACKAGE), 17_200, 22_460),
         "modules": (len(list(PACKAGE.rglob("*.py"))), 110, 110),
-        "lines of the core": (core, 8_700, 10_700),
+        "lines of the core": (core, 8_700, 10_780),
         "lines of reproduction": (lines(ROOT / "reproduction"), 2_500, 2_690),  # the conditional model
         "lines of tests": (lines(ROOT / "tests"), 15_000, 19_600),
         "levels of imports": (len(LEVELS), 9, 9),
