@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from compgcn import processes
 from compgcn.config import Config, Training, changes, write_setting
 from compgcn.data import KnowledgeGraph
 from compgcn.data.collection import folds as dealt
@@ -26,7 +27,7 @@ from compgcn.tasks.link_prediction import LinkTask
 from compgcn.tasks.ranking import Popularity, rank_triples, summary
 from compgcn.tasks.sampling import randomness
 from compgcn.train.folder import Folder
-from compgcn.train.loop import Event, Interrupted, optimise
+from compgcn.train.loop import Event, Interrupted, make_step, optimise
 from compgcn.train.storage import replace
 
 if TYPE_CHECKING:  # loaded where a config names a baseline
@@ -136,8 +137,12 @@ class ClassSession(Session):
 
 def ranking(session: LinkSession) -> Metrics:
     """Link prediction: train on train, keep the epoch that ranks valid best, then rank test."""
-    task = session.task
-    progress = optimise(task, session.training, session.folder, session.record, session.interrupted)
+    task, make = session.task, make_step
+    if processes.size() > 1:
+        from compgcn.shards.step import sharded_step
+
+        make = sharded_step
+    progress = optimise(task, session.training, session.folder, session.record, session.interrupted, make=make)
     session.seconds = progress.seconds
     session.folder.restore(task.model)
     session.record({"event": "evaluate", "seconds": round(progress.seconds, 3)})
