@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from compgcn.answers.calibrate import Weighing, fit_weighing
-from compgcn.answers.links import PROPAGATED, Links, Progress, best, index, must_be_finite, stands, without
+from compgcn.answers.links import PROPAGATED, Links, Progress, index, must_be_finite, stands, without
 from compgcn.data import KnowledgeGraph
 from compgcn.data.columns import Numbers
 from compgcn.errors import InputError
 from compgcn.nn.conditional import ConditionalCompGCN
 from compgcn.tasks.facts import Known, known_entities
+from compgcn.tasks.ranking import best
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from compgcn.answers.rows import write_tabs
 from compgcn.errors import InputError, unknown
 from compgcn.train.folder import spared
-from compgcn.train.storage import Table, replace, replace_folder
+from compgcn.train.storage import Table, replace, replace_folder, replace_here
 
 PROJECTOR = "projector_config.pbtxt"  # TensorBoard looks for this file
 _ROWS = 2**14  # written at a time, so that no second copy of a large table is made
@@ -38,7 +38,7 @@ def write_vectors(path: Path, tables: Sequence[Table], form: str | None = None) 
     def write(part: Path) -> None:
         FORMATS[form](part, tables)
         if form == "npy":  # last, so that a failure leaves both files as they were
-            replace(path.with_suffix(".names.tsv"), lambda names: _names(names, tables))
+            replace_here(path.with_suffix(".names.tsv"), lambda names: _names(names, tables))
 
     if form == "projector":
         replace_folder(spared(path), write, (PROJECTOR, "*_tensors.tsv", "*_metadata.tsv"))

@@ -10,7 +10,6 @@ from typing import Any, Literal, NamedTuple, cast
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from compgcn.answers.calibrate import Bin, Reliability, Scaling, Weighing, fit_scaling
 from compgcn.config import Config
@@ -19,11 +18,12 @@ from compgcn.data.columns import Numbers
 from compgcn.errors import InputError, unknown
 from compgcn.nn.compose import Composition
 from compgcn.nn.conditional import ConditionalCompGCN
+from compgcn.nn.decoders import Decoder
 from compgcn.tasks.edge_masking import HiddenEdges
 from compgcn.tasks.facts import Answers, Known, known_entities, known_relations
-from compgcn.tasks.link_prediction import Encoded, LinkPredictor, Ranker
+from compgcn.tasks.link_prediction import Encoded, Ranker
 from compgcn.tasks.objectives import dual, relation_scores
-from compgcn.tasks.ranking import Ranks, Scorer, by_category, by_relation, summary
+from compgcn.tasks.ranking import Ranks, Scorer, best, by_category, by_relation, summary
 from compgcn.train.storage import Table
 
 Kind = Literal["entities", "relations"]  # what a query asks for
@@ -63,7 +63,7 @@ class Links:
     def encoded(self) -> Encoded:
         """Vectors of the whole graph, computed once; refused where entities have none."""
         with torch.inference_mode():
-            return self.task.predictor.encode(self.task.graph)
+            return self.task.encode()
 
     @cached_property
     def scorer(self) -> Scorer:
@@ -72,7 +72,7 @@ class Links:
         if isinstance(model, ConditionalCompGCN):
             with torch.inference_mode():
                 return model.scorer(self.task.graph)
-        return partial(self.task.predictor.score, self.encoded)
+        return partial(self.task.score, self.encoded)
 
     @cached_property
     def known_entities(self) -> Known:
@@ -178,7 +178,10 @@ class Links:
         N, R = self.data.num_entities, self.data.num_relations
         if isinstance(self.task.model, ConditionalCompGCN):
             return self._scores_by_query(key // N, key % N)
-        return scores_of_relations(self.task.predictor, self.encoded, key // N, key % N, R)
+        (x, _), (e, bias) = (self.task.vectors(self.encoded, ids) for ids in (key // N, key % N))
+        originals = self.encoded._replace(relations=self.encoded.relations[:R])
+        scores = scores_of_relations(self.task.predictor.decoder, originals, x, e)
+        return scores if bias is None else scores + bias.unsqueeze(1)
 
     def _scores_by_query(self, s: Tensor, o: Tensor) -> Tensor:
         """Return the logits of (s, r, o) for every original relation r, [B, R] of entities [B]: a query each."""
@@ -282,7 +285,8 @@ class Links:
         ids, names = ([*texts, *(f"{text} (inverse)" for text in texts)] for texts in (relation.ids, relation.names))
         if isinstance(model, ConditionalCompGCN):
             return [Table("relation", ids, names, model.queries.weight.detach().float().cpu().numpy())]
-        entities, relations = (vectors.detach().float().cpu().numpy() for vectors in self.encoded)
+        x, z = self.task.whole(self.encoded.entities), self.encoded.relations
+        entities, relations = (vectors.detach().float().cpu().numpy() for vectors in (x, z))
         return [
             Table("entity", list(self.data.entities.ids), list(self.data.entities.names), entities),
             Table("relation", ids, names, relations),
@@ -366,22 +370,6 @@ def without(scores: Tensor, known: Known, keys: Numbers) -> Tensor:
     return scores.masked_fill(stands(known, keys, scores.shape[1], scores.device), -torch.inf)
 
 
-def best(scores: Tensor, top: int) -> Tensor:
-    """Return the places of the `top` largest scores of each row, ties in the order of the row, [B, k] of [B, C]."""
-    k = min(top, scores.shape[1])
-    if 2 * k >= scores.shape[1]:
-        return scores.sort(dim=1, descending=True, stable=True).indices[:, :k]
-    values, places = scores.topk(k, 1)
-    # topk picks any of several that equal the last: sort those rows whole.
-    last = values[:, -1:]
-    cut = ((scores == last).sum(1) > (values == last).sum(1)) & (last[:, 0] > -torch.inf)
-    if cut.any():
-        places[cut] = scores[cut].sort(dim=1, descending=True, stable=True).indices[:, :k]
-    places = places.sort(1).values
-    order = scores.gather(1, places).sort(dim=1, descending=True, stable=True).indices
-    return places.gather(1, order)
-
-
 def log_odds_among(scores: Tensor, ranked: Tensor, places: Tensor) -> Tensor:
     """Return the log-odds of the answers at some places [B, k] by a softmax over each and the unknown answers.
 
@@ -399,17 +387,13 @@ def unbeaten(scores: Tensor, ranked: Tensor, places: Tensor) -> Tensor:
     return scores.gather(1, places) >= ranked.amax(1, keepdim=True)
 
 
-def scores_of_relations(model: LinkPredictor, encoded: Encoded, s: Tensor, o: Tensor, num_relations: int) -> Tensor:
-    """Return the logits of (s, r, o) for every original relation r, [B, R] of entities [B]."""
-    decoder, x, e = model.decoder, F.embedding(s, encoded.entities), F.embedding(o, encoded.entities)
+def scores_of_relations(decoder: Decoder, encoded: Encoded, x: Tensor, e: Tensor) -> Tensor:
+    """Return the logits of (s, r, o) for all relations of `encoded`, without the bias of o: [B, R] of [B, d]."""
     if dual(decoder) is not None:
-        originals = Encoded(encoded.entities, encoded.relations[:num_relations])
-        scores = relation_scores(decoder, originals, x, e, o)
-        # The product lacks the terms that are the same for every relation.
-        scores = scores if decoder.entity_bias is None else scores + decoder.entity_bias[o].unsqueeze(1)
+        scores = relation_scores(decoder, encoded, x, e)
+        # The product lacks the margin, which is the same for every relation.
         return scores if decoder.margin is None else scores + decoder.margin
     rows = _QUERIES * (16 if isinstance(decoder.phi, Composition) else 1)  # facts scored at a time
-    starts = range(0, num_relations, rows)
-    parts = [Encoded(encoded.entities, encoded.relations[i : min(i + rows, num_relations)]) for i in starts]
-    pairs = zip(*(torch.split(part, max(1, rows // num_relations)) for part in (x, e, o)), strict=True)
+    parts = [encoded._replace(relations=some) for some in torch.split(encoded.relations, rows)]
+    pairs = zip(*(torch.split(part, max(1, rows // len(encoded.relations))) for part in (x, e)), strict=True)
     return torch.cat([torch.cat([relation_scores(decoder, some, *pair) for some in parts], 1) for pair in pairs])

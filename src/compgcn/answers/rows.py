@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from compgcn import processes
 from compgcn.errors import InputError
 from compgcn.train.folder import spared
 from compgcn.train.storage import replace
@@ -54,6 +55,8 @@ def write_rows(path: Path, schema: pa.Schema, batches: Iterable[Batch]) -> int:
             part.unlink(missing_ok=True)
             raise
 
+    if processes.rank():  # all processes answer, and the first writes
+        rows = sum(map(len, batches))
     replace(path, write)
     return rows
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import io
 import logging
 import os
@@ -14,7 +15,7 @@ from typer import Option
 
 from compgcn import __version__
 from compgcn.cli import answers, data, evaluate, export, listing, predict, serve, train, tune
-from compgcn.cli.console import fail, out
+from compgcn.cli.console import fail, out, under_torchrun
 from compgcn.errors import InputError
 
 _PLAIN = {"█": "#", "–": "-", "…": "~", "′": "'"}  # where a terminal lacks the letter; others become ?
@@ -32,7 +33,7 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="plain")
     try:
-        app()
+        _under_torchrun() if under_torchrun() else app()
     except InputError as error:
         fail(str(error))
     except KeyboardInterrupt:
@@ -43,11 +44,41 @@ def main() -> None:
     except (MemoryError, RuntimeError) as error:
         said = ("can't allocate memory", "not enough memory", "Storage size calculation overflowed")
         kinds = ("MemoryError", "OutOfMemoryError")  # by name, since torch may not be loaded
+        if under_torchrun() and isinstance(error, RuntimeError) and _lost(error):
+            fail("another process has ended, so this one cannot go on; the same command goes on from the checkpoint")
         if type(error).__name__ not in kinds and not any(words in str(error) for words in said):
             raise
         fail("this needs more memory than there is; smaller encoder.dims or training.batch_size need less")
     except OSError as error:
         fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+
+
+def _under_torchrun() -> None:
+    """Run a command as one of several processes, of which the first prints."""
+    known = ("train", "evaluate", "predict", "export")
+    if len(sys.argv) < 2 or sys.argv[1] not in known:
+        raise InputError(f"torchrun starts {', '.join(known[:-1])} and {known[-1]}; give other commands without it")
+    from compgcn import processes
+
+    processes.join()
+    with contextlib.ExitStack() as stack:
+        if processes.rank():
+            logging.disable()
+            nowhere = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))
+            stack.enter_context(contextlib.redirect_stdout(nowhere))
+            stack.enter_context(contextlib.redirect_stderr(nowhere))
+        try:
+            app()
+        except SystemExit as end:
+            if not end.code:
+                processes.leave()
+            raise
+
+
+def _lost(error: RuntimeError) -> bool:
+    from compgcn.processes import lost
+
+    return lost(error)
 
 
 def _plain(error: UnicodeError) -> tuple[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -41,9 +42,21 @@ Settings = Annotated[
 
 
 def fail(message: str) -> NoReturn:
-    """Print one sentence on stderr and exit with code 1."""
-    err.print(f"error: {message}")
+    """Print one sentence on stderr and exit with code 1; of several processes, the first that fails prints it."""
+    if not under_torchrun() or _fails_first():
+        err.print(f"error: {message}")
     raise SystemExit(1)
+
+
+def under_torchrun() -> bool:
+    """Whether this is one of several processes that torchrun started."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
+
+
+def _fails_first() -> bool:
+    from compgcn.processes import fails_first
+
+    return fails_first()
 
 
 @contextmanager

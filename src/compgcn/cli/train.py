@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import inspect
 import math
+import os
 import signal
 import sys
 import time
@@ -15,7 +16,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin,
 
 from typer import Argument, Option
 
-from compgcn.cli.console import Dataset, Json, Settings, describe, doubts, err, out, show_metrics, show_table
+from compgcn.cli.console import (
+    Dataset,
+    Json,
+    Settings,
+    describe,
+    doubts,
+    err,
+    out,
+    show_metrics,
+    show_table,
+    under_torchrun,
+)
 from compgcn.cli.evaluate import FIGURES, figures
 from compgcn.config import (
     PATHS,
@@ -115,6 +127,7 @@ def train(
 
     config, notes, large = resolve(asked, found, model)
     folder = run_dir or default_folder(config, model)
+    overwrite = overwrite and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"  # a restart goes on
     if not as_json:
         encoder = config.encoder
         if len(encoder.dims) == 1 and encoder.name != "none" and config.classifier.baseline is None:
@@ -219,7 +232,9 @@ def stop_requests() -> Iterator[Callable[[], bool]]:
         asked = True
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    # torchrun ends with SIGTERM the processes that wait for one that is gone: they must not wait on.
+    numbers = (signal.SIGINT,) if under_torchrun() else (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, ask) for number in numbers}
     try:
         yield lambda: asked
     finally:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from compgcn import processes
 from compgcn.errors import InputError, unknown
 from compgcn.kernels import Combine, Own, PairPlan, Plan, aggregate, statistics, update
 from compgcn.nn.compose import Composition, find
@@ -134,7 +135,7 @@ class ConditionalCompGCN(nn.Module):
                 [self(view, *part) for part in zip(torch.split(s, step), torch.split(r, step), strict=True)]
             )
 
-        return scores
+        return processes.shared_out(scores)
 
     def _boundary(self, view: View, s: Tensor, q: Tensor) -> Tensor:
         """Return h^0 [N, B, d]: the query vector at the entity that is asked about, zero elsewhere."""

@@ -275,7 +275,7 @@ class ConvKBSimilarity(nn.Module):
         return torch.cat(parts, 1) + self.bias
 
     def _scores(self, q: Tensor, e: Tensor) -> Tensor:
-        q = q.view(-1, 1, *self.weight.shape)
+        q = q.view(len(q), 1, *self.weight.shape)
         units = torch.addcmul(q, self.filters.unsqueeze(1), e.unsqueeze(-2))  # [B, C, filters, d]
         return units.relu_().flatten(2) @ self.weight.flatten()
 

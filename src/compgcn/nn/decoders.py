@@ -133,17 +133,19 @@ class Decoder(nn.Module):
         if candidates is not None:
             chosen = F.embedding(candidates, entities) if isinstance(candidates, Tensor) else entities[candidates]
             entities, bias = chosen, None if bias is None else bias[candidates]  # [C, d] or [B, C, d]
-        scores = self.similarity(q, entities)  # [B, C]
+        return self.between(q, entities, bias)
+
+    def between(self, q: Tensor, e: Tensor, bias: Tensor | None) -> Tensor:
+        """Score vectors e [C, d] or [B, C, d], with their biases, for finished queries: q [B, d] -> logits [B, C]."""
+        scores = self.similarity(q, e)
         if bias is not None:
             scores = scores + bias
         return scores if self.margin is None else scores + self.margin
 
     def pairs(self, x_s: Tensor, z_r: Tensor, x_o: Tensor, o: int) -> Tensor:
         """Return logits [B] of one answer per query, whose vectors [B, d] are all of entity `o`."""
-        scores = self.similarity(self.query(x_s, z_r), x_o.unsqueeze(1)).squeeze(1)  # [B]
-        if self.entity_bias is not None:
-            scores = scores + self.entity_bias[o]
-        return scores if self.margin is None else scores + self.margin
+        bias = None if self.entity_bias is None else self.entity_bias[o]
+        return self.between(self.query(x_s, z_r), x_o.unsqueeze(1), bias).squeeze(1)
 
     def _check(
         self, q: Tensor, entities: Tensor, candidates: Tensor | slice | None, nodes: Tensor | None = None

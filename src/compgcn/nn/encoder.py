@@ -129,6 +129,7 @@ def learned(rows: int, dim: int, scale: float | None = None) -> nn.Parameter:
     return xavier(rows, dim) if scale is None else nn.Parameter(torch.randn(rows, dim) * scale)
 
 
+Table = Callable[[int, int, float | None], nn.Parameter]  # draws as `learned`
 Backwards = Callable[[Tensor], Tensor]  # vectors of relations [R, d] -> those of their inverses
 
 
@@ -199,15 +200,22 @@ class Residual(nn.Module):
         dim: D, the dimension of the raw vectors.
         relations: the raw vectors of relations, or None.
         init_scale: initial standard deviation of the nodes' raw vectors; None for Xavier's.
+        table: draws the raw vectors.
     """
 
     weight_relation: nn.Parameter | None
 
     def __init__(
-        self, num_nodes: int, inputs: int, dim: int, relations: RelationTable | None, init_scale: float | None = None
+        self,
+        num_nodes: int,
+        inputs: int,
+        dim: int,
+        relations: RelationTable | None,
+        init_scale: float | None = None,
+        table: Table = learned,
     ) -> None:
         super().__init__()
-        self.nodes, self.relations = learned(num_nodes, dim, init_scale), relations
+        self.nodes, self.relations = table(num_nodes, dim, init_scale), relations
         self.weight = nn.Parameter(torch.zeros(inputs, dim))
         both = None if relations is None else nn.Parameter(torch.zeros(inputs, dim))
         self.register_parameter("weight_relation", both)
@@ -265,6 +273,7 @@ class Encoder(nn.Module):
         residual: D, the dimension of the raw vectors and of the output; 0 for none.
         init_scale: initial standard deviation of the learned tables, with a residual of its raw vectors alone; None
             for Xavier's.
+        entity_table: draws the learned tables of nodes.
     """
 
     nodes: nn.Parameter | None
@@ -294,6 +303,7 @@ class Encoder(nn.Module):
         relation_features: Tensor | None = None,
         residual: int = 0,
         init_scale: float | None = None,
+        entity_table: Table = learned,
     ) -> None:
         super().__init__()
         row = preset(name)
@@ -308,7 +318,7 @@ class Encoder(nn.Module):
             given = list(node_features.shape)
             raise InputError(f"node features must have shape [{num_nodes}, {dims[0]}], not {given}")
         self.register_buffer("node_features", node_features)
-        self.nodes = learned(num_nodes, dims[0], scale) if node_features is None else None
+        self.nodes = entity_table(num_nodes, dims[0], scale) if node_features is None else None
         table = partial(RelationTable, num_relations, inverses=add_inverse, tie_inverse=tie_inverse)
         self.relations = None
         if row.relations == "vectors":
@@ -340,7 +350,7 @@ class Encoder(nn.Module):
         self.residual = None
         if residual:
             raw = None if self.relations is None else table(residual, init_scale=init_scale)
-            self.residual = Residual(num_nodes, dims[-1], residual, raw, init_scale)
+            self.residual = Residual(num_nodes, dims[-1], residual, raw, init_scale, entity_table)
 
     def forward(
         self,
@@ -366,7 +376,7 @@ class Encoder(nn.Module):
         z = None if self.relations is None else self.relations()
         graphs = [graph] * len(self.layers) if isinstance(graph, RelationalGraph) else graph
         for layer, norm, part in zip(self.layers, self.norms, graphs, strict=True):
-            x, z = layer(x, z, part, keep=None if keep is None else part.of_whole(keep))
+            x, z = layer(part.senders(x), z, part, keep=None if keep is None else part.of_whole(keep))
             x = drop_out(self.activation(norm(x)), self.hidden_dropout, self.training)
             if self.relation_activation:
                 z = self.activation(z)

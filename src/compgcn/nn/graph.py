@@ -35,10 +35,15 @@ def _count(key: Tensor, size: int, dtype: torch.dtype) -> Tensor:
     return torch.zeros(size, dtype=torch.long, device=key.device).scatter_add_(0, key, torch.ones_like(key)).to(dtype)
 
 
+def _degrees(m: Messages, end: Tensor, dtype: torch.dtype) -> Tensor:
+    """Count the messages that each node has at this end, its sender or receiver [M], by direction: [N G]."""
+    counts = _count(end * m.num_directions + m.direction, m.num_nodes * m.num_directions, dtype)
+    return counts if m.complete is None else m.complete(counts.view(-1, m.num_directions)).flatten()
+
+
 def _received(m: Messages, dtype: torch.dtype) -> Tensor:
     """Count, per message, the messages that its receiver gets in its direction."""
-    key = m.receiver * m.num_directions + m.direction
-    return _count(key, m.num_nodes * m.num_directions, dtype)[key]
+    return _degrees(m, m.receiver, dtype)[m.receiver * m.num_directions + m.direction]
 
 
 def _none(m: Messages, self_loop: bool, dtype: torch.dtype) -> Weights:
@@ -48,8 +53,7 @@ def _none(m: Messages, self_loop: bool, dtype: torch.dtype) -> Weights:
 
 def _symmetric(m: Messages, self_loop: bool, dtype: torch.dtype) -> Weights:
     """1/sqrt(received by the receiver * sent by the sender), both in the message's direction."""
-    key = m.sender * m.num_directions + m.direction
-    sent = _count(key, m.num_nodes * m.num_directions, dtype)[key]
+    sent = _degrees(m, m.sender, dtype)[m.sender * m.num_directions + m.direction]
     return Weights((_received(m, dtype) * sent).rsqrt(), None)
 
 
@@ -66,7 +70,7 @@ def _relation_mean(m: Messages, self_loop: bool, dtype: torch.dtype) -> Weights:
 
 def _kipf(m: Messages, self_loop: bool, dtype: torch.dtype) -> Weights:
     """D^-1/2 (A + I) D^-1/2 over both directions and the loop, D the row sums of A + I."""
-    degree = _count(m.receiver, m.num_nodes, dtype) + float(self_loop)  # [N]
+    degree = _degrees(m, m.receiver, dtype).view(-1, m.num_directions).sum(1) + float(self_loop)  # [N]
     inverse = torch.where(degree > 0, degree.reciprocal(), 0.0)
     root = inverse.sqrt()
     return Weights(root[m.receiver] * root[m.sender], inverse)
@@ -77,11 +81,13 @@ def _released(m: Messages, self_loop: bool, dtype: torch.dtype) -> Weights:
 
     A sender that receives nothing in the direction of a message has degree 0 there, and the message vanishes.
     """
-    degree = _count(m.receiver * m.num_directions + m.direction, m.num_nodes * m.num_directions, dtype)
+    degree = _degrees(m, m.receiver, dtype)
     root = torch.where(degree > 0, degree.rsqrt(), 0.0)
     receiver, sender = (end * m.num_directions + m.direction for end in (m.receiver, m.sender))
     return Weights(root[receiver] * root[sender] / 3, root.new_full((m.num_nodes,), 1 / 3))
 
+
+Complete = Callable[[Tensor], Tensor]
 
 NORMS: dict[str, Callable[[Messages, bool, torch.dtype], Weights]] = {
     "none": _none,
@@ -129,6 +135,7 @@ class Messages:
     edge: Tensor | None = field(default=None, repr=False)  # [M], over both directions; None: each one in its place
     loops: bool = False  # whether the last direction are loops, see `with_loops`
     scale: Tensor | None = field(default=None, repr=False)  # [M], factors of the weights of a sample
+    complete: Complete | None = field(default=None, repr=False)  # see `RelationalGraph.complete`
     _kept: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
     def plan(self, norm: Norm | None) -> Plan:
@@ -295,6 +302,7 @@ class RelationalGraph:
         self.num_nodes, self.num_relations = num_nodes, num_relations
         self.num_receivers = num_nodes  # fewer in a part of a graph, see `around`
         self.graph_of_node = graph_of_node
+        self.complete: Complete | None = None  # maps counts of edges here [N, G] to those in all parts of a graph
         self._messages: dict[tuple[Flow, bool], Messages] = {}
         self._part_of: tuple[RelationalGraph, Tensor, Tensor] | None = None  # a graph, its edges, its receivers
         if not torch.compiler.is_compiling():
@@ -480,6 +488,10 @@ class RelationalGraph:
             nodes = every
         return Neighbourhood(parts[::-1], nodes, torch.arange(len(nodes), device=nodes.device))
 
+    def senders(self, x: Tensor) -> Tensor:
+        """Return the vectors of all nodes, for those x of the nodes that are kept here: the same, unless shared out."""
+        return x
+
     def of_whole(self, values: Tensor) -> Tensor:
         """Select from values of every edge of the whole graph those of the edges here [E]."""
         return values if self._part_of is None else values[self._part_of[1]]
@@ -521,7 +533,7 @@ class RelationalGraph:
             origin = (whole.messages(flow, add_inverse), both[edge], nodes)
             sender, receiver, relation, direction = (t[edge] for t in (sender, receiver, relation, direction))
         sizes = self.num_nodes, self.num_receivers, directions * self.num_relations, directions, self.num_nodes
-        return Messages(sender, receiver, relation, direction, *sizes, origin, edge)
+        return Messages(sender, receiver, relation, direction, *sizes, origin, edge, complete=self.complete)
 
 
 def _check_range(what: str, values: Tensor, size: int) -> None:

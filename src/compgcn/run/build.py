@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from compgcn import processes
 from compgcn.config import Config
 from compgcn.data import GraphCollection, KnowledgeGraph
 from compgcn.data.columns import Numbers
@@ -18,7 +19,7 @@ from compgcn.errors import InputError
 from compgcn.nn.conditional import ConditionalCompGCN
 from compgcn.nn.convolutional import ConvolutionSettings
 from compgcn.nn.decoders import DECODERS, build_decoder
-from compgcn.nn.encoder import Backwards, Encoder
+from compgcn.nn.encoder import Backwards, Encoder, learned
 from compgcn.nn.graph import RelationalGraph
 from compgcn.tasks.classification import Classifier, GraphClassifier, Graphs, Nodes, Readout
 from compgcn.tasks.inputs import INPUTS, Dataset, Start, num_nodes
@@ -26,9 +27,11 @@ from compgcn.tasks.link_prediction import ConditionalPrediction, LinkPrediction,
 from compgcn.tasks.sampling import SAMPLERS, Adversary, seeded
 from compgcn.train.step import chosen_precision
 
-if TYPE_CHECKING:  # loaded where a config names a baseline
+if TYPE_CHECKING:  # loaded where a config names a baseline, or where several processes share a model
     from compgcn.baselines import Baseline
     from compgcn.baselines.fitted import Fitted
+    from compgcn.shards.link_prediction import ShardedLinkPrediction
+    from compgcn.shards.rows import Rows, World
 
 CONDITIONAL = "conditional"  # the encoder that scores by itself
 
@@ -111,12 +114,14 @@ def build_start(config: Config, data: Dataset) -> Start:
     return INPUTS[config.encoder.input].start(data)
 
 
-def build_encoder(config: Config, data: Dataset) -> tuple[Encoder, Numbers | None]:
-    """Make the encoder, and the row of its input table of each node."""
+def build_encoder(config: Config, data: Dataset, own: Rows | None = None) -> tuple[Encoder, Numbers | None]:
+    """Make the encoder, or a rank's own rows of it, and the row of its input table of each node."""
     e, start = config.encoder, build_start(config, data)
-    given = getattr(data, "relation_features", None)
+    given, vectors = getattr(data, "relation_features", None), start.vectors
+    if own is not None and vectors is not None:
+        vectors = vectors[own.start : own.stop].clone()
     encoder = Encoder(
-        start.size,
+        start.size if own is None else own.size,
         data.num_relations,
         e.dims,
         e.name,
@@ -133,10 +138,11 @@ def build_encoder(config: Config, data: Dataset) -> tuple[Encoder, Numbers | Non
         self_loop=e.self_loop,
         add_inverse=not (isinstance(data, GraphCollection) and data.both_directions),
         tie_inverse=_tie(config),
-        node_features=start.vectors,
+        node_features=vectors,
         relation_features=None if given is None else torch.as_tensor(given),
         residual=e.residual,
         init_scale=e.init_scale,
+        entity_table=learned if own is None else own.learned,
     )
     return encoder, start.rows
 
@@ -151,14 +157,16 @@ def _tie(config: Config) -> Backwards | None:
 # Link prediction
 
 
-def build_model(config: Config, data: KnowledgeGraph, *, half_query: bool = False) -> LinkPredictor:
-    """Make the encoder and the decoder of a link predictor."""
+def build_model(
+    config: Config, data: KnowledgeGraph, *, half_query: bool = False, own: Rows | None = None
+) -> LinkPredictor:
+    """Make the encoder and the decoder of a link predictor, or a rank's own rows of them."""
     e, d = config.encoder, config.decoder
-    encoder, _ = build_encoder(config, data)
+    encoder, _ = build_encoder(config, data, own)
     usual = DECODERS[d.name].settings
     decoder = build_decoder(
         d.name,
-        data.num_entities,
+        data.num_entities if own is None else own.size,
         encoder.dim,
         entity_bias=d.entity_bias,
         margin=d.margin,
@@ -197,11 +205,11 @@ def build_conditional(config: Config, data: KnowledgeGraph, *, half: bool = Fals
 
 def build_ranker(config: Config, data: KnowledgeGraph, device: torch.device) -> Ranker:
     """Make a link predictor that answers and is not trained."""
-    if not len(data.train):
-        raise InputError(f"the graph '{data.name}' has no training triples")
-    if data.num_entities < 2:
-        raise InputError(f"the graph '{data.name}' has only one entity, so there is nothing to tell apart")
-    splits = {name: torch.from_numpy(triples).to(device) for name, triples in data.splits.items()}
+    if processes.size() > 1 and config.encoder.name != CONDITIONAL:
+        from compgcn.shards.rows import World
+
+        return build_shard(config, data, device, World())
+    splits = _splits(data, device)
     graph = build_graph(config, data.train, data, device)
     mixed = chosen_precision(config.training.precision, device) == "mixed"
     if config.encoder.name == CONDITIONAL:
@@ -211,13 +219,45 @@ def build_ranker(config: Config, data: KnowledgeGraph, device: torch.device) -> 
     return Ranker(build_model(config, data, half_query=mixed).to(device), graph, splits)
 
 
+def _splits(data: KnowledgeGraph, device: torch.device) -> dict[str, Tensor]:
+    """Return the triples of each split; refuse a graph that teaches nothing."""
+    if not len(data.train):
+        raise InputError(f"the graph '{data.name}' has no training triples")
+    if data.num_entities < 2:
+        raise InputError(f"the graph '{data.name}' has only one entity, so there is nothing to tell apart")
+    return {name: torch.from_numpy(triples).to(device) for name, triples in data.splits.items()}
+
+
 def build_links(config: Config, data: KnowledgeGraph, device: torch.device) -> LinkTask:
     """Make the task of link prediction."""
     ranker = build_ranker(config, data, device)
     if isinstance(ranker.model, ConditionalCompGCN):
-        return ConditionalPrediction(ranker.model, ranker.graph, ranker.splits, config.training)
+        given = ranker.model, ranker.graph, ranker.splits, config.training
+        if processes.size() == 1:
+            return ConditionalPrediction(*given)
+        from compgcn.shards.conditional import SharedConditionalPrediction
+        from compgcn.shards.rows import World
+
+        return SharedConditionalPrediction(*given, World())
+    if isinstance(ranker, LinkPrediction):  # shared out
+        return ranker
     more = config.decoder.margin_decay, config.encoder.fanout
     task = LinkPrediction(ranker.model, ranker.graph, ranker.splits, config.training, *more)
+    _must_fill_batches(task.batch_size < 2, task.model.decoder, config, "query")
+    return task
+
+
+def build_shard(config: Config, data: KnowledgeGraph, device: torch.device, world: World) -> ShardedLinkPrediction:
+    """Make the task of link prediction of one of several ranks; see `compgcn.shards`."""
+    from compgcn.shards.link_prediction import ShardedLinkPrediction, must_be_supported
+    from compgcn.shards.rows import Rows
+
+    must_be_supported(config.training)
+    splits, rows = _splits(data, device), Rows(data.num_entities, world)
+    mixed = chosen_precision(config.training.precision, device) == "mixed"
+    model = build_model(config, data, half_query=mixed, own=rows).to(device)
+    graph = build_graph(config, data.train, data, torch.device("cpu"))
+    task = ShardedLinkPrediction(model, graph, splits, config.training, config.decoder.margin_decay, rows)
     _must_fill_batches(task.batch_size < 2, task.model.decoder, config, "query")
     return task
 

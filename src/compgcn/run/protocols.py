@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from compgcn import processes
 from compgcn.config import Config, Training, changes, write_setting
 from compgcn.data import KnowledgeGraph
 from compgcn.data.collection import folds as dealt
@@ -136,8 +137,10 @@ class ClassSession(Session):
 
 def ranking(session: LinkSession) -> Metrics:
     """Link prediction: train on train, keep the epoch that ranks valid best, then rank test."""
-    task = session.task
-    progress = optimise(task, session.training, session.folder, session.record, session.interrupted)
+    task, make = session.task, None
+    if processes.size() > 1:
+        from compgcn.shards.step import sharded_step as make
+    progress = optimise(task, session.training, session.folder, session.record, session.interrupted, make=make)
     session.seconds = progress.seconds
     session.folder.restore(task.model)
     session.record({"event": "evaluate", "seconds": round(progress.seconds, 3)})

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
+from compgcn import processes
 from compgcn.answers.calibrate import fit_temperature, restored, stored
 from compgcn.answers.discover import Discovery, discover, weighing
 from compgcn.answers.links import Links, Prediction, Progress
@@ -28,7 +29,7 @@ from compgcn.tasks.link_prediction import NO_VECTORS, Encoded, Ranker
 from compgcn.tasks.sampling import randomness
 from compgcn.train.folder import Folder, default_folder
 from compgcn.train.loop import Event
-from compgcn.train.storage import Array, Table, must_differ
+from compgcn.train.storage import Array, Split, Table, must_differ
 
 if TYPE_CHECKING:  # loaded by the methods that need them
     from compgcn.answers.classes import Classes, Classified
@@ -84,6 +85,8 @@ def train(
     folder = Folder(run_dir or default_folder(config))
     device = find_device(config.training.device)
     must_suffice(config, candidates(config, data), labelled_items(data))
+    if processes.size() > 1 and config.task != "link-prediction":
+        raise InputError(f"torchrun trains link prediction, and this is {config.task}; train it without torchrun")
     if folder.is_run and not overwrite:
         _must_match(folder, config)
         if folder.is_calibrated:
@@ -97,9 +100,11 @@ def train(
 
     with randomness(config.training.seed, device):
         # Built before there is a folder: an error leaves none behind.
-        session = _session(config, data, folder, device, record, interrupted)
+        session = _session(config, data, folder, device, record, lambda: processes.anyone(interrupted()))
+        if isinstance(session, LinkSession):
+            folder.split = _split(session.task)
         with folder.lock():
-            if folder.is_run and overwrite:
+            if overwrite:
                 folder.clear()
             if folder.is_run:
                 _must_match(folder, config)
@@ -108,6 +113,17 @@ def train(
             if not folder.is_calibrated:  # another process may have been quicker
                 _train(session)
     return Run(folder, device)
+
+
+def _split(task: Ranker) -> Split | None:
+    """Return the weights of which every process has some rows, if there are any."""
+    if processes.size() == 1 or isinstance(task.model, ConditionalCompGCN):
+        return None
+    from compgcn.shards.link_prediction import ENTITY_ROWS
+    from compgcn.shards.rows import Rows, World
+
+    rows = Rows(task.num_entities, World())
+    return Split(ENTITY_ROWS, rows.start, rows.stop, rows.total)
 
 
 def _session(
@@ -246,6 +262,8 @@ class Run:
                 built = build_ranker(config, self.data.with_features(nodes, relations), device)
             else:
                 built = build_items(config, self.data.with_features(nodes, relations), device, whole=True)
+        if isinstance(built, Ranker):
+            self.folder.split = _split(built)
         self.folder.restore(built.model)
         built.model.eval()
         return built
@@ -425,6 +443,10 @@ class Run:
         """
         from compgcn.run.unseen import add_facts
 
+        if self.folder.split is not None:
+            raise InputError(
+                "the entities of this run are shared out over several processes; add facts without torchrun"
+            )
         links, data = self._links(), self._links().data
         if not isinstance(links.task.model, ConditionalCompGCN):
             data = data.with_features(*self.folder.features())

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from compgcn.config import Training
 from compgcn.errors import InputError
-from compgcn.nn.conditional import ConditionalCompGCN
+from compgcn.nn.conditional import ConditionalCompGCN, View
 from compgcn.nn.decoders import Decoder
 from compgcn.nn.encoder import Backwards, Encoder, RelationTable
 from compgcn.nn.graph import RelationalGraph
@@ -128,6 +128,23 @@ class Ranker:
     def known(self) -> Answers:
         """The answers in all splits."""
         return Answers.from_triples(torch.cat(list(self.splits.values())), self.num_relations)
+
+    def encode(self) -> Encoded:
+        """Return the vectors of the whole graph; refused where entities have none."""
+        return self.predictor.encode(self.graph)
+
+    def score(self, encoded: Encoded, s: Tensor, r: Tensor) -> Tensor:
+        """Return the logits of all entities for queries (s, r), [B, N] of [B]."""
+        return self.predictor.score(encoded, s, r)
+
+    def vectors(self, encoded: Encoded, ids: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return the vectors of entities [B, d], and their biases [B] where they have any."""
+        bias = self.predictor.decoder.entity_bias
+        return F.embedding(ids, encoded.entities), None if bias is None else bias[ids]
+
+    def whole(self, x: Tensor) -> Tensor:
+        """Return the rows of all entities [N, ..] of those that are kept here."""
+        return x
 
     def ranks(self, split: str, max_elements: int = 2**26, notify: Watch | None = None) -> SideRanks:
         """Return the filtered ranks of all triples of a split from both sides; see `rank_triples`."""
@@ -315,10 +332,13 @@ class ConditionalPrediction(_Task):
 
     def loss(self, examples: Tensor) -> Tensor:
         """Return the cross-entropy of the hidden answers against all entities that are no known answer."""
-        s, r = self.train.queries[examples].unbind(1)
-        row, place = self.train.padded_places(examples, self._most)
-        hidden = self.hide(examples, row, place)
+        places = self.train.padded_places(examples, self._most)
+        hidden = self.hide(examples, *places)
         view = self.model.view(self.graph, self.hidden_edges.keep(hidden))
+        return self._loss(view, examples, *places, hidden)
+
+    def _loss(self, view: View, examples: Tensor, row: Tensor, place: Tensor, hidden: Tensor) -> Tensor:
+        s, r = self.train.queries[examples].unbind(1)
         return losses.hidden_answers(self.model(view, s, r), row, self.train.at(place), self.train.at(hidden))
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _NUMBERS = 2**22  # numbers in the queries of a batch that are made at a time: 16 MiB of float32
 
 Loss = Callable[["LinkPrediction", "Encoded", "Batch", "Vectors"], Tensor]
+OfScores = Callable[["LinkPrediction", Tensor, Tensor], Tensor]
 
 
 class Vectors(NamedTuple):
@@ -49,8 +50,13 @@ class Objective(NamedTuple):
     """A loss and its examples; every triple is an example from both sides, as (s, r, o) and as (o, r + R, s)."""
 
     by_query: bool  # examples are distinct queries with all their answers, and not single triples
-    samples: bool  # whether it takes negatives
     loss: Loss
+    of_scores: OfScores | None = None  # where it takes negatives: the loss of true answers [B] and of these [B, K]
+
+    @property
+    def samples(self) -> bool:
+        """Whether it takes negatives."""
+        return self.of_scores is not None
 
 
 def _bce(task: LinkPrediction, encoded: Encoded, batch: Batch, of: Vectors) -> Tensor:
@@ -84,17 +90,17 @@ def _sampled(
     return scores[:, 0], scores[:, 1:], lesson
 
 
-def _of_samples(loss: Callable[[LinkPrediction, Tensor, Tensor], Tensor]) -> Objective:
+def _of_samples(loss: OfScores) -> Objective:
     def total(task: LinkPrediction, encoded: Encoded, batch: Batch, of: Vectors) -> Tensor:
         positive, negative, lesson = _sampled(task, encoded, batch, of)
         return loss(task, positive, negative) + lesson
 
-    return Objective(by_query=False, samples=True, loss=total)
+    return Objective(by_query=False, loss=total, of_scores=loss)
 
 
 OBJECTIVES: dict[str, Objective] = {
-    "bce": Objective(by_query=True, samples=False, loss=_bce),
-    "cross-entropy": Objective(by_query=False, samples=False, loss=_cross_entropy),
+    "bce": Objective(by_query=True, loss=_bce),
+    "cross-entropy": Objective(by_query=False, loss=_cross_entropy),
     "margin": _of_samples(lambda task, *scores: losses.margin_ranking(*scores, margin=task.settings.loss_margin)),
     "self-adversarial": _of_samples(lambda task, *scores: losses.self_adversarial(*scores)),
     "sampled-cross-entropy": _of_samples(
@@ -125,7 +131,7 @@ def dual(decoder: Decoder) -> Composition | None:
     return None
 
 
-def relation_scores(decoder: Decoder, encoded: Encoded, x: Tensor, e: Tensor, o: Tensor) -> Tensor:
+def relation_scores(decoder: Decoder, encoded: Encoded, x: Tensor, e: Tensor, o: Tensor | None = None) -> Tensor:
     """Return the scores of (s, r, o) for every relation r, inverses too: [B, 2R].
 
     One product where the decoder is linear in the relation, up to a constant in r; one table of distances where the
@@ -133,7 +139,7 @@ def relation_scores(decoder: Decoder, encoded: Encoded, x: Tensor, e: Tensor, o:
 
     Args:
         x, e: vectors of the subjects and of the objects [B, d].
-        o: the objects [B].
+        o: the objects [B]; None leaves out their bias, which is the same for every relation.
     """
     psi = dual(decoder)
     if psi is not None:
@@ -142,7 +148,7 @@ def relation_scores(decoder: Decoder, encoded: Encoded, x: Tensor, e: Tensor, o:
         scores = decoder.similarity(e - x, encoded.relations)  # the distance of x + z from e is that of z from e − x
     else:
         scores = _by_query(decoder, encoded.relations, x, e)
-    if decoder.entity_bias is not None:
+    if decoder.entity_bias is not None and o is not None:
         o = o if encoded.nodes is None else encoded.nodes[o]
         scores = scores + decoder.entity_bias[o].unsqueeze(1)
     return scores if decoder.margin is None else scores + decoder.margin
@@ -177,7 +183,7 @@ def batch_loss(task: LinkPrediction, encoded: Encoded, batch: Batch) -> Tensor:
     if of.e is not None and settings.regulariser != "none":
         loss = loss + settings.regularisation * REGULARISERS[settings.regulariser](decoder, of.x, of.z, of.e)
     if of.e is not None and settings.relation_prediction:
-        scores = relation_scores(decoder, encoded, of.x, of.e, batch.answer)
+        scores = relation_scores(decoder, encoded, of.x, of.e)
         loss = loss + settings.relation_prediction * losses.cross_entropy(scores, batch.r)
     return loss
 

@@ -18,6 +18,7 @@ from compgcn.tasks.facts import Answers
 
 Scorer = Callable[[Tensor, Tensor], Tensor]
 Watch = Callable[[int, int], None]  # called with the triples ranked so far and their number; may raise to stop
+Count = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 Metrics = dict[str, float]
 Report = dict[str, float | Metrics]
 
@@ -61,6 +62,7 @@ def rank_triples(
     *,
     max_elements: int = 2**26,
     notify: Watch | None = None,
+    count: Count | None = None,
 ) -> SideRanks:
     """Rank the object and the subject of each triple among the entities not known to answer; score each query once.
 
@@ -72,7 +74,10 @@ def rank_triples(
         num_entities: N.
         max_elements: bound on q·N; memory holds two such blocks of scores.
         notify: called after each block.
+        count: counts the rivals, as `_count` by default; another may add those of slices of the entities, `score` and N
+            then being of one slice.
     """
+    count = count or _count
     s, r, o = triples.long().unbind(1)
     width = 2 * known.num_relations
     key = torch.cat((s * width + r, o * width + r + known.num_relations))  # [2n], first all tails
@@ -91,9 +96,9 @@ def rank_triples(
             raise InputError(
                 f"scoring {len(chunk)} queries must give shape [{len(chunk)}, {num_entities}], not {list(scores.shape)}"
             )
-        if not torch.isfinite(torch.stack(scores.aminmax())).all():
+        if scores.numel() and not torch.isfinite(torch.stack(scores.aminmax())).all():
             raise InputError("some scores are not finite: the model has diverged; train again at a lower training.lr")
-        greater[mine], equal[mine] = _count(scores, owner[mine] - first, target[mine], *known.lookup(subject, relation))
+        greater[mine], equal[mine] = count(scores, owner[mine] - first, target[mine], *known.lookup(subject, relation))
         if notify is not None:
             notify(ends[first + len(chunk)] // 2, len(triples))  # of two ranks each
     n = len(triples)
@@ -108,6 +113,22 @@ def _count(scores: Tensor, row: Tensor, target: Tensor, rows: Tensor, cols: Tens
     itself = (scores[row, target] == value).long()  # a target that was not known still stands there
     greater, equal = kernels(scores.device.type).count_rivals(scores, row, value)
     return greater, equal - itself
+
+
+def best(scores: Tensor, top: int) -> Tensor:
+    """Return the places of the `top` largest scores of each row, ties in the order of the row, [B, k] of [B, C]."""
+    k = min(top, scores.shape[1])
+    if 2 * k >= scores.shape[1]:
+        return scores.sort(dim=1, descending=True, stable=True).indices[:, :k]
+    values, places = scores.topk(k, 1)
+    # topk picks any of several that equal the last: sort those rows whole.
+    last = values[:, -1:]
+    cut = ((scores == last).sum(1) > (values == last).sum(1)) & (last[:, 0] > -torch.inf)
+    if cut.any():
+        places[cut] = scores[cut].sort(dim=1, descending=True, stable=True).indices[:, :k]
+    places = places.sort(1).values
+    order = scores.gather(1, places).sort(dim=1, descending=True, stable=True).indices
+    return places.gather(1, order)
 
 
 def metrics(ranks: Tensor) -> Metrics:

@@ -25,12 +25,22 @@ import safetensors
 import torch
 from torch import Tensor, nn
 
-from compgcn import __version__
+from compgcn import __version__, processes
 from compgcn.config import Config, read_config, read_settings, to_toml
 from compgcn.data import GraphCollection, KnowledgeGraph, Labels, Vocabulary
 from compgcn.data.columns import Numbers, counted
 from compgcn.errors import InputError
-from compgcn.train.storage import Array, load_tensors, reason, replace, save_tensors, settled
+from compgcn.train.storage import (
+    Array,
+    Split,
+    load_tensors,
+    pieces,
+    read_metadata,
+    reason,
+    replace,
+    save_tensors,
+    settled,
+)
 
 MODEL = "model.safetensors"
 _SPLITS = ("train", "valid", "test")
@@ -54,6 +64,8 @@ _FILES = (*SCHEMAS, MODEL, "metrics.json", "calibration.json", "environment.json
 class Folder:
     """The files of one run, by name."""
 
+    split: Split | None = None  # the weights that several processes share, where they do
+
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
 
@@ -76,7 +88,14 @@ class Folder:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Make the folder if it is not there, and keep a second process from training in it."""
+        """Make the folder if it is not there, and keep a second command from training in it.
+
+        Of the processes of one command the first holds the lock.
+        """
+        if processes.rank():
+            processes.wait()
+            yield
+            return
         if self.path.exists() and not self.is_run and not self._is_free():
             raise InputError(f"{self.path} exists and is not a run folder; choose another --run-dir")
         try:
@@ -95,6 +114,7 @@ class Folder:
                 raise InputError(
                     f"another process is training in {self.path}; wait for it or choose another --run-dir"
                 ) from None
+            processes.wait()
             yield
 
     def _is_free(self) -> bool:
@@ -106,7 +126,8 @@ class Folder:
 
     def create(self, config: Config, data: KnowledgeGraph | GraphCollection) -> None:
         """Begin a run. The config, which makes the folder a run, is written last."""
-        (self.path / "checkpoint").mkdir(parents=True, exist_ok=True)
+        if processes.rank() == 0:
+            (self.path / "checkpoint").mkdir(parents=True, exist_ok=True)
         for name, table in tables(data).items():
             replace(self.path / name, lambda path, table=table: pq.write_table(table, path, compression="zstd"))  # type: ignore[misc]
         self._text("config.toml", to_toml(config))
@@ -118,11 +139,14 @@ class Folder:
         """
         try:
             self.end_calibration()
-            for name in _FILES:
+            for old in pieces(self.path / MODEL) if processes.rank() == 0 else ():
+                old.unlink(missing_ok=True)
+            for name in _FILES if processes.rank() == 0 else ():
                 (self.path / name).unlink(missing_ok=True)
                 (self.path / f".{name}.part").unlink(missing_ok=True)
         except OSError as error:
             raise InputError(f"could not remove the run in {self.path}: {reason(error)}") from None
+        processes.wait()
 
     def config(self) -> Config:
         """Read the resolved settings."""
@@ -151,8 +175,8 @@ class Folder:
         if not self._checkpoint.is_file():
             return None
         try:
-            with safetensors.safe_open(self._checkpoint, "pt") as file:
-                return {name: file.get_tensor(name) for name in file.keys()}, file.metadata()["progress"]  # noqa: SIM118
+            note = read_metadata(self._checkpoint)["progress"]
+            return load_tensors(self._checkpoint, split=self.split), note
         except (safetensors.SafetensorError, OSError, KeyError, TypeError) as error:
             raise self.damaged(error) from None
 
@@ -164,11 +188,11 @@ class Folder:
 
     def save(self, tensors: dict[str, Tensor], note: str) -> None:
         """Replace the checkpoint."""
-        save_tensors(self._checkpoint, tensors, {"progress": note})
+        save_tensors(self._checkpoint, tensors, {"progress": note}, self.split)
 
     def keep_best(self, module: nn.Module) -> None:
         """Replace the weights."""
-        save_tensors(self.path / MODEL, module.state_dict(), {"compgcn": __version__})
+        save_tensors(self.path / MODEL, module.state_dict(), {"compgcn": __version__}, self.split)
 
     def features(self) -> tuple[Array | None, Array | None]:
         """Read the given features of nodes and of relations, which are among the weights."""
@@ -184,7 +208,7 @@ class Folder:
         """Load the weights into a module of the same shape."""
         path = self.path / MODEL
         try:
-            module.load_state_dict(load_tensors(path))
+            module.load_state_dict(load_tensors(path, split=self.split))
         except FileNotFoundError:
             raise InputError(
                 f"the run folder {self.path} has no {MODEL}; give the same train command again, with --overwrite if "
@@ -227,6 +251,8 @@ class Folder:
 
     def append(self, event: dict[str, Any]) -> None:
         """Append a line to events.jsonl."""
+        if processes.rank():
+            return
         path = self.path / "events.jsonl"
         try:
             with path.open("ab+") as file:
@@ -303,7 +329,7 @@ class Folder:
 def spared(path: str | Path) -> Path:
     """Return a path to write to; refuse one that is, or leads to, a file of any run."""
     path = Path(path)
-    own = (*_FILES, "checkpoint", "*.json", ".lock")
+    own = (*_FILES, "model-*.safetensors", "checkpoint", "*.json", ".lock")
     target = settled(path)
     for place in (path.absolute(), target) if path.is_symlink() else (path.absolute(),):
         inside = place.parent.name == "checkpoint"

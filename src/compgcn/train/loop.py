@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
@@ -12,6 +11,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from compgcn import processes
 from compgcn.config import Training
 from compgcn.errors import InputError
 from compgcn.train.step import RecordedStep, Step, deterministic
@@ -89,16 +89,18 @@ def optimise(
     store: Store,
     notify: Callable[[Event], None],
     interrupted: Callable[[], bool] = lambda: False,
-    clock: Callable[[], float] = time.monotonic,
+    clock: Callable[[], float] = processes.clock,
+    make: Callable[[Task, Training, int], Step] | None = None,
 ) -> Progress:
     """Train until the epochs are over or validation has stopped improving; the best weights are in the store.
 
-    A killed call resumes from the last checkpoint when repeated; on a CPU it ends with the same bits.
+    A killed call resumes from the last checkpoint when repeated; on a CPU it ends with the same bits. `make` makes the
+    step where `make_step` should not.
     """
     device = next(task.module.parameters()).device
     pause = 0.0 if device.type == "cpu" else _PAUSE
     last = settings.epochs * task.steps_per_epoch
-    update = make_step(task, settings, last)
+    update = (make or make_step)(task, settings, last)
     progress = _resume(task, update.optimiser, store)
     started = saved = told = clock()
     wait = settings.checkpoint_seconds
@@ -232,13 +234,20 @@ def _diverged(loss: float, epoch: int) -> InputError:
 
 def _snapshot(module: nn.Module, optimiser: torch.optim.Optimizer, progress: Progress) -> tuple[dict[str, Tensor], str]:
     tensors = {f"model.{name}": value for name, value in module.state_dict().items()}
+    names = _names(module, optimiser)
     for index, state in optimiser.state_dict()["state"].items():
-        tensors |= {f"optimiser.{index}.{name}": value for name, value in state.items()}
+        tensors |= {f"optimiser.{names[index]}.{key}": value for key, value in state.items()}
     tensors["random.cpu"] = torch.get_rng_state()
     device = next(module.parameters()).device
     if device.type == "cuda":
         tensors["random.cuda"] = torch.cuda.get_rng_state(device)
     return tensors, json.dumps(asdict(progress))
+
+
+def _names(module: nn.Module, optimiser: torch.optim.Optimizer) -> list[str]:
+    """Return the names of the parameters in the order of the optimiser."""
+    names = {weight: name for name, weight in module.named_parameters()}
+    return [names[weight] for group in optimiser.param_groups for weight in group["params"]]
 
 
 def _resume(task: Task, optimiser: torch.optim.Optimizer, store: Store) -> Progress:
@@ -258,13 +267,14 @@ def _resume(task: Task, optimiser: torch.optim.Optimizer, store: Store) -> Progr
 def _take_up(module: nn.Module, optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
     """Set module, optimiser and random numbers to the state of a snapshot."""
     weights, state = {}, dict[int, dict[str, Tensor]]()
+    index = {name: number for number, name in enumerate(_names(module, optimiser))}
     for name, value in tensors.items():
         part, _, rest = name.partition(".")
         if part == "model":
             weights[rest] = value
         elif part == "optimiser":
-            index, _, key = rest.partition(".")
-            state.setdefault(int(index), {})[key] = value
+            weight, _, key = rest.rpartition(".")
+            state.setdefault(index[weight], {})[key] = value
     module.load_state_dict(weights)
     optimiser.load_state_dict({**optimiser.state_dict(), "state": state})
     torch.set_rng_state(tensors["random.cpu"])

@@ -132,10 +132,14 @@ class Step:
         with _precision(chosen_precision(self.settings.precision, self.device), self.device.type):
             loss = self.loss(examples)
             loss.backward()  # type: ignore[no-untyped-call]
-        if self.settings.grad_clip is not None:
-            nn.utils.clip_grad_norm_(self.module.parameters(), self.settings.grad_clip)
+        self._finish_gradients()
         self.optimiser.step()
         return loss.detach()
+
+    def _finish_gradients(self) -> None:
+        """Bound the norm of the gradient, where asked."""
+        if self.settings.grad_clip is not None:
+            nn.utils.clip_grad_norm_(self.module.parameters(), self.settings.grad_clip)
 
 
 class _Compiled:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 from collections.abc import Callable, Sequence
@@ -13,9 +14,11 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import safetensors
+import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from compgcn import processes
 from compgcn.errors import InputError
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
@@ -42,6 +45,13 @@ def settled(path: Path) -> Path:
 
 
 def replace(path: Path, write: Callable[[Path], object]) -> None:
+    """Replace a file as `replace_here` does; of several processes the first does it, and the others wait for it."""
+    if processes.rank() == 0:
+        replace_here(path, write)
+    processes.wait()
+
+
+def replace_here(path: Path, write: Callable[[Path], object]) -> None:
     """Write a file under a temporary name, then rename it over the old one. A link stays one, to the new file."""
     target = settled(path)
     temporary = target.with_name(f".{target.name}.part")
@@ -59,6 +69,12 @@ def replace(path: Path, write: Callable[[Path], object]) -> None:
 
 def replace_folder(path: Path, write: Callable[[Path], object], own: Sequence[str]) -> None:
     """Write a folder anew, all or nothing; refuse one that holds files other than those of the patterns `own`."""
+    if processes.rank() == 0:
+        _replace_folder(path, write, own)
+    processes.wait()
+
+
+def _replace_folder(path: Path, write: Callable[[Path], object], own: Sequence[str]) -> None:
 
     def is_own(file: Path) -> bool:
         return file.is_file() and any(fnmatchcase(file.name, pattern) for pattern in own)
@@ -96,14 +112,82 @@ def reason(error: Exception) -> str:
     return lines[0].rstrip(".") if lines else type(error).__name__
 
 
-def save_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
-    """Replace a safetensors file."""
+class Split(NamedTuple):
+    """Tables of which every process has some rows: this one those from `start` to `stop`, of `total`."""
+
+    weights: tuple[str, ...]
+    start: int
+    stop: int
+    total: int
+
+    def cuts(self, name: str, shape: Sequence[int]) -> bool:
+        """Return whether a tensor, a weight or the optimiser's state of one, is such a table."""
+        return bool(len(shape)) and any(f".{weight}." in f".{name}." for weight in self.weights)
+
+
+def save_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str], split: Split | None = None) -> None:
+    """Replace a safetensors file; tables that are split go into a file of every process beside it.
+
+    The file names those that belong to it, and is replaced after they are written: a kill at any moment leaves the old
+    file with the old tables.
+    """
     plain = {name: value.detach().contiguous() for name, value in tensors.items()}
+    files = []
+    if split is not None:
+        own = {name: plain.pop(name) for name, value in tensors.items() if split.cuts(name, value.shape)}
+        turn = 1 - int((read_metadata(path) if path.is_file() else {}).get("turn", "1"))
+        numbers = range(1, processes.size() + 1)
+        files = [f"{path.stem}-{'ab'[turn]}-{number}-of-{len(numbers)}{path.suffix}" for number in numbers]
+        replace_here(path.with_name(files[processes.rank()]), lambda part: save_file(own, part))
+        processes.wait()
+        metadata = metadata | {"turn": str(turn), "rows": str(split.total), "files": json.dumps(files)}
     replace(path, lambda part: save_file(plain, part, metadata))
+    if processes.rank() == 0:
+        for old in pieces(path):
+            if old.name not in files:
+                old.unlink()
 
 
-def load_tensors(path: Path, wanted: Sequence[str] | None = None) -> dict[str, Tensor]:
-    """Return the tensors of a safetensors file, or those of the wanted ones that it holds."""
+def pieces(path: Path) -> list[Path]:
+    """Return the files beside a safetensors file that hold parts of its tables, or did before."""
+    return sorted(path.parent.glob(f"{path.stem}-[ab]-*-of-*{path.suffix}"))
+
+
+def read_metadata(path: Path) -> dict[str, str]:
+    """Return the metadata of a safetensors file."""
     with safetensors.safe_open(path, "pt") as archive:
-        names = [name for name in archive.keys() if wanted is None or name in wanted]  # noqa: SIM118 - not a dict
-        return {name: archive.get_tensor(name) for name in names}
+        return archive.metadata() or {}
+
+
+def load_tensors(path: Path, wanted: Sequence[str] | None = None, split: Split | None = None) -> dict[str, Tensor]:
+    """Return the tensors of a safetensors file, or those of the wanted ones that it holds.
+
+    Tables are whole, wherever their rows lie; of those that `split` cuts, only its rows are read.
+    """
+    metadata = read_metadata(path)
+    files = json.loads(metadata.get("files", "[]"))
+    found = _read(path, wanted, split, 0, split.total if split else 0)
+    total = int(metadata.get("rows", "0"))
+    each = max(1, -(-total // max(1, len(files))))
+    parts: dict[str, list[Tensor]] = {}
+    for number, name in enumerate(files):
+        first, last = (min(place * each, total) for place in (number, number + 1))
+        for table, rows in _read(path.with_name(name), wanted, split, first, last).items():
+            parts.setdefault(table, []).append(rows)
+    return found | {name: torch.cat(rows) for name, rows in parts.items()}
+
+
+def _read(path: Path, wanted: Sequence[str] | None, split: Split | None, first: int, last: int) -> dict[str, Tensor]:
+    """Return the tensors of one file, whose tables have the rows from `first` to `last`."""
+    found = {}
+    with safetensors.safe_open(path, "pt") as archive:
+        for name in archive.keys():  # noqa: SIM118 - not a dict
+            if wanted is not None and name not in wanted:
+                continue
+            part = archive.get_slice(name)
+            if split is not None and split.cuts(name, part.get_shape()):
+                begin, end = (min(max(place, first), last) - first for place in (split.start, split.stop))
+                found[name] = part[begin:end]
+            else:
+                found[name] = archive.get_tensor(name)
+    return found

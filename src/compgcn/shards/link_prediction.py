@@ -1,0 +1,262 @@
+"""Link prediction of one rank: its rows of the entity vectors, its slice of the candidates, the loss of all ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from compgcn.config import Training
+from compgcn.errors import InputError
+from compgcn.kernels.backend import kernels, wide
+from compgcn.nn.decoders import DECODERS
+from compgcn.nn.encoder import PRESETS
+from compgcn.nn.graph import RelationalGraph
+from compgcn.shards.graph import Part, SharedNorm, edges_at
+from compgcn.shards.rows import Lookup, Rows
+from compgcn.tasks import losses
+from compgcn.tasks.link_prediction import Batch, Encoded, LinkPrediction, LinkPredictor
+from compgcn.tasks.objectives import OBJECTIVES, REGULARISERS, relation_scores
+from compgcn.tasks.ranking import SideRanks, Watch, best, rank_triples
+from compgcn.tasks.sampling import SAMPLERS, randomness
+
+# The weights and buffers of a link predictor that have an entity axis: the rank's rows of each.
+ENTITY_ROWS = ("encoder.nodes", "encoder.node_features", "encoder.residual.nodes", "decoder.entity_bias")
+
+_SCORES = 2**22  # of a slice at a time on a CPU
+
+
+class Support(NamedTuple):
+    """Parts of a config that can be shared out."""
+
+    part: str  # the section of a config, or "setting" for settings by name
+    names: tuple[str, ...]
+    how: str  # what the ranks do
+    same: bool = True  # whether W ranks have the numbers of one process, to rounding
+
+
+SUPPORTED: tuple[Support, ...] = (
+    Support("encoder", tuple(PRESETS), "messages go to the rank of their receiver; each layer looks its halo up"),
+    Support("decoder", tuple(DECODERS), "every rank makes all queries of a batch and scores its slice of the entities"),
+    Support("loss", tuple(OBJECTIVES), "over all entities, by slices of them; over negatives, by triples of the batch"),
+    Support(
+        "sampler",
+        tuple(name for name, row in SAMPLERS.items() if not row.adversary),
+        "every rank draws the same negatives and looks those of its triples up",
+    ),
+    Support("regulariser", tuple(REGULARISERS), "by triples of the batch"),
+    Support("setting", ("relation_prediction",), "by triples of the batch"),
+    Support("setting", ("batch_norm",), "mean and variance are over the rows of all ranks"),
+    Support("setting", ("remove_batch_edges",), "every rank leaves out those of its edges that the batch asks about"),
+    Support("setting", ("encoder.residual",), "the raw vectors are cut like the entity table"),
+    Support("setting", ("grad_clip",), "the norm is over the gradients of all ranks"),
+    Support("setting", ("feature_dropout", "decoder.hidden_dropout"), "every rank draws the same numbers"),
+    Support("setting", ("encoder.dropout", "encoder.hidden_dropout"), "every rank draws for its own rows", same=False),
+)
+
+
+def must_be_supported(settings: Training) -> None:
+    """Refuse settings that cannot be shared out."""
+    if SAMPLERS[settings.sampler].adversary:
+        names = next(row.names for row in SUPPORTED if row.part == "sampler")
+        raise InputError(
+            f"the sampler '{settings.sampler}' trains a second model, which is not shared out over several processes; "
+            f"choose training.sampler = {' or '.join(names)}, or train in one process"
+        )
+
+
+class ShardedLinkPrediction(LinkPrediction):
+    """The task of `LinkPrediction` on one of several ranks; see `compgcn.shards` for its use.
+
+    Args:
+        model: with the rank's rows of everything that has an entity axis: a decoder of n entities, and an encoder of n
+            nodes whose tables `Rows.learned` draws.
+        graph: all edges, or at least those at the rank's rows.
+        splits: triples [n, 3]: train, valid, test, all of them on every rank.
+        settings: of training.
+        margin_decay: as for `LinkPrediction`.
+        rows: the layout of the entities.
+    """
+
+    def __init__(
+        self,
+        model: LinkPredictor,
+        graph: RelationalGraph,
+        splits: dict[str, Tensor],
+        settings: Training,
+        margin_decay: float,
+        rows: Rows,
+    ) -> None:
+        must_be_supported(settings)
+        device = splits["train"].device
+        super().__init__(model, edges_at(rows, graph).to(device), splits, settings, margin_decay)
+        self.rows, self.world, self.part = rows, rows.world, Part(rows, self.graph)
+        encoder = model.encoder
+        if rows.world.size > 1:
+            norms = [SharedNorm(norm, rows) if isinstance(norm, nn.BatchNorm1d) else norm for norm in encoder.norms]
+            encoder.norms = nn.ModuleList(norms)
+        self._draws = bool(encoder.hidden_dropout) or any(layer.dropout for layer in encoder.layers)
+
+    def encode(self, keep: Tensor | None = None) -> Encoded:
+        """Return the vectors of the rank's entities [n, d] and of all relations; `keep` is of the edges at its rows."""
+        draws = self._draws and self.model.training and self.rows.world.size > 1
+        seed = int(torch.randint(2**62, ())) + self.rows.world.rank if draws else 0
+        # Ranks drop other numbers out, each of its own rows, and go on with the same random numbers.
+        with randomness(seed, self.graph.src.device) if draws else nullcontext():
+            return self.model.encode(self.part, keep)
+
+    def loss(self, examples: Tensor) -> Tensor:
+        """Return the loss of one batch, the same number on every rank."""
+        keep = None if self.edge_mask is None else self.edge_mask.keep(examples)
+        return self._batch_loss(self.encode(keep), self.batch(examples))
+
+    def _batch_loss(self, encoded: Encoded, batch: Batch) -> Tensor:
+        """Return the loss over all entities by slices of them, and all other terms by triples, each for its share."""
+        settings, decoder, world = self.settings, self.model.decoder, self.rows.world
+        of_scores, B = self.objective.of_scores, len(batch.s)
+        others = settings.regulariser != "none" or settings.relation_prediction > 0
+        mine = torch.arange(min(world.rank, B - 1), B, world.size, device=batch.s.device)  # the rank's triples
+        wanted = [batch.s]
+        if of_scores is not None or others:
+            wanted.append(batch.answer[mine].unsqueeze(1))
+        if of_scores is not None:
+            drawn = self.sampler.draw(self, batch).entities
+            wanted.append(drawn if drawn.ndim == 1 else drawn[mine])
+        (x, _), *found = self._vectors(encoded, wanted)
+        z = F.embedding(batch.r, encoded.relations)
+        q = decoder.query(x, z)  # [B, d]
+        if len(wanted) == 1:
+            return _OVER_ALL[settings.loss](self, encoded, batch, q)
+        terms = x.new_zeros(())
+        if of_scores is not None:
+            positive, negative = (decoder.between(q[mine], *some) for some in found)
+            terms = of_scores(self, positive.squeeze(1), negative)
+        if others:
+            e = found[0].vectors.squeeze(1)
+            terms = terms + self._others(encoded, x[mine], z[mine], e, batch.r[mine])
+        loss = world.summed(terms * (len(mine) / B if world.rank < B else 0.0))
+        return loss if of_scores is not None else loss + _OVER_ALL[settings.loss](self, encoded, batch, q)
+
+    def _others(self, encoded: Encoded, x: Tensor, z: Tensor, e: Tensor, r: Tensor) -> Tensor:
+        """Return the weighted regulariser and the weighted loss over relations of some triples."""
+        settings, decoder, total = self.settings, self.model.decoder, x.new_zeros(())
+        if settings.regulariser != "none":
+            total = total + settings.regularisation * REGULARISERS[settings.regulariser](decoder, x, z, e)
+        if settings.relation_prediction:
+            scores = relation_scores(decoder, encoded, x, e)
+            total = total + settings.relation_prediction * losses.cross_entropy(scores, r)
+        return total
+
+    def _vectors(self, encoded: Encoded, wanted: list[Tensor]) -> list[_Found]:
+        """Look entities of any shapes up at once."""
+        bias = self.model.decoder.entity_bias
+        tables = [encoded.entities] if bias is None else [encoded.entities, bias.unsqueeze(1)]
+        found = Lookup(self.rows, torch.cat([ids.flatten() for ids in wanted]))(*tables)
+        sizes = [ids.numel() for ids in wanted]
+        vectors = [some.view(*ids.shape, -1) for some, ids in zip(found[0].split(sizes), wanted, strict=True)]
+        if bias is None:
+            return [_Found(some, None) for some in vectors]
+        biases = [some.view_as(ids) for some, ids in zip(found[1].split(sizes), wanted, strict=True)]
+        return [_Found(*pair) for pair in zip(vectors, biases, strict=True)]
+
+    def scores(self, encoded: Encoded, s: Tensor, r: Tensor) -> Tensor:
+        """Return the logits of the rank's slice of the entities for queries (s, r), [B, n] of [B]."""
+        (x,) = Lookup(self.rows, s)(encoded.entities)
+        scores: Tensor = self.model.decoder(x, F.embedding(r, encoded.relations), encoded.entities)
+        return scores
+
+    def score(self, encoded: Encoded, s: Tensor, r: Tensor) -> Tensor:
+        """Return the logits of all entities for queries (s, r), gathered from all ranks, [B, N] of [B]."""
+        return self.whole(self.scores(encoded, s, r).t()).t()
+
+    def vectors(self, encoded: Encoded, ids: Tensor) -> _Found:
+        """Look entities [B] up."""
+        return self._vectors(encoded, [ids])[0]
+
+    def whole(self, x: Tensor) -> Tensor:
+        """Return the rows of all ranks, [n, ..] -> [N, ..]."""
+        padded = x.new_zeros(self.rows.chunk, *x.shape[1:])
+        padded[: len(x)] = x
+        return self.world.gathered(padded)[: self.rows.total]
+
+    def new(self, scores: Tensor, s: Tensor, r: Tensor) -> Tensor:
+        """Return scores of the rank's slice with -inf at the known answers to (s, r)."""
+        return self._without(scores, *self.known.lookup(s, r))
+
+    def _without(self, scores: Tensor, row: Tensor, answer: Tensor) -> Tensor:
+        mine = self.rows.hold(answer)
+        return scores.index_put((row[mine], answer[mine] - self.rows.start), scores.new_tensor(-torch.inf))
+
+    def best(self, scores: Tensor, top: int) -> tuple[Tensor, Tensor]:
+        """Return the largest scores of all slices and their entities, [B, k], ties in the order of the entities."""
+        k, B = min(top, self.rows.chunk), len(scores)
+        places = best(scores, k)
+        lacking = (0, k - places.shape[1])
+        values = F.pad(scores.gather(1, places), lacking, value=-torch.inf)
+        entities = F.pad(places + self.rows.start, lacking, value=self.rows.total)
+        values, entities = (
+            self.rows.world.gathered(part).view(-1, B, k).transpose(0, 1).flatten(1) for part in (values, entities)
+        )  # [B, W k]
+        order = values.sort(dim=1, descending=True, stable=True).indices[:, : min(top, self.rows.total)]
+        return values.gather(1, order), entities.gather(1, order)
+
+    @torch.inference_mode()
+    def rank(self, triples: Tensor, max_elements: int = 2**26, notify: Watch | None = None) -> SideRanks:
+        """Return the filtered ranks of triples [n, 3] from both sides, the same on every rank."""
+        self.model.eval()
+        score = partial(self.scores, self.encode())
+        if self.graph.src.device.type == "cpu":
+            max_elements = min(max_elements, _SCORES)
+        n = self.rows.size
+        queries = max(1, max_elements // self.rows.chunk)  # at a time, on every rank
+        bound = queries * max(1, n)
+        return rank_triples(score, triples, self.known, n, max_elements=bound, notify=notify, count=self._count)
+
+    def _count(self, scores: Tensor, row: Tensor, target: Tensor, rows: Tensor, cols: Tensor) -> tuple[Tensor, Tensor]:
+        """Count the rivals of all slices, as `compgcn.tasks.ranking._count` does those of one."""
+        world, mine = self.rows.world, self.rows.hold(target)
+        value = world.reduced(self.rows.chosen(scores, row, target))
+        scores = self._without(scores, rows, cols)
+        itself = mine & (self.rows.chosen(scores, row, target) == value)
+        greater, equal = kernels(scores.device.type).count_rivals(scores, row, value)
+        greater, equal = world.reduced(torch.stack((greater, equal - itself.long())))
+        return greater, equal
+
+
+class _Found(NamedTuple):
+    """Vectors of entities [.., d], and their biases [..] where they have any."""
+
+    vectors: Tensor
+    biases: Tensor | None
+
+
+def _binary_cross_entropy(task: ShardedLinkPrediction, encoded: Encoded, batch: Batch, q: Tensor) -> Tensor:
+    settings, rows = task.settings, task.rows
+    smoothing = settings.label_smoothing
+    floor = losses.SMOOTHING_FLOORS[settings.smoothing_floor](smoothing, rows.total)
+    mine = rows.hold(batch.answer)
+    row, col = batch.row[mine], batch.answer[mine] - rows.start
+    logits = task.model.decoder.scores(q, encoded.entities)  # [B, n]
+    mean = losses.binary_cross_entropy(logits, row, col, smoothing=smoothing, floor=floor)
+    return rows.world.summed(mean * (rows.size / rows.total))
+
+
+def _cross_entropy(task: ShardedLinkPrediction, encoded: Encoded, batch: Batch, q: Tensor) -> Tensor:
+    rows, smoothing = task.rows, task.settings.label_smoothing
+    logits = task.model.decoder.scores(q, encoded.entities)
+    logits = logits.to(wide(logits.dtype))  # [B, n]
+    labelled = (1 - smoothing) * rows.chosen(logits, batch.row, batch.answer)
+    if smoothing:
+        labelled = labelled + smoothing / rows.total * logits.sum(1)
+    return (rows.log_sum_exp(logits) - rows.world.summed(labelled)).mean()
+
+
+_OVER_ALL: dict[str, Callable[[ShardedLinkPrediction, Encoded, Batch, Tensor], Tensor]] = {
+    "bce": _binary_cross_entropy,
+    "cross-entropy": _cross_entropy,
+}

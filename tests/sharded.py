@@ -1,0 +1,129 @@
+"""A few steps of a link predictor, in one process or on one of several ranks, with everything that must be equal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from compgcn.config import Config, configure
+from compgcn.data import KnowledgeGraph, Vocabulary
+from compgcn.run.build import build_links, build_shard
+from compgcn.run.resolve import expand
+from compgcn.shards.link_prediction import ENTITY_ROWS, ShardedLinkPrediction
+from compgcn.shards.rows import World
+from compgcn.shards.step import add_up, sharded_step
+from compgcn.tasks.link_prediction import LinkPrediction
+from compgcn.tasks.ranking import best
+from compgcn.tasks.sampling import randomness
+from compgcn.train.loop import make_step
+
+CPU = torch.device("cpu")
+BASE: dict[str, Any] = {
+    "encoder.dims": (8, 8),
+    "encoder.dropout": 0.0,
+    "encoder.hidden_dropout": 0.0,
+    "decoder": "distmult",
+    "filters": 4,
+    "kernel": 2,
+    "margin": 4.0,
+    "loss": "cross-entropy",
+    "optimiser": "sgd",  # Adam makes steps of gradients that are 0 but for rounding
+    "batch_size": 8,
+    "negatives": 5,
+    "device": "cpu",
+}
+TOP = 4
+
+# Number of entities, and how many of them have edges: for W = 3 shards of uneven sizes, a shard without a message, an
+# empty shard.
+SHAPES = {"uneven": (13, 13), "quiet": (13, 9), "empty": (4, 4)}
+
+
+def graph(shape: str, features: bool = False) -> KnowledgeGraph:
+    """Facts drawn at random."""
+    N, linked = SHAPES[shape]
+    random = np.random.default_rng(0)
+    facts = np.unique(random.integers(0, [linked, 3, linked], (40, 3)), axis=0)
+    facts = random.permutation(facts)
+    return KnowledgeGraph(
+        "random",
+        Vocabulary("entity", [f"e{i}" for i in range(N)]),
+        Vocabulary("relation", ["a", "b", "c"]),
+        facts[8:],
+        facts[:4],
+        facts[4:8],
+        node_features=random.normal(size=(N, 8)).astype(np.float32) if features else None,
+    )
+
+
+def task_of(world: World | None, settings: dict[str, Any], shape: str) -> LinkPrediction:
+    """The task in double precision, whole without a world."""
+    data = graph(shape, features=settings.get("encoder.input") == "features")
+    config = expand(configure(Config(), BASE | settings), data)
+    task = build_links(config, data, CPU) if world is None else build_shard(config, data, CPU, world)
+    assert isinstance(task, LinkPrediction)
+    task.model.double()
+    return task
+
+
+def outcome(world: World | None, settings: dict[str, Any], shape: str) -> dict[str, Any]:
+    """Initial weights, loss, gradients, weights after two steps, ranks, metrics and best answers, as arrays."""
+    with randomness(0, CPU):
+        task = task_of(world, settings, shape)
+        found: dict[str, Any] = _arrays("initial", dict(task.model.state_dict()))
+        task.model.train()
+        loss = task.loss(task.examples(0, 0))
+        loss.backward()
+        weights = dict(task.model.named_parameters())
+        if world is not None:
+            add_up(world, [weight for name, weight in weights.items() if name not in ENTITY_ROWS])
+        gradients = {name: weight.grad for name, weight in weights.items() if weight.grad is not None}
+        found |= {"loss": loss.item(), **_arrays("gradient", gradients)}
+        update = (make_step if world is None else sharded_step)(task, task.settings, 2)
+        for step in range(2):
+            found[f"loss {step}"] = update(task.examples(0, step), 0.05).item()
+        found |= _arrays("final", dict(task.model.state_dict()))
+    found["ranks"] = torch.stack([rank for side in task.ranks("test") for rank in side]).numpy()
+    found["valid"] = task.validate()
+    s, r, _ = task.splits["test"].T
+    found |= _arrays("best", dict(zip(("values", "entities"), _best(task, s, r), strict=True)))
+    return found
+
+
+@torch.inference_mode()
+def _best(task: LinkPrediction, s: torch.Tensor, r: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    task.model.eval()
+    if isinstance(task, ShardedLinkPrediction):
+        return task.best(task.new(task.scores(task.encode(), s, r), s, r), TOP)
+    scores = task.model.scorer(task.graph)(s, r)
+    scores = scores.index_put(task.known.lookup(s, r), scores.new_tensor(-torch.inf))
+    places = best(scores, TOP)
+    return scores.gather(1, places), places
+
+
+def traffic(world: World, settings: dict[str, Any], shape: str) -> dict[str, int]:
+    """The bytes that a rank sends in a step, the second: the first looks the degrees of its halo up too."""
+    task = task_of(world, settings, shape)
+    update = sharded_step(task, task.settings, 2)
+    update(task.examples(0, 0), 0.05)
+    world.sent.clear()
+    update(task.examples(0, 1), 0.05)
+    return dict(world.sent)
+
+
+def _arrays(what: str, tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
+    return {f"{what} {name}": value.detach().numpy().copy() for name, value in tensors.items()}
+
+
+def joined(outcomes: list[dict[str, Any]]) -> dict[str, Any]:
+    """The outcome of several ranks: their rows under each other; everything else must be the same on all."""
+    whole = dict(outcomes[0])
+    for name, value in whole.items():
+        parts = [outcome[name] for outcome in outcomes]
+        if name.partition(" ")[2] in ENTITY_ROWS:
+            whole[name] = np.concatenate(parts)
+        else:
+            assert all(np.array_equal(value, part) for part in parts), name
+    return whole
