@@ -69,6 +69,7 @@ class Encoder(Section):
     tie_inverse: bool = False  # an inverse relation is its original read backwards: TransE's negative
     init_scale: float | None = Field(None, gt=0)  # standard deviation of the initial tables; None: Xavier's
     graph: Literal["given", "none", "random"] = "given"  # ablations: no edges, or edges between random entities
+    fanout: tuple[Size, ...] = ()  # messages that an entity receives at most in training, by layer; (): all of them
     residual: int = Field(0, ge=0)  # dimension of raw vectors to add the encoder's to; 0: none
     statistics: Literal["mean", "pna"] = "mean"  # of messages, for conditional: pna adds deviation, maximum, minimum
 
@@ -183,6 +184,7 @@ LISTS = {
     "data.exclude": '["year", "rating"]',
     "data.label_columns": '["node", "class"]',
     "encoder.dims": "[100, 200]",
+    "encoder.fanout": "[15, 10]",
     "classifier.candidates": "[{training.lr = 0.01}, {training.lr = 0.001}]",
 }
 

@@ -99,7 +99,14 @@ class Decoder(nn.Module):
         with torch.autocast(x_s.device.type, torch.bfloat16, cache_enabled=False):
             return self.phi(x_s, z_r).to(x_s.dtype)
 
-    def forward(self, x_s: Tensor, z_r: Tensor, entities: Tensor, candidates: Tensor | slice | None = None) -> Tensor:
+    def forward(
+        self,
+        x_s: Tensor,
+        z_r: Tensor,
+        entities: Tensor,
+        candidates: Tensor | slice | None = None,
+        nodes: Tensor | None = None,
+    ) -> Tensor:
         """Score candidates for each query (x_s, z_r).
 
         Args:
@@ -108,16 +115,21 @@ class Decoder(nn.Module):
             entities: the whole table [N, d].
             candidates: None for every entity; a slice of the entities; a list shared by all queries [C]; or a list for
                 each query [B, C].
+            nodes: where the table has some entities only, which ones [n]; candidates are rows of the table.
 
         Returns:
             Logits [B, C], with C = N for every entity.
         """
-        return self.scores(self.query(x_s, z_r), entities, candidates)
+        return self.scores(self.query(x_s, z_r), entities, candidates, nodes)
 
-    def scores(self, q: Tensor, entities: Tensor, candidates: Tensor | slice | None = None) -> Tensor:
+    def scores(
+        self, q: Tensor, entities: Tensor, candidates: Tensor | slice | None = None, nodes: Tensor | None = None
+    ) -> Tensor:
         """Score candidates for finished queries: q [B, d] -> logits [B, C], else as `forward`."""
-        self._check(q, entities, candidates)
+        self._check(q, entities, candidates, nodes)
         bias: Tensor | None = self.entity_bias
+        if bias is not None and nodes is not None:
+            bias = bias[nodes]
         if candidates is not None:
             chosen = F.embedding(candidates, entities) if isinstance(candidates, Tensor) else entities[candidates]
             entities, bias = chosen, None if bias is None else bias[candidates]  # [C, d] or [B, C, d]
@@ -135,10 +147,12 @@ class Decoder(nn.Module):
         bias = None if self.entity_bias is None else self.entity_bias[o]
         return self.between(self.query(x_s, z_r), x_o.unsqueeze(1), bias).squeeze(1)
 
-    def _check(self, q: Tensor, entities: Tensor, candidates: Tensor | slice | None) -> None:
-        B, given = len(q), list(entities.shape)
-        if len(entities) != self.num_entities:
-            raise InputError(f"this decoder scores {self.num_entities} entities, but the table has shape {given}")
+    def _check(
+        self, q: Tensor, entities: Tensor, candidates: Tensor | slice | None, nodes: Tensor | None = None
+    ) -> None:
+        B, given, size = len(q), list(entities.shape), self.num_entities if nodes is None else len(nodes)
+        if len(entities) != size:
+            raise InputError(f"this decoder scores {size} entities, but the table has shape {given}")
         shape = [B] if candidates is None or isinstance(candidates, slice) else list(candidates.shape)
         if len(shape) != 1 and (len(shape) != 2 or shape[0] != B):
             raise InputError(f"candidates must have shape [C], or [{B}, C] for {B} queries, not {shape}")

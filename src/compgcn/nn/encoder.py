@@ -311,7 +311,7 @@ class Encoder(nn.Module):
         dims = list(dims[-1:] if name == "none" else dims)
         bases = bases or row.bases or 0
         self.num_nodes, self.num_relations, self.dims = num_nodes, num_relations, dims
-        self.hidden_dropout, self.activation = hidden_dropout, activation
+        self.hidden_dropout, self.activation, self.flow = hidden_dropout, activation, flow
         self.relation_activation = row.relation_activation
         scale = None if residual else init_scale
         if node_features is not None and node_features.shape != (num_nodes, dims[0]):
@@ -353,7 +353,12 @@ class Encoder(nn.Module):
             self.residual = Residual(num_nodes, dims[-1], residual, raw, init_scale, entity_table)
 
     def forward(
-        self, graph: RelationalGraph | Sequence[RelationalGraph], rows: Tensor | None = None, keep: Tensor | None = None
+        self,
+        graph: RelationalGraph | Sequence[RelationalGraph],
+        rows: Tensor | None = None,
+        keep: Tensor | None = None,
+        *,
+        sparse: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
         """Return x [N, d], and z [2R, d] or None where the encoder has no relation vectors.
 
@@ -362,11 +367,12 @@ class Encoder(nn.Module):
             rows: the row of the input table, or of the features, that each node starts from [N]; several nodes may
                 share one. By default node i has row i.
             keep: factor of the weight of each edge [E] of the whole graph, see `CompGCNConv.forward`.
+            sparse: whether the gradient of the input table holds the rows in use alone.
         """
         x = self.nodes if self.nodes is not None else self.node_features
         assert x is not None
         if rows is not None:
-            x = F.embedding(rows, x)
+            x = F.embedding(rows, x, sparse=sparse)
         z = None if self.relations is None else self.relations()
         graphs = [graph] * len(self.layers) if isinstance(graph, RelationalGraph) else graph
         for layer, norm, part in zip(self.layers, self.norms, graphs, strict=True):

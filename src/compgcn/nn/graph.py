@@ -134,6 +134,7 @@ class Messages:
     part_of: tuple[Messages, Tensor | slice, Tensor | slice] | None = field(default=None, repr=False)
     edge: Tensor | None = field(default=None, repr=False)  # [M], over both directions; None: each one in its place
     loops: bool = False  # whether the last direction are loops, see `with_loops`
+    scale: Tensor | None = field(default=None, repr=False)  # [M], factors of the weights of a sample
     complete: Complete | None = field(default=None, repr=False)  # see `RelationalGraph.complete`
     _kept: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
@@ -181,6 +182,17 @@ class Messages:
         both = values.repeat(self.num_directions)
         return both if self.edge is None else both[self.edge]
 
+    def sample(self, nodes: Tensor, most: int) -> tuple[Tensor, Tensor]:
+        """Return at most so many messages to each of some nodes [n], and factors of their weights, [m] both."""
+        by_row, directions = self.plan(None).by_row, self.num_directions  # the messages of a receiver stand together
+        start = by_row.offsets[nodes * directions]
+        count = by_row.offsets[(nodes + 1) * directions] - start  # [n]
+        taken = count.clamp_max(most)
+        row = torch.repeat_interleave(taken)  # [m]
+        nth = torch.arange(len(row), device=row.device) - (taken.cumsum(0) - taken)[row]
+        at = (nth + torch.rand(len(row), device=row.device).double()) * count[row] / taken[row]
+        return by_row.order[start[row] + at.long()], (count / taken)[row]
+
     def _plan(self, sender: Tensor, senders: int, relation: Tensor, relations: int) -> Plan:
         row = self.receiver * self.num_directions + self.direction
         rows = self.num_receivers * self.num_directions
@@ -197,7 +209,9 @@ class Messages:
         if self.loops:
             loop = weights.message.new_ones(self.num_receivers) if weights.loop is None else weights.loop
             return Weights(torch.cat((weights.message, loop)), None)
-        return Weights(weights.message[messages], None if weights.loop is None else weights.loop[nodes])
+        message = weights.message[messages]
+        message = message if self.scale is None else message * self.scale.to(message.dtype)
+        return Weights(message, None if weights.loop is None else weights.loop[nodes])
 
     def _keep(self, key: Hashable, make: Callable[[], _T]) -> _T:
         if key not in self._kept:
@@ -216,7 +230,7 @@ class Contents(NamedTuple):
 def _contents(m: Messages) -> Contents:
     key, pair = torch.unique(m.sender * m.num_relations + m.relation, return_inverse=True)
     everything = (m, slice(None), slice(None))
-    messages = replace(m, sender=pair, num_senders=key.numel(), part_of=everything, _kept={})
+    messages = replace(m, sender=pair, num_senders=key.numel(), part_of=everything, scale=None, _kept={})
     return Contents(key // m.num_relations, key % m.num_relations, messages)
 
 
@@ -232,6 +246,7 @@ def _with_loops(m: Messages) -> Messages:
         num_directions=m.num_directions + 1,
         part_of=(m, slice(None), slice(None)),
         loops=True,
+        scale=None,
         _kept={},
     )
 
@@ -435,6 +450,43 @@ class RelationalGraph:
         sizes = [int((distance <= hop).sum()) for hop in range(hops + 1)]
         parts = [self._part(order, place, senders, receivers) for receivers, senders in pairwise(sizes)]
         return Neighbourhood(parts[::-1], order[: sizes[-1]], place[nodes])
+
+    def sampled(self, nodes: Tensor, fanout: Sequence[int], flow: Flow = "source_to_target") -> Neighbourhood:
+        """Return what distinct nodes [n] hear of in as many layers as `fanout` has, from a sample of the messages.
+
+        A node that receives c messages takes k = min(c, fan-out) of them, one at random from each of k equal stretches
+        of its list, with c / k times their weight: the expected sum is that of all messages, and it is that sum where
+        the fan-out is c or more.
+        """
+        parts = []
+        for most in reversed(fanout):  # from the last layer, whose receivers are the nodes asked for
+            whole = self.messages(flow)
+            chosen, scale = whole.sample(nodes, most)
+            place = torch.full((self.num_nodes,), -1, device=nodes.device)
+            place[nodes] = torch.arange(len(nodes), device=nodes.device)
+            senders = whole.sender[chosen]
+            others = torch.unique(senders[place[senders] < 0])
+            place[others] = torch.arange(len(nodes), len(nodes) + len(others), device=nodes.device)
+            every = torch.cat((nodes, others))
+            none = self.rel[:0]
+            part = RelationalGraph(none, none, none, len(every), self.num_relations)
+            part.num_receivers = len(nodes)
+            part._messages[flow, True] = replace(
+                whole,
+                sender=place[senders],
+                receiver=place[whole.receiver[chosen]],
+                relation=whole.relation[chosen],
+                direction=whole.direction[chosen],
+                num_nodes=len(every),
+                num_receivers=len(nodes),
+                num_senders=len(every),
+                part_of=(whole, chosen, nodes),
+                scale=scale,
+                _kept={},
+            )
+            parts.append(part)
+            nodes = every
+        return Neighbourhood(parts[::-1], nodes, torch.arange(len(nodes), device=nodes.device))
 
     def senders(self, x: Tensor) -> Tensor:
         """Return the vectors of all nodes, for those x of the nodes that are kept here: the same, unless shared out."""

@@ -241,7 +241,8 @@ def build_links(config: Config, data: KnowledgeGraph, device: torch.device) -> L
         return SharedConditionalPrediction(*given, World())
     if isinstance(ranker, LinkPrediction):  # shared out
         return ranker
-    task = LinkPrediction(ranker.model, ranker.graph, ranker.splits, config.training, config.decoder.margin_decay)
+    more = config.decoder.margin_decay, config.encoder.fanout
+    task = LinkPrediction(ranker.model, ranker.graph, ranker.splits, config.training, *more)
     _must_fill_batches(task.batch_size < 2, task.model.decoder, config, "query")
     return task
 

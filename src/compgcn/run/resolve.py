@@ -260,13 +260,33 @@ def _of_links(config: Config) -> dict[str, Any]:
             f"encoder to --model {CONDITIONAL}"
         )
     row = DECODERS[d.name]
+    _must_sample(config)
     if config.encoder.tie_inverse:
         _must_tie(config.encoder.name, d.name, row)
     return {
         "decoder.entity_bias": row.entity_bias if d.entity_bias is None else d.entity_bias,
         "decoder.filters": d.filters or row.settings.filters,
         "decoder.kernel": d.kernel or row.settings.kernel,
+        "training.step": "eager" if config.encoder.fanout else config.training.step,  # batches differ in shape
     }
+
+
+def _must_sample(config: Config) -> None:
+    """Refuse sampled messages where the loss asks for all entities, or a batch for the edges it leaves out."""
+    e, training = config.encoder, config.training
+    layers = 0 if e.name == "none" else len(e.dims) - 1
+    if not e.fanout:
+        return
+    if len(e.fanout) != layers:
+        raise InputError(f"encoder.fanout = {list(e.fanout)} should have one number for each of the {layers} layers")
+    if training.loss in OBJECTIVES and not OBJECTIVES[training.loss].samples:
+        known = ", ".join(name for name, one in OBJECTIVES.items() if one.samples)
+        raise InputError(
+            f"the loss '{training.loss}' scores all entities, and encoder.fanout encodes those of a batch; take a loss "
+            f"with negatives: {known}"
+        )
+    if training.remove_batch_edges:
+        raise InputError("training.remove_batch_edges needs all messages; leave it out, or encoder.fanout")
 
 
 def _of_conditional(config: Config, data: Dataset, task: str) -> dict[str, Any]:
@@ -522,7 +542,7 @@ _LINKS = (
         lambda config: f"only the encoder '{CONDITIONAL}' takes it",
     ),
     _rule(
-        "encoder.norm flow bases dropout loop_dropout hidden_dropout bias batch_norm activation self_loop graph",
+        "encoder.norm flow bases dropout loop_dropout hidden_dropout bias batch_norm activation self_loop graph fanout",
         lambda config: len(config.encoder.dims) > 1,
         lambda config: f"the encoder '{config.encoder.name}' has no layer",
     ),

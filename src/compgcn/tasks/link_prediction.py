@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ from compgcn.tasks.edge_masking import EdgeMask, HiddenEdges
 from compgcn.tasks.facts import Answers, search
 from compgcn.tasks.objectives import OBJECTIVES, batch_loss, must_agree
 from compgcn.tasks.ranking import Report, Scorer, SideRanks, Watch, rank_triples, summary
-from compgcn.tasks.sampling import SAMPLERS, Adversary, Batches
+from compgcn.tasks.sampling import SAMPLERS, Adversary, Batches, Negatives
 
 NO_VECTORS = (
     "a model conditioned on the query gives no entity a vector of its own; take a run of another model, such as "
@@ -35,6 +36,7 @@ class Encoded(NamedTuple):
 
     entities: Tensor  # [N, d]
     relations: Tensor  # [2R, d]
+    nodes: Tensor | None = None  # [n], the entities that the rows stand for, where not all have one
 
 
 class LinkPredictor(nn.Module):
@@ -70,6 +72,21 @@ class LinkPredictor(nn.Module):
         """Return the vectors of all entities and relations; `keep` as in `Encoder.forward`."""
         x, z = self.encoder(graph, keep=keep)
         return Encoded(x, z if self.relations is None else self.relations())
+
+    def encode_some(
+        self, graph: RelationalGraph, nodes: Tensor, fanout: Sequence[int] = (), *, sparse: bool = False
+    ) -> Encoded:
+        """Return the vectors of distinct entities [n] alone, made of sampled messages.
+
+        Args:
+            graph: the whole graph.
+            nodes: the entities.
+            fanout: for each layer, the most messages that an entity receives, see `RelationalGraph.sampled`.
+            sparse: as in `Encoder.forward`.
+        """
+        around = graph.sampled(nodes, fanout, self.encoder.flow)
+        x, z = self.encoder(around.layers, around.nodes, sparse=sparse)
+        return Encoded(x, z if self.relations is None else self.relations(), nodes)
 
     def scorer(self, graph: RelationalGraph) -> Scorer:
         """Return the function from queries (s, r) to the logits of all entities, for the graph encoded once."""
@@ -144,12 +161,16 @@ class Ranker:
 
 
 class Batch(NamedTuple):
-    """Queries (s, r) [B] with their answers as (row, entity) pairs [k]; for losses over triples, one answer each."""
+    """Queries (s, r) [B] with their answers as (row, entity) pairs [k]; for losses over triples, one answer each.
+
+    Negatives, where they are drawn already, and all entities may be rows of `Encoded.entities`.
+    """
 
     s: Tensor
     r: Tensor
     row: Tensor
     answer: Tensor
+    negatives: Negatives | None = None
 
 
 class _Task(Ranker):
@@ -193,6 +214,7 @@ class LinkPrediction(_Task):
         model, graph, splits: as for `Ranker`.
         settings: of training.
         margin_decay: subtracted from the decoder's margin after every `_STALE` evaluations without gain.
+        fanout: for each layer, the most messages that an entity receives in training; (): all of them.
     """
 
     model: LinkPredictor
@@ -204,11 +226,17 @@ class LinkPrediction(_Task):
         splits: dict[str, Tensor],
         settings: Training,
         margin_decay: float = 0.0,
+        fanout: Sequence[int] = (),
     ) -> None:
         must_agree(settings, model.decoder)
         self.objective, self.sampler = OBJECTIVES[settings.loss], SAMPLERS[settings.sampler]
         super().__init__(model, graph, splits, settings, by_query=self.objective.by_query)
-        self.margin_decay = margin_decay
+        self.margin_decay, self.fanout = margin_decay, fanout
+        # A table without layers is read row by row where the loss samples and Adagrad updates the rows in use alone:
+        # the numbers are those of the whole table. A GPU passes over the whole table faster than it sorts rows.
+        rows_alone = settings.optimiser == "adagrad" and not settings.weight_decay and settings.grad_clip is None
+        bare = not len(model.encoder.layers) and self.objective.samples and graph.src.device.type == "cpu"
+        self.in_part, self.sparse = bool(fanout) or (bare and rows_alone), rows_alone
         self.edge_mask = None
         if settings.remove_batch_edges:
             self.edge_mask = EdgeMask(graph, self.train, by_query=self.objective.by_query)
@@ -244,8 +272,21 @@ class LinkPrediction(_Task):
 
     def loss(self, examples: Tensor) -> Tensor:
         """Return the loss of one batch."""
+        batch = self.batch(examples)
+        if self.in_part:
+            return batch_loss(self, *self._part(batch))
         keep = None if self.edge_mask is None else self.edge_mask.keep(examples)
-        return batch_loss(self, self.model.encode(self.graph, keep), self.batch(examples))
+        return batch_loss(self, self.model.encode(self.graph, keep), batch)
+
+    def _part(self, batch: Batch) -> tuple[Encoded, Batch]:
+        """Encode the entities of a batch alone, and return it by their rows."""
+        negatives = self.sampler.draw(self, batch)
+        every = torch.cat((batch.s, batch.answer, negatives.entities.flatten()))
+        nodes, place = torch.unique(every, return_inverse=True)
+        s, answer, others = place.split((len(batch.s), len(batch.answer), negatives.entities.numel()))
+        drawn = negatives._replace(entities=others.view_as(negatives.entities))
+        encoded = self.model.encode_some(self.graph, nodes, self.fanout, sparse=self.sparse)
+        return encoded, batch._replace(s=s, answer=answer, negatives=drawn)
 
     def stale(self, evaluations: int) -> None:
         """Lower the decoder's margin, where the settings ask for it."""

@@ -75,14 +75,15 @@ def _sampled(
     task: LinkPrediction, encoded: Encoded, batch: Batch, of: Vectors
 ) -> tuple[Tensor, Tensor, Tensor | float]:
     """Return the scores of the true answers [B] and of negatives [B, K], and the loss of an adversary, if any."""
-    negatives = task.sampler.draw(task, batch)
+    negatives = batch.negatives or task.sampler.draw(task, batch)
     if negatives.entities.ndim == 1:  # one list for all, without a copy of its vectors for every triple
         decoder, answer = task.model.decoder, batch.answer.unsqueeze(1)
         q = decoder.query(of.x, of.z)
-        positive, negative = (decoder.scores(q, encoded.entities, some) for some in (answer, negatives.entities))
+        entities, nodes = encoded.entities, encoded.nodes
+        positive, negative = (decoder.scores(q, entities, some, nodes) for some in (answer, negatives.entities))
         return positive.squeeze(1), negative, 0.0
     candidates = torch.cat((batch.answer.unsqueeze(1), negatives.entities), 1)  # [B, 1 + K]
-    scores = task.model.decoder(of.x, of.z, encoded.entities, candidates)
+    scores = task.model.decoder(of.x, of.z, encoded.entities, candidates, encoded.nodes)
     lesson: Tensor | float = 0.0
     if negatives.log_probability is not None:
         lesson = task.adversary.lesson(negatives.log_probability, scores[:, 1])
@@ -148,6 +149,7 @@ def relation_scores(decoder: Decoder, encoded: Encoded, x: Tensor, e: Tensor, o:
     else:
         scores = _by_query(decoder, encoded.relations, x, e)
     if decoder.entity_bias is not None and o is not None:
+        o = o if encoded.nodes is None else encoded.nodes[o]
         scores = scores + decoder.entity_bias[o].unsqueeze(1)
     return scores if decoder.margin is None else scores + decoder.margin
 

@@ -23,6 +23,8 @@ _WARM_UP = 3  # eager updates before one is recorded: kernels compile and buffer
 class Adagrad(torch.optim.Optimizer):
     """w ← w − lr · g / (√Σg² + ε), the sum over all steps so far (Duchi et al., 2011), of g + decay · w.
 
+    A sparse gradient costs as much as its rows: the others, whose gradient is 0, stay as they are. It takes no decay.
+
     Args:
         weights: parameters, or groups of them with a rate of their own.
         lr: the learning rate; unlike in torch's own class it may be a tensor, read at every step of a CUDA graph.
@@ -46,7 +48,11 @@ class Adagrad(torch.optim.Optimizer):
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         """Update the weights from their gradients."""
         for group in self.param_groups:
-            weights = [weight for weight in group["params"] if weight.grad is not None]
+            given = [weight for weight in group["params"] if weight.grad is not None]
+            for weight in given:
+                if weight.grad.is_sparse:
+                    self._update_rows(weight, weight.grad.coalesce(), group)
+            weights = [weight for weight in given if not weight.grad.is_sparse]
             if not weights:
                 continue
             gradients = [weight.grad for weight in weights]
@@ -58,6 +64,14 @@ class Adagrad(torch.optim.Optimizer):
             torch._foreach_add_(scale, group["eps"])
             torch._foreach_div_(scale, group["lr"])
             torch._foreach_addcdiv_(weights, gradients, scale, value=-1.0)
+
+    def _update_rows(self, weight: nn.Parameter, gradient: Tensor, group: dict[str, Any]) -> None:
+        if group["weight_decay"]:
+            raise ValueError("weight decay moves every row, so that no gradient may be sparse")
+        (rows,), g, sums = gradient.indices(), gradient.values(), self.state[weight]["sum"]  # [n], [n, d], [N, d]
+        total = sums.index_select(0, rows).addcmul_(g, g)
+        sums.index_copy_(0, rows, total)
+        weight.index_add_(0, rows, g / total.sqrt_().add_(group["eps"]).div_(group["lr"]), alpha=-1.0)
 
 
 Groups = Iterable[dict[str, Any]]  # parameters with a learning rate of their own
