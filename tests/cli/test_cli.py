@@ -8,6 +8,7 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -371,7 +372,7 @@ def test_a_bad_question_is_one_sentence(command: Command, run: Path, words: list
 
 def test_evaluation_is_a_table_or_json(command: Command, run: Path) -> None:
     shown = command("evaluate", run).out.splitlines()[1:]
-    names = ["both", "head", "tail", "optimistic", "pessimistic", "expected", "expected"]
+    names = ["both", "head", "tail", "optimistic", "pessimistic", "popularity", "expected", "expected"]
     assert [line.split()[0] for line in shown] == names
     assert json.loads(command("evaluate", run, "--json").out) == open_run(run).metrics["test"]
     for by in ("relation", "category", "side"):
@@ -397,6 +398,8 @@ def test_vectors_are_exported(command: Command, run: Path) -> None:
         ("link.tsv", "is a file of the run"),
     ):
         refused(command("export", run, "--to", place), words)
+    refused(command("explain", run, "p0", "lives", "t0", "--method", "guess"), "unknown method 'guess'; known: auto")
+    refused(command("export", run, "--to", "vectors.tsv", "--format", "xls"), "unknown format 'xls'; known: parquet")
 
 
 def test_neighbours_are_a_table_or_json(command: Command, run: Path) -> None:
@@ -475,6 +478,16 @@ def test_every_row_is_listed_with_its_description_and_its_paper(command: Command
     assert [row["name"] for row in rows["decoders"]] == list(DECODERS)
     assert [row["name"] for row in rows["datasets"]] == list(DATASETS)
     refused(command("list", "decoder"), "unknown kind 'decoder'; did you mean 'decoders'")
+
+
+def test_the_runs_of_a_folder_are_listed_with_their_metric(command: Command, run: Path) -> None:
+    assert command("list", "runs").out == ""
+    shutil.copytree(run, "runs/mine")
+    mrr = open_run(run).metrics["test"]["mrr"]
+    (found,) = json.loads(command("list", "runs", "--json").out)["runs"]
+    assert (found["name"], found["reference"]) == ("runs/mine", f"test mrr {mrr:.4f}")
+    Path("runs/mine/metrics.json").unlink()
+    assert "not finished" in command("list", "runs").out
 
 
 # Bad input

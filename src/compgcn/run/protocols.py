@@ -23,7 +23,7 @@ from compgcn.data.labels import deal
 from compgcn.errors import InputError
 from compgcn.tasks.classification import Classification, Items, Nodes, Tally, macro_f1, report, tallied, tally
 from compgcn.tasks.link_prediction import LinkTask
-from compgcn.tasks.ranking import Popularity, rank_triples, summary
+from compgcn.tasks.ranking import summary
 from compgcn.tasks.sampling import randomness
 from compgcn.train.folder import Folder
 from compgcn.train.loop import Event, Interrupted, optimise
@@ -146,9 +146,7 @@ def ranking(session: LinkSession) -> Metrics:
         session.pause()
         metrics[split] = summary(task.ranks(split, notify=session.told(f"evaluating {split}")))
     metrics["best_epoch"], metrics["ties"] = progress.best_epoch, "realistic"
-    popularity = Popularity(task.train, task.num_entities)
-    told = session.told("evaluating the popularity baseline")
-    baseline = rank_triples(popularity.score, task.splits["test"], task.known, task.num_entities, notify=told)
+    baseline = task.popular("test", session.told("evaluating the popularity baseline"))
     metrics["popularity"] = {"test": summary(baseline)}
     return metrics
 
