@@ -58,6 +58,9 @@ class Judge(Protocol):
         Raise `InputError` for settings that do not go together, and `Interrupted` where the caller stops.
         """
 
+    def drop(self, candidate: Candidate) -> None:
+        """Forget a candidate that has lost."""
+
 
 class Trial(NamedTuple):
     """A training of one candidate in one rung; a trial without a value says why in `error`."""
@@ -125,6 +128,18 @@ def _read(path: Path) -> list[dict[str, Any]]:
     return found
 
 
+def best_first(trials: Sequence[Trial]) -> list[Trial]:
+    """Return the last trial of every candidate, the best first."""
+    last = {trial.name: trial for trial in trials}.values()
+    return sorted(last, key=lambda trial: -math.inf if trial.value is None else trial.value, reverse=True)
+
+
+def journalled(folder: Path) -> list[Trial]:
+    """Return the last trial of every candidate of the search in a run folder, the best first; [] without one."""
+    lines = _read(folder / "search" / JOURNAL)
+    return best_first([Trial(**{key: line[key] for key in Trial._fields}) for line in lines if line["event"] == "end"])
+
+
 class Search:
     """Successive halving.
 
@@ -160,7 +175,10 @@ class Search:
             going = [name for name in field if self.value(name) is not None]
             if len(field) == 1 or all(self.share(name) >= 1 for name in going):
                 break
-            field, rung = self._kept(going, rung), rung + 1
+            kept = self._kept(going, rung)
+            for name in set(field) - set(kept):
+                self.judge.drop(self.candidates[name])
+            field, rung = kept, rung + 1
         table = self.table()
         if not table or table[0].value is None:
             why = table[0].error if table else "no candidate was tried"
@@ -189,8 +207,7 @@ class Search:
 
     def table(self) -> list[Trial]:
         """Return the last trial of every candidate that has one, the best first."""
-        found = [trial for name in self.candidates if (trial := self.last(name))]
-        return sorted(found, key=lambda trial: -math.inf if trial.value is None else trial.value, reverse=True)
+        return best_first(self.ended)
 
     # Rungs
 
@@ -270,7 +287,7 @@ class Search:
             self.journal.add("stop", name=name, spent=self.clock() - begun)
             raise
         except InputError as reason:  # these settings do not go together, or the loss is not finite
-            value, error = None, str(reason)
+            value, share, error = self.value(name), self.share(name), str(reason)
         self._end(Trial(rung, name, share, value, self.clock() - begun, error))
 
     def _end(self, trial: Trial) -> None:
