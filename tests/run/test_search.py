@@ -21,7 +21,7 @@ class Pretended:
 
     def __init__(self, seconds: Callable[[Candidate], float] = lambda one: SECONDS, stop_after: int | None = None):
         self.now, self.calls = 0.0, list[tuple[str, float]]()
-        self.trained: dict[str, float] = {}
+        self.trained, self.dropped = dict[str, float](), list[str]()
         self.seconds, self.stop_after = seconds, stop_after
 
     def cost(self, candidate: Candidate) -> Cost:
@@ -37,6 +37,9 @@ class Pretended:
             raise InputError("these settings do not go together")
         return float(candidate.settings["value"]) * min(1.0, 0.5 + share)
 
+    def drop(self, candidate: Candidate) -> None:
+        self.dropped.append(candidate.name)
+
 
 def candidates(number: int, kinds: Sequence[str] = ("",)) -> list[Candidate]:
     """The later the better, within each kind."""
@@ -44,7 +47,7 @@ def candidates(number: int, kinds: Sequence[str] = ("",)) -> list[Candidate]:
 
 
 def searched(folder: Path, judge: Pretended, some: Sequence[Candidate], **budget: float) -> Search:
-    about = {"budget": budget, "candidates": [one.name for one in some]}
+    about = {"goal": judge.goal, "budget": budget, "candidates": [one.name for one in some]}
     trials = budget.get("trials")
     limits = Budget(budget.get("seconds"), None if trials is None else int(trials))
     return Search(some, judge, limits, Journal(folder / "search" / "journal.jsonl", about), clock=lambda: judge.now)
@@ -53,7 +56,7 @@ def searched(folder: Path, judge: Pretended, some: Sequence[Candidate], **budget
 def test_a_rung_keeps_the_best_third_and_trains_it_for_longer(tmp_path: Path) -> None:
     judge = Pretended()
     outcome = searched(tmp_path, judge, candidates(9), trials=13).run()
-    assert outcome.winner.name == "c8"
+    assert outcome.trials[0].name == "c8"
     assert [share for _, share in judge.calls] == [1 / 9] * 9 + [1 / 3] * 3 + [1.0]
     assert {name for name, share in judge.calls if share > 1 / 9} == {"c6", "c7", "c8"}
     assert [trial.name for trial in outcome.trials[:2]] == ["c8", "c7"]
@@ -111,7 +114,7 @@ def test_a_candidate_that_cannot_end_in_time_is_left_out_with_a_reason(tmp_path:
 def test_settings_that_do_not_go_together_lose(tmp_path: Path) -> None:
     some = [Candidate("bad", {"value": None}), *candidates(3)]
     outcome = searched(tmp_path, Pretended(), some, trials=6).run()
-    assert outcome.winner.name == "c2"
+    assert outcome.trials[0].name == "c2"
     assert outcome.trials[-1].error == "these settings do not go together"
 
 
@@ -127,7 +130,7 @@ def test_a_stopped_search_resumes_where_it_was(tmp_path: Path, budget: dict[str,
     journal = tmp_path / "b" / "search" / "journal.jsonl"
     journal.write_text(journal.read_text() + '{"event": "en')  # as a kill leaves it
     found = searched(tmp_path / "b", judge, some, **budget).run()
-    assert found.winner == expected.winner
+    assert found.trials[0].name == expected.trials[0].name
     again = len(judge.calls)
     assert searched(tmp_path / "b", judge, some, **budget).run() == found
     assert len(judge.calls) == again, "a finished search trains no more"

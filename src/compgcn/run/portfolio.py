@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from compgcn.config import Config, configure, names
-from compgcn.data import GraphCollection, KnowledgeGraph
+from compgcn.config import PATHS, Config, configure, names
+from compgcn.data import DATASETS, GraphCollection, KnowledgeGraph
 from compgcn.errors import InputError
 from compgcn.run.build import build_links, find_device
 from compgcn.run.resolve import resolve
@@ -18,11 +18,16 @@ from compgcn.run.run import Run, train
 from compgcn.run.search import JOURNAL, Budget, Candidate, Cost, Journal, Search
 from compgcn.tasks.inputs import Dataset
 from compgcn.tasks.sampling import randomness
-from compgcn.train.folder import MODEL, Folder
+from compgcn.train.folder import MODEL, Folder, default_folder
 from compgcn.train.loop import Event, Interrupted, Progress, optimise
 from compgcn.train.recipes import portfolio
 from compgcn.train.storage import replace as replace_file
 
+# Settings of a model, which a search chooses, but for these.
+_CHOSEN = ("encoder.", "decoder.", "training.", "classifier.")
+_FREE = {"training.seed", "training.device", "training.deterministic", "training.checkpoint_seconds"}
+_MOST, _MOST_ON_GPU = 10**9, 10**11  # facts · entities of a graph to compare models on by default
+_FEW = 10  # validation triples to choose a model by
 _FINAL = 0.15  # share of the time for the metrics and the calibration of the winner
 _PROBE = 1.5  # seconds of training that tell its pace
 _STEPS = 4  # and the fewest steps
@@ -35,6 +40,35 @@ def without_test(data: Dataset) -> Dataset:
         return data
     labels = data.labels and replace(data.labels, test=data.labels.test[:0])
     return replace(data, test=data.test[:0], labels=labels)
+
+
+def obstacle(settings: Mapping[str, Any], data: Dataset, model: str | None = None) -> str:
+    """Return why no search can choose the model, as the end of a sentence; "" where it can."""
+    if model is not None:
+        return f"--model {model} names one; leave either out"
+    if chosen := [
+        path for name in settings if (path := PATHS.get(name, name)).startswith(_CHOSEN) and path not in _FREE
+    ]:
+        return f"{chosen[0]} is a setting of one; leave either out"
+    config = resolve(settings, data).config
+    if config.task != "link-prediction" or not isinstance(data, KnowledgeGraph):
+        return f"it does so for link prediction, not for {config.task}; leave it out"
+    if not len(data.valid):
+        return f"'{data.name}' has no validation triples to judge by; split it, or give --valid"
+    return ""
+
+
+def suits(settings: Mapping[str, Any], data: Dataset) -> bool:
+    """Return whether to search by default: on one's own triples, if models can be trained within minutes."""
+    if settings.get("data.source") in DATASETS or not isinstance(data, KnowledgeGraph) or obstacle(settings, data):
+        return False
+    on_gpu = find_device(resolve(settings, data).config.training.device).type == "cuda"
+    return len(data.valid) >= _FEW and data.num_entities * len(data.train) <= (_MOST_ON_GPU if on_gpu else _MOST)
+
+
+def default_place(settings: Mapping[str, Any]) -> Path:
+    """Return the folder runs/<data>-best-<seed>."""
+    return default_folder(configure(Config(), settings), "best")
 
 
 class LinkJudge:
@@ -159,15 +193,22 @@ def search_links(
     base = judge.config(Candidate("", {}))
     on_gpu = find_device(base.training.device).type == "cuda"
     candidates = [Candidate(*one) for one in portfolio(data.num_entities, len(data.train), budget.seconds, on_gpu)]
-    about = {"budget": budget, "seed": base.training.seed, "data": base.fingerprint, "candidates": candidates}
+    about = {
+        "goal": judge.goal,
+        "budget": budget,
+        "seed": base.training.seed,
+        "data": base.fingerprint,
+        "candidates": candidates,
+    }
     with run.lock():
         if overwrite:
             run.clear()
-        journal = Journal(searching / JOURNAL, about)
+        journal = Journal(searching / JOURNAL, about | {"candidates": candidates})
         if not run.is_run:
             bounded = budget._replace(seconds=budget.seconds and (1 - _FINAL) * budget.seconds)
             outcome = Search(candidates, judge, bounded, journal, notify, clock).run()
-            judge.keep(outcome.winner, outcome.trials[0].share, run, data)
+            best = outcome.trials[0]
+            judge.keep(next(one for one in candidates if one.name == best.name), best.share, run, data)
         for place in searching.iterdir():
             if place.is_dir():
                 shutil.rmtree(place)

@@ -74,10 +74,18 @@ class Trial(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The winner, and the last trial of every candidate, the best first."""
+    """The metric that decided, and the last trial of every candidate, the winner first."""
 
-    winner: Candidate
+    goal: str
     trials: list[Trial]
+
+    @property
+    def reason(self) -> str:
+        """A sentence that says why the winner was chosen."""
+        first, *others = self.trials
+        why = f"'{first.name}' has the highest validation {self.goal} of {len(self.trials)} candidates"
+        rival = next((trial for trial in others if trial.value is not None), None)
+        return f"{why}, {first.value:.4f}" + (f"; '{rival.name}' is next with {rival.value:.4f}" if rival else "")
 
 
 class Budget(NamedTuple):
@@ -134,10 +142,11 @@ def best_first(trials: Sequence[Trial]) -> list[Trial]:
     return sorted(last, key=lambda trial: -math.inf if trial.value is None else trial.value, reverse=True)
 
 
-def journalled(folder: Path) -> list[Trial]:
-    """Return the last trial of every candidate of the search in a run folder, the best first; [] without one."""
+def journalled(folder: Path) -> Outcome | None:
+    """Return the outcome of the search in a run folder, so far; None without one."""
     lines = _read(folder / "search" / JOURNAL)
-    return best_first([Trial(**{key: line[key] for key in Trial._fields}) for line in lines if line["event"] == "end"])
+    trials = [Trial(**{key: line[key] for key in Trial._fields}) for line in lines if line["event"] == "end"]
+    return Outcome(lines[0]["goal"], best_first(trials)) if trials else None
 
 
 class Search:
@@ -183,7 +192,7 @@ class Search:
         if not table or table[0].value is None:
             why = table[0].error if table else "no candidate was tried"
             raise InputError(f"the search found no model: {why}; give it more minutes, or choose a --model")
-        return Outcome(self.candidates[table[0].name], table)
+        return Outcome(self.judge.goal, table)
 
     # State
 
