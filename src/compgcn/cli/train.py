@@ -34,9 +34,12 @@ from compgcn.errors import InputError
 from compgcn.train.recipes import model as find_model
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from compgcn.run import Run
     from compgcn.train.loop import Event
 
+Line = Callable[[Mapping[str, Any]], "RenderableType"]  # shows an event; "" for nothing new
 _QUIET = 10.0  # seconds between two lines about training where there is no terminal
 
 
@@ -98,19 +101,33 @@ def train(
         Path | None, Option(help="The run folder; by default runs/<data>-<encoder>-<decoder>-<seed>.")
     ] = None,
     overwrite: Annotated[bool, Option("--overwrite", help="Remove the run in the run folder first.")] = False,
+    minutes: Annotated[
+        float | None,
+        Option(help="Compare models for so long, and keep the best on validation; 5 for your own triples.", min=0.01),
+    ] = None,
+    trials: Annotated[int | None, Option(help="Compare by so many trainings in place of minutes.", min=1)] = None,
     as_json: Json = False,
     **options: Any,
 ) -> None:
     """Train a model on a graph. The same command again resumes a stopped run.
 
+    Without a model or settings of one, models compete for your own triples, and the best on validation stays.
+
+    Example: compgcn train my-triples.tsv --minutes 5
     Example: compgcn train my-triples.tsv --decoder distmult --epochs 100 --set training.lr=0.01
     """
     asked, space = asked_for(data, options, settings, search)
     if space is not None:
         asked["classifier.candidates"] = candidates(space)
     found = read_data(asked, model)
+    from compgcn.cli.search import budget_of, search
     from compgcn.run import train as train_run
     from compgcn.run.resolve import resolve
+
+    budget = budget_of(minutes, trials, asked, found, model)
+    if budget is not None:
+        search(asked, found, budget, run_dir, overwrite, as_json)
+        return
     from compgcn.train.folder import Folder, default_folder
 
     config, notes, large = resolve(asked, found, model)
@@ -138,7 +155,7 @@ def train(
     if finished:
         out.print(f"{run.path} is already finished; nothing to train")
     if run.config.classifier.protocol is None:
-        _show_links(run, model)
+        show_links(run, model)
     else:
         _show_classes(run)
 
@@ -197,12 +214,14 @@ def keep_memory() -> bool:
 
 
 @contextmanager
-def watched(folder: Path, quiet: bool) -> Iterator[tuple[Callable[[Event], None], Callable[[], bool]]]:
+def watched(
+    folder: Path, quiet: bool, line: Line | None = None
+) -> Iterator[tuple[Callable[[Event], None], Callable[[], bool]]]:
     """Yield what shows an event, and what tells whether to stop; end a training that stops with exit code 130."""
     from compgcn.train.loop import Interrupted
 
     try:
-        with stop_requests() as stopped, progress_line(quiet) as notify:
+        with stop_requests() as stopped, progress_line(quiet, line=line) as notify:
             yield notify, stopped
     except Interrupted:
         err.print(f"stopped; the same command goes on from here ({folder})")
@@ -229,10 +248,10 @@ def stop_requests() -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def progress_line(
-    quiet: bool, clock: Callable[[], float] = time.monotonic
+    quiet: bool, clock: Callable[[], float] = time.monotonic, line: Line | None = None
 ) -> Iterator[Callable[[Mapping[str, Any]], None]]:
     """Yield a function that shows the events of a training: on a terminal in one live line, elsewhere now and then."""
-    line = standing(clock)
+    line = line or standing(clock)
     if quiet:
         yield lambda event: None
     elif err.is_terminal:
@@ -251,7 +270,7 @@ def progress_line(
         yield notify
 
 
-def standing(clock: Callable[[], float]) -> Callable[[Mapping[str, Any]], str]:
+def standing(clock: Callable[[], float]) -> Line:
     """Return a function that writes one line about an event: epoch, loss, validation metric and time left."""
     latest: dict[str, float] = {}
     first: Mapping[str, Any] = {}  # event of the evaluation under way, and its time
@@ -328,7 +347,7 @@ def _words(seconds: float) -> str:
 # Results
 
 
-def _show_links(run: Run, model: str | None) -> None:
+def show_links(run: Run, model: str | None) -> None:
     """Print the test metrics beside those of the popularity baseline."""
     metrics = run.metrics
     end = f"best epoch {metrics['best_epoch']}, run folder {run.path}"

@@ -154,6 +154,45 @@ MODELS: dict[str, Model] = {
 }
 
 
+# Portfolio
+
+_SPEED = {False: 6e10, True: 7e13}  # operations a second that training without an encoder reaches on a CPU and a GPU
+_WIDTHS = (128, 256, 512, 1024, 2048)
+
+
+def factorisation(decoder: str, num_entities: int, facts: int, operations: float) -> dict[str, Any]:
+    """Return the settings of a decoder without an encoder for a graph: as wide as so many operations allow."""
+    batch = min(max(2 * facts // 60, 100), 1000)  # from both sides; a small graph needs steps more than large ones
+    each = 6 * 2 * facts * num_entities * _SHORT["training.epochs"]  # operations of a dimension: three products
+    width = max((width for width in _WIDTHS if width * each <= operations), default=_WIDTHS[0])
+    return _alone(decoder, width, batch_size=batch) | _FACTORS
+
+
+def portfolio(
+    num_entities: int, facts: int, seconds: float | None, on_gpu: bool
+) -> list[tuple[str, dict[str, Any], str]]:
+    """Return the candidates of a search on a graph, the more promising first: name, settings, and kind of model."""
+    operations = _SPEED[on_gpu] * (seconds or 300.0) / 3
+    step = {"training.step": "recorded", "training.evaluate_every": 4, "training.valid_sample": 4000}
+    found = []
+    conditional = _CONDITIONAL if on_gpu else _CONDITIONAL | conditional_on_cpu(num_entities, facts)
+    conditional = conditional | {"training.valid_sample": 2000}
+    found.append(("conditional", conditional, "conditional"))
+    found.append(("CompGCN, DistMult", {"training.step": "recorded"}, "encoder"))
+
+    def factors(decoder: str, weight: float, **training: Any) -> None:
+        chosen = factorisation(decoder, num_entities, facts, operations) | step
+        more = {f"training.{name}": value for name, value in training.items()}
+        name = f"{decoder}, N3 {weight:g}" + ", relations" * ("relation_prediction" in training)
+        found.append((name, chosen | {"training.regularisation": weight} | more, "factors"))
+
+    for weight in (0.1, 0.03, 0.01, 0.3, 0.003):
+        factors("complex", weight)
+    factors("distmult", 0.1)
+    factors("complex", 0.1, relation_prediction=0.5)
+    return found
+
+
 def model(name: str) -> Model:
     """Return the model of that name."""
     if name not in MODELS:
