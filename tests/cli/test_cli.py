@@ -25,7 +25,7 @@ import compgcn
 import toy
 from compgcn import cli
 from compgcn.answers.discover import weighing
-from compgcn.cli.train import _words, progress_line, standing
+from compgcn.cli.train import in_words, progress_line, standing
 from compgcn.data import DATASETS, Vocabulary
 from compgcn.nn.decoders import DECODERS
 from compgcn.run import open_run
@@ -324,7 +324,7 @@ def test_the_time_left_of_an_evaluation_follows_its_pace_since_its_first_event()
     [(0, ""), (0.1, "1 s"), (59.4, "59 s"), (59.6, "1 min"), (5000, "83 min"), (7200, "2.0 h"), (3e5, "3.5 days")],
 )
 def test_a_time_has_two_or_three_digits(seconds: float, words: str) -> None:
-    assert _words(seconds) == words
+    assert in_words(seconds) == words
 
 
 # Answers

@@ -157,7 +157,7 @@ def train(
     if run.config.classifier.protocol is None:
         show_links(run, model)
     else:
-        _show_classes(run)
+        show_classes(run)
 
 
 def asked_for(
@@ -284,7 +284,7 @@ def standing(clock: Callable[[], float]) -> Line:
             if event["what"] != first.get("what"):
                 first, begun = event, clock()
             done, total = event["done"], event["total"]
-            left = _words((clock() - begun) * (total - done) / max(done - first["done"], 1))
+            left = in_words((clock() - begun) * (total - done) / max(done - first["done"], 1))
             return f"{event['what']} {done:,} of {total:,}" + (left and f"  about {left} left{part}")
         if "epoch" not in event:
             return ""
@@ -297,10 +297,10 @@ def standing(clock: Callable[[], float]) -> Line:
             parts.append(f"step {event['step'] - (event['epoch'] - 1) * each}/{each}")
         parts.append(f"loss {event['loss']:.4f}")
         goal, best = event["goal"], event["best"]
-        ends = [_words(pace.seconds * (event["steps"] - event["step"]))]
+        ends = [in_words(pace.seconds * (event["steps"] - event["step"]))]
         if goal in latest and best is not None:
             parts.append(f"valid {goal} {latest[goal]:.4f}  best {best:.4f} (epoch {event['best_epoch']})")
-            ends.append(_words(pace.seconds * (event["stop"] * each - event["step"])))
+            ends.append(in_words(pace.seconds * (event["stop"] * each - event["step"])))
         if ends[0]:
             stops = (
                 f", {ends[1]} if validation gains nothing more" if ends[1:] and event["stop"] < event["epochs"] else ""
@@ -335,7 +335,7 @@ class _Pace:
             self._since, self._evaluated = (step, now), True
 
 
-def _words(seconds: float) -> str:
+def in_words(seconds: float) -> str:
     """Return a time in words; nothing for no time."""
     if seconds <= 0:
         return ""
@@ -360,7 +360,7 @@ def show_links(run: Run, model: str | None) -> None:
     out.print("\n".join([*doubts(metrics), end]))
 
 
-def _show_classes(run: Run) -> None:
+def show_classes(run: Run) -> None:
     """Print the accuracy and macro-F1 that the protocol reports."""
     metrics, baseline = run.metrics, run.config.classifier.baseline
     title = f"baseline '{baseline}', " * (baseline is not None) + f"protocol '{metrics['protocol']}'"

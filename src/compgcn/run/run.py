@@ -97,7 +97,7 @@ def train(
 
     with randomness(config.training.seed, device):
         # Built before there is a folder: an error leaves none behind.
-        session = _session(config, data, folder, device, record, interrupted)
+        session = open_session(config, data, folder, device, record, interrupted)
         with folder.lock():
             if folder.is_run and overwrite:
                 folder.clear()
@@ -110,7 +110,7 @@ def train(
     return Run(folder, device)
 
 
-def _session(
+def open_session(
     config: Config,
     data: Dataset,
     folder: Folder,

@@ -137,9 +137,13 @@ def _read(path: Path) -> list[dict[str, Any]]:
 
 
 def best_first(trials: Sequence[Trial]) -> list[Trial]:
-    """Return the last trial of every candidate, the best first."""
+    """Return the last trial of every candidate, the best first: of the latest rung, then by value."""
     last = {trial.name: trial for trial in trials}.values()
-    return sorted(last, key=lambda trial: -math.inf if trial.value is None else trial.value, reverse=True)
+    return sorted(
+        last,
+        key=lambda trial: (-1, -math.inf) if trial.value is None else (trial.rung, trial.value),
+        reverse=True,
+    )
 
 
 def journalled(folder: Path) -> Outcome | None:
