@@ -46,9 +46,12 @@ from compgcn.errors import InputError
 from compgcn.train.recipes import model as find_model
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from compgcn.run import Run
     from compgcn.train.loop import Event
 
+Line = Callable[[Mapping[str, Any]], "RenderableType"]  # shows an event; "" for nothing new
 _QUIET = 10.0  # seconds between two lines about training where there is no terminal
 
 
@@ -110,11 +113,19 @@ def train(
         Path | None, Option(help="The run folder; by default runs/<data>-<encoder>-<decoder>-<seed>.")
     ] = None,
     overwrite: Annotated[bool, Option("--overwrite", help="Remove the run in the run folder first.")] = False,
+    minutes: Annotated[
+        float | None,
+        Option(help="Compare models for so long, and keep the best on validation; 5 for your own triples.", min=0.01),
+    ] = None,
+    trials: Annotated[int | None, Option(help="Compare by so many trainings in place of minutes.", min=1)] = None,
     as_json: Json = False,
     **options: Any,
 ) -> None:
     """Train a model on a graph. The same command again resumes a stopped run.
 
+    Without a model or settings of one, models compete for your own triples, and the best on validation stays.
+
+    Example: compgcn train my-triples.tsv --minutes 5
     Example: compgcn train my-triples.tsv --decoder distmult --epochs 100 --set training.lr=0.01
 
     Example: torchrun --nproc-per-node 4 -m compgcn train my-triples.tsv
@@ -123,8 +134,14 @@ def train(
     if space is not None:
         asked["classifier.candidates"] = candidates(space)
     found = read_data(asked, model)
+    from compgcn.cli.search import budget_of, search
     from compgcn.run import train as train_run
     from compgcn.run.resolve import resolve
+
+    budget = budget_of(minutes, trials, asked, found, model)
+    if budget is not None:
+        search(asked, found, budget, run_dir, overwrite, as_json)
+        return
     from compgcn.train.folder import Folder, default_folder
 
     config, notes, large = resolve(asked, found, model)
@@ -153,9 +170,9 @@ def train(
     if finished:
         out.print(f"{run.path} is already finished; nothing to train")
     if run.config.classifier.protocol is None:
-        _show_links(run, model)
+        show_links(run, model)
     else:
-        _show_classes(run)
+        show_classes(run)
 
 
 def asked_for(
@@ -212,12 +229,14 @@ def keep_memory() -> bool:
 
 
 @contextmanager
-def watched(folder: Path, quiet: bool) -> Iterator[tuple[Callable[[Event], None], Callable[[], bool]]]:
+def watched(
+    folder: Path, quiet: bool, line: Line | None = None
+) -> Iterator[tuple[Callable[[Event], None], Callable[[], bool]]]:
     """Yield what shows an event, and what tells whether to stop; end a training that stops with exit code 130."""
     from compgcn.train.loop import Interrupted
 
     try:
-        with stop_requests() as stopped, progress_line(quiet) as notify:
+        with stop_requests() as stopped, progress_line(quiet, line=line) as notify:
             yield notify, stopped
     except Interrupted:
         err.print(f"stopped; the same command goes on from here ({folder})")
@@ -246,10 +265,10 @@ def stop_requests() -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def progress_line(
-    quiet: bool, clock: Callable[[], float] = time.monotonic
+    quiet: bool, clock: Callable[[], float] = time.monotonic, line: Line | None = None
 ) -> Iterator[Callable[[Mapping[str, Any]], None]]:
     """Yield a function that shows the events of a training: on a terminal in one live line, elsewhere now and then."""
-    line = standing(clock)
+    line = line or standing(clock)
     if quiet:
         yield lambda event: None
     elif err.is_terminal:
@@ -268,11 +287,12 @@ def progress_line(
         yield notify
 
 
-def standing(clock: Callable[[], float]) -> Callable[[Mapping[str, Any]], str]:
+def standing(clock: Callable[[], float]) -> Line:
     """Return a function that writes one line about an event: epoch, loss, validation metric and time left."""
     latest: dict[str, float] = {}
     first: Mapping[str, Any] = {}  # event of the evaluation under way, and its time
     begun = 0.0
+    pace = _Pace(clock)
 
     def line(event: Mapping[str, Any]) -> str:
         nonlocal first, begun
@@ -281,39 +301,70 @@ def standing(clock: Callable[[], float]) -> Callable[[Mapping[str, Any]], str]:
             if event["what"] != first.get("what"):
                 first, begun = event, clock()
             done, total = event["done"], event["total"]
-            left = time_left(done - first["done"], total - done, clock() - begun, part)
-            return f"{event['what']} {done:,} of {total:,}{left}"
+            left = in_words((clock() - begun) * (total - done) / max(done - first["done"], 1))
+            return f"{event['what']} {done:,} of {total:,}" + (left and f"  about {left} left{part}")
         if "epoch" not in event:
             return ""
         first = {}
         latest.update(event.get("valid") or {})
+        pace.take(event)
         parts = [f"epoch {event['epoch']}/{event['epochs']}", *([event["part"]] if "part" in event else [])]
+        each = event["steps"] // event["epochs"]
         if event["event"] == "step":
-            each = event["steps"] // event["epochs"]
             parts.append(f"step {event['step'] - (event['epoch'] - 1) * each}/{each}")
         parts.append(f"loss {event['loss']:.4f}")
         goal, best = event["goal"], event["best"]
+        ends = [in_words(pace.seconds * (event["steps"] - event["step"]))]
         if goal in latest and best is not None:
             parts.append(f"valid {goal} {latest[goal]:.4f}  best {best:.4f} (epoch {event['best_epoch']})")
-        return "  ".join(parts) + time_left(event["step"], event["steps"] - event["step"], event["seconds"], part)
+            ends.append(in_words(pace.seconds * (event["stop"] * each - event["step"])))
+        if ends[0]:
+            stops = (
+                f", {ends[1]} if validation gains nothing more" if ends[1:] and event["stop"] < event["epochs"] else ""
+            )
+            parts.append(f"about {ends[0]} to the last epoch{part}{stops}")
+        return "  ".join(parts)
 
     return line
 
 
-def time_left(done: int, ahead: int, seconds: float, part: str = "") -> str:
-    """Return the time remaining at the pace so far, in words; nothing where the pace is unknown or all is done."""
-    if not (seconds and done and ahead):
+class _Pace:
+    """Seconds a step takes, with its share of the evaluations.
+
+    The first step and the first evaluation compile code, so that they count only while there is nothing else.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._since: tuple[int, float] | None = None  # step and time from which on this measures
+        self._evaluated = False  # whether an evaluation ended then
+        self.seconds = 0.0
+
+    def take(self, event: Mapping[str, Any]) -> None:
+        """Take note of an event of training."""
+        step, now, evaluated = event["step"], self._clock(), bool(event.get("valid"))
+        if self._since is None or step <= self._since[0]:  # training begins, perhaps on another fold
+            self._since, self._evaluated = (step, now), False
+            return
+        if evaluated or not self._evaluated:  # between two evaluations the pace would be that of the steps alone
+            self.seconds = (now - self._since[1]) / (step - self._since[0])
+        if evaluated and not self._evaluated:
+            self._since, self._evaluated = (step, now), True
+
+
+def in_words(seconds: float) -> str:
+    """Return a time in words; nothing for no time."""
+    if seconds <= 0:
         return ""
-    left = seconds * ahead / done
     units = (("s", 1, 59.5, 0), ("min", 60, 89.5 * 60, 0), ("h", 3600, 48 * 3600, 1), ("days", 86400, math.inf, 1))
-    unit, size, digits = next((unit, size, digits) for unit, size, below, digits in units if left < below)
-    return f"  about {max(left, 1) / size:.{digits}f} {unit} left{part}"
+    unit, size, digits = next((unit, size, digits) for unit, size, below, digits in units if seconds < below)
+    return f"{max(seconds, 1) / size:.{digits}f} {unit}"
 
 
 # Results
 
 
-def _show_links(run: Run, model: str | None) -> None:
+def show_links(run: Run, model: str | None) -> None:
     """Print the test metrics beside those of the popularity baseline."""
     metrics = run.metrics
     end = f"best epoch {metrics['best_epoch']}, run folder {run.path}"
@@ -328,7 +379,7 @@ def _show_links(run: Run, model: str | None) -> None:
     out.print("\n".join([*doubts(metrics), end]))
 
 
-def _show_classes(run: Run) -> None:
+def show_classes(run: Run) -> None:
     """Print the accuracy and macro-F1 that the protocol reports."""
     metrics, baseline = run.metrics, run.config.classifier.baseline
     title = f"baseline '{baseline}', " * (baseline is not None) + f"protocol '{metrics['protocol']}'"

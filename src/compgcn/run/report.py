@@ -19,6 +19,7 @@ from compgcn.config import to_toml
 from compgcn.data import KnowledgeGraph
 from compgcn.errors import InputError
 from compgcn.run import Run, plots
+from compgcn.run.search import journalled
 from compgcn.tasks.classification import LogProbabilities
 from compgcn.tasks.ranking import METRICS, SideRanks, by_category, by_relation
 from compgcn.train.storage import replace
@@ -88,6 +89,13 @@ def page(run: Run) -> list[Part]:
     if not plots.can_draw():
         parts.append("This page has no drawings, because matplotlib is not installed: `compgcn[plot]` brings it.")
     parts += ["## Metrics", *(_links(run) if run.config.task == "link-prediction" else _classes(run))]
+    if search := journalled(run.path):
+        rows = [
+            [Verbatim(one.name), MISSING if one.value is None else f"{one.value:.4f}", f"{one.share:.0%}", one.error]
+            for one in search.trials
+        ]
+        header = ("candidate", f"valid {search.goal}", "trained", "")
+        parts += ["## Choice of the model", Verbatim(f"{search.reason}."), Table("", header, rows)]
     settings = Markup(f"<pre>{html.escape(to_toml(run.config))}</pre>")
     parts += ["## Settings", "All settings, as a file for `compgcn train`.", settings]
     environment = run.path / "environment.json"

@@ -100,7 +100,7 @@ def train(
 
     with randomness(config.training.seed, device):
         # Built before there is a folder: an error leaves none behind.
-        session = _session(config, data, folder, device, record, lambda: processes.anyone(interrupted()))
+        session = open_session(config, data, folder, device, record, lambda: processes.anyone(interrupted()))
         if isinstance(session, LinkSession):
             folder.split = _split(session.task)
         with folder.lock():
@@ -126,7 +126,7 @@ def _split(task: Ranker) -> Split | None:
     return Split(ENTITY_ROWS, rows.start, rows.stop, rows.total)
 
 
-def _session(
+def open_session(
     config: Config,
     data: Dataset,
     folder: Folder,

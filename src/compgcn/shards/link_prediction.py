@@ -22,7 +22,7 @@ from compgcn.shards.rows import Lookup, Rows
 from compgcn.tasks import losses
 from compgcn.tasks.link_prediction import Batch, Encoded, LinkPrediction, LinkPredictor
 from compgcn.tasks.objectives import OBJECTIVES, REGULARISERS, relation_scores
-from compgcn.tasks.ranking import SideRanks, Watch, best, rank_triples
+from compgcn.tasks.ranking import Scorer, SideRanks, Watch, best, rank_triples
 from compgcn.tasks.sampling import SAMPLERS, randomness
 
 # The weights and buffers of a link predictor that have an entity axis: the rank's rows of each.
@@ -206,8 +206,12 @@ class ShardedLinkPrediction(LinkPrediction):
         return values.gather(1, order), entities.gather(1, order)
 
     @torch.inference_mode()
-    def rank(self, triples: Tensor, max_elements: int = 2**26, notify: Watch | None = None) -> SideRanks:
+    def rank(
+        self, triples: Tensor, max_elements: int = 2**26, notify: Watch | None = None, score: Scorer | None = None
+    ) -> SideRanks:
         """Return the filtered ranks of triples [n, 3] from both sides, the same on every rank."""
+        if score is not None:  # of all entities, on every rank
+            return super().rank(triples, max_elements, notify, score)
         self.model.eval()
         score = partial(self.scores, self.encode())
         if self.graph.src.device.type == "cpu":

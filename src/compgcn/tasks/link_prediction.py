@@ -20,7 +20,7 @@ from compgcn.tasks import losses
 from compgcn.tasks.edge_masking import EdgeMask, HiddenEdges
 from compgcn.tasks.facts import Answers, search
 from compgcn.tasks.objectives import OBJECTIVES, batch_loss, must_agree
-from compgcn.tasks.ranking import Report, Scorer, SideRanks, Watch, rank_triples, summary
+from compgcn.tasks.ranking import Popularity, Report, Scorer, SideRanks, Watch, rank_triples, summary
 from compgcn.tasks.sampling import SAMPLERS, Adversary, Batches, Negatives
 
 NO_VECTORS = (
@@ -164,6 +164,11 @@ class Ranker:
         if self.graph.src.device.type == "cpu":  # the scores of a few queries stay in the cache
             max_elements = min(max_elements, max(_CACHED, min(_QUERIES * self.num_entities, _HELD)))
         return rank_triples(score, triples, self.known, self.num_entities, max_elements=max_elements, notify=notify)
+
+    def popular(self, triples: Tensor, notify: Watch | None = None) -> SideRanks:
+        """Return the filtered ranks of triples [n, 3] by the popularity baseline."""
+        baseline = Popularity(Answers.from_triples(self.splits["train"], self.num_relations), self.num_entities)
+        return self.rank(triples, notify=notify, score=baseline.score)
 
 
 class Batch(NamedTuple):

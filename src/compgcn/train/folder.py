@@ -11,6 +11,7 @@ import datetime
 import json
 import os
 import platform
+import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -118,8 +119,8 @@ class Folder:
             yield
 
     def _is_free(self) -> bool:
-        """Whether a run can begin here: in an empty folder, or in one whose creation was killed."""
-        first = (*SCHEMAS, "checkpoint")
+        """Whether a run can begin here: in an empty folder, or in one whose search or creation was stopped."""
+        first = (*SCHEMAS, "checkpoint", "search", MODEL)
         return self.path.is_dir() and all(p.name in first or p.name[0] == "." for p in self.path.iterdir())
 
     # Config and data: never changed
@@ -139,6 +140,8 @@ class Folder:
         """
         try:
             self.end_calibration()
+            if processes.rank() == 0:
+                shutil.rmtree(self.path / "search", ignore_errors=True)
             for old in pieces(self.path / MODEL) if processes.rank() == 0 else ():
                 old.unlink(missing_ok=True)
             for name in _FILES if processes.rank() == 0 else ():

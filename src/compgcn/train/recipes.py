@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from compgcn.config import Config, configure
@@ -152,6 +152,76 @@ MODELS: dict[str, Model] = {
         "Vashishth et al., ICLR 2020",
     ),
 }
+
+
+# Portfolio
+
+_SPEED = {False: 6e10, True: 7e13}  # operations a second that training without an encoder reaches on a CPU and a GPU
+_WIDTHS = (128, 256, 512, 1024, 2048)
+
+
+def factorisation(decoder: str, num_entities: int, facts: int, operations: float) -> dict[str, Any]:
+    """Return the settings of a decoder without an encoder for a graph: as wide as so many operations allow."""
+    batch = min(max(2 * facts // 60, 100), 1000)  # from both sides; a small graph needs steps more than large ones
+    each = 6 * 2 * facts * num_entities * _SHORT["training.epochs"]  # operations of a dimension: three products
+    width = max((width for width in _WIDTHS if width * each <= operations), default=_WIDTHS[0])
+    return _alone(decoder, width, batch_size=batch) | _FACTORS
+
+
+def portfolio(
+    num_entities: int, facts: int, seconds: float | None, on_gpu: bool
+) -> list[tuple[str, dict[str, Any], str]]:
+    """Return the candidates of a search on a graph, the more promising first: name, settings, and kind of model."""
+    operations = _SPEED[on_gpu] * (seconds or 300.0) / 3
+    step = {"training.step": "recorded", "training.evaluate_every": 4, "training.valid_sample": 4000}
+    found = []
+    conditional = _CONDITIONAL if on_gpu else _CONDITIONAL | conditional_on_cpu(num_entities, facts)
+    conditional = conditional | {"training.valid_sample": 2000}
+    found.append(("conditional", conditional, "conditional"))
+    found.append(("CompGCN, DistMult", {"training.step": "recorded"}, "encoder"))
+
+    def factors(decoder: str, weight: float, **training: Any) -> None:
+        chosen = factorisation(decoder, num_entities, facts, operations) | step
+        more = {f"training.{name}": value for name, value in training.items()}
+        name = f"{decoder}, N3 {weight:g}" + ", relations" * ("relation_prediction" in training)
+        found.append((name, chosen | {"training.regularisation": weight} | more, "factors"))
+
+    for weight in (0.1, 0.03, 0.01, 0.3, 0.003):
+        factors("complex", weight)
+    factors("distmult", 0.1)
+    factors("complex", 0.1, relation_prediction=0.5)
+    return found
+
+
+def node_portfolio(inputs: Sequence[str], *, fitted: bool) -> list[tuple[str, dict[str, Any], str]]:
+    """Return the candidates for labelled nodes, the more promising first: name, settings, and kind of model.
+
+    Args:
+        inputs: the initial vectors that the data allow.
+        fitted: whether the baselines with a support vector machine are installed.
+    """
+    two = {"encoder.dims": (32, 32, 32)}
+    learned = {"encoder.input": "learned", "training.weight_decay": 0.0, "training.epochs": 60}  # of every node
+    encoders: dict[str, dict[str, Any]] = {
+        "W-GCN, 2 layers": {"encoder.name": "wgcn", "encoder.hidden_dropout": 0.3, **two},
+        "mult": {"encoder.composition": "mult"},
+        "mult, 2 layers, sums": {"encoder.composition": "mult", "encoder.norm": "none", **two},
+        "R-GCN, 2 layers": {"encoder.name": "rgcn", "encoder.dims": (16, 16, 16)},
+        "W-GCN": {"encoder.name": "wgcn"},
+        "corr": {"encoder.composition": "corr"},
+        "sub": {},
+        "GCN, 2 layers": {"encoder.name": "gcn", **two},
+    }
+    found = [(f"{name}, learned", learned | settings, "") for name, settings in encoders.items()]
+    apart: list[tuple[str, dict[str, Any], str]] = []
+    for given in (name for name in ("features", "types", "literals", "shared") if name in inputs):
+        apart.append((f"sub, {given}", {"encoder.input": given}, ""))
+        apart.append((f"sub, 2 layers, {given}", {"encoder.input": given, **two}, ""))
+        if given == "types":  # which tell more than one vector for all
+            break
+    baselines = ("facts", *(("feat", "wl") if fitted else ()))
+    found[3:3] = [*apart[:1], *((name, {"classifier.baseline": name}, "") for name in baselines)]
+    return [*found, *apart[1:]]
 
 
 def model(name: str) -> Model:

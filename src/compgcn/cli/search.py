@@ -1,0 +1,116 @@
+"""The search behind `train`: when it runs, its live table, and what it prints at the end."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group
+
+from compgcn.cli.console import Dataset, describe, err, out, plain_table, show_table
+from compgcn.cli.train import Line, in_words, show_classes, show_links, standing, watched
+from compgcn.config import Config, configure
+from compgcn.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from compgcn.run.search import Budget
+    from compgcn.train.loop import Event
+
+_MINUTES = {"link-prediction": 5.0, "node-classification": 2.0}  # for one's own files
+_HEADER = ("candidate", "valid>", "trained>", "seconds>", "")
+
+
+def budget_of(
+    minutes: float | None, trials: int | None, asked: Mapping[str, Any], data: Dataset, model: str | None
+) -> Budget | None:
+    """Return the budget of a search; None to train one model, as named or by the recipe of the data."""
+    from compgcn.run.portfolio import obstacle, suits
+    from compgcn.run.resolve import task_of
+    from compgcn.run.search import Budget
+
+    given = "--minutes" if trials is None else "--trials"
+    if minutes is None and trials is None:
+        if model is not None or not suits(asked, data):
+            return None
+        return Budget(60 * _MINUTES[task_of(configure(Config(), asked), data)])
+    if minutes is not None and trials is not None:
+        raise InputError("--minutes and --trials both bound the search; give one of them")
+    if why := obstacle(asked, data, model):
+        raise InputError(f"{given} compares models, and {why}")
+    return Budget(None if minutes is None else 60 * minutes, trials)
+
+
+def search(
+    asked: Mapping[str, Any], data: Dataset, budget: Budget, run_dir: Path | None, overwrite: bool, as_json: bool
+) -> None:
+    """Compare the models of the portfolio; print the table of candidates and the test metrics of the winner."""
+    from compgcn.run.portfolio import default_place
+    from compgcn.run.portfolio import search as compare
+    from compgcn.run.search import journalled
+
+    folder = run_dir or default_place(asked)
+    bound = f"{budget.trials} trainings" if budget.seconds is None else f"at most {budget.seconds / 60:g} minutes"
+    if not as_json:
+        describe(data.name, data.statistics(), data.notes)
+        alone = "--model" if getattr(data, "labels", None) is None else "--encoder"
+        out.print(f"comparing models on validation for {bound} (--minutes, --trials); {alone} NAME trains one alone")
+    with watched(folder, as_json, board()) as (notify, stopped):
+
+        def tell(event: Event) -> None:
+            if not as_json and not err.is_terminal and event["event"] == "trial" and "value" in event:
+                err.print("  ".join(cell for cell in _row(event) if cell))
+            notify(event)
+
+        run = compare(asked, data, budget, folder, tell, stopped, overwrite)
+    found = journalled(run.path)
+    assert found is not None
+    if as_json:
+        rows = [trial._asdict() for trial in found.trials]
+        out.print_json(data={"run": str(run.path), **run.metrics, "candidates": rows})
+        return
+    show_table(_HEADER, [_row(trial._asdict()) for trial in found.trials])
+    out.print(found.reason)
+    if run.config.classifier.protocol is None:
+        show_links(run, found.trials[0].name)
+    else:
+        show_classes(run)
+
+
+def board() -> Line:
+    """Return what shows a search on a terminal: the table of candidates above the line of the training under way."""
+    line, rows, now = standing(time.monotonic), dict[str, Mapping[str, Any]](), {"name": "", "left": 0.0, "at": 0.0}
+
+    def show(event: Mapping[str, Any]) -> Any:
+        if event["event"] == "trial":
+            rows[event["name"]] = event
+            now.update(name=event["name"], left=event["left"], at=time.monotonic())
+            text: Any = "preparing"
+        else:
+            text = line({**event, "part": now["name"]})
+        if not err.is_terminal or not text:
+            return text if event["event"] != "trial" else ""
+        left = float(now["left"]) - time.monotonic() + float(now["at"])
+        whole = f"  about {in_words(max(left, 1.0))} left of the search" if math.isfinite(left) else ""
+        return Group(_table(list(rows.values())), f"{text}{whole}")
+
+    return show
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    table = plain_table(*_HEADER)
+    for row in sorted(rows, key=lambda row: -(row.get("value") or 0.0)):
+        table.add_row(*_row(row))
+    return table
+
+
+def _row(trial: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the cells of a trial, begun or ended."""
+    if "value" not in trial:
+        return trial["name"], "", f"to {trial['share']:.0%}", "", "training"
+    value = "-" if trial["value"] is None else f"{trial['value']:.4f}"
+    return trial["name"], value, f"{trial['share']:.0%}", f"{trial['spent']:.0f}", trial["error"]

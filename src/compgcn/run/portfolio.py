@@ -1,0 +1,310 @@
+"""The models that a search compares on a graph, and the judges that train them, of links and of classes of nodes."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from compgcn.config import PATHS, Config, configure, names
+from compgcn.data import DATASETS, GraphCollection, KnowledgeGraph
+from compgcn.errors import InputError
+from compgcn.run.build import TASKS, build_links, find_device
+from compgcn.run.protocols import ClassSession, held_out, likelihood
+from compgcn.run.resolve import resolve
+from compgcn.run.run import Run, open_session, train
+from compgcn.run.search import JOURNAL, Budget, Candidate, Cost, Journal, Search
+from compgcn.tasks.classification import Classification, Nodes
+from compgcn.tasks.inputs import INPUTS, Dataset
+from compgcn.tasks.sampling import randomness
+from compgcn.train.folder import MODEL, Folder, default_folder
+from compgcn.train.loop import Event, Interrupted, Progress, make_step, optimise
+from compgcn.train.recipes import node_portfolio, portfolio
+from compgcn.train.storage import replace as replace_file
+
+# Settings of a model, which a search chooses, but for these.
+_CHOSEN = ("encoder.", "decoder.", "training.", "classifier.")
+_FREE = {"training.seed", "training.device", "training.deterministic", "training.checkpoint_seconds"}
+_MOST, _MOST_ON_GPU = 10**9, 10**11  # facts · entities of a graph to compare models on by default
+_MOST_EDGES = 10**6  # of a graph to compare classifiers of nodes on by default
+_REPEATS = 3  # cross-validations of a classifier that wins
+_FEW = 10  # validation triples to choose a model by
+_FINAL = 0.15  # share of the time for the metrics and the calibration of the winner
+_PROBE = 1.5  # seconds of training that tell its pace
+_STEPS = 4  # and the fewest steps
+_FORWARD = 0.4  # time of ranking a query, as a share of that of training on it
+
+
+def without_test(data: Dataset) -> Dataset:
+    """Return the data without their test part: a search must not depend on it."""
+    if isinstance(data, GraphCollection):
+        return data
+    labels = data.labels and replace(data.labels, test=data.labels.test[:0])
+    return replace(data, test=data.test[:0], labels=labels)
+
+
+def obstacle(settings: Mapping[str, Any], data: Dataset, model: str | None = None) -> str:
+    """Return why no search can choose the model, as the end of a sentence; "" where it can."""
+    if model is not None:
+        return f"--model {model} names one; leave either out"
+    if chosen := [
+        path for name in settings if (path := PATHS.get(name, name)).startswith(_CHOSEN) and path not in _FREE
+    ]:
+        return f"{chosen[0]} is a setting of one; leave either out"
+    config = resolve(settings, data).config
+    if not isinstance(data, KnowledgeGraph):
+        return f"it does so for graphs and their nodes, not for {config.task}; leave it out"
+    if config.task == "link-prediction" and not len(data.valid):
+        return f"'{data.name}' has no validation triples to judge by; split it, or give --valid"
+    return ""
+
+
+def suits(settings: Mapping[str, Any], data: Dataset) -> bool:
+    """Return whether to search by default: on one's own triples, if models can be trained within minutes."""
+    if settings.get("data.source") in DATASETS or not isinstance(data, KnowledgeGraph) or obstacle(settings, data):
+        return False
+    config = resolve(settings, data).config
+    if config.task == "node-classification":
+        return len(data.train) <= _MOST_EDGES
+    on_gpu = find_device(config.training.device).type == "cuda"
+    return len(data.valid) >= _FEW and data.num_entities * len(data.train) <= (_MOST_ON_GPU if on_gpu else _MOST)
+
+
+def default_place(settings: Mapping[str, Any]) -> Path:
+    """Return the folder runs/<data>-best-<seed>."""
+    return default_folder(configure(Config(), settings), "best")
+
+
+class _FolderJudge:
+    """Trains candidates in a folder each.
+
+    Args:
+        settings: of the user, by name.
+        data: without test.
+        folder: of all candidates.
+        notify: takes the events of training.
+        interrupted: whether to stop.
+        clock: in seconds.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        data: KnowledgeGraph,
+        folder: Path,
+        notify: Callable[[Event], None] = lambda event: None,
+        interrupted: Callable[[], bool] = lambda: False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.settings, self.data, self.folder = settings, data, folder
+        self.notify, self.interrupted, self.clock = notify, interrupted, clock
+
+    def config(self, candidate: Candidate, share: float = 1.0, data: KnowledgeGraph | None = None) -> Config:
+        """Return the settings of a candidate for a share of its epochs."""
+        whole = resolve({**self.settings, **candidate.settings}, data or self.data).config
+        return configure(whole, {"training.epochs": max(1, round(share * whole.training.epochs))})
+
+    def place(self, candidate: Candidate) -> Folder:
+        """Return the folder of a candidate."""
+        place = Folder(self.folder / "".join(c if c.isalnum() or c in "-." else "-" for c in candidate.name.lower()))
+        (place.path / "checkpoint").mkdir(parents=True, exist_ok=True)
+        return place
+
+    def drop(self, candidate: Candidate) -> None:
+        """Remove the weights of a candidate that has lost."""
+        shutil.rmtree(self.place(candidate).path, ignore_errors=True)
+
+    def _hand_over(self, candidate: Candidate, run: Folder, *files: str) -> None:
+        """Copy the state of a candidate into the folder of the run."""
+        (run.path / "checkpoint").mkdir(exist_ok=True)
+        for name in files:
+            kept = self.place(candidate).path / name
+            if kept.is_file():
+                replace_file(run.path / name, lambda path, kept=kept: shutil.copyfile(kept, path))  # type: ignore[misc]
+
+
+class LinkJudge(_FolderJudge):
+    """Trains link predictors and compares them by the MRR of validation."""
+
+    goal = "mrr"
+
+    @cached_property
+    def _paces(self) -> dict[str, float]:
+        """Seconds of a whole training, by everything but the regulariser's weight."""
+        return {}
+
+    def cost(self, candidate: Candidate) -> Cost:
+        """Train for a moment, and take the time of a step."""
+        config = self.config(candidate)
+        described = names(config.model_dump()) | {"training.regularisation": None}
+        if str(described) not in self._paces:
+            self._paces[str(described)] = self._probe(candidate, config)
+        return Cost(self._paces[str(described)], 1 / config.training.epochs)
+
+    def _probe(self, candidate: Candidate, config: Config) -> float:
+        steps: list[tuple[int, float]] = []
+        events: list[Event] = []
+
+        def enough() -> bool:
+            return len(steps) >= _STEPS and steps[-1][1] - steps[0][1] >= _PROBE
+
+        def listen(event: Event) -> None:
+            self.notify(event)
+            if event["event"] in ("step", "epoch"):
+                steps.append((event["step"], self.clock()))
+                events.append(event)
+
+        try:
+            progress = self._train(candidate, config, listen, lambda: enough() or self.interrupted())
+            return progress.seconds  # it is trained already
+        except Interrupted:
+            if not enough():
+                raise
+        (first, begun), (last, ended) = steps[0], steps[-1]
+        step = (ended - begun) / max(last - first, 1)
+        t, judged = config.training, min(len(self.data.valid), config.training.valid_sample or len(self.data.valid))
+        ranked = t.epochs / t.evaluate_every * 2 * judged / t.batch_size
+        return step * (events[0]["steps"] + _FORWARD * ranked)
+
+    def train(self, candidate: Candidate, share: float) -> float:
+        """Train a candidate on, up to a share of its epochs."""
+        return self._train(candidate, self.config(candidate, share), self.notify, self.interrupted).best
+
+    def _train(
+        self, candidate: Candidate, config: Config, notify: Callable[[Event], None], interrupted: Callable[[], bool]
+    ) -> Progress:
+        device = find_device(config.training.device)
+        with randomness(config.training.seed, device):
+            task = build_links(config, self.data, device)
+            return optimise(task, config.training, self.place(candidate), notify, interrupted, self.clock)
+
+    def keep(self, candidate: Candidate, share: float, run: Folder, data: KnowledgeGraph) -> None:
+        """Make the winner, as far as it is trained, a run on the whole data that only lacks its metrics."""
+        self._hand_over(candidate, run, "checkpoint/state.safetensors", MODEL)
+        run.create(self.config(candidate, share, data), data)
+
+
+class NodeJudge(_FolderJudge):
+    """Cross-validates classifiers of nodes within train and valid, and compares them by the likelihood.
+
+    A whole training is `_REPEATS` cross-validations with folds of their own. The likelihood is the geometric mean of
+    the probability of the true class, after the number of epochs that is best for all folds so far.
+    """
+
+    goal = "likelihood"
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        data: KnowledgeGraph,
+        folder: Path,
+        notify: Callable[[Event], None] = lambda event: None,
+        interrupted: Callable[[], bool] = lambda: False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(settings, data, folder, notify, interrupted, clock)
+        self._sessions: dict[str, ClassSession] = {}
+
+    def _session(self, candidate: Candidate) -> ClassSession:
+        if candidate.name not in self._sessions:
+            config = self.config(candidate)
+            device = find_device(config.training.device)
+            with randomness(config.training.seed, device):
+                session = open_session(config, self.data, self.place(candidate), device, self.notify, self.interrupted)
+            assert isinstance(session, ClassSession)
+            self._sessions[candidate.name] = session
+        return self._sessions[candidate.name]
+
+    def cost(self, candidate: Candidate) -> Cost:
+        """Take the time of a few steps, or of the first fold where there are none."""
+        session = self._session(candidate)
+        whole, (train, valid) = _REPEATS * session.config.classifier.folds, held_out(session, 0)
+        if not isinstance(session.items, Nodes):
+            begun = self.clock()
+            likelihood(session, 1)
+            return Cost(whole * (self.clock() - begun), 1 / whole)
+        settings = session.training
+        task = Classification(session.build(session.config), train, valid, settings)
+        step, seconds = make_step(task, settings, settings.epochs), []
+        for epoch in range(_STEPS):  # the first one compiles
+            begun = self.clock()
+            step(task.examples(epoch, 0), settings.lr).item()
+            task.validate()
+            seconds.append(self.clock() - begun)
+        return Cost(whole * settings.epochs * min(seconds[1:]), 1 / whole)
+
+    def train(self, candidate: Candidate, share: float) -> float:
+        """Cross-validate a candidate on up to a share of the folds; beyond one cross-validation, whole ones alone."""
+        session = self._session(candidate)
+        folds = session.config.classifier.folds
+        number = max(1, round(share * _REPEATS * folds))
+        return likelihood(session, number if number < folds else number // folds * folds)
+
+    def drop(self, candidate: Candidate) -> None:
+        """Forget a candidate that has lost."""
+        self._sessions.pop(candidate.name, None)
+        super().drop(candidate)
+
+    def keep(self, candidate: Candidate, share: float, run: Folder, data: KnowledgeGraph) -> None:
+        """Make the winner a run on the whole data, which takes over the folds of the first cross-validation."""
+        self._hand_over(candidate, run, "checkpoint/parts.json")
+        run.create(self.config(candidate, data=data), data)
+
+
+def search(
+    settings: Mapping[str, Any],
+    data: KnowledgeGraph,
+    budget: Budget,
+    run_dir: Path,
+    notify: Callable[[Event], None] = lambda event: None,
+    interrupted: Callable[[], bool] = lambda: False,
+    overwrite: bool = False,
+    clock: Callable[[], float] = time.monotonic,
+) -> Run:
+    """Train the portfolio on a graph within a budget, and keep the model that is best on validation as a run.
+
+    The same call resumes a search that was stopped, and opens the run of a finished one.
+    """
+    run = Folder(run_dir)
+    searching = run.path / "search"
+    if run.is_run and not overwrite and not (searching / JOURNAL).is_file():
+        raise InputError(f"{run.path} holds a run without a search; choose another --run-dir, or say --overwrite")
+    hidden = without_test(data)
+    assert isinstance(hidden, KnowledgeGraph)
+    kind = LinkJudge if resolve(settings, data).config.task == "link-prediction" else NodeJudge
+    judge = kind(settings, hidden, searching, notify, interrupted, clock)
+    base = judge.config(Candidate("", {}))
+    candidates = [Candidate(*one) for one in _candidates(base, hidden, budget)]
+    about = {
+        "goal": judge.goal,
+        "budget": budget,
+        "seed": base.training.seed,
+        "data": base.fingerprint,
+        "candidates": candidates,
+    }
+    with run.lock():
+        if overwrite:
+            run.clear()
+        journal = Journal(searching / JOURNAL, about)
+        if not run.is_run:
+            bounded = budget._replace(seconds=budget.seconds and (1 - _FINAL) * budget.seconds)
+            outcome = Search(candidates, judge, bounded, journal, notify, clock).run()
+            best = outcome.trials[0]
+            judge.keep(next(one for one in candidates if one.name == best.name), best.share, run, data)
+        for place in searching.iterdir():
+            if place.is_dir():
+                shutil.rmtree(place)
+    return train(run.config(), data, run.path, notify, interrupted)
+
+
+def _candidates(base: Config, data: KnowledgeGraph, budget: Budget) -> list[tuple[str, dict[str, Any], str]]:
+    if base.task == "link-prediction":
+        on_gpu = find_device(base.training.device).type == "cuda"
+        return portfolio(data.num_entities, len(data.train), budget.seconds, on_gpu)
+    given = [name for name in TASKS["node-classification"].inputs if INPUTS[name].there(data)]
+    return node_portfolio(given, fitted=find_spec("sklearn") is not None)

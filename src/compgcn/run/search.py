@@ -1,0 +1,319 @@
+"""Choose among candidates by successive halving on validation, within a number of minutes or of trials.
+
+Every rung trains the candidates still in the race for longer, each from where it stopped, and keeps the best third. The
+engine knows neither models nor data: a judge trains a candidate and says how good it is on validation.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from compgcn.errors import InputError
+from compgcn.train.loop import Event, Interrupted
+
+JOURNAL = "journal.jsonl"
+_FEWER = 3  # a rung keeps one in so many candidates
+_SHORTEST = 0.1  # share of a whole training that every candidate of the first rung should have
+_ALONE = 0.6  # share of the time left that one candidate may take while others are in the race
+
+
+class Candidate(NamedTuple):
+    """Named settings to try.
+
+    Args:
+        name: in tables.
+        settings: by dotted name.
+        kind: of the model; the best of each kind stays in the race until the last rung.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+    kind: str = ""
+
+
+class Cost(NamedTuple):
+    """Seconds that a whole training takes, and the smallest share of it that can be trained."""
+
+    seconds: float
+    least: float
+
+
+class Judge(Protocol):
+    """Trains candidates and compares them on validation; it never looks at test."""
+
+    @property
+    def goal(self) -> str: ...  # the metric to raise
+
+    def cost(self, candidate: Candidate) -> Cost:
+        """Estimate the cost of a candidate; called where time is the budget."""
+
+    def train(self, candidate: Candidate, share: float) -> float:
+        """Train up to a share of a whole training, from where the candidate stopped; return its best value.
+
+        Raise `InputError` for settings that do not go together, and `Interrupted` where the caller stops.
+        """
+
+    def drop(self, candidate: Candidate) -> None:
+        """Forget a candidate that has lost."""
+
+
+class Trial(NamedTuple):
+    """A training of one candidate in one rung; a trial without a value says why in `error`."""
+
+    rung: int
+    name: str
+    share: float  # of a whole training, with all earlier rungs
+    value: float | None
+    spent: float  # seconds
+    error: str = ""
+
+
+class Outcome(NamedTuple):
+    """The metric that decided, and the last trial of every candidate, the winner first."""
+
+    goal: str
+    trials: list[Trial]
+
+    @property
+    def reason(self) -> str:
+        """A sentence that says why the winner was chosen."""
+        first, *others = self.trials
+        why = f"'{first.name}' has the highest validation {self.goal} of {len(self.trials)} candidates"
+        rival = next((trial for trial in others if trial.value is not None), None)
+        return f"{why}, {first.value:.4f}" + (f"; '{rival.name}' is next with {rival.value:.4f}" if rival else "")
+
+
+class Budget(NamedTuple):
+    """Seconds, or trials in their place."""
+
+    seconds: float | None = None
+    trials: int | None = None
+
+
+class Journal:
+    """The file that a stopped search resumes from: one line about each cost, trial begun and trial ended."""
+
+    def __init__(self, path: Path, about: Mapping[str, Any]) -> None:
+        """Open the journal of the search that `about` describes; refuse that of another one."""
+        self.path, self.lines = path, _read(path)
+        about = json.loads(json.dumps(about))
+        if not self.lines:
+            self.add("search", **about)
+        changed = [key for key in about if about[key] != self.lines[0].get(key)]
+        if changed:
+            raise InputError(
+                f"{path.parent.parent} holds a search with other options ({', '.join(changed)}); choose another "
+                "--run-dir, or say --overwrite to remove it"
+            )
+
+    def add(self, event: str, **content: Any) -> None:
+        """Append a line."""
+        self.lines.append({"event": event, **content})
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(self.lines[-1]) + "\n")
+
+    def of(self, event: str) -> list[dict[str, Any]]:
+        """Return the contents of all lines about an event."""
+        return [{key: line[key] for key in line if key != "event"} for line in self.lines if line["event"] == event]
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    """Return the whole lines of a journal; a kill may have cut the last one short."""
+    if not path.is_file():
+        return []
+    found = []
+    for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
+        if not line.endswith("\n"):
+            path.write_text("".join(json.dumps(one) + "\n" for one in found), encoding="utf-8")
+            break
+        found.append(json.loads(line))
+    return found
+
+
+def best_first(trials: Sequence[Trial]) -> list[Trial]:
+    """Return the last trial of every candidate, the best first: of the latest rung, then by value."""
+    last = {trial.name: trial for trial in trials}.values()
+    return sorted(
+        last,
+        key=lambda trial: (-1, -math.inf) if trial.value is None else (trial.rung, trial.value),
+        reverse=True,
+    )
+
+
+def journalled(folder: Path) -> Outcome | None:
+    """Return the outcome of the search in a run folder, so far; None without one."""
+    lines = _read(folder / "search" / JOURNAL)
+    trials = [Trial(**{key: line[key] for key in Trial._fields}) for line in lines if line["event"] == "end"]
+    return Outcome(lines[0]["goal"], best_first(trials)) if trials else None
+
+
+class Search:
+    """Successive halving.
+
+    Args:
+        candidates: the more promising first: where the budget is short, the last ones are left out.
+        judge: trains them.
+        budget: of all trials together.
+        journal: of this search.
+        notify: takes an event "trial" when a trial begins, with the seconds left, and when one ends.
+        clock: in seconds.
+    """
+
+    def __init__(
+        self,
+        candidates: Sequence[Candidate],
+        judge: Judge,
+        budget: Budget,
+        journal: Journal,
+        notify: Callable[[Event], None] = lambda event: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.candidates, self.judge, self.budget = {one.name: one for one in candidates}, judge, budget
+        self.journal, self.notify, self.clock = journal, notify, clock
+        self.ended = [Trial(**line) for line in journal.of("end")]
+        self.costs = {line["name"]: Cost(line["seconds"], line["least"]) for line in journal.of("cost")}
+
+    def run(self) -> Outcome:
+        """Run or resume the search; the same call on a finished one returns at once."""
+        field, rung = self._first(), 0
+        while True:
+            field, floor = self._begin(rung, field)
+            self._race(rung, field, floor)
+            going = [name for name in field if self.value(name) is not None]
+            if len(field) == 1 or all(self.share(name) >= 1 for name in going):
+                break
+            kept = self._kept(going, rung)
+            for name in set(field) - set(kept):
+                self.judge.drop(self.candidates[name])
+            field, rung = kept, rung + 1
+        table = self.table()
+        if not table or table[0].value is None:
+            why = table[0].error if table else "no candidate was tried"
+            raise InputError(f"the search found no model: {why}; give it more minutes, or choose a --model")
+        return Outcome(self.judge.goal, table)
+
+    # State
+
+    @property
+    def left(self) -> float:
+        """Seconds left of the budget."""
+        spent: float = sum(line.get("spent", 0.0) for line in self.journal.lines)
+        return math.inf if self.budget.seconds is None else self.budget.seconds - spent
+
+    def last(self, name: str) -> Trial | None:
+        """Return the last trial of a candidate that ended."""
+        return next((trial for trial in reversed(self.ended) if trial.name == name), None)
+
+    def value(self, name: str) -> float | None:
+        """Return the value of a candidate so far."""
+        return None if (trial := self.last(name)) is None else trial.value
+
+    def share(self, name: str) -> float:
+        """Return the share of a whole training that a candidate has had."""
+        return 0.0 if (trial := self.last(name)) is None else trial.share
+
+    def table(self) -> list[Trial]:
+        """Return the last trial of every candidate that has one, the best first."""
+        return best_first(self.ended)
+
+    # Rungs
+
+    def _first(self) -> list[str]:
+        """Return the candidates of the first rung: as many as the budget has trials or time for."""
+        names = list(self.candidates)
+        if self.budget.trials is not None:
+            while sum(self._sizes(len(names))) > max(self.budget.trials, 1):
+                names.pop()
+            return names
+        kinds, chosen, taken = set(), [], 0.0
+        share = self.left / len(self._sizes(len(names)))
+        for name, one in self.candidates.items():
+            needed = _SHORTEST * self.cost(name).seconds
+            if one.kind not in kinds or taken + needed <= share:
+                taken += needed
+                chosen.append(name)
+            kinds.add(one.kind)
+        return chosen
+
+    def _sizes(self, first: int) -> list[int]:
+        """Return the number of candidates in each rung."""
+        sizes = [first]
+        while sizes[-1] > 1:
+            kinds = len({one.kind for one in list(self.candidates.values())[:first]}) if len(sizes) == 1 else 1
+            after = max(round(sizes[-1] / _FEWER), kinds)
+            sizes.append(after if after < sizes[-1] else 1)
+        return sizes
+
+    def _begin(self, rung: int, field: list[str]) -> tuple[list[str], float]:
+        """Return the candidates of a rung and the seconds that must be left at its end, as the journal has them."""
+        if rung == len(known := self.journal.of("rung")):
+            ahead = len(self._sizes(len(field)))  # rungs, this one included
+            floor = 0.0 if self.budget.seconds is None else self.left * (1 - 1 / ahead)
+            self.journal.add("rung", field=field, floor=floor, ahead=ahead)
+            known = self.journal.of("rung")
+        return known[rung]["field"], known[rung]["floor"]
+
+    def _kept(self, going: Sequence[str], rung: int) -> list[str]:
+        """Return the best third; after the first rung, the best of each kind too."""
+        ranked = sorted(going, key=lambda name: self.value(name) or 0.0, reverse=True)
+        number = max(round(len(going) / _FEWER), 1)
+        if rung:
+            return ranked[:number]
+        best = {self.candidates[name].kind: name for name in reversed(ranked)}
+        others = [name for name in ranked if name not in best.values()]
+        return [*best.values(), *others][: max(number, len(best))] if len(best) < len(going) else ranked[:1]
+
+    def _race(self, rung: int, field: Sequence[str], floor: float) -> None:
+        """Train every candidate of a rung, the cheapest first, so that the others have the time that it leaves."""
+        ahead = self.journal.of("rung")[rung]["ahead"]
+        done = {trial.name for trial in self.ended if trial.rung == rung}
+        waiting = [name for name in field if name not in done]
+        if self.budget.trials is not None:
+            for name in waiting:
+                self._try(rung, name, float(_FEWER) ** (1 - ahead))
+            return
+        waiting.sort(key=lambda name: self.cost(name).seconds)
+        for number, name in enumerate(waiting):
+            seconds, least = self.cost(name)
+            given = max(self.left - floor, 0.0) / (len(waiting) - number)
+            before = self.share(name)
+            share = min(max(before + given / max(seconds, 1e-9), before + least), 1.0)
+            wanted, alone = (share - before) * seconds, len(field) == 1
+            if wanted > self.left * (1 if alone else _ALONE):
+                if before == 0:
+                    self._end(Trial(rung, name, 0.0, None, 0.0, f"the shortest training takes about {wanted:.0f} s"))
+            elif share > before:
+                self._try(rung, name, share)
+
+    def _try(self, rung: int, name: str, share: float) -> None:
+        begun = self.clock()
+        self.notify({"event": "trial", "rung": rung, "name": name, "share": share, "left": self.left})
+        try:
+            value, error = self.judge.train(self.candidates[name], share), ""
+        except Interrupted:
+            self.journal.add("stop", name=name, spent=self.clock() - begun)
+            raise
+        except InputError as reason:  # these settings do not go together, or the loss is not finite
+            value, share, error = self.value(name), self.share(name), str(reason)
+        self._end(Trial(rung, name, share, value, self.clock() - begun, error))
+
+    def _end(self, trial: Trial) -> None:
+        self.journal.add("end", **trial._asdict())
+        self.ended.append(trial)
+        self.notify({"event": "trial", **trial._asdict(), "left": self.left})
+
+    def cost(self, name: str) -> Cost:
+        """Return the cost of a candidate: as its trials so far took, or as estimated once."""
+        if name not in self.costs:
+            begun = self.clock()
+            found = self.judge.cost(self.candidates[name])
+            self.costs[name] = found
+            self.journal.add("cost", name=name, **found._asdict(), spent=self.clock() - begun)
+        spent, share = sum(trial.spent for trial in self.ended if trial.name == name), self.share(name)
+        return self.costs[name]._replace(seconds=spent / share) if spent and share else self.costs[name]

@@ -1,0 +1,146 @@
+"""Successive halving: budgets of seconds and of trials, kinds, journals that resume."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from compgcn.errors import InputError
+from compgcn.run.search import Budget, Candidate, Cost, Journal, Search
+from compgcn.train.loop import Interrupted
+
+SECONDS = 10.0  # of a whole training of the candidates below
+
+
+class Pretended:
+    """A judge of candidates whose value is their setting `value`, on a clock that only training moves."""
+
+    goal = "mrr"
+
+    def __init__(self, seconds: Callable[[Candidate], float] = lambda one: SECONDS, stop_after: int | None = None):
+        self.now, self.calls = 0.0, list[tuple[str, float]]()
+        self.trained, self.dropped = dict[str, float](), list[str]()
+        self.seconds, self.stop_after = seconds, stop_after
+
+    def cost(self, candidate: Candidate) -> Cost:
+        return Cost(self.seconds(candidate), 0.01)
+
+    def train(self, candidate: Candidate, share: float) -> float:
+        self.calls.append((candidate.name, share))
+        self.now += (share - self.trained.get(candidate.name, 0.0)) * self.seconds(candidate)
+        if len(self.calls) == self.stop_after:
+            raise Interrupted
+        self.trained[candidate.name] = share
+        if candidate.settings["value"] is None:
+            raise InputError("these settings do not go together")
+        return float(candidate.settings["value"]) * min(1.0, 0.5 + share)
+
+    def drop(self, candidate: Candidate) -> None:
+        self.dropped.append(candidate.name)
+
+
+def candidates(number: int, kinds: Sequence[str] = ("",)) -> list[Candidate]:
+    """The later the better, within each kind."""
+    return [Candidate(f"c{i}", {"value": (i + 1) / number}, kinds[i % len(kinds)]) for i in range(number)]
+
+
+def searched(folder: Path, judge: Pretended, some: Sequence[Candidate], **budget: float) -> Search:
+    about = {"goal": judge.goal, "budget": budget, "candidates": [one.name for one in some]}
+    trials = budget.get("trials")
+    limits = Budget(budget.get("seconds"), None if trials is None else int(trials))
+    return Search(some, judge, limits, Journal(folder / "search" / "journal.jsonl", about), clock=lambda: judge.now)
+
+
+def test_a_rung_keeps_the_best_third_and_trains_it_for_longer(tmp_path: Path) -> None:
+    judge = Pretended()
+    outcome = searched(tmp_path, judge, candidates(9), trials=13).run()
+    assert outcome.trials[0].name == "c8"
+    assert [share for _, share in judge.calls] == [1 / 9] * 9 + [1 / 3] * 3 + [1.0]
+    assert {name for name, share in judge.calls if share > 1 / 9} == {"c6", "c7", "c8"}
+    assert [trial.name for trial in outcome.trials[:2]] == ["c8", "c7"]
+
+
+@pytest.mark.parametrize("trials", [1, 2, 5, 8, 13, 40])
+def test_a_search_has_at_most_the_trials_given(tmp_path: Path, trials: int) -> None:
+    judge = Pretended()
+    searched(tmp_path, judge, candidates(12, "ab"), trials=trials).run()
+    assert 1 <= len(judge.calls) <= trials
+    assert judge.calls[-1][1] == 1.0, "the last training is a whole one"
+
+
+@pytest.mark.parametrize("seconds", [5.0, 30.0, 60.0, 119.0])
+def test_a_search_takes_its_seconds_or_until_the_winner_is_trained(tmp_path: Path, seconds: float) -> None:
+    judge = Pretended()
+    outcome = searched(tmp_path, judge, candidates(12), seconds=seconds).run()
+    assert judge.now <= seconds * (1 + 1e-9)
+    assert judge.now >= 0.9 * seconds or outcome.trials[0].share == 1.0
+    assert outcome.trials[0].share == max(trial.share for trial in outcome.trials)
+
+
+def test_time_for_everything_trains_every_candidate_once_and_ends_early(tmp_path: Path) -> None:
+    judge = Pretended()
+    searched(tmp_path, judge, candidates(5), seconds=1000.0).run()
+    assert sorted(judge.calls) == [(f"c{i}", 1.0) for i in range(5)]
+    assert judge.now == pytest.approx(5 * SECONDS)
+
+
+def test_short_time_leaves_out_the_last_candidates_but_no_kind(tmp_path: Path) -> None:
+    judge = Pretended()
+    some = [*candidates(11), Candidate("other", {"value": 0.1}, "other")]
+    searched(tmp_path, judge, some, seconds=12.0).run()
+    tried = {name for name, _ in judge.calls}
+    assert {"c0", "c1", "other"} <= tried
+    assert "c10" not in tried
+
+
+def test_the_best_of_each_kind_reaches_the_second_rung(tmp_path: Path) -> None:
+    some = [*candidates(9), Candidate("slow starter", {"value": 0.01}, "other")]
+    judge = Pretended()
+    searched(tmp_path, judge, some, trials=30).run()
+    assert len([share for name, share in judge.calls if name == "slow starter"]) == 2
+
+
+def test_a_candidate_that_cannot_end_in_time_is_left_out_with_a_reason(tmp_path: Path) -> None:
+    judge = Pretended(lambda one: 1e6 if one.kind == "slow" else SECONDS)
+    outcome = searched(tmp_path, judge, [*candidates(3), Candidate("s", {"value": 1.0}, "slow")], seconds=30).run()
+    assert "s" not in judge.trained
+    assert outcome.trials[-1].error == "the shortest training takes about 10000 s"
+    with pytest.raises(InputError, match="found no model: the shortest training takes"):
+        searched(tmp_path / "b", judge, [Candidate("s", {"value": 1.0}, "slow")], seconds=30).run()
+
+
+def test_settings_that_do_not_go_together_lose(tmp_path: Path) -> None:
+    some = [Candidate("bad", {"value": None}), *candidates(3)]
+    outcome = searched(tmp_path, Pretended(), some, trials=6).run()
+    assert outcome.trials[0].name == "c2"
+    assert outcome.trials[-1].error == "these settings do not go together"
+
+
+@pytest.mark.parametrize("budget", [{"trials": 17}, {"seconds": 40.0}], ids=str)
+@pytest.mark.parametrize("stop_after", [1, 5, 13])
+def test_a_stopped_search_resumes_where_it_was(tmp_path: Path, budget: dict[str, float], stop_after: int) -> None:
+    some = candidates(12, "ab")
+    whole = Pretended()
+    expected = searched(tmp_path / "a", whole, some, **budget).run()
+    judge = Pretended(stop_after=stop_after)
+    with pytest.raises(Interrupted):
+        searched(tmp_path / "b", judge, some, **budget).run()
+    journal = tmp_path / "b" / "search" / "journal.jsonl"
+    journal.write_text(journal.read_text() + '{"event": "en')  # as a kill leaves it
+    found = searched(tmp_path / "b", judge, some, **budget).run()
+    assert found.trials[0].name == expected.trials[0].name
+    again = len(judge.calls)
+    assert searched(tmp_path / "b", judge, some, **budget).run() == found
+    assert len(judge.calls) == again, "a finished search trains no more"
+    if "trials" in budget:
+        assert found.trials == [trial._replace(spent=found.trials[i].spent) for i, trial in enumerate(expected.trials)]
+    else:
+        assert judge.now <= budget["seconds"] * (1 + 1e-9), "the time before the stop counts"
+
+
+def test_the_journal_of_another_search_is_refused(tmp_path: Path) -> None:
+    searched(tmp_path, Pretended(), candidates(3), trials=3).run()
+    with pytest.raises(InputError, match=r"another search|other options \(budget\)"):
+        searched(tmp_path, Pretended(), candidates(3), trials=4)
