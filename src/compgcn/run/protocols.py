@@ -240,14 +240,18 @@ def nested(session: ClassSession) -> Metrics:
 
 
 def _choose(parts: Parts, session: ClassSession, name: str, rest: Tensor) -> tuple[int, int]:
-    """Return the candidate and its number of epochs with the best mean over the inner folds; the first of equals."""
+    """Return the candidate and its number of epochs with the best mean accuracy over the inner folds.
+
+    The likelihood would stop small collections before the accuracy has risen; it decides among equals.
+    """
     found = []
     for number, config in enumerate(session.candidates):
         label = f"{name}, candidate {number + 1}, inner" if len(session.candidates) > 1 else f"{name}, inner"
         curves = parts.cross_validation(label, rest, session.config.classifier.inner_folds, config)
-        best, epoch = _best(curves, "log_likelihood", config.training)
-        found.append((np.mean([curve[best].log_likelihood for curve in curves]), number, epoch))
-    _, number, epoch = max(found, key=lambda one: one[0])
+        best, epoch = _best(curves, "accuracy", config.training)
+        goals = ((curve[best].accuracy, curve[best].log_likelihood) for curve in curves)
+        found.append((*np.mean(list(goals), 0), number, epoch))
+    *_, number, epoch = max(found, key=lambda one: one[:2])
     return number, epoch
 
 

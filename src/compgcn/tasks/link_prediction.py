@@ -27,6 +27,7 @@ NO_VECTORS = (
     "--model complex, or compare relations"
 )
 _STALE = 10  # evaluations without gain after which the margin falls
+_LOWEST_MARGIN = 5.0  # at or below it the margin stays, as in the released code
 _CACHED, _QUERIES = 2**21, 128  # scores at a time on a CPU, and the queries there should be for its products
 
 
@@ -175,7 +176,8 @@ class LinkPrediction(_Task):
     Args:
         model, graph, splits: as for `Ranker`.
         settings: of training.
-        margin_decay: subtracted from the decoder's margin after every `_STALE` evaluations without gain.
+        margin_decay: subtracted from the decoder's margin after every `_STALE` evaluations without gain, while the
+            margin is above `_LOWEST_MARGIN`.
     """
 
     model: LinkPredictor
@@ -233,7 +235,8 @@ class LinkPrediction(_Task):
     def stale(self, evaluations: int) -> None:
         """Lower the decoder's margin, where the settings ask for it."""
         margin = self.model.decoder.margin
-        if self.margin_decay and margin is not None and evaluations and evaluations % _STALE == 0:
+        due = evaluations and evaluations % _STALE == 0
+        if self.margin_decay and margin is not None and due and margin.item() > _LOWEST_MARGIN:
             margin.sub_(self.margin_decay)
 
 
