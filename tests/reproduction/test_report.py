@@ -46,7 +46,7 @@ def test_a_spread_is_shown_with_its_digits_and_its_kind() -> None:
     experiment = EXPERIMENTS["graph-classification"]
     assert shown(Figure(0.3165, 0.0004, 3), "mrr") == ".317 ± .0004 (seeds)"
     assert shown(Figure(71.6, 1.0, 2), "accuracy") == "71.6 ± 1.0 (seeds)"
-    assert stated(experiment, experiment.row("ptc-compgcn"), "accuracy") == "71.6 ± 12.0 (folds)"
+    assert stated(experiment, experiment.row("ptc-compgcn-sub"), "accuracy") == "71.6 ± 12.0 (folds)"
 
 
 def test_costs_name_shared_devices_and_leave_out_unknown_memory(tmp_path: Path) -> None:
