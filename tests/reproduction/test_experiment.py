@@ -59,7 +59,9 @@ def test_every_row_has_its_source_and_the_papers_numbers_or_a_note(experiment: E
 
 
 def test_beside_every_encoder_of_links_stands_the_same_decoder_without_one() -> None:
-    for experiment in (EXPERIMENTS[name] for name in ("link-prediction", "systems", "encoders")):
+    for experiment in (
+        EXPERIMENTS[name] for name in ("link-prediction", "systems", "encoders", "encoders-bce", "encoders-long")
+    ):
         for row in experiment.rows:
             bare = expected(*at_home(experiment, row)).encoder.name == "none"
             assert bare == (control_of(experiment, row) is None), row.name
