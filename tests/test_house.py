@@ -97,8 +97,8 @@ def test_the_house_keeps_to_its_budgets(capsys: pytest.CaptureFixture[str]) -> N
         "lines of src/compgcn": (lines(PACKAGE), 17_200, 21_800),
         "modules": (len(list(PACKAGE.rglob("*.py"))), 110, 110),
         "lines of the core": (core, 8_700, 10_700),
-        "lines of reproduction": (lines(ROOT / "reproduction"), 2_500, 2_690),  # the conditional model
-        "lines of tests": (lines(ROOT / "tests"), 15_000, 19_200),
+        "lines of reproduction": (lines(ROOT / "reproduction"), 2_500, 2_705),  # the conditional model
+        "lines of tests": (lines(ROOT / "tests"), 15_000, 19_235),
         "levels of imports": (len(LEVELS), 9, 9),
         "entries at the top": (len(entries), 12, 12),
         "modules that train loads": (closure(), 70, 70),

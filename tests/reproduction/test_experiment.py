@@ -261,7 +261,7 @@ def test_a_row_that_fails_does_not_stop_the_others(reproduction: Command, number
 
 def test_bad_names_are_refused_in_one_sentence(reproduction: Command) -> None:
     assert all(name in reproduction("list").out for name in EXPERIMENTS)
-    refused(reproduction("train", "encoder"), "did you mean 'encoders'?")
+    refused(reproduction("train", "encoder"), "did you mean 'encoders'")
     refused(reproduction("train", "encoders", "--row", "distmult-nnone"), "distmult-none")
     refused(reproduction("train"), "--all", *EXPERIMENTS)
     refused(reproduction("train", "encoders", "--all"), "--all")
