@@ -36,7 +36,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=N
 def reproduction() -> None:
     """Reproduce the paper: train its tables, report the results beside the paper's, and measure speed.
 
-    Example: python -m reproduction train node-classification --row mutag-compgcn --seeds 1 --smoke
+    Example: python -m reproduction train node-classification --row mutag-compgcn-sub --seeds 1 --smoke
     """
 
 

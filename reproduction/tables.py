@@ -15,16 +15,22 @@ from compgcn.run.report import MISSING, Part, Table
 from reproduction.experiment import Experiment, Row, at_home, control_of
 from reproduction.training import results
 
-LOWER = ("mr",)  # metrics that are better when lower
+LOWER = ("mr", "parameters")  # metrics that are better when lower
 TOLERANCE = 0.01  # share of the paper's number within which ours counts as the same
 ROOM = 0.02  # share beyond which no spread over our seeds makes it the same
 NOT_RUN = "not run yet"
+_TITLES = {
+    "accuracy": "accuracy, %",
+    "accuracy_each_fold": "accuracy by the best epoch of each fold, %",
+    "parameters": "parameters",
+}
 COSTS = ("parameters", "epochs", "seconds", "peak MiB", "seeds")
 
 RULE = (
     f"*Reproduced*: our mean is within {100 * TOLERANCE:.0f} % of the paper's number, within twice the standard error "
-    "of our mean over seeds, or within the standard error of the paper's number (its ±, divided by the root of the "
-    f"number of folds where it is over folds); beyond {100 * ROOM:.0f} %, only the paper's error counts. *Undecided*: "
+    "of our mean over seeds, within one item of a classification, or within the standard error of the paper's number "
+    f"(its ±, divided by the root of the number of folds where it is over folds); beyond {100 * ROOM:.0f} %, only the "
+    "item and the paper's error count. *Undecided*: "
     "further away, but within twice our standard error, or for one seed, whose error is unknown, within "
     f"{100 * ROOM:.0f} %. *Above* and *below*: outside all of these."
 )
@@ -32,11 +38,12 @@ TIES = "Our ranks are realistic: tied candidates share their mean rank."
 
 
 class Figure(NamedTuple):
-    """A metric of a row: mean and standard deviation over seeds."""
+    """A metric of a row: mean and standard deviation over seeds, and the difference that one item makes."""
 
     mean: float
     sd: float
     seeds: int
+    item: float = 0.0
 
     @property
     def error(self) -> float:
@@ -69,17 +76,25 @@ class Board:
         found = list(self.by_seed(experiment, row, metric, split).values())
         if not found:
             return None
-        return Figure(statistics.fmean(found), statistics.stdev(found) if len(found) > 1 else 0.0, len(found))
+        (first, *_), last = self.results(experiment, row), metric.rpartition("/")[2]
+        counts = first["metrics"].get(split or experiment.split, {}).get("confusion", [])
+        item = 100 / sum(map(sum, counts)) if counts and last.startswith("accuracy") else 0.0
+        return Figure(statistics.fmean(found), statistics.stdev(found) if len(found) > 1 else 0.0, len(found), item)
 
 
 def read(result: Mapping[str, Any], split: str, metric: str) -> float | None:
     """Return a metric of a result by its name, such as "mrr" or "category/1-1/head/mrr"; an accuracy in %."""
     *parts, last = metric.split("/")
-    tree = result.get(f"by_{parts[0]}", {}) if parts else result["metrics"].get(split, {})
+    tree = result.get(f"by_{parts[0]}", {}) if parts else result["metrics"].get(split, {}) | _count(result)
     for part in parts[1:]:
         tree = tree.get(part, {})
     value = tree.get(last)
-    return None if value is None else 100 * value if last == "accuracy" else float(value)
+    return None if value is None else 100 * value if last.startswith("accuracy") else float(value)
+
+
+def _count(result: Mapping[str, Any]) -> dict[str, float]:
+    """Return the number of parameters; none of a result of the old format."""
+    return {"parameters": result["parameters"]} if result.get("parameters") else {}
 
 
 def number(value: float, metric: str) -> str:
@@ -87,7 +102,7 @@ def number(value: float, metric: str) -> str:
     last = metric.rpartition("/")[2]
     if last == "mr":
         return f"{value:,.0f}"
-    return f"{value:.1f}" if last == "accuracy" else f"{value:.3f}".replace("0.", ".", 1)
+    return f"{value:.1f}" if last.startswith("accuracy") else f"{value:.3f}".replace("0.", ".", 1)
 
 
 def shown(figure: Figure | None, metric: str) -> str:
@@ -112,8 +127,7 @@ def stated(experiment: Experiment, row: Row, metric: str) -> str:
 def title(metric: str) -> str:
     """Return the name of a metric for a header."""
     *parts, last = metric.split("/")
-    short = last.upper().replace("HITS@", "H@") if last != "accuracy" else "accuracy, %"
-    return " ".join([*parts[1:], short])
+    return " ".join([*parts[1:], _TITLES.get(last) or last.upper().replace("HITS@", "H@")])
 
 
 def not_run(row: Row) -> str:
@@ -130,7 +144,7 @@ def verdict(experiment: Experiment, row: Row, metric: str, ours: Figure | None) 
         return ""
     paper = row.paper[metric]
     own = row.spread.get(metric, 0.0) / math.sqrt(experiment.folds)
-    same = max(TOLERANCE * abs(paper), own, min(2 * ours.error, ROOM * abs(paper)))
+    same = max(TOLERANCE * abs(paper), own, ours.item, min(2 * ours.error, ROOM * abs(paper)))
     possible = 2 * ours.error if ours.seeds > 1 else ROOM * abs(paper)
     above = paper - ours.mean if metric.rpartition("/")[2] in LOWER else ours.mean - paper
     if abs(above) <= same:
@@ -238,14 +252,17 @@ def _pair(board: Board, experiment: Experiment, row: Row, metric: str) -> str:
 
 
 def _all_metrics(board: Board, experiment: Experiment, group: str, rows: Sequence[Row]) -> Table:
-    """Return every metric of every row, and the MRR with ties ranked worst and best."""
-    lines = []
+    """Return every metric of every row and, of ranks, the MRR with ties ranked worst and best."""
+    lines, ranked = [], "mrr" in experiment.metrics
     for row in rows:
-        reports = [result["metrics"][experiment.split] for result in board.results(experiment, row)]
-        bounds = [[report[ties]["mrr"] for report in reports] for ties in ("pessimistic", "optimistic")]
-        ties = " to ".join(f"{statistics.fmean(one):.5f}".lstrip("0") for one in bounds) if reports else MISSING
-        lines.append([row.label, *(_pair(board, experiment, row, metric) for metric in experiment.metrics), ties])
-    header = ("model", *(f"{title(metric)}, paper / ours" for metric in experiment.metrics), "MRR by ties")
+        lines.append([row.label, *(_pair(board, experiment, row, metric) for metric in experiment.metrics)])
+        if ranked:
+            reports = [result["metrics"][experiment.split] for result in board.results(experiment, row)]
+            bounds = [[report[ties]["mrr"] for report in reports] for ties in ("pessimistic", "optimistic")]
+            ties = " to ".join(f"{statistics.fmean(one):.5f}".lstrip("0") for one in bounds) if reports else MISSING
+            lines[-1].append(ties)
+    header = ("model", *(f"{title(metric)}, paper / ours" for metric in experiment.metrics))
+    header += ("MRR by ties",) if ranked else ()
     return Table(f"{group}, all metrics" if group else "All metrics", header, lines)
 
 

@@ -91,13 +91,13 @@ def closure() -> int:
 def test_the_house_keeps_to_its_budgets(capsys: pytest.CaptureFixture[str]) -> None:
     entries = [path for path in PACKAGE.iterdir() if path.stem in LEVEL]
     core = lines(*(PACKAGE / one for one in CORE)) - lines(*(PACKAGE / one for one in AROUND))
-    # Each with its aim and the ceiling it may not exceed; where they differ, the aim is not reached yet. The aims of
-    # source and core hold 1,200 lines for the conditional model.
+    # Each with its aim and the ceiling it may not exceed; where they differ, the aim is not reached yet. The aim of the
+    # source holds 1,200 lines for the conditional model, 1,500 for several processes and 500 for the search.
     found = {
-        "lines of src/compgcn": (lines(PACKAGE), 17_200, 22_900),
+        "lines of src/compgcn": (lines(PACKAGE), 19_200, 23_900),
         "modules": (len(list(PACKAGE.rglob("*.py"))), 110, 110),
         "lines of the core": (core, 8_700, 10_960),
-        "lines of reproduction": (lines(ROOT / "reproduction"), 2_500, 2_690),  # the conditional model
+        "lines of reproduction": (lines(ROOT / "reproduction"), 2_500, 2_900),  # the conditional model
         "lines of tests": (lines(ROOT / "tests"), 15_000, 19_790),
         "levels of imports": (len(LEVELS), 9, 9),
         "entries at the top": (len(entries), 12, 14),

@@ -80,7 +80,7 @@ class Decoder(Section):
     name: str = "conve"
     entity_bias: bool | None = None
     margin: float = 9.0  # TransE, RotatE: score = margin - distance
-    margin_decay: float = Field(0.0, ge=0)  # subtracted from the margin after every 10 evaluations without gain
+    margin_decay: float = Field(0.0, ge=0)  # subtracted after every 10 evaluations without gain, while above 5
     filters: int | None = Field(None, ge=1)  # of a convolution; None: the decoder's usual number and size
     kernel: int | None = Field(None, ge=1)
     input_dropout: float = Field(0.0, ge=0, lt=1)  # on the input of a convolution, its feature maps, and the query

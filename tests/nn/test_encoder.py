@@ -98,10 +98,10 @@ def basis_filters(layer: CompGCNConv) -> list[Tensor]:
 
 
 def weighted_gcn(edges: Edges, h: Tensor, layer: CompGCNConv, flow: str) -> Tensor:
-    """(sum of w alpha_r h_u + h_v) W."""
+    """(sum of w alpha_r h_u + alpha_loop h_v) W."""
     alpha = layer.relation_scale[:, 0]
     terms = [(m.receiver, w * alpha[m.relation] * h[m.sender]) for m, w in incoming(edges, flow, "symmetric")]
-    return (weighted_sum(edges.num_nodes, terms, h) + h) @ layer.weight
+    return (weighted_sum(edges.num_nodes, terms, h) + layer.loop_relation * h) @ layer.weight
 
 
 REDUCTIONS: dict[str, Callable[[Edges, Tensor, CompGCNConv, str], Tensor]] = {
@@ -138,6 +138,16 @@ def test_a_preset_is_the_model_of_its_paper_on_any_graph(name, edges, flow):
     encoder = encoder_of(edges, (4, 6), name, flow=flow)
     expected = torch.tanh(REDUCTIONS[name](edges, encoder.nodes, encoder.layers[0], flow))
     assert_same_with_gradients(encoder(edges.graph())[0], expected, list(encoder.parameters()))
+
+
+def test_the_numbers_of_wgcn_start_normal_so_that_no_relation_starts_as_the_loop():
+    torch.manual_seed(0)
+    (layer,) = Encoder(3, 5000, (2, 2), "wgcn").layers
+    found = torch.cat((layer.relation_scale, layer.loop_relation))
+    assert found.shape == (10001, 1)
+    assert found.unique().numel() > 9000
+    assert abs(found.mean().item()) < 0.05
+    assert abs(found.std().item() - 1) < 0.05
 
 
 @pytest.mark.parametrize("flow", FLOWS)
@@ -265,7 +275,7 @@ def layer_parameters(name: str, K: int, d: int, R: int, B: int) -> int:
         "none": 0,
         "gcn": K * d * d,
         "dgcn": 3 * K * d * d + K * R * d,  # the second term: biases per relation
-        "wgcn": K * d * d + K * R,
+        "wgcn": K * d * d + K * (R + 1),  # the loop has a number too
         "rgcn": K * (R + 1) * d * d,
         "rgcn-basis": K * (B + 1) * d * d + K * R * B,
         "rgcn-block": K * (R * d * d // max(B, 1) + d * d),

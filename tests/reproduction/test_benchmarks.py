@@ -54,7 +54,7 @@ def test_steps_layers_and_ranks_take_no_longer_than_promised() -> None:
 
 def test_the_costs_cover_every_row_and_are_less_than_edge_by_edge() -> None:
     rows = report("h200/costs-fb15k-237")["rows"]
-    assert {row["row"] for row in rows} >= {row.name for row in EXPERIMENTS["encoders"].rows}
+    assert {row["row"] for row in rows} >= {row.name for row in EXPERIMENTS["encoders"].rows if not row.missing}
     for steps in (row["steps"] for row in rows if "per edge" in row["steps"]):
         assert steps["ours"]["ms"] < steps["per edge"]["ms"]
         assert steps["ours"]["mib"] < steps["per edge"]["mib"]

@@ -139,6 +139,20 @@ def test_of_the_epochs_the_one_with_the_best_mean_over_folds_is_taken(
     assert run.metrics["protocol"] == "paper"
 
 
+def test_a_nested_run_chooses_the_epochs_that_classify_the_most_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def scripted(self: Classification, items: torch.Tensor) -> Tally:
+        epoch = len(self.tallies) + 1  # the likelihood falls from the first, the accuracy is best at the third
+        right = len(items) if epoch == 3 else 0
+        return Tally(-float(epoch), torch.tensor([[right, len(items) - right], [0, 0]]))
+
+    monkeypatch.setattr(Classification, "tally", scripted)
+    run = toy.classify(tmp_path / "run", toy.molecules(), protocol="nested", epochs=4, inner_folds=2)
+    assert run.metrics["best_epoch"] == 3
+    assert [fold["epochs"] for fold in run.metrics["test"]["folds"]] == [3, 3, 3]
+
+
 # The parts
 
 

@@ -171,6 +171,14 @@ def test_the_margin_falls_after_every_so_many_evaluations_without_gain() -> None
     assert margins == [9, 9, 9, 7, 7, 7, 5, 5]
 
 
+@pytest.mark.parametrize(("margin", "lowest"), [(9.0, 4), (40.0, 5), (3.0, 3)])
+def test_the_margin_falls_only_while_it_is_above_five(margin: float, lowest: float) -> None:
+    task = _task(decoder="transe", margin=margin, margin_decay=5.0)
+    for _ in range(12):
+        task.stale(10)
+    assert task.model.decoder.margin.item() == lowest
+
+
 def test_early_stopping_keeps_the_weights_of_the_best_epoch(tmp_path: Path) -> None:
     events: list[dict[str, Any]] = []
     settings = {"epochs": 200, "patience": 4, "lr": 0.05}

@@ -59,8 +59,9 @@ class CompGCNConv(nn.Module):
 
     The other arguments make the layers of `compgcn.nn.encoder.PRESETS`:
         filters: which relations share a filter, a name in `compgcn.nn.filters.FILTERS`.
-        relations: "vectors" come in as `rel` and are updated; "scalars" are one learned weight per relation kept by
-            the layer; "none" leaves relations out of phi. With the last two, `rel` passes through unchanged.
+        relations: "vectors" come in as `rel` and are updated; "scalars" are one learned weight per relation, and
+            one for the loop, kept by the layer; "none" leaves relations out of phi. With the last two, `rel` passes
+            through unchanged.
         relation_bias: a learned vector [out] per relation, added to its messages and weighted like them (D-GCN).
         bases: number of basis matrices or of diagonal blocks, for those filters.
         roles: phi gets z_r in a message from the subject of an edge to its object, and -z_r in one the other way
@@ -118,15 +119,16 @@ class CompGCNConv(nn.Module):
     def _make_parameters(self, bias: bool, relation_bias: bool, bases: int) -> None:
         """Register the parameters in the order in which `reset_parameters` draws them: a seed fixes the model."""
         vectors, directions = self.relations == "vectors", 2 if self.add_inverse else 1
-        rows = directions * self.num_relations
+        scalars, rows = self.relations == "scalars", directions * self.num_relations
+        looped = (vectors or scalars) and self.self_loop and not self.roles
         filters = self.filters.shapes(Sizes(self.in_channels, self.out_channels, rows, directions, bases))
         if not self.self_loop:
             filters.pop("weight_loop", None)
         self._filters = list(filters)
         shapes: dict[str, tuple[int, ...] | None] = {
             "weight_relation": (self.in_channels, self.out_channels) if vectors else None,
-            "loop_relation": (1, self.in_channels) if vectors and self.self_loop and not self.roles else None,
-            "relation_scale": (rows, 1) if self.relations == "scalars" else None,
+            "loop_relation": (1, 1 if scalars else self.in_channels) if looped else None,
+            "relation_scale": (rows, 1) if scalars else None,
             "relation_bias": (rows, self.out_channels) if relation_bias else None,
             "bias": (self.out_channels,) if bias else None,
             **filters,
@@ -135,15 +137,18 @@ class CompGCNConv(nn.Module):
             self.register_parameter(name, None if shape is None else nn.Parameter(torch.empty(shape)))
 
     def reset_parameters(self) -> None:
-        """Draw every matrix by Xavier, set scalars to one and biases to zero, and reset a learned composition."""
+        """Draw every matrix by Xavier and scalars from N(0, 1), set biases to zero, and reset a learned composition.
+
+        Scalars that all started at one, the weight of the loop, would make the ends of an edge almost one vector.
+        """
         for module in () if self.phi is None else self.phi.modules():
             if callable(reset := getattr(module, "reset_parameters", None)):
                 reset()
         for name, parameter in self.named_parameters(recurse=False):
             if name in ("bias", "relation_bias"):
                 nn.init.zeros_(parameter)
-            elif name == "relation_scale":
-                nn.init.ones_(parameter)
+            elif self.relations == "scalars" and name in ("relation_scale", "loop_relation"):
+                nn.init.normal_(parameter)
             else:
                 for matrix in parameter.view(-1, *parameter.shape[-2:]).unbind():
                     nn.init.xavier_normal_(matrix)
@@ -250,7 +255,7 @@ class CompGCNConv(nn.Module):
             every = torch.arange(len(x), device=x.device)
             loop = contents(self.phi, x, self.loop_relation, every, torch.zeros_like(every)) @ filters
         elif phi.linear_lift:
-            matrix, shift = phi.fold_fixed(self.loop_relation, filters)
+            matrix, shift = phi.fold_fixed(self.loop_relation.expand(1, x.shape[1]), filters)
             loop = torch.addmm(shift, x, matrix)
         else:
             loop = phi(x, self.loop_relation).to(x.dtype) @ filters

@@ -28,6 +28,7 @@ NO_VECTORS = (
     "--model complex, or compare relations"
 )
 _STALE = 10  # evaluations without gain after which the margin falls
+_LOWEST_MARGIN = 5.0  # at or below it the margin stays, as in the released code
 _CACHED, _QUERIES = 2**21, 128  # scores at a time on a CPU, and the queries there should be for its products ..
 _HELD = 2**25  # .. unless their scores would take more than 128 MiB
 
@@ -224,7 +225,8 @@ class LinkPrediction(_Task):
     Args:
         model, graph, splits: as for `Ranker`.
         settings: of training.
-        margin_decay: subtracted from the decoder's margin after every `_STALE` evaluations without gain.
+        margin_decay: subtracted from the decoder's margin after every `_STALE` evaluations without gain, while the
+            margin is above `_LOWEST_MARGIN`.
         fanout: for each layer, the most messages that an entity receives in training; (): all of them.
     """
 
@@ -302,7 +304,8 @@ class LinkPrediction(_Task):
     def stale(self, evaluations: int) -> None:
         """Lower the decoder's margin, where the settings ask for it."""
         margin = self.model.decoder.margin
-        if self.margin_decay and margin is not None and evaluations and evaluations % _STALE == 0:
+        due = evaluations and evaluations % _STALE == 0
+        if self.margin_decay and margin is not None and due and margin.item() > _LOWEST_MARGIN:
             margin.sub_(self.margin_decay)
 
 
