@@ -19,14 +19,14 @@ from compgcn.errors import InputError, unknown
 from compgcn.run import open_run
 from compgcn.run.build import find_device
 from compgcn.train.loop import Interrupted
-from reproduction import RESULTS, ROOT, bench, measure
+from reproduction import RESULTS, ROOT, bench, large, measure
 from reproduction.blocks import write_blocks
 from reproduction.experiment import Job, chosen, experiments, jobs_of
 from reproduction.pages import write_all, write_one
 from reproduction.tables import Board
 from reproduction.training import is_done, train_job
 
-BENCHES = ("kernels", "step", "evaluate", "conditional", "costs")
+BENCHES = ("kernels", "step", "evaluate", "conditional", "costs", "large")
 MEASURES = (*measure.OF_RUNS, "unseen", "reading", "serving")
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -151,6 +151,11 @@ def run_bench(
     row: Annotated[list[str] | None, typer.Option(help="For costs: only this row; may be repeated.")] = None,
     compiled: Annotated[bool, typer.Option("--compile", help="For costs: compile every step first.")] = False,
     scaling: Annotated[bool, typer.Option(help="For kernels: also measure graphs of growing size.")] = True,
+    size: Annotated[
+        list[str] | None, typer.Option(help="For large: TRIPLES:ENTITIES:RELATIONS of a synthetic graph.")
+    ] = None,
+    recipe: Annotated[bool, typer.Option("--recipe", help="For large: also train the recommended model.")] = False,
+    to: Annotated[Path | None, typer.Option(help="For large: a file for the report, while it grows.")] = None,
     settings: Settings = None,
     device: Device = "auto",
 ) -> None:
@@ -160,6 +165,10 @@ def run_bench(
     """
     if what not in BENCHES:
         raise unknown("benchmark", what, BENCHES, listed=len(BENCHES))
+    if what == "large":
+        sizes = [large.sizes_of(text) for text in size or large.SIZES]
+        out.print(json.dumps(large.bench_large(sizes, find_device(device), to, recipe, err.print), indent=1))
+        return
     given = {"data.source": data, **dict(map(parse_setting, settings or []))}
     graph = find(configure(Config(), given).data)
     if not isinstance(graph, KnowledgeGraph) or graph.labels is not None:

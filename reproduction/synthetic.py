@@ -11,9 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from compgcn.data import KnowledgeGraph
 from compgcn.data.columns import Numbers, keys
-from compgcn.data.vocabulary import Vocabulary
 from compgcn.errors import InputError
 
 _TYPES = 20
@@ -75,14 +73,6 @@ def synthetic(triples: int, entities: int, relations: int = 100, seed: int = 0) 
     names = rng.permutation(entities)  # a hub may have any number
     found = found[:triples]
     return np.stack((names[found[:, 0]], found[:, 1], names[found[:, 2]]), 1)
-
-
-def graph_of(triples: Numbers, entities: int, relations: int, held_out: float = 0.1) -> KnowledgeGraph:
-    """Return the graph in memory, with shares of the facts held out for valid and for test."""
-    ids = [[f"{letter}{i}" for i in range(size)] for letter, size in (("e", entities), ("r", relations))]
-    none = triples[:0]
-    graph = KnowledgeGraph("synthetic", Vocabulary("entity", ids[0]), Vocabulary("relation", ids[1]), triples, none, none)
-    return graph.divided(0, held_out, held_out)
 
 
 def write(path: Path, triples: Numbers) -> None:

@@ -132,6 +132,7 @@ class Training(Section):
     patience: int = Field(25, ge=1)  # evaluations without gain before stopping
     evaluate_every: int = Field(1, ge=1)  # epochs
     valid_sample: int | None = Field(None, ge=1)  # validation triples that choose the epoch; None: all
+    test_sample: int | None = Field(None, ge=1)  # triples of valid, and of test, for the metrics at the end; None: all
     checkpoint_seconds: float = Field(30.0, ge=0)  # between checkpoints, see `loop.until_next`; 0: every step
     seed: int = Field(0, ge=0, lt=2**63)
     device: str = "auto"

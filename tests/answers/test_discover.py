@@ -64,7 +64,8 @@ def test_heads_peers_and_samples_follow_the_definition(edges: Edges, size: int) 
         assert asked == [(entity, kind) for entity, kind in enumerate(expected) if kind]
         every |= {(entity, r, kind) for entity, kind in asked}
     fresh = Peers(facts, edges.num_nodes, edges.num_relations)
-    assert sum(fresh.sizes(range(edges.num_relations))) == len(every)
+    assert fresh.counts(range(edges.num_relations)).sum() == len(every)
+    assert (fresh.counts(range(edges.num_relations), strangers=True).sum(1) == edges.num_nodes).all()
     rows = [tuple(row) for row in fresh.sample(range(edges.num_relations), size, seed=0).tolist()]
     assert len(rows) == len(set(rows)) == min(size, len(every))
     assert set(rows) <= every
@@ -181,20 +182,33 @@ def test_the_command_shows_writes_and_prints_json(command: Command, run: Run) ->
 def test_a_bounded_search_asks_where_a_tail_is_lacking_most(
     sizes: list[tuple[int, int, int]], limit: int, evenly: bool
 ) -> None:
-    rates = np.random.default_rng(limit).random((len(sizes), 3))
-    there = [
-        np.array([(i, r, kind) for i, kind in enumerate(np.repeat(range(3), some))], dtype=np.int64).reshape(-1, 3)
-        for r, some in enumerate(sizes)
-    ]
-    asked = discover.likeliest(there, rates, limit, evenly=evenly)
-    pairs = list(zip(asked, there, strict=True))
-    for some, every in pairs if evenly else [(np.concatenate(asked), np.concatenate(there))]:
-        taken, could = ({(*row,) for row in rows.tolist()} for rows in (some, every))
-        assert taken <= could
-        assert len(taken) == len(some) == min(max(1, limit // len(there)) if evenly else limit, len(could))
-        left = [rates[r, kind] for _, r, kind in could - taken]
-        assert max(left, default=0) <= min((rates[r, kind] for _, r, kind in taken), default=1)
-    assert all((some[:, 1] == r).all() for r, some in enumerate(asked))
+    rates = np.random.default_rng(limit).integers(1, 5, (len(sizes), 3)) / 5  # some are equal
+    counts = np.array(sizes, dtype=np.int64)
+    asked = discover.quotas(counts, rates, limit, evenly=evenly)
+    assert ((asked >= 0) & (asked <= counts)).all()
+    rows = list(zip(asked, counts, rates, strict=True)) if evenly else [(asked, counts, rates)]
+    for taken, there, rate in rows:
+        assert taken.sum() == min(max(1, limit // len(sizes)) if evenly else limit, there.sum())
+        assert max(rate[taken < there], default=0) <= min(rate[taken > 0], default=1)
+    for r, share in enumerate(asked):
+        kinds = np.repeat(range(3), counts[r])
+        every = np.stack((np.arange(len(kinds)), np.full_like(kinds, r), kinds), 1)
+        found = discover.some(every, share)
+        assert (np.bincount(found[:, 2], minlength=3) == share).all()
+        assert (np.diff(found[:, 0]) > 0).all()
+
+
+def test_a_search_over_many_entities_is_bounded_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = train(tmp_path / "run", epochs=1)
+    whole = run.discover(top=1000)
+    assert not caplog.records
+    monkeypatch.setattr(discover, "most_queries", lambda links: 5)
+    some = run.discover(top=1000)
+    assert set(some) < set(whole)
+    (said,) = caplog.messages
+    assert said.startswith(f"5 of {total(run)} queries asked, about heads that most often lack a tail; name a relation")
 
 
 def test_a_model_conditioned_on_the_query_answers_a_bounded_number(
@@ -216,4 +230,4 @@ def total(run: Run) -> int:
     """Return the number of heads and peers."""
     assert isinstance(run.data, KnowledgeGraph)
     facts = np.concatenate(list(run.data.splits.values()))
-    return sum(Peers(facts, run.data.num_entities, run.data.num_relations).sizes(range(run.data.num_relations)))
+    return int(Peers(facts, run.data.num_entities, run.data.num_relations).counts(range(run.data.num_relations)).sum())

@@ -439,7 +439,9 @@ def test_a_graph_of_ones_own_is_trained_on_with_negatives_where_scores_of_all_en
     resolved = resolve({"data.source": "big.tsv"}, _sized(entities))
     assert bool(resolved.notes) == resolved.large == large
     assert found.epochs == (LARGE_RECIPE if large else OWN_RECIPES["link-prediction"])["training.epochs"]
-    assert found.valid_sample == (2000 if large else None)
+    assert (found.valid_sample, found.test_sample) == ((2000, 10_000) if large else (None, None))
+    asked = recommended({"data.source": "big.tsv", "encoder": "compgcn"}, _sized(entities)).encoder
+    assert (asked.name, asked.composition) == ("compgcn", "mult" if large else None)
 
 
 @given(st.integers(1, 10**8))
@@ -464,7 +466,12 @@ def test_what_is_recommended_for_a_large_graph_gives_way_to_every_setting_and_to
     found = recommended({"data.source": "big.tsv", "epochs": 3, "encoder": "gcn"}, large)
     assert (found.training.epochs, found.training.loss) == (3, "sampled-cross-entropy")
     assert found.encoder.composition is None
-    assert recommended({"data.source": "big.tsv"}, large).encoder.composition == "mult"
+    plain = recommended({"data.source": "big.tsv"}, large)
+    assert (plain.encoder.name, plain.training.optimiser) == ("none", "adagrad")
+    assert recommended({"data.source": "big.tsv", "encoder.dims": [64]}, large).encoder.name == "none"
+    assert recommended({"data.source": "big.tsv", "encoder.dims": [64, 64]}, large).encoder.name == "compgcn"
+    features = large.with_features(nodes=np.ones((1_000_000, 2)))
+    assert recommended({"data.source": "big.tsv"}, features).encoder.name == "compgcn", "it would not learn from them"
 
 
 @pytest.mark.parametrize(
@@ -482,7 +489,8 @@ def test_who_chooses_a_loss_a_batch_size_or_a_model_keeps_it_however_large_the_g
 ) -> None:
     asked = {"data.source": "big.tsv", **settings}
     large, small = (recommended(asked, _sized(size), model) for size in (1_000_000, 12))
-    assert changes(small, large) == ({} if settings.get("data.source") else {"training.valid_sample": 2000})
+    samples = {"training.valid_sample": 2000, "training.test_sample": 10_000}
+    assert changes(small, large) == ({} if settings.get("data.source") else samples)
     assert resolve(asked, _sized(1_000_000), model).notes == [], "there are fewer validation triples"
     many = dataclasses.replace(_sized(1_000_000), valid=np.tile(graph().valid, (2000, 1)))
     said = "2,000 of 6,000 validation triples choose the epoch"
@@ -508,6 +516,15 @@ def test_a_sample_of_validation_chooses_the_epoch_and_all_of_it_is_reported(tmp_
     assert all(row in data.valid.tolist() for row in rows)
     assert task.validate()["mrr"] == pytest.approx(best)
     assert run.metrics["valid"]["mrr"] != best
+
+
+def test_a_sample_of_test_is_reported_as_one(tmp_path: Path) -> None:
+    data = graph(people=40, towns=5, valid=30, test=20)
+    run = train(tmp_path / "run", data, test_sample=25, epochs=1)
+    assert run.metrics["ranked"] == {"valid": 25, "test": 20}
+    assert run.metrics["test"] == run.evaluate("test")
+    assert run.metrics["valid"] != run.evaluate("valid")
+    assert "ranked" not in train(tmp_path / "all", data, epochs=1).metrics
 
 
 def _sized(entities: int) -> compgcn.KnowledgeGraph:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from compgcn.config import Config, configure
+from compgcn.errors import InputError
 from compgcn.nn.decoders import DECODERS
 from compgcn.nn.encoder import PRESETS
 from compgcn.run import Run, open_run
@@ -197,3 +198,53 @@ def test_a_run_that_stopped_early_does_not_go_on_when_it_is_resumed(tmp_path: Pa
     train(tmp_path / "run", notify=events.append, **settings)
     assert [event["event"] for event in events if event["event"] != "progress"] == ["start", "evaluate", "end"]
     assert (tmp_path / "run" / "metrics.json").read_bytes() == (whole.path / "metrics.json").read_bytes()
+
+
+PARTS: dict[str, dict[str, Any]] = {  # a model whose steps see a part of the graph, with fan-outs beyond every degree
+    "rows": {"encoder": "none"},
+    "rows, regularised": {"encoder": "none", "regulariser": "n3", "relation_prediction": 0.5},
+    "one layer": {"fanout": (99,)},
+    "two layers, biases": {"encoder.dims": (16, 16, 16), "fanout": (99, 99), "decoder": "conve"},
+    "a residual": {"fanout": (99,), "encoder.residual": 24},
+}
+
+
+@pytest.mark.parametrize("sampler", ["uniform", "shared"])
+@pytest.mark.parametrize("part", PARTS)
+def test_a_step_on_a_part_of_the_graph_has_the_loss_and_the_gradients_of_the_whole(part: str, sampler: str) -> None:
+    settings = {"decoder": "distmult", "loss": "sampled-cross-entropy", "optimiser": "adagrad", "sampler": sampler}
+    still = {"encoder.batch_norm": False}  # it would normalise over the part
+    found = []
+    for in_part in (True, False):
+        torch.manual_seed(0)
+        task = _task(**settings | still | PARTS[part])
+        assert task.in_part
+        task.in_part = in_part
+        task.model.eval().double()  # no batch norm of a convolution either
+        torch.manual_seed(1)
+        loss = task.loss(task.examples(0, 0))
+        loss.backward()
+        weights = {name: p.grad for name, p in task.model.named_parameters() if p.grad is not None}
+        assert (in_part and weights["encoder.nodes"].is_sparse) == in_part
+        found.append({"loss": loss, **{name: g.to_dense() for name, g in weights.items()}})
+    assert found[0].keys() == found[1].keys()
+    for name, ours in found[0].items():
+        assert torch.allclose(ours, found[1][name], rtol=1e-5, atol=1e-7), name
+
+
+def test_a_part_of_the_graph_that_is_sampled_learns_too(tmp_path: Path) -> None:
+    settings = BY_HEART | {"decoder": "distmult", "loss": "sampled-cross-entropy", "fanout": (4,), "epochs": 120}
+    _learned_and_comes_back(train(tmp_path / "run", graph(empty=("valid",)), **settings))
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"fanout": (3, 3)}, "one number for each of the 1 layers"),
+        ({"fanout": (3,), "loss": "bce"}, "take a loss with negatives: margin"),
+        ({"fanout": (3,), "loss": "margin", "remove_batch_edges": True}, "remove_batch_edges needs all messages"),
+    ],
+)
+def test_sampled_messages_are_refused_where_all_are_needed(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        _task(**settings)

@@ -196,3 +196,21 @@ def test_the_updates_of_adagrad_are_those_of_torch(decay, tensor):
         two.step()
     for a, b in zip(ours, theirs, strict=True):
         torch.testing.assert_close(a, b)
+
+
+def test_adagrad_updates_the_rows_of_a_sparse_gradient_as_those_of_a_dense_one():
+    torch.manual_seed(0)
+    tables = [nn.Parameter(torch.ones(6, 3)) for _ in range(2)]
+    optimisers = [Adagrad([table], lr=0.1) for table in tables]
+    for rows in ([0, 2, 2], [2, 5, 0], [1, 1, 1]):
+        factors = torch.randn(3, 3)
+        for table, optimiser, sparse in zip(tables, optimisers, (True, False), strict=True):
+            optimiser.zero_grad()
+            (nn.functional.embedding(torch.tensor(rows), table, sparse=sparse) * factors).sum().backward()
+            assert table.grad.is_sparse == sparse
+            optimiser.step()
+    assert torch.allclose(*tables)
+    decayed = Adagrad([tables[0]], lr=0.1, weight_decay=0.1)
+    nn.functional.embedding(torch.tensor([1]), tables[0], sparse=True).sum().backward()
+    with pytest.raises(ValueError, match="no gradient may be sparse"):
+        decayed.step()

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from compgcn.answers.calibrate import Weighing, fit_weighing
-from compgcn.answers.links import PROPAGATED, Links, Progress, index, must_be_finite, stands, without
+from compgcn.answers.links import PROPAGATED, Links, Progress, index, must_be_finite, sample_size, stands, without
 from compgcn.data import KnowledgeGraph
 from compgcn.data.columns import Numbers
 from compgcn.errors import InputError
@@ -30,7 +30,8 @@ STRANGER, PEER, HEAD = range(3)  # the kinds of entities, for a relation
 _SHARE = 0.5  # of the entities with a place must be heads
 _PRIOR = 10  # entities of the average relation that each relation is taken to have besides its own
 _ASKED = {"cuda": 2**16, "cpu": PROPAGATED}  # queries to a model conditioned on the query, each a way through the graph
-_SAMPLE, _SHOWN = 5000, 10  # queries that a weighing is fitted to, and answers to each
+_SCORED = {"cuda": 2**38, "cpu": 2**32}  # scores of another model: about a minute on a GPU, or on two cores
+_SHOWN = 10  # answers to a query that a weighing is fitted to
 
 
 class Discovery(NamedTuple):
@@ -67,8 +68,8 @@ def discover(
     """Return the most probable facts (head, relation, ?) that no split holds, best first.
 
     The order is that of the answer's probability times the rate at which such entities lack a tail, see `lacking`. The
-    probability is this product, calibrated by `weighing` if the run is. A model conditioned on the query, which goes
-    through the whole graph for each head, is asked about as many heads as take minutes, those of the highest rates.
+    probability is this product, calibrated by `weighing` if the run is. The heads of the highest rates are asked about,
+    as many as take about a minute; a warning tells how many. No discovery is more probable than its rate.
 
     Args:
         links: the link predictor.
@@ -86,20 +87,18 @@ def discover(
     peers = Peers(np.concatenate(list(data.splits.values())), data.num_entities, data.num_relations)
     rates = lacking(data)
     search = _Search(links, links.known_entities, rates)
-    total = len(relations) * data.num_entities if all_heads else sum(peers.sizes(relations))
-    asked: Iterable[Numbers] = (peers.queries(r, strangers=all_heads) for r in relations)
-    limit = _ASKED.get(links.device.type, PROPAGATED)
-    if isinstance(links.task.model, ConditionalCompGCN) and total > limit:
-        asked, every = likeliest(list(asked), rates, limit, evenly=per_relation is not None), total
-        total = sum(map(len, asked))
+    counts = peers.counts(relations, strangers=all_heads)  # [R', 3]
+    shares = quotas(counts, rates[list(relations)], most_queries(links), evenly=per_relation is not None)
+    total, every = int(shares.sum()), int(counts.sum())
+    if total < every:
         log.warning(
             "%s of %s queries asked, about heads that most often lack a tail; name a relation to ask about it alone",
             *(f"{number:,}" for number in (total, every)),
         )
     done, most = 0, min(top, per_relation or top)
     nothing = found = torch.zeros(0, 5, dtype=torch.double, device=links.device)
-    for queries in asked:
-        kept = nothing
+    for r, share in zip(relations, shares, strict=True):
+        kept, queries = nothing, some(peers.queries(r, strangers=all_heads), share)
         for block in links.blocks(len(queries)):
             kept = _best(torch.cat((kept, search.facts(queries[block], most))), most)
             done += len(queries[block])
@@ -124,7 +123,7 @@ def weighing(links: Links, notify: Progress | None = None) -> Weighing | None:
         return None
     known, right = (known_entities({"known": facts}, data.num_entities, R) for facts in (others, data.valid))
     peers = Peers(others, data.num_entities, R)
-    size = PROPAGATED if isinstance(links.task.model, ConditionalCompGCN) else _SAMPLE
+    size = PROPAGATED if isinstance(links.task.model, ConditionalCompGCN) else sample_size(data.num_entities)
     search, pairs = _Search(links, known, lacking(data, peers)), peers.sample(range(R), size, seed=0)
     odds, hits = [], []
     for block in links.blocks(len(pairs)):
@@ -176,7 +175,7 @@ class Peers:
         entity, place, number = np.concatenate((s, o)), np.concatenate((r, r + num_relations)), 2 * num_relations
         self._places, self._having = index(entity, place, number), index(place, entity, num_entities)
         self._lengths = np.bincount(self._having.pairs(np.arange(number))[0], minlength=number)  # entities of a place
-        self._sizes: dict[int, int] = {}  # of the relations that `of` has looked at
+        self._counts: dict[int, tuple[int, int]] = {}  # peers and heads of the relations that `of` has looked at
 
     def of(self, relation: int, *, strangers: bool = False) -> tuple[Numbers, Numbers]:
         """Return the heads of a relation and their peers, or every entity, ascending and with their kinds [n]."""
@@ -188,7 +187,7 @@ class Peers:
         entities = entities[np.diff(entities, prepend=-1) > 0]
         kinds = np.full(len(entities), PEER)
         kinds[np.searchsorted(entities, heads)] = HEAD
-        self._sizes[relation] = len(entities)
+        self._counts[relation] = len(entities) - len(heads), len(heads)
         if not strangers:
             return entities, kinds
         everyone = np.full(self.num_entities, STRANGER)
@@ -200,13 +199,19 @@ class Peers:
         entities, kinds = self.of(relation, strangers=strangers)
         return np.stack((entities, np.full_like(entities, relation), kinds), 1)
 
-    def sizes(self, relations: Iterable[int]) -> list[int]:
-        """Return the number of heads and peers of each relation."""
-        return [self._sizes[r] if r in self._sizes else len(self.of(r)[0]) for r in relations]
+    def counts(self, relations: Iterable[int], *, strangers: bool = False) -> Numbers:
+        """Return the number of strangers, if they count, of peers and of heads of each relation [n, 3]."""
+        rows = []
+        for r in relations:
+            if r not in self._counts:
+                self.of(r)
+            peers, heads = self._counts[r]
+            rows.append((self.num_entities - peers - heads if strangers else 0, peers, heads))
+        return np.array(rows, dtype=np.int64).reshape(-1, 3)
 
     def sample(self, relations: Sequence[int], size: int, seed: int) -> Numbers:
         """Draw so many heads and peers of all relations, or all if there are fewer: entity, relation, kind [n, 3]."""
-        ends = np.cumsum(self.sizes(relations))
+        ends = np.cumsum(self.counts(relations).sum(1))
         draw = np.random.default_rng(seed)
         chosen = np.sort(draw.choice(ends[-1], min(size, ends[-1]), replace=False, shuffle=False))
         rows = [np.empty((0, 3), dtype=np.int64)]
@@ -217,21 +222,44 @@ class Peers:
         return np.concatenate(rows)
 
 
-def likeliest(asked: Sequence[Numbers], rates: Rates, limit: int, *, evenly: bool) -> list[Numbers]:
-    """Return the queries of each relation about heads of the highest rates, [n, 3] each as in `Peers.queries`.
+def most_queries(links: Links) -> int:
+    """Return how many queries take about a minute on the device of a model."""
+    kind = links.device.type
+    if isinstance(links.task.model, ConditionalCompGCN):  # each goes through the whole graph
+        return _ASKED.get(kind, PROPAGATED)
+    return max(PROPAGATED, _SCORED.get(kind, _SCORED["cpu"]) // max(1, links.data.num_entities))
 
-    No discovery is more probable than its rate. Equal rates are drawn from with a fixed seed. `evenly` gives every
-    relation the same share of the limit.
+
+def quotas(counts: Numbers, rates: Rates, limit: int, *, evenly: bool) -> Numbers:
+    """Deal a limit of queries over kinds of heads of each relation [R, 3]: those of the highest rates come first.
+
+    Kinds of one rate share what is left of the limit by their counts [R, 3]. `evenly` gives every relation the same
+    share of the limit.
     """
-    if evenly and len(asked) > 1:
-        share = max(1, limit // len(asked))
-        return [one for queries in asked for one in likeliest([queries], rates, share, evenly=False)]
-    every = np.concatenate(asked)  # [n, 3]
-    drawn = np.random.default_rng(0).permutation(len(every))
-    rate = rates[every[drawn, 1], every[drawn, 2]]
-    kept = np.sort(drawn[np.argsort(-rate, kind="stable")[:limit]])
-    ends = np.cumsum([len(queries) for queries in asked])
-    return np.split(every[kept], np.searchsorted(kept, ends[:-1]))
+    if evenly and len(counts) > 1:
+        share = max(1, limit // len(counts))
+        rows = zip(np.split(counts, len(counts)), np.split(rates, len(rates)), strict=True)
+        return np.concatenate([quotas(*row, share, evenly=False) for row in rows])
+    level = np.unique(-rates.ravel(), return_inverse=True)[1]
+    order = np.argsort(level, kind="stable")
+    size, level = counts.ravel()[order], level[order]
+    totals = np.zeros(len(size), dtype=np.int64)
+    np.add.at(totals, level, size)
+    before = np.cumsum(totals) - totals
+    room = np.clip(limit - before, 0, totals)[level]
+    end = np.cumsum(size) - before[level]  # within the level
+    found = np.empty_like(size)
+    found[order] = end * room // np.maximum(totals[level], 1) - (end - size) * room // np.maximum(totals[level], 1)
+    return found.reshape(counts.shape)
+
+
+def some(queries: Numbers, share: Numbers) -> Numbers:
+    """Return as many rows of head, relation and kind [n, 3] of each kind as `share` says [3], drawn with one seed."""
+    if share.sum() == len(queries):
+        return queries
+    draw, kinds = np.random.default_rng(0), queries[:, 2]
+    parts = [draw.choice(np.flatnonzero(kinds == kind), size, replace=False) for kind, size in enumerate(share) if size]
+    return queries[np.sort(np.concatenate([np.empty(0, dtype=np.int64), *parts]))]
 
 
 def _but_valid(data: KnowledgeGraph) -> Numbers:

@@ -33,7 +33,8 @@ Query = tuple[int | None, int | None, int | None]  # rows of head, relation and 
 _SCORES = 2**22  # computed at a time
 _QUERIES = 512  # scored at a time: a convolution needs far more memory for a query than its vectors
 _CERTAIN = 300.0  # log-odds are cut off here
-_SHOWN, _SAMPLE = 10, 5000  # a calibration looks at so many answers to each of so many queries
+_SHOWN = 10  # answers to a query that a calibration looks at
+_CALIBRATING = 2**28  # scores that a calibration computes, seconds on a CPU
 _AT_A_TIME = 64  # propagations through the graph between two reports of progress
 PROPAGATED = 1000  # queries that a calibration asks a model conditioned on the query
 _FACTS = 20_000  # as many as the sample scores one by one, if the decoder cannot rank relations quickly
@@ -299,12 +300,12 @@ def reliability(
     split: str,
     kind: Kind = "entities",
     top: int = _SHOWN,
-    most: int | None = _SAMPLE,
+    most: int | None = 0,
     notify: Progress | None = None,
 ) -> Reliability:
     """Return the best answers to the queries of a split, as if its facts were yet to be found, and which are right.
 
-    At most `most` queries are asked, drawn with a fixed seed.
+    At most `most` queries are asked, drawn with a fixed seed; 0 for as many as a calibration needs, None for all.
     """
     data, known_answers = links.data, known_entities if kind == "entities" else known_relations
     others = {name: triples for name, triples in data.splits.items() if name != split}
@@ -312,6 +313,8 @@ def reliability(
         known_answers(splits, data.num_entities, data.num_relations) for splits in (others, {split: data.splits[split]})
     )
     model = links.task.model
+    if most == 0:
+        most = sample_size(data.num_entities if kind == "entities" else data.num_relations)
     if isinstance(model, ConditionalCompGCN):  # every query goes through the whole graph
         most = min(most or PROPAGATED, PROPAGATED if kind == "entities" else max(1, PROPAGATED // data.num_relations))
     elif kind == "relations" and most is not None and not isinstance(links.task.predictor.decoder.phi, Composition):
@@ -336,6 +339,11 @@ def reliability(
         if notify is not None:
             notify(block.stop, len(keys))
     return Reliability(*(torch.cat(parts) for parts in zip(*found, strict=True)))
+
+
+def sample_size(answers: int) -> int:
+    """Return the number of queries that calibrate, by the answers that each has: 5,000, or 1,000 at least."""
+    return min(max(_CALIBRATING // max(answers, 1), 1000), 5000)
 
 
 def fitted(links: Links, told: Callable[[str], Progress | None] = lambda kind: None) -> dict[str, Scaling | None]:

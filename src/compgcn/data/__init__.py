@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from compgcn.data.collection import GraphCollection, read_graphs
-from compgcn.data.datasets import DATASETS, LARGE_RECIPE, OWN_RECIPES, Source, find, large_batch, load, where
+from compgcn.data.datasets import (
+    DATASETS,
+    LARGE_ENCODED,
+    LARGE_RECIPE,
+    OWN_RECIPES,
+    Source,
+    find,
+    large_batch,
+    load,
+    where,
+)
 from compgcn.data.files import read
 from compgcn.data.graph import KnowledgeGraph
 from compgcn.data.labels import Labels
@@ -12,6 +22,7 @@ from compgcn.data.vocabulary import Vocabulary
 
 __all__ = [
     "DATASETS",
+    "LARGE_ENCODED",
     "LARGE_RECIPE",
     "OWN_RECIPES",
     "GraphCollection",

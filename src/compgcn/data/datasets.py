@@ -250,7 +250,7 @@ def _tuples(settings: dict[str, Any]) -> dict[str, Any]:
 
 _TABLE = tomllib.loads(resources.files("compgcn.data").joinpath("datasets.toml").read_text(encoding="utf-8"))
 _RECIPES = {name: _tuples(recipe) for name, recipe in _TABLE["recipes"].items()}
-LARGE_RECIPE = _RECIPES["large"]
+LARGE_RECIPE, LARGE_ENCODED = _RECIPES["large"], _RECIPES["large-encoded"]
 OWN_RECIPES = {
     "link-prediction": _RECIPES["own"],
     "node-classification": _RECIPES["node"],

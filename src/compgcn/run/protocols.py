@@ -23,8 +23,8 @@ from compgcn.data.collection import folds as dealt
 from compgcn.data.labels import deal
 from compgcn.errors import InputError
 from compgcn.tasks.classification import Classification, Items, Nodes, Tally, macro_f1, report, tallied, tally
-from compgcn.tasks.link_prediction import LinkTask
-from compgcn.tasks.ranking import Popularity, rank_triples, summary
+from compgcn.tasks.link_prediction import LinkTask, sample
+from compgcn.tasks.ranking import Popularity, summary
 from compgcn.tasks.sampling import randomness
 from compgcn.train.folder import Folder
 from compgcn.train.loop import Event, Interrupted, optimise
@@ -145,14 +145,16 @@ def ranking(session: LinkSession) -> Metrics:
     session.folder.restore(task.model)
     session.record({"event": "evaluate", "seconds": round(progress.seconds, 3)})
     metrics: Metrics = {}
-    for split in ("valid", "test"):
+    ranked = {split: sample(task.splits[split], session.training.test_sample) for split in ("valid", "test")}
+    for split, triples in ranked.items():
         session.pause()
-        metrics[split] = summary(task.ranks(split, notify=session.told(f"evaluating {split}")))
+        metrics[split] = summary(task.rank(triples, notify=session.told(f"evaluating {split}")))
     metrics["best_epoch"], metrics["ties"] = progress.best_epoch, "realistic"
+    if any(len(triples) < len(task.splits[split]) for split, triples in ranked.items()):
+        metrics["ranked"] = {split: len(triples) for split, triples in ranked.items()}
     popularity = Popularity(task.train, task.num_entities)
     told = session.told("evaluating the popularity baseline")
-    baseline = rank_triples(popularity.score, task.splits["test"], task.known, task.num_entities, notify=told)
-    metrics["popularity"] = {"test": summary(baseline)}
+    metrics["popularity"] = {"test": summary(task.rank(ranked["test"], notify=told, score=popularity.score))}
     return metrics
 
 

@@ -11,7 +11,15 @@ import torch
 
 from compgcn.config import PATHS, Config, Decoder, Training, configure, names, searchable
 from compgcn.config import Encoder as EncoderSettings
-from compgcn.data import DATASETS, LARGE_RECIPE, OWN_RECIPES, GraphCollection, KnowledgeGraph, large_batch
+from compgcn.data import (
+    DATASETS,
+    LARGE_ENCODED,
+    LARGE_RECIPE,
+    OWN_RECIPES,
+    GraphCollection,
+    KnowledgeGraph,
+    large_batch,
+)
 from compgcn.data.columns import Numbers, counted
 from compgcn.data.labels import deal
 from compgcn.errors import InputError, unknown
@@ -45,7 +53,8 @@ NAMES: dict[str, Mapping[str, object]] = {
 _STEP_BYTES = 2**30  # bound on the scores of a step over all entities
 _COPIES = 5  # a step holds so many copies of its scores at a time: logits, gradients and intermediate tensors
 _CHOICE = {"training.loss", "training.batch_size"}  # a user who sets one of these chooses the way to train
-_HOW = {*_CHOICE, *LARGE_RECIPE} - {"training.valid_sample"}  # the recipe of large graphs, which that choice replaces
+_SAMPLES = {"training.valid_sample", "training.test_sample"}
+_HOW = {*_CHOICE, *LARGE_RECIPE, *LARGE_ENCODED} - _SAMPLES  # the recipe of large graphs, which that choice replaces
 _NAMED = 3  # classes quoted in a note
 _FEW, _PASSES = 2_000, 10**8  # triples of a graph worth the hint; triples · entities that take minutes on a CPU
 _OF_TRIPLES = (  # settings of training that take vectors of entities or draw negatives
@@ -169,9 +178,19 @@ def _scaled(settings: Mapping[str, Any], whole: Config, data: Dataset, model: st
         given |= _HOW
     if _own_composition(whole):
         given.add("encoder.composition")
-    triples = len(data.train) if isinstance(data, KnowledgeGraph) else 0
-    recipe = {**LARGE_RECIPE, "training.batch_size": large_batch(triples)}
+    recipe = LARGE_RECIPE
+    if isinstance(data, KnowledgeGraph) and _encodes(given, whole, data):
+        recipe = {**LARGE_ENCODED, "training.batch_size": large_batch(len(data.train))}
     return {name: value for name, value in recipe.items() if name not in given}
+
+
+def _encodes(given: Iterable[str], config: Config, data: KnowledgeGraph) -> bool:
+    """Return whether a user asks for an encoder, by a setting of its layers or by features for it to start from."""
+    if config.encoder.name == "none":
+        return False
+    asked = {name for name in given if name.startswith("encoder.")} - {*LARGE_RECIPE} | {"encoder.name"} & {*given}
+    layers = "encoder.dims" in given and len(config.encoder.dims) > 1
+    return bool(asked) or layers or data.node_features is not None
 
 
 def step_bytes(data: Dataset) -> int:
@@ -191,11 +210,15 @@ def _size_notes(scaled: Mapping[str, Any], data: Dataset) -> list[str]:
             f"a step that scores all {data.num_entities:,} entities would take about {step_bytes(data) / 2**30:.1f} "
             f"GiB, so that negatives are drawn instead: {how}; give either to train in another way"
         )
-    sample = scaled.get("training.valid_sample")
-    if sample is not None and sample < len(data.valid):
+    if scaled.get("encoder.name") == "none":
+        notes.append("the model has no encoder, which passes over the whole graph in every step; --encoder adds one")
+    chooses, ends = (scaled.get(f"training.{name}") or 0 for name in ("valid_sample", "test_sample"))
+    if 0 < chooses < len(data.valid):
+        notes.append(f"{chooses:,} of {len(data.valid):,} validation triples choose the epoch (training.valid_sample)")
+    if 0 < ends < max(len(data.valid), len(data.test)):
         notes.append(
-            f"{sample:,} of {len(data.valid):,} validation triples choose the epoch (training.valid_sample); the "
-            "metrics at the end are of all"
+            f"the metrics at the end are of {ends:,} triples of each split, drawn at random (training.test_sample); "
+            "compgcn evaluate ranks all"
         )
     return notes
 

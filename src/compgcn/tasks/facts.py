@@ -18,14 +18,25 @@ def _grouped(key: Tensor, value: Tensor, code: Tensor) -> tuple[Tensor, Tensor, 
     Returns:
         The distinct keys [Q], where the values of each begin [Q + 1], the values [A] and their codes [A].
     """
-    order = code.argsort(stable=True)
-    for column in (value, key):  # stable sorts, not one of a combined key: the product of the counts can pass 63 bits
-        order = order[column[order].argsort(stable=True)]
-    key, value, code = key[order], value[order], code[order]
+    keys, values, codes = (int(column.max()) + 1 if len(column) else 1 for column in (key, value, code))
+    if keys * values * codes < 2**63:  # one number for all three: sorted several times as fast
+        fact = _ascending((key * values + value) * codes + code)
+        fact, code = fact // codes, fact % codes
+        key, value = fact // values, fact % values
+    else:
+        order = code.argsort(stable=True)
+        for column in (value, key):
+            order = order[column[order].argsort(stable=True)]
+        key, value, code = key[order], value[order], code[order]
     first = torch.ones_like(key, dtype=torch.bool)
     first[1:] = (key[1:] != key[:-1]) | (value[1:] != value[:-1])
-    keys, counts = torch.unique_consecutive(key[first], return_counts=True)
-    return keys, torch.nn.functional.pad(counts.cumsum(0), (1, 0)), value[first], code[first]
+    found, counts = torch.unique_consecutive(key[first], return_counts=True)
+    return found, torch.nn.functional.pad(counts.cumsum(0), (1, 0)), value[first], code[first]
+
+
+def _ascending(numbers: Tensor) -> Tensor:
+    """Sort numbers; NumPy does so without the order that torch makes besides."""
+    return numbers.sort().values if numbers.is_cuda else torch.from_numpy(np.sort(numbers.numpy()))
 
 
 def _runs(values: Tensor, begin: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:

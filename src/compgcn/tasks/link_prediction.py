@@ -28,7 +28,8 @@ NO_VECTORS = (
     "--model complex, or compare relations"
 )
 _STALE = 10  # evaluations without gain after which the margin falls
-_CACHED, _QUERIES = 2**21, 128  # scores at a time on a CPU, and the queries there should be for its products
+_CACHED, _QUERIES = 2**21, 128  # scores at a time on a CPU, and the queries there should be for its products ..
+_HELD = 2**25  # .. unless their scores would take more than 128 MiB
 
 
 class Encoded(NamedTuple):
@@ -151,12 +152,17 @@ class Ranker:
         return self.rank(self.splits[split], max_elements, notify)
 
     @torch.inference_mode()
-    def rank(self, triples: Tensor, max_elements: int = 2**26, notify: Watch | None = None) -> SideRanks:
-        """Return the filtered ranks of triples [n, 3] from both sides; the graph is encoded once."""
+    def rank(
+        self, triples: Tensor, max_elements: int = 2**26, notify: Watch | None = None, score: Scorer | None = None
+    ) -> SideRanks:
+        """Return the filtered ranks of triples [n, 3] from both sides; the graph is encoded once.
+
+        `score` ranks by other scores than the model's.
+        """
         self.model.eval()
-        score = self.model.scorer(self.graph)
+        score = score or self.model.scorer(self.graph)
         if self.graph.src.device.type == "cpu":  # the scores of a few queries stay in the cache
-            max_elements = min(max_elements, max(_CACHED, _QUERIES * self.num_entities))
+            max_elements = min(max_elements, max(_CACHED, min(_QUERIES * self.num_entities, _HELD)))
         return rank_triples(score, triples, self.known, self.num_entities, max_elements=max_elements, notify=notify)
 
 
@@ -189,7 +195,7 @@ class _Task(Ranker):
     ) -> None:
         super().__init__(model, graph, splits)
         self.module, self.settings = model, settings
-        self.judged_by = _sample(splits["valid"], settings.valid_sample)
+        self.judged_by = sample(splits["valid"], settings.valid_sample)
         self.train = Answers.from_triples(splits["train"], self.num_relations)
         self.num_examples = len(self.train) if by_query else len(self.train.answers)
         self.batches = Batches(self.num_examples, settings.batch_size, settings.seed, self.train.keys.device)
@@ -345,7 +351,7 @@ class ConditionalPrediction(_Task):
 LinkTask = LinkPrediction | ConditionalPrediction
 
 
-def _sample(triples: Tensor, size: int | None) -> Tensor:
+def sample(triples: Tensor, size: int | None) -> Tensor:
     """Return `size` of the triples [n, 3] in their order, drawn with a fixed seed; all if there are no more."""
     if size is None or len(triples) <= size:
         return triples
