@@ -20,6 +20,7 @@ from reproduction.claims import claims_table
 from reproduction.differences import deviations, price
 from reproduction.experiment import chosen, control_of, experiments
 from reproduction.pages import draw_speed
+from reproduction.scale import on_paper, rates, supported
 from reproduction.tables import NOT_RUN, Board, costs, markdown, shown, stated, title, verdict
 
 MACHINES = ("h200", "cpu")
@@ -234,6 +235,15 @@ def _discoveries() -> Iterator[list[str]]:
         yield [what, row["data"], found[100], f"of 20 {found[20]}; {rest}"]
 
 
+# Several devices
+
+
+def large_graphs(_: Board) -> str:
+    """Return public graphs on many GPUs, by rates that the committed benchmarks give."""
+    reports = (load(f"h200/{name}") for name in ("step-fb15k-237", "kernels", "costs-fb15k-237"))
+    return markdown(on_paper(rates(*reports)))
+
+
 BLOCKS: dict[str, Callable[[Board], str]] = {
     "accuracy": accuracy,
     "choice": choice,
@@ -242,6 +252,8 @@ BLOCKS: dict[str, Callable[[Board], str]] = {
     "costs": step_costs,
     "measured": measured,
     "deviations": deviations,
+    "large-graphs": large_graphs,
+    "shared-out": lambda _: markdown([supported()]),
 }
 
 
