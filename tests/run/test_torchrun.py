@@ -51,7 +51,7 @@ def worker(folder: Path) -> None:
     """Train models, let them answer, and export them; the second process is killed once in the last training."""
     processes.join()
     found = {}
-    events = {name: 0 for name in MODELS}
+    events = dict.fromkeys(MODELS, 0)
     for name, settings in MODELS.items():
 
         def listen(event: dict[str, Any], name: str = name) -> None:
