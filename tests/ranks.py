@@ -37,7 +37,7 @@ class Ranks:
 
     def __init__(self, folder: Path) -> None:
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["compgcn.run.build", "compgcn.shards.step"])
+        context.set_forkserver_preload(["sharded"])
         self._pipes: list[Connection] = []
         self._processes = []
         for rank in range(MOST):

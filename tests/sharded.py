@@ -1,4 +1,4 @@
-"""A few steps of a link predictor, in one process or on one of several ranks, with everything that must be equal."""
+"""A step of a link predictor, in one process or on one of several ranks, with everything that must be equal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from compgcn.shards.link_prediction import ENTITY_ROWS, ShardedLinkPrediction
 from compgcn.shards.rows import World
 from compgcn.shards.step import add_up, sharded_step
 from compgcn.tasks.link_prediction import LinkPrediction
-from compgcn.tasks.ranking import best
+from compgcn.tasks.ranking import best, summary
 from compgcn.tasks.sampling import randomness
 from compgcn.train.loop import make_step
 
@@ -69,7 +69,7 @@ def task_of(world: World | None, settings: dict[str, Any], shape: str) -> LinkPr
 
 
 def outcome(world: World | None, settings: dict[str, Any], shape: str) -> dict[str, Any]:
-    """Initial weights, loss, gradients, weights after two steps, ranks, metrics and best answers, as arrays."""
+    """Initial weights, loss, gradients, weights after a step, ranks, metrics and best answers, as arrays."""
     with randomness(0, CPU):
         task = task_of(world, settings, shape)
         found: dict[str, Any] = _arrays("initial", dict(task.model.state_dict()))
@@ -81,12 +81,11 @@ def outcome(world: World | None, settings: dict[str, Any], shape: str) -> dict[s
             add_up(world, [weight for name, weight in weights.items() if name not in ENTITY_ROWS])
         gradients = {name: weight.grad for name, weight in weights.items() if weight.grad is not None}
         found |= {"loss": loss.item(), **_arrays("gradient", gradients)}
-        update = (make_step if world is None else sharded_step)(task, task.settings, 2)
-        for step in range(2):
-            found[f"loss {step}"] = update(task.examples(0, step), 0.05).item()
+        update = (make_step if world is None else sharded_step)(task, task.settings, 1)
+        found["loss of the step"] = update(task.examples(0, 1), 0.05).item()
         found |= _arrays("final", dict(task.model.state_dict()))
-    found["ranks"] = torch.stack([rank for side in task.ranks("test") for rank in side]).numpy()
-    found["valid"] = task.validate()
+    sides = task.ranks("test")
+    found |= {"ranks": torch.stack([rank for side in sides for rank in side]).numpy(), "metrics": summary(sides)}
     s, r, _ = task.splits["test"].T
     found |= _arrays("best", dict(zip(("values", "entities"), _best(task, s, r), strict=True)))
     return found

@@ -51,7 +51,8 @@ CLASSIFICATION, COMMANDS, DATA, FORMATS, MODELS_PAGE, SETTINGS = (
 )
 REGISTRIES = (COMPOSITIONS, LEARNED, DECODERS, PRESETS, DATASETS, NORMS, FILTERS, MODELS, BASELINES)
 
-EXEMPT = ("make", "pip", "git", "cd", "curl")  # lines of shell blocks that are not run; tests/serve has those of curl
+# Lines of shell blocks that are not run; tests/serve has those of curl, and tests/run those of torchrun.
+EXEMPT = ("make", "pip", "git", "cd", "curl", "torchrun")
 
 EVERY_DOCUMENT = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 

@@ -7,13 +7,14 @@ writes. Numbers travel between CPUs by gloo and between GPUs by NCCL, or by gloo
 from __future__ import annotations
 
 import os
+import secrets
 import time
 from collections.abc import Callable
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.distributed_c10d import Store
+from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
 _store: Store | None = None
@@ -25,8 +26,27 @@ def join() -> None:
     gpus, here = torch.cuda.device_count(), int(os.environ["LOCAL_WORLD_SIZE"])
     if gpus:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % gpus)
-    _store, rank, size = next(rendezvous("env://"))
+    store, rank, size = next(rendezvous("env://"))
+    _store = PrefixStore(_meet(store, rank, size), store)
     dist.init_process_group("cpu:gloo,cuda:nccl" if gpus >= here else "gloo", store=_store, rank=rank, world_size=size)
+
+
+def _meet(store: Store, rank: int, size: int) -> str:
+    """Return a word that the processes of this start agree on.
+
+    After a restart the store still has the keys of those that are gone, and gloo would wait for their addresses.
+    """
+    own = secrets.token_hex(8)
+    if rank:
+        store.set(f"hello {rank}", own)
+        word: str = store.get(f"reply {own}").decode()
+        store.set(f"{word} {rank}", "")
+        return word
+    for other in range(1, size):
+        while not store.check([f"{own} {other}"]):
+            store.set(f"reply {store.get(f'hello {other}').decode()}", own)
+            time.sleep(0.02)
+    return own
 
 
 def leave() -> None:
@@ -102,8 +122,9 @@ def shared_out(score: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, T
         each = -(-len(s) // size())
         own = torch.arange(rank() * each, (rank() + 1) * each, device=s.device).clamp_max(len(s) - 1)
         rows = score(s[own], r[own]).contiguous()
-        found = rows.new_empty(size() * each, *rows.shape[1:])
-        dist.all_gather(list(found.chunk(size())), rows)
-        return found[: len(s)]
+        here = rows.cpu() if dist.get_backend() == "gloo" else rows
+        found = here.new_empty(size() * each, *rows.shape[1:])
+        dist.all_gather(list(found.chunk(size())), here)
+        return found[: len(s)].to(rows.device)
 
     return together

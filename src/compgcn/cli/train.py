@@ -116,6 +116,8 @@ def train(
     """Train a model on a graph. The same command again resumes a stopped run.
 
     Example: compgcn train my-triples.tsv --decoder distmult --epochs 100 --set training.lr=0.01
+
+    Example: torchrun --nproc-per-node 4 -m compgcn train my-triples.tsv
     """
     asked, space = asked_for(data, options, settings, search)
     if space is not None:

@@ -27,7 +27,7 @@ from compgcn.tasks.link_prediction import LinkTask, sample
 from compgcn.tasks.ranking import Popularity, summary
 from compgcn.tasks.sampling import randomness
 from compgcn.train.folder import Folder
-from compgcn.train.loop import Event, Interrupted, optimise
+from compgcn.train.loop import Event, Interrupted, make_step, optimise
 from compgcn.train.storage import replace
 
 if TYPE_CHECKING:  # loaded where a config names a baseline
@@ -137,9 +137,11 @@ class ClassSession(Session):
 
 def ranking(session: LinkSession) -> Metrics:
     """Link prediction: train on train, keep the epoch that ranks valid best, then rank test."""
-    task, make = session.task, None
+    task, make = session.task, make_step
     if processes.size() > 1:
-        from compgcn.shards.step import sharded_step as make
+        from compgcn.shards.step import sharded_step
+
+        make = sharded_step
     progress = optimise(task, session.training, session.folder, session.record, session.interrupted, make=make)
     session.seconds = progress.seconds
     session.folder.restore(task.model)

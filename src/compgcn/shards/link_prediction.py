@@ -158,10 +158,10 @@ class ShardedLinkPrediction(LinkPrediction):
         tables = [encoded.entities] if bias is None else [encoded.entities, bias.unsqueeze(1)]
         found = Lookup(self.rows, torch.cat([ids.flatten() for ids in wanted]))(*tables)
         sizes = [ids.numel() for ids in wanted]
-        vectors = [some.view(*ids.shape, -1) for some, ids in zip(found[0].split(sizes), wanted, strict=True)]
+        vectors = [some.view(*ids.shape, -1) for some, ids in zip(torch.split(found[0], sizes), wanted, strict=True)]
         if bias is None:
             return [_Found(some, None) for some in vectors]
-        biases = [some.view_as(ids) for some, ids in zip(found[1].split(sizes), wanted, strict=True)]
+        biases = [some.view_as(ids) for some, ids in zip(torch.split(found[1], sizes), wanted, strict=True)]
         return [_Found(*pair) for pair in zip(vectors, biases, strict=True)]
 
     def scores(self, encoded: Encoded, s: Tensor, r: Tensor) -> Tensor:

@@ -35,11 +35,11 @@ class World:
 
         The gradient by each summand is that of the sum, which every rank knows.
         """
-        return x if self.size == 1 else _Sum.apply(x, self, False)  # type: ignore[no-any-return, no-untyped-call]
+        return x if self.size == 1 else _Sum.apply(x, self, False)  # type: ignore[no-untyped-call]
 
     def pooled(self, x: Tensor) -> Tensor:
         """Return the sum over the ranks of x, which every rank uses for its own rows; gradients are added up too."""
-        return x if self.size == 1 else _Sum.apply(x, self, True)  # type: ignore[no-any-return, no-untyped-call]
+        return x if self.size == 1 else _Sum.apply(x, self, True)  # type: ignore[no-untyped-call]
 
     def largest(self, x: Tensor) -> Tensor:
         """Return the largest over the ranks of each number of x, without a gradient."""
@@ -178,11 +178,12 @@ class Lookup:
     def __call__(self, *tables: Tensor) -> list[Tensor]:
         """Return the wanted rows of tables, each [n, d] of the rank's own rows -> [.., d]."""
         found = F.embedding(self._place, self.rows(*tables))
-        return list(found.split([table.shape[1] for table in tables], -1))
+        return list(torch.split(found, [table.shape[1] for table in tables], -1))
 
     def rows(self, *tables: Tensor) -> Tensor:
         """Return the distinct wanted rows in order of their ids, of all tables side by side."""
         given = torch.cat([F.embedding(self._given, table) for table in tables], 1)
         if self._world.size == 1:
             return given
-        return _Swap.apply(given, self._world, self._give, self._take)  # type: ignore[no-any-return, no-untyped-call]
+        found: Tensor = _Swap.apply(given, self._world, self._give, self._take)  # type: ignore[no-untyped-call]
+        return found

@@ -22,7 +22,7 @@ def add_up(world: World, weights: Sequence[nn.Parameter]) -> None:
     there = weights[0].new_tensor([weight.grad is not None for weight in weights])
     parts = [torch.zeros_like(weight) if weight.grad is None else weight.grad for weight in weights]
     sums = world.reduced(torch.cat([*(part.flatten() for part in parts), there]))
-    *parts, there = sums.split([*(weight.numel() for weight in weights), len(weights)])
+    *parts, there = torch.split(sums, [*(weight.numel() for weight in weights), len(weights)])
     for weight, part, ranks in zip(weights, parts, there.tolist(), strict=True):
         weight.grad = part.view_as(weight) if ranks else None
 
