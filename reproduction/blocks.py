@@ -244,6 +244,28 @@ def large_graphs(_: Board) -> str:
     return markdown(on_paper(rates(*reports)))
 
 
+def planned(_: Board) -> str:
+    """Return the memory and the time of training synthetic graphs beside those that `plan` told before."""
+    lines = []
+    for size, row in load("plan")["data"].items():
+        (expected, found), settings = (row["planned"], row["measured"]), row["settings"]
+        triples, entities, _ = (f"{int(part):,}" for part in size.split(":"))
+        model = f"{settings['encoder']} + {settings['decoder']}, {settings['loss']}, batch {settings['batch_size']}"
+        memory = [f"{one['peak'] / 2**20:,.0f} MiB" for one in (expected, found)]
+        seconds = [f"{one['seconds']:,.1f} s" for one in (expected, found)]
+        lines.append([triples, entities, model, *memory, *seconds])
+    columns = (
+        "triples",
+        "entities",
+        "model",
+        "peak memory planned",
+        "measured",
+        "epoch and evaluation planned",
+        "measured",
+    )
+    return markdown([Table("", columns, lines)])
+
+
 BLOCKS: dict[str, Callable[[Board], str]] = {
     "accuracy": accuracy,
     "choice": choice,
@@ -252,6 +274,7 @@ BLOCKS: dict[str, Callable[[Board], str]] = {
     "costs": step_costs,
     "measured": measured,
     "deviations": deviations,
+    "planned": planned,
     "large-graphs": large_graphs,
     "shared-out": lambda _: markdown([supported()]),
 }

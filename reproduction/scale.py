@@ -54,9 +54,9 @@ def on_paper(here: Rates) -> list[str | Table]:
                 made = plan(config, data, devices, here)
                 rows.append([name, model, str(devices), *_cells(made)])
     stated = (
-        f"Rates of the NVIDIA H200: {here.stream / 1e12:.1f} TB/s of numbers in order, {here.gather / 1e12:.1f} TB/s of "
-        f"gathered rows, {here.products / 1e12:.0f} TFLOP/s of products, {1e6 * here.call:.0f} µs a call. Assumed, not "
-        f"measured: {here.network / 1e9:.0f} GB/s that a GPU sends. *No* marks a rank that needs more than {_MEMORY} GiB."
+        f"Rates of the NVIDIA H200: {here.stream / 1e12:.1f} TB/s of numbers in order, {here.gather / 1e12:.1f} TB/s "
+        f"of gathered rows, {here.products / 1e12:.0f} TFLOP/s of products, {1e6 * here.call:.0f} µs a call. Assumed, "
+        f"not measured: a GPU sends {here.network / 1e9:.0f} GB/s."
     )
     columns = ("graph", "model", "GPUs", "GiB a GPU", f"fits {_MEMORY}", "GiB of host a GPU", "MB sent a step")
     return [stated, Table("", (*columns, "step", "hours an epoch", "most time for"), rows)]
@@ -68,7 +68,7 @@ def _cells(made: Plan) -> list[str]:
     gib = made.peak / 2**30
     step = f"{seconds['step']:.1f} s" if seconds["step"] >= 1 else f"{1000 * seconds['step']:.0f} ms"
     memory = [f"{gib:.0f}", "yes" if gib <= _MEMORY else "**no**", f"{made.host / 2**30:.0f}"]
-    return [*memory, f"{made.sent / 1e6:,.1f}", step, f"{seconds['epoch'] / 3600:,.1f}", slow]
+    return [*memory, f"{made.sent / 1e6:,.0f}", step, f"{seconds['epoch'] / 3600:,.2g}", slow]
 
 
 def supported() -> Table:
