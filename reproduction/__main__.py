@@ -27,7 +27,7 @@ from reproduction.tables import Board
 from reproduction.training import is_done, train_job
 
 BENCHES = ("kernels", "step", "evaluate", "conditional", "costs", "large")
-MEASURES = (*measure.OF_RUNS, "unseen", "reading", "serving")
+MEASURES = (*measure.OF_RUNS, "unseen", "reading", "serving", "plan")
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
@@ -193,7 +193,7 @@ def run_bench(
 @app.command("measure")
 def run_measure(
     what: Annotated[str, typer.Argument(metavar="|".join(MEASURES), help="The measurement.")],
-    data: Annotated[str, typer.Option(help="Name of a data set; for reading, a file of triples.")] = "world",
+    data: Annotated[str, typer.Option(help="Name of a data set; for reading, a file; for plan, a size.")] = "world",
     run: Annotated[Path | None, typer.Option(help="Measure this run folder, and print the report as JSON.")] = None,
     seeds: Annotated[int, typer.Option(help="For unseen: number of seeds.")] = 3,
     seconds: Annotated[float, typer.Option(help="For serving: length of the measurement.")] = 60,
@@ -215,6 +215,8 @@ def run_measure(
         written = measure.reading(Path(data))
     elif what == "serving":
         written = measure.serving(data, seconds)
+    elif what == "plan":
+        written = measure.planned(data)
     else:
         written = measure.measure(what, data, device, seeds, model)
     out.print(f"written: {written}")

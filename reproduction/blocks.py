@@ -20,6 +20,7 @@ from reproduction.claims import claims_table
 from reproduction.differences import deviations, price
 from reproduction.experiment import Row, chosen, control_of, experiments
 from reproduction.pages import draw_speed
+from reproduction.scale import on_paper, rates, supported
 from reproduction.tables import NOT_RUN, Board, costs, markdown, shown, stated, title, verdict
 
 MACHINES = ("h200", "cpu")
@@ -244,6 +245,37 @@ def _discoveries() -> Iterator[list[str]]:
         yield [what, row["data"], found[100], f"of 20 {found[20]}; {rest}"]
 
 
+# Several devices
+
+
+def large_graphs(_: Board) -> str:
+    """Return public graphs on many GPUs, by rates that the committed benchmarks give."""
+    reports = (load(f"h200/{name}") for name in ("step-fb15k-237", "kernels", "costs-fb15k-237"))
+    return markdown(on_paper(rates(*reports)))
+
+
+def planned(_: Board) -> str:
+    """Return the memory and the time of training synthetic graphs beside those that `plan` told before."""
+    lines = []
+    for size, row in load("plan")["data"].items():
+        (expected, found), settings = (row["planned"], row["measured"]), row["settings"]
+        triples, entities, _ = (f"{int(part):,}" for part in size.split(":"))
+        model = f"{settings['encoder']} + {settings['decoder']}, {settings['loss']}, batch {settings['batch_size']}"
+        memory = [f"{one['peak'] / 2**20:,.0f} MiB" for one in (expected, found)]
+        seconds = [f"{one['seconds']:,.1f} s" for one in (expected, found)]
+        lines.append([triples, entities, model, *memory, *seconds])
+    columns = (
+        "triples",
+        "entities",
+        "model",
+        "peak memory planned",
+        "measured",
+        "epoch and evaluation planned",
+        "measured",
+    )
+    return markdown([Table("", columns, lines)])
+
+
 BLOCKS: dict[str, Callable[[Board], str]] = {
     "accuracy": accuracy,
     "choice": choice,
@@ -252,6 +284,9 @@ BLOCKS: dict[str, Callable[[Board], str]] = {
     "costs": step_costs,
     "measured": measured,
     "deviations": deviations,
+    "planned": planned,
+    "large-graphs": large_graphs,
+    "shared-out": lambda _: markdown([supported()]),
 }
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import random
 import re
 import statistics
@@ -40,6 +41,8 @@ from compgcn.tasks.ranking import Popularity, Scorer, metrics, rank_triples
 from reproduction import BENCHMARKS
 from reproduction.bench import Report, environment
 from reproduction.experiment import chosen, experiments
+from reproduction.large import sizes_of
+from reproduction.synthetic import synthetic, write
 
 CPU = torch.device("cpu")
 
@@ -282,6 +285,26 @@ def reading(path: Path) -> Path:
     done = subprocess.run([sys.executable, "-c", _READ, str(path)], capture_output=True, check=True)
     row = {"megabytes": path.stat().st_size // 10**6, **json.loads(done.stdout), "environment": environment()}
     return store("reading", path.name, row)
+
+
+def planned(size: str) -> Path:
+    """Train two epochs on a synthetic graph in a process with one thread; keep memory and time beside their plan."""
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder) / "graph.tsv"
+        write(data, synthetic(*sizes_of(size)))
+        one = os.environ | {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+        words = [sys.executable, "-m", "compgcn", "plan", str(data), "--device", "cpu", "--json"]
+        plan = json.loads(subprocess.run(words, capture_output=True, check=True, env=one).stdout)
+        words = [*words[:3], "train", str(data), "--device", "cpu", "--epochs", "2", "--run-dir", f"{folder}/run"]
+        process = subprocess.Popen(words, env=one)
+        _, status, used = os.wait4(process.pid, 0)
+        assert not status, "the training failed"
+        lines = Path(folder, "run", "events.jsonl").read_text(encoding="utf-8").splitlines()
+    first, second = (one["seconds"] for one in map(json.loads, lines) if one["event"] == "epoch")
+    expected = {"peak": plan["peak"], "seconds": round(plan["seconds"]["epoch"] + plan["seconds"]["evaluation"], 1)}
+    measured = {"peak": used.ru_maxrss * 1024, "seconds": round(second - first, 1)}
+    row = {"settings": plan["settings"], "planned": expected, "measured": measured, "rates": plan["rates"]}
+    return store("plan", size, row | {"environment": environment()})
 
 
 _CONNECTIONS, _ANSWERS = 32, 10

@@ -14,7 +14,7 @@ import typer
 from typer import Option
 
 from compgcn import __version__
-from compgcn.cli import answers, data, evaluate, export, listing, predict, serve, train, tune
+from compgcn.cli import answers, data, evaluate, export, listing, plan, predict, serve, train, tune
 from compgcn.cli.console import fail, out, under_torchrun
 from compgcn.errors import InputError
 
@@ -104,6 +104,7 @@ def compgcn(
 
 for command in (
     train.train,
+    plan.plan,
     tune.tune,
     evaluate.evaluate,
     predict.predict,

@@ -1,0 +1,165 @@
+"""Plans count what a training holds: its tensors by part, and what ranks send; rates only turn counts into seconds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from compgcn.config import Config, configure
+from compgcn.data import KnowledgeGraph
+from compgcn.errors import InputError
+from compgcn.run.build import build_links
+from compgcn.run.plan import STATES, Outline, Plan, Rates, given_rates, measure, plan, remedies, shape_of
+from compgcn.run.resolve import resolve
+from compgcn.tasks.link_prediction import LinkPrediction
+from compgcn.train.loop import make_step
+from compgcn.train.step import OPTIMISERS
+from reproduction import BENCHMARKS
+from toy import graph
+
+RATES = Rates("cpu", stream=1e10, gather=1e9, products=1e10, call=1e-6)
+CPU = torch.device("cpu")
+GIB = 2**30
+SAMPLED = {"loss": "sampled-cross-entropy", "sampler": "shared", "negatives": 4}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "recommended": {},
+    "adagrad": {"encoder": "none", "encoder.dims": (8,), "optimiser": "adagrad", **SAMPLED},
+    "clipped": {"encoder": "none", "encoder.dims": (8,), "optimiser": "adagrad", "grad_clip": 1.0, **SAMPLED},
+    "fan-out": {"encoder.dims": (8, 8), "encoder.fanout": (2,), **SAMPLED},
+    "queries": {"decoder": "conve", "loss": "bce", "encoder.dims": (100, 100), "optimiser": "sgd"},
+    "residual": {"encoder.dims": (8, 8), "encoder.residual": 6, "entity_bias": True},
+}
+
+
+def resolved(data: KnowledgeGraph, **settings: Any) -> Config:
+    return resolve({"data.source": "own.tsv", "device": "cpu", **settings}, data).config
+
+
+def size(made: Plan, *names: str) -> int:
+    return sum(part.bytes for part in made.parts if part.name in names)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_plan_counts_the_weights_and_steps_of_the_task(name: str) -> None:
+    data = graph()
+    config = resolved(data, **SETTINGS[name])
+    made, task = plan(config, data, 1, RATES), build_links(config, data, CPU)
+    assert isinstance(task, LinkPrediction)
+    update = make_step(task, config.training, 2)
+    task.module.train()
+    update(task.examples(0, 0), 0.1)
+    state = [value for one in update.optimiser.state.values() for value in one.values() if value.ndim]
+    weights = sum(4 * weight.numel() for weight in task.module.parameters())
+    assert size(made, "entity table", "its optimiser state", "relations and decoder") == weights + sum(
+        value.nbytes for value in state
+    )
+    assert size(made, "checkpoint") == weights + sum(value.nbytes for value in state)
+    assert (made.steps, made.shape.queries) == (task.steps_per_epoch, len(task.train))
+    rows = task.model.encoder.nodes
+    assert rows is not None and rows.grad is not None
+    assert rows.grad.is_sparse == (size(made, "gradients") < 2 * rows.nbytes) or name == "adagrad"
+
+
+def test_every_optimiser_has_its_states() -> None:
+    assert STATES.keys() == OPTIMISERS.keys()
+
+
+def test_shares_of_ranks_add_up_and_the_rest_stays() -> None:
+    data = Outline(10**6, 100, 10**7)
+    config = resolved(data, encoder="compgcn")
+    one, four = (plan(config, data, ranks, RATES) for ranks in (1, 4))
+    for alone, part in zip(one.parts, [p for p in four.parts if p.name != "halo"], strict=True):
+        if part.when in ("always", "disk") and part.name != "checkpoint":
+            assert part.bytes == pytest.approx(alone.bytes / 4 if part.sharded else alone.bytes, rel=0.01), part.name
+    assert one.sent == 0 < four.sent
+
+
+def edges(data: KnowledgeGraph, ranks: int) -> Iterator[tuple[int, set[int]]]:
+    """The messages that each rank receives and the entities of others that send them, one by one."""
+    chunk = -(-data.num_entities // ranks)
+    for rank in range(ranks):
+        ends = [pair for s, _, o in data.train.tolist() for pair in ((s, o), (o, s)) if pair[0] // chunk == rank]
+        yield len(ends), {sender for _, sender in ends if sender // chunk != rank}
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_the_shape_is_that_of_the_rank_with_most_to_do(ranks: int) -> None:
+    data = graph()
+    shape, each = shape_of(resolved(data), data, ranks), list(edges(data, ranks))
+    assert shape.messages == max(count for count, _ in each)
+    assert shape.halo == max(len(others) for _, others in each)
+
+
+def test_equal_degrees_bound_the_halo() -> None:
+    draw = np.random.default_rng(0)
+    ends = (draw.random((3000, 2)) ** 3 * 500).astype(np.int64)  # few entities have most of the facts
+    facts = np.unique(np.stack((ends[:, 0], np.zeros(3000, dtype=np.int64), ends[:, 1]), 1), axis=0)
+    data = KnowledgeGraph.from_triples([(f"e{s}", "r", f"e{o}") for s, _, o in facts])
+    outline = Outline(data.num_entities, 1, sum(map(len, data.splits.values())))
+    config = resolved(data)
+    for ranks in (2, 4, 8):
+        assert shape_of(config, data, ranks).halo <= shape_of(config, outline, ranks).halo
+
+
+def test_remedies_fit_and_are_settings_that_train_takes() -> None:
+    data = Outline(10**6, 100, 10**7)
+    config = resolved(data, encoder="compgcn", loss="cross-entropy", batch_size=512)
+    whole = plan(config, data, 1, RATES).peak
+    found = remedies(config, data, 1, RATES, 0.6 * whole)
+    assert any(words.startswith("--devices") for words in found)
+    assert any("sampler=shared" in words and "fanout" not in words for words in found)
+    assert any("fanout" in words for words in found)
+    assert all(peak <= 0.6 * whole for peak in found.values())
+    assert remedies(config, data, 1, RATES, 1.0) == {}
+
+
+def test_faster_devices_take_less_time_and_the_same_memory() -> None:
+    data = Outline(10**5, 100, 10**6)
+    config = resolved(data)
+    slow, fast = plan(config, data, 2, RATES), plan(config, data, 2, Rates("cpu", 2e10, 2e9, 2e10, 5e-7, 50e9))
+    assert fast.peak == slow.peak
+    assert fast.seconds["epoch"] == pytest.approx(slow.seconds["epoch"] / 2)
+
+
+def test_a_measurement_takes_the_best_of_its_times() -> None:
+    ticks = iter(range(10**6))
+    found = measure(CPU, clock=lambda: next(ticks))  # a second for everything
+    assert found.call == pytest.approx(0.01)
+    assert found.products == 2 * 1024 * 128 * 2**14
+
+
+@pytest.mark.parametrize("tree", [{}, {"rates": {}}, {"rates": {**RATES._asdict(), "call": -1.0}}, {"rates": {"x": 1}}])
+def test_a_file_without_rates_is_refused(tree: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=r"here.json has no rates: expected those"):
+        given_rates(tree, "here.json")
+    assert given_rates(RATES._asdict(), "here.json") == given_rates({"rates": RATES._asdict()}, "") == RATES
+
+
+def test_other_models_are_refused() -> None:
+    data = graph()
+    config = configure(resolved(data), {"encoder.name": "conditional"})
+    with pytest.raises(InputError, match="not for the conditional model"):
+        plan(config, data, 1, RATES)
+
+
+MEASURED = json.loads((BENCHMARKS / "plan.json").read_text(encoding="utf-8"))["data"]
+
+
+@pytest.mark.parametrize("size", MEASURED)
+def test_plans_agree_with_measured_trainings(size: str) -> None:
+    triples, entities, relations = map(int, size.split(":"))
+    row, data = MEASURED[size], Outline(entities, relations, triples)
+    made = plan(resolved(data), data, 1, Rates(**row["rates"]))
+    seconds = made.seconds["epoch"] + made.seconds["evaluation"]
+    assert made.peak == pytest.approx(row["measured"]["peak"], rel=0.2)
+    assert 0.5 < seconds / row["measured"]["seconds"] < 2
+    assert row["planned"]["peak"] == pytest.approx(row["measured"]["peak"], rel=0.2)
+
+
+def test_three_sizes_are_measured() -> None:
+    assert len(MEASURED) >= 3
