@@ -143,7 +143,7 @@ def _warmed(task: LinkTask, config: Config) -> Callable[[torch.Tensor, float], t
 
 def _train(stage: Stages, row: Report, data: KnowledgeGraph, folder: Path, device: torch.device) -> None:
     """Train the recommended model to its end."""
-    settings = {"device": str(device)}
+    settings: dict[str, Any] = {"device": str(device)}
     if not recommended({"data.source": "large.tsv"}, data).training.test_sample:
         settings |= LARGE_RECIPE  # smaller graphs get it too
     run = stage(row, "recipe", lambda: compgcn.fit(data, run_dir=folder / "run", **settings))

@@ -268,7 +268,8 @@ def some(queries: Numbers, share: Numbers) -> Numbers:
         return queries
     draw, kinds = np.random.default_rng(0), queries[:, 2]
     parts = [draw.choice(np.flatnonzero(kinds == kind), size, replace=False) for kind, size in enumerate(share) if size]
-    return queries[np.sort(np.concatenate([np.empty(0, dtype=np.int64), *parts]))]
+    chosen: Numbers = queries[np.sort(np.concatenate([np.empty(0, dtype=np.int64), *parts]))]
+    return chosen
 
 
 def _but_valid(data: KnowledgeGraph) -> Numbers:

@@ -283,7 +283,7 @@ class Links:
         ids, names = ([*texts, *(f"{text} (inverse)" for text in texts)] for texts in (relation.ids, relation.names))
         if isinstance(model, ConditionalCompGCN):
             return [Table("relation", ids, names, model.queries.weight.detach().float().cpu().numpy())]
-        entities, relations = (vectors.detach().float().cpu().numpy() for vectors in self.encoded)
+        entities, relations = (vectors.detach().float().cpu().numpy() for vectors in self.encoded[:2])
         return [
             Table("entity", list(self.data.entities.ids), list(self.data.entities.names), entities),
             Table("relation", ids, names, relations),
