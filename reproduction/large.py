@@ -93,6 +93,7 @@ def bench_large(
                 _measure(stage, row["models"].setdefault(name, {}), data, settings, device)
             if recipe:
                 _train(stage, row, data, Path(folder), device)
+                keep()
     return report
 
 
