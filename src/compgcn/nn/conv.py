@@ -190,10 +190,6 @@ class CompGCNConv(nn.Module):
             rel = rel @ self.weight_relation
         return out, rel
 
-    def received(self, x: Tensor, rel: Tensor | None, graph: RelationalGraph) -> Tensor:
-        """Return what the neighbours of each node send it [N, out]: x' without the loop, the bias and dropout."""
-        return torch.stack(self._terms(x, rel, graph.messages(self.flow, self.add_inverse), None)).sum(0)
-
     def _norm(self, x: Tensor) -> Norm:
         return Norm(self.norm, self.self_loop, wide(x.dtype))
 

@@ -433,9 +433,9 @@ class Run:
         return discover(self._links(), relation, top, per_relation, all_heads=all_heads, notify=notify)
 
     def with_facts(self, facts: Given) -> Run:
-        """Return this run with more facts in its graph, without training; the folder stays as it is.
+        """Return this run with more facts in its graph; the folder stays as it is.
 
-        Messages from its neighbours place an unseen entity. The facts count as facts of train.
+        The row of an unseen entity is trained on its facts, and nothing else is. The facts count as facts of train.
 
         Args:
             facts: a file of triples, or triples (head, relation, tail), by ids or names; relations must be known.

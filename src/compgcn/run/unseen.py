@@ -1,8 +1,8 @@
-"""Unseen entities: a trained model on a graph with more facts or on another graph, nothing trained.
+"""Unseen entities: a trained model on a graph with more facts or on another graph.
 
-An unseen entity has no row in the learned tables. It gets the row that trained entities with such neighbours have, by
-least squares; messages from its neighbours and degrees are those of the larger graph. A model conditioned on the query
-has no such tables: its weights hold for any graph with the same relations.
+An unseen entity has no row in the learned tables. Its row is trained on its facts while all else stays; messages from
+its neighbours and degrees are those of the larger graph. A model conditioned on the query has no such tables: its
+weights hold for any graph with the same relations.
 """
 
 from __future__ import annotations
@@ -21,18 +21,13 @@ from compgcn.data.columns import Numbers, counted, keys
 from compgcn.data.files import columns_like, like
 from compgcn.errors import InputError, nearest
 from compgcn.nn.conditional import ConditionalCompGCN
-from compgcn.nn.conv import CompGCNConv
-from compgcn.nn.encoder import Encoder
-from compgcn.nn.graph import RelationalGraph
 from compgcn.run.build import build_ranker
-from compgcn.tasks.link_prediction import LinkPredictor, Ranker
+from compgcn.tasks.link_prediction import LinkPrediction, LinkPredictor, Ranker
 from compgcn.tasks.sampling import randomness
 
 Given = str | Path | Iterable[Sequence[str]]
 
-_RIDGE = 1e-3  # of the size of each column: enough where there are fewer entities than columns
-_LEAST = 1e-9  # of the largest: keeps the system regular where a column is all zero
-_BLOCK = 2**14  # rows in float64 at a time
+_STEPS, _EPOCHS, _RATE = 30, 2, 0.02  # for the rows of unseen entities, by validation facts of entities hidden in world
 _LISTED = 5  # unseen entities, or unknown relations, that a message names
 
 
@@ -63,7 +58,8 @@ def add_facts(config: Config, data: KnowledgeGraph, ranker: Ranker, given: Given
         )
     built = _rebuilt(config, larger, ranker)
     if not conditional and larger.num_entities > data.num_entities:
-        _fit(built, ranker)
+        with randomness(config.training.seed, built.graph.src.device):  # of sampled negatives
+            _fold_in(config, built, data.num_entities)
     return larger, built
 
 
@@ -145,14 +141,43 @@ def _must_send(config: Config, ranker: Ranker) -> None:
 # The rows of unseen entities
 
 
-@torch.no_grad()
-def _fit(built: Ranker, ranker: Ranker) -> None:
-    """Give unseen entities rows: of the input, of raw vectors, and of biases, where there are any."""
-    before = surroundings(ranker.predictor.encoder, ranker.graph)
-    # The rows of unseen entities are zero so far.
-    after = surroundings(built.predictor.encoder, built.graph)[len(before) :]
-    for old, new in zip(_tables(ranker.predictor), _tables(built.predictor), strict=True):
-        new[len(before) :] = fitted_rows(before, old, after)
+@torch.inference_mode(False)
+@torch.enable_grad()
+def _fold_in(config: Config, built: Ranker, known: int) -> None:
+    """Train the rows of unseen entities alone, on their facts and as many others, by the loss of the run.
+
+    The rows start at the mean of the `known` ones. Without other facts, every query would learn to answer with them.
+    """
+    model, settings = built.predictor, config.training
+    task = LinkPrediction(model, built.graph, built.splits, settings)
+    about, others = _examples(task, known)
+    half = max(1, min(len(about), task.batch_size // 2))
+    draw = torch.Generator().manual_seed(settings.seed)
+    model.requires_grad_(False)
+    tables = _tables(model)
+    for table in tables:
+        table[known:] = table[:known].mean(0)
+        table.requires_grad_(True)
+    optimiser = torch.optim.Adam(tables, lr=_RATE)
+    for _ in range(max(_STEPS, _EPOCHS * -(-len(about) // half))):
+        part = about if half == len(about) else about[torch.randint(len(about), (half,), generator=draw)]
+        drawn = others[torch.randint(max(1, len(others)), (half if len(others) else 0,), generator=draw)]
+        optimiser.zero_grad()
+        task.loss(torch.cat((part, drawn)).to(built.graph.src.device)).backward()
+        for table in tables:  # the moments of the known rows stay zero, and the rows as they are
+            assert table.grad is not None
+            table.grad[:known] = 0.0
+        optimiser.step()
+    model.requires_grad_(True)
+
+
+def _examples(task: LinkPrediction, known: int) -> tuple[Tensor, Tensor]:
+    """Return which examples of training are about unseen entities, and which are not, on the CPU."""
+    query, answer = torch.repeat_interleave(task.train.offsets.cpu().diff()), task.train.answers.cpu()  # by triple
+    new = (task.train.queries.cpu()[query, 0] >= known) | (answer >= known)
+    if task.objective.by_query:
+        new = torch.zeros(len(task.train), dtype=torch.bool).index_put((query[new],), torch.tensor(True))
+    return new.nonzero().flatten(), (~new).nonzero().flatten()
 
 
 def _tables(model: LinkPredictor) -> list[Tensor]:
@@ -165,56 +190,6 @@ def _tables(model: LinkPredictor) -> list[Tensor]:
 def _padded(old: Tensor, fresh: Tensor) -> Tensor:
     """Append rows of zeros for unseen entities to a table of entities; return other tensors as they are."""
     return old if old.shape == fresh.shape else torch.cat((old, old.new_zeros(len(fresh) - len(old), *old.shape[1:])))
-
-
-class Surroundings:
-    """Features of every node apart from its own row; `self[i:j]` is [j - i, 2(d + 1)] in float64.
-
-    They are (1, h) and log(1 + facts) (1, h), where h is the sum of a node's messages in the first layer.
-
-    Args:
-        received: h, [N, d].
-        facts: the number of facts of each node, [N].
-    """
-
-    def __init__(self, received: Tensor, facts: Tensor) -> None:
-        self.received, self.facts = received, facts
-
-    def __len__(self) -> int:
-        return len(self.facts)
-
-    def __getitem__(self, part: slice) -> Tensor:
-        h = self.received[part].double()
-        h = torch.cat((torch.ones_like(h[:, :1]), h), 1)
-        return torch.cat((h, h * self.facts[part].double().log1p().unsqueeze(1)), 1)
-
-
-@torch.no_grad()
-def surroundings(encoder: Encoder, graph: RelationalGraph) -> Surroundings:
-    """Return the surroundings of all nodes of a graph."""
-    x, layer = encoder.nodes, encoder.layers[0]
-    if x is None or not isinstance(layer, CompGCNConv):
-        raise ValueError("only an encoder with a learned table and layers has surroundings")
-    h = layer.received(x, None if encoder.relations is None else encoder.relations(), graph)
-    return Surroundings(h, torch.bincount(torch.cat((graph.src, graph.dst)), minlength=graph.num_nodes))
-
-
-def fitted_rows(known: Surroundings | Tensor, table: Tensor, wanted: Tensor) -> Tensor:
-    """Return rows [n, ..] for surroundings `wanted` [n, f], from a table [N, ..] and its own surroundings [N, f].
-
-    Least squares with a ridge on every column but the first: a table of equal rows gives that row.
-    """
-    flat = table.detach().reshape(len(table), -1)
-    gram, right = wanted.new_zeros(wanted.shape[1], wanted.shape[1]), wanted.new_zeros(wanted.shape[1], flat.shape[1])
-    for first in range(0, len(known), _BLOCK):
-        block = known[first : first + _BLOCK]  # [b, f]
-        gram += block.T @ block  # [f, f]
-        right += block.T @ flat[first : first + _BLOCK].double()
-    ridge = _RIDGE * gram.diagonal()
-    ridge[0] = 0.0
-    gram = gram + torch.diag(ridge.clamp_min(_LEAST * gram.diagonal().max()))
-    rows: Tensor = wanted @ torch.linalg.solve(gram, right)
-    return rows.to(table.dtype).view(-1, *table.shape[1:])
 
 
 # The larger graph
