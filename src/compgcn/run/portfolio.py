@@ -33,6 +33,7 @@ _FREE = {"training.seed", "training.device", "training.deterministic", "training
 _MOST, _MOST_ON_GPU = 10**9, 10**11  # facts · entities of a graph to compare models on by default
 _MOST_EDGES = 10**6  # of a graph to compare classifiers of nodes on by default
 _REPEATS = 3  # cross-validations of a classifier that wins
+_LONG = 20.0  # seconds of one, from which on it is not worth to complete it for every candidate
 _FEW = 10  # validation triples to choose a model by
 _FINAL = 0.15  # share of the time for the metrics and the calibration of the winner
 _PROBE = 1.5  # seconds of training that tell its pace
@@ -223,20 +224,21 @@ class NodeJudge(_FolderJudge):
     def cost(self, candidate: Candidate) -> Cost:
         """Take the time of a few steps, or of the first fold where there are none."""
         session = self._session(candidate)
-        whole, (train, valid) = _REPEATS * session.config.classifier.folds, held_out(session, 0)
-        if not isinstance(session.items, Nodes):
-            begun = self.clock()
+        begun = self.clock()
+        if isinstance(session.items, Nodes):
+            task = Classification(session.build(session.config), *held_out(session, 0), session.training)
+            step = make_step(task, session.training, session.training.epochs)
+            for epoch in range(_STEPS):
+                begun = begun if epoch > 1 else self.clock()  # the first step compiles
+                step(task.examples(epoch, 0), session.training.lr).item()
+                task.validate()
+            fold = (self.clock() - begun) / (_STEPS - 1) * session.training.epochs
+        else:
             likelihood(session, 1)
-            return Cost(whole * (self.clock() - begun), 1 / whole)
-        settings = session.training
-        task = Classification(session.build(session.config), train, valid, settings)
-        step, seconds = make_step(task, settings, settings.epochs), []
-        for epoch in range(_STEPS):  # the first one compiles
-            begun = self.clock()
-            step(task.examples(epoch, 0), settings.lr).item()
-            task.validate()
-            seconds.append(self.clock() - begun)
-        return Cost(whole * settings.epochs * min(seconds[1:]), 1 / whole)
+            fold = self.clock() - begun
+        folds = session.config.classifier.folds
+        few = folds * fold > _LONG  # then even a fold or two have to do
+        return Cost(_REPEATS * folds * fold, 1 / (_REPEATS * folds if few else _REPEATS))
 
     def train(self, candidate: Candidate, share: float) -> float:
         """Cross-validate a candidate on up to a share of the folds; beyond one cross-validation, whole ones alone."""

@@ -202,15 +202,17 @@ def node_portfolio(inputs: Sequence[str], *, fitted: bool) -> list[tuple[str, di
     """
     two = {"encoder.dims": (32, 32, 32)}
     learned = {"encoder.input": "learned", "training.weight_decay": 0.0, "training.epochs": 60}  # of every node
+    sums = {"encoder.norm": "none"}
     encoders: dict[str, dict[str, Any]] = {
+        "R-GCN, 2 layers, sums": {"encoder.name": "rgcn", "encoder.dims": (16, 16, 16), **sums},
         "W-GCN, 2 layers": {"encoder.name": "wgcn", "encoder.hidden_dropout": 0.3, **two},
+        "corr, 2 layers, sums": {"encoder.composition": "corr", **two, **sums},
         "mult": {"encoder.composition": "mult"},
-        "mult, 2 layers, sums": {"encoder.composition": "mult", "encoder.norm": "none", **two},
-        "R-GCN, 2 layers": {"encoder.name": "rgcn", "encoder.dims": (16, 16, 16)},
+        "mult, sums": {"encoder.composition": "mult", **sums},
+        "mult, 2 layers, sums": {"encoder.composition": "mult", **two, **sums},
+        "R-GCN, 2 layers": {"encoder.name": "rgcn", "encoder.dims": (16, 16, 16), "encoder.hidden_dropout": 0.3},
         "W-GCN": {"encoder.name": "wgcn"},
-        "corr": {"encoder.composition": "corr"},
-        "sub": {},
-        "GCN, 2 layers": {"encoder.name": "gcn", **two},
+        "sub, 2 layers, sums": {**two, **sums},
     }
     found = [(f"{name}, learned", learned | settings, "") for name, settings in encoders.items()]
     apart: list[tuple[str, dict[str, Any], str]] = []
@@ -220,7 +222,7 @@ def node_portfolio(inputs: Sequence[str], *, fitted: bool) -> list[tuple[str, di
         if given == "types":  # which tell more than one vector for all
             break
     baselines = ("facts", *(("feat", "wl") if fitted else ()))
-    found[3:3] = [*apart[:1], *((name, {"classifier.baseline": name}, "") for name in baselines)]
+    found[4:4] = [*apart[:1], *((name, {"classifier.baseline": name}, "") for name in baselines)]
     return [*found, *apart[1:]]
 
 
