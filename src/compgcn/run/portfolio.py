@@ -5,18 +5,17 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from compgcn.config import PATHS, Config, configure, names
-from compgcn.data import DATASETS, GraphCollection, KnowledgeGraph
+from compgcn.data import DATASETS, KnowledgeGraph
 from compgcn.errors import InputError
 from compgcn.run.build import build_links, find_device
 from compgcn.run.resolve import resolve
 from compgcn.run.run import Run, train
 from compgcn.run.search import JOURNAL, Budget, Candidate, Cost, Journal, Search
-from compgcn.tasks.inputs import Dataset
+from compgcn.tasks.inputs import Dataset, without_test
 from compgcn.tasks.sampling import randomness
 from compgcn.train.folder import MODEL, Folder, default_folder
 from compgcn.train.loop import Event, Interrupted, Progress, optimise
@@ -32,14 +31,6 @@ _FINAL = 0.15  # share of the time for the metrics and the calibration of the wi
 _PROBE = 1.5  # seconds of training that tell its pace
 _STEPS = 4  # and the fewest steps
 _FORWARD = 0.4  # time of ranking a query, as a share of that of training on it
-
-
-def without_test(data: Dataset) -> Dataset:
-    """Return the data without their test part: a search must not depend on it."""
-    if isinstance(data, GraphCollection):
-        return data
-    labels = data.labels and replace(data.labels, test=data.labels.test[:0])
-    return replace(data, test=data.test[:0], labels=labels)
 
 
 def obstacle(settings: Mapping[str, Any], data: Dataset, model: str | None = None) -> str:

@@ -28,6 +28,7 @@ from compgcn.tasks.objectives import OBJECTIVES, REGULARISERS
 from compgcn.tasks.sampling import SAMPLERS
 from compgcn.train.recipes import beneath, conditional_on_cpu
 from compgcn.train.recipes import model as find_model
+from compgcn.train.recipes import scaled as scaled_to
 from compgcn.train.step import OPTIMISERS
 
 # The settings that name a row of a registry.
@@ -147,6 +148,9 @@ def _recommended(settings: Mapping[str, Any], data: Dataset, model: str | None) 
     whole = configure(usual, settings)
     if whole.decoder.name != usual.decoder.name:  # the recipe's sizes are those of another decoder
         usual = configure(usual, {"decoder.filters": None, "decoder.kernel": None})
+    if model is not None and known is None and isinstance(data, KnowledgeGraph):
+        on_gpu = find_device(whole.training.device).type == "cuda"
+        usual = configure(usual, scaled_to(model, data.num_entities, len(data.train), on_gpu))
     if _conditional(whole) and isinstance(data, KnowledgeGraph):
         if model == CONDITIONAL and find_device(whole.training.device).type == "cpu":
             usual = configure(usual, conditional_on_cpu(data.num_entities, len(data.train)))
