@@ -158,8 +158,8 @@ def test_train_compares_models_and_prints_why_one_was_kept(command: Command, dat
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (("--minutes", 1, "--model", "complex"), ("--minutes compares models", "--model complex")),
-        (("--trials", 3, *flags(SMALL)), ("--trials compares models", "decoder.name is a setting of one")),
+        (("--minutes", 1, "--model", "complex"), ("minutes bound a comparison", "'complex' is one model")),
+        (("--trials", 3, *flags(SMALL)), ("trials bound a comparison", "decoder.name is a setting of one")),
         (("--trials", 3, "--minutes", 1), ("give one of them",)),
         (("--trials", 3, "--set", "valid_fraction=0"), ("no validation triples",)),
     ],

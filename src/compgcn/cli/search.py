@@ -12,7 +12,8 @@ from rich.console import Group
 
 from compgcn.cli.console import Dataset, describe, err, out, plain_table, show_table
 from compgcn.cli.train import Line, show_links, standing, time_left, watched
-from compgcn.errors import InputError
+from compgcn.config import Config, configure
+from compgcn.data import KnowledgeGraph
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -28,27 +29,23 @@ def budget_of(
     minutes: float | None, trials: int | None, asked: Mapping[str, Any], data: Dataset, model: str | None
 ) -> Budget | None:
     """Return the budget of a search; None to train one model, as named or by the recipe of the data."""
-    from compgcn.run.portfolio import obstacle, suits
+    from compgcn.run import portfolio
     from compgcn.run.search import Budget
 
-    given = "--minutes" if trials is None else "--trials"
     if minutes is None and trials is None:
-        return Budget(60 * _MINUTES) if model is None and suits(asked, data) else None
-    if minutes is not None and trials is not None:
-        raise InputError("--minutes and --trials both bound the search; give one of them")
-    if why := obstacle(asked, data, model):
-        raise InputError(f"{given} compares models, and {why}")
-    return Budget(None if minutes is None else 60 * minutes, trials)
+        return Budget(60 * _MINUTES) if model is None and portfolio.suits(asked, data) else None
+    return portfolio.budget(minutes, trials, asked, data, model)
 
 
 def search(
     asked: Mapping[str, Any], data: Dataset, budget: Budget, run_dir: Path | None, overwrite: bool, as_json: bool
 ) -> None:
     """Compare the models of the portfolio; print the table of candidates and the test metrics of the winner."""
-    from compgcn.run.portfolio import default_place, search_links
+    from compgcn.run.portfolio import search_links
     from compgcn.run.search import journalled
+    from compgcn.train.folder import default_folder
 
-    folder = run_dir or default_place(asked)
+    folder = run_dir or default_folder(configure(Config(), asked), "best")
     bound = f"{budget.trials} trainings" if budget.seconds is None else f"at most {budget.seconds / 60:g} minutes"
     if not as_json:
         describe(data.name, data.statistics(), data.notes)
@@ -60,6 +57,7 @@ def search(
                 err.print("  ".join(cell for cell in _row(event) if cell))
             notify(event)
 
+        assert isinstance(data, KnowledgeGraph)  # or there is no budget
         run = search_links(asked, data, budget, folder, tell, stopped, overwrite)
     found = journalled(run.path)
     assert found is not None

@@ -25,7 +25,7 @@ from compgcn.train.storage import replace as replace_file
 # Settings of a model, which a search chooses, but for these.
 _CHOSEN = ("encoder.", "decoder.", "training.", "classifier.")
 _FREE = {"training.seed", "training.device", "training.deterministic", "training.checkpoint_seconds"}
-_MOST, _MOST_ON_GPU = 10**9, 10**11  # facts · entities of a graph to compare models on by default
+_MOST = {False: 10**9, True: 10**11}  # facts · entities of a graph to compare models on by default; on a GPU
 _FEW = 10  # validation triples to choose a model by
 _FINAL = 0.15  # share of the time for the metrics and the calibration of the winner
 _PROBE = 1.5  # seconds of training that tell its pace
@@ -33,33 +33,36 @@ _STEPS = 4  # and the fewest steps
 _FORWARD = 0.4  # time of ranking a query, as a share of that of training on it
 
 
+def budget(
+    minutes: float | None, trials: int | None, settings: Mapping[str, Any], data: Dataset, model: str | None = None
+) -> Budget:
+    """Return the budget of a search, or refuse it beside a model, settings or data that leave no choice."""
+    if minutes is not None and trials is not None:
+        raise InputError("minutes and trials both bound the search; give one of them")
+    if why := obstacle(settings, data, model):
+        raise InputError(f"{'trials' if minutes is None else 'minutes'} bound a comparison of models, and {why}")
+    return Budget(None if minutes is None else 60 * minutes, trials)
+
+
 def obstacle(settings: Mapping[str, Any], data: Dataset, model: str | None = None) -> str:
     """Return why no search can choose the model, as the end of a sentence; "" where it can."""
     if model is not None:
-        return f"--model {model} names one; leave either out"
-    if chosen := [
-        path for name in settings if (path := PATHS.get(name, name)).startswith(_CHOSEN) and path not in _FREE
-    ]:
+        return f"'{model}' is one model; leave either out"
+    chosen = [path for name in settings if (path := PATHS.get(name, name)) not in _FREE and path.startswith(_CHOSEN)]
+    if chosen:
         return f"{chosen[0]} is a setting of one; leave either out"
-    config = resolve(settings, data).config
-    if config.task != "link-prediction" or not isinstance(data, KnowledgeGraph):
-        return f"it does so for link prediction, not for {config.task}; leave it out"
-    if not len(data.valid):
-        return f"'{data.name}' has no validation triples to judge by; split it, or give --valid"
-    return ""
+    task = resolve(settings, data).config.task
+    if task != "link-prediction" or not isinstance(data, KnowledgeGraph):
+        return f"only those of link prediction are compared, not those of {task}; leave it out"
+    return "" if len(data.valid) else f"'{data.name}' has no validation triples to judge by; split it, or give --valid"
 
 
 def suits(settings: Mapping[str, Any], data: Dataset) -> bool:
     """Return whether to search by default: on one's own triples, if models can be trained within minutes."""
     if settings.get("data.source") in DATASETS or not isinstance(data, KnowledgeGraph) or obstacle(settings, data):
         return False
-    on_gpu = find_device(resolve(settings, data).config.training.device).type == "cuda"
-    return len(data.valid) >= _FEW and data.num_entities * len(data.train) <= (_MOST_ON_GPU if on_gpu else _MOST)
-
-
-def default_place(settings: Mapping[str, Any]) -> Path:
-    """Return the folder runs/<data>-best-<seed>."""
-    return default_folder(configure(Config(), settings), "best")
+    on_gpu = find_device(configure(Config(), settings).training.device).type == "cuda"
+    return len(data.valid) >= _FEW and data.num_entities * len(data.train) <= _MOST[on_gpu]
 
 
 class LinkJudge:
@@ -162,8 +165,8 @@ def search_links(
     settings: Mapping[str, Any],
     data: KnowledgeGraph,
     budget: Budget,
-    run_dir: Path,
-    notify: Callable[[Event], None] = lambda event: None,
+    run_dir: str | Path | None = None,
+    notify: Callable[[Event], None] | None = None,
     interrupted: Callable[[], bool] = lambda: False,
     overwrite: bool = False,
     clock: Callable[[], float] = time.monotonic,
@@ -172,25 +175,18 @@ def search_links(
 
     The same call resumes a search that was stopped, and opens the run of a finished one.
     """
-    if not len(data.valid):
-        raise InputError(f"'{data.name}' has no validation triples to choose a model by; split it, or give --valid")
-    run = Folder(run_dir)
+    run = Folder(run_dir or default_folder(configure(Config(), settings), "best"))
+    notify = notify or (lambda event: None)
     searching = run.path / "search"
     if run.is_run and not overwrite and not (searching / JOURNAL).is_file():
         raise InputError(f"{run.path} holds a run without a search; choose another --run-dir, or say --overwrite")
     hidden = without_test(data)
     assert isinstance(hidden, KnowledgeGraph)
     judge = LinkJudge(settings, hidden, searching, notify, interrupted, clock)
-    base = judge.config(Candidate("", {}))
-    on_gpu = find_device(base.training.device).type == "cuda"
+    training = configure(Config(), settings).training
+    on_gpu = find_device(training.device).type == "cuda"
     candidates = [Candidate(*one) for one in portfolio(data.num_entities, len(data.train), budget.seconds, on_gpu)]
-    about = {
-        "goal": judge.goal,
-        "budget": budget,
-        "seed": base.training.seed,
-        "data": base.fingerprint,
-        "candidates": candidates,
-    }
+    about = {"goal": judge.goal, "budget": budget, "seed": training.seed, "data": data.fingerprint()}
     with run.lock():
         if overwrite:
             run.clear()
