@@ -97,9 +97,7 @@ def search(board: Board) -> str:
     lines = []
     for path in sorted((BENCHMARKS / "search").glob("*.json")):
         report, alone = json.loads(path.read_text(encoding="utf-8")), dict[str, tuple[float, str]]()
-        for experiment in (
-            board.experiments[name] for name in ("defaults", "systems", "link-prediction", _CONDITIONAL)
-        ):
+        for experiment in (board.experiments[name] for name in ("defaults", "systems", *_HEADLINES[:2])):
             for row in experiment.rows:
                 found = [one for one in board.results(experiment, row) if one["config"]["data"]["source"] == path.stem]
                 if found and row.same_as is None and not row.group.startswith("Ablations"):

@@ -21,14 +21,15 @@ class Pretended:
 
     def __init__(self, seconds: Callable[[Candidate], float] = lambda one: SECONDS, stop_after: int | None = None):
         self.now, self.calls = 0.0, list[tuple[str, float]]()
-        self.trained, self.dropped = dict[str, float](), list[str]()
+        self.trained, self.dropped, self.finals = dict[str, float](), list[str](), list[str]()
         self.seconds, self.stop_after = seconds, stop_after
 
     def cost(self, candidate: Candidate) -> Cost:
         return Cost(self.seconds(candidate), 0.01)
 
-    def train(self, candidate: Candidate, share: float) -> float:
+    def train(self, candidate: Candidate, share: float, *, final: bool) -> float:
         self.calls.append((candidate.name, share))
+        self.finals += [candidate.name] if final else []
         self.now += (share - self.trained.get(candidate.name, 0.0)) * self.seconds(candidate)
         if len(self.calls) == self.stop_after:
             raise Interrupted
@@ -68,6 +69,7 @@ def test_a_search_has_at_most_the_trials_given(tmp_path: Path, trials: int) -> N
     searched(tmp_path, judge, candidates(12, "ab"), trials=trials).run()
     assert 1 <= len(judge.calls) <= trials
     assert judge.calls[-1][1] == 1.0, "the last training is a whole one"
+    assert judge.finals == [judge.calls[-1][0]]
 
 
 @pytest.mark.parametrize("seconds", [5.0, 30.0, 60.0, 119.0])
@@ -76,6 +78,7 @@ def test_a_search_takes_its_seconds_or_until_the_winner_is_trained(tmp_path: Pat
     outcome = searched(tmp_path, judge, candidates(12), seconds=seconds).run()
     assert judge.now <= seconds * (1 + 1e-9)
     assert judge.now >= 0.9 * seconds or outcome.trials[0].share == 1.0
+    assert outcome.trials[0].name in judge.finals, "its schedule has ended"
     assert outcome.trials[0].share == max(trial.share for trial in outcome.trials)
 
 

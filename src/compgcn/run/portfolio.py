@@ -136,9 +136,12 @@ class LinkJudge:
         ranked = t.epochs / t.evaluate_every * 2 * judged / t.batch_size
         return step * (events[0]["steps"] + _FORWARD * ranked)
 
-    def train(self, candidate: Candidate, share: float) -> float:
-        """Train a candidate on, up to a share of its epochs."""
-        return self._train(candidate, self.config(candidate, share), self.notify, self.interrupted).best
+    def train(self, candidate: Candidate, share: float, *, final: bool) -> float:
+        """Train a candidate on, up to a share of its epochs; at a constant rate, if more will follow."""
+        config = self.config(candidate, share)
+        if not final:
+            config = configure(config, {"training.schedule": "constant"})
+        return self._train(candidate, config, self.notify, self.interrupted).best
 
     def _train(
         self, candidate: Candidate, config: Config, notify: Callable[[Event], None], interrupted: Callable[[], bool]

@@ -53,10 +53,10 @@ class Judge(Protocol):
     def cost(self, candidate: Candidate) -> Cost:
         """Estimate the cost of a candidate; called where time is the budget."""
 
-    def train(self, candidate: Candidate, share: float) -> float:
+    def train(self, candidate: Candidate, share: float, *, final: bool) -> float:
         """Train up to a share of a whole training, from where the candidate stopped; return its best value.
 
-        Raise `InputError` for settings that do not go together, and `Interrupted` where the caller stops.
+        `final` tells that no training follows, so that a learning-rate schedule should end here. Raise `InputError` for settings that do not go together, and `Interrupted` where the caller stops.
         """
 
     def drop(self, candidate: Candidate) -> None:
@@ -277,7 +277,7 @@ class Search:
         waiting = [name for name in field if name not in done]
         if self.budget.trials is not None:
             for name in waiting:
-                self._try(rung, name, float(_FEWER) ** (1 - about["ahead"]))
+                self._try(rung, name, float(_FEWER) ** (1 - about["ahead"]), final=about["ahead"] == 1)
             return
         waiting.sort(key=lambda name: self.cost(name).seconds)
         for number, name in enumerate(waiting):
@@ -290,13 +290,13 @@ class Search:
                 why = f"its shortest training takes about {wanted:.0f} s, with {max(self.left, 0):.0f} s left"
                 self._end(Trial(rung, name, 0.0, None, 0.0, why))
             elif wanted <= self.left and share > before:
-                self._try(rung, name, share)
+                self._try(rung, name, share, final=share >= 1 or self.left - wanted < least * seconds)
 
-    def _try(self, rung: int, name: str, share: float) -> None:
+    def _try(self, rung: int, name: str, share: float, *, final: bool) -> None:
         begun = self.clock()
         self.notify({"event": "trial", "rung": rung, "name": name, "share": share, "left": self.left})
         try:
-            value, error = self.judge.train(self.candidates[name], share), ""
+            value, error = self.judge.train(self.candidates[name], share, final=final), ""
         except Interrupted:
             self.journal.add("stop", name=name, spent=self.clock() - begun)
             raise
