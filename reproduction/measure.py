@@ -35,7 +35,7 @@ from compgcn.data import KnowledgeGraph
 from compgcn.data.graph import restricted
 from compgcn.nn.conditional import ConditionalCompGCN
 from compgcn.run import Run
-from compgcn.run.portfolio import search_links
+from compgcn.run.portfolio import search as compare
 from compgcn.run.search import Budget, journalled
 from compgcn.tasks.facts import Answers
 from compgcn.tasks.ranking import Popularity, Scorer, metrics, rank_triples
@@ -357,7 +357,7 @@ def search(source: str, seconds: float, device: str) -> Path:
     data, begun = graph_of(source), time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "run"
-        run = search_links({"data.source": source, "training.device": device}, data, Budget(seconds), place)
+        run = compare({"data.source": source, "training.device": device}, data, Budget(seconds), place)
         took, found = time.monotonic() - begun, journalled(run.path)
         assert found is not None
         report = {

@@ -8,9 +8,11 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ import compgcn
 import toy
 from compgcn import cli
 from compgcn.answers.discover import weighing
-from compgcn.cli.train import progress_line, standing, time_left
+from compgcn.cli.train import in_words, progress_line, standing
 from compgcn.data import DATASETS, Vocabulary
 from compgcn.nn.decoders import DECODERS
 from compgcn.run import open_run
@@ -241,11 +243,11 @@ def test_freed_memory_stays_with_the_process() -> None:
 def test_a_terminal_gets_a_live_line(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = io.StringIO()
     monkeypatch.setattr("compgcn.cli.train.err", Console(file=drawn, force_terminal=True, width=120))
-    event = {"event": "epoch", "epoch": 2, "epochs": 8, "step": 6, "steps": 24, "seconds": 20.0, "loss": 0.5}
+    event = {"event": "epoch", "epoch": 2, "epochs": 8, "step": 6, "steps": 24, "stop": 8, "loss": 0.5}
     with progress_line(quiet=False) as notify:
         notify(event | {"valid": {"mrr": 0.25}, "goal": "mrr", "best": 0.3, "best_epoch": 1})
         notify({"event": "evaluate"})
-    assert "epoch 2/8  loss 0.5000  valid mrr 0.2500  best 0.3000 (epoch 1)  about 1 min left" in drawn.getvalue()
+    assert "epoch 2/8  loss 0.5000  valid mrr 0.2500  best 0.3000 (epoch 1)" in drawn.getvalue()
 
 
 def test_a_log_gets_a_line_ten_seconds_after_the_last(capfd: pytest.CaptureFixture[str]) -> None:
@@ -267,16 +269,43 @@ def test_training_notifies_of_epochs_steps_and_evaluations(
     shown = command("train", data, *flags(SMALL)).err
     assert "epoch 3/3  loss " in shown
     assert "valid mrr" in shown
-    assert re.search(r"epoch 1/3  step 1/\d+  loss \S+  about \S+ (s|min|h) left\n", shown)
+    assert re.search(r"epoch 1/3  step 1/\d+  loss \S+\n", shown), "the pace is unknown"
+    assert re.search(r"epoch 1/3  step 2/\d+  loss \S+  about \S+ (s|min|h) to the last epoch\n", shown)
     assert re.search(r"evaluating test \d of \d\n", shown)
 
 
-@pytest.mark.parametrize("part", [None, "fold 2 of 5"])
-def test_the_time_left_of_a_training_follows_the_pace_of_its_steps(part: str | None) -> None:
-    event = {"event": "step", "epoch": 1, "epochs": 4, "step": 10, "steps": 80, "seconds": 120.0, "loss": 1.0}
-    event |= {"goal": "mrr", "best": None} | ({} if part is None else {"part": part})
-    line = standing(lambda: 0.0)(event)
-    assert line.endswith("step 10/20  loss 1.0000  about 14 min left" + (f" of {part}" if part else ""))
+def training(clock: list[float], **both: object) -> Callable[..., str]:
+    """Return a function of a step, its seconds and whether it ends in an evaluation that shows its line's end."""
+    show = standing(lambda: clock[0])
+
+    def line(step: int, seconds: float, mrr: float | None = None) -> str:
+        clock[0] += seconds
+        kind = {"event": "step"} if mrr is None else {"event": "epoch", "valid": {"mrr": mrr}}
+        event = {"epoch": -(-step // 10), "epochs": 40, "step": step, "steps": 400, "loss": 1.0, "goal": "mrr"}
+        return show(event | {"best": mrr, "best_epoch": 1} | kind | both).rpartition("  ")[2]
+
+    return line
+
+
+def test_the_time_left_leaves_out_the_first_step_and_spreads_the_evaluations() -> None:
+    line = training([0.0], stop=40)
+    assert line(1, 300.0) == "loss 1.0000", "the first step compiles: the pace is unknown"
+    assert line(2, 1.0) == "about 7 min to the last epoch"
+    assert line(9, 7.0) == "about 7 min to the last epoch"
+    line(20, 111.0, mrr=0.1)  # an evaluation that compiles
+    line(40, 40.0, mrr=0.1)  # 20 s of steps and 20 s of an evaluation
+    assert line(49, 9.0) == "about 12 min to the last epoch"
+    assert line(60, 31.0, mrr=0.1) == "about 11 min to the last epoch"
+    assert line(1, 9.0) == "about 13 min to the last epoch", "another fold has the pace of the one before"
+
+
+def test_the_time_left_is_also_that_of_a_training_whose_validation_gains_nothing_more() -> None:
+    line = training([0.0], stop=12, part="fold 2 of 5")
+    line(1, 300.0)
+    assert line(3, 120.0) == "about 6.6 h to the last epoch of fold 2 of 5", "an evaluation may be far"
+    assert line(60, 57 * 60.0, mrr=0.1) == (
+        "about 5.7 h to the last epoch of fold 2 of 5, 60 min if validation gains nothing more"
+    )
 
 
 def test_the_time_left_of_an_evaluation_follows_its_pace_since_its_first_event() -> None:
@@ -295,7 +324,7 @@ def test_the_time_left_of_an_evaluation_follows_its_pace_since_its_first_event()
     [(0, ""), (0.1, "1 s"), (59.4, "59 s"), (59.6, "1 min"), (5000, "83 min"), (7200, "2.0 h"), (3e5, "3.5 days")],
 )
 def test_a_time_has_two_or_three_digits(seconds: float, words: str) -> None:
-    assert time_left(1, 1, seconds) == (words and f"  about {words} left")
+    assert in_words(seconds) == words
 
 
 # Answers
@@ -343,7 +372,7 @@ def test_a_bad_question_is_one_sentence(command: Command, run: Path, words: list
 
 def test_evaluation_is_a_table_or_json(command: Command, run: Path) -> None:
     shown = command("evaluate", run).out.splitlines()[1:]
-    names = ["both", "head", "tail", "optimistic", "pessimistic", "expected", "expected"]
+    names = ["both", "head", "tail", "optimistic", "pessimistic", "popularity", "expected", "expected"]
     assert [line.split()[0] for line in shown] == names
     assert json.loads(command("evaluate", run, "--json").out) == open_run(run).metrics["test"]
     for by in ("relation", "category", "side"):
@@ -369,6 +398,8 @@ def test_vectors_are_exported(command: Command, run: Path) -> None:
         ("link.tsv", "is a file of the run"),
     ):
         refused(command("export", run, "--to", place), words)
+    refused(command("explain", run, "p0", "lives", "t0", "--method", "guess"), "unknown method 'guess'; known: auto")
+    refused(command("export", run, "--to", "vectors.tsv", "--format", "xls"), "unknown format 'xls'; known: parquet")
 
 
 def test_neighbours_are_a_table_or_json(command: Command, run: Path) -> None:
@@ -447,6 +478,16 @@ def test_every_row_is_listed_with_its_description_and_its_paper(command: Command
     assert [row["name"] for row in rows["decoders"]] == list(DECODERS)
     assert [row["name"] for row in rows["datasets"]] == list(DATASETS)
     refused(command("list", "decoder"), "unknown kind 'decoder'; did you mean 'decoders'")
+
+
+def test_the_runs_of_a_folder_are_listed_with_their_metric(command: Command, run: Path) -> None:
+    assert command("list", "runs").out == ""
+    shutil.copytree(run, "runs/mine")
+    mrr = open_run(run).metrics["test"]["mrr"]
+    (found,) = json.loads(command("list", "runs", "--json").out)["runs"]
+    assert (found["name"], found["reference"]) == ("runs/mine", f"test mrr {mrr:.4f}")
+    Path("runs/mine/metrics.json").unlink()
+    assert "not finished" in command("list", "runs").out
 
 
 # Bad input

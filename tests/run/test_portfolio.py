@@ -34,7 +34,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def searched(folder: Path, data: KnowledgeGraph | None = None, trials: int = 6, **how: Any) -> Run:
-    return portfolio.search_links(GIVEN, data or graph(people=12), Budget(trials=trials), folder, **how)
+    return portfolio.search(GIVEN, data or graph(people=12), Budget(trials=trials), folder, **how)
 
 
 def told(folder: Path) -> list[dict[str, Any]]:
@@ -109,7 +109,7 @@ def test_the_clock_bounds_a_search_by_seconds(tmp_path: Path) -> None:
         nonlocal now
         now += 1.0 if event["event"] in ("step", "epoch") else 0.0
 
-    run = portfolio.search_links(GIVEN, graph(people=12), Budget(seconds=120.0), tmp_path / "run", tick, clock=clock)
+    run = portfolio.search(GIVEN, graph(people=12), Budget(seconds=120.0), tmp_path / "run", tick, clock=clock)
     lines = (run.path / "search" / "journal.jsonl").read_text().splitlines()
     spent = sum(json.loads(line).get("spent", 0.0) for line in lines)
     assert 30.0 < spent <= 120.0
@@ -173,12 +173,12 @@ def test_a_search_beside_a_model_is_refused(
 
 def test_models_compete_for_triples_of_ones_own(command: Command, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[Budget] = []
-    search: Callable[..., Run] = portfolio.search_links
+    search: Callable[..., Run] = portfolio.search
 
     def shorter(settings: Any, data: Any, budget: Budget, *rest: Any) -> Run:
         given.append(budget)
         return search(settings, data, Budget(trials=1), *rest)
 
-    monkeypatch.setattr(portfolio, "search_links", shorter)
+    monkeypatch.setattr(portfolio, "search", shorter)
     assert "for at most 5 minutes (--minutes, --trials)" in command("train", data).out
     assert given == [Budget(seconds=300.0)]

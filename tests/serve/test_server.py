@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -143,14 +143,37 @@ def test_one_connection_too_many_gets_503(models: Mapping[str, ServedModel]) -> 
         assert asked(port).startswith(b"HTTP/1.1 503")
 
 
-def test_a_stopping_server_answers_the_requests_in_flight(run: Run) -> None:
+@contextmanager
+def started(run: Run, files: int) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """Run the command with a limit on open files; yield its process and its port."""
     command = [sys.executable, "-m", "compgcn", "serve", str(run.path), "--port", "0", "--device", "cpu"]
+    command = ["sh", "-c", f'ulimit -n {files}; exec "$@"', "sh", *command]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=toy.ENVIRONMENT)
     try:
         assert process.stdout is not None
         said = process.stdout.readline()
         assert said.startswith("serving toy-run at http://127.0.0.1:")
-        port = int(re.findall(r":(\d+) ", said)[0])
+        yield process, int(re.findall(r":(\d+) ", said)[0])
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_server_short_of_file_descriptors_refuses_connections_and_says_so_once(run: Run) -> None:
+    with started(run, files=100) as (process, port):
+        with ExitStack() as stack:
+            many = [stack.enter_context(connect(port)) for _ in range(200)]
+            assert answer(many[-1]).startswith(b"HTTP/1.1 503")
+        while asked(port).startswith(b"HTTP/1.1 503"):  # it has yet to see that they left
+            pass
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(HANGS) in (0, -signal.SIGTERM)
+        assert process.stderr is not None
+        assert re.fullmatch(r"\d+ connections are open at once; more get 503\n", process.stderr.read())
+
+
+def test_a_stopping_server_answers_the_requests_in_flight(run: Run) -> None:
+    with started(run, files=256) as (process, port):
         with connect(port) as connection, connect(port) as idle:
             idle.sendall(REQUEST)
             assert answer(idle).startswith(b"HTTP/1.1 200")
@@ -165,9 +188,6 @@ def test_a_stopping_server_answers_the_requests_in_flight(run: Run) -> None:
         assert process.wait(HANGS) in (0, -signal.SIGTERM)
         assert process.stderr is not None
         assert "Traceback" not in process.stderr.read()
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def test_other_machines_are_served_only_with_a_key_or_no_key() -> None:

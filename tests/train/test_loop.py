@@ -82,7 +82,13 @@ def test_training_stops_after_patience_evaluations_without_gain_and_keeps_the_be
     assert len(task.after) == 5, "an equal score is no gain"
     torch.testing.assert_close(store.best[-1]["weight"], task.after[1], rtol=0, atol=0)
     assert task.seen == [0, 0, 1, 2, 3]
-    assert [event["epoch"] for event in events if event["event"] == "epoch"] == [1, 2, 3, 4, 5]
+    assert [(event["epoch"], event["stop"]) for event in events if event["event"] == "epoch"] == [
+        (1, 4),
+        (2, 5),
+        (3, 5),
+        (4, 5),
+        (5, 5),
+    ]
 
 
 def test_evaluation_happens_every_so_many_epochs_and_after_the_last() -> None:

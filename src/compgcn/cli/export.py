@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from typer import Option
 
 from compgcn.cli.console import Device, Json, RunFolder, out
 from compgcn.cli.predict import opened_run
 
-Form = Literal["parquet", "csv", "tsv", "npy", "word2vec", "projector"]
-
 
 def export(
     run: RunFolder,
     to: Annotated[Path, Option(help="A .parquet, .csv, .tsv, .npy, .w2v or .vec file.", metavar="FILE")],
     form: Annotated[
-        Form | None,
-        Option("--format", help="The format, if not that of the ending; 'projector' is a TensorBoard folder."),
+        str | None,
+        Option(
+            "--format",
+            help="parquet, csv, tsv, npy or word2vec, if not that of the ending; projector is a TensorBoard folder.",
+        ),
     ] = None,
     device: Device = "auto",
 ) -> None:

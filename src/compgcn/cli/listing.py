@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.text import Text
 from typer import Argument
@@ -12,16 +13,19 @@ from compgcn.data import DATASETS
 from compgcn.errors import unknown
 from compgcn.train.recipes import MODELS
 
-KINDS = ("tasks", "models", "encoders", "compositions", "decoders", "samplers", "baselines", "datasets")
+if TYPE_CHECKING:
+    from compgcn.train.folder import Folder
+
+KINDS = ("tasks", "models", "encoders", "compositions", "decoders", "samplers", "baselines", "datasets", "runs")
 
 
 def list_all(
     kind: Annotated[str | None, Argument(metavar="KIND", help=f"One of {', '.join(KINDS)}.")] = None,
     as_json: Json = False,
 ) -> None:
-    """List everything that can be chosen by name.
+    """List everything that can be chosen by name, and the runs in the folder runs.
 
-    Each name comes with a description and the paper it is from.
+    Each name comes with a description and the paper it is from; a run with its data and its metric.
 
     Example: compgcn list decoders
     """
@@ -31,7 +35,7 @@ def list_all(
     if as_json:
         out.print_json(data=found)
         return
-    for number, (title, rows) in enumerate(found.items()):
+    for number, (title, rows) in enumerate((title, rows) for title, rows in found.items() if rows):
         if kind is None:
             out.print("\n" * bool(number) + title, style="bold")
         table = plain_table("name", "description")
@@ -49,13 +53,25 @@ def _entries() -> dict[str, list[dict[str, str]]]:
     from compgcn.nn.encoder import PRESETS
     from compgcn.run.build import TASKS
     from compgcn.tasks.sampling import SAMPLERS
+    from compgcn.train.folder import Folder
 
     compositions = {**COMPOSITIONS, **LEARNED}
     tables: list[Any] = [TASKS, MODELS, PRESETS, compositions, DECODERS, SAMPLERS, BASELINES, DATASETS]
     found: dict[str, list[dict[str, str]]] = {kind: [] for kind in KINDS}
-    for kind, table in zip(KINDS, tables, strict=True):
+    for kind, table in zip(KINDS, tables, strict=False):
         for name, row in table.items():
             described = row.description if hasattr(row, "description") else row.origin
             paper = row.reference if hasattr(row, "reference") else row.citation
             found[kind].append({"name": name, "description": described, "reference": paper})
+    found["runs"] = [_run(folder) for path in sorted(Path("runs").glob("*")) if (folder := Folder(path)).is_run]
     return found
+
+
+def _run(folder: Folder) -> dict[str, str]:
+    """Return the row of a run."""
+    config, metrics = folder.config(), folder.metrics()
+    split = "test" if metrics.get("test") else "valid"
+    goal = "mrr" if config.task == "link-prediction" else "accuracy"
+    reached = metrics.get(split, {}).get(goal)
+    said = "not finished" if not metrics else "no metrics" if reached is None else f"{split} {goal} {reached:.4f}"
+    return {"name": str(folder.path), "description": f"{config.task} on {config.data.source}", "reference": said}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group
 
 from compgcn.cli.console import Dataset, describe, err, out, plain_table, show_table
-from compgcn.cli.train import Line, show_links, standing, time_left, watched
+from compgcn.cli.train import Line, in_words, show_classes, show_links, standing, watched
 from compgcn.config import Config, configure
 from compgcn.data import KnowledgeGraph
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from compgcn.run.search import Budget
     from compgcn.train.loop import Event
 
-_MINUTES = 5.0  # for one's own triples
+_MINUTES = {"link-prediction": 5.0, "node-classification": 2.0}  # for one's own files
 _HEADER = ("candidate", "valid>", "trained>", "seconds>", "")
 
 
@@ -30,10 +30,13 @@ def budget_of(
 ) -> Budget | None:
     """Return the budget of a search; None to train one model, as named or by the recipe of the data."""
     from compgcn.run import portfolio
+    from compgcn.run.resolve import task_of
     from compgcn.run.search import Budget
 
     if minutes is None and trials is None:
-        return Budget(60 * _MINUTES) if model is None and portfolio.suits(asked, data) else None
+        if model is not None or not portfolio.suits(asked, data):
+            return None
+        return Budget(60 * _MINUTES[task_of(configure(Config(), asked), data)])
     return portfolio.budget(minutes, trials, asked, data, model)
 
 
@@ -41,7 +44,7 @@ def search(
     asked: Mapping[str, Any], data: Dataset, budget: Budget, run_dir: Path | None, overwrite: bool, as_json: bool
 ) -> None:
     """Compare the models of the portfolio; print the table of candidates and the test metrics of the winner."""
-    from compgcn.run.portfolio import search_links
+    from compgcn.run.portfolio import search as compare
     from compgcn.run.search import journalled
     from compgcn.train.folder import default_folder
 
@@ -49,7 +52,8 @@ def search(
     bound = f"{budget.trials} trainings" if budget.seconds is None else f"at most {budget.seconds / 60:g} minutes"
     if not as_json:
         describe(data.name, data.statistics(), data.notes)
-        out.print(f"comparing models on validation for {bound} (--minutes, --trials); --model NAME trains one alone")
+        alone = "--model" if getattr(data, "labels", None) is None else "--encoder"
+        out.print(f"comparing models on validation for {bound} (--minutes, --trials); {alone} NAME trains one alone")
     with watched(folder, as_json, board()) as (notify, stopped):
 
         def tell(event: Event) -> None:
@@ -58,7 +62,7 @@ def search(
             notify(event)
 
         assert isinstance(data, KnowledgeGraph)  # or there is no budget
-        run = search_links(asked, data, budget, folder, tell, stopped, overwrite)
+        run = compare(asked, data, budget, folder, tell, stopped, overwrite)
     found = journalled(run.path)
     assert found is not None
     if as_json:
@@ -67,12 +71,16 @@ def search(
         return
     show_table(_HEADER, [_row(trial._asdict()) for trial in found.trials])
     out.print(found.reason)
-    show_links(run, found.trials[0].name)
+    if run.config.classifier.protocol is None:
+        show_links(run, found.trials[0].name)
+    else:
+        show_classes(run)
 
 
 def board() -> Line:
     """Return what shows a search on a terminal: the table of candidates above the line of the training under way."""
-    line, rows, now = standing(time.monotonic), dict[str, Mapping[str, Any]](), {"name": "", "left": 0.0, "at": 0.0}
+    line, rows = standing(time.monotonic), dict[str, Mapping[str, Any]]()
+    now: dict[str, Any] = {"name": "", "left": 0.0, "at": 0.0}
 
     def show(event: Mapping[str, Any]) -> Any:
         if event["event"] == "trial":
@@ -83,8 +91,8 @@ def board() -> Line:
             text = line({**event, "part": now["name"]})
         if not err.is_terminal or not text:
             return text if event["event"] != "trial" else ""
-        left = float(now["left"]) - time.monotonic() + float(now["at"])
-        whole = time_left(1, 1, max(left, 1.0), " of the search") if math.isfinite(left) else ""
+        left = now["left"] - time.monotonic() + now["at"]
+        whole = f"  about {in_words(max(left, 1.0))} left of the search" if math.isfinite(left) else ""
         return Group(_table(list(rows.values())), f"{text}{whole}")
 
     return show

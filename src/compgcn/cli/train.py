@@ -120,13 +120,13 @@ def train(
     if space is not None:
         asked["classifier.candidates"] = candidates(space)
     found = read_data(asked, model)
-    from compgcn.cli.search import budget_of, search
+    from compgcn.cli import search as searching
     from compgcn.run import train as train_run
     from compgcn.run.resolve import resolve
 
-    budget = budget_of(minutes, trials, asked, found, model)
+    budget = searching.budget_of(minutes, trials, asked, found, model)
     if budget is not None:
-        search(asked, found, budget, run_dir, overwrite, as_json)
+        searching.search(asked, found, budget, run_dir, overwrite, as_json)
         return
     from compgcn.train.folder import Folder, default_folder
 
@@ -157,7 +157,7 @@ def train(
     if run.config.classifier.protocol is None:
         show_links(run, model)
     else:
-        _show_classes(run)
+        show_classes(run)
 
 
 def asked_for(
@@ -275,6 +275,7 @@ def standing(clock: Callable[[], float]) -> Line:
     latest: dict[str, float] = {}
     first: Mapping[str, Any] = {}  # event of the evaluation under way, and its time
     begun = 0.0
+    pace = _Pace(clock)
 
     def line(event: Mapping[str, Any]) -> str:
         nonlocal first, begun
@@ -283,33 +284,64 @@ def standing(clock: Callable[[], float]) -> Line:
             if event["what"] != first.get("what"):
                 first, begun = event, clock()
             done, total = event["done"], event["total"]
-            left = time_left(done - first["done"], total - done, clock() - begun, part)
-            return f"{event['what']} {done:,} of {total:,}{left}"
+            left = in_words((clock() - begun) * (total - done) / max(done - first["done"], 1))
+            return f"{event['what']} {done:,} of {total:,}" + (left and f"  about {left} left{part}")
         if "epoch" not in event:
             return ""
         first = {}
         latest.update(event.get("valid") or {})
+        pace.take(event)
         parts = [f"epoch {event['epoch']}/{event['epochs']}", *([event["part"]] if "part" in event else [])]
+        each = event["steps"] // event["epochs"]
         if event["event"] == "step":
-            each = event["steps"] // event["epochs"]
             parts.append(f"step {event['step'] - (event['epoch'] - 1) * each}/{each}")
         parts.append(f"loss {event['loss']:.4f}")
         goal, best = event["goal"], event["best"]
+        ends = [in_words(pace.seconds * (event["steps"] - event["step"]))]
         if goal in latest and best is not None:
             parts.append(f"valid {goal} {latest[goal]:.4f}  best {best:.4f} (epoch {event['best_epoch']})")
-        return "  ".join(parts) + time_left(event["step"], event["steps"] - event["step"], event["seconds"], part)
+            ends.append(in_words(pace.seconds * (event["stop"] * each - event["step"])))
+        if ends[0]:
+            stops = (
+                f", {ends[1]} if validation gains nothing more" if ends[1:] and event["stop"] < event["epochs"] else ""
+            )
+            parts.append(f"about {ends[0]} to the last epoch{part}{stops}")
+        return "  ".join(parts)
 
     return line
 
 
-def time_left(done: int, ahead: int, seconds: float, part: str = "") -> str:
-    """Return the time remaining at the pace so far, in words; nothing where the pace is unknown or all is done."""
-    if not (seconds and done and ahead):
+class _Pace:
+    """Seconds a step takes, with its share of the evaluations.
+
+    The first step and the first evaluation compile code, so that they count only while there is nothing else.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._since: tuple[int, float] | None = None  # step and time from which on this measures
+        self._evaluated = False  # whether an evaluation ended then
+        self.seconds = 0.0
+
+    def take(self, event: Mapping[str, Any]) -> None:
+        """Take note of an event of training."""
+        step, now, evaluated = event["step"], self._clock(), bool(event.get("valid"))
+        if self._since is None or step <= self._since[0]:  # training begins, perhaps on another fold
+            self._since, self._evaluated = (step, now), False
+            return
+        if evaluated or not self._evaluated:  # between two evaluations the pace would be that of the steps alone
+            self.seconds = (now - self._since[1]) / (step - self._since[0])
+        if evaluated and not self._evaluated:
+            self._since, self._evaluated = (step, now), True
+
+
+def in_words(seconds: float) -> str:
+    """Return a time in words; nothing for no time."""
+    if seconds <= 0:
         return ""
-    left = seconds * ahead / done
     units = (("s", 1, 59.5, 0), ("min", 60, 89.5 * 60, 0), ("h", 3600, 48 * 3600, 1), ("days", 86400, math.inf, 1))
-    unit, size, digits = next((unit, size, digits) for unit, size, below, digits in units if left < below)
-    return f"  about {max(left, 1) / size:.{digits}f} {unit} left{part}"
+    unit, size, digits = next((unit, size, digits) for unit, size, below, digits in units if seconds < below)
+    return f"{max(seconds, 1) / size:.{digits}f} {unit}"
 
 
 # Results
@@ -328,7 +360,7 @@ def show_links(run: Run, model: str | None) -> None:
     out.print("\n".join([*doubts(metrics), end]))
 
 
-def _show_classes(run: Run) -> None:
+def show_classes(run: Run) -> None:
     """Print the accuracy and macro-F1 that the protocol reports."""
     metrics, baseline = run.metrics, run.config.classifier.baseline
     title = f"baseline '{baseline}', " * (baseline is not None) + f"protocol '{metrics['protocol']}'"

@@ -1,31 +1,37 @@
-"""The models that a search compares on a graph, and the judge that trains them for link prediction."""
+"""The models that a search compares on a graph, and the judges that train them, of links and of classes of nodes."""
 
 from __future__ import annotations
 
 import shutil
 import time
 from collections.abc import Callable, Mapping
+from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from compgcn.config import PATHS, Config, configure, names
 from compgcn.data import DATASETS, KnowledgeGraph
 from compgcn.errors import InputError
-from compgcn.run.build import build_links, find_device
+from compgcn.run.build import TASKS, build_links, find_device
+from compgcn.run.protocols import ClassSession, held_out, likelihood
 from compgcn.run.resolve import resolve
-from compgcn.run.run import Run, train
+from compgcn.run.run import Run, open_session, train
 from compgcn.run.search import JOURNAL, Budget, Candidate, Cost, Journal, Search
-from compgcn.tasks.inputs import Dataset, without_test
+from compgcn.tasks.classification import Classification, Nodes
+from compgcn.tasks.inputs import INPUTS, Dataset, without_test
 from compgcn.tasks.sampling import randomness
 from compgcn.train.folder import MODEL, Folder, default_folder
-from compgcn.train.loop import Event, Interrupted, Progress, optimise
-from compgcn.train.recipes import portfolio
+from compgcn.train.loop import Event, Interrupted, Progress, make_step, optimise
+from compgcn.train.recipes import node_portfolio, portfolio
 from compgcn.train.storage import replace as replace_file
 
 # Settings of a model, which a search chooses, but for these.
 _CHOSEN = ("encoder.", "decoder.", "training.", "classifier.")
 _FREE = {"training.seed", "training.device", "training.deterministic", "training.checkpoint_seconds"}
 _MOST = {False: 10**9, True: 10**11}  # facts · entities of a graph to compare models on by default; on a GPU
+_MOST_EDGES = 10**6  # of a graph to compare classifiers of nodes on by default
+_REPEATS = 3  # cross-validations of a classifier that wins
 _FEW = 10  # validation triples to choose a model by
 _FINAL = 0.15  # share of the time for the metrics and the calibration of the winner
 _PROBE = 1.5  # seconds of training that tell its pace
@@ -52,21 +58,26 @@ def obstacle(settings: Mapping[str, Any], data: Dataset, model: str | None = Non
     if chosen:
         return f"{chosen[0]} is a setting of one; leave either out"
     task = resolve(settings, data).config.task
-    if task != "link-prediction" or not isinstance(data, KnowledgeGraph):
-        return f"only those of link prediction are compared, not those of {task}; leave it out"
-    return "" if len(data.valid) else f"'{data.name}' has no validation triples to judge by; split it, or give --valid"
+    if not isinstance(data, KnowledgeGraph):
+        return f"only those of links and nodes are compared, not those of {task}; leave it out"
+    if task == "link-prediction" and not len(data.valid):
+        return f"'{data.name}' has no validation triples to judge by; split it, or give --valid"
+    return ""
 
 
 def suits(settings: Mapping[str, Any], data: Dataset) -> bool:
     """Return whether to search by default: on one's own triples, if models can be trained within minutes."""
     if settings.get("data.source") in DATASETS or not isinstance(data, KnowledgeGraph) or obstacle(settings, data):
         return False
-    on_gpu = find_device(configure(Config(), settings).training.device).type == "cuda"
+    config = resolve(settings, data).config
+    if config.task == "node-classification":
+        return len(data.train) <= _MOST_EDGES
+    on_gpu = find_device(config.training.device).type == "cuda"
     return len(data.valid) >= _FEW and data.num_entities * len(data.train) <= _MOST[on_gpu]
 
 
-class LinkJudge:
-    """Trains link predictors in a folder each, and compares them by the MRR of validation.
+class _FolderJudge:
+    """Trains candidates in a folder each.
 
     Args:
         settings: of the user, by name.
@@ -76,8 +87,6 @@ class LinkJudge:
         interrupted: whether to stop.
         clock: in seconds.
     """
-
-    goal = "mrr"
 
     def __init__(
         self,
@@ -90,7 +99,6 @@ class LinkJudge:
     ) -> None:
         self.settings, self.data, self.folder = settings, data, folder
         self.notify, self.interrupted, self.clock = notify, interrupted, clock
-        self._paces: dict[str, float] = {}  # seconds of a whole training, by everything but the regulariser's weight
 
     def config(self, candidate: Candidate, share: float = 1.0, data: KnowledgeGraph | None = None) -> Config:
         """Return the settings of a candidate for a share of its epochs."""
@@ -102,6 +110,29 @@ class LinkJudge:
         place = Folder(self.folder / "".join(c if c.isalnum() or c in "-." else "-" for c in candidate.name.lower()))
         (place.path / "checkpoint").mkdir(parents=True, exist_ok=True)
         return place
+
+    def drop(self, candidate: Candidate) -> None:
+        """Remove the weights of a candidate that has lost."""
+        shutil.rmtree(self.place(candidate).path, ignore_errors=True)
+
+    def _hand_over(self, candidate: Candidate, run: Folder, *files: str) -> None:
+        """Copy the state of a candidate into the folder of the run."""
+        (run.path / "checkpoint").mkdir(exist_ok=True)
+        for name in files:
+            kept = self.place(candidate).path / name
+            if kept.is_file():
+                replace_file(run.path / name, lambda path, kept=kept: shutil.copyfile(kept, path))  # type: ignore[misc]
+
+
+class LinkJudge(_FolderJudge):
+    """Trains link predictors and compares them by the MRR of validation."""
+
+    goal = "mrr"
+
+    @cached_property
+    def _paces(self) -> dict[str, float]:
+        """Seconds of a whole training, by everything but the regulariser's weight."""
+        return {}
 
     def cost(self, candidate: Candidate) -> Cost:
         """Train for a moment, and take the time of a step."""
@@ -134,7 +165,7 @@ class LinkJudge:
         step = (ended - begun) / max(last - first, 1)
         t, judged = config.training, min(len(self.data.valid), config.training.valid_sample or len(self.data.valid))
         ranked = t.epochs / t.evaluate_every * 2 * judged / t.batch_size
-        return step * (events[0]["steps"] + _FORWARD * ranked)
+        return step * (int(events[0]["steps"]) + _FORWARD * ranked)
 
     def train(self, candidate: Candidate, share: float, *, final: bool) -> float:
         """Train a candidate on, up to a share of its epochs; at a constant rate, if more will follow."""
@@ -151,20 +182,80 @@ class LinkJudge:
             task = build_links(config, self.data, device)
             return optimise(task, config.training, self.place(candidate), notify, interrupted, self.clock)
 
-    def drop(self, candidate: Candidate) -> None:
-        """Remove the weights of a candidate that has lost."""
-        shutil.rmtree(self.place(candidate).path, ignore_errors=True)
-
     def keep(self, candidate: Candidate, share: float, run: Folder, data: KnowledgeGraph) -> None:
         """Make the winner, as far as it is trained, a run on the whole data that only lacks its metrics."""
-        place = self.place(candidate)
-        (run.path / "checkpoint").mkdir(exist_ok=True)
-        for name in ("checkpoint/state.safetensors", MODEL):
-            replace_file(run.path / name, lambda path, name=name: shutil.copyfile(place.path / name, path))  # type: ignore[misc]
+        self._hand_over(candidate, run, "checkpoint/state.safetensors", MODEL)
         run.create(self.config(candidate, share, data), data)
 
 
-def search_links(
+class NodeJudge(_FolderJudge):
+    """Cross-validates classifiers of nodes within train and valid, and compares them by the likelihood.
+
+    A whole training is `_REPEATS` cross-validations with folds of their own. The likelihood is the geometric mean of
+    the probability of the true class, after the number of epochs that is best for all folds so far.
+    """
+
+    goal = "likelihood"
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        data: KnowledgeGraph,
+        folder: Path,
+        notify: Callable[[Event], None] = lambda event: None,
+        interrupted: Callable[[], bool] = lambda: False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(settings, data, folder, notify, interrupted, clock)
+        self._sessions: dict[str, ClassSession] = {}
+
+    def _session(self, candidate: Candidate) -> ClassSession:
+        if candidate.name not in self._sessions:
+            config = self.config(candidate)
+            device = find_device(config.training.device)
+            with randomness(config.training.seed, device):
+                session = open_session(config, self.data, self.place(candidate), device, self.notify, self.interrupted)
+            assert isinstance(session, ClassSession)
+            self._sessions[candidate.name] = session
+        return self._sessions[candidate.name]
+
+    def cost(self, candidate: Candidate) -> Cost:
+        """Take the time of a few steps, or of the first fold where there are none."""
+        session = self._session(candidate)
+        whole, (train, valid) = _REPEATS * session.config.classifier.folds, held_out(session, 0)
+        if not isinstance(session.items, Nodes):
+            begun = self.clock()
+            likelihood(session, 1)
+            return Cost(whole * (self.clock() - begun), 1 / whole)
+        settings = session.training
+        task = Classification(session.build(session.config), train, valid, settings)
+        step, seconds = make_step(task, settings, settings.epochs), []
+        for epoch in range(_STEPS):  # the first one compiles
+            begun = self.clock()
+            step(task.examples(epoch, 0), settings.lr).item()
+            task.validate()
+            seconds.append(self.clock() - begun)
+        return Cost(whole * settings.epochs * min(seconds[1:]), 1 / whole)
+
+    def train(self, candidate: Candidate, share: float, *, final: bool) -> float:
+        """Cross-validate a candidate on up to a share of the folds; beyond one cross-validation, whole ones alone."""
+        session = self._session(candidate)
+        folds = session.config.classifier.folds
+        number = max(1, round(share * _REPEATS * folds))
+        return likelihood(session, number if number < folds else number // folds * folds)
+
+    def drop(self, candidate: Candidate) -> None:
+        """Forget a candidate that has lost."""
+        self._sessions.pop(candidate.name, None)
+        super().drop(candidate)
+
+    def keep(self, candidate: Candidate, share: float, run: Folder, data: KnowledgeGraph) -> None:
+        """Make the winner a run on the whole data, which takes over the folds of the first cross-validation."""
+        self._hand_over(candidate, run, "checkpoint/parts.json")
+        run.create(self.config(candidate, data=data), data)
+
+
+def search(
     settings: Mapping[str, Any],
     data: KnowledgeGraph,
     budget: Budget,
@@ -185,11 +276,11 @@ def search_links(
         raise InputError(f"{run.path} holds a run without a search; choose another --run-dir, or say --overwrite")
     hidden = without_test(data)
     assert isinstance(hidden, KnowledgeGraph)
-    judge = LinkJudge(settings, hidden, searching, notify, interrupted, clock)
-    training = configure(Config(), settings).training
-    on_gpu = find_device(training.device).type == "cuda"
-    candidates = [Candidate(*one) for one in portfolio(data.num_entities, len(data.train), budget.seconds, on_gpu)]
-    about = {"goal": judge.goal, "budget": budget, "seed": training.seed, "data": data.fingerprint()}
+    base = resolve(settings, hidden).config
+    kind = LinkJudge if base.task == "link-prediction" else NodeJudge
+    judge = kind(settings, hidden, searching, notify, interrupted, clock)
+    candidates = [Candidate(*one) for one in _candidates(base, hidden, budget)]
+    about = {"goal": judge.goal, "budget": budget, "seed": base.training.seed, "data": data.fingerprint()}
     with run.lock():
         if overwrite:
             run.clear()
@@ -203,3 +294,11 @@ def search_links(
             if place.is_dir():
                 shutil.rmtree(place)
     return train(run.config(), data, run.path, notify, interrupted)
+
+
+def _candidates(base: Config, data: KnowledgeGraph, budget: Budget) -> list[tuple[str, dict[str, Any], str]]:
+    if base.task == "link-prediction":
+        on_gpu = find_device(base.training.device).type == "cuda"
+        return portfolio(data.num_entities, len(data.train), budget.seconds, on_gpu)
+    given = [name for name in TASKS["node-classification"].inputs if INPUTS[name].there(data)]
+    return node_portfolio(given, fitted=find_spec("sklearn") is not None)

@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from compgcn.data.labels import deal
 from compgcn.errors import InputError
 from compgcn.tasks.classification import Classification, Items, Nodes, Tally, macro_f1, report, tallied, tally
 from compgcn.tasks.link_prediction import LinkTask
-from compgcn.tasks.ranking import Popularity, rank_triples, summary
+from compgcn.tasks.ranking import summary
 from compgcn.tasks.sampling import randomness
 from compgcn.train.folder import Folder
 from compgcn.train.loop import Event, Interrupted, optimise
@@ -123,9 +123,9 @@ class ClassSession(Session):
         """Return all items that may be trained on and chosen by."""
         return torch.cat([rows for split, rows in self.splits.items() if split != "test"]).sort().values
 
-    def folds(self, pool: Tensor, number: int) -> list[Tensor]:
-        """Deal items over folds, stratified by class."""
-        places = dealt(self.targets[pool].cpu().numpy(), number, self.training.seed)
+    def folds(self, pool: Tensor, number: int, again: int = 0) -> list[Tensor]:
+        """Deal items over folds, stratified by class; each time that `again` counts, over others."""
+        places = dealt(self.targets[pool].cpu().numpy(), number, self.training.seed + again)
         return [pool[torch.from_numpy(place).to(pool.device)] for place in places]
 
     def metrics(self, epoch: int) -> Metrics:
@@ -146,9 +146,7 @@ def ranking(session: LinkSession) -> Metrics:
         session.pause()
         metrics[split] = summary(task.ranks(split, notify=session.told(f"evaluating {split}")))
     metrics["best_epoch"], metrics["ties"] = progress.best_epoch, "realistic"
-    popularity = Popularity(task.train, task.num_entities)
-    told = session.told("evaluating the popularity baseline")
-    baseline = rank_triples(popularity.score, task.splits["test"], task.known, task.num_entities, notify=told)
+    baseline = task.popular("test", session.told("evaluating the popularity baseline"))
     metrics["popularity"] = {"test": summary(baseline)}
     return metrics
 
@@ -286,6 +284,32 @@ def fitted(session: ClassSession, items: Fitted) -> Metrics:
     test = session.splits["test"]
     known = report(tally(items, test, session.training.batch_size), session.classes) if len(test) else {}
     return session.metrics(0) | {"chosen": chosen, "valid": found, "test": known}
+
+
+def held_out(session: ClassSession, number: int) -> tuple[Tensor, Tensor]:
+    """Return the items to train on and those held out in a fold, counted over repeated cross-validations."""
+    again, place = divmod(number, session.config.classifier.folds)
+    fold = session.folds(session.pool(), session.config.classifier.folds, again)[place]
+    return _without(session.pool(), fold), fold
+
+
+def likelihood(session: ClassSession, number: int) -> float:
+    """Return the geometric mean of the probability of the true class in the first so many folds held out.
+
+    The number of epochs is the best one for these folds together.
+    """
+    settings, folds, items = session.training, session.config.classifier.folds, session.items
+    parts, curves = Parts(session), []
+    for i in range(number):
+        train, fold = held_out(session, i)
+        again = f", time {i // folds + 1}" if i >= folds else ""  # the first ones are those of `refit`
+        name = f"fold {i % folds + 1} of {folds}{again}"
+        if isinstance(items, Nodes):
+            curves.append(parts.train(name, train, fold, settings.epochs, settings.evaluate_every, session.config))
+        else:
+            session.pause()
+            curves.append([tallied(cast("Fitted", items).fitted_to(train, fold), session.targets[fold])])
+    return float(np.exp(np.mean([[one.log_likelihood for one in curve] for curve in curves], 0).max()))
 
 
 def _best(curves: Sequence[Sequence[Tally]], goal: str, settings: Training) -> tuple[int, int]:

@@ -78,7 +78,7 @@ def fit(
         given = {**origin, **settings}
         budget = portfolio.budget(minutes, trials, given, data, model)
         assert isinstance(data, KnowledgeGraph)  # or it is refused
-        return portfolio.search_links(given, data, budget, run_dir, notify, interrupted, overwrite)
+        return portfolio.search(given, data, budget, run_dir, notify, interrupted, overwrite)
     config = resolve({**origin, **settings}, data, model).config
     return train(config, data, run_dir or default_folder(config, model), notify, interrupted, overwrite)
 
@@ -108,7 +108,7 @@ def train(
 
     with randomness(config.training.seed, device):
         # Built before there is a folder: an error leaves none behind.
-        session = _session(config, data, folder, device, record, interrupted)
+        session = open_session(config, data, folder, device, record, interrupted)
         with folder.lock():
             if folder.is_run and overwrite:
                 folder.clear()
@@ -121,7 +121,7 @@ def train(
     return Run(folder, device)
 
 
-def _session(
+def open_session(
     config: Config,
     data: Dataset,
     folder: Folder,

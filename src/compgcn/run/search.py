@@ -56,7 +56,8 @@ class Judge(Protocol):
     def train(self, candidate: Candidate, share: float, *, final: bool) -> float:
         """Train up to a share of a whole training, from where the candidate stopped; return its best value.
 
-        `final` tells that no training follows, so that a learning-rate schedule should end here. Raise `InputError` for settings that do not go together, and `Interrupted` where the caller stops.
+        With `final` no training follows, so that a schedule of the learning rate should end here. Raise `InputError`
+        for settings that do not go together, and `Interrupted` where the caller stops.
         """
 
     def drop(self, candidate: Candidate) -> None:
@@ -128,7 +129,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
     """Return the whole lines of a journal; a kill may have cut the last one short."""
     if not path.is_file():
         return []
-    found = []
+    found: list[dict[str, Any]] = []
     for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
         if not line.endswith("\n"):
             path.write_text("".join(json.dumps(one) + "\n" for one in found), encoding="utf-8")
@@ -138,9 +139,13 @@ def _read(path: Path) -> list[dict[str, Any]]:
 
 
 def best_first(trials: Sequence[Trial]) -> list[Trial]:
-    """Return the last trial of every candidate, the best first."""
+    """Return the last trial of every candidate, the best first: of the latest rung, then by value."""
     last = {trial.name: trial for trial in trials}.values()
-    return sorted(last, key=lambda trial: -math.inf if trial.value is None else trial.value, reverse=True)
+    return sorted(
+        last,
+        key=lambda trial: (-1, -math.inf) if trial.value is None else (trial.rung, trial.value),
+        reverse=True,
+    )
 
 
 def journalled(folder: Path) -> Outcome | None:
@@ -296,7 +301,8 @@ class Search:
         begun = self.clock()
         self.notify({"event": "trial", "rung": rung, "name": name, "share": share, "left": self.left})
         try:
-            value, error = self.judge.train(self.candidates[name], share, final=final), ""
+            value: float | None = self.judge.train(self.candidates[name], share, final=final)
+            error = ""
         except Interrupted:
             self.journal.add("stop", name=name, spent=self.clock() - begun)
             raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import logging
 import os
 import socket
 from collections.abc import Mapping
@@ -21,7 +22,12 @@ from compgcn.serve.models import ServedModel
 
 VARIABLE = "COMPGCN_API_KEY"
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
+FULL = (
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\ncontent-length: 20\r\n"
+    b"retry-after: 1\r\nconnection: close\r\n\r\ntoo many connections"
+)
 _SHORTEST = 16  # characters of a key
+_log = logging.getLogger(__name__)
 
 
 def read_key(file: Path | None) -> str | None:
@@ -63,10 +69,26 @@ def listen(host: str, port: int) -> socket.socket:
     """Return a listening socket; port 0 takes a free one."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        return socket.create_server(address[:2], family=family, backlog=2048)
+        return socket.create_server(address[:2], family=family)
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"could not listen on {host} port {port}: {reason}; try another --port") from None
+
+
+def most_connections(at: socket.socket, wanted: int) -> int:
+    """Return how many connections the server can hold, if not as many as wanted.
+
+    A third of the free file descriptors is for connections, one for the files sent over them, and one for connections
+    that the server is about to refuse.
+    """
+    try:
+        import resource
+    except ModuleNotFoundError:  # on Windows
+        return wanted
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return wanted
+    return max(1, min(wanted, (limit - at.fileno()) // 3))  # the latest descriptor counts those in use
 
 
 def build(
@@ -78,8 +100,10 @@ def build(
     """
     address = at.getsockname()[0]
     hosts = None if key is not None or (no_key and not is_local(address)) else (*LOCAL, address)
+    limits = limits._replace(connections=most_connections(at, limits.connections))
     settings: dict[str, Any] = {
-        "http": type("LimitedProtocol", (TimedProtocol,), {"limits": limits}),
+        "http": type("Connection", (LimitedProtocol,), {"limits": limits}),
+        "backlog": max(1, limits.connections // 4),  # accepted at once, and refused a few turns of the loop later
         "ws": "none",
         "lifespan": "on",
         "log_config": None,
@@ -87,21 +111,40 @@ def build(
         "access_log": False,
         "server_header": False,
         "proxy_headers": False,
-        "limit_concurrency": limits.connections,
         "timeout_keep_alive": limits.idle_seconds,
         "timeout_graceful_shutdown": limits.stop_seconds,
         "h11_max_incomplete_event_size": 16 * 1024,
     }
-    return uvicorn.Server(uvicorn.Config(create_app(models, limits, key, hosts), **settings))
+    return Server(uvicorn.Config(create_app(models, limits, key, hosts), **settings))
 
 
-class TimedProtocol(H11Protocol):
-    """A connection that ends when the client sends a request, or takes an answer, too slowly; uvicorn waits forever."""
+class Server(uvicorn.Server):
+    """A server whose clients wait in a long queue, however few connections it accepts at once."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for at in sockets or []:
+            at.listen(2048)
+
+
+class LimitedProtocol(H11Protocol):
+    """A connection that ends when it is one too many, or when the client sends a request or takes an answer too slowly.
+
+    By itself uvicorn accepts connections until there is no file descriptor left, and waits for clients forever.
+    """
 
     limits = Limits()
+    told = False  # that a connection was refused
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        if len(self.connections) >= self.limits.connections:
+            if not self.told:
+                type(self).told = True
+                _log.warning("%d connections are open at once; more get 503", self.limits.connections - 1)
+            transport.write(FULL)
+            transport.close()
+            return
         self._reading = self.loop.call_later(self.limits.read_seconds, transport.close)
 
     def data_received(self, data: bytes) -> None:

@@ -19,7 +19,7 @@ from compgcn.tasks import losses
 from compgcn.tasks.edge_masking import EdgeMask, HiddenEdges
 from compgcn.tasks.facts import Answers, search
 from compgcn.tasks.objectives import OBJECTIVES, batch_loss, must_agree
-from compgcn.tasks.ranking import Report, Scorer, SideRanks, Watch, rank_triples, summary
+from compgcn.tasks.ranking import Popularity, Report, Scorer, SideRanks, Watch, rank_triples, summary
 from compgcn.tasks.sampling import SAMPLERS, Adversary, Batches
 
 NO_VECTORS = (
@@ -124,6 +124,11 @@ class Ranker:
         if self.graph.src.device.type == "cpu":  # the scores of a few queries stay in the cache
             max_elements = min(max_elements, max(_CACHED, _QUERIES * self.num_entities))
         return rank_triples(score, triples, self.known, self.num_entities, max_elements=max_elements, notify=notify)
+
+    def popular(self, split: str, notify: Watch | None = None) -> SideRanks:
+        """Return the filtered ranks of all triples of a split by the popularity baseline."""
+        baseline = Popularity(Answers.from_triples(self.splits["train"], self.num_relations), self.num_entities)
+        return rank_triples(baseline.score, self.splits[split], self.known, self.num_entities, notify=notify)
 
 
 class Batch(NamedTuple):

@@ -197,12 +197,15 @@ def _end_epoch(
 
 
 def _event(kind: str, progress: Progress, epoch: int, loss: float, settings: Training, task: Task) -> Event:
+    every, spared = settings.evaluate_every, settings.patience - progress.stale
+    evaluated = progress.step // task.steps_per_epoch // every
     return {
         "event": kind,
         "epoch": epoch,
         "epochs": settings.epochs,
         "step": progress.step,
         "steps": settings.epochs * task.steps_per_epoch,
+        "stop": min((evaluated + spared) * every, settings.epochs),  # the last epoch if validation gains nothing more
         "loss": loss,
         "best": progress.best if math.isfinite(progress.best) else None,
         "best_epoch": progress.best_epoch,

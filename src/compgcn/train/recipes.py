@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from compgcn.config import Config, configure
@@ -212,6 +212,37 @@ def portfolio(
         add("ComplEx", "complex", weight)
     add("DistMult", "distmult", near[0])
     return found
+
+
+def node_portfolio(inputs: Sequence[str], *, fitted: bool) -> list[tuple[str, dict[str, Any], str]]:
+    """Return the candidates for labelled nodes, the more promising first: name, settings, and kind of model.
+
+    Args:
+        inputs: the initial vectors that the data allow.
+        fitted: whether the baselines with a support vector machine are installed.
+    """
+    two = {"encoder.dims": (32, 32, 32)}
+    learned = {"encoder.input": "learned", "training.weight_decay": 0.0, "training.epochs": 60}  # of every node
+    encoders: dict[str, dict[str, Any]] = {
+        "W-GCN, 2 layers": {"encoder.name": "wgcn", "encoder.hidden_dropout": 0.3, **two},
+        "mult": {"encoder.composition": "mult"},
+        "mult, 2 layers, sums": {"encoder.composition": "mult", "encoder.norm": "none", **two},
+        "R-GCN, 2 layers": {"encoder.name": "rgcn", "encoder.dims": (16, 16, 16)},
+        "W-GCN": {"encoder.name": "wgcn"},
+        "corr": {"encoder.composition": "corr"},
+        "sub": {},
+        "GCN, 2 layers": {"encoder.name": "gcn", **two},
+    }
+    found = [(f"{name}, learned", learned | settings, "") for name, settings in encoders.items()]
+    apart: list[tuple[str, dict[str, Any], str]] = []
+    for given in (name for name in ("features", "types", "literals", "shared") if name in inputs):
+        apart.append((f"sub, {given}", {"encoder.input": given}, ""))
+        apart.append((f"sub, 2 layers, {given}", {"encoder.input": given, **two}, ""))
+        if given == "types":  # which tell more than one vector for all
+            break
+    baselines = ("facts", *(("feat", "wl") if fitted else ()))
+    found[3:3] = [*apart[:1], *((name, {"classifier.baseline": name}, "") for name in baselines)]
+    return [*found, *apart[1:]]
 
 
 def model(name: str) -> Model:
