@@ -27,7 +27,7 @@ from reproduction.tables import Board
 from reproduction.training import is_done, train_job
 
 BENCHES = ("kernels", "step", "evaluate", "conditional", "costs", "large")
-MEASURES = (*measure.OF_RUNS, "unseen", "reading", "serving", "plan")
+MEASURES = (*measure.OF_RUNS, "unseen", "reading", "serving", "plan", "search")
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
@@ -196,7 +196,7 @@ def run_measure(
     data: Annotated[str, typer.Option(help="Name of a data set; for reading, a file; for plan, a size.")] = "world",
     run: Annotated[Path | None, typer.Option(help="Measure this run folder, and print the report as JSON.")] = None,
     seeds: Annotated[int, typer.Option(help="For unseen: number of seeds.")] = 3,
-    seconds: Annotated[float, typer.Option(help="For serving: length of the measurement.")] = 60,
+    seconds: Annotated[float, typer.Option(help="For serving and search: length.")] = 60,
     model: Annotated[str | None, typer.Option(help="A whole model to train in place of the recommended one.")] = None,
     device: Device = "auto",
 ) -> None:
@@ -217,6 +217,8 @@ def run_measure(
         written = measure.serving(data, seconds)
     elif what == "plan":
         written = measure.planned(data)
+    elif what == "search":
+        written = measure.search(data, seconds, device)
     else:
         written = measure.measure(what, data, device, seeds, model)
     out.print(f"written: {written}")

@@ -100,6 +100,31 @@ def choice(board: Board) -> str:
     return markdown([Table("", ("model", *(f"{group}: {title('mrr')}, seconds" for group in _DATA)), lines)])
 
 
+def search(board: Board) -> str:
+    """Return what a search on each graph kept, beside the best single models by validation, with their test MRR."""
+    lines = []
+    for path in sorted((BENCHMARKS / "search").glob("*.json")):
+        report, alone = json.loads(path.read_text(encoding="utf-8")), dict[str, tuple[float, str]]()
+        for experiment in (board.experiments[name] for name in ("defaults", "systems", *_HEADLINES[:2])):
+            for row in experiment.rows:
+                found = [one for one in board.results(experiment, row) if one["config"]["data"]["source"] == path.stem]
+                if found and row.same_as is None and not row.group.startswith("Ablations"):
+                    test, valid = (mean(one["metrics"][split]["mrr"] for one in found) for split in ("test", "valid"))
+                    alone[row.label] = valid, f"{row.label} {_short(test)}"
+        beside = "; ".join(text for _, text in sorted(alone.values(), reverse=True)[:3])
+        cells = [f"`{path.stem}`", report["device"], f"{report['seconds']:,.0f}", report["winner"]]
+        lines.append([*cells, _short(report["test"]), beside])
+    names = (
+        "data",
+        "on",
+        "seconds in all",
+        "chosen on validation",
+        "its test MRR",
+        "the best single models by validation",
+    )
+    return markdown([Table("", names, lines)]) if lines else "No search was measured yet.\n"
+
+
 # Speed
 
 
@@ -306,6 +331,7 @@ def planned(_: Board) -> str:
 BLOCKS: dict[str, Callable[[Board], str]] = {
     "accuracy": accuracy,
     "choice": choice,
+    "search": search,
     "speed": partial(benchmarks, short=True),
     "benchmarks": benchmarks,
     "costs": step_costs,

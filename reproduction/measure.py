@@ -36,6 +36,8 @@ from compgcn.data import KnowledgeGraph
 from compgcn.data.graph import restricted
 from compgcn.nn.conditional import ConditionalCompGCN
 from compgcn.run import Run
+from compgcn.run.portfolio import search as compare
+from compgcn.run.search import Budget, journalled
 from compgcn.tasks.facts import Answers
 from compgcn.tasks.ranking import Popularity, Scorer, metrics, rank_triples
 from reproduction import BENCHMARKS
@@ -371,6 +373,30 @@ OF_RUNS: dict[str, Callable[[Run], Report]] = {
     "discoveries": discoveries,
     "explanations": explanations,
 }
+
+
+def search(source: str, seconds: float, device: str) -> Path:
+    """Let models compete for a graph, as `compgcn train --minutes` does; write benchmarks/search/SOURCE.json."""
+    data, begun = graph_of(source), time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder) / "run"
+        run = compare({"data.source": source, "training.device": device}, data, Budget(seconds), place)
+        took, found = time.monotonic() - begun, journalled(run.path)
+        assert found is not None
+        report = {
+            **environment(run.device),
+            "command": f"python -m reproduction measure search --data {source} --seconds {seconds:g}",
+            "data": source,
+            "seconds": round(took, 1),
+            "winner": found.trials[0].name,
+            "valid": run.metrics["valid"]["mrr"],
+            "test": run.metrics["test"]["mrr"],
+            "candidates": [trial._asdict() for trial in found.trials],
+        }
+    path = BENCHMARKS / "search" / f"{source}.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    return path
 
 
 def measure(name: str, source: str, device: str, seeds: int, model: str | None = None) -> Path:

@@ -13,7 +13,7 @@ from rich.console import Group
 from compgcn.cli.console import Dataset, describe, err, out, plain_table, show_table
 from compgcn.cli.train import Line, in_words, show_classes, show_links, standing, watched
 from compgcn.config import Config, configure
-from compgcn.errors import InputError
+from compgcn.data import KnowledgeGraph
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -29,31 +29,26 @@ def budget_of(
     minutes: float | None, trials: int | None, asked: Mapping[str, Any], data: Dataset, model: str | None
 ) -> Budget | None:
     """Return the budget of a search; None to train one model, as named or by the recipe of the data."""
-    from compgcn.run.portfolio import obstacle, suits
+    from compgcn.run import portfolio
     from compgcn.run.resolve import task_of
     from compgcn.run.search import Budget
 
-    given = "--minutes" if trials is None else "--trials"
     if minutes is None and trials is None:
-        if model is not None or not suits(asked, data):
+        if model is not None or not portfolio.suits(asked, data):
             return None
         return Budget(60 * _MINUTES[task_of(configure(Config(), asked), data)])
-    if minutes is not None and trials is not None:
-        raise InputError("--minutes and --trials both bound the search; give one of them")
-    if why := obstacle(asked, data, model):
-        raise InputError(f"{given} compares models, and {why}")
-    return Budget(None if minutes is None else 60 * minutes, trials)
+    return portfolio.budget(minutes, trials, asked, data, model)
 
 
 def search(
     asked: Mapping[str, Any], data: Dataset, budget: Budget, run_dir: Path | None, overwrite: bool, as_json: bool
 ) -> None:
     """Compare the models of the portfolio; print the table of candidates and the test metrics of the winner."""
-    from compgcn.run.portfolio import default_place
     from compgcn.run.portfolio import search as compare
     from compgcn.run.search import journalled
+    from compgcn.train.folder import default_folder
 
-    folder = run_dir or default_place(asked)
+    folder = run_dir or default_folder(configure(Config(), asked), "best")
     bound = f"{budget.trials} trainings" if budget.seconds is None else f"at most {budget.seconds / 60:g} minutes"
     if not as_json:
         describe(data.name, data.statistics(), data.notes)
@@ -66,6 +61,7 @@ def search(
                 err.print("  ".join(cell for cell in _row(event) if cell))
             notify(event)
 
+        assert isinstance(data, KnowledgeGraph)  # or there is no budget
         run = compare(asked, data, budget, folder, tell, stopped, overwrite)
     found = journalled(run.path)
     assert found is not None
@@ -83,7 +79,8 @@ def search(
 
 def board() -> Line:
     """Return what shows a search on a terminal: the table of candidates above the line of the training under way."""
-    line, rows, now = standing(time.monotonic), dict[str, Mapping[str, Any]](), {"name": "", "left": 0.0, "at": 0.0}
+    line, rows = standing(time.monotonic), dict[str, Mapping[str, Any]]()
+    now: dict[str, Any] = {"name": "", "left": 0.0, "at": 0.0}
 
     def show(event: Mapping[str, Any]) -> Any:
         if event["event"] == "trial":
@@ -94,7 +91,7 @@ def board() -> Line:
             text = line({**event, "part": now["name"]})
         if not err.is_terminal or not text:
             return text if event["event"] != "trial" else ""
-        left = float(now["left"]) - time.monotonic() + float(now["at"])
+        left = now["left"] - time.monotonic() + now["at"]
         whole = f"  about {in_words(max(left, 1.0))} left of the search" if math.isfinite(left) else ""
         return Group(_table(list(rows.values())), f"{text}{whole}")
 

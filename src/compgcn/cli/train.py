@@ -134,13 +134,13 @@ def train(
     if space is not None:
         asked["classifier.candidates"] = candidates(space)
     found = read_data(asked, model)
-    from compgcn.cli.search import budget_of, search
+    from compgcn.cli import search as searching
     from compgcn.run import train as train_run
     from compgcn.run.resolve import resolve
 
-    budget = budget_of(minutes, trials, asked, found, model)
+    budget = searching.budget_of(minutes, trials, asked, found, model)
     if budget is not None:
-        search(asked, found, budget, run_dir, overwrite, as_json)
+        searching.search(asked, found, budget, run_dir, overwrite, as_json)
         return
     from compgcn.train.folder import Folder, default_folder
 

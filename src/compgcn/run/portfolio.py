@@ -5,14 +5,13 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from compgcn.config import PATHS, Config, configure, names
-from compgcn.data import DATASETS, GraphCollection, KnowledgeGraph
+from compgcn.data import DATASETS, KnowledgeGraph
 from compgcn.errors import InputError
 from compgcn.run.build import TASKS, build_links, find_device
 from compgcn.run.protocols import ClassSession, held_out, likelihood
@@ -20,7 +19,7 @@ from compgcn.run.resolve import resolve
 from compgcn.run.run import Run, open_session, train
 from compgcn.run.search import JOURNAL, Budget, Candidate, Cost, Journal, Search
 from compgcn.tasks.classification import Classification, Nodes
-from compgcn.tasks.inputs import INPUTS, Dataset
+from compgcn.tasks.inputs import INPUTS, Dataset, without_test
 from compgcn.tasks.sampling import randomness
 from compgcn.train.folder import MODEL, Folder, default_folder
 from compgcn.train.loop import Event, Interrupted, Progress, make_step, optimise
@@ -30,9 +29,10 @@ from compgcn.train.storage import replace as replace_file
 # Settings of a model, which a search chooses, but for these.
 _CHOSEN = ("encoder.", "decoder.", "training.", "classifier.")
 _FREE = {"training.seed", "training.device", "training.deterministic", "training.checkpoint_seconds"}
-_MOST, _MOST_ON_GPU = 10**9, 10**11  # facts · entities of a graph to compare models on by default
+_MOST = {False: 10**9, True: 10**11}  # facts · entities of a graph to compare models on by default; on a GPU
 _MOST_EDGES = 10**6  # of a graph to compare classifiers of nodes on by default
 _REPEATS = 3  # cross-validations of a classifier that wins
+_LONG = 20.0  # seconds of one, from which on it is not worth to complete it for every candidate
 _FEW = 10  # validation triples to choose a model by
 _FINAL = 0.15  # share of the time for the metrics and the calibration of the winner
 _PROBE = 1.5  # seconds of training that tell its pace
@@ -40,26 +40,28 @@ _STEPS = 4  # and the fewest steps
 _FORWARD = 0.4  # time of ranking a query, as a share of that of training on it
 
 
-def without_test(data: Dataset) -> Dataset:
-    """Return the data without their test part: a search must not depend on it."""
-    if isinstance(data, GraphCollection):
-        return data
-    labels = data.labels and replace(data.labels, test=data.labels.test[:0])
-    return replace(data, test=data.test[:0], labels=labels)
+def budget(
+    minutes: float | None, trials: int | None, settings: Mapping[str, Any], data: Dataset, model: str | None = None
+) -> Budget:
+    """Return the budget of a search, or refuse it beside a model, settings or data that leave no choice."""
+    if minutes is not None and trials is not None:
+        raise InputError("minutes and trials both bound the search; give one of them")
+    if why := obstacle(settings, data, model):
+        raise InputError(f"{'trials' if minutes is None else 'minutes'} bound a comparison of models, and {why}")
+    return Budget(None if minutes is None else 60 * minutes, trials)
 
 
 def obstacle(settings: Mapping[str, Any], data: Dataset, model: str | None = None) -> str:
     """Return why no search can choose the model, as the end of a sentence; "" where it can."""
     if model is not None:
-        return f"--model {model} names one; leave either out"
-    if chosen := [
-        path for name in settings if (path := PATHS.get(name, name)).startswith(_CHOSEN) and path not in _FREE
-    ]:
+        return f"'{model}' is one model; leave either out"
+    chosen = [path for name in settings if (path := PATHS.get(name, name)) not in _FREE and path.startswith(_CHOSEN)]
+    if chosen:
         return f"{chosen[0]} is a setting of one; leave either out"
-    config = resolve(settings, data).config
+    task = resolve(settings, data).config.task
     if not isinstance(data, KnowledgeGraph):
-        return f"it does so for graphs and their nodes, not for {config.task}; leave it out"
-    if config.task == "link-prediction" and not len(data.valid):
+        return f"only those of links and nodes are compared, not those of {task}; leave it out"
+    if task == "link-prediction" and not len(data.valid):
         return f"'{data.name}' has no validation triples to judge by; split it, or give --valid"
     return ""
 
@@ -72,12 +74,7 @@ def suits(settings: Mapping[str, Any], data: Dataset) -> bool:
     if config.task == "node-classification":
         return len(data.train) <= _MOST_EDGES
     on_gpu = find_device(config.training.device).type == "cuda"
-    return len(data.valid) >= _FEW and data.num_entities * len(data.train) <= (_MOST_ON_GPU if on_gpu else _MOST)
-
-
-def default_place(settings: Mapping[str, Any]) -> Path:
-    """Return the folder runs/<data>-best-<seed>."""
-    return default_folder(configure(Config(), settings), "best")
+    return len(data.valid) >= _FEW and data.num_entities * len(data.train) <= _MOST[on_gpu]
 
 
 class _FolderJudge:
@@ -169,11 +166,14 @@ class LinkJudge(_FolderJudge):
         step = (ended - begun) / max(last - first, 1)
         t, judged = config.training, min(len(self.data.valid), config.training.valid_sample or len(self.data.valid))
         ranked = t.epochs / t.evaluate_every * 2 * judged / t.batch_size
-        return step * (events[0]["steps"] + _FORWARD * ranked)
+        return step * (int(events[0]["steps"]) + _FORWARD * ranked)
 
-    def train(self, candidate: Candidate, share: float) -> float:
-        """Train a candidate on, up to a share of its epochs."""
-        return self._train(candidate, self.config(candidate, share), self.notify, self.interrupted).best
+    def train(self, candidate: Candidate, share: float, *, final: bool) -> float:
+        """Train a candidate on, up to a share of its epochs; at a constant rate, if more will follow."""
+        config = self.config(candidate, share)
+        if not final:
+            config = configure(config, {"training.schedule": "constant"})
+        return self._train(candidate, config, self.notify, self.interrupted).best
 
     def _train(
         self, candidate: Candidate, config: Config, notify: Callable[[Event], None], interrupted: Callable[[], bool]
@@ -223,22 +223,23 @@ class NodeJudge(_FolderJudge):
     def cost(self, candidate: Candidate) -> Cost:
         """Take the time of a few steps, or of the first fold where there are none."""
         session = self._session(candidate)
-        whole, (train, valid) = _REPEATS * session.config.classifier.folds, held_out(session, 0)
-        if not isinstance(session.items, Nodes):
-            begun = self.clock()
+        begun = self.clock()
+        if isinstance(session.items, Nodes):
+            task = Classification(session.build(session.config), *held_out(session, 0), session.training)
+            step = make_step(task, session.training, session.training.epochs)
+            for epoch in range(_STEPS):
+                begun = begun if epoch > 1 else self.clock()  # the first step compiles
+                step(task.examples(epoch, 0), session.training.lr).item()
+                task.validate()
+            fold = (self.clock() - begun) / (_STEPS - 1) * session.training.epochs
+        else:
             likelihood(session, 1)
-            return Cost(whole * (self.clock() - begun), 1 / whole)
-        settings = session.training
-        task = Classification(session.build(session.config), train, valid, settings)
-        step, seconds = make_step(task, settings, settings.epochs), []
-        for epoch in range(_STEPS):  # the first one compiles
-            begun = self.clock()
-            step(task.examples(epoch, 0), settings.lr).item()
-            task.validate()
-            seconds.append(self.clock() - begun)
-        return Cost(whole * settings.epochs * min(seconds[1:]), 1 / whole)
+            fold = self.clock() - begun
+        folds = session.config.classifier.folds
+        few = folds * fold > _LONG  # then even a fold or two have to do
+        return Cost(_REPEATS * folds * fold, 1 / (_REPEATS * folds if few else _REPEATS))
 
-    def train(self, candidate: Candidate, share: float) -> float:
+    def train(self, candidate: Candidate, share: float, *, final: bool) -> float:
         """Cross-validate a candidate on up to a share of the folds; beyond one cross-validation, whole ones alone."""
         session = self._session(candidate)
         folds = session.config.classifier.folds
@@ -260,8 +261,8 @@ def search(
     settings: Mapping[str, Any],
     data: KnowledgeGraph,
     budget: Budget,
-    run_dir: Path,
-    notify: Callable[[Event], None] = lambda event: None,
+    run_dir: str | Path | None = None,
+    notify: Callable[[Event], None] | None = None,
     interrupted: Callable[[], bool] = lambda: False,
     overwrite: bool = False,
     clock: Callable[[], float] = time.monotonic,
@@ -270,27 +271,22 @@ def search(
 
     The same call resumes a search that was stopped, and opens the run of a finished one.
     """
-    run = Folder(run_dir)
+    run = Folder(run_dir or default_folder(configure(Config(), settings), "best"))
+    notify = notify or (lambda event: None)
     searching = run.path / "search"
     if run.is_run and not overwrite and not (searching / JOURNAL).is_file():
         raise InputError(f"{run.path} holds a run without a search; choose another --run-dir, or say --overwrite")
     hidden = without_test(data)
     assert isinstance(hidden, KnowledgeGraph)
-    kind = LinkJudge if resolve(settings, data).config.task == "link-prediction" else NodeJudge
+    base = resolve(settings, hidden).config
+    kind = LinkJudge if base.task == "link-prediction" else NodeJudge
     judge = kind(settings, hidden, searching, notify, interrupted, clock)
-    base = judge.config(Candidate("", {}))
     candidates = [Candidate(*one) for one in _candidates(base, hidden, budget)]
-    about = {
-        "goal": judge.goal,
-        "budget": budget,
-        "seed": base.training.seed,
-        "data": base.fingerprint,
-        "candidates": candidates,
-    }
+    about = {"goal": judge.goal, "budget": budget, "seed": base.training.seed, "data": data.fingerprint()}
     with run.lock():
         if overwrite:
             run.clear()
-        journal = Journal(searching / JOURNAL, about)
+        journal = Journal(searching / JOURNAL, about | {"candidates": candidates})
         if not run.is_run:
             bounded = budget._replace(seconds=budget.seconds and (1 - _FINAL) * budget.seconds)
             outcome = Search(candidates, judge, bounded, journal, notify, clock).run()

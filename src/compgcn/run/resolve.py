@@ -36,6 +36,7 @@ from compgcn.tasks.objectives import OBJECTIVES, REGULARISERS
 from compgcn.tasks.sampling import SAMPLERS
 from compgcn.train.recipes import beneath, conditional_on_cpu
 from compgcn.train.recipes import model as find_model
+from compgcn.train.recipes import scaled as scaled_to
 from compgcn.train.step import OPTIMISERS
 
 # The settings that name a row of a registry.
@@ -56,7 +57,6 @@ _CHOICE = {"training.loss", "training.batch_size"}  # a user who sets one of the
 _SAMPLES = {"training.valid_sample", "training.test_sample"}
 _HOW = {*_CHOICE, *LARGE_RECIPE, *LARGE_ENCODED} - _SAMPLES  # the recipe of large graphs, which that choice replaces
 _NAMED = 3  # classes quoted in a note
-_FEW, _PASSES = 2_000, 10**8  # triples of a graph worth the hint; triples · entities that take minutes on a CPU
 _OF_TRIPLES = (  # settings of training that take vectors of entities or draw negatives
     *("encoder_lr", "label_smoothing", "smoothing_floor", "sampler", "negatives", "loss_margin"),
     *("regulariser", "regularisation", "relation_prediction", "remove_batch_edges"),
@@ -89,24 +89,12 @@ def resolve(settings: Mapping[str, Any], data: Dataset, model: str | None = None
             f"on a CPU the model has {layers} layers of {width} and trains for {config.training.epochs} epochs; its "
             "recipe for a GPU is larger; encoder.dims and training.epochs set other sizes"
         )
-    if model is None and isinstance(data, KnowledgeGraph) and _could_be_conditional(config, settings, data):
-        notes.append(
-            f"this trains {config.encoder.name} with {config.decoder.name}; on graphs of this size "
-            f"--model {CONDITIONAL} was mostly more accurate, in minutes, but it gives entities no vectors"
-        )
     return Resolved(config, notes, bool(scaled))
 
 
 def recommended(settings: Mapping[str, Any], data: Dataset, model: str | None = None) -> Config:
     """Put settings over those recommended for the data or a model, without filling the gaps."""
     return _recommended(settings, data, model)[0]
-
-
-def _could_be_conditional(config: Config, settings: Mapping[str, Any], data: KnowledgeGraph) -> bool:
-    """Return whether a user who chose no model has a graph that a conditional one learns from in minutes on a CPU."""
-    chosen = {PATHS[name].partition(".")[0] for name in settings} & {"encoder", "decoder"}
-    small = _FEW <= len(data.train) <= _PASSES // max(1, data.num_entities)
-    return config.task == "link-prediction" and config.data.source not in DATASETS and small and not chosen
 
 
 def task_of(settings: Config, data: Dataset) -> str:
@@ -156,6 +144,9 @@ def _recommended(settings: Mapping[str, Any], data: Dataset, model: str | None) 
     whole = configure(usual, settings)
     if whole.decoder.name != usual.decoder.name:  # the recipe's sizes are those of another decoder
         usual = configure(usual, {"decoder.filters": None, "decoder.kernel": None})
+    if model is not None and known is None and isinstance(data, KnowledgeGraph):
+        on_gpu = find_device(whole.training.device).type == "cuda"
+        usual = configure(usual, scaled_to(model, data.num_entities, len(data.train), on_gpu))
     if _conditional(whole) and isinstance(data, KnowledgeGraph):
         if model == CONDITIONAL and find_device(whole.training.device).type == "cpu":
             usual = configure(usual, conditional_on_cpu(data.num_entities, len(data.train)))

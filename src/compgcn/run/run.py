@@ -45,6 +45,8 @@ def fit(
     data: Dataset,
     *,
     model: str | None = None,
+    minutes: float | None = None,
+    trials: int | None = None,
     run_dir: str | Path | None = None,
     overwrite: bool = False,
     notify: Callable[[Event], None] | None = None,
@@ -56,8 +58,10 @@ def fit(
     Args:
         data: from `compgcn.load` or `compgcn.read`; a collection of graphs, to classify them.
         model: a whole model by its name in `compgcn.train.recipes`, such as "sacn"; the settings go over it.
+        minutes, trials: compare models on validation for so long, or by so many trainings, and keep the best one; see
+            `compgcn.run.portfolio`.
         run_dir: the folder; `runs/<data>-<encoder>-<decoder>-<seed>` if not given, with a model
-            `runs/<data>-<model>-<seed>`.
+            `runs/<data>-<model>-<seed>`, of a comparison `runs/<data>-best-<seed>`.
         overwrite: whether to remove a run that is in the folder, of whatever settings, and begin anew.
         notify: called with every event of `events.jsonl`, and for every step and every block of an evaluation or a
             calibration.
@@ -69,6 +73,13 @@ def fit(
     if not isinstance(data, (KnowledgeGraph, GraphCollection)):
         raise InputError(f"fit takes a graph, such as compgcn.read('triples.tsv'), not {data!r}")
     origin = {f"data.{key}": value for key, value in (data.origin or {"source": data.name}).items()}
+    if minutes is not None or trials is not None:
+        from compgcn.run import portfolio
+
+        given = {**origin, **settings}
+        budget = portfolio.budget(minutes, trials, given, data, model)
+        assert isinstance(data, KnowledgeGraph)  # or it is refused
+        return portfolio.search(given, data, budget, run_dir, notify, interrupted, overwrite)
     config = resolve({**origin, **settings}, data, model).config
     return train(config, data, run_dir or default_folder(config, model), notify, interrupted, overwrite)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -19,7 +20,6 @@ from compgcn.train.loop import Event, Interrupted
 JOURNAL = "journal.jsonl"
 _FEWER = 3  # a rung keeps one in so many candidates
 _SHORTEST = 0.1  # share of a whole training that every candidate of the first rung should have
-_ALONE = 0.6  # share of the time left that one candidate may take while others are in the race
 
 
 class Candidate(NamedTuple):
@@ -28,7 +28,8 @@ class Candidate(NamedTuple):
     Args:
         name: in tables.
         settings: by dotted name.
-        kind: of the model; the best of each kind stays in the race until the last rung.
+        kind: of the model. The first rung compares candidates of a kind, so that the only one of its kind joins in
+            the second, where the best of each kind meet.
     """
 
     name: str
@@ -52,10 +53,11 @@ class Judge(Protocol):
     def cost(self, candidate: Candidate) -> Cost:
         """Estimate the cost of a candidate; called where time is the budget."""
 
-    def train(self, candidate: Candidate, share: float) -> float:
+    def train(self, candidate: Candidate, share: float, *, final: bool) -> float:
         """Train up to a share of a whole training, from where the candidate stopped; return its best value.
 
-        Raise `InputError` for settings that do not go together, and `Interrupted` where the caller stops.
+        With `final` no training follows, so that a schedule of the learning rate should end here. Raise `InputError`
+        for settings that do not go together, and `Interrupted` where the caller stops.
         """
 
     def drop(self, candidate: Candidate) -> None:
@@ -127,7 +129,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
     """Return the whole lines of a journal; a kill may have cut the last one short."""
     if not path.is_file():
         return []
-    found = []
+    found: list[dict[str, Any]] = []
     for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
         if not line.endswith("\n"):
             path.write_text("".join(json.dumps(one) + "\n" for one in found), encoding="utf-8")
@@ -151,6 +153,14 @@ def journalled(folder: Path) -> Outcome | None:
     lines = _read(folder / "search" / JOURNAL)
     trials = [Trial(**{key: line[key] for key in Trial._fields}) for line in lines if line["event"] == "end"]
     return Outcome(lines[0]["goal"], best_first(trials)) if trials else None
+
+
+def _sizes(first: int, joining: int) -> list[int]:
+    """Return the number of candidates in each rung."""
+    sizes = [first]
+    while sizes[-1] > 1 or (joining and len(sizes) == 1):
+        sizes.append(max(round(sizes[-1] / _FEWER), 1) + (joining if len(sizes) == 1 else 0))
+    return sizes
 
 
 class Search:
@@ -182,16 +192,14 @@ class Search:
     def run(self) -> Outcome:
         """Run or resume the search; the same call on a finished one returns at once."""
         field, rung = self._first(), 0
-        while True:
-            field, floor = self._begin(rung, field)
-            self._race(rung, field, floor)
-            going = [name for name in field if self.value(name) is not None]
-            if len(field) == 1 or all(self.share(name) >= 1 for name in going):
-                break
-            kept = self._kept(going, rung)
+        while field:
+            field = self._begin(rung, field)
+            self._race(rung, field)
+            kept = self._kept(field, rung)
             for name in set(field) - set(kept):
                 self.judge.drop(self.candidates[name])
-            field, rung = kept, rung + 1
+            over = len(field) == len(kept) == 1 or all(self.share(name) >= 1 for name in kept)
+            field, rung = [] if over else kept, rung + 1
         table = self.table()
         if not table or table[0].value is None:
             why = table[0].error if table else "no candidate was tried"
@@ -224,78 +232,77 @@ class Search:
 
     # Rungs
 
-    def _first(self) -> list[str]:
-        """Return the candidates of the first rung: as many as the budget has trials or time for."""
+    def _entrants(self) -> tuple[list[str], list[str]]:
+        """Return the candidates of the first rung and those that join in the second; as many as there are trials for.
+
+        A candidate that no other of its kind competes with joins, unless that is true of all.
+        """
         names = list(self.candidates)
-        if self.budget.trials is not None:
-            while sum(self._sizes(len(names))) > max(self.budget.trials, 1):
-                names.pop()
-            return names
-        kinds, chosen, taken = set(), [], 0.0
-        share = self.left / len(self._sizes(len(names)))
-        for name, one in self.candidates.items():
-            needed = _SHORTEST * self.cost(name).seconds
-            if one.kind not in kinds or taken + needed <= share:
-                taken += needed
-                chosen.append(name)
-            kinds.add(one.kind)
+        while True:
+            kinds = Counter(self.candidates[name].kind for name in names)
+            first = [name for name in names if kinds[self.candidates[name].kind] > 1] or names
+            joining = [name for name in names if name not in first]
+            trials = sum(_sizes(len(first), len(joining)))
+            if self.budget.trials is None or trials <= self.budget.trials or len(names) == 1:
+                return first, joining
+            names = names[:-1]
+
+    def _first(self) -> list[str]:
+        """Return the candidates of the first rung: as many as there is time for."""
+        first, joining = self._entrants()
+        if self.budget.seconds is None:
+            return first
+        taken, limit = 0.0, self.left / (2 + len(_sizes(len(first), len(joining))))
+        chosen: list[str] = []
+        for name in first:
+            taken += _SHORTEST * self.cost(name).seconds
+            chosen += [name] if taken <= limit or not chosen else []
         return chosen
 
-    def _sizes(self, first: int) -> list[int]:
-        """Return the number of candidates in each rung."""
-        sizes = [first]
-        while sizes[-1] > 1:
-            kinds = len({one.kind for one in list(self.candidates.values())[:first]}) if len(sizes) == 1 else 1
-            after = max(round(sizes[-1] / _FEWER), kinds)
-            sizes.append(after if after < sizes[-1] else 1)
-        return sizes
-
-    def _begin(self, rung: int, field: list[str]) -> tuple[list[str], float]:
-        """Return the candidates of a rung and the seconds that must be left at its end, as the journal has them."""
+    def _begin(self, rung: int, field: list[str]) -> list[str]:
+        """Return the candidates of a rung, as the journal has them."""
         if rung == len(known := self.journal.of("rung")):
-            ahead = len(self._sizes(len(field)))  # rungs, this one included
-            floor = 0.0 if self.budget.seconds is None else self.left * (1 - 1 / ahead)
+            ahead = len(_sizes(len(field), 0 if rung else len(self._entrants()[1])))  # rungs, with this one
+            floor = 0.0 if self.budget.seconds is None or ahead == 1 else self.left * (1 - 1 / (2 + ahead))
             self.journal.add("rung", field=field, floor=floor, ahead=ahead)
-            known = self.journal.of("rung")
-        return known[rung]["field"], known[rung]["floor"]
+            return field
+        return list(known[rung]["field"])
 
-    def _kept(self, going: Sequence[str], rung: int) -> list[str]:
-        """Return the best third; after the first rung, the best of each kind too."""
+    def _kept(self, field: Sequence[str], rung: int) -> list[str]:
+        """Return the candidates of the next rung: the best third, and after the first those without rivals."""
+        going = [name for name in field if self.value(name) is not None]
         ranked = sorted(going, key=lambda name: self.value(name) or 0.0, reverse=True)
-        number = max(round(len(going) / _FEWER), 1)
-        if rung:
-            return ranked[:number]
-        best = {self.candidates[name].kind: name for name in reversed(ranked)}
-        others = [name for name in ranked if name not in best.values()]
-        return [*best.values(), *others][: max(number, len(best))] if len(best) < len(going) else ranked[:1]
+        kept = ranked[: max(round(len(field) / _FEWER), 1)]
+        return kept if rung else kept + self._entrants()[1]
 
-    def _race(self, rung: int, field: Sequence[str], floor: float) -> None:
+    def _race(self, rung: int, field: Sequence[str]) -> None:
         """Train every candidate of a rung, the cheapest first, so that the others have the time that it leaves."""
-        ahead = self.journal.of("rung")[rung]["ahead"]
+        about = self.journal.of("rung")[rung]
         done = {trial.name for trial in self.ended if trial.rung == rung}
         waiting = [name for name in field if name not in done]
         if self.budget.trials is not None:
             for name in waiting:
-                self._try(rung, name, float(_FEWER) ** (1 - ahead))
+                self._try(rung, name, float(_FEWER) ** (1 - about["ahead"]), final=about["ahead"] == 1)
             return
         waiting.sort(key=lambda name: self.cost(name).seconds)
         for number, name in enumerate(waiting):
             seconds, least = self.cost(name)
-            given = max(self.left - floor, 0.0) / (len(waiting) - number)
+            given = max(self.left - about["floor"], 0.0) / (len(waiting) - number)
             before = self.share(name)
             share = min(max(before + given / max(seconds, 1e-9), before + least), 1.0)
-            wanted, alone = (share - before) * seconds, len(field) == 1
-            if wanted > self.left * (1 if alone else _ALONE):
-                if before == 0:
-                    self._end(Trial(rung, name, 0.0, None, 0.0, f"the shortest training takes about {wanted:.0f} s"))
-            elif share > before:
-                self._try(rung, name, share)
+            wanted = (share - before) * seconds
+            if wanted > self.left and not before:
+                why = f"its shortest training takes about {wanted:.0f} s, with {max(self.left, 0):.0f} s left"
+                self._end(Trial(rung, name, 0.0, None, 0.0, why))
+            elif wanted <= self.left and share > before:
+                self._try(rung, name, share, final=share >= 1 or self.left - wanted < least * seconds)
 
-    def _try(self, rung: int, name: str, share: float) -> None:
+    def _try(self, rung: int, name: str, share: float, *, final: bool) -> None:
         begun = self.clock()
         self.notify({"event": "trial", "rung": rung, "name": name, "share": share, "left": self.left})
         try:
-            value, error = self.judge.train(self.candidates[name], share), ""
+            value: float | None = self.judge.train(self.candidates[name], share, final=final)
+            error = ""
         except Interrupted:
             self.journal.add("stop", name=name, spent=self.clock() - begun)
             raise

@@ -31,7 +31,7 @@ from compgcn.errors import InputError, unknown
 from compgcn.run import train
 from compgcn.run.build import CONDITIONAL
 from compgcn.run.resolve import NAMES, resolve
-from compgcn.tasks.inputs import Dataset
+from compgcn.tasks.inputs import Dataset, without_test
 from compgcn.train.folder import default_folder
 from compgcn.train.loop import Event, Interrupted
 from compgcn.train.storage import replace as replace_file
@@ -118,9 +118,7 @@ def plan(
     The space is the paper's grid by default, the folder `runs/<data>-<encoder>-<decoder>-tune`, or
     `runs/<data>-<model>-tune` with a model.
     """
-    if not isinstance(data, GraphCollection):
-        labels = data.labels and replace(data.labels, test=data.labels.test[:0])
-        data = replace(data, test=data.test[:0], labels=labels)
+    data = without_test(data)
     made = Plan(settings, data, {}, Path(), model, budget or {})
     config = made.config()
     classifier = config.classifier

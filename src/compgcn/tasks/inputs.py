@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,6 +43,14 @@ class Input(NamedTuple):
 def num_nodes(data: Dataset) -> int:
     """Return the number of entities of a graph, or of nodes of all graphs of a collection."""
     return data.num_nodes if isinstance(data, GraphCollection) else data.num_entities
+
+
+def without_test(data: Dataset) -> Dataset:
+    """Return the data without their test part, for a search that must not depend on it."""
+    if isinstance(data, GraphCollection):
+        return data
+    labels = data.labels and replace(data.labels, test=data.labels.test[:0])
+    return replace(data, test=data.test[:0], labels=labels)
 
 
 def _by_type(data: KnowledgeGraph) -> Start:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -154,42 +155,62 @@ MODELS: dict[str, Model] = {
 }
 
 
-# Portfolio
+# By the size of a graph
 
-_SPEED = {False: 6e10, True: 7e13}  # operations a second that training without an encoder reaches on a CPU and a GPU
-_WIDTHS = (128, 256, 512, 1024, 2048)
+_SPEED = {False: 1e11, True: 7e13}  # operations a second that training without an encoder reaches on a CPU and a GPU
+_WIDTHS = {False: (128, 256, 512), True: (256, 512, 1024, 2048)}
+_WEIGHTS = (0.2, 0.1, 0.05, 0.02, 0.005)  # of N3 in a search: the best one differs by a factor of 20 between graphs
+_SPARSE = 16  # facts per entity up to which the weight is largest
+_MINUTES = 300.0  # seconds of a search, where nobody bounds it
 
 
-def factorisation(decoder: str, num_entities: int, facts: int, operations: float) -> dict[str, Any]:
-    """Return the settings of a decoder without an encoder for a graph: as wide as so many operations allow."""
-    batch = min(max(2 * facts // 60, 100), 1000)  # from both sides; a small graph needs steps more than large ones
-    each = 6 * 2 * facts * num_entities * _SHORT["training.epochs"]  # operations of a dimension: three products
-    width = max((width for width in _WIDTHS if width * each <= operations), default=_WIDTHS[0])
-    return _alone(decoder, width, batch_size=batch) | _FACTORS
+def factorisation(num_entities: int, facts: int, on_gpu: bool, seconds: float = _MINUTES) -> dict[str, Any]:
+    """Return dimension, batch and weight of N3 for a decoder without an encoder; a third of the time trains it.
+
+    Where an entity has many facts, they keep its vector in check, and the regulariser's weight falls.
+    """
+    each = 12 * facts * num_entities * _SHORT["training.epochs"]  # operations of a dimension: three products
+    widths = _WIDTHS[on_gpu]
+    width = max((one for one in widths if one * each <= seconds / 3 * _SPEED[on_gpu]), default=widths[0])
+    weight = 0.1 * min(1.0, _SPARSE * num_entities / max(facts, 1)) ** 2
+    return {
+        "encoder.dims": (width,),
+        "training.batch_size": min(max(2 * facts // 60, 100), 1000),  # on a small graph a step sees a part of it
+        "training.regularisation": float(f"{max(weight, 0.01):.2g}"),
+    }
+
+
+def scaled(name: str, num_entities: int, facts: int, on_gpu: bool) -> dict[str, Any]:
+    """Return the settings of a named model that follow from the size of one's own graph."""
+    if name not in ("complex", "complex-n3-rp", "distmult"):
+        return {}
+    chosen = factorisation(num_entities, facts, on_gpu)
+    return chosen | ({"training.relation_prediction": 0.5} if name == "complex-n3-rp" else {})
 
 
 def portfolio(
     num_entities: int, facts: int, seconds: float | None, on_gpu: bool
 ) -> list[tuple[str, dict[str, Any], str]]:
     """Return the candidates of a search on a graph, the more promising first: name, settings, and kind of model."""
-    operations = _SPEED[on_gpu] * (seconds or 300.0) / 3
-    step = {"training.step": "recorded", "training.evaluate_every": 4, "training.valid_sample": 4000}
-    found = []
-    conditional = _CONDITIONAL if on_gpu else _CONDITIONAL | conditional_on_cpu(num_entities, facts)
-    conditional = conditional | {"training.valid_sample": 2000}
-    found.append(("conditional", conditional, "conditional"))
-    found.append(("CompGCN, DistMult", {"training.step": "recorded"}, "encoder"))
+    seldom: dict[str, Any] = {"training.step": "recorded", "training.evaluate_every": 4, "training.valid_sample": 4000}
+    conditional: dict[str, Any] = {"encoder.name": "conditional", "training.valid_sample": 2000}
+    if not on_gpu:  # the time bounds it, more than the recipe does
+        conditional["training.epochs"] = min(max(4 * _PASSED // max(1, num_entities * facts), 2), 20)
+    found = [("conditional", conditional, "conditional"), ("CompGCN", seldom, "encoder")]
+    usual = factorisation(num_entities, facts, on_gpu, seconds or _MINUTES)
 
-    def factors(decoder: str, weight: float, **training: Any) -> None:
-        chosen = factorisation(decoder, num_entities, facts, operations) | step
-        more = {f"training.{name}": value for name, value in training.items()}
-        name = f"{decoder}, N3 {weight:g}" + ", relations" * ("relation_prediction" in training)
-        found.append((name, chosen | {"training.regularisation": weight} | more, "factors"))
+    def add(name: str, decoder: str, weight: float, relations: float = 0.0) -> None:
+        chosen = _alone(decoder, relation_prediction=relations) | _FACTORS | usual | seldom
+        label = f"{name}, N3 {weight:g}" + ", relation prediction" * bool(relations)
+        found.append((label, chosen | {"training.regularisation": weight}, "factorisation"))
 
-    for weight in (0.1, 0.03, 0.01, 0.3, 0.003):
-        factors("complex", weight)
-    factors("distmult", 0.1)
-    factors("complex", 0.1, relation_prediction=0.5)
+    near = sorted(_WEIGHTS, key=lambda weight: abs(math.log(weight / usual["training.regularisation"])))
+    for weight in near[:2]:
+        add("ComplEx", "complex", weight)
+        add("ComplEx", "complex", weight, relations=0.5)
+    for weight in near[2:]:
+        add("ComplEx", "complex", weight)
+    add("DistMult", "distmult", near[0])
     return found
 
 
@@ -202,15 +223,17 @@ def node_portfolio(inputs: Sequence[str], *, fitted: bool) -> list[tuple[str, di
     """
     two = {"encoder.dims": (32, 32, 32)}
     learned = {"encoder.input": "learned", "training.weight_decay": 0.0, "training.epochs": 60}  # of every node
+    sums = {"encoder.norm": "none"}
     encoders: dict[str, dict[str, Any]] = {
+        "R-GCN, 2 layers, sums": {"encoder.name": "rgcn", "encoder.dims": (16, 16, 16), **sums},
         "W-GCN, 2 layers": {"encoder.name": "wgcn", "encoder.hidden_dropout": 0.3, **two},
+        "corr, 2 layers, sums": {"encoder.composition": "corr", **two, **sums},
         "mult": {"encoder.composition": "mult"},
-        "mult, 2 layers, sums": {"encoder.composition": "mult", "encoder.norm": "none", **two},
-        "R-GCN, 2 layers": {"encoder.name": "rgcn", "encoder.dims": (16, 16, 16)},
+        "mult, sums": {"encoder.composition": "mult", **sums},
+        "mult, 2 layers, sums": {"encoder.composition": "mult", **two, **sums},
+        "R-GCN, 2 layers": {"encoder.name": "rgcn", "encoder.dims": (16, 16, 16), "encoder.hidden_dropout": 0.3},
         "W-GCN": {"encoder.name": "wgcn"},
-        "corr": {"encoder.composition": "corr"},
-        "sub": {},
-        "GCN, 2 layers": {"encoder.name": "gcn", **two},
+        "sub, 2 layers, sums": {**two, **sums},
     }
     found = [(f"{name}, learned", learned | settings, "") for name, settings in encoders.items()]
     apart: list[tuple[str, dict[str, Any], str]] = []
@@ -220,7 +243,7 @@ def node_portfolio(inputs: Sequence[str], *, fitted: bool) -> list[tuple[str, di
         if given == "types":  # which tell more than one vector for all
             break
     baselines = ("facts", *(("feat", "wl") if fitted else ()))
-    found[3:3] = [*apart[:1], *((name, {"classifier.baseline": name}, "") for name in baselines)]
+    found[4:4] = [*apart[:1], *((name, {"classifier.baseline": name}, "") for name in baselines)]
     return [*found, *apart[1:]]
 
 

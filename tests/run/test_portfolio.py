@@ -1,0 +1,184 @@
+"""The search over models of a graph: deterministic by trials, blind to test, resumed to the bit, an ordinary run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compgcn.data import KnowledgeGraph
+from compgcn.errors import InputError
+from compgcn.run import Run, open_run, portfolio
+from compgcn.run.report import write_page
+from compgcn.run.search import Budget, journalled
+from compgcn.train.folder import MODEL
+from compgcn.train.loop import Event, Interrupted
+from compgcn.train.recipes import portfolio as candidates_of
+from toy import CONDITIONAL, SMALL, Command, flags, graph, refused, write_tsv
+
+GIVEN = {"data.source": "toy", "device": "cpu"}
+FACTORS = {**SMALL, "encoder": "none", "dims": (8,), "decoder": "complex", "loss": "cross-entropy", "epochs": 9}
+FEW = [
+    ("conditional", {**SMALL, **CONDITIONAL, "epochs": 3}, "conditional"),
+    *((f"ComplEx {lr}", {**FACTORS, "lr": lr}, "factorisation") for lr in (0.01, 0.05, 0.1)),
+]
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(portfolio, "portfolio", lambda *sizes: FEW)
+
+
+def searched(folder: Path, data: KnowledgeGraph | None = None, trials: int = 6, **how: Any) -> Run:
+    return portfolio.search(GIVEN, data or graph(people=12), Budget(trials=trials), folder, **how)
+
+
+def told(folder: Path) -> list[dict[str, Any]]:
+    """The journal, but for the seconds and the fingerprint of the data."""
+    lines = (folder / "search" / "journal.jsonl").read_text().splitlines()
+    return [{key: x for key, x in json.loads(line).items() if key not in ("spent", "data")} for line in lines]
+
+
+def test_a_number_of_trials_gives_the_same_model_every_time(tmp_path: Path) -> None:
+    a, b = searched(tmp_path / "a"), searched(tmp_path / "b")
+    assert told(a.path) == told(b.path)
+    assert (a.path / MODEL).read_bytes() == (b.path / MODEL).read_bytes()
+    assert a.metrics == b.metrics
+
+
+def test_the_choice_does_not_depend_on_test(tmp_path: Path) -> None:
+    data = graph(people=12)
+    a, b = searched(tmp_path / "a", data), searched(tmp_path / "b", replace(data, test=data.test[:1]))
+    assert told(a.path) == told(b.path)
+    assert (a.path / MODEL).read_bytes() == (b.path / MODEL).read_bytes()
+    assert a.metrics["test"] != b.metrics["test"]
+
+
+@pytest.mark.parametrize("steps", [1, 20, 60])
+def test_a_stopped_search_resumes_to_the_same_bits(tmp_path: Path, steps: int) -> None:
+    whole, seen = searched(tmp_path / "a"), list[Event]()
+
+    def count(event: Event) -> None:
+        seen.append(event)
+
+    with pytest.raises(Interrupted):
+        searched(tmp_path / "b", notify=count, interrupted=lambda: len(seen) >= steps)
+    assert not (tmp_path / "b" / "metrics.json").exists(), "the test metrics come last"
+    resumed = searched(tmp_path / "b")
+    trials = [line for line in told(resumed.path) if line["event"] != "stop"]
+    assert trials == told(whole.path)
+    assert (resumed.path / MODEL).read_bytes() == (whole.path / MODEL).read_bytes()
+
+
+def test_the_winner_is_an_ordinary_run_that_says_why_it_won(tmp_path: Path) -> None:
+    run = searched(tmp_path / "run")
+    found = journalled(run.path)
+    assert found is not None
+    assert found.trials[0].share == 1.0
+    assert {trial.name for trial in found.trials} == {name for name, *_ in FEW}
+    assert [path.name for path in (run.path / "search").iterdir()] == ["journal.jsonl"], "no weights of the losers"
+    again = open_run(run.path)
+    assert again.predict(head="p0", relation="lives", top=1)
+    assert again.evaluate()["mrr"] == pytest.approx(run.metrics["test"]["mrr"])
+    page = write_page(again).read_text()
+    assert "Choice of the model" in page
+    assert all(name in page for name, *_ in FEW)
+
+
+def test_a_finished_search_trains_no_more_and_refuses_another_budget(tmp_path: Path) -> None:
+    run, events = searched(tmp_path / "run"), list[Event]()
+    assert searched(run.path, notify=events.append).metrics == run.metrics
+    assert events == []
+    with pytest.raises(InputError, match=r"other options \(budget\)"):
+        searched(run.path, trials=1)
+    assert searched(run.path, trials=1, overwrite=True).path == run.path
+    assert sum(line["event"] == "end" for line in told(run.path)) == 1
+
+
+def test_the_clock_bounds_a_search_by_seconds(tmp_path: Path) -> None:
+    now = 0.0
+
+    def clock() -> float:
+        return now
+
+    def tick(event: Event) -> None:
+        nonlocal now
+        now += 1.0 if event["event"] in ("step", "epoch") else 0.0
+
+    run = portfolio.search(GIVEN, graph(people=12), Budget(seconds=120.0), tmp_path / "run", tick, clock=clock)
+    lines = (run.path / "search" / "journal.jsonl").read_text().splitlines()
+    spent = sum(json.loads(line).get("spent", 0.0) for line in lines)
+    assert 30.0 < spent <= 120.0
+    assert run.metrics["test"]["mrr"] > 0
+
+
+# Candidates and defaults
+
+
+@pytest.mark.parametrize("sizes", [(14, 1592), (135, 5216), (2034, 32888), (14541, 272115)])
+@pytest.mark.parametrize("on_gpu", [False, True])
+def test_candidates_have_names_of_their_own_and_settings_that_resolve(sizes: tuple[int, int], on_gpu: bool) -> None:
+    found = candidates_of(*sizes, 300.0, on_gpu)
+    assert len({name for name, *_ in found}) == len(found)
+    judge = portfolio.LinkJudge(GIVEN, graph(), Path())
+    for one in found:
+        assert judge.config(portfolio.Candidate(*one), 0.01).training.epochs >= 1
+
+
+def test_only_triples_of_ones_own_are_searched_by_default() -> None:
+    data = graph(people=40, valid=12)
+    assert portfolio.suits({"data.source": "mine.tsv"}, data)
+    assert portfolio.suits({"data.source": "mine.tsv", "training.seed": 3}, data)
+    assert not portfolio.suits({"data.source": "world"}, data), "it has a recipe"
+    assert not portfolio.suits({"data.source": "mine.tsv", "epochs": 3}, data)
+    assert not portfolio.suits({"data.source": "mine.tsv"}, graph()), "three validation triples choose nothing"
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return write_tsv(tmp_path / "mine.tsv", graph(people=60))
+
+
+def test_train_compares_models_and_prints_why_one_was_kept(command: Command, data: Path) -> None:
+    shown = command("train", data, "--trials", 6, "--device", "cpu")
+    assert "comparing models on validation for 6 trainings" in shown.out
+    assert all(name in shown.out for name, *_ in FEW)
+    assert "has the highest validation mrr of 4 candidates" in shown.out
+    assert "run folder runs/mine-best-0" in shown.out
+    report = json.loads(command("train", data, "--trials", 6, "--device", "cpu", "--json").out)
+    assert len(report["candidates"]) == 4
+    assert report["test"]["mrr"] > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("--minutes", 1, "--model", "complex"), ("minutes bound a comparison", "'complex' is one model")),
+        (("--trials", 3, *flags(SMALL)), ("trials bound a comparison", "decoder.name is a setting of one")),
+        (("--trials", 3, "--minutes", 1), ("give one of them",)),
+        (("--trials", 3, "--set", "valid_fraction=0"), ("no validation triples",)),
+    ],
+    ids=["model", "settings", "both", "no validation"],
+)
+def test_a_search_beside_a_model_is_refused(
+    command: Command, data: Path, words: tuple[Any, ...], expected: tuple[str, ...]
+) -> None:
+    refused(command("train", data, *words), *expected)
+
+
+def test_models_compete_for_triples_of_ones_own(command: Command, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Budget] = []
+    search: Callable[..., Run] = portfolio.search
+
+    def shorter(settings: Any, data: Any, budget: Budget, *rest: Any) -> Run:
+        given.append(budget)
+        return search(settings, data, Budget(trials=1), *rest)
+
+    monkeypatch.setattr(portfolio, "search", shorter)
+    assert "for at most 5 minutes (--minutes, --trials)" in command("train", data).out
+    assert given == [Budget(seconds=300.0)]
