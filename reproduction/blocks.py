@@ -19,7 +19,7 @@ from reproduction import BENCHMARKS, RESULTS
 from reproduction.claims import claims_table
 from reproduction.differences import deviations, price
 from reproduction.experiment import chosen, control_of, experiments
-from reproduction.pages import draw_speed
+from reproduction.pages import draw_large, draw_speed
 from reproduction.scale import on_paper, rates, supported
 from reproduction.tables import NOT_RUN, Board, costs, markdown, shown, stated, title, verdict
 
@@ -182,6 +182,33 @@ def step_costs(_: Board) -> str:
     return markdown(parts)
 
 
+_STAGES = ("epoch", "evaluate", "calibrate", "predict", "discover")
+
+
+def large_graphs(_: Board) -> str:
+    """Return time and memory of every stage on synthetic graphs, and the recipe's accuracy beside popularity's."""
+    rows, trained = [], []
+    for report in filter(None, (load(f"{machine}/large") for machine in MACHINES)):
+        device = report["environment"]["device"]
+        for row in report["rows"]:
+            size = f"{row['triples']:,}, {row['entities']:,}, {row['relations']:,}"
+            for model, found in row["models"].items():
+                cells = [_stage(found.get(name)) for name in _STAGES]
+                rows.append([device, size, model, _stage(row.get("read")), *cells])
+            if "mrr" in (done := row.get("recipe", {})):
+                trained.append([device, size, _stage(done), _short(done["mrr"]), _short(done["popularity"])])
+    sizes = "triples, entities, relations"
+    header = ("on", sizes, "model", "read", "an epoch", "ranks", "calibrate", "1,000 predictions", "`discover`")
+    parts = [Table("", header, rows)]
+    if trained:
+        parts.append(Table("", ("on", sizes, "the whole recipe", "test MRR", "of popularity"), trained))
+    return markdown(parts)
+
+
+def _stage(found: Mapping[str, Any] | None) -> str:
+    return MISSING if not found or "seconds" not in found else f"{found['seconds']:,.1f} s, {found['gib']:.1f} GiB"
+
+
 # Accuracy of the answers
 
 
@@ -238,7 +265,7 @@ def _discoveries() -> Iterator[list[str]]:
 # Several devices
 
 
-def large_graphs(_: Board) -> str:
+def paper_graphs(_: Board) -> str:
     """Return public graphs on many GPUs, by rates that the committed benchmarks give."""
     reports = (load(f"h200/{name}") for name in ("step-fb15k-237", "kernels", "costs-fb15k-237"))
     return markdown(on_paper(rates(*reports)))
@@ -272,10 +299,11 @@ BLOCKS: dict[str, Callable[[Board], str]] = {
     "speed": partial(benchmarks, short=True),
     "benchmarks": benchmarks,
     "costs": step_costs,
+    "large": large_graphs,
     "measured": measured,
     "deviations": deviations,
     "planned": planned,
-    "large-graphs": large_graphs,
+    "paper-graphs": paper_graphs,
     "shared-out": lambda _: markdown([supported()]),
 }
 
@@ -290,4 +318,7 @@ def write_blocks(root: Path) -> list[Path]:
             path.write_text(made, encoding="utf-8")
             written.append(path)
     draw_speed([load(f"{machine}/kernels") for machine in MACHINES], root / "docs" / "speed.svg")
+    grown = [report for machine in MACHINES if (report := load(f"{machine}/large")) is not None]
+    if grown:
+        draw_large(grown, root / "docs" / "large.svg")
     return written

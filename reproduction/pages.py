@@ -161,3 +161,33 @@ def draw_speed(reports: Sequence[dict[str, Any]], path: Path) -> None:
     kinds = {"ms": "time, ms", "mib": "peak memory, MiB"}.items()
     panels = [partial(panel, report=report, key=key, label=label) for report in reports for key, label in kinds]
     save(panels, "One layer (mult, 100 → 100), forward and backward", check_figure(path), height=3.2)
+
+
+def draw_large(reports: Sequence[dict[str, Any]], path: Path) -> None:
+    """Draw the time and the peak memory of every stage against the number of triples, for each machine."""
+    named = {
+        "read": "read",
+        "distmult/epoch": "an epoch, DistMult",
+        "distmult + compgcn/epoch": "an epoch, DistMult + CompGCN",
+        "distmult/evaluate": "ranks of up to 20,000 triples",
+        "distmult/discover": "discover",
+    }
+
+    def panel(axes: Any, report: dict[str, Any], key: str, label: str) -> None:
+        for (name, legend), colour in zip(named.items(), COLOURS, strict=False):
+            model, _, stage = name.rpartition("/")
+            found = [
+                (row["triples"], (row["models"].get(model, {}) if model else row).get(stage, {}))
+                for row in report["rows"]
+            ]
+            points = [(size, one[key]) for size, one in found if key in one]
+            if points:
+                axes.plot(*zip(*points, strict=True), "o-", color=colour, label=legend, markersize=4)
+        axes.set(xscale="log", yscale="log", xlabel="triples", ylabel=label)
+        axes.set_title(report["environment"]["device"])
+        axes.grid()
+        axes.legend(frameon=False)
+
+    kinds = {"seconds": "time, s", "gib": "peak memory, GiB"}.items()
+    panels = [partial(panel, report=report, key=key, label=label) for report in reports for key, label in kinds]
+    save(panels, "Synthetic graphs", check_figure(path), height=3.2)

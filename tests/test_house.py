@@ -95,14 +95,14 @@ def test_the_house_keeps_to_its_budgets(capsys: pytest.CaptureFixture[str]) -> N
     # source and core hold 1,200 lines for the conditional model.
     found = {
         "lines of src/compgcn": (lines(PACKAGE), 17_200, 22_900),
-        "modules": (len(list(PACKAGE.rglob("*.py"))), 110, 110),
+        "modules": (len(list(PACKAGE.rglob("*.py"))), 110, 112),
         "lines of the core": (core, 8_700, 10_960),
-        "lines of reproduction": (lines(ROOT / "reproduction"), 2_500, 2_690),  # the conditional model
+        "lines of reproduction": (lines(ROOT / "reproduction"), 2_500, 3_000),  # the conditional model, large graphs
         "lines of tests": (lines(ROOT / "tests"), 15_000, 19_790),
         "levels of imports": (len(LEVELS), 9, 9),
         "entries at the top": (len(entries), 12, 14),
         "modules that train loads": (closure(), 70, 70),
-        "settings": (settings(), 65, 86),
+        "settings": (settings(), 65, 88),
     }
     with capsys.disabled():
         print(f"\n{'':28}{'now':>8}{'aim':>8}{'ceiling':>9}", end="")  # noqa: T201

@@ -87,7 +87,7 @@ def test_scores_of_all_relations_are_those_of_every_triple_and_so_are_their_grad
     found, expected = relation_scores(decoder, encoded, x, e, o), by_definition(decoder, encoded, s, o)
     if objectives.dual(decoder) is not None:  # but for what is the same for all relations
         found, expected = found.log_softmax(1), expected.log_softmax(1)
-    assert_same_with_gradients(found, expected, (*encoded, *decoder.parameters()))
+    assert_same_with_gradients(found, expected, (*encoded[:2], *decoder.parameters()))
 
 
 @pytest.mark.parametrize("decoder", ["transe", "rotate"])

@@ -30,7 +30,7 @@ STRANGER, PEER, HEAD = range(3)  # the kinds of entities, for a relation
 _SHARE = 0.5  # of the entities with a place must be heads
 _PRIOR = 10  # entities of the average relation that each relation is taken to have besides its own
 _ASKED = {"cuda": 2**16, "cpu": PROPAGATED}  # queries to a model conditioned on the query, each a way through the graph
-_SCORED = {"cuda": 2**38, "cpu": 2**32}  # scores of another model: about a minute on a GPU, or on two cores
+_SCORED = {"cuda": 2**36, "cpu": 2**31}  # scores of another model: about a minute on a GPU, or on two cores
 _SHOWN = 10  # answers to a query that a weighing is fitted to
 
 
@@ -259,7 +259,8 @@ def some(queries: Numbers, share: Numbers) -> Numbers:
         return queries
     draw, kinds = np.random.default_rng(0), queries[:, 2]
     parts = [draw.choice(np.flatnonzero(kinds == kind), size, replace=False) for kind, size in enumerate(share) if size]
-    return queries[np.sort(np.concatenate([np.empty(0, dtype=np.int64), *parts]))]
+    chosen: Numbers = queries[np.sort(np.concatenate([np.empty(0, dtype=np.int64), *parts]))]
+    return chosen
 
 
 def _but_valid(data: KnowledgeGraph) -> Numbers:

@@ -30,7 +30,7 @@ Kind = Literal["entities", "relations"]  # what a query asks for
 Progress = Callable[[int, int], None]  # called with the queries answered so far and with their number
 Query = tuple[int | None, int | None, int | None]  # rows of head, relation and tail in the vocabularies, one None
 
-_SCORES = 2**22  # computed at a time
+_SCORES = {"cuda": 2**26, "cpu": 2**22}  # computed at a time
 _QUERIES = 512  # scored at a time: a convolution needs far more memory for a query than its vectors
 _CERTAIN = 300.0  # log-odds are cut off here
 _SHOWN = 10  # answers to a query that a calibration looks at
@@ -164,7 +164,7 @@ class Links:
     def blocks(self, length: int, kind: Kind = "entities") -> Iterator[slice]:
         """Cut so many queries into slices whose scores fit in memory and which take no long time."""
         width = self.data.num_entities if kind == "entities" else self.data.num_relations
-        size = min(_QUERIES, _SCORES // max(width, 1))
+        size = min(_QUERIES, _SCORES.get(self.device.type, _SCORES["cpu"]) // max(width, 1))
         if isinstance(self.task.model, ConditionalCompGCN):
             size = min(size, _AT_A_TIME if kind == "entities" else _AT_A_TIME // max(width, 1))
         size = max(1, size)

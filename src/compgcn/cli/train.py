@@ -322,8 +322,8 @@ def _show_links(run: Run, model: str | None) -> None:
         return
     name = model or run.model_name
     rows = {name: metrics["test"], "popularity baseline": metrics.get("popularity", {}).get("test", {})}
-    some = metrics.get("ranked", {}).get("test")
-    of = "" if some is None else f" of {some:,} of {len(run.data.splits['test']):,} triples"
+    some, test = metrics.get("ranked", {}).get("test"), getattr(run.data, "test", ())
+    of = "" if some is None else f" of {some:,} of {len(test):,} triples"
     show_metrics(f"test, filtered, {metrics['ties']} ranks{of}", rows)
     out.print("\n".join([*doubts(metrics), end]))
 
