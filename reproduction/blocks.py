@@ -300,7 +300,7 @@ def _discoveries() -> Iterator[list[str]]:
 # Several devices
 
 
-def many_devices(_: Board) -> str:
+def paper_graphs(_: Board) -> str:
     """Return public graphs on many GPUs, by rates that the committed benchmarks give."""
     reports = (load(f"h200/{name}") for name in ("step-fb15k-237", "kernels", "costs-fb15k-237"))
     return markdown(on_paper(rates(*reports)))
@@ -339,7 +339,7 @@ BLOCKS: dict[str, Callable[[Board], str]] = {
     "measured": measured,
     "deviations": deviations,
     "planned": planned,
-    "many-devices": many_devices,
+    "paper-graphs": paper_graphs,
     "shared-out": lambda _: markdown([supported()]),
 }
 

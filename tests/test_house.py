@@ -95,7 +95,7 @@ def test_the_house_keeps_to_its_budgets(capsys: pytest.CaptureFixture[str]) -> N
     # source holds 1,200 lines for the conditional model, 1,500 for several processes and 500 for the search.
     found = {
         "lines of src/compgcn": (lines(PACKAGE), 19_200, 25_500),
-        "modules": (len(list(PACKAGE.rglob("*.py"))), 110, 110),
+        "modules": (len(list(PACKAGE.rglob("*.py"))), 110, 116),
         "lines of the core": (core, 8_700, 11_300),
         "lines of reproduction": (lines(ROOT / "reproduction"), 2_500, 3_400),  # the conditional model
         "lines of tests": (lines(ROOT / "tests"), 15_000, 20_900),

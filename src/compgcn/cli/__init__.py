@@ -55,12 +55,12 @@ def main() -> None:
 
 def _under_torchrun() -> None:
     """Run a command as one of several processes, of which the first prints."""
-    known = ("train", "evaluate", "predict", "export")
-    if len(sys.argv) < 2 or sys.argv[1] not in known:
-        raise InputError(f"torchrun starts {', '.join(known[:-1])} and {known[-1]}; give other commands without it")
     from compgcn import processes
 
     processes.join()
+    known = ("train", "evaluate", "predict", "export")
+    if len(sys.argv) < 2 or sys.argv[1] not in known:
+        raise InputError(f"torchrun starts {', '.join(known[:-1])} and {known[-1]}; give other commands without it")
     with contextlib.ExitStack() as stack:
         if processes.rank():
             logging.disable()

@@ -123,7 +123,7 @@ def plan(config: Config, data: KnowledgeGraph, ranks: int, rates: Rates) -> Plan
     if config.task != "link-prediction" or config.encoder.name == CONDITIONAL:
         what = "the conditional model" if config.task == "link-prediction" else config.task
         raise InputError(f"a plan is for link prediction with a vector for each entity, not for {what}")
-    cost = _Cost(config, data, shape_of(config, data, ranks), rates)
+    cost = Cost(config, data, shape_of(config, data, ranks), rates)
     parts = list(cost.parts())
     on_cpu = cost.kind == "cpu"
     at = {when: sum(p.bytes for p in parts if p.when == when and (on_cpu or not p.host)) for when in _WHEN}
@@ -164,7 +164,7 @@ def _distinct(keys: Numbers) -> int:
     return int(np.count_nonzero(np.diff(np.sort(keys)))) + 1
 
 
-class _Cost:
+class Cost:
     """The counts of a step: weights, rows, scores."""
 
     def __init__(self, config: Config, data: KnowledgeGraph, shape: Shape, rates: Rates) -> None:

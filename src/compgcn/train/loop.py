@@ -117,7 +117,8 @@ def optimise(
                     task.examples(epoch, step), settings.lr * rate(settings, progress.step / last, progress.step)
                 )
                 progress.step += 1
-            progress.seconds = before + clock() - started
+            now = clock()  # once a step: several processes have to agree on it
+            progress.seconds = before + now - started
             improved = False
             if step + 1 == task.steps_per_epoch:
                 progress.loss_sum, progress.due = total.item(), True
@@ -128,15 +129,15 @@ def optimise(
                     store.save(*_snapshot(task.module, update.optimiser, progress))
                     raise
                 total.zero_()
-            elif clock() - told >= pause:
-                progress.loss_sum, told = total.item(), clock()
+            elif now - told >= pause:
+                progress.loss_sum, told = total.item(), now
                 if not math.isfinite(progress.loss_sum):
                     raise _diverged(progress.loss_sum, epoch + 1)
                 notify(_event("step", progress, epoch + 1, progress.loss_sum / (step + 1), settings, task))
             stop = interrupted()
             over = progress.stopped or progress.step == last
-            due = clock()
-            if improved or stop or over or due - saved >= wait:
+            if improved or stop or over or now - saved >= wait:
+                due = clock()
                 progress.loss_sum = total.item()
                 store.save(*_snapshot(task.module, update.optimiser, progress))
                 saved = clock()
