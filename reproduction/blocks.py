@@ -189,7 +189,7 @@ def large_graphs(_: Board) -> str:
     rows, trained = [], []
     for report in filter(None, (load(f"{machine}/large") for machine in MACHINES)):
         device = report["environment"]["device"]
-        stage = partial(_cost, key="cpu_seconds" if report["environment"]["processor"] else "seconds")
+        stage = partial(_of_stage, key="cpu_seconds" if report["environment"]["processor"] else "seconds")
         for row in report["rows"]:
             size = f"{row['triples']:,}, {row['entities']:,}, {row['relations']:,}"
             for model, found in row["models"].items():
@@ -205,7 +205,7 @@ def large_graphs(_: Board) -> str:
     return markdown(parts)
 
 
-def _cost(found: Mapping[str, Any] | None, key: str) -> str:
+def _of_stage(found: Mapping[str, Any] | None, key: str) -> str:
     return MISSING if not found or key not in found else f"{found[key]:,.1f} s, {found['gib']:.1f} GiB"
 
 
