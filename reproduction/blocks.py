@@ -20,7 +20,7 @@ from reproduction.claims import claims_table
 from reproduction.differences import deviations, price
 from reproduction.experiment import Row, chosen, control_of, experiments
 from reproduction.pages import draw_large, draw_speed
-from reproduction.scale import on_paper, rates, supported
+from reproduction.scale import beside_measured, on_paper, rates, supported
 from reproduction.tables import NOT_RUN, Board, costs, markdown, shown, stated, title, verdict
 
 MACHINES = ("h200", "cpu")
@@ -308,25 +308,8 @@ def paper_graphs(_: Board) -> str:
 
 
 def planned(_: Board) -> str:
-    """Return the memory and the time of training synthetic graphs beside those that `plan` told before."""
-    lines = []
-    for size, row in load("plan")["data"].items():
-        (expected, found), settings = (row["planned"], row["measured"]), row["settings"]
-        triples, entities, _ = (f"{int(part):,}" for part in size.split(":"))
-        model = f"{settings['encoder']} + {settings['decoder']}, {settings['loss']}, batch {settings['batch_size']}"
-        memory = [f"{one['peak'] / 2**20:,.0f} MiB" for one in (expected, found)]
-        seconds = [f"{one['seconds']:,.1f} s" for one in (expected, found)]
-        lines.append([triples, entities, model, *memory, *seconds])
-    columns = (
-        "triples",
-        "entities",
-        "model",
-        "peak memory planned",
-        "measured",
-        "epoch and evaluation planned",
-        "measured",
-    )
-    return markdown([Table("", columns, lines)])
+    """Return the memory and the time of training synthetic graphs beside those of their plans."""
+    return markdown([beside_measured(load("plan")["data"])])
 
 
 BLOCKS: dict[str, Callable[[Board], str]] = {

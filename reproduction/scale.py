@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from compgcn.run.plan import Outline, Plan, Rates, plan
 from compgcn.run.report import Table
 from compgcn.run.resolve import resolve
 from compgcn.shards.link_prediction import SUPPORTED
+from reproduction.large import sizes_of
 
 GRAPHS = {  # entities, relations, triples
     "Wikidata5M": (4_600_000, 822, 20_600_000),
@@ -69,6 +71,28 @@ def _cells(made: Plan) -> list[str]:
     step = f"{seconds['step']:.1f} s" if seconds["step"] >= 1 else f"{1000 * seconds['step']:.0f} ms"
     memory = [f"{gib:.0f}", "yes" if gib <= _MEMORY else "**no**", f"{made.host / 2**30:.0f}"]
     return [*memory, f"{made.sent / 1e6:,.0f}", step, f"{seconds['epoch'] / 3600:,.2g}", slow]
+
+
+def of_size(size: str, here: Rates) -> Plan:
+    """Return the plan of the recommended model for one process, by TRIPLES:ENTITIES:RELATIONS."""
+    triples, entities, relations = sizes_of(size)
+    data = Outline(entities, relations, triples)
+    return plan(resolve({"data.source": "outline.tsv"}, data).config, data, 1, here)
+
+
+def beside_measured(rows: Mapping[str, Any]) -> Table:
+    """Return plans by the rates measured before each training, beside what it took."""
+    lines = []
+    for size, row in rows.items():
+        made, found = of_size(size, Rates(**row["rates"])), row["measured"]
+        e, d, training = made.config.encoder, made.config.decoder, made.config.training
+        triples, entities, _ = (f"{number:,}" for number in sizes_of(size))
+        memory = [f"{peak / 2**20:,.0f} MiB" for peak in (made.peak, found["peak"])]
+        planned = made.seconds["epoch"] + made.seconds["evaluation"]
+        model = f"{e.name} + {d.name}, {training.loss}"
+        lines.append([triples, entities, model, *memory, *(f"{one:,.0f} s" for one in (planned, found["seconds"]))])
+    columns = ("triples", "entities", "model", "peak memory, planned", "measured")
+    return Table("", (*columns, "epoch and evaluation, planned", "measured"), lines)
 
 
 def supported() -> Table:

@@ -20,6 +20,7 @@ from compgcn.tasks.link_prediction import LinkPrediction
 from compgcn.train.loop import make_step
 from compgcn.train.step import OPTIMISERS
 from reproduction import BENCHMARKS
+from reproduction.scale import of_size
 from toy import graph
 
 RATES = Rates("cpu", stream=1e10, gather=1e9, products=1e10, call=1e-6)
@@ -111,11 +112,11 @@ def test_remedies_fit_and_are_settings_that_train_takes() -> None:
     data = Outline(10**6, 100, 10**7)
     config = resolved(data, encoder="compgcn", loss="cross-entropy", batch_size=512)
     whole = plan(config, data, 1, RATES).peak
-    found = remedies(config, data, 1, RATES, 0.6 * whole)
+    found = remedies(config, data, 1, RATES, 0.75 * whole)
     assert any(words.startswith("--devices") for words in found)
     assert any("sampler=shared" in words and "fanout" not in words for words in found)
     assert any("fanout" in words for words in found)
-    assert all(peak <= 0.6 * whole for peak in found.values())
+    assert all(peak <= 0.75 * whole for peak in found.values())
     assert remedies(config, data, 1, RATES, 1.0) == {}
 
 
@@ -153,13 +154,9 @@ MEASURED = json.loads((BENCHMARKS / "plan.json").read_text(encoding="utf-8"))["d
 
 @pytest.mark.parametrize("size", MEASURED)
 def test_plans_agree_with_measured_trainings(size: str) -> None:
-    triples, entities, relations = map(int, size.split(":"))
-    row, data = MEASURED[size], Outline(entities, relations, triples)
-    made = plan(resolved(data), data, 1, Rates(**row["rates"]))
-    seconds = made.seconds["epoch"] + made.seconds["evaluation"]
-    assert made.peak == pytest.approx(row["measured"]["peak"], rel=0.2)
-    assert 0.5 < seconds / row["measured"]["seconds"] < 2
-    assert row["planned"]["peak"] == pytest.approx(row["measured"]["peak"], rel=0.2)
+    measured, made = MEASURED[size]["measured"], of_size(size, Rates(**MEASURED[size]["rates"]))
+    assert made.peak == pytest.approx(measured["peak"], rel=0.2)
+    assert 0.5 < (made.seconds["epoch"] + made.seconds["evaluation"]) / measured["seconds"] < 2
 
 
 def test_three_sizes_are_measured() -> None:

@@ -55,8 +55,9 @@ def plan(
     from compgcn.run.resolve import resolve
 
     if data is None:
-        held_out = configure(Config(), asked).data
-        found = planning.Outline(*given.values(), held_out=(held_out.valid_fraction, held_out.test_fraction))
+        shares = configure(Config(), asked).data
+        held_out = shares.valid_fraction, shares.test_fraction
+        found: KnowledgeGraph = planning.Outline(given["entities"], given["relations"], given["triples"], held_out)
     else:
         read = read_data(asked, model)
         if not isinstance(read, KnowledgeGraph):

@@ -253,6 +253,8 @@ def build_shard(config: Config, data: KnowledgeGraph, device: torch.device, worl
     from compgcn.shards.rows import Rows
 
     must_be_supported(config.training)
+    if config.encoder.fanout:
+        raise InputError("several processes encode the whole graph; leave encoder.fanout out, or train in one process")
     splits, rows = _splits(data, device), Rows(data.num_entities, world)
     mixed = chosen_precision(config.training.precision, device) == "mixed"
     model = build_model(config, data, half_query=mixed, own=rows).to(device)

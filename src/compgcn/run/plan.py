@@ -27,9 +27,9 @@ STATES = {"adam": 2, "adagrad": 1, "sgd": 0}  # numbers that an optimiser keeps 
 NETWORK = 25e9  # bytes a second that a rank is assumed to send
 
 _FLOAT, _LONG = 4, 8  # bytes
-_LIBRARIES = 600 * 2**20  # Python, torch and compiled kernels in the memory of a process
+_LIBRARIES = 640 * 2**20  # Python, torch and compiled kernels in the memory of a process
 _NAME = 120  # bytes of an entity's name and of its place in the vocabulary
-_INDEX = 24 + 100  # bytes of a fact on the host: its row, and the indexes of known answers
+_INDEX = 500  # bytes of a fact on the host: its row, and the indexes of known answers that calibration makes
 _PLAN = 3 * 20 + 4 * _LONG + _FLOAT  # bytes of a message: three orders of a plan, ends, relation and weight
 _SCORES = 3  # copies of a batch's scores that a step holds
 _PASSES = 12  # of a step over its scores, one number after another: softmax, gradient and their parts
@@ -38,7 +38,8 @@ _LAYER = 10  # vectors of an entity that a layer keeps for its gradient
 _TOUCHED = 40  # passes of a layer over the vectors of an entity, there and back
 _UPDATED = {"adam": 10, "adagrad": 18, "sgd": 6}  # passes over a weight: its gradient and the update
 _OPERATIONS = 400  # calls of a step, each with its overhead
-_RANKED = {"cpu": 2**25, "cuda": 2**26}  # scores that an evaluation holds twice
+_RANKED = {"cpu": 2**25, "cuda": 2**26}  # scores at a time of an evaluation, which holds three copies
+_CALIBRATED = 40  # bytes of a score in a calibration, of which it holds 2^22
 
 
 class Outline(KnowledgeGraph):
@@ -248,9 +249,10 @@ class Cost:
         )
         yield Part("scores of a batch", held, not self.objective.samples, "step")
         encodes = _FLOAT * s.rows * (2 * max(self.dims) if self.layers else 0)
-        block = min(_RANKED[self.kind], max(2**21, 128 * s.entities)) if self.kind == "cpu" else _RANKED[self.kind]
-        block = min(block, 2 * max(s.ranked, s.held_out // 2) * s.rows)
-        yield Part("scores of an evaluation", 2 * _FLOAT * block + encodes, False, "evaluation")
+        block = _RANKED[self.kind] if self.kind != "cpu" else min(_RANKED["cpu"], max(2**21, 128 * s.entities))
+        block = min(block, s.held_out * s.rows)
+        held = 3 * _FLOAT * block + _CALIBRATED * min(2**22, 512 * s.rows) + encodes
+        yield Part("scores of an evaluation", held, False, "evaluation")
         yield Part("checkpoint", int((table + rest) * (1 + states)), True, "disk")
 
     @property

@@ -209,17 +209,19 @@ class ShardedLinkPrediction(LinkPrediction):
     def rank(
         self, triples: Tensor, max_elements: int = 2**26, notify: Watch | None = None, score: Scorer | None = None
     ) -> SideRanks:
-        """Return the filtered ranks of triples [n, 3] from both sides, the same on every rank."""
-        if score is not None:  # of all entities, on every rank
-            return super().rank(triples, max_elements, notify, score)
+        """Return the filtered ranks of triples [n, 3] from both sides, the same on every rank; see `Ranker.rank`."""
         self.model.eval()
-        score = partial(self.scores, self.encode())
+        own = partial(self.scores, self.encode()) if score is None else partial(self._slice, score)
         if self.graph.src.device.type == "cpu":
             max_elements = min(max_elements, _SCORES)
         n = self.rows.size
         queries = max(1, max_elements // self.rows.chunk)  # at a time, on every rank
         bound = queries * max(1, n)
-        return rank_triples(score, triples, self.known, n, max_elements=bound, notify=notify, count=self._count)
+        return rank_triples(own, triples, self.known, n, max_elements=bound, notify=notify, count=self._count)
+
+    def _slice(self, score: Scorer, s: Tensor, r: Tensor) -> Tensor:
+        """Return the rank's slice of the scores of all entities, [B, n] of [B]."""
+        return score(s, r)[:, self.rows.start : self.rows.stop]
 
     def _count(self, scores: Tensor, row: Tensor, target: Tensor, rows: Tensor, cols: Tensor) -> tuple[Tensor, Tensor]:
         """Count the rivals of all slices, as `compgcn.tasks.ranking._count` does those of one."""
