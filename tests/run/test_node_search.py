@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 
 import toy
 from compgcn.data import KnowledgeGraph, Labels, Vocabulary
-from compgcn.run import portfolio
+from compgcn.run import Run, portfolio
 from compgcn.run.search import Budget, journalled
 from compgcn.train.loop import Interrupted
 from compgcn.train.recipes import node_portfolio
 from toy import Command
 
 TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
-SETTINGS = {"data.source": "institute", "task": "node-classification", "device": "cpu"}
+SETTINGS = {"data.source": "institute", "task": "node-classification", "classifier.folds": 2, "device": "cpu"}
 FEW = ("mult, learned", "sub, types", "facts")
-SHORT = {"training.epochs": 20, "training.lr": 0.05}
+SHORT = {"training.epochs": 6, "training.lr": 0.1}
 
 
 def institute(people: int = 48, groups: int = 3) -> KnowledgeGraph:
@@ -41,8 +43,8 @@ def institute(people: int = 48, groups: int = 3) -> KnowledgeGraph:
     )
 
 
-@pytest.fixture(autouse=True)
-def few(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module", autouse=True)
+def few() -> Iterator[None]:
     """Let a few candidates compete, for a few epochs."""
 
     def some(*args: Any, **options: Any) -> list[tuple[str, dict[str, Any], str]]:
@@ -53,15 +55,25 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
             for settings, kind in [found[name]]
         ]
 
-    monkeypatch.setattr(portfolio, "node_portfolio", some)
+    with mock.patch.object(portfolio, "node_portfolio", some):
+        yield
 
 
-def searched(folder: Path, data: KnowledgeGraph, **options: Any) -> Any:
+@pytest.fixture(scope="module")
+def whole(few: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, list[dict[str, Any]]]:
+    """A whole search, and its events."""
+    events: list[dict[str, Any]] = []
+    return searched(tmp_path_factory.mktemp("whole") / "run", institute(), notify=events.append), events
+
+
+def searched(folder: Path, data: KnowledgeGraph, **options: Any) -> Run:
     return portfolio.search(SETTINGS, data, Budget(trials=9), folder, **options)
 
 
-def test_a_graph_whose_types_tell_nothing_gets_a_model_with_a_vector_of_every_node(tmp_path: Path) -> None:
-    run = searched(tmp_path / "run", institute())
+def test_a_graph_whose_types_tell_nothing_gets_a_model_with_a_vector_of_every_node(
+    whole: tuple[Run, list[dict[str, Any]]],
+) -> None:
+    run, _ = whole
     found = journalled(run.path)
     assert found is not None
     assert found.trials[0].name == "mult, learned"
@@ -71,48 +83,33 @@ def test_a_graph_whose_types_tell_nothing_gets_a_model_with_a_vector_of_every_no
     assert values["sub, types"] < 0.5 < values["mult, learned"]
 
 
-def test_the_winner_is_the_run_that_its_settings_give(tmp_path: Path) -> None:
+def test_the_winner_is_the_run_that_its_settings_give(whole: tuple[Run, list[dict[str, Any]]], tmp_path: Path) -> None:
     """The folds of its first cross-validation are not trained again."""
-    events: list[dict[str, Any]] = []
-    run = searched(tmp_path / "run", institute(), notify=events.append)
+    run, events = whole
     ended = next(i for i, event in enumerate(events) if event["event"] == "start")
     assert {event["part"] for event in events[ended:] if "part" in event} == {"final"}
-    again = toy.fit(
-        institute(),
-        run_dir=tmp_path / "again",
-        **SETTINGS,
-        **dict(
-            next(
-                settings
-                for name, settings, _ in portfolio.node_portfolio(["types", "learned"], fitted=False)
-                if name == "mult, learned"
-            )
-        ),
-    )
-    assert run.metrics == again.metrics
+    (settings,) = (one for name, one, _ in portfolio.node_portfolio(["types"], fitted=False) if name == FEW[0])
+    assert run.metrics == toy.fit(institute(), run_dir=tmp_path / "again", **SETTINGS, **settings).metrics
 
 
-def test_a_search_does_not_depend_on_test_labels(tmp_path: Path) -> None:
+def test_a_search_does_not_depend_on_test_labels(whole: tuple[Run, list[dict[str, Any]]], tmp_path: Path) -> None:
     data = institute()
     assert data.labels is not None
     nodes, classes = data.labels.test.T
     wrong = replace(data.labels, test=np.column_stack((nodes, (classes + 1) % 3)))
-    searched(tmp_path / "a", data)
-    searched(tmp_path / "b", replace(data, labels=wrong))
-    first, second = (journalled(tmp_path / name) for name in "ab")
+    other = searched(tmp_path / "run", replace(data, labels=wrong))
+    first, second = journalled(whole[0].path), journalled(other.path)
     assert first is not None
     assert second is not None
     assert [trial[:4] for trial in first.trials] == [trial[:4] for trial in second.trials]
 
 
-@pytest.mark.parametrize("stop", [5, 60, 150])
-def test_a_stopped_search_resumes_and_ends_the_same(tmp_path: Path, stop: int) -> None:
-    whole = searched(tmp_path / "whole", institute())
+def test_a_stopped_search_resumes_and_ends_the_same(whole: tuple[Run, list[dict[str, Any]]], tmp_path: Path) -> None:
     seen: list[dict[str, Any]] = []
     with pytest.raises(Interrupted):
-        searched(tmp_path / "run", institute(), notify=seen.append, interrupted=lambda: len(seen) >= stop)
+        searched(tmp_path / "run", institute(), notify=seen.append, interrupted=lambda: len(seen) >= 30)
     run = searched(tmp_path / "run", institute())
-    assert toy.lasting(run.path) == toy.lasting(whole.path)
+    assert toy.lasting(run.path) == toy.lasting(whole[0].path)
 
 
 def test_minutes_judge_every_candidate_on_whole_cross_validations(tmp_path: Path) -> None:
@@ -137,5 +134,5 @@ def test_own_labels_are_searched_by_default_and_named_settings_are_not(command: 
     assert "protocol 'refit'" in shown
     for words in (["--minutes", 1], []):
         done = command("train", "institute.tsv", "--labels", "labels.tsv", "--encoder", "gcn", "--epochs", 2, *words)
-        assert ("compares models" in done.err) == bool(words)
+        assert ("a comparison of models" in done.err) == bool(words)
         assert "candidate" not in done.out

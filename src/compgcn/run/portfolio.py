@@ -13,9 +13,9 @@ from typing import Any
 from compgcn.config import PATHS, Config, configure, names
 from compgcn.data import DATASETS, KnowledgeGraph
 from compgcn.errors import InputError
-from compgcn.run.build import TASKS, build_links, find_device
+from compgcn.run.build import TASKS, build_links, find_device, labelled_items
 from compgcn.run.protocols import ClassSession, held_out, likelihood
-from compgcn.run.resolve import resolve
+from compgcn.run.resolve import must_suffice, resolve
 from compgcn.run.run import Run, open_session, train
 from compgcn.run.search import JOURNAL, Budget, Candidate, Cost, Journal, Search
 from compgcn.tasks.classification import Classification, Nodes
@@ -30,7 +30,7 @@ from compgcn.train.storage import replace as replace_file
 _CHOSEN = ("encoder.", "decoder.", "training.", "classifier.")
 _FREE = {"training.seed", "training.device", "training.deterministic", "training.checkpoint_seconds"}
 _MOST = {False: 10**9, True: 10**11}  # facts · entities of a graph to compare models on by default; on a GPU
-_MOST_EDGES = 10**6  # of a graph to compare classifiers of nodes on by default
+_MOST_EDGES = 2 * 10**5  # of a graph to compare classifiers of nodes on by default
 _REPEATS = 3  # cross-validations of a classifier that wins
 _LONG = 20.0  # seconds of one, from which on it is not worth to complete it for every candidate
 _FEW = 10  # validation triples to choose a model by
@@ -279,6 +279,7 @@ def search(
     hidden = without_test(data)
     assert isinstance(hidden, KnowledgeGraph)
     base = resolve(settings, hidden).config
+    must_suffice(base, [base], labelled_items(hidden))
     kind = LinkJudge if base.task == "link-prediction" else NodeJudge
     judge = kind(settings, hidden, searching, notify, interrupted, clock)
     candidates = [Candidate(*one) for one in _candidates(base, hidden, budget)]
