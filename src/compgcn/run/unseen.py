@@ -163,7 +163,7 @@ def _fold_in(config: Config, built: Ranker, known: int) -> None:
         part = about if half == len(about) else about[torch.randint(len(about), (half,), generator=draw)]
         drawn = others[torch.randint(max(1, len(others)), (half if len(others) else 0,), generator=draw)]
         optimiser.zero_grad()
-        task.loss(torch.cat((part, drawn)).to(built.graph.src.device)).backward()
+        task.loss(torch.cat((part, drawn)).to(built.graph.src.device)).backward()  # type: ignore[no-untyped-call]
         for table in tables:  # the moments of the known rows stay zero, and the rows as they are
             assert table.grad is not None
             table.grad[:known] = 0.0
