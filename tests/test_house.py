@@ -96,7 +96,7 @@ def test_the_house_keeps_to_its_budgets(capsys: pytest.CaptureFixture[str]) -> N
     found = {
         "lines of src/compgcn": (lines(PACKAGE), 19_200, 25_500),
         "modules": (len(list(PACKAGE.rglob("*.py"))), 110, 116),
-        "lines of the core": (core, 8_700, 11_800),
+        "lines of the core": (core, 8_700, 12_300),
         "lines of reproduction": (lines(ROOT / "reproduction"), 2_500, 3_400),  # the conditional model
         "lines of tests": (lines(ROOT / "tests"), 15_000, 20_900),
         "levels of imports": (len(LEVELS), 9, 9),

@@ -54,6 +54,19 @@ def searched(folder: Path, judge: Pretended, some: Sequence[Candidate], **budget
     return Search(some, judge, limits, Journal(folder / "search" / "journal.jsonl", about), clock=lambda: judge.now)
 
 
+def test_a_joining_candidate_that_takes_all_the_time_wins_by_its_value_alone(tmp_path: Path) -> None:
+    slow = Candidate("alone", {"value": 0.05}, "other")
+    judge = Pretended(lambda one: 1000.0 if one.name == "alone" else SECONDS)
+    judge.cost = lambda one: Cost(SECONDS, 0.01)  # type: ignore[method-assign]
+    outcome = searched(tmp_path, judge, [*candidates(6, ("same",)), slow], seconds=30).run()
+    assert outcome.trials[0].name == "c5"
+
+
+def test_the_first_candidate_is_trained_where_no_time_is_left(tmp_path: Path) -> None:
+    judge = Pretended()
+    assert searched(tmp_path, judge, candidates(3), seconds=0.01).run().trials[0].value is not None
+
+
 def test_a_rung_keeps_the_best_third_and_trains_it_for_longer(tmp_path: Path) -> None:
     judge = Pretended()
     outcome = searched(tmp_path, judge, candidates(9), trials=13).run()

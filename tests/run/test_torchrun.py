@@ -40,7 +40,7 @@ def torchrun(number: int, *arguments: object, restarts: int = 0) -> subprocess.C
 
 
 def report(run: Run) -> dict[str, Any]:
-    """What the commands that torchrun starts make of a run; all processes answer, the first writes."""
+    """Run the commands that torchrun starts; all processes answer, the first writes."""
     queries, folder = run.path.parent / "queries.tsv", run.path.parent
     run.predict_file(queries, folder / f"{run.path.name}.parquet", top=3)
     run.export(folder / f"{run.path.name}.npy")

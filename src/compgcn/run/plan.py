@@ -107,7 +107,7 @@ class Part(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What a training costs on each of some ranks."""
+    """The cost of a training on each of some ranks."""
 
     config: Config
     shape: Shape
@@ -298,7 +298,7 @@ class Cost:
 def remedies(config: Config, data: KnowledgeGraph, ranks: int, rates: Rates, memory: float) -> dict[str, int]:
     """Return changes that bring the peak of a rank within so many bytes, each alone, with the peak then.
 
-    Of every kind of change the smallest that suffices.
+    The smallest change of every kind that suffices.
     """
     training, dims = config.training, config.encoder.dims
     kinds: list[list[tuple[int, dict[str, Any]]]] = [

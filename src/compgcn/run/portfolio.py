@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from compgcn import processes
 from compgcn.config import PATHS, Config, configure, names
 from compgcn.data import DATASETS, KnowledgeGraph
 from compgcn.errors import InputError
@@ -53,6 +54,8 @@ def budget(
 
 def obstacle(settings: Mapping[str, Any], data: Dataset, model: str | None = None) -> str:
     """Return why no search can choose the model, as the end of a sentence; "" where it can."""
+    if processes.size() > 1:
+        return "several processes train one; name a --model, or start a single process"
     if model is not None:
         return f"'{model}' is one model; leave either out"
     chosen = [path for name in settings if (path := PATHS.get(name, name)) not in _FREE and path.startswith(_CHOSEN)]

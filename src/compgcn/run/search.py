@@ -85,7 +85,7 @@ class Outcome(NamedTuple):
     def reason(self) -> str:
         """A sentence that says why the winner was chosen."""
         first, *others = self.trials
-        why = f"'{first.name}' has the highest validation {self.goal} of {len(self.trials)} candidates"
+        why = f"'{first.name}' has the highest validation {self.goal} in the last rung of {len(self.trials)} candidates"
         rival = next((trial for trial in others if trial.value is not None), None)
         return f"{why}, {first.value:.4f}" + (f"; '{rival.name}' is next with {rival.value:.4f}" if rival else "")
 
@@ -138,21 +138,22 @@ def _read(path: Path) -> list[dict[str, Any]]:
     return found
 
 
-def best_first(trials: Sequence[Trial]) -> list[Trial]:
-    """Return the last trial of every candidate, the best first: of the latest rung, then by value."""
-    last = {trial.name: trial for trial in trials}.values()
-    return sorted(
-        last,
-        key=lambda trial: (-1, -math.inf) if trial.value is None else (trial.rung, trial.value),
-        reverse=True,
-    )
+def best_first(trials: Sequence[Trial], rungs: Sequence[Mapping[str, Any]]) -> list[Trial]:
+    """Return the last trial of every candidate, the best first: those in the last rung, then the others, by value."""
+    field = rungs[-1]["field"] if rungs else ()
+
+    def merit(trial: Trial) -> tuple[bool, bool, float]:
+        return trial.value is not None, trial.name in field, trial.value or 0.0
+
+    return sorted({trial.name: trial for trial in trials}.values(), key=merit, reverse=True)
 
 
 def journalled(folder: Path) -> Outcome | None:
     """Return the outcome of the search in a run folder, so far; None without one."""
     lines = _read(folder / "search" / JOURNAL)
     trials = [Trial(**{key: line[key] for key in Trial._fields}) for line in lines if line["event"] == "end"]
-    return Outcome(lines[0]["goal"], best_first(trials)) if trials else None
+    rungs = [line for line in lines if line["event"] == "rung"]
+    return Outcome(lines[0]["goal"], best_first(trials, rungs)) if trials else None
 
 
 def _sizes(first: int, joining: int) -> list[int]:
@@ -228,7 +229,7 @@ class Search:
 
     def table(self) -> list[Trial]:
         """Return the last trial of every candidate that has one, the best first."""
-        return best_first(self.ended)
+        return best_first(self.ended, self.journal.of("rung"))
 
     # Rungs
 
@@ -256,7 +257,9 @@ class Search:
         chosen: list[str] = []
         for name in first:
             taken += _SHORTEST * self.cost(name).seconds
-            chosen += [name] if taken <= limit or not chosen else []
+            if chosen and taken > limit:  # an estimate takes time too
+                break
+            chosen.append(name)
         return chosen
 
     def _begin(self, rung: int, field: list[str]) -> list[str]:
@@ -291,10 +294,11 @@ class Search:
             before = self.share(name)
             share = min(max(before + given / max(seconds, 1e-9), before + least), 1.0)
             wanted = (share - before) * seconds
-            if wanted > self.left and not before:
+            found = any(trial.value is not None for trial in self.ended)
+            if wanted > self.left and not before and found:
                 why = f"its shortest training takes about {wanted:.0f} s, with {max(self.left, 0):.0f} s left"
                 self._end(Trial(rung, name, 0.0, None, 0.0, why))
-            elif wanted <= self.left and share > before:
+            elif (wanted <= self.left and share > before) or not found:
                 self._try(rung, name, share, final=share >= 1 or self.left - wanted < least * seconds)
 
     def _try(self, rung: int, name: str, share: float, *, final: bool) -> None:

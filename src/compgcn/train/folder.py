@@ -91,7 +91,7 @@ class Folder:
     def lock(self) -> Iterator[None]:
         """Make the folder if it is not there, and keep a second command from training in it.
 
-        Of the processes of one command the first holds the lock.
+        The first process of a command holds the lock for all.
         """
         if processes.rank():
             processes.wait()
