@@ -190,13 +190,14 @@ def large_graphs(_: Board) -> str:
     rows, trained = [], []
     for report in filter(None, (load(f"{machine}/large") for machine in MACHINES)):
         device = report["environment"]["device"]
+        stage = partial(_of_stage, key="cpu_seconds" if report["environment"]["processor"] else "seconds")
         for row in report["rows"]:
             size = f"{row['triples']:,}, {row['entities']:,}, {row['relations']:,}"
             for model, found in row["models"].items():
-                cells = [_stage(found.get(name)) for name in _STAGES]
-                rows.append([device, size, model, _stage(row.get("read")), *cells])
+                cells = [stage(found.get(name)) for name in _STAGES]
+                rows.append([device, size, model, stage(row.get("read")), *cells])
             if "mrr" in (done := row.get("recipe", {})):
-                trained.append([device, size, _stage(done), _short(done["mrr"]), _short(done["popularity"])])
+                trained.append([device, size, stage(done), _short(done["mrr"]), _short(done["popularity"])])
     sizes = "triples, entities, relations"
     header = ("on", sizes, "model", "read", "an epoch", "ranks", "calibrate", "1,000 predictions", "`discover`")
     parts = [Table("", header, rows)]
@@ -205,8 +206,8 @@ def large_graphs(_: Board) -> str:
     return markdown(parts)
 
 
-def _stage(found: Mapping[str, Any] | None) -> str:
-    return MISSING if not found or "seconds" not in found else f"{found['seconds']:,.1f} s, {found['gib']:.1f} GiB"
+def _of_stage(found: Mapping[str, Any] | None, key: str) -> str:
+    return MISSING if not found or key not in found else f"{found[key]:,.1f} s, {found['gib']:.1f} GiB"
 
 
 # Accuracy of the answers

@@ -54,12 +54,16 @@ class Stages:
         """Run a stage and return its value; None if it fails."""
         self._say(name)
         value, _ = None, _start_peak(self._device)
-        begun = time.perf_counter()
+        begun, busy = time.perf_counter(), time.process_time()
         try:
             value = call()
             if self._device.type == "cuda":
                 torch.cuda.synchronize(self._device)
-            into[name] = {"seconds": round(time.perf_counter() - begun, 3), "gib": round(_peak(self._device) / 1024, 3)}
+            into[name] = {
+                "seconds": round(time.perf_counter() - begun, 3),
+                "cpu_seconds": round(time.process_time() - busy, 3),  # on a busy machine they tell more
+                "gib": round(_peak(self._device) / 1024, 3),
+            }
         except Exception as error:  # the other stages go on
             into[name] = {"failed": f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"}
         self._keep()

@@ -188,6 +188,9 @@ def draw_large(reports: Sequence[dict[str, Any]], path: Path) -> None:
         axes.grid()
         axes.legend(frameon=False)
 
-    kinds = {"seconds": "time, s", "gib": "peak memory, GiB"}.items()
-    panels = [partial(panel, report=report, key=key, label=label) for report in reports for key, label in kinds]
+    panels = []
+    for report in reports:
+        time = ("cpu_seconds", "CPU time, s") if report["environment"]["processor"] else ("seconds", "time, s")
+        for key, label in (time, ("gib", "peak memory, GiB")):
+            panels.append(partial(panel, report=report, key=key, label=label))
     save(panels, "Synthetic graphs", check_figure(path), height=3.2)
