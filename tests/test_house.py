@@ -31,7 +31,7 @@ LEVELS = (
 )
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
 CORE = ("errors.py", "config.py", "kernels", "nn", "tasks", "train", "run")
-AROUND = ("run/report.py", "run/plots.py", "run/tune.py")  # they live in run and are no part of the core
+AROUND = ("run/report.py", "run/plots.py", "run/tune.py", "run/plan.py")  # they live in run and are no part of the core
 LIGHT = ("compgcn", "compgcn.errors", "compgcn.config", "compgcn.train.recipes", "compgcn.run.plots", "compgcn.cli")
 LONGEST = 60  # lines of a function after its signature, but for the training loop
 LOOP = ("optimise",)
@@ -94,14 +94,14 @@ def test_the_house_keeps_to_its_budgets(capsys: pytest.CaptureFixture[str]) -> N
     # Each with its aim and the ceiling it may not exceed; where they differ, the aim is not reached yet. The aims of
     # source and core hold 1,200 lines for the conditional model.
     found = {
-        "lines of src/compgcn": (lines(PACKAGE), 17_200, 22_900),
+        "lines of src/compgcn": (lines(PACKAGE), 17_200, 23_660),
         "modules": (len(list(PACKAGE.rglob("*.py"))), 110, 112),
-        "lines of the core": (core, 8_700, 10_960),
-        "lines of reproduction": (lines(ROOT / "reproduction"), 2_500, 3_000),  # the conditional model, large graphs
-        "lines of tests": (lines(ROOT / "tests"), 15_000, 19_790),
+        "lines of the core": (core, 8_700, 11_150),
+        "lines of reproduction": (lines(ROOT / "reproduction"), 2_500, 3_150),  # the conditional model, large graphs
+        "lines of tests": (lines(ROOT / "tests"), 15_000, 20_160),
         "levels of imports": (len(LEVELS), 9, 9),
         "entries at the top": (len(entries), 12, 14),
-        "modules that train loads": (closure(), 70, 70),
+        "modules that train loads": (closure(), 70, 71),
         "settings": (settings(), 65, 88),
     }
     with capsys.disabled():
