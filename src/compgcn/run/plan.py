@@ -314,7 +314,8 @@ def remedies(config: Config, data: KnowledgeGraph, ranks: int, rates: Rates, mem
         kinds.append([(ranks, {"training.batch_size": max(2, training.batch_size // part)}) for part in (2, 4, 8)])
         kinds.append([(ranks, shared)])
     if len(dims) > 1:
-        kinds.append([(ranks, {"encoder.name": "none", "encoder.dims": dims[-1:]})])
+        gaps = {"encoder.composition": None, "encoder.norm": None}  # for the preset to fill
+        kinds.append([(ranks, {"encoder.name": "none", "encoder.dims": dims[-1:], **gaps})])
         if ranks == 1:  # several ranks encode the whole graph
             kinds.append([(ranks, shared | {"training.batch_size": 4096, "encoder.fanout": (10,) * (len(dims) - 1)})])
     found = {}
@@ -331,10 +332,9 @@ def remedies(config: Config, data: KnowledgeGraph, ranks: int, rates: Rates, mem
 
 
 def _words(settings: Mapping[str, Any]) -> str:
-    plain = (
-        (name, ",".join(map(str, value)) if isinstance(value, tuple) else value) for name, value in settings.items()
-    )
-    return " ".join(f"--set {name}={value}" for name, value in plain)
+    given = {name: value for name, value in settings.items() if value is not None}
+    listed = {name: ",".join(map(str, value)) for name, value in given.items() if isinstance(value, tuple)}
+    return " ".join(f"--set {name}={value}" for name, value in (given | listed).items())
 
 
 def measure(device: torch.device, clock: Callable[[], float] = time.perf_counter) -> Rates:
