@@ -31,7 +31,7 @@ LEVELS = (
 )
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
 CORE = ("errors.py", "config.py", "kernels", "nn", "tasks", "train", "run")
-AROUND = ("run/report.py", "run/plots.py", "run/tune.py")  # they live in run and are no part of the core
+AROUND = ("run/report.py", "run/plots.py", "run/tune.py", "run/plan.py")  # they live in run and are no part of the core
 LIGHT = ("compgcn", "compgcn.errors", "compgcn.config", "compgcn.train.recipes", "compgcn.run.plots", "compgcn.cli")
 LONGEST = 60  # lines of a function after its signature, but for the training loop
 LOOP = ("optimise",)
@@ -96,12 +96,12 @@ def test_the_house_keeps_to_its_budgets(capsys: pytest.CaptureFixture[str]) -> N
     found = {
         "lines of src/compgcn": (lines(PACKAGE), 19_200, 25_500),
         "modules": (len(list(PACKAGE.rglob("*.py"))), 110, 116),
-        "lines of the core": (core, 8_700, 12_300),
+        "lines of the core": (core, 8_700, 12_400),
         "lines of reproduction": (lines(ROOT / "reproduction"), 2_500, 3_400),  # the conditional model
         "lines of tests": (lines(ROOT / "tests"), 15_000, 20_900),
         "levels of imports": (len(LEVELS), 9, 9),
         "entries at the top": (len(entries), 12, 14),
-        "modules that train loads": (closure(), 70, 70),
+        "modules that train loads": (closure(), 70, 71),
         "settings": (settings(), 65, 88),
     }
     with capsys.disabled():

@@ -27,9 +27,9 @@ def plan(
     data: Annotated[str | None, Argument(metavar="[DATA]", help="As for train; or give sizes.")] = None,
     devices: Annotated[int, Option(help="Processes that torchrun starts, each with its device.", min=1)] = 1,
     memory: Annotated[float | None, Option(help="GiB of a device, to say what fits.", min=0)] = None,
-    entities: Annotated[int | None, Option(help="Entities, in place of DATA.", min=2)] = None,
+    entities: Annotated[int | None, Option(help="Entities, in place of DATA.", min=2, max=10**10)] = None,
     relations: Annotated[int | None, Option(help="Relations, in place of DATA.", min=1)] = None,
-    triples: Annotated[int | None, Option(help="Triples of all splits, in place of DATA.", min=3)] = None,
+    triples: Annotated[int | None, Option(help="Triples of all splits, in place of DATA.", min=3, max=10**12)] = None,
     rates: Annotated[
         Path | None, Option(help="Rates of another machine: a file that plan --json wrote there.", metavar="FILE")
     ] = None,

@@ -290,7 +290,13 @@ def search(
     with run.lock():
         if overwrite:
             run.clear()
-        journal = Journal(searching / JOURNAL, about | {"candidates": candidates})
+        try:
+            journal = Journal(searching / JOURNAL, about | {"candidates": candidates})
+        except InputError:
+            if run.is_run:
+                raise
+            shutil.rmtree(searching)  # a search with other options that has chosen no model
+            journal = Journal(searching / JOURNAL, about | {"candidates": candidates})
         if not run.is_run:
             bounded = budget._replace(seconds=budget.seconds and (1 - _FINAL) * budget.seconds)
             outcome = Search(candidates, judge, bounded, journal, notify, clock).run()

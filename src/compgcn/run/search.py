@@ -85,7 +85,7 @@ class Outcome(NamedTuple):
     def reason(self) -> str:
         """A sentence that says why the winner was chosen."""
         first, *others = self.trials
-        why = f"'{first.name}' has the highest validation {self.goal} in the last rung of {len(self.trials)} candidates"
+        why = f"'{first.name}' has the highest validation {self.goal} of {len(self.trials)} candidates"
         rival = next((trial for trial in others if trial.value is not None), None)
         return f"{why}, {first.value:.4f}" + (f"; '{rival.name}' is next with {rival.value:.4f}" if rival else "")
 
@@ -295,10 +295,11 @@ class Search:
             share = min(max(before + given / max(seconds, 1e-9), before + least), 1.0)
             wanted = (share - before) * seconds
             found = any(trial.value is not None for trial in self.ended)
-            if wanted > self.left and not before and found:
+            most = self.left if found else max(self.left, self.budget.seconds or 0.0)  # one model at least
+            if wanted > most and not before:
                 why = f"its shortest training takes about {wanted:.0f} s, with {max(self.left, 0):.0f} s left"
                 self._end(Trial(rung, name, 0.0, None, 0.0, why))
-            elif (wanted <= self.left and share > before) or not found:
+            elif wanted <= most and share > before:
                 self._try(rung, name, share, final=share >= 1 or self.left - wanted < least * seconds)
 
     def _try(self, rung: int, name: str, share: float, *, final: bool) -> None:

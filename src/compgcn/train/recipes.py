@@ -196,7 +196,7 @@ def portfolio(
     conditional: dict[str, Any] = {"encoder.name": "conditional", "training.valid_sample": 2000}
     if not on_gpu:  # the time bounds it, more than the recipe does
         conditional["training.epochs"] = min(max(4 * _PASSED // max(1, num_entities * facts), 2), 20)
-    found = [("conditional", conditional, "conditional"), ("CompGCN", seldom, "encoder")]
+    found = [("conditional", conditional, "conditional")]
     usual = factorisation(num_entities, facts, on_gpu, seconds or _MINUTES)
 
     def add(name: str, decoder: str, weight: float, relations: float = 0.0) -> None:
@@ -208,6 +208,7 @@ def portfolio(
     for weight in near[:2]:
         add("ComplEx", "complex", weight)
         add("ComplEx", "complex", weight, relations=0.5)
+    found.insert(3, ("CompGCN", seldom, "encoder"))
     for weight in near[2:]:
         add("ComplEx", "complex", weight)
     add("DistMult", "distmult", near[0])
