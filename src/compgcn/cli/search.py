@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from compgcn.run.search import Budget
     from compgcn.train.loop import Event
 
-_MINUTES = {"link-prediction": 5.0, "node-classification": 2.0}  # for one's own files
+_MINUTES = {"link-prediction": 5.0, "node-classification": 3.0}  # for one's own files
 _HEADER = ("candidate", "valid>", "trained>", "seconds>", "")
 
 
