@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from compgcn.config import PATHS
-from compgcn.run.resolve import _ANY, _LINKS, expand, recommended, resolve, unused_settings
+from compgcn.run.resolve import _ANY, _LINKS, expand, recommended, unused_settings
+from compgcn.train.recipes import factorisation
 from toy import Command, graph
 
 CHOICES: list[dict[str, Any]] = [
@@ -59,14 +60,19 @@ def test_training_says_so(command: Command) -> None:
     assert "decoder.margin has no effect: the decoder 'distmult' has no margin" in found.out
 
 
-@pytest.mark.parametrize(
-    ("given", "said"), [({}, True), ({"decoder": "transe"}, False), ({"encoder": "conditional"}, False)], ids=str
-)
-def test_a_small_graph_of_ones_own_hints_at_the_conditional_model(
-    given: dict[str, Any], said: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("compgcn.run.resolve._FEW", 1)
-    assert any("--model conditional" in note for note in resolve(given, graph()).notes) == said
+@pytest.mark.parametrize("model", ["complex", "complex-n3-rp", "distmult"])
+def test_a_factorisation_of_ones_own_triples_follows_their_size(model: str) -> None:
+    mine = {"data.source": "mine.tsv", "device": "cpu"}
+    found = recommended(mine, graph(), model)
+    assert (found.encoder.dims, found.training.batch_size) == ((512,), 100)
+    assert recommended({**mine, "dims": (8,)}, graph(), model).encoder.dims == (8,)
+    published = recommended({"data.source": "world", "device": "cpu"}, graph(), model)
+    assert published.encoder.dims[0] >= 1000, "a data set has the settings of its results"
+
+
+def test_the_weight_of_n3_falls_with_the_facts_of_an_entity() -> None:
+    weights = [factorisation(1000, facts, False)["training.regularisation"] for facts in (2_000, 16_000, 32_000, 10**6)]
+    assert weights == [0.1, 0.1, 0.025, 0.01]
 
 
 def test_a_step_of_a_conditional_model_has_as_many_queries_as_memory_holds(monkeypatch: pytest.MonkeyPatch) -> None:

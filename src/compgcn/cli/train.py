@@ -29,7 +29,7 @@ from compgcn.config import (
     parse_space,
     read_search,
 )
-from compgcn.data import find
+from compgcn.data import DATASETS, find
 from compgcn.errors import InputError
 from compgcn.train.recipes import model as find_model
 
@@ -120,14 +120,16 @@ def train(
     if space is not None:
         asked["classifier.candidates"] = candidates(space)
     found = read_data(asked, model)
-    from compgcn.cli import search as searching
     from compgcn.run import train as train_run
     from compgcn.run.resolve import resolve
 
-    budget = searching.budget_of(minutes, trials, asked, found, model)
-    if budget is not None:
-        searching.search(asked, found, budget, run_dir, overwrite, as_json)
-        return
+    if minutes is not None or trials is not None or (model is None and asked["data.source"] not in DATASETS):
+        from compgcn.cli import search as searching
+
+        budget = searching.budget_of(minutes, trials, asked, found, model)
+        if budget is not None:
+            searching.search(asked, found, budget, run_dir, overwrite, as_json)
+            return
     from compgcn.train.folder import Folder, default_folder
 
     config, notes, large = resolve(asked, found, model)

@@ -192,7 +192,12 @@ def portfolio(
     num_entities: int, facts: int, seconds: float | None, on_gpu: bool
 ) -> list[tuple[str, dict[str, Any], str]]:
     """Return the candidates of a search on a graph, the more promising first: name, settings, and kind of model."""
-    seldom: dict[str, Any] = {"training.step": "recorded", "training.evaluate_every": 4, "training.valid_sample": 4000}
+    seldom: dict[str, Any] = {
+        "training.step": "recorded",
+        "training.evaluate_every": 4,
+        "training.patience": 3,
+        "training.valid_sample": 4000,
+    }
     conditional: dict[str, Any] = {"encoder.name": "conditional", "training.valid_sample": 2000}
     if not on_gpu:  # the time bounds it, more than the recipe does
         conditional["training.epochs"] = min(max(4 * _PASSED // max(1, num_entities * facts), 2), 20)
