@@ -139,13 +139,16 @@ def _read(path: Path) -> list[dict[str, Any]]:
 
 
 def best_first(trials: Sequence[Trial]) -> list[Trial]:
-    """Return the last trial of every candidate, the best first: of the latest rung, then by value."""
+    """Return the last trial of every candidate, the best first: of the last rung or wholly trained, then by value."""
     last = {trial.name: trial for trial in trials}.values()
-    return sorted(
-        last,
-        key=lambda trial: (-1, -math.inf) if trial.value is None else (trial.rung, trial.value),
-        reverse=True,
-    )
+    final = max((trial.rung for trial in last if trial.value is not None), default=0)
+
+    def merit(trial: Trial) -> tuple[bool, float]:
+        if trial.value is None:
+            return False, -math.inf
+        return trial.rung == final or trial.share >= 1, trial.value
+
+    return sorted(last, key=merit, reverse=True)
 
 
 def journalled(folder: Path) -> Outcome | None:
