@@ -36,7 +36,7 @@ def test_a_plan_of_a_file_is_that_of_the_settings_that_train_takes(
     data = write_tsv(tmp_path / "family.tsv", graph())
     shown = command("plan", data, "--rates", rates, "--network", 2, "--model", "complex", "--json")
     found = json.loads(shown.out)
-    assert (found["settings"]["decoder"], found["settings"]["dims"]) == ("complex", [1000])
+    assert (found["settings"]["decoder"], found["settings"]["dims"]) == ("complex", [512])
     assert found["rates"] == RATES | {"network": 2e9}
     assert found["peak"] == sum(
         part["bytes"] for part in found["parts"] if part["when"] == "always" and not part["host"]

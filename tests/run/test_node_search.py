@@ -118,7 +118,7 @@ def test_minutes_judge_every_candidate_on_whole_cross_validations(tmp_path: Path
     found = journalled(run.path)
     assert found is not None
     assert {trial.name for trial in found.trials} == set(FEW)
-    assert all(3 * trial.share == round(3 * trial.share) > 0 for trial in found.trials)
+    assert all(2 * trial.share == round(2 * trial.share) > 0 for trial in found.trials)
 
 
 def test_own_labels_are_searched_by_default_and_named_settings_are_not(command: Command, tmp_path: Path) -> None:

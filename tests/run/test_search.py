@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from compgcn.errors import InputError
-from compgcn.run.search import Budget, Candidate, Cost, Journal, Search
+from compgcn.run.search import Budget, Candidate, Cost, Journal, Search, Trial, best_first
 from compgcn.train.loop import Interrupted
 
 SECONDS = 10.0  # of a whole training of the candidates below
@@ -64,7 +64,13 @@ def test_a_joining_candidate_that_takes_all_the_time_wins_by_its_value_alone(tmp
 
 def test_the_first_candidate_is_trained_where_no_time_is_left(tmp_path: Path) -> None:
     judge = Pretended()
-    assert searched(tmp_path, judge, candidates(3), seconds=0.01).run().trials[0].value is not None
+
+    def cost(candidate: Candidate) -> Cost:
+        judge.now += 10.0  # to find it out takes more than the budget
+        return Cost(SECONDS, 0.01)
+
+    judge.cost = cost  # type: ignore[method-assign]
+    assert searched(tmp_path, judge, candidates(3), seconds=5).run().trials[0].value is not None
 
 
 def test_a_rung_keeps_the_best_third_and_trains_it_for_longer(tmp_path: Path) -> None:
@@ -166,3 +172,10 @@ def test_the_journal_of_another_search_is_refused(tmp_path: Path) -> None:
     searched(tmp_path, Pretended(), candidates(3), trials=3).run()
     with pytest.raises(InputError, match=r"another search|other options \(budget\)"):
         searched(tmp_path, Pretended(), candidates(3), trials=4)
+
+
+def test_a_value_of_a_short_training_counts_less_than_one_of_a_long_or_whole_training() -> None:
+    """Few folds of a cross-validation may be lucky."""
+    trials = [Trial(0, "lucky", 0.1, 0.9, 1.0), Trial(0, "whole", 1.0, 0.7, 1.0), Trial(0, "last", 0.1, 0.5, 1.0)]
+    trials += [Trial(1, "last", 0.5, 0.6, 1.0), Trial(1, "other", 0.0, None, 0.0, "too slow")]
+    assert [trial.name for trial in best_first(trials)] == ["whole", "last", "lucky", "other"]

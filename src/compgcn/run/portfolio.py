@@ -32,8 +32,8 @@ _CHOSEN = ("encoder.", "decoder.", "training.", "classifier.")
 _FREE = {"training.seed", "training.device", "training.deterministic", "training.checkpoint_seconds"}
 _MOST = {False: 10**9, True: 10**11}  # facts · entities of a graph to compare models on by default; on a GPU
 _MOST_EDGES = 2 * 10**5  # of a graph to compare classifiers of nodes on by default
-_REPEATS = 3  # cross-validations of a classifier that wins
-_LONG = 20.0  # seconds of one, from which on it is not worth to complete it for every candidate
+_REPEATS = 2  # cross-validations of a classifier that wins
+_LONG = 10.0  # seconds of one, from which on a single fold is enough for the first comparison
 _FEW = 10  # validation triples to choose a model by
 _FINAL = 0.15  # share of the time for the metrics and the calibration of the winner
 _PROBE = 1.5  # seconds of training that tell its pace
@@ -212,6 +212,7 @@ class NodeJudge(_FolderJudge):
     ) -> None:
         super().__init__(settings, data, folder, notify, interrupted, clock)
         self._sessions: dict[str, ClassSession] = {}
+        self._slow: set[str] = set()  # candidates that a single fold has to judge at first
 
     def _session(self, candidate: Candidate) -> ClassSession:
         if candidate.name not in self._sessions:
@@ -239,15 +240,20 @@ class NodeJudge(_FolderJudge):
             likelihood(session, 1)
             fold = self.clock() - begun
         folds = session.config.classifier.folds
-        few = folds * fold > _LONG  # then even a fold or two have to do
-        return Cost(_REPEATS * folds * fold, 1 / (_REPEATS * folds if few else _REPEATS))
+        if folds * fold > _LONG:
+            self._slow.add(candidate.name)
+        return Cost(_REPEATS * folds * fold, self._least(candidate, folds) / (_REPEATS * folds))
 
     def train(self, candidate: Candidate, share: float, *, final: bool) -> float:
         """Cross-validate a candidate on up to a share of the folds; beyond one cross-validation, whole ones alone."""
         session = self._session(candidate)
         folds = session.config.classifier.folds
-        number = max(1, round(share * _REPEATS * folds))
+        number = max(self._least(candidate, folds), round(share * _REPEATS * folds))
         return likelihood(session, number if number < folds else number // folds * folds)
+
+    def _least(self, candidate: Candidate, folds: int) -> int:
+        """Return the fewest folds that judge a candidate."""
+        return 1 if candidate.name in self._slow else folds
 
     def drop(self, candidate: Candidate) -> None:
         """Forget a candidate that has lost."""

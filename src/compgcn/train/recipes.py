@@ -192,7 +192,12 @@ def portfolio(
     num_entities: int, facts: int, seconds: float | None, on_gpu: bool
 ) -> list[tuple[str, dict[str, Any], str]]:
     """Return the candidates of a search on a graph, the more promising first: name, settings, and kind of model."""
-    seldom: dict[str, Any] = {"training.step": "recorded", "training.evaluate_every": 4, "training.valid_sample": 2000}
+    seldom: dict[str, Any] = {
+        "training.step": "recorded",
+        "training.evaluate_every": 4,
+        "training.patience": 3,
+        "training.valid_sample": 2000,
+    }
     conditional: dict[str, Any] = {"encoder.name": "conditional", "training.valid_sample": 2000}
     if not on_gpu:  # the time bounds it, more than the recipe does
         conditional["training.epochs"] = min(max(4 * _PASSED // max(1, num_entities * facts), 2), 20)
@@ -222,30 +227,33 @@ def node_portfolio(inputs: Sequence[str], *, fitted: bool) -> list[tuple[str, di
         inputs: the initial vectors that the data allow.
         fitted: whether the baselines with a support vector machine are installed.
     """
-    two = {"encoder.dims": (32, 32, 32)}
-    learned = {"encoder.input": "learned", "training.weight_decay": 0.0, "training.epochs": 60}  # of every node
-    sums = {"encoder.norm": "none"}
-    encoders: dict[str, dict[str, Any]] = {
-        "R-GCN, 2 layers, sums": {"encoder.name": "rgcn", "encoder.dims": (16, 16, 16), **sums},
-        "W-GCN, 2 layers": {"encoder.name": "wgcn", "encoder.hidden_dropout": 0.3, **two},
-        "corr, 2 layers, sums": {"encoder.composition": "corr", **two, **sums},
-        "mult": {"encoder.composition": "mult"},
-        "mult, sums": {"encoder.composition": "mult", **sums},
-        "mult, 2 layers, sums": {"encoder.composition": "mult", **two, **sums},
-        "R-GCN, 2 layers": {"encoder.name": "rgcn", "encoder.dims": (16, 16, 16), "encoder.hidden_dropout": 0.3},
-        "W-GCN": {"encoder.name": "wgcn"},
-        "sub, 2 layers, sums": {**two, **sums},
+    two, sums = {"encoder.dims": (32, 32, 32)}, {"encoder.norm": "none"}
+    small = {"encoder.dims": (16, 16, 16)}
+    learned = {
+        "encoder.input": "learned",
+        "training.weight_decay": 0.0,
+        "training.epochs": 60,
+    }  # for every node
+    # Types tell more than one vector for all.
+    given = [name for name in ("features", "types", "literals") if name in inputs] or ["shared"]
+    found: dict[str, dict[str, Any]] = {  # first one of every sort
+        f"sub, {given[0]}": {"encoder.input": given[0]},
+        "mult, learned": learned | {"encoder.composition": "mult"},
+        "R-GCN, 2 layers, sums, learned": learned | {"encoder.name": "rgcn"} | small | sums,
+        "facts": {"classifier.baseline": "facts"},
+        "W-GCN, 2 layers, learned": learned | {"encoder.name": "wgcn", "encoder.hidden_dropout": 0.3} | two,
+        **({"feat": {"classifier.baseline": "feat"}} if fitted else {}),
+        "corr, 2 layers, sums, learned": learned | {"encoder.composition": "corr"} | two | sums,
+        f"sub, 2 layers, {given[0]}": {"encoder.input": given[0]} | two,
+        "mult, sums, learned": learned | {"encoder.composition": "mult"} | sums,
+        **({"wl": {"classifier.baseline": "wl"}} if fitted else {}),
+        "mult, 2 layers, sums, learned": learned | {"encoder.composition": "mult"} | two | sums,
+        "R-GCN, 2 layers, learned": learned | {"encoder.name": "rgcn", "encoder.hidden_dropout": 0.3} | small,
+        "W-GCN, learned": learned | {"encoder.name": "wgcn"},
+        "sub, 2 layers, sums, learned": learned | two | sums,
+        **{f"sub, {name}": {"encoder.input": name} for name in given[1:]},
     }
-    found = [(f"{name}, learned", learned | settings, "") for name, settings in encoders.items()]
-    apart: list[tuple[str, dict[str, Any], str]] = []
-    for given in (name for name in ("features", "types", "literals", "shared") if name in inputs):
-        apart.append((f"sub, {given}", {"encoder.input": given}, ""))
-        apart.append((f"sub, 2 layers, {given}", {"encoder.input": given, **two}, ""))
-        if given == "types":  # which tell more than one vector for all
-            break
-    baselines = ("facts", *(("feat", "wl") if fitted else ()))
-    found[4:4] = [*apart[:1], *((name, {"classifier.baseline": name}, "") for name in baselines)]
-    return [*found, *apart[1:]]
+    return [(name, settings, "") for name, settings in found.items()]
 
 
 def model(name: str) -> Model:
