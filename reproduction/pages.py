@@ -153,14 +153,22 @@ def draw_speed(reports: Sequence[dict[str, Any]], path: Path) -> None:
         for name, colour, legend in (("per_edge", COLOURS[3], "per edge"), ("ours", COLOURS[0], "this package")):
             points = [(row["messages"], row[name][key]) for row in report["scaling"] if row[name] and row[name][key]]
             axes.plot(*zip(*points, strict=True), "o-", color=colour, label=legend, markersize=4)
-        axes.set(xscale="log", yscale="log", xlabel="messages (both directions)", ylabel=label)
-        axes.set_title(report["environment"]["device"])
-        axes.grid()
+        _against_size(axes, "messages (both directions)", label, report)
         axes.legend(frameon=False)
 
     kinds = {"ms": "time, ms", "mib": "peak memory, MiB"}.items()
     panels = [partial(panel, report=report, key=key, label=label) for report in reports for key, label in kinds]
     save(panels, "One layer (mult, 100 → 100), forward and backward", check_figure(path), height=3.2)
+
+
+def _against_size(axes: Any, size: str, label: str, report: dict[str, Any]) -> None:
+    """Make both axes logarithmic, with plain numbers: the figures do not read formulas."""
+    axes.set(xscale="log", yscale="log", xlabel=size, ylabel=label)
+    for axis, form in ((axes.xaxis, "{x:,.0f}"), (axes.yaxis, "{x:,g}")):
+        axis.set_major_formatter(form)
+        axis.set_minor_formatter("")
+    axes.set_title(report["environment"]["device"])
+    axes.grid()
 
 
 def draw_large(reports: Sequence[dict[str, Any]], path: Path) -> None:
@@ -180,17 +188,17 @@ def draw_large(reports: Sequence[dict[str, Any]], path: Path) -> None:
                 (row["triples"], (row["models"].get(model, {}) if model else row).get(stage, {}))
                 for row in report["rows"]
             ]
-            points = [(size, one[key]) for size, one in found if key in one]
+            points = [(size, one[key]) for size, one in found if one.get(key)]
             if points:
                 axes.plot(*zip(*points, strict=True), "o-", color=colour, label=legend, markersize=4)
-        axes.set(xscale="log", yscale="log", xlabel="triples", ylabel=label)
-        axes.set_title(report["environment"]["device"])
-        axes.grid()
-        axes.legend(frameon=False)
+        _against_size(axes, "triples", label, report)
+        if key == "gib":
+            axes.set(yscale="linear", ylim=(0, None))
+        axes.legend(frameon=False, bbox_to_anchor=(0.5, -0.25), loc="upper center")
 
     panels = []
     for report in reports:
         time = ("cpu_seconds", "CPU time, s") if report["environment"]["processor"] else ("seconds", "time, s")
         for key, label in (time, ("gib", "peak memory, GiB")):
             panels.append(partial(panel, report=report, key=key, label=label))
-    save(panels, "Synthetic graphs", check_figure(path), height=3.2)
+    save(panels, "Synthetic graphs", check_figure(path), height=4.2)
