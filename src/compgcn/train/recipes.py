@@ -201,7 +201,9 @@ def portfolio(
     conditional: dict[str, Any] = {"encoder.name": "conditional", "training.valid_sample": 2000}
     if not on_gpu:  # the time bounds it, more than the recipe does
         conditional["training.epochs"] = min(max(4 * _PASSED // max(1, num_entities * facts), 2), 20)
+    wider = seldom | {"encoder.dims": (200, 200)}
     found = [("conditional", conditional, "conditional"), ("CompGCN", seldom, "encoder")]
+    found.append(("CompGCN, wider", wider, "wider encoder"))
     usual = factorisation(num_entities, facts, on_gpu, seconds or _MINUTES)
 
     def add(name: str, decoder: str, weight: float, relations: float = 0.0) -> None:
