@@ -204,7 +204,7 @@ class Search:
             over = len(field) == len(kept) == 1 or all(self.share(name) >= 1 for name in kept)
             field, rung = kept, rung + 1
         last = max([1, *(trial.rung for trial in self.ended)])
-        while (name := self._unfinished()) and self._goes_on(last, name, self.left):
+        while (waiting := self._unfinished()) and self._goes_on(last, waiting, self.left):
             pass
         table = self.table()
         if not table or table[0].value is None:
