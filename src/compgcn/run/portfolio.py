@@ -7,7 +7,9 @@ import time
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from compgcn import processes
@@ -165,8 +167,8 @@ class LinkJudge(_FolderJudge):
         except Interrupted:
             if not enough():
                 raise
-        (first, begun), (last, ended) = steps[0], steps[-1]
-        step = (ended - begun) / max(last - first, 1)
+        pairs = pairwise(steps)
+        step = median((after - before) / max(later - first, 1) for (first, before), (later, after) in pairs)
         t, judged = config.training, min(len(self.data.valid), config.training.valid_sample or len(self.data.valid))
         ranked = t.epochs / t.evaluate_every * 2 * judged / t.batch_size
         return step * (int(events[0]["steps"]) + _FORWARD * ranked)

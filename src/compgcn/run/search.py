@@ -192,15 +192,18 @@ class Search:
 
     def run(self) -> Outcome:
         """Run or resume the search; the same call on a finished one returns at once."""
-        field, rung = self._first(), 0
-        while field:
+        field, rung, over = self._first(), 0, False
+        while field and not over:
             field = self._begin(rung, field)
             self._race(rung, field)
             kept = self._kept(field, rung)
-            for name in set(field) - set(kept):
+            for name in () if rung else set(field) - set(kept):
                 self.judge.drop(self.candidates[name])
             over = len(field) == len(kept) == 1 or all(self.share(name) >= 1 for name in kept)
-            field, rung = [] if over else kept, rung + 1
+            field, rung = kept, rung + 1
+        last = max([1, *(trial.rung for trial in self.ended)])
+        while (waiting := self._unfinished()) and self._goes_on(last, waiting, self.left):
+            pass
         table = self.table()
         if not table or table[0].value is None:
             why = table[0].error if table else "no candidate was tried"
@@ -278,6 +281,18 @@ class Search:
         kept = ranked[: max(round(len(field) / _FEWER), 1)]
         return kept if rung else kept + self._entrants()[1]
 
+    def _unfinished(self) -> str | None:
+        """Return the first candidate that the time left is for, if any: not tried yet, or not trained to its end."""
+        if self.budget.seconds is None:
+            return None
+        for name in self.candidates:
+            trial = self.last(name)
+            if trial is None or (trial.rung and trial.value is not None and trial.share < 1):
+                seconds, least = self.cost(name)
+                if seconds * least <= self.left:
+                    return name
+        return None
+
     def _race(self, rung: int, field: Sequence[str]) -> None:
         """Train every candidate of a rung, the cheapest first, so that the others have the time that it leaves."""
         about = self.journal.of("rung")[rung]
@@ -289,18 +304,25 @@ class Search:
             return
         waiting.sort(key=lambda name: self.cost(name).seconds)
         for number, name in enumerate(waiting):
-            seconds, least = self.cost(name)
             given = max(self.left - about["floor"], 0.0) / (len(waiting) - number)
-            before = self.share(name)
-            share = min(max(before + given / max(seconds, 1e-9), before + least), 1.0)
-            wanted = (share - before) * seconds
-            found = any(trial.value is not None for trial in self.ended)
-            most = self.left if found else max(self.left, self.budget.seconds or 0.0)  # one model at least
-            if wanted > most and not before:
-                why = f"its shortest training takes about {wanted:.0f} s, with {max(self.left, 0):.0f} s left"
-                self._end(Trial(rung, name, 0.0, None, 0.0, why))
-            elif wanted <= most and share > before:
-                self._try(rung, name, share, final=share >= 1 or self.left - wanted < least * seconds)
+            until = self.left - given
+            while self._goes_on(rung, name, self.left - until) and self.left - until > given / 2:
+                pass  # it was faster than estimated
+
+    def _goes_on(self, rung: int, name: str, given: float) -> bool:
+        """Train a candidate for so many seconds, and for its shortest training at least; return whether it did."""
+        (seconds, least), before = self.cost(name), self.share(name)
+        share = min(max(before + given / max(seconds, 1e-9), before + least), 1.0)
+        wanted = (share - before) * seconds
+        found = any(trial.value is not None for trial in self.ended)
+        most = self.left if found else max(self.left, self.budget.seconds or 0.0)  # one model at least
+        if share > before and wanted <= most:
+            self._try(rung, name, share, final=share >= 1 or self.left - wanted < least * seconds)
+            return self.share(name) > before
+        if not before:
+            why = f"its shortest training takes about {wanted:.0f} s, with {max(self.left, 0):.0f} s left"
+            self._end(Trial(rung, name, 0.0, None, 0.0, why))
+        return False
 
     def _try(self, rung: int, name: str, share: float, *, final: bool) -> None:
         begun = self.clock()
