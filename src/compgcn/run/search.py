@@ -139,13 +139,18 @@ def _read(path: Path) -> list[dict[str, Any]]:
 
 
 def best_first(trials: Sequence[Trial], rungs: Sequence[Mapping[str, Any]]) -> list[Trial]:
-    """Return the last trial of every candidate, the best first: those in the last rung, then the others, by value."""
-    field = rungs[-1]["field"] if rungs else ()
+    """Return the last trial of every candidate, the best first.
+
+    A candidate with a smaller share than all of the last rung comes after those: few folds may be lucky.
+    """
+    last = {trial.name: trial for trial in trials}
+    field = [last[name] for name in (rungs[-1]["field"] if rungs else ()) if name in last]
+    least = min((trial.share for trial in field if trial.value is not None), default=0.0)
 
     def merit(trial: Trial) -> tuple[bool, bool, float]:
-        return trial.value is not None, trial.name in field, trial.value or 0.0
+        return trial.value is not None, trial.share >= least, trial.value or 0.0
 
-    return sorted({trial.name: trial for trial in trials}.values(), key=merit, reverse=True)
+    return sorted(last.values(), key=merit, reverse=True)
 
 
 def journalled(folder: Path) -> Outcome | None:
