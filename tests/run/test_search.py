@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from compgcn.errors import InputError
-from compgcn.run.search import Budget, Candidate, Cost, Journal, Search, Trial, best_first
+from compgcn.run.search import LATER, Budget, Candidate, Cost, Journal, Search, Trial, best_first
 from compgcn.train.loop import Interrupted
 
 SECONDS = 10.0  # of a whole training of the candidates below
@@ -188,3 +188,20 @@ def test_a_candidate_faster_than_estimated_has_its_time_nevertheless(tmp_path: P
     assert outcome.trials[0].name == "alone"
     assert outcome.trials[0].share == 1.0
     assert judge.now > 40, "the time left goes to the others"
+
+
+@pytest.mark.parametrize(
+    ("budget", "tried"), [({"trials": 30}, False), ({"seconds": 10.0}, False), ({"seconds": 70.0}, True)]
+)
+def test_a_later_candidate_has_time_left_over_alone(tmp_path: Path, budget: dict[str, float], tried: bool) -> None:
+    judge = Pretended()
+    some = [*candidates(5), Candidate("late", {"value": 2.0}, LATER)]
+    outcome = searched(tmp_path, judge, some, **budget).run()
+    assert ("late" in judge.trained) is tried
+    assert outcome.trials[0].name == ("late" if tried else "c4")
+
+
+def test_an_outcome_counts_the_seconds_of_all_rungs(tmp_path: Path) -> None:
+    judge = Pretended()
+    outcome = searched(tmp_path, judge, candidates(9), seconds=60.0).run()
+    assert sum(trial.spent for trial in outcome.trials) == pytest.approx(judge.now)

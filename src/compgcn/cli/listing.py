@@ -63,12 +63,15 @@ def _entries() -> dict[str, list[dict[str, str]]]:
             described = row.description if hasattr(row, "description") else row.origin
             paper = row.reference if hasattr(row, "reference") else row.citation
             found[kind].append({"name": name, "description": described, "reference": paper})
-    found["runs"] = [_run(folder) for path in sorted(Path("runs").glob("*")) if (folder := Folder(path)).is_run]
+    folders = map(Folder, sorted(Path("runs").glob("*")))
+    found["runs"] = [_run(folder) for folder in folders if folder.is_run or folder.is_search]
     return found
 
 
 def _run(folder: Folder) -> dict[str, str]:
     """Return the row of a run."""
+    if folder.is_search:
+        return {"name": str(folder.path), "description": "a search for a model", "reference": "not finished"}
     config, metrics = folder.config(), folder.metrics()
     split = "test" if metrics.get("test") else "valid"
     goal = "mrr" if config.task == "link-prediction" else "accuracy"

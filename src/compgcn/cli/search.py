@@ -27,13 +27,14 @@ _HEADER = ("candidate", "valid>", "trained>", "seconds>", "")
 
 def budget_of(
     minutes: float | None, trials: int | None, asked: Mapping[str, Any], data: Dataset, model: str | None
-) -> Budget | None:
-    """Return the budget of a search; None to train one model, as named or by the recipe of the data."""
+) -> Budget | str:
+    """Return the budget of a search, or why one model is trained in its place; "" where nobody would ask."""
     from compgcn.run import portfolio
     from compgcn.run.search import Budget
 
     if minutes is None and trials is None:
-        return Budget(60 * _MINUTES) if model is None and portfolio.suits(asked, data) else None
+        why = portfolio.unsuited(asked, data) if model is None else ""
+        return Budget(60 * _MINUTES) if why is None else why
     return portfolio.budget(minutes, trials, asked, data, model)
 
 
@@ -70,6 +71,8 @@ def search(
     out.print(found.reason)
     if run.config.classifier.protocol is None:
         show_links(run, found.trials[0].name)
+        if run.config.encoder.name == "none":
+            out.print("this model has no graph encoder; `explain` needs one that has: --model conditional")
     else:
         show_classes(run)
 

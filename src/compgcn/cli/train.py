@@ -137,13 +137,15 @@ def train(
     from compgcn.run import train as train_run
     from compgcn.run.resolve import resolve
 
+    why = ""
     if minutes is not None or trials is not None or (model is None and asked["data.source"] not in DATASETS):
         from compgcn.cli import search as searching
 
         budget = searching.budget_of(minutes, trials, asked, found, model)
-        if budget is not None:
+        if not isinstance(budget, str):
             searching.search(asked, found, budget, run_dir, overwrite, as_json)
             return
+        why = budget
     from compgcn.train.folder import Folder, default_folder
 
     config, notes, large = resolve(asked, found, model)
@@ -153,6 +155,8 @@ def train(
         encoder = config.encoder
         if len(encoder.dims) == 1 and encoder.name != "none" and config.classifier.baseline is None:
             notes.insert(0, f"the encoder '{encoder.name}' has no layer: encoder.dims takes two numbers for one")
+        if why:
+            notes.insert(0, f"{why}: the recipe for one's own graph is trained")
         describe(found.name, found.statistics(), [*found.notes, *notes])
     if large:
         keep_memory()

@@ -15,6 +15,7 @@ from typing import Any
 from compgcn import processes
 from compgcn.config import PATHS, Config, configure, names
 from compgcn.data import DATASETS, KnowledgeGraph
+from compgcn.data.columns import counted
 from compgcn.errors import InputError
 from compgcn.run.build import TASKS, build_links, find_device, labelled_items
 from compgcn.run.protocols import ClassSession, held_out, likelihood
@@ -71,15 +72,22 @@ def obstacle(settings: Mapping[str, Any], data: Dataset, model: str | None = Non
     return ""
 
 
-def suits(settings: Mapping[str, Any], data: Dataset) -> bool:
-    """Return whether to search by default: on one's own triples, if models can be trained within minutes."""
+def unsuited(settings: Mapping[str, Any], data: Dataset) -> str | None:
+    """Return why not to search by default; None where models can be compared on one's own triples within minutes.
+
+    The reason is "" where nobody would expect a search: a data set with a recipe, or settings of one model.
+    """
     if settings.get("data.source") in DATASETS or not isinstance(data, KnowledgeGraph) or obstacle(settings, data):
-        return False
+        return ""
     config = resolve(settings, data).config
     if config.task == "node-classification":
-        return len(data.train) <= _MOST_EDGES
+        return None if len(data.train) <= _MOST_EDGES else "the graph is too large to compare models within minutes"
     on_gpu = find_device(config.training.device).type == "cuda"
-    return len(data.valid) >= _FEW and data.num_entities * len(data.train) <= _MOST[on_gpu]
+    if data.num_entities * len(data.train) > _MOST[on_gpu]:
+        return "the graph is too large to compare models within minutes"
+    if len(data.valid) < _FEW:
+        return f"validation has only {counted(len(data.valid), 'triple')}, too few to compare models by"
+    return None
 
 
 class _FolderJudge:

@@ -18,6 +18,7 @@ from compgcn.errors import InputError
 from compgcn.train.loop import Event, Interrupted
 
 JOURNAL = "journal.jsonl"
+LATER = "later"  # the kind of candidates that have time left over alone
 _FEWER = 3  # a rung keeps one in so many candidates
 _SHORTEST = 0.1  # share of a whole training that every candidate of the first rung should have
 
@@ -29,7 +30,7 @@ class Candidate(NamedTuple):
         name: in tables.
         settings: by dotted name.
         kind: of the model. The first rung compares candidates of a kind, so that the only one of its kind joins in
-            the second, where the best of each kind meet.
+            the second, where the best of each kind meet. Candidates of the kind `LATER` have time left over alone.
     """
 
     name: str
@@ -71,7 +72,7 @@ class Trial(NamedTuple):
     name: str
     share: float  # of a whole training, with all earlier rungs
     value: float | None
-    spent: float  # seconds
+    spent: float  # seconds; in an outcome, those of all its rungs
     error: str = ""
 
 
@@ -150,7 +151,8 @@ def best_first(trials: Sequence[Trial], rungs: Sequence[Mapping[str, Any]]) -> l
     def merit(trial: Trial) -> tuple[bool, bool, float]:
         return trial.value is not None, trial.share >= least, trial.value or 0.0
 
-    return sorted(last.values(), key=merit, reverse=True)
+    ordered = sorted(last.values(), key=merit, reverse=True)
+    return [one._replace(spent=sum(trial.spent for trial in trials if trial.name == one.name)) for one in ordered]
 
 
 def journalled(folder: Path) -> Outcome | None:
@@ -206,8 +208,8 @@ class Search:
                 self.judge.drop(self.candidates[name])
             over = len(field) == len(kept) == 1 or all(self.share(name) >= 1 for name in kept)
             field, rung = kept, rung + 1
-        last = max([1, *(trial.rung for trial in self.ended)])
-        while (waiting := self._unfinished()) and self._goes_on(last, waiting, self.left):
+        after = len(self.journal.of("rung"))
+        while (waiting := self._unfinished()) and self._goes_on(after, waiting, self.left):
             pass
         table = self.table()
         if not table or table[0].value is None:
@@ -227,9 +229,9 @@ class Search:
         """Return the last trial of a candidate that ended."""
         return next((trial for trial in reversed(self.ended) if trial.name == name), None)
 
-    def value(self, name: str) -> float | None:
-        """Return the value of a candidate so far."""
-        return None if (trial := self.last(name)) is None else trial.value
+    def value(self, name: str, rung: int) -> float | None:
+        """Return the value that a candidate had after a rung."""
+        return next((one.value for one in reversed(self.ended) if one.name == name and one.rung <= rung), None)
 
     def share(self, name: str) -> float:
         """Return the share of a whole training that a candidate has had."""
@@ -246,7 +248,7 @@ class Search:
 
         A candidate that no other of its kind competes with joins, unless that is true of all.
         """
-        names = list(self.candidates)
+        names = [name for name, one in self.candidates.items() if one.kind != LATER]
         while True:
             kinds = Counter(self.candidates[name].kind for name in names)
             first = [name for name in names if kinds[self.candidates[name].kind] > 1] or names
@@ -281,8 +283,9 @@ class Search:
 
     def _kept(self, field: Sequence[str], rung: int) -> list[str]:
         """Return the candidates of the next rung: the best third, and after the first those without rivals."""
-        going = [name for name in field if self.value(name) is not None]
-        ranked = sorted(going, key=lambda name: self.value(name) or 0.0, reverse=True)
+        values = {name: self.value(name, rung) for name in field}
+        going = [name for name, value in values.items() if value is not None]
+        ranked = sorted(going, key=lambda name: values[name] or 0.0, reverse=True)
         kept = ranked[: max(round(len(field) / _FEWER), 1)]
         return kept if rung else kept + self._entrants()[1]
 
@@ -339,13 +342,14 @@ class Search:
             self.journal.add("stop", name=name, spent=self.clock() - begun)
             raise
         except InputError as reason:  # these settings do not go together, or the loss is not finite
-            value, share, error = self.value(name), self.share(name), str(reason)
+            value, share, error = self.value(name, rung), self.share(name), str(reason)
         self._end(Trial(rung, name, share, value, self.clock() - begun, error))
 
     def _end(self, trial: Trial) -> None:
         self.journal.add("end", **trial._asdict())
         self.ended.append(trial)
-        self.notify({"event": "trial", **trial._asdict(), "left": self.left})
+        spent = sum(one.spent for one in self.ended if one.name == trial.name)
+        self.notify({"event": "trial", **trial._asdict(), "spent": spent, "left": self.left})
 
     def cost(self, name: str) -> Cost:
         """Return the cost of a candidate: as its trials so far took, or as estimated once."""

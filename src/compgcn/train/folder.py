@@ -79,6 +79,11 @@ class Folder:
         return (self.path / "config.toml").is_file()
 
     @property
+    def is_search(self) -> bool:
+        """Whether a search for a model is under way, or was stopped."""
+        return (self.path / "search").is_dir() and not self.is_run
+
+    @property
     def is_finished(self) -> bool:
         return (self.path / "metrics.json").is_file()
 
@@ -155,6 +160,8 @@ class Folder:
         """Read the resolved settings."""
         if not self.path.is_dir():
             raise InputError(f"there is no run folder {self.path}")
+        if self.is_search:
+            raise InputError(f"{self.path} holds a search that has not ended; the command that began it goes on")
         if not self.is_run:
             raise InputError(f"{self.path} is not a run folder: it has no config.toml")
         path = self.path / "config.toml"

@@ -191,7 +191,10 @@ def scaled(name: str, num_entities: int, facts: int, on_gpu: bool) -> dict[str, 
 def portfolio(
     num_entities: int, facts: int, seconds: float | None, on_gpu: bool
 ) -> list[tuple[str, dict[str, Any], str]]:
-    """Return the candidates of a search on a graph, the more promising first: name, settings, and kind of model."""
+    """Return the candidates of a search on a graph, the more promising first: name, settings, and kind of model.
+
+    The last two are for time left over, which small graphs leave.
+    """
     seldom: dict[str, Any] = {
         "training.step": "recorded",
         "training.evaluate_every": 4,
@@ -217,7 +220,10 @@ def portfolio(
     for weight in near[2:]:
         add("ComplEx", "complex", weight)
     add("DistMult", "distmult", near[0])
-    return found
+    more: dict[str, Any] = {"encoder.statistics": "pna"} if on_gpu else {"encoder.dims": (32,) * 5}
+    label = "conditional, four statistics" if on_gpu else "conditional, wider"
+    found.append(("CompGCN, wider", seldom | {"encoder.dims": (200, 200)}, "later"))
+    return [*found, (label, conditional | more, "later")]
 
 
 def node_portfolio(inputs: Sequence[str], *, fitted: bool) -> list[tuple[str, dict[str, Any], str]]:
