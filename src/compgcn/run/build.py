@@ -59,7 +59,7 @@ TASKS: dict[str, TaskRow] = {
     "node-classification": TaskRow(
         description="the classes of nodes, from some that have labels",
         reference="Schlichtkrull et al., ESWC 2018",
-        needs="a knowledge graph with labels of some of its nodes",
+        needs="a knowledge graph with labels of some of its nodes (--labels FILE)",
         inputs=("features", "types", "learned", "literals", "shared"),
         protocols=("refit", "holdout"),
     ),
