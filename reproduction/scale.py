@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from compgcn.run.plan import Outline, Plan, Rates, plan
+from compgcn.run.plan import OPERATIONS, Outline, Plan, Rates, plan
 from compgcn.run.report import Table
 from compgcn.run.resolve import resolve
 from compgcn.shards.link_prediction import SUPPORTED
@@ -19,7 +19,6 @@ GRAPHS = {  # entities, relations, triples
 MODELS: dict[str, dict[str, Any]] = {"DistMult": {}, "DistMult + CompGCN": {"encoder": "compgcn"}}
 DEVICES = (8, 64, 256)
 _MEMORY = 80  # GiB
-_EAGER = 400  # operations of a step, as `compgcn.run.plan` counts them
 
 
 def rates(step: dict[str, Any], kernels: dict[str, Any], costs: dict[str, Any]) -> Rates:
@@ -38,7 +37,7 @@ def rates(step: dict[str, Any], kernels: dict[str, Any], costs: dict[str, Any]) 
         stream=step["copy_gb_s"] * 1e9,
         gather=3 * 4 * 100 * more / took,
         products=work / (row["steps"]["ours"]["ms"] / 1000),
-        call=calls / _EAGER,
+        call=calls / OPERATIONS,
     )
 
 
