@@ -68,11 +68,7 @@ class Adagrad(torch.optim.Optimizer):
     def _update_rows(self, weight: nn.Parameter, gradient: Tensor, group: dict[str, Any]) -> None:
         if group["weight_decay"]:
             raise ValueError("weight decay moves every row, so that no gradient may be sparse")
-        (given,), parts, sums = (
-            gradient._indices(),
-            gradient._values(),
-            self.state[weight]["sum"],
-        )  # [n], [n, d], [N, d]
+        (given,), parts = gradient._indices(), gradient._values()  # [n], [n, d]
         # The first of the places of a row takes its whole gradient, the others 0: unlike in `coalesce`, which waits for
         # the device, their number is that of the parts.
         rows = given.sort().values
