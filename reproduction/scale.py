@@ -9,7 +9,7 @@ from compgcn.run.plan import OPERATIONS, Outline, Plan, Rates, plan
 from compgcn.run.report import Table
 from compgcn.run.resolve import resolve
 from compgcn.shards.link_prediction import SUPPORTED
-from reproduction.large import sizes_of
+from reproduction.large import settings_of, sizes_of
 
 GRAPHS = {  # entities, relations, triples
     "Wikidata5M": (4_600_000, 822, 20_600_000),
@@ -73,10 +73,10 @@ def _cells(made: Plan) -> list[str]:
 
 
 def of_size(size: str, here: Rates) -> Plan:
-    """Return the plan of the recommended model for one process, by TRIPLES:ENTITIES:RELATIONS."""
+    """Return the plan for one process, by TRIPLES:ENTITIES:RELATIONS as `settings_of` has it."""
     triples, entities, relations = sizes_of(size)
     data = Outline(entities, relations, triples)
-    return plan(resolve({"data.source": "outline.tsv"}, data).config, data, 1, here)
+    return plan(resolve({"data.source": "outline.tsv", **settings_of(size)}, data).config, data, 1, here)
 
 
 def beside_measured(rows: Mapping[str, Any]) -> Table:
