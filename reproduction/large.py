@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.metadata import version
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +119,7 @@ def bench_large(
     stage = Stages(device, say, keep)
     for triples, entities, relations in sizes:
         row: Report = {"triples": triples, "entities": entities, "relations": relations, "models": {}}
-        report["rows"].append(row)
+        report["rows"] = sorted([*report["rows"], row], key=itemgetter("triples"))
         say(f"{triples:,} triples, {entities:,} entities, {relations:,} relations")
         with tempfile.TemporaryDirectory() as folder:
             data = _read(stage, row, Path(folder), device)

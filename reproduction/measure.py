@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -292,32 +291,31 @@ def reading(path: Path) -> Path:
 
 _TRAIN = """
 import json, resource, sys, time
-import compgcn
+import compgcn, torch
+from compgcn.run.plan import measure
+rates = measure(torch.device("cpu"), time.process_time)._asdict()
 ends, settings = [], json.loads(sys.argv[3])
 notify = lambda event: ends.append(time.process_time()) if event["event"] == "epoch" else None
 compgcn.fit(compgcn.read(sys.argv[1]), run_dir=sys.argv[2], device="cpu", notify=notify, **settings)
 peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print(json.dumps({"peak": peak, "seconds": round(ends[1] - ends[0], 1)}))
+print(json.dumps({"measured": {"peak": peak, "seconds": round(ends[1] - ends[0], 1)}, "rates": rates}))
 """
 
 
 def planned(size: str, model: str | None) -> Path:
-    """Measure the rates of this machine, then two epochs on a synthetic graph, in processes of one thread.
+    """Measure the rates of this machine, then two epochs on a synthetic graph, in a process of one thread.
 
-    The model is the recommended one, or that of large graphs, "large". The seconds are those of the processor.
+    The model is the recommended one, or that of large graphs, "large". All times are those of the processor.
     """
     key = size if model is None else f"{size}, {model}"
-    settings = settings_of(key) | {"training.epochs": 2}
-    words = [word for name, value in settings.items() for word in ("--set", f"{name}={json.dumps(value)}")]
+    settings = json.dumps(settings_of(key) | {"training.epochs": 2})
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "graph.tsv"
         write(data, synthetic(*sizes_of(size)))
-        one = partial(subprocess.run, capture_output=True, check=True)
-        one = partial(one, env=os.environ | {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"})
-        plan = one([sys.executable, "-m", "compgcn", "plan", str(data), "--device", "cpu", "--json", *words])
-        done = one([sys.executable, "-c", _TRAIN, str(data), f"{folder}/run", json.dumps(settings)])
-    row = {"measured": json.loads(done.stdout), "rates": json.loads(plan.stdout)["rates"]}
-    return store("plan", key, {**row, "environment": environment()})
+        words = [sys.executable, "-c", _TRAIN, str(data), f"{folder}/run", settings]
+        one = os.environ | {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+        done = subprocess.run(words, capture_output=True, check=True, env=one)
+    return store("plan", key, {**json.loads(done.stdout), "environment": environment()})
 
 
 _CONNECTIONS, _ANSWERS = 32, 10
