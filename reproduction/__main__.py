@@ -154,7 +154,8 @@ def run_bench(
     size: Annotated[
         list[str] | None, typer.Option(help="For large: TRIPLES:ENTITIES:RELATIONS of a synthetic graph.")
     ] = None,
-    recipe: Annotated[bool, typer.Option("--recipe", help="For large: also train the recommended model.")] = False,
+    recipe: Annotated[bool, typer.Option("--recipe", help="For large: train a model to its end instead.")] = False,
+    peer: Annotated[bool, typer.Option("--pykeen", help="For large: also measure PyKEEN's DistMult.")] = False,
     to: Annotated[Path | None, typer.Option(help="For large: a file for the report, while it grows.")] = None,
     settings: Settings = None,
     device: Device = "auto",
@@ -167,7 +168,8 @@ def run_bench(
         raise unknown("benchmark", what, BENCHES, listed=len(BENCHES))
     if what == "large":
         sizes = [large.sizes_of(text) for text in size or large.SIZES]
-        out.print(json.dumps(large.bench_large(sizes, find_device(device), to, recipe, err.print), indent=1))
+        report = large.bench_large(sizes, find_device(device), to, err.print, recipe=recipe, peer=peer)
+        out.print(json.dumps(report, indent=1))
         return
     given = {"data.source": data, **dict(map(parse_setting, settings or []))}
     graph = find(configure(Config(), given).data)
@@ -216,7 +218,7 @@ def run_measure(
     elif what == "serving":
         written = measure.serving(data, seconds)
     elif what == "plan":
-        written = measure.planned(data)
+        written = measure.planned(data, model)
     elif what == "search":
         written = measure.search(data, seconds, device)
     else:

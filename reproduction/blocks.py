@@ -239,6 +239,8 @@ def large_graphs(_: Board) -> str:
 
 
 def _of_stage(found: Mapping[str, Any] | None, key: str) -> str:
+    if found and "failed" in found:
+        return "does not fit" if "OutOfMemory" in found["failed"] else "fails"
     return MISSING if not found or key not in found else f"{found[key]:,.1f} s, {found['gib']:.1f} GiB"
 
 

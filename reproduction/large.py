@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
+from importlib.metadata import version
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 import compgcn
 from compgcn.answers.discover import discover
 from compgcn.answers.links import Links
 from compgcn.config import Config
-from compgcn.data import LARGE_ENCODED, LARGE_RECIPE, KnowledgeGraph, large_batch
+from compgcn.data import LARGE_ENCODED, LARGE_RECIPE, KnowledgeGraph, Vocabulary, large_batch
+from compgcn.data.columns import Numbers
 from compgcn.errors import InputError
 from compgcn.run.resolve import expand, recommended
 from compgcn.run.run import fit_probabilities
@@ -26,15 +32,23 @@ from reproduction.synthetic import synthetic, write
 
 SIZES = ("100000:20000:100", "1000000:200000:100", "10000000:1000000:500")
 _RANKED, _PREDICTED, _WARM_UP = 20_000, 1_000, 5
+_WHOLE = 10**7  # triples of a graph up to which every stage is measured whole
+_STEPS = 200  # of an epoch of a larger one
+_PEER = 16  # queries at a time of PyKEEN's evaluation
 
 
 def sizes_of(text: str) -> tuple[int, int, int]:
     """Parse TRIPLES:ENTITIES:RELATIONS."""
-    parts = text.replace("_", "").split(":")
+    parts = text.removesuffix(", large").replace("_", "").split(":")
     if len(parts) != 3 or not all(part.isdecimal() for part in parts):
         raise InputError(f"'{text}' is no size; write TRIPLES:ENTITIES:RELATIONS, such as 1000000:200000:100")
     triples, entities, relations = map(int, parts)
     return triples, entities, relations
+
+
+def settings_of(size: str) -> dict[str, Any]:
+    """Return the settings of "SIZE, large", the recipe for large graphs whatever the size; none of a size alone."""
+    return dict(LARGE_RECIPE) if size.endswith(", large") else {}
 
 
 def models(data: KnowledgeGraph) -> dict[str, dict[str, Any]]:
@@ -71,14 +85,32 @@ class Stages:
 
 
 def bench_large(
-    sizes: Sequence[tuple[int, int, int]], device: torch.device, to: Path | None, recipe: bool, say: Say
+    sizes: Sequence[tuple[int, int, int]],
+    device: torch.device,
+    to: Path | None,
+    say: Say,
+    *,
+    recipe: bool = False,
+    peer: bool = False,
 ) -> Report:
-    """Measure synthetic graphs of these sizes; `to` gets the report after every stage.
+    """Measure synthetic graphs of these sizes; `to` gets the report after every stage, beside its rows of others.
 
-    The epoch is one of all training triples, after the steps that compile and record. With `recipe` the recommended
-    model is trained to its end too.
+    The epoch is one of all training triples, after the steps that compile and record. A graph of more than `_WHOLE`
+    triples goes without text and answers, and its epoch is a multiple of `_STEPS` steps. `fits` says whether every
+    stage of a size came to its end.
+
+    Args:
+        sizes: triples, entities, relations of each.
+        device: where to train.
+        to: a file for the report.
+        say: gets a line for every stage.
+        recipe: train the recommended model to its end instead of measuring parts of both recipes.
+        peer: also measure PyKEEN's DistMult.
     """
     report: Report = {"bench": "large", "environment": environment(device), "rows": []}
+    if to is not None and to.is_file():
+        others = json.loads(to.read_text(encoding="utf-8"))["rows"]
+        report["rows"] = [row for row in others if (row["triples"], row["entities"], row["relations"]) not in sizes]
 
     def keep() -> None:
         if to is not None:
@@ -87,56 +119,109 @@ def bench_large(
     stage = Stages(device, say, keep)
     for triples, entities, relations in sizes:
         row: Report = {"triples": triples, "entities": entities, "relations": relations, "models": {}}
-        report["rows"].append(row)
+        report["rows"] = sorted([*report["rows"], row], key=itemgetter("triples"))
         say(f"{triples:,} triples, {entities:,} entities, {relations:,} relations")
         with tempfile.TemporaryDirectory() as folder:
-            data = _read(stage, row, Path(folder))
-            if data is None:
-                continue
-            for name, settings in models(data).items():
-                _measure(stage, row["models"].setdefault(name, {}), data, settings, device)
-            if recipe:
+            data = _read(stage, row, Path(folder), device)
+            if data is not None and recipe:
                 _train(stage, row, data, Path(folder), device)
-                keep()
+            elif data is not None:
+                for name, settings in models(data).items():
+                    _measure(stage, row["models"].setdefault(name, {}), data, settings, device)
+                if peer:
+                    _measure_peer(stage, row["models"].setdefault("PyKEEN's distmult", {}), data, device)
+        parts = [*row.values(), *(one for model in row["models"].values() for one in model.values())]
+        row["fits"] = not any(isinstance(one, dict) and "failed" in one for one in parts)
+        keep()
     return report
 
 
-def _read(stage: Stages, row: Report, folder: Path) -> KnowledgeGraph | None:
+def _read(stage: Stages, row: Report, folder: Path, device: torch.device) -> KnowledgeGraph | None:
     """Generate, write and read a graph that holds out as many triples as are ranked, or a tenth."""
-    file, sizes = folder / "graph.tsv", (row["triples"], row["entities"], row["relations"])
-    made = stage(row, "generate", lambda: synthetic(*sizes))
+    sizes = row["triples"], row["entities"], row["relations"]
+    made = stage(row, "generate", lambda: synthetic(*sizes, device=str(device)))
     if made is None:
         return None
-    stage(row, "write", lambda: write(file, made))
     share = min(0.1, 1.05 * _RANKED / row["triples"])
-    found: KnowledgeGraph | None = stage(
-        row, "read", lambda: compgcn.read(file, valid_fraction=share, test_fraction=share)
-    )
+    found: KnowledgeGraph | None
+    if row["triples"] > _WHOLE:
+        found = stage(row, "name", lambda: _named(made, *sizes[1:], int(share * len(made))))
+        return found
+    file = folder / "graph.tsv"
+    stage(row, "write", lambda: write(file, made))
+    found = stage(row, "read", lambda: compgcn.read(file, valid_fraction=share, test_fraction=share))
     return found
 
 
+def _named(facts: Numbers, entities: int, relations: int, held_out: int) -> KnowledgeGraph:
+    ids = ([f"{letter}{i}" for i in range(size)] for letter, size in (("e", entities), ("r", relations)))
+    names = [Vocabulary(kind, some) for kind, some in zip(("entity", "relation"), ids, strict=True)]
+    valid, test, train = np.split(facts, (held_out, 2 * held_out))
+    return KnowledgeGraph("large", *names, train, valid, test)
+
+
+def _free(device: torch.device) -> None:
+    """Give back the memory of what was measured before."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+
+
 def _measure(stage: Stages, into: Report, data: KnowledgeGraph, settings: dict[str, Any], device: torch.device) -> None:
+    _free(device)
     config = expand(recommended({"data.source": "large.tsv", **settings}, data), data)
     task: LinkTask | None = stage(into, "build", lambda: fresh_task(config, data, device))
     if task is None:
         return
+    whole = len(data.train) <= _WHOLE
     into["parameters"] = sum(p.numel() for p in task.module.parameters())
     into["batch"], into["steps"] = task.batch_size, task.steps_per_epoch
     update = stage(into, "warm up", lambda: _warmed(task, config))
     if update is not None:
-        lr = config.training.lr
-        every = range(task.steps_per_epoch)
-        stage(into, "epoch", lambda: [update(task.examples(1, i), lr) for i in every][-1].item())
+        taken = task.steps_per_epoch if whole else min(_STEPS, task.steps_per_epoch)
+        stage(into, "shuffle", lambda: task.examples(1, 0))
+        stage(into, "epoch", lambda: [update(task.examples(1, i), config.training.lr) for i in range(taken)][-1].item())
+        for key in ("seconds", "cpu_seconds"):
+            if key in into["epoch"]:
+                every = into["epoch"][key] * task.steps_per_epoch / taken
+                into["epoch"][key] = round(into["shuffle"][key] + every, 3)
     test = task.splits["test"][:_RANKED]
     into["ranked"] = len(test)
     stage(into, "evaluate", lambda: task.rank(test))
-    if config.encoder.name != "none":  # the answers cost the same without one
+    if config.encoder.name != "none" or not whole:  # the answers cost the same with an encoder
         return
     links = Links(config, data, task)
     stage(into, "calibrate", lambda: fit_probabilities(links))
     queries = [(int(s), int(r), None) for s, r, _ in data.test[:_PREDICTED]]
     stage(into, "predict", lambda: links.answer(queries, top=10))
     stage(into, "discover", lambda: discover(links, top=100))
+
+
+def _measure_peer(stage: Stages, into: Report, data: KnowledgeGraph, device: torch.device) -> None:
+    """Measure PyKEEN's DistMult with our dimension, batch, optimiser and rate, and a negative for each triple."""
+    from pykeen.evaluation import RankBasedEvaluator
+    from pykeen.models import DistMult
+    from pykeen.training import SLCWATrainingLoop
+    from pykeen.triples import CoreTriplesFactory
+
+    _free(device)
+    parts = [torch.from_numpy(np.ascontiguousarray(part)) for part in (data.train, data.valid, data.test[:_RANKED])]
+    sizes = {"num_entities": data.num_entities, "num_relations": data.num_relations}
+    facts = CoreTriplesFactory(parts[0], **sizes)
+    dim, batch, rate = (LARGE_RECIPE[name] for name in ("encoder.dims", "training.batch_size", "training.lr"))
+    model = stage(
+        into, "build", lambda: DistMult(triples_factory=facts, embedding_dim=dim[0], random_seed=0).to(device)
+    )
+    if model is None:
+        return
+    into["parameters"], into["batch"] = sum(p.numel() for p in model.parameters()), batch
+    into["version"], into["ranked"] = version("pykeen"), len(parts[2])
+    optimiser = torch.optim.Adagrad(model.get_grad_params(), lr=rate)
+    loop = SLCWATrainingLoop(model=model, triples_factory=facts, optimizer=optimiser)
+    train = partial(loop.train, facts, num_epochs=1, batch_size=batch, use_tqdm=False, use_tqdm_batch=False)
+    stage(into, "epoch", train)
+    rank = partial(RankBasedEvaluator(filtered=True).evaluate, model, parts[2], use_tqdm=False)
+    stage(into, "evaluate", lambda: rank(additional_filter_triples=parts[:2], batch_size=_PEER))
 
 
 def _warmed(task: LinkTask, config: Config) -> Callable[[torch.Tensor, float], torch.Tensor]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from compgcn.run.plan import Outline, Plan, Rates, plan
+from compgcn.run.plan import OPERATIONS, Outline, Plan, Rates, plan
 from compgcn.run.report import Table
 from compgcn.run.resolve import resolve
 from compgcn.shards.link_prediction import SUPPORTED
-from reproduction.large import sizes_of
+from reproduction.large import settings_of, sizes_of
 
 GRAPHS = {  # entities, relations, triples
     "Wikidata5M": (4_600_000, 822, 20_600_000),
@@ -18,8 +18,8 @@ GRAPHS = {  # entities, relations, triples
 }
 MODELS: dict[str, dict[str, Any]] = {"DistMult": {}, "DistMult + CompGCN": {"encoder": "compgcn"}}
 DEVICES = (8, 64, 256)
+FITTED = ("60000:12000:100", "300000:110000:100", "1000000:200000:100")  # trainings that the constants of a plan follow
 _MEMORY = 80  # GiB
-_EAGER = 400  # operations of a step, as `compgcn.run.plan` counts them
 
 
 def rates(step: dict[str, Any], kernels: dict[str, Any], costs: dict[str, Any]) -> Rates:
@@ -38,7 +38,7 @@ def rates(step: dict[str, Any], kernels: dict[str, Any], costs: dict[str, Any]) 
         stream=step["copy_gb_s"] * 1e9,
         gather=3 * 4 * 100 * more / took,
         products=work / (row["steps"]["ours"]["ms"] / 1000),
-        call=calls / _EAGER,
+        call=calls / OPERATIONS,
     )
 
 
@@ -74,10 +74,10 @@ def _cells(made: Plan) -> list[str]:
 
 
 def of_size(size: str, here: Rates) -> Plan:
-    """Return the plan of the recommended model for one process, by TRIPLES:ENTITIES:RELATIONS."""
+    """Return the plan for one process, by TRIPLES:ENTITIES:RELATIONS as `settings_of` has it."""
     triples, entities, relations = sizes_of(size)
     data = Outline(entities, relations, triples)
-    return plan(resolve({"data.source": "outline.tsv"}, data).config, data, 1, here)
+    return plan(resolve({"data.source": "outline.tsv", **settings_of(size)}, data).config, data, 1, here)
 
 
 def beside_measured(rows: Mapping[str, Any]) -> Table:
@@ -91,8 +91,9 @@ def beside_measured(rows: Mapping[str, Any]) -> Table:
         planned = made.seconds["epoch"] + made.seconds["evaluation"]
         model = f"{e.name} + {d.name}, {training.loss}"
         lines.append([triples, entities, model, *memory, *(f"{one:,.0f} s" for one in (planned, found["seconds"]))])
+        lines[-1].append("yes" if size in FITTED else "no")
     columns = ("triples", "entities", "model", "peak memory, planned", "measured")
-    return Table("", (*columns, "epoch and evaluation, planned", "measured"), lines)
+    return Table("", (*columns, "epoch and evaluation, planned", "measured", "fitted to"), lines)
 
 
 def supported() -> Table:

@@ -15,7 +15,8 @@ from compgcn.nn.encoder import PRESETS, Encoder
 from compgcn.nn.graph import RelationalGraph
 from compgcn.run.build import build_task
 from compgcn.run.resolve import expand, recommended
-from compgcn.train.loop import Interrupted
+from compgcn.tasks.sampling import SAMPLERS, Negatives
+from compgcn.train.loop import Interrupted, make_step
 from compgcn.train.step import Step
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -199,6 +200,32 @@ OTHERS = [
 def test_every_optimiser_and_term_is_recorded_as_it_is(tmp_path, others):
     settings = {"encoder": "none", "decoder": "distmult", "loss": "cross-entropy", "dims": [20], "epochs": 2}
     assert_recorded_trains_like_eager(tmp_path, STILL | settings | others, 5e-3)
+
+
+def test_a_recorded_step_on_the_rows_of_its_batch_has_the_numbers_of_the_whole_table_on_a_cpu(monkeypatch):
+    def drawn(task, batch):  # the same on every device
+        return Negatives((7 * batch.answer[:16] + 3) % task.num_entities)
+
+    monkeypatch.setitem(SAMPLERS, "shared", SAMPLERS["shared"]._replace(draw=drawn))
+    data = compgcn.load("world")
+    settings = {"data.source": "world", "encoder": "none", "decoder": "distmult", "dims": (20,), "batch_size": 64}
+    settings |= {"loss": "sampled-cross-entropy", "sampler": "shared", "optimiser": "adagrad", "precision": "float32"}
+    config = expand(recommended({**settings, "regulariser": "n3"}, data), data)
+    tables = []
+    for device in ("cpu", "cuda"):
+        torch.manual_seed(0)
+        task = build_task(config, data, torch.device("cpu"))
+        if device == "cuda":
+            weights, task = task.model.state_dict(), build_task(config, data, torch.device("cuda"))
+            task.model.load_state_dict(weights)
+        assert task.in_part
+        task.in_part = device == "cuda"
+        task.model.train()
+        update = make_step(task, config.training, 10**9)
+        for step in range(12):
+            update(task.examples(0, step), 0.1)
+        tables.append(task.model.encoder.nodes.detach().cpu())
+    torch.testing.assert_close(*tables, rtol=1e-3, atol=1e-4)
 
 
 def test_an_adversary_learns_in_a_recorded_step(tmp_path):

@@ -26,6 +26,7 @@ def test_a_plan_is_a_table_and_says_what_fits(command: Command, rates: Path) -> 
     for words in ("entity table", "its share", "all of it", "an epoch of", "it fits into 80 GiB"):
         assert words in shown.out
     shown = command("plan", *SIZES, "--encoder", "compgcn", "--memory", 5, "--rates", rates)
+    assert shown.code == 1
     assert "it does not fit into 5 GiB; each of these would make it fit:" in shown.out
     assert "--set encoder.name=none" in shown.out
 
@@ -51,3 +52,5 @@ def test_mistakes_are_one_sentence(command: Command, tmp_path: Path) -> None:
     refused(command("plan", *SIZES, "--rates", tmp_path / "none.json"), "is no JSON file of rates")
     refused(command("plan", *SIZES, "--rates", tmp_path / "no.json"), "has no rates: expected those")
     refused(command("plan", "world", "--model", "conditional"), "not for the conditional model")
+    refused(command("plan", *SIZES, "--epochs", 0), "training.epochs = 0 trains nothing to plan; give at least 1")
+    refused(command("plan", *SIZES, "--devices", 10**6 + 1), "devices cannot share 1,000,000 entities")

@@ -39,7 +39,7 @@ def test_a_model_learns_from_a_synthetic_graph_more_than_popularity(tmp_path: Pa
 
 
 def test_the_benchmark_of_large_graphs_reports_every_stage(tmp_path: Path) -> None:
-    report = bench_large([(3000, 400, 20)], torch.device("cpu"), tmp_path / "large.json", False, lambda _: None)
+    report = bench_large([(3000, 400, 20)], torch.device("cpu"), tmp_path / "large.json", lambda _: None)
     assert json.loads((tmp_path / "large.json").read_text()) == report
     (row,) = report["rows"]
     stages = [row[name] for name in ("generate", "write", "read")]

@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from compgcn.config import Config, configure
+from compgcn.data import KnowledgeGraph
 from compgcn.errors import InputError
 from compgcn.nn.decoders import DECODERS
 from compgcn.nn.encoder import PRESETS
@@ -17,7 +20,7 @@ from compgcn.run.build import build_task
 from compgcn.run.resolve import expand
 from compgcn.tasks.link_prediction import LinkPrediction
 from compgcn.tasks.objectives import OBJECTIVES
-from compgcn.train.loop import Interrupted
+from compgcn.train.loop import Interrupted, make_step
 from toy import graph, train
 
 BY_HEART: dict[str, Any] = {
@@ -39,8 +42,8 @@ BY_HEART: dict[str, Any] = {
 }
 
 
-def _task(**settings: Any) -> LinkPrediction:
-    data = graph(empty=("valid",))
+def _task(data: KnowledgeGraph | None = None, **settings: Any) -> LinkPrediction:
+    data = data or graph(empty=("valid",))
     return build_task(expand(configure(Config(), BY_HEART | settings), data), data, torch.device("cpu"))
 
 
@@ -210,6 +213,7 @@ def test_a_run_that_stopped_early_does_not_go_on_when_it_is_resumed(tmp_path: Pa
 
 PARTS: dict[str, dict[str, Any]] = {  # a model whose steps see a part of the graph, with fan-outs beyond every degree
     "rows": {"encoder": "none"},
+    "rows of a GPU": {"encoder": "none", "decoder": "conve", "regulariser": "n3"},
     "rows, regularised": {"encoder": "none", "regulariser": "n3", "relation_prediction": 0.5},
     "one layer": {"fanout": (99,)},
     "two layers, biases": {"encoder.dims": (16, 16, 16), "fanout": (99, 99), "decoder": "conve"},
@@ -227,7 +231,7 @@ def test_a_step_on_a_part_of_the_graph_has_the_loss_and_the_gradients_of_the_who
         torch.manual_seed(0)
         task = _task(**settings | still | PARTS[part])
         assert task.in_part
-        task.in_part = in_part
+        task.in_part, task.one_shape = in_part, "GPU" in part
         task.model.eval().double()  # no batch norm of a convolution either
         torch.manual_seed(1)
         loss = task.loss(task.examples(0, 0))
@@ -238,6 +242,45 @@ def test_a_step_on_a_part_of_the_graph_has_the_loss_and_the_gradients_of_the_who
     assert found[0].keys() == found[1].keys()
     for name, ours in found[0].items():
         assert torch.allclose(ours, found[1][name], rtol=1e-5, atol=1e-7), name
+
+
+class _Watch(TorchDispatchMode):
+    """The operations inside, and the most rows of a new matrix that one of them makes."""
+
+    def __init__(self, *tables: torch.Tensor) -> None:
+        super().__init__()
+        self.tables, self.names, self.rows = {table.data_ptr() for table in tables}, set[str](), 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **kwargs or {})
+        self.names.add(func.overloadpacket.__name__)
+        for one in tree_leaves(made):
+            if isinstance(one, torch.Tensor) and not one.is_sparse and one.ndim and one.data_ptr() not in self.tables:
+                self.rows = max(self.rows, len(one))
+        return made
+
+
+WAITS = {"_unique2", "unique_dim", "nonzero", "_local_scalar_dense", "_coalesce", "coalesce"}  # for the device
+
+
+@pytest.mark.parametrize("part", ["rows", "rows of a GPU", "one layer"])
+def test_a_step_on_a_part_of_the_graph_costs_what_its_batch_does_whatever_the_size_of_the_graph(part: str) -> None:
+    settings = {"decoder": "distmult", "loss": "sampled-cross-entropy", "optimiser": "adagrad", "sampler": "shared"}
+    settings |= {"fanout": (3,)} if part == "one layer" else {"encoder": "none", "regulariser": "n3"}
+    found = []
+    for people in (2000, 8000):
+        task = _task(graph(people=people, empty=("valid",)), **settings)
+        task.one_shape = "GPU" in part
+        update = make_step(task, task.settings, 1)
+        state = [one["sum"] for one in update.optimiser.state.values()]
+        update(task.examples(0, 0), 0.1)  # makes what lasts
+        with _Watch(*task.model.parameters(), *state) as watch:
+            update(task.examples(0, 1), 0.1)
+        found.append(watch)
+    small, large = found
+    assert small.names == large.names
+    assert 16 <= large.rows < 1000
+    assert ("GPU" in part) == (not large.names & WAITS), "a recorded step has one shape for all batches"
 
 
 def test_a_part_of_the_graph_that_is_sampled_learns_too(tmp_path: Path) -> None:

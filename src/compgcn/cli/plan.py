@@ -26,7 +26,7 @@ _WHEN = {"always": "", "step": "in a step", "evaluation": "in an evaluation", "d
 def plan(
     data: Annotated[str | None, Argument(metavar="[DATA]", help="As for train; or give sizes.")] = None,
     devices: Annotated[int, Option(help="Processes that torchrun starts, each with its device.", min=1)] = 1,
-    memory: Annotated[float | None, Option(help="GiB of a device, to say what fits.", min=0)] = None,
+    memory: Annotated[float | None, Option(help="GiB of a device, to say what fits.", min=0.001)] = None,
     entities: Annotated[int | None, Option(help="Entities, in place of DATA.", min=2, max=10**10)] = None,
     relations: Annotated[int | None, Option(help="Relations, in place of DATA.", min=1)] = None,
     triples: Annotated[int | None, Option(help="Triples of all splits, in place of DATA.", min=3, max=10**12)] = None,
@@ -41,7 +41,8 @@ def plan(
 ) -> None:
     """Count the memory and the time of a training before it begins: bytes by part and device, seconds of an epoch.
 
-    It measures this machine for about a second, and chooses settings as train does.
+    It measures this machine for about a second, and chooses settings as train does. The exit code is 1 if the training
+    does not fit.
 
     Example: compgcn plan --entities 4600000 --relations 822 --triples 20600000 --devices 4 --memory 80
     """
@@ -64,17 +65,24 @@ def plan(
             raise InputError(f"'{data}' is a collection of graphs; a plan is for one knowledge graph")
         found = replace(read, notes=())
     config = resolve(asked, found, model).config
+    if not config.training.epochs:
+        raise InputError("training.epochs = 0 trains nothing to plan; give at least 1")
+    if devices > found.num_entities:
+        raise InputError(
+            f"{devices:,} devices cannot share {found.num_entities:,} entities, of which each holds some; give fewer"
+        )
     here = _read(rates) if rates else planning.measure(find_device(config.training.device))
     here = here._replace(network=network * 1e9)
     made = planning.plan(config, found, devices, here)
-    fitting = {}
-    if memory is not None and made.peak > memory * _GIB:
-        fitting = planning.remedies(config, found, devices, here, memory * _GIB)
+    fits = memory is None or made.peak <= memory * _GIB
+    fitting = {} if fits else planning.remedies(config, found, devices, here, (memory or 0) * _GIB)
     if as_json:
         out.print_json(data=_tree(made, here, memory, fitting))
-        return
-    describe(found.name, found.statistics(), [])
-    _show(made, here, memory, fitting)
+    else:
+        describe(found.name, found.statistics(), [])
+        _show(made, here, memory, fitting)
+    if not fits:
+        raise SystemExit(1)
 
 
 def _read(path: Path) -> Rates:

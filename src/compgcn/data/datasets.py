@@ -30,7 +30,7 @@ from compgcn.errors import InputError, unknown
 
 Paths = Mapping[str, Path]
 
-_STEPS, _LEAST, _MOST = 64, 4096, 2**16  # of an epoch over a large graph; examples in one of them
+_STEPS, _LEAST, _MOST = 64, 4096, 2**20  # of an epoch over a large graph; examples in one of them
 # A number as RDF writes it; another mirror may write it with more or fewer zeros.
 _NUMBER = re.compile(r'"([^"]*)"\^\^<http://www\.w3\.org/2001/XMLSchema#(double|float|decimal)>')
 _DRAWN = ("split_seed", "valid_fraction", "test_fraction")
@@ -120,8 +120,8 @@ def where(source: Source) -> str:
 def large_batch(triples: int) -> int:
     """Return the batch size for a large graph with so many training triples, each an example from both sides.
 
-    64 steps make an epoch, but no batch is smaller than 4,096 or larger than 65,536 examples, whose scores against
-    512 negatives take 128 MiB.
+    64 steps make an epoch, each a pass over the graph, but no batch is smaller than 4,096 or larger than 2^20 examples,
+    whose scores against 512 negatives take 2 GiB.
     """
     return min(max(-(-2 * triples // _STEPS), _LEAST), _MOST)
 

@@ -273,6 +273,13 @@ Flow = Literal["source_to_target", "target_to_source"]
 FLOWS: tuple[Flow, ...] = get_args(Flow)
 
 
+def _places(ids: Tensor, among: Tensor) -> Tensor:
+    """Return where each id [m] stands among distinct ones [n], -1 where it does not; no tensor is longer than these."""
+    ordered, order = among.sort()
+    at = torch.searchsorted(ordered, ids).clamp_max(len(among) - 1)
+    return torch.where(ordered[at] == ids, order[at], -1)
+
+
 class Neighbourhood(NamedTuple):
     """The surroundings of some nodes, hop by hop; see `RelationalGraph.around`."""
 
@@ -462,19 +469,15 @@ class RelationalGraph:
         for most in reversed(fanout):  # from the last layer, whose receivers are the nodes asked for
             whole = self.messages(flow)
             chosen, scale = whole.sample(nodes, most)
-            place = torch.full((self.num_nodes,), -1, device=nodes.device)
-            place[nodes] = torch.arange(len(nodes), device=nodes.device)
             senders = whole.sender[chosen]
-            others = torch.unique(senders[place[senders] < 0])
-            place[others] = torch.arange(len(nodes), len(nodes) + len(others), device=nodes.device)
-            every = torch.cat((nodes, others))
+            every = torch.cat((nodes, torch.unique(senders[_places(senders, nodes) < 0])))
             none = self.rel[:0]
             part = RelationalGraph(none, none, none, len(every), self.num_relations)
             part.num_receivers = len(nodes)
             part._messages[flow, True] = replace(
                 whole,
-                sender=place[senders],
-                receiver=place[whole.receiver[chosen]],
+                sender=_places(senders, every),
+                receiver=_places(whole.receiver[chosen], nodes),
                 relation=whole.relation[chosen],
                 direction=whole.direction[chosen],
                 num_nodes=len(every),

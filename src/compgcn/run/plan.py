@@ -20,7 +20,7 @@ from compgcn.data.columns import Numbers
 from compgcn.errors import InputError
 from compgcn.run.build import CONDITIONAL, build_model
 from compgcn.shards.link_prediction import ENTITY_ROWS
-from compgcn.tasks.objectives import OBJECTIVES
+from compgcn.tasks.objectives import OBJECTIVES, rows_alone
 from compgcn.tasks.sampling import Batches
 
 STATES = {"adam": 2, "adagrad": 1, "sgd": 0}  # numbers that an optimiser keeps for each weight
@@ -38,7 +38,7 @@ _LAYER = 10  # vectors of an entity that a layer keeps for its gradient
 _TOUCHED = 40  # passes of a layer over the vectors of an entity, there and back
 _UPDATED = {"adam": 10, "adagrad": 18, "sgd": 6}  # passes over a weight: its gradient and the update
 _SLACK = {"cpu": 1.4, "cuda": 1.0}  # a CPU shares its caches and allocates anew: the counted work takes longer there
-_OPERATIONS = 400  # calls of a step, each with its overhead
+OPERATIONS = 400  # calls of a step, each with its overhead
 _RANKED = {"cpu": 2**25, "cuda": 2**26}  # scores at a time of an evaluation, which holds three copies
 _CALIBRATED = 40  # bytes of a score in a calibration, of which it holds 2^22
 
@@ -186,15 +186,12 @@ class Cost:
         examples = shape.queries if self.objective.by_query else 2 * shape.triples
         batches = Batches(examples, training.batch_size, 0, torch.device("cpu"))
         self.steps, self.batch = batches.per_epoch, batches.size
-        alone = training.optimiser == "adagrad" and not training.weight_decay and training.grad_clip is None
-        one = shape.ranks == 1
-        self.in_part = one and (
-            bool(config.encoder.fanout) or (alone and not self.layers and self.objective.samples and self.kind == "cpu")
-        )
-        self.sparse = self.in_part and alone
-        self.each = self.batch if one else -(-self.batch // shape.ranks)  # triples whose negatives a rank scores
+        self.each = -(-self.batch // shape.ranks)  # triples whose negatives a rank scores
         self.together = training.sampler == "shared"
         self.negatives = training.negatives + 1 if self.objective.samples else 0
+        bare = not self.layers and (self.kind == "cpu" or self.looked_up < shape.entities)
+        self.in_part = shape.ranks == 1 and (bool(config.encoder.fanout) or (bare and rows_alone(training)))
+        self.sparse = self.in_part and rows_alone(training)
 
     @property
     def looked_up(self) -> int:
@@ -290,7 +287,7 @@ class Cost:
         found = {"encoder": encode, "scores": score, "update": update}
         found = {name: _SLACK[self.kind] * value for name, value in found.items()}
         if not (self.kind == "cuda" and s.ranks == 1 and training.step != "eager"):  # else one recorded call
-            found["calls"] = _OPERATIONS * rate.call
+            found["calls"] = OPERATIONS * rate.call
         return found | ({"network": self.sent() / rate.network} if s.ranks > 1 else {})
 
     def evaluation(self) -> float:

@@ -32,7 +32,7 @@ from compgcn.nn.graph import NORMS
 from compgcn.run.build import CONDITIONAL, TASKS, Labelled, baseline_of, find_device, labelled_items
 from compgcn.tasks.edge_masking import linked
 from compgcn.tasks.inputs import INPUTS, Dataset
-from compgcn.tasks.objectives import OBJECTIVES, REGULARISERS
+from compgcn.tasks.objectives import OBJECTIVES, REGULARISERS, rows_alone
 from compgcn.tasks.sampling import SAMPLERS
 from compgcn.train.recipes import beneath, conditional_on_cpu
 from compgcn.train.recipes import model as find_model
@@ -277,11 +277,16 @@ def _of_links(config: Config) -> dict[str, Any]:
     _must_sample(config)
     if config.encoder.tie_inverse:
         _must_tie(config.encoder.name, d.name, row)
+    step = config.training.step
+    if config.encoder.fanout:
+        step = "eager"  # batches differ in shape
+    elif step != "eager" and config.encoder.name == "none" and rows_alone(config.training):
+        step = "recorded"  # the compiler takes no gradients by rows
     return {
         "decoder.entity_bias": row.entity_bias if d.entity_bias is None else d.entity_bias,
         "decoder.filters": d.filters or row.settings.filters,
         "decoder.kernel": d.kernel or row.settings.kernel,
-        "training.step": "eager" if config.encoder.fanout else config.training.step,  # batches differ in shape
+        "training.step": step,
     }
 
 

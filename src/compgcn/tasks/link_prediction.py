@@ -19,7 +19,7 @@ from compgcn.nn.graph import RelationalGraph
 from compgcn.tasks import losses
 from compgcn.tasks.edge_masking import EdgeMask, HiddenEdges
 from compgcn.tasks.facts import Answers, search
-from compgcn.tasks.objectives import OBJECTIVES, batch_loss, must_agree
+from compgcn.tasks.objectives import OBJECTIVES, batch_loss, must_agree, rows_alone
 from compgcn.tasks.ranking import Popularity, Report, Scorer, SideRanks, Watch, rank_triples, summary
 from compgcn.tasks.sampling import SAMPLERS, Adversary, Batches, Negatives
 
@@ -245,15 +245,16 @@ class LinkPrediction(_Task):
         self.objective, self.sampler = OBJECTIVES[settings.loss], SAMPLERS[settings.sampler]
         super().__init__(model, graph, splits, settings, by_query=self.objective.by_query)
         self.margin_decay, self.fanout = margin_decay, fanout
-        # A table without layers is read row by row where the loss samples and Adagrad updates the rows in use alone:
-        # the numbers are those of the whole table. A GPU passes over the whole table faster than it sorts rows.
-        rows_alone = settings.optimiser == "adagrad" and not settings.weight_decay and settings.grad_clip is None
-        bare = not len(model.encoder.layers) and self.objective.samples and graph.src.device.type == "cpu"
-        self.in_part, self.sparse = bool(fanout) or (bare and rows_alone), rows_alone
+        # A GPU records shapes that do not depend on the batch: without layers it takes every entity as often as it
+        # comes, and the whole table where that is smaller.
+        self.sparse, self.one_shape = rows_alone(settings), graph.src.device.type == "cuda" and not fanout
+        drawn = settings.negatives * (1 if settings.sampler == "shared" else self.batch_size)
+        few = not self.one_shape or 2 * self.batch_size + drawn < self.num_entities
+        self.in_part = bool(fanout) or (self.sparse and not len(model.encoder.layers) and few)
         self.edge_mask = None
         if settings.remove_batch_edges:
             self.edge_mask = EdgeMask(graph, self.train, by_query=self.objective.by_query)
-        # On a GPU the pairs of a batch are padded to this many: their number must not depend on the batch.
+        # On a GPU the pairs of a batch are padded to this many.
         on_gpu = self.objective.by_query and graph.src.device.type == "cuda"
         self._most = self.train.most(self.batch_size) if on_gpu else None
 
@@ -295,7 +296,11 @@ class LinkPrediction(_Task):
         """Encode the entities of a batch alone, and return it by their rows."""
         negatives = self.sampler.draw(self, batch)
         every = torch.cat((batch.s, batch.answer, negatives.entities.flatten()))
-        nodes, place = torch.unique(every, return_inverse=True)
+        if self.one_shape:  # rows that come again have no gradient
+            nodes = every.sort().values
+            place = torch.searchsorted(nodes, every)
+        else:
+            nodes, place = torch.unique(every, return_inverse=True)
         s, answer, others = place.split((len(batch.s), len(batch.answer), negatives.entities.numel()))
         drawn = negatives._replace(entities=others.view_as(negatives.entities))
         encoded = self.model.encode_some(self.graph, nodes, self.fanout, sparse=self.sparse)

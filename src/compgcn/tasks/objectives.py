@@ -188,6 +188,15 @@ def batch_loss(task: LinkPrediction, encoded: Encoded, batch: Batch) -> Tensor:
     return loss
 
 
+def rows_alone(settings: Training) -> bool:
+    """Return whether a step updates the vectors of its own entities alone, with the numbers of the whole table.
+
+    The loss samples, and the optimiser leaves a row without a gradient as it is.
+    """
+    still = settings.optimiser == "adagrad" and not settings.weight_decay and settings.grad_clip is None
+    return still and OBJECTIVES[settings.loss].samples
+
+
 def must_agree(settings: Training, decoder: Decoder) -> None:
     """Refuse settings of training that contradict each other."""
     objective = OBJECTIVES[settings.loss]

@@ -51,7 +51,7 @@ class Adagrad(torch.optim.Optimizer):
             given = [weight for weight in group["params"] if weight.grad is not None]
             for weight in given:
                 if weight.grad.is_sparse:
-                    self._update_rows(weight, weight.grad.coalesce(), group)
+                    self._update_rows(weight, weight.grad, group)
             weights = [weight for weight in given if not weight.grad.is_sparse]
             if not weights:
                 continue
@@ -68,9 +68,12 @@ class Adagrad(torch.optim.Optimizer):
     def _update_rows(self, weight: nn.Parameter, gradient: Tensor, group: dict[str, Any]) -> None:
         if group["weight_decay"]:
             raise ValueError("weight decay moves every row, so that no gradient may be sparse")
-        (rows,), g, sums = gradient.indices(), gradient.values(), self.state[weight]["sum"]  # [n], [n, d], [N, d]
-        total = sums.index_select(0, rows).addcmul_(g, g)
-        sums.index_copy_(0, rows, total)
+        (given,), parts = gradient._indices(), gradient._values()  # [n], [n, d]
+        # The first of the places of a row takes its whole gradient, the others 0: unlike in `coalesce`, which waits for
+        # the device, their number is that of the parts.
+        rows = given.sort().values
+        g = torch.zeros_like(parts).index_add_(0, torch.searchsorted(rows, given), parts)
+        total = self.state[weight]["sum"].index_add_(0, rows, g.square()).index_select(0, rows)
         weight.index_add_(0, rows, g / total.sqrt_().add_(group["eps"]).div_(group["lr"]), alpha=-1.0)
 
 
