@@ -154,10 +154,10 @@ def _read(stage: Stages, row: Report, folder: Path, device: torch.device) -> Kno
 
 
 def _named(facts: Numbers, entities: int, relations: int, held_out: int) -> KnowledgeGraph:
-    ids = ([f"{letter}{i}" for i in range(size)] for letter, size in (("e", entities), ("r", relations)))
-    names = [Vocabulary(kind, some) for kind, some in zip(("entity", "relation"), ids, strict=True)]
+    names = Vocabulary("entity", [f"e{i}" for i in range(entities)])
+    relation_names = Vocabulary("relation", [f"r{i}" for i in range(relations)])
     valid, test, train = np.split(facts, (held_out, 2 * held_out))
-    return KnowledgeGraph("large", *names, train, valid, test)
+    return KnowledgeGraph("large", names, relation_names, train, valid, test)
 
 
 def _free(device: torch.device) -> None:
@@ -206,8 +206,7 @@ def _measure_peer(stage: Stages, into: Report, data: KnowledgeGraph, device: tor
 
     _free(device)
     parts = [torch.from_numpy(np.ascontiguousarray(part)) for part in (data.train, data.valid, data.test[:_RANKED])]
-    sizes = {"num_entities": data.num_entities, "num_relations": data.num_relations}
-    facts = CoreTriplesFactory(parts[0], **sizes)
+    facts = CoreTriplesFactory(parts[0], num_entities=data.num_entities, num_relations=data.num_relations)
     dim, batch, rate = (LARGE_RECIPE[name] for name in ("encoder.dims", "training.batch_size", "training.lr"))
     model = stage(
         into, "build", lambda: DistMult(triples_factory=facts, embedding_dim=dim[0], random_seed=0).to(device)

@@ -66,7 +66,7 @@ def synthetic(triples: int, entities: int, relations: int = 100, seed: int = 0, 
     found = first = keys(torch.arange(entities, device=device), own)
     while len(found) < triples:
         r = torch.searchsorted(shares, rand(int(1.1 * (triples - len(found))) + 100)).clamp_max(relations - 1)
-        found = torch.cat((found, keys(by_kind.draw(source[r], rand(len(r))), r))).unique()
+        found = torch.unique(torch.cat((found, keys(by_kind.draw(source[r], rand(len(r))), r))))
     found = found.sort().values
     spare = torch.ones_like(found, dtype=torch.bool)
     spare[torch.searchsorted(found, first)] = False

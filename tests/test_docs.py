@@ -421,7 +421,7 @@ def test_the_json_and_the_events_are_as_documented(
     (tmp_path / "queries.tsv").write_text("Finn\tlives_in\t?\n", encoding="utf-8")
     given = {
         "train": "train family.tsv --decoder distmult --epochs 1 --json",
-        "plan": "plan family.tsv --devices 2 --memory 0.1 --json",
+        "plan": "plan family.tsv --devices 2 --memory 1 --json",
         "tune": "tune family.tsv --decoder distmult --trials 1 --epochs 1 --json",
         "evaluate": f"evaluate {run} --json",
         "evaluate --by relation": f"evaluate {run} --by relation --json",

@@ -39,6 +39,7 @@ _TOUCHED = 40  # passes of a layer over the vectors of an entity, there and back
 _UPDATED = {"adam": 10, "adagrad": 18, "sgd": 6}  # passes over a weight: its gradient and the update
 _SLACK = {"cpu": 1.4, "cuda": 1.0}  # a CPU shares its caches and allocates anew: the counted work takes longer there
 OPERATIONS = 400  # calls of a step, each with its overhead
+_REPLAYED = 1.5e-6  # seconds that a call of a recorded step takes at least
 _RANKED = {"cpu": 2**25, "cuda": 2**26}  # scores at a time of an evaluation, which holds three copies
 _CALIBRATED = 40  # bytes of a score in a calibration, of which it holds 2^22
 
@@ -286,8 +287,9 @@ class Cost:
         update = _FLOAT * _UPDATED[training.optimiser] * (updated + self.shared) / rate.stream
         found = {"encoder": encode, "scores": score, "update": update}
         found = {name: _SLACK[self.kind] * value for name, value in found.items()}
-        if not (self.kind == "cuda" and s.ranks == 1 and training.step != "eager"):  # else one recorded call
-            found["calls"] = OPERATIONS * rate.call
+        found["calls"] = OPERATIONS * rate.call
+        if self.kind == "cuda" and s.ranks == 1 and training.step != "eager":
+            found["calls"] = max(0.0, OPERATIONS * _REPLAYED - encode - score - update)  # beside the work
         return found | ({"network": self.sent() / rate.network} if s.ranks > 1 else {})
 
     def evaluation(self) -> float:
@@ -307,12 +309,17 @@ def remedies(config: Config, data: KnowledgeGraph, ranks: int, rates: Rates, mem
         [(ranks, {"encoder.dims": tuple(max(1, dim // half) for dim in dims)}) for half in (2, 4, 8)],
     ]
     shared = {"training.loss": "sampled-cross-entropy", "training.sampler": "shared", "training.negatives": 512}
+    kinds.append([(ranks, {"training.batch_size": max(2, training.batch_size // part)}) for part in (2, 4, 8)])
     if not OBJECTIVES[training.loss].samples:
-        kinds.append([(ranks, {"training.batch_size": max(2, training.batch_size // part)}) for part in (2, 4, 8)])
         kinds.append([(ranks, shared)])
     if len(dims) > 1:
+        bare = {
+            "encoder.name": "none",
+            "encoder.dims": dims[-1:],
+            "training.batch_size": min(training.batch_size, 4096),
+        }
         gaps = {"encoder.composition": None, "encoder.norm": None}  # for the preset to fill
-        kinds.append([(ranks, {"encoder.name": "none", "encoder.dims": dims[-1:], **gaps})])
+        kinds.append([(ranks, {**bare, **gaps})])
         if ranks == 1:  # several ranks encode the whole graph
             kinds.append([(ranks, shared | {"training.batch_size": 4096, "encoder.fanout": (10,) * (len(dims) - 1)})])
     found = {}

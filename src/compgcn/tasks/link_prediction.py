@@ -301,7 +301,7 @@ class LinkPrediction(_Task):
             place = torch.searchsorted(nodes, every)
         else:
             nodes, place = torch.unique(every, return_inverse=True)
-        s, answer, others = place.split((len(batch.s), len(batch.answer), negatives.entities.numel()))
+        s, answer, others = torch.split(place, [len(batch.s), len(batch.answer), negatives.entities.numel()])
         drawn = negatives._replace(entities=others.view_as(negatives.entities))
         encoded = self.model.encode_some(self.graph, nodes, self.fanout, sparse=self.sparse)
         return encoded, batch._replace(s=s, answer=answer, negatives=drawn)
