@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from functools import partial
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import torch
@@ -20,9 +20,10 @@ from compgcn.nn.graph import RelationalGraph
 from compgcn.shards.graph import Part, SharedNorm, edges_at
 from compgcn.shards.rows import Lookup, Rows
 from compgcn.tasks import losses
+from compgcn.tasks.facts import Answers
 from compgcn.tasks.link_prediction import Batch, Encoded, LinkPrediction, LinkPredictor
 from compgcn.tasks.objectives import OBJECTIVES, REGULARISERS, relation_scores
-from compgcn.tasks.ranking import Scorer, SideRanks, Watch, best, rank_triples
+from compgcn.tasks.ranking import Scorer, SideRanks, Watch, rank_triples
 from compgcn.tasks.sampling import SAMPLERS, randomness
 
 # The weights and buffers of a link predictor that have an entity axis: the rank's rows of each.
@@ -95,7 +96,8 @@ class ShardedLinkPrediction(LinkPrediction):
         must_be_supported(settings)
         device = splits["train"].device
         super().__init__(model, edges_at(rows, graph).to(device), splits, settings, margin_decay)
-        self.rows, self.world, self.part = rows, rows.world, Part(rows, self.graph)
+        self.rows = self.candidates = rows
+        self.world, self.part = rows.world, Part(rows, self.graph)
         encoder = model.encoder
         if rows.world.size > 1:
             norms = [SharedNorm(norm, rows) if isinstance(norm, nn.BatchNorm1d) else norm for norm in encoder.norms]
@@ -164,15 +166,11 @@ class ShardedLinkPrediction(LinkPrediction):
         biases = [some.view_as(ids) for some, ids in zip(torch.split(found[1], sizes), wanted, strict=True)]
         return [_Found(*pair) for pair in zip(vectors, biases, strict=True)]
 
-    def scores(self, encoded: Encoded, s: Tensor, r: Tensor) -> Tensor:
+    def score(self, encoded: Encoded, s: Tensor, r: Tensor) -> Tensor:
         """Return the logits of the rank's slice of the entities for queries (s, r), [B, n] of [B]."""
         (x,) = Lookup(self.rows, s)(encoded.entities)
         scores: Tensor = self.model.decoder(x, F.embedding(r, encoded.relations), encoded.entities)
         return scores
-
-    def score(self, encoded: Encoded, s: Tensor, r: Tensor) -> Tensor:
-        """Return the logits of all entities for queries (s, r), gathered from all ranks, [B, N] of [B]."""
-        return self.whole(self.scores(encoded, s, r).t()).t()
 
     def vectors(self, encoded: Encoded, ids: Tensor) -> _Found:
         """Look entities [B] up."""
@@ -184,26 +182,13 @@ class ShardedLinkPrediction(LinkPrediction):
         padded[: len(x)] = x
         return self.world.gathered(padded)[: self.rows.total]
 
-    def new(self, scores: Tensor, s: Tensor, r: Tensor) -> Tensor:
-        """Return scores of the rank's slice with -inf at the known answers to (s, r)."""
-        return self._without(scores, *self.known.lookup(s, r))
-
-    def _without(self, scores: Tensor, row: Tensor, answer: Tensor) -> Tensor:
-        mine = self.rows.hold(answer)
-        return scores.index_put((row[mine], answer[mine] - self.rows.start), scores.new_tensor(-torch.inf))
-
-    def best(self, scores: Tensor, top: int) -> tuple[Tensor, Tensor]:
-        """Return the largest scores of all slices and their entities, [B, k], ties in the order of the entities."""
-        k, B = min(top, self.rows.chunk), len(scores)
-        places = best(scores, k)
-        lacking = (0, k - places.shape[1])
-        values = F.pad(scores.gather(1, places), lacking, value=-torch.inf)
-        entities = F.pad(places + self.rows.start, lacking, value=self.rows.total)
-        values, entities = (
-            self.rows.world.gathered(part).view(-1, B, k).transpose(0, 1).flatten(1) for part in (values, entities)
-        )  # [B, W k]
-        order = values.sort(dim=1, descending=True, stable=True).indices[:, : min(top, self.rows.total)]
-        return values.gather(1, order), entities.gather(1, order)
+    @cached_property
+    def known(self) -> Answers:
+        """The answers in all splits that are the rank's entities: they alone leave its slice."""
+        s, r, o = torch.cat(list(self.splits.values())).unbind(1)
+        asked = (s, r, o), (o, r + self.num_relations, s)
+        own = [torch.stack(columns, 1)[self.rows.hold(columns[2])] for columns in asked]
+        return Answers.from_triples(torch.cat(own), self.num_relations, inverse=False)
 
     @torch.inference_mode()
     def rank(
@@ -211,7 +196,7 @@ class ShardedLinkPrediction(LinkPrediction):
     ) -> SideRanks:
         """Return the filtered ranks of triples [n, 3] from both sides, the same on every rank; see `Ranker.rank`."""
         self.model.eval()
-        own = partial(self.scores, self.encode()) if score is None else partial(self._slice, score)
+        own = partial(self.score, self.encode()) if score is None else partial(self._slice, score)
         if self.graph.src.device.type == "cpu":
             max_elements = min(max_elements, _SCORES)
         n = self.rows.size
@@ -227,7 +212,7 @@ class ShardedLinkPrediction(LinkPrediction):
         """Count the rivals of all slices, as `compgcn.tasks.ranking._count` does those of one."""
         world, mine = self.rows.world, self.rows.hold(target)
         value = world.reduced(self.rows.chosen(scores, row, target))
-        scores = self._without(scores, rows, cols)
+        scores = scores.index_put((rows, cols - self.rows.start), scores.new_tensor(-torch.inf))
         itself = mine & (self.rows.chosen(scores, row, target) == value)
         greater, equal = kernels(scores.device.type).count_rivals(scores, row, value)
         greater, equal = world.reduced(torch.stack((greater, equal - itself.long())))

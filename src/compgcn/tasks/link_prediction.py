@@ -20,7 +20,7 @@ from compgcn.tasks import losses
 from compgcn.tasks.edge_masking import EdgeMask, HiddenEdges
 from compgcn.tasks.facts import Answers, search
 from compgcn.tasks.objectives import OBJECTIVES, batch_loss, must_agree
-from compgcn.tasks.ranking import Popularity, Report, Scorer, SideRanks, Watch, rank_triples, summary
+from compgcn.tasks.ranking import ALL, Candidates, Popularity, Report, Scorer, SideRanks, Watch, rank_triples, summary
 from compgcn.tasks.sampling import SAMPLERS, Adversary, Batches, Negatives
 
 NO_VECTORS = (
@@ -114,6 +114,8 @@ class Ranker:
         splits: triples [n, 3] on the same device: train, valid, test.
     """
 
+    candidates: Candidates = ALL
+
     def __init__(self, model: LinkModel, graph: RelationalGraph, splits: dict[str, Tensor]) -> None:
         self.model: LinkModel = model
         self.graph, self.splits = graph, splits
@@ -136,7 +138,7 @@ class Ranker:
         return self.predictor.encode(self.graph)
 
     def score(self, encoded: Encoded, s: Tensor, r: Tensor) -> Tensor:
-        """Return the logits of all entities for queries (s, r), [B, N] of [B]."""
+        """Return the logits of the candidates for queries (s, r), [B, C] of [B]."""
         return self.predictor.score(encoded, s, r)
 
     def vectors(self, encoded: Encoded, ids: Tensor) -> tuple[Tensor, Tensor | None]:
