@@ -10,11 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from compgcn import processes
+from compgcn import data, processes
 from compgcn.cli import main
 from compgcn.errors import InputError
 from compgcn.run import Run
@@ -61,9 +62,12 @@ def report(run: Run) -> dict[str, Any]:
     return {"metrics": run.metrics, "parts": run.evaluate("test", by="relation")}
 
 
-def training(folder: Path) -> None:
+def training(folder: Path, more: dict[str, Any], gpus: int) -> None:
     """Train models, let them answer, and export them; the second process is killed once in the last training."""
+    if gpus:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, range(gpus)))
     processes.join()
+    assert dist.get_backend() == ("cpu:gloo,cuda:nccl" if gpus > 1 else "gloo")
     found = {}
     events = dict.fromkeys(MODELS, 0)
     for name, settings in MODELS.items():
@@ -74,10 +78,29 @@ def training(folder: Path) -> None:
             if first and events[[*MODELS][-1]] == STEP:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        found[name] = report(train(folder / name, graph(**DATA), notify=listen, **settings))
+        found[name] = report(train(folder / name, graph(**DATA), notify=listen, **settings, **more))
         assert processes.agreed(found[name]["metrics"]["test"]["mrr"]) == found[name]["metrics"]["test"]["mrr"]
     if processes.rank() == 0:
         (folder / "report.json").write_text(json.dumps(found))
+    processes.leave()
+
+
+def reading(folder: Path) -> None:
+    """Read files; write the fingerprint and the notes of each graph, and the most rows of text in this process."""
+    processes.join()
+    found, encode = [], data.graph._encode
+    for files in json.loads((folder / "files.json").read_text()):
+        rows = []
+
+        def counting(tables: Any, rows: list[int] = rows) -> Any:
+            rows.append(sum(len(columns[0]) for columns in tables))
+            return encode(tables)
+
+        data.graph._encode = counting
+        parts = {} if len(files) == 1 else dict(zip(("train", "valid", "test"), files, strict=True))
+        graph = data.read(**parts) if parts else data.read(files[0])
+        found.append((graph.fingerprint(), graph.notes, max(rows)))
+    (folder / f"graphs-{processes.rank()}.json").write_text(json.dumps(found))
     processes.leave()
 
 

@@ -37,17 +37,21 @@ def losses(folder: Path) -> dict[str, float]:
     return {str(event["epoch"]): event["loss"] for event in events if event["event"] == "epoch"}
 
 
-def test_two_processes_of_which_one_is_killed_end_with_the_answers_of_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("gpus", [0, 1, 2], ids=["gloo on CPUs", "gloo on one GPU", "NCCL on two GPUs"])
+def test_two_processes_of_which_one_is_killed_end_with_the_answers_of_one(gpus: int, tmp_path: Path) -> None:
+    if torch.cuda.device_count() < gpus:
+        pytest.skip(f"needs {gpus} GPUs, and there are {torch.cuda.device_count()}")
+    more = {"device": "cuda", "precision": "float32", "step": "eager"} if gpus else {}
     alone, together = tmp_path / "alone", tmp_path / "together"
     for folder in (alone, together):
         folder.mkdir()
         (folder / "queries.tsv").write_text("p0\tlives\t?\n?\tknows\tp3\np1\t?\tp2\n")
-    done = launch(tmp_path, 2, launched.training, together, restarts=1)
+    done = launch(tmp_path, 2, launched.training, together, more, gpus, restarts=1)
     assert done.code == 0, done
     assert done.out == ""
     found = json.loads((together / "report.json").read_text())
     for name, settings in MODELS.items():
-        expected = report(train(alone / name, graph(**DATA), **settings))
+        expected = report(train(alone / name, graph(**DATA), **settings, **more))
         close(losses(together / name), losses(alone / name), name)
         close(found[name], expected, name)
         ours, theirs = (pq.read_table(folder / f"{name}.parquet").to_pydict() for folder in (together, alone))
@@ -89,16 +93,7 @@ def test_a_run_goes_on_with_more_and_with_fewer_processes_after_one_fails(
 
 
 def test_torchrun_ends_with_one_sentence_about_bad_input(tmp_path: Path) -> None:
-    words = [
-        "-m",
-        "torch.distributed.run",
-        "--nproc-per-node",
-        "2",
-        "-m",
-        "compgcn",
-        "evaluate",
-        str(tmp_path / "none"),
-    ]
+    words = f"-m torch.distributed.run --nproc-per-node 2 -m compgcn evaluate {tmp_path / 'none'}".split()
     done = subprocess.run([sys.executable, *words], env=ENVIRONMENT, capture_output=True, text=True, timeout=900)
     assert done.returncode != 0
     assert done.stderr.count("error: ") == 1, done.stderr
