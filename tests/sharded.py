@@ -92,6 +92,8 @@ def outcome(world: World | None, settings: dict[str, Any], shape: str) -> dict[s
         found |= _arrays("final", dict(task.model.state_dict()))
     sides = task.ranks("test")
     found |= {"ranks": torch.stack([rank for side in sides for rank in side]).numpy(), "metrics": summary(sides)}
+    popular = task.popular(task.splits["test"])
+    found |= {"popular": torch.stack([rank for side in popular for rank in side]).numpy()}
     task.model.eval()
     return found | _answers(Links(*_given(settings, shape), task))
 
@@ -110,6 +112,14 @@ def _answers(links: Links) -> dict[str, Any]:
     numbers += torch.stack((first.own, first.among), 1).tolist()
     ids = [" ".join(one.entity for one in answers) for answers in found]
     return {"answers ids": ids, "answers numbers": np.array(numbers), "answers judged": judged.numpy()}
+
+
+def held(world: World | None, settings: dict[str, Any], shape: str) -> tuple[Any, int]:
+    """The queries and answers of training that a rank has, and how many known answers."""
+    task = task_of(world, settings, shape)
+    train = task.train
+    facts = torch.cat((train.queries.repeat_interleave(train.offsets.diff(), 0), train.answers.unsqueeze(1)), 1)
+    return facts.numpy(), len(task.known.answers)
 
 
 def traffic(world: World, settings: dict[str, Any], shape: str) -> dict[str, int]:

@@ -20,7 +20,8 @@ from compgcn.nn.graph import RelationalGraph
 from compgcn.shards.graph import Part, SharedNorm, edges_at
 from compgcn.shards.rows import Lookup, Rows
 from compgcn.tasks import losses
-from compgcn.tasks.facts import Answers
+from compgcn.tasks.edge_masking import facts
+from compgcn.tasks.facts import Answers, search
 from compgcn.tasks.link_prediction import Batch, Encoded, LinkPrediction, LinkPredictor
 from compgcn.tasks.objectives import OBJECTIVES, REGULARISERS, relation_scores
 from compgcn.tasks.ranking import Scorer, SideRanks, Watch, rank_triples
@@ -78,7 +79,7 @@ class ShardedLinkPrediction(LinkPrediction):
         model: with the rank's rows of everything that has an entity axis: a decoder of n entities, and an encoder of n
             nodes whose tables `Rows.learned` draws.
         graph: all edges, or at least those at the rank's rows.
-        splits: triples [n, 3]: train, valid, test, all of them on every rank.
+        splits: triples [n, 3]: train, valid, test, all of them on every rank, on a CPU.
         settings: of training.
         margin_decay: as for `LinkPrediction`.
         rows: the layout of the entities.
@@ -94,15 +95,60 @@ class ShardedLinkPrediction(LinkPrediction):
         rows: Rows,
     ) -> None:
         must_be_supported(settings)
-        device = splits["train"].device
-        super().__init__(model, edges_at(rows, graph).to(device), splits, settings, margin_decay)
         self.rows = self.candidates = rows
-        self.world, self.part = rows.world, Part(rows, self.graph)
+        self.world, self.device = rows.world, next(model.parameters()).device
+        super().__init__(model, edges_at(rows, graph).to(self.device), splits, settings, margin_decay)
+        self.part, self._most = Part(rows, self.graph), None
         encoder = model.encoder
         if rows.world.size > 1:
             norms = [SharedNorm(norm, rows) if isinstance(norm, nn.BatchNorm1d) else norm for norm in encoder.norms]
             encoder.norms = nn.ModuleList(norms)
         self._draws = bool(encoder.hidden_dropout) or any(layer.dropout for layer in encoder.layers)
+
+    # Facts: a rank has the queries about its own entities, in their order among all, and filters its own answers
+
+    def _index(self, train: Tensor) -> Answers:
+        return self._readings([train], 0)
+
+    def _number(self, here: int) -> int:
+        counts = self.world.gathered(torch.tensor([here])).tolist()
+        self._first, self._here = sum(counts[: self.world.rank]), here
+        return sum(counts)
+
+    @cached_property
+    def known(self) -> Answers:
+        """The answers in all splits that are the rank's entities: they alone leave its slice."""
+        return self._readings(list(self.splits.values()), 2)
+
+    def _readings(self, splits: list[Tensor], column: int) -> Answers:
+        """Index (s, r, o) and (o, r + R, s) where the entity in a column is the rank's."""
+        own = []
+        for s, r, o in (triples.unbind(1) for triples in splits):
+            for reading in ((s, r, o), (o, r + self.num_relations, s)):
+                mine = self.rows.hold(reading[column])
+                own.append(torch.stack([one[mine] for one in reading], 1))
+        return Answers.from_triples(torch.cat(own).to(self.device), self.num_relations, inverse=False)
+
+    def batch(self, examples: Tensor) -> Batch:
+        """Return the queries of examples and their answers, which the ranks that have them tell all."""
+        here = examples - self._first
+        place = ((here >= 0) & (here < self._here)).nonzero().squeeze(1)
+        found, columns = super().batch(here[place]), examples.new_zeros(3, len(examples))
+        columns[0, place], columns[1, place] = found.s, found.r
+        if self.objective.by_query:
+            s, r, _ = self.world.reduced(columns)
+            row, answer = self.world.joined(torch.stack((place[found.row], found.answer), 1)).unbind(1)
+            return Batch(s, r, row, answer)
+        columns[2, place] = found.answer
+        s, r, answer = self.world.reduced(columns)
+        return Batch(s, r, torch.arange(len(examples), device=examples.device), answer)
+
+    def _keep(self, batch: Batch) -> Tensor:
+        """Return 0 for those of the rank's edges that a batch asks about, 1 for the others."""
+        sizes = self.num_relations, self.num_entities
+        asked = facts(batch.s[batch.row], batch.r[batch.row], batch.answer, *sizes).unique()
+        graph = self.graph
+        return (~search(asked, facts(graph.src, graph.rel, graph.dst, *sizes))[1]).float()
 
     def encode(self, keep: Tensor | None = None) -> Encoded:
         """Return the vectors of the rank's entities [n, d] and of all relations; `keep` is of the edges at its rows."""
@@ -114,8 +160,8 @@ class ShardedLinkPrediction(LinkPrediction):
 
     def loss(self, examples: Tensor) -> Tensor:
         """Return the loss of one batch, the same number on every rank."""
-        keep = None if self.edge_mask is None else self.edge_mask.keep(examples)
-        return self._batch_loss(self.encode(keep), self.batch(examples))
+        batch = self.batch(examples)
+        return self._batch_loss(self.encode(self._keep(batch) if self.settings.remove_batch_edges else None), batch)
 
     def _batch_loss(self, encoded: Encoded, batch: Batch) -> Tensor:
         """Return the loss over all entities by slices of them, and all other terms by triples, each for its share."""
@@ -178,35 +224,38 @@ class ShardedLinkPrediction(LinkPrediction):
 
     def whole(self, x: Tensor) -> Tensor:
         """Return the rows of all ranks, [n, ..] -> [N, ..]."""
-        padded = x.new_zeros(self.rows.chunk, *x.shape[1:])
-        padded[: len(x)] = x
-        return self.world.gathered(padded)[: self.rows.total]
-
-    @cached_property
-    def known(self) -> Answers:
-        """The answers in all splits that are the rank's entities: they alone leave its slice."""
-        s, r, o = torch.cat(list(self.splits.values())).unbind(1)
-        asked = (s, r, o), (o, r + self.num_relations, s)
-        own = [torch.stack(columns, 1)[self.rows.hold(columns[2])] for columns in asked]
-        return Answers.from_triples(torch.cat(own), self.num_relations, inverse=False)
+        return self.world.joined(x)
 
     @torch.inference_mode()
     def rank(
         self, triples: Tensor, max_elements: int = 2**26, notify: Watch | None = None, score: Scorer | None = None
     ) -> SideRanks:
-        """Return the filtered ranks of triples [n, 3] from both sides, the same on every rank; see `Ranker.rank`."""
+        """Return the filtered ranks of triples [n, 3] from both sides, the same on every rank; see `Ranker.rank`.
+
+        `score` gives the scores of the rank's slice.
+        """
         self.model.eval()
-        own = partial(self.score, self.encode()) if score is None else partial(self._slice, score)
+        own = score or partial(self.score, self.encode())
         if self.graph.src.device.type == "cpu":
             max_elements = min(max_elements, _SCORES)
         n = self.rows.size
         queries = max(1, max_elements // self.rows.chunk)  # at a time, on every rank
         bound = queries * max(1, n)
+        triples = triples.to(self.device)
         return rank_triples(own, triples, self.known, n, max_elements=bound, notify=notify, count=self._count)
 
-    def _slice(self, score: Scorer, s: Tensor, r: Tensor) -> Tensor:
-        """Return the rank's slice of the scores of all entities, [B, n] of [B]."""
-        return score(s, r)[:, self.rows.start : self.rows.stop]
+    def popular(self, triples: Tensor, notify: Watch | None = None) -> SideRanks:
+        """Return the filtered ranks of triples by the popularity baseline: o has by r its answers to (o, r inverse)."""
+        (o, r), counts = self.train.queries.unbind(1), self.train.offsets.diff().float()
+        o, r = o - self.rows.start, (r + self.num_relations) % (2 * self.num_relations)
+
+        def score(_: Tensor, asked: Tensor) -> Tensor:
+            relations, row = torch.unique(asked, return_inverse=True)
+            at, found = search(relations, r)
+            table = counts.new_zeros(len(relations), self.rows.size)
+            return table.index_put_((at[found], o[found]), counts[found])[row]
+
+        return self.rank(triples, notify=notify, score=score)
 
     def _count(self, scores: Tensor, row: Tensor, target: Tensor, rows: Tensor, cols: Tensor) -> tuple[Tensor, Tensor]:
         """Count the rivals of all slices, as `compgcn.tasks.ranking._count` does those of one."""

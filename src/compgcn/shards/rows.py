@@ -66,6 +66,16 @@ class World:
         dist.all_gather(list(out.chunk(self.size)), here, group=self._group)
         return out.to(x.device)
 
+    def joined(self, x: Tensor) -> Tensor:
+        """Return the x of all ranks under each other, however many rows each has: [n, ..] -> [N, ..]."""
+        if self.size == 1:
+            return x
+        sizes = self.gathered(torch.tensor([len(x)], device=x.device)).tolist()
+        padded = x.new_zeros(max(sizes), *x.shape[1:])
+        padded[: len(x)] = x
+        parts = self.gathered(padded).split(max(sizes)) if max(sizes) else [padded]
+        return torch.cat([part[:size] for part, size in zip(parts, sizes, strict=False)])
+
     def swapped(self, x: Tensor, give: list[int], take: list[int], kind: str) -> Tensor:
         """Give each rank `give` rows of x, in order, and return the `take` rows that each gives, without a gradient."""
         if self.size == 1:

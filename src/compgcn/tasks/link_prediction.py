@@ -204,10 +204,18 @@ class _Task(Ranker):
         super().__init__(model, graph, splits)
         self.module, self.settings = model, settings
         self.judged_by = sample(splits["valid"], settings.valid_sample)
-        self.train = Answers.from_triples(splits["train"], self.num_relations)
-        self.num_examples = len(self.train) if by_query else len(self.train.answers)
+        self.train = self._index(splits["train"])
+        self.num_examples = self._number(len(self.train) if by_query else len(self.train.answers))
         self.batches = Batches(self.num_examples, settings.batch_size, settings.seed, self.train.keys.device)
         self.steps_per_epoch, self.batch_size = self.batches.per_epoch, self.batches.size
+
+    def _index(self, train: Tensor) -> Answers:
+        """Return the training facts that are kept here."""
+        return Answers.from_triples(train, self.num_relations)
+
+    def _number(self, here: int) -> int:
+        """Return the number of all examples, by that of those kept here."""
+        return here
 
     def examples(self, epoch: int, step: int) -> Tensor:
         """Return the examples of a batch [B]."""
@@ -252,12 +260,16 @@ class LinkPrediction(_Task):
         rows_alone = settings.optimiser == "adagrad" and not settings.weight_decay and settings.grad_clip is None
         bare = not len(model.encoder.layers) and self.objective.samples and graph.src.device.type == "cpu"
         self.in_part, self.sparse = bool(fanout) or (bare and rows_alone), rows_alone
-        self.edge_mask = None
-        if settings.remove_batch_edges:
-            self.edge_mask = EdgeMask(graph, self.train, by_query=self.objective.by_query)
         # On a GPU the pairs of a batch are padded to this many: their number must not depend on the batch.
         on_gpu = self.objective.by_query and graph.src.device.type == "cuda"
         self._most = self.train.most(self.batch_size) if on_gpu else None
+
+    @cached_property
+    def edge_mask(self) -> EdgeMask | None:
+        """The edges that examples ask about, where they leave the graph."""
+        if not self.settings.remove_batch_edges:
+            return None
+        return EdgeMask(self.graph, self.train, by_query=self.objective.by_query)
 
     @property
     def adversary(self) -> Adversary:
