@@ -33,6 +33,7 @@ from compgcn.tasks.inputs import Dataset
 from compgcn.tasks.ranking import SideRanks, by_category, by_relation, summary
 from compgcn.train.storage import replace as replace_file
 from reproduction.experiment import Experiment, Job, Row, at_home, chosen
+from reproduction.variants import variant
 
 # Settings that change no result: the seed and the data, which a result names, and where and how fast training runs.
 _FREE = {
@@ -87,7 +88,7 @@ def train_row(
 
 def train_job(job: Job, **options: Any) -> None:
     """Train a row until a signal stops it; a process of its own can import this."""
-    with stop_requests() as stopped:
+    with stop_requests() as stopped, variant(job.row.variant):
         train_row(job, interrupted=stopped, **options)
 
 

@@ -200,10 +200,14 @@ class ConditionalLayer(nn.Module):
             view: of the graph.
             first: the states are h^0, zero but at s.
         """
-        z = torch.baddbmm(self.relation_bias, q.expand(len(self.relations), *q.shape), self.relations)  # [2R, B, d]
-        parts = (self._pna if self.statistics == "pna" else self._sum)(state, z, q.to(state.dtype), s, view, first)
+        sums = self._pna if self.statistics == "pna" else self._sum
+        parts = sums(state, self.relation_vectors(q), q.to(state.dtype), s, view, first)
         rows = (view.degree, view.scale, self.weight, self.norm.weight, self.norm.bias, self.bias)
         return update(state, parts, *rows)
+
+    def relation_vectors(self, q: Tensor) -> Tensor:
+        """Return the vectors z of all relations for every query, [B, d] -> [2R, B, d]."""
+        return torch.baddbmm(self.relation_bias, q.expand(len(self.relations), *q.shape), self.relations)
 
     def _sum(self, state: Tensor, z: Tensor, q: Tensor, s: Tensor, view: View, first: bool) -> list[Tensor]:
         """Return the sums of the messages phi(state, z) and of q alone, [N, B, d]."""
