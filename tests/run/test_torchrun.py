@@ -40,7 +40,7 @@ def losses(folder: Path) -> dict[str, float]:
 @pytest.mark.parametrize("gpus", [0, 1, 2], ids=["gloo on CPUs", "gloo on one GPU", "NCCL on two GPUs"])
 def test_two_processes_of_which_one_is_killed_end_with_the_answers_of_one(gpus: int, tmp_path: Path) -> None:
     if torch.cuda.device_count() < gpus:
-        pytest.skip(f"needs {gpus} GPUs, and there are {torch.cuda.device_count()}")
+        pytest.skip(f"it takes {gpus} of the GPUs, and there are {torch.cuda.device_count()}")
     more = {"device": "cuda", "precision": "float32", "step": "eager"} if gpus else {}
     alone, together = tmp_path / "alone", tmp_path / "together"
     for folder in (alone, together):

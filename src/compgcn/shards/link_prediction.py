@@ -146,7 +146,7 @@ class ShardedLinkPrediction(LinkPrediction):
     def _keep(self, batch: Batch) -> Tensor:
         """Return 0 for those of the rank's edges that a batch asks about, 1 for the others."""
         sizes = self.num_relations, self.num_entities
-        asked = facts(batch.s[batch.row], batch.r[batch.row], batch.answer, *sizes).unique()
+        asked = torch.unique(facts(batch.s[batch.row], batch.r[batch.row], batch.answer, *sizes))
         graph = self.graph
         return (~search(asked, facts(graph.src, graph.rel, graph.dst, *sizes))[1]).float()
 

@@ -73,7 +73,7 @@ class World:
         sizes = self.gathered(torch.tensor([len(x)], device=x.device)).tolist()
         padded = x.new_zeros(max(sizes), *x.shape[1:])
         padded[: len(x)] = x
-        parts = self.gathered(padded).split(max(sizes)) if max(sizes) else [padded]
+        parts = torch.split(self.gathered(padded), max(sizes)) if max(sizes) else [padded]
         return torch.cat([part[:size] for part, size in zip(parts, sizes, strict=False)])
 
     def swapped(self, x: Tensor, give: list[int], take: list[int], kind: str) -> Tensor:
