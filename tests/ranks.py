@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import sys
 import traceback
 from collections.abc import Callable
 from datetime import timedelta
 from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkServerContext
+from multiprocessing.forkserver import ensure_running
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 import torch.distributed as dist
@@ -17,6 +22,16 @@ from compgcn.shards.rows import World
 
 MOST = 3
 Work = Callable[..., Any]  # (world, *arguments); a function of a module, and arguments and result without tensors
+
+
+def forking() -> ForkServerContext:
+    """Return the way to start processes that are forked from one that has imported everything."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["warm"])
+    # The process that preloads knows no other path than this in Python 3.11, and ignores what it does not find.
+    with mock.patch.dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, sys.path))):
+        ensure_running()
+    return context
 
 
 def _serve(rank: int, store: str, pipe: Connection) -> None:
@@ -36,8 +51,7 @@ class Ranks:
     """Calls a function in W processes, each with its world."""
 
     def __init__(self, folder: Path) -> None:
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["sharded"])
+        context = forking()
         self._pipes: list[Connection] = []
         self._processes = []
         for rank in range(MOST):

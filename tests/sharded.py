@@ -7,15 +7,17 @@ from typing import Any
 import numpy as np
 import torch
 
+from compgcn.answers.calibrate import Scaling
+from compgcn.answers.links import Links, Query, reliability
 from compgcn.config import Config, configure
 from compgcn.data import KnowledgeGraph, Vocabulary
 from compgcn.run.build import build_links, build_shard
 from compgcn.run.resolve import expand
-from compgcn.shards.link_prediction import ENTITY_ROWS, ShardedLinkPrediction
+from compgcn.shards.link_prediction import ENTITY_ROWS
 from compgcn.shards.rows import World
 from compgcn.shards.step import add_up, sharded_step
 from compgcn.tasks.link_prediction import LinkPrediction
-from compgcn.tasks.ranking import best, summary
+from compgcn.tasks.ranking import summary
 from compgcn.tasks.sampling import randomness
 from compgcn.train.loop import make_step
 
@@ -58,10 +60,14 @@ def graph(shape: str, features: bool = False) -> KnowledgeGraph:
     )
 
 
+def _given(settings: dict[str, Any], shape: str) -> tuple[Config, KnowledgeGraph]:
+    data = graph(shape, features=settings.get("encoder.input") == "features")
+    return expand(configure(Config(), BASE | settings), data), data
+
+
 def task_of(world: World | None, settings: dict[str, Any], shape: str) -> LinkPrediction:
     """The task in double precision, whole without a world."""
-    data = graph(shape, features=settings.get("encoder.input") == "features")
-    config = expand(configure(Config(), BASE | settings), data)
+    config, data = _given(settings, shape)
     task = build_links(config, data, CPU) if world is None else build_shard(config, data, CPU, world)
     assert isinstance(task, LinkPrediction)
     task.model.double()
@@ -86,20 +92,34 @@ def outcome(world: World | None, settings: dict[str, Any], shape: str) -> dict[s
         found |= _arrays("final", dict(task.model.state_dict()))
     sides = task.ranks("test")
     found |= {"ranks": torch.stack([rank for side in sides for rank in side]).numpy(), "metrics": summary(sides)}
-    s, r, _ = task.splits["test"].T
-    found |= _arrays("best", dict(zip(("values", "entities"), _best(task, s, r), strict=True)))
-    return found
-
-
-@torch.inference_mode()
-def _best(task: LinkPrediction, s: torch.Tensor, r: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    popular = task.popular(task.splits["test"])
+    found |= {"popular": torch.stack([rank for side in popular for rank in side]).numpy()}
     task.model.eval()
-    if isinstance(task, ShardedLinkPrediction):
-        return task.best(task.new(task.scores(task.encode(), s, r), s, r), TOP)
-    scores = task.model.scorer(task.graph)(s, r)
-    scores = scores.index_put(task.known.lookup(s, r), scores.new_tensor(-torch.inf))
-    places = best(scores, TOP)
-    return scores.gather(1, places), places
+    return found | _answers(Links(*_given(settings, shape), task))
+
+
+def _answers(links: Links) -> dict[str, Any]:
+    """The best answers to queries with their scores and probabilities, and facts as the model judges them."""
+    data, task = links.data, links.task
+    links.scalings = {"entities": Scaling(0.5, 0.1, 0.8, 0.2, True, 0, 0.0, 0.0, 0.0)}
+    queries: list[Query] = [(s, r, None) for s, r, _ in data.test.tolist()]
+    queries += [(None, r, o) for _, r, o in data.test.tolist()] + [(s, None, o) for s, _, o in data.test.tolist()]
+    found = links.answer(queries, TOP) + links.answer(queries[:-4], TOP, new=True, plausible=True)
+    numbers = [[one.score, one.probability] for answers in found for one in answers]
+    first = reliability(links, "valid", most=None)
+    with torch.inference_mode():
+        judged = torch.stack([part.double() for part in links.judge(*task.splits["test"].T)])
+    numbers += torch.stack((first.own, first.among), 1).tolist()
+    ids = [" ".join(one.entity for one in answers) for answers in found]
+    return {"answers ids": ids, "answers numbers": np.array(numbers), "answers judged": judged.numpy()}
+
+
+def held(world: World | None, settings: dict[str, Any], shape: str) -> tuple[Any, int]:
+    """The queries and answers of training that a rank has, and how many known answers."""
+    task = task_of(world, settings, shape)
+    train = task.train
+    facts = torch.cat((train.queries.repeat_interleave(train.offsets.diff(), 0), train.answers.unsqueeze(1)), 1)
+    return facts.numpy(), len(task.known.answers)
 
 
 def traffic(world: World, settings: dict[str, Any], shape: str) -> dict[str, int]:

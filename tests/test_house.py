@@ -98,7 +98,7 @@ def test_the_house_keeps_to_its_budgets(capsys: pytest.CaptureFixture[str]) -> N
         "modules": (len(list(PACKAGE.rglob("*.py"))), 110, 116),
         "lines of the core": (core, 8_700, 12_400),
         "lines of reproduction": (lines(ROOT / "reproduction"), 2_500, 3_400),  # the conditional model
-        "lines of tests": (lines(ROOT / "tests"), 15_000, 20_900),
+        "lines of tests": (lines(ROOT / "tests"), 15_000, 21_010),
         "levels of imports": (len(LEVELS), 9, 9),
         "entries at the top": (len(entries), 12, 14),
         "modules that train loads": (closure(), 70, 71),

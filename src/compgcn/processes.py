@@ -11,6 +11,7 @@ import secrets
 import time
 from collections.abc import Callable
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -108,6 +109,19 @@ def anyone(wish: bool) -> bool:
     asked = torch.tensor(float(wish))
     dist.all_reduce(asked)
     return asked.item() > 0
+
+
+def told(content: bytes, by: int) -> bytes:
+    """Return the bytes that one of the processes has."""
+    if size() == 1:
+        return content
+    length = torch.tensor(len(content))
+    dist.broadcast(length, by)
+    given = np.frombuffer(content, np.uint8) if rank() == by else np.empty(int(length), np.uint8)
+    held = torch.from_numpy(given.copy())
+    if len(held):
+        dist.broadcast(held, by)
+    return held.numpy().tobytes()
 
 
 # Queries shared out

@@ -14,6 +14,7 @@ from compgcn.answers import links
 from compgcn.answers.links import Links
 from compgcn.data import KnowledgeGraph
 from compgcn.run import Run
+from compgcn.tasks import ranking
 from compgcn.tasks.facts import known_entities, known_relations
 from toy import train
 
@@ -28,7 +29,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 def test_the_best_come_first_and_ties_keep_their_order(rows: list[list[float]]) -> None:
     scores = torch.tensor(rows)
     for top in (1, 2, 4, 9, 20):
-        found = links.best(scores, top)
+        found = ranking.best(scores, top)
         whole = scores.sort(dim=1, descending=True, stable=True).indices[:, :top]
         kept = scores.gather(1, whole) > -torch.inf
         assert torch.equal(found[kept], whole[kept])

@@ -16,7 +16,7 @@ from compgcn.shards.link_prediction import ENTITY_ROWS, SUPPORTED
 from compgcn.shards.rows import World
 from compgcn.tasks.sampling import SAMPLERS
 from ranks import Ranks
-from sharded import joined, outcome, task_of, traffic
+from sharded import SHAPES, held, joined, outcome, task_of, traffic
 
 NAMES = {row.part: row.names for row in SUPPORTED if row.part != "setting"}
 SETTINGS = {name for row in SUPPORTED if row.part == "setting" and row.same for name in row.names}
@@ -62,7 +62,7 @@ def alone(case: str, shape: str) -> dict[str, Any]:
 def same(found: dict[str, Any], expected: dict[str, Any]) -> None:
     assert found.keys() == expected.keys()
     for name, value in expected.items():
-        if name.startswith(("initial", "best entities")):
+        if name.startswith(("initial", "answers ids")):
             np.testing.assert_array_equal(found[name], value, name)
         elif name == "metrics":
             assert found[name] == value
@@ -87,6 +87,14 @@ def test_a_rank_may_have_no_entity(case: str, ranks: Ranks) -> None:
     parts = ranks(3, outcome, CASES[case], "empty")
     assert not len(parts[2]["initial encoder.nodes"])
     same(joined(parts), alone(case, "empty"))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("size", [2, 3])
+def test_ranks_hold_the_facts_once_and_in_order(size: int, shape: str, ranks: Ranks) -> None:
+    parts, (facts, known) = ranks(size, held, {}, shape), held(None, {}, shape)
+    np.testing.assert_array_equal(np.concatenate([part for part, _ in parts]), facts)
+    assert sum(number for _, number in parts) == known
 
 
 def test_every_supported_setting_is_tested() -> None:
@@ -118,7 +126,8 @@ def test_a_step_sends_as_many_bytes_as_the_formula_says(size: int, ranks: Ranks)
     assert total["ids"] == 8 * (asked + size * (size - 1))
     assert total["rows"] == 2 * bytes_each * (halo * sum(dims[:-1]) + asked * dims[-1])  # there, and gradients back
     weights = {name: weight.numel() for name, weight in task.model.named_parameters() if name not in ENTITY_ROWS}
-    assert total["reduced"] == size * bytes_each * (3 * B + 4 * sum(dims[1:]) + sum(weights.values()) + len(weights))
+    numbers = 3 * B + 4 * sum(dims[1:]) + sum(weights.values()) + len(weights)
+    assert total["reduced"] == size * (bytes_each * numbers + 8 * 3 * B)  # and subject, relation and answer
 
 
 @pytest.mark.parametrize("sampler", [name for name, row in SAMPLERS.items() if row.adversary])

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from compgcn.answers.calibrate import Weighing, fit_weighing
-from compgcn.answers.links import PROPAGATED, Links, Progress, index, must_be_finite, sample_size, stands, without
+from compgcn.answers.links import PROPAGATED, Links, Progress, index, must_be_finite, sample_size, without
 from compgcn.data import KnowledgeGraph
 from compgcn.data.columns import Numbers
 from compgcn.errors import InputError
@@ -128,10 +128,10 @@ def weighing(links: Links, notify: Progress | None = None) -> Weighing | None:
     odds, hits = [], []
     for block in links.blocks(len(pairs)):
         tails, scores, found = search.tails(pairs[block], _SHOWN)
-        true = stands(right, pairs[block, 0] * (2 * R) + pairs[block, 1], data.num_entities, links.device)
+        true = right.hold(pairs[block, 0] * (2 * R) + pairs[block, 1], tails)
         left = scores > -torch.inf
         odds.append(found[left].cpu())
-        hits.append(true.gather(1, tails)[left].cpu())
+        hits.append(true[left].cpu())
         if notify is not None:
             notify(block.stop, len(pairs))
     return fit_weighing(torch.cat(odds), torch.cat(hits))
@@ -287,16 +287,16 @@ class _Search:
 
         The score is -inf where a query has fewer than k.
         """
-        links = self._links
+        links, candidates = self._links, self._links.candidates("entities")
         keys = asked[:, 0] * (2 * links.data.num_relations) + asked[:, 1]
         s, r, kind = torch.from_numpy(asked).to(links.device).unbind(1)
-        scores = must_be_finite(links.scores("entities", keys))  # [B, N]
-        ranked, itself = without(scores, self._known, keys), s.unsqueeze(1)
-        loop = torch.where(self._loops[r].unsqueeze(1), ranked.gather(1, itself), -torch.inf)
-        hidden = ranked.scatter(1, itself, loop)
-        places = best(hidden, most)  # [B, k]: the best by score are the best by probability
+        scores = must_be_finite(links.scores("entities", keys))  # [B, C]
+        ranked, itself = without(scores, self._known, keys, candidates), s.unsqueeze(1)
+        loop = torch.where(self._loops[r].unsqueeze(1), candidates.at(ranked, itself), -torch.inf)
+        hidden = candidates.put(ranked, itself, loop)
+        values, places = candidates.best(hidden, most)  # [B, k]: the best by score are the best by probability
         chances = links.probabilities(scores, places, ranked) * self._rates[r, kind].unsqueeze(1)
-        return places, hidden.gather(1, places), torch.logit(chances, 1e-12)
+        return places, values, torch.logit(chances, 1e-12)
 
     def facts(self, asked: Numbers, most: int) -> Tensor:
         """Return the best new facts for rows of head, relation and kind: probability, score, s, r and o [n, 5]."""

@@ -23,7 +23,7 @@ from compgcn.tasks.edge_masking import HiddenEdges
 from compgcn.tasks.facts import Answers, Known, known_entities, known_relations
 from compgcn.tasks.link_prediction import Encoded, Ranker
 from compgcn.tasks.objectives import dual, relation_scores
-from compgcn.tasks.ranking import Ranks, Scorer, best, by_category, by_relation, summary
+from compgcn.tasks.ranking import ALL, Candidates, Ranks, Scorer, by_category, by_relation, summary
 from compgcn.train.storage import Table
 
 Kind = Literal["entities", "relations"]  # what a query asks for
@@ -68,7 +68,7 @@ class Links:
 
     @cached_property
     def scorer(self) -> Scorer:
-        """The function from queries (s, r) to the logits of all entities."""
+        """The function from queries (s, r) to the logits of the candidates."""
         model = self.task.model
         if isinstance(model, ConditionalCompGCN):
             with torch.inference_mode():
@@ -142,16 +142,17 @@ class Links:
         """Return the best answers to queries of one kind by their keys [B]."""
         known = self.known_entities if kind == "entities" else self.known_relations
         vocabulary = self.data.entities if kind == "entities" else self.data.relations
+        candidates = self.candidates(kind)
         scores = must_be_finite(self.scores(kind, keys))  # [B, C]
-        ranked = without(scores, known, keys)
+        ranked = without(scores, known, keys, candidates)
         shown = ranked if new else scores
         if plausible:
-            plain = stands(self._ends, keys % (2 * self.data.num_relations), len(vocabulary), self.device)
+            plain = stands(self._ends, keys % (2 * self.data.num_relations), scores, candidates)
             shown = shown.masked_fill(~plain, -torch.inf)
-        places = best(shown, top)
+        values, places = candidates.best(shown, top)
         chances = self.probabilities(scores, places, ranked, kind)
         splits = known.of(keys, places.cpu().numpy())
-        rows = zip(places.tolist(), shown.gather(1, places).tolist(), chances.tolist(), splits, strict=True)
+        rows = zip(places.tolist(), values.tolist(), chances.tolist(), splits, strict=True)
         return [
             [
                 Prediction(vocabulary.ids[place], vocabulary.names[place], score, chance, split)
@@ -170,8 +171,12 @@ class Links:
         size = max(1, size)
         return (slice(start, min(start + size, length)) for start in range(0, length, size))
 
+    def candidates(self, kind: Kind) -> Candidates:
+        """Return the answers that this process scores: all relations, and all entities or a slice of them."""
+        return self.task.candidates if kind == "entities" else ALL
+
     def scores(self, kind: Kind, keys: Numbers) -> Tensor:
-        """Return the logits of all answers to queries by their keys, [B, C] of [B]."""
+        """Return the logits of the candidates as answers to queries by their keys, [B, C] of [B]."""
         key = torch.from_numpy(keys).to(self.device)
         if kind == "entities":
             width = 2 * self.data.num_relations
@@ -190,22 +195,22 @@ class Links:
         rows = ([self.scorer(x.expand_as(some), some)[:, y] for some in parts] for x, y in zip(s, o, strict=True))
         return torch.stack([torch.cat(row) for row in rows])
 
-    def log_odds(self, scores: Tensor, places: Tensor) -> Tensor:
+    def log_odds(self, scores: Tensor, places: Tensor, kind: Kind) -> Tensor:
         """Return the model's own log-odds of some answers [B, k]: by a softmax if it was trained with one."""
         if self.config.training.loss in ("cross-entropy", "sampled-cross-entropy"):
-            return log_odds_among(scores, scores, places)
-        return scores.gather(1, places).double()
+            return log_odds_among(scores, scores, places, self.candidates(kind))
+        return self.candidates(kind).at(scores, places).double()
 
     def probabilities(self, scores: Tensor, places: Tensor, ranked: Tensor, kind: Kind = "entities") -> Tensor:
         """Return the probabilities of the answers at some places [B, k], calibrated if the run is.
 
-        `scores` are the logits of all answers [B, C], `ranked` the same with -inf at known answers.
+        `scores` are the logits of the candidates [B, C], `ranked` the same with -inf at known answers.
         """
-        scaling = self.scalings.get(kind)
+        scaling, given = self.scalings.get(kind), (scores, ranked, places, self.candidates(kind))
         if scaling is None:
-            return self.log_odds(scores, places).sigmoid()
-        odds = log_odds_among(scores, ranked, places) if scaling.among else self.log_odds(scores, places)
-        return scaling(odds, unbeaten(scores, ranked, places))
+            return self.log_odds(scores, places, kind).sigmoid()
+        odds = log_odds_among(*given) if scaling.among else self.log_odds(scores, places, kind)
+        return scaling(odds, unbeaten(*given))
 
     def judge(self, s: Tensor, r: Tensor, o: Tensor, scores: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Return score, probability and filtered rank of o as the answer to (s, r, ?), all [B].
@@ -217,9 +222,10 @@ class Links:
         if scores is None and isinstance(self.task.model, ConditionalCompGCN):
             scores = self._scores_without(self.task.model, s, r, o)
         scores = must_be_finite(self.scores("entities", keys) if scores is None else scores)  # [B, N]
-        ranked, place = without(scores, self.known_entities, keys), o.unsqueeze(1)
-        value, rivals = scores.gather(1, place), ranked.scatter(1, place, -torch.inf)
-        ranks = Ranks.from_counts((rivals > value).sum(1), (rivals == value).sum(1))
+        candidates, place = self.task.candidates, o.unsqueeze(1)
+        ranked, value = without(scores, self.known_entities, keys, candidates), candidates.at(scores, place)
+        rivals = candidates.put(ranked, place, torch.full_like(value, -torch.inf))
+        ranks = Ranks.from_counts(*(candidates.added(some.sum(1)) for some in (rivals > value, rivals == value)))
         return value[:, 0], self.probabilities(scores, place, ranked)[:, 0], ranks.realistic
 
     def _scores_without(self, model: ConditionalCompGCN, s: Tensor, r: Tensor, o: Tensor) -> Tensor:
@@ -312,7 +318,7 @@ def reliability(
     known, true = (
         known_answers(splits, data.num_entities, data.num_relations) for splits in (others, {split: data.splits[split]})
     )
-    model = links.task.model
+    model, candidates = links.task.model, links.candidates(kind)
     if most == 0:
         most = sample_size(data.num_entities if kind == "entities" else data.num_relations)
     if isinstance(model, ConditionalCompGCN):  # every query goes through the whole graph
@@ -326,15 +332,15 @@ def reliability(
     found = [Reliability(nothing, nothing, nothing.bool(), nothing.bool())]
     for block in links.blocks(len(keys), kind):
         scores = links.scores(kind, keys[block])  # [B, C]
-        ranked = without(scores, known, keys[block])
-        places = best(ranked, top)
+        ranked = without(scores, known, keys[block], candidates)
+        values, places = candidates.best(ranked, top)
         parts = (
-            links.log_odds(scores, places),
-            log_odds_among(scores, ranked, places),
-            stands(true, keys[block], scores.shape[1], links.device).gather(1, places),
-            unbeaten(scores, ranked, places),
+            links.log_odds(scores, places, kind),
+            log_odds_among(scores, ranked, places, candidates),
+            true.hold(keys[block], places),
+            unbeaten(scores, ranked, places, candidates),
         )
-        left = ranked.gather(1, places) > -torch.inf
+        left = values > -torch.inf
         found.append(Reliability(*(part[left].cpu() for part in parts)))
         if notify is not None:
             notify(block.stop, len(keys))
@@ -365,34 +371,35 @@ def index(keys: Numbers, values: Numbers, size: int) -> Known:
     return Known(keys, values, np.zeros_like(keys), [""], size)
 
 
-def stands(known: Known, keys: Numbers, width: int, device: torch.device) -> Tensor:
-    """Return which of `width` answers an index holds under some keys, bool [B, C] of [B]."""
-    found = torch.zeros(len(keys), width, dtype=torch.bool, device=device)
-    rows, columns = (torch.from_numpy(part).to(device) for part in known.pairs(keys))
-    found[rows, columns] = True
+def stands(known: Known, keys: Numbers, scores: Tensor, candidates: Candidates) -> Tensor:
+    """Return which of the candidates an index holds under some keys [B], bool of the shape of their scores [B, C]."""
+    found = torch.zeros_like(scores, dtype=torch.bool)
+    rows, ids = (torch.from_numpy(part).to(scores.device) for part in known.pairs(keys))
+    mine = candidates.hold(ids)
+    found[rows[mine], ids[mine] - candidates.start] = True
     return found
 
 
-def without(scores: Tensor, known: Known, keys: Numbers) -> Tensor:
+def without(scores: Tensor, known: Known, keys: Numbers, candidates: Candidates) -> Tensor:
     """Return the scores [B, C], -inf at the answers that an index holds."""
-    return scores.masked_fill(stands(known, keys, scores.shape[1], scores.device), -torch.inf)
+    return scores.masked_fill(stands(known, keys, scores, candidates), -torch.inf)
 
 
-def log_odds_among(scores: Tensor, ranked: Tensor, places: Tensor) -> Tensor:
+def log_odds_among(scores: Tensor, ranked: Tensor, places: Tensor, candidates: Candidates = ALL) -> Tensor:
     """Return the log-odds of the answers at some places [B, k] by a softmax over each and the unknown answers.
 
     `scores` are logits [B, C], `ranked` the same with -inf at known answers. The result is in double precision: a float
     cannot tell apart answers that are nearly certain.
     """
-    logs = scores.gather(1, places).double() - ranked.double().logsumexp(1, keepdim=True)
-    new = ranked.gather(1, places) > -torch.inf  # the sum contains a new answer, and no known one
+    logs = candidates.at(scores, places).double() - candidates.log_sum_exp(ranked.double()).unsqueeze(1)
+    new = candidates.at(ranked, places) > -torch.inf  # the sum contains a new answer, and no known one
     odds = torch.where(new, logs - torch.log1p(-logs.exp().clamp_max(1)), logs)
     return odds.clamp(-_CERTAIN, _CERTAIN)
 
 
-def unbeaten(scores: Tensor, ranked: Tensor, places: Tensor) -> Tensor:
+def unbeaten(scores: Tensor, ranked: Tensor, places: Tensor, candidates: Candidates = ALL) -> Tensor:
     """Return whether no new answer scores higher than these, bool [B, k]."""
-    return scores.gather(1, places) >= ranked.amax(1, keepdim=True)
+    return candidates.at(scores, places) >= candidates.highest(ranked).unsqueeze(1)
 
 
 def scores_of_relations(decoder: Decoder, encoded: Encoded, x: Tensor, e: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import sys
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,7 +29,7 @@ from compgcn.data.columns import (
 )
 from compgcn.data.labels import Labels
 from compgcn.data.split import Triples, first, split
-from compgcn.data.tables import Text
+from compgcn.data.tables import Parquet, Text
 from compgcn.data.vocabulary import Vocabulary
 from compgcn.errors import InputError, unknown
 
@@ -247,15 +248,18 @@ def assemble(
         entity_names, relation_names: id -> readable name; by default the names that the sources have.
         exclude: ids of relations to leave out.
     """
-    facts = [source.facts() for source in sources.values()]
+    own = None if exclude else _parts(list(sources.values()))
+    facts = own or [source.facts() for source in sources.values()]
     notes = [note for one in facts for note in one.notes]
     columns = [one.columns for one in facts]
     if exclude:
         columns = _without(columns, exclude, notes)
     triples, entity_ids, relation_ids = _encode(columns)
+    if own is not None:
+        triples, entity_ids, relation_ids = _joined(triples, entity_ids, relation_ids)
     for source, one, rows in zip(sources.values(), facts, triples, strict=True):
         if one.guessed and not exclude and _stands_alone(rows, len(entity_ids), len(relation_ids)):
-            s, r, o = (column[0].as_py() for column in one.columns)
+            s, r, o = entity_ids[rows[0, 0]], relation_ids[rows[0, 1]], entity_ids[rows[0, 2]]
             notes.append(
                 f"the first line of '{source.label}' looks like a header ('{s}', '{r}' and '{o}' occur nowhere else) "
                 f"but was read as a triple; to have it skipped: {naming([s, r, o])}"
@@ -348,6 +352,62 @@ def _codes(columns: Sequence[Any], *, parts: int) -> tuple[list[Triples], list[s
     number = np.empty(len(strings), dtype=np.int64)
     number[order] = np.arange(len(order))
     return [number[part] for part in codes], strings.take(pa.array(order)).to_pylist()
+
+
+def _parts(sources: Sequence[Source]) -> list[Facts] | None:
+    """Read this process's part of every source; None if there is one process, or a source has to be read whole."""
+    if "compgcn.processes" not in sys.modules:  # it loads torch, which no reader needs
+        return None
+    from compgcn import processes
+
+    if processes.size() == 1:
+        return None
+    tables = [source for source in sources if isinstance(source, (Text, Parquet))]
+    try:
+        found = [facts for one in tables if (facts := one.part(processes.rank(), processes.size())) is not None]
+    except InputError:
+        found = []  # reading the whole names the line
+    return None if processes.anyone(len(found) < len(sources)) else found
+
+
+def _joined(
+    triples: Sequence[Triples], entity_ids: Sequence[str], relation_ids: Sequence[str]
+) -> tuple[list[Triples], list[str], list[str]]:
+    """Return the triples and the ids of all processes, numbered as one process does, from those of the parts of each.
+
+    No part of the triples is kept as text by more than one process, and every id travels once.
+    """
+    from compgcn import processes
+
+    entity, entities = _merged(entity_ids, [rows[:, [0, 2]] for rows in triples])
+    relation, relations = _merged(relation_ids, [rows[:, 1] for rows in triples])
+    found = []
+    for s, r, o in (rows.T for rows in triples):
+        own = np.column_stack([entity[s], relation[r], entity[o]]).tobytes()
+        parts = [np.frombuffer(processes.told(own, process), np.int64) for process in range(processes.size())]
+        found.append(np.concatenate(parts).reshape(-1, 3))
+    return found, entities, relations
+
+
+def _merged(ids: Sequence[str], codes: Sequence[Triples]) -> tuple[Triples, list[str]]:
+    """Return the number of each id of a process among those of all, and all ids, in order of first appearance.
+
+    The codes of each source, which are places in `ids`, rise in order of first appearance too.
+    """
+    from compgcn import processes
+
+    number, every, seen = np.empty(len(ids), dtype=np.int64), list[str](), 0
+    left = {text: place for place, text in enumerate(ids)}  # ids that have no number yet, in their order
+    for source in codes:
+        seen = max(seen, int(source.max(initial=-1)) + 1)
+        for process in range(processes.size()):
+            here = process == processes.rank()
+            own = [text for text, place in left.items() if place < seen] if here else []
+            for text in json.loads(processes.told(json.dumps(own).encode(), process)):
+                if text in left:
+                    number[left.pop(text)] = len(every)
+                every.append(text)
+    return number, every
 
 
 def _stands_alone(triples: Triples, num_entities: int, num_relations: int) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from compgcn.data.columns import (
     DEFAULTS,
@@ -50,18 +50,43 @@ class Text(File):
         import pyarrow.compute as pc
 
         chosen = self.options.columns
-        if chosen is None:
-            width, take = 3, [0, 1, 2]
-        else:
-            header = self.header()
-            width, take = len(header), locate(self.label, chosen, header)
-        found = self.read(width, take)
+        found = self.read(*self._shape())
         notes: tuple[str, ...] = ()
         if self.delimiter == "\t" and _all_quoted(found):  # as spreadsheets write it
             found = [pc.replace_substring(pc.utf8_slice_codeunits(column, 1, -1), '""', '"') for column in found]
             notes = (f"every field of '{self.label}' stands in double quotes, which were taken off",)
         found, skipped = without_header(self.label, found, chosen)
         return Facts(found, (*notes, *skipped), guessed=not skipped)
+
+    def part(self, number: int, of: int) -> Facts | None:
+        """Read one of so many parts, about as many bytes each; None where only the whole file tells how to read it."""
+        import pyarrow as pa
+
+        if self.delimiter != "\t" or self.options.comment or endings(self.path)[1]:
+            return None
+        width, take = self._shape()
+        with self.path.open("rb") as file:
+            first = file.readline()
+            begin, end = (_line(file, self.path.stat().st_size * place // of) for place in (number, number + 1))
+            file.seek(begin)
+            rows = file.read(end - begin)
+        try:  # every part begins with the first line, which may name the columns
+            found = self._parse(width, take, first + rows if number else rows)
+        except (pa.ArrowException, UnicodeDecodeError):
+            return None
+        if not first.strip() or b"\r" in first.strip() or any(map(_has_blank, found)) or _all_quoted(found):
+            return None
+        found, skipped = without_header(self.label, found, self.options.columns)
+        if number == 0:
+            return Facts(found, skipped, guessed=not skipped)
+        return Facts(found if skipped else [column[1:] for column in found])
+
+    def _shape(self) -> tuple[int, list[int]]:
+        """Return the number of columns, and the positions of subject, relation and object."""
+        if self.options.columns is None:
+            return 3, [0, 1, 2]
+        header = self.header()
+        return len(header), locate(self.label, self.options.columns, header)
 
     def read(self, width: int, take: Sequence[int] | None = None, *, allow_empty: bool = False) -> list[Any]:
         """Return columns of strings, as pyarrow chunked arrays.
@@ -103,7 +128,7 @@ class Text(File):
         if empty:
             raise InputError(f"'{self.label}' is empty: expected lines of {width} columns, found none")
 
-    def _parse(self, width: int, take: Sequence[int]) -> list[Any]:
+    def _parse(self, width: int, take: Sequence[int], lines: bytes | None = None) -> list[Any]:
         import pyarrow as pa
         import pyarrow.compute as pc
         from pyarrow import csv as arrow
@@ -113,7 +138,8 @@ class Text(File):
         quoted = self.delimiter == ","
         names = [str(i) for i in range(width)]
         wanted = [names[i] for i in take]
-        with pa.input_stream(self.label, compression=PACKED.get(endings(self.path)[1])) as stream:
+        whole = self.label, PACKED.get(endings(self.path)[1])
+        with pa.input_stream(*whole) if lines is None else pa.BufferReader(lines) as stream:
             table = arrow.read_csv(
                 stream,
                 read_options=arrow.ReadOptions(column_names=names, block_size=1 << 24),
@@ -207,8 +233,19 @@ class Parquet(File):
         """Read the triples; whole numbers become text."""
         return Facts(self.read(places_of(self.label, self.options.columns, self.header())))
 
-    def table(self, take: Sequence[int] | None = None) -> Any:
-        """Return some columns, or all, as a pyarrow table."""
+    def part(self, number: int, of: int) -> Facts | None:
+        """Read one of so many parts, about as many row groups each; None for a file without a row."""
+        import pyarrow as pa
+
+        groups, places = self._opened().num_row_groups, places_of(self.label, self.options.columns, self.header())
+        table = self.table(places, range(groups * number // of, groups * (number + 1) // of))
+        if not len(table):
+            nothing = pa.chunked_array([pa.array([], pa.string())])
+            return Facts([nothing] * 3) if self._opened().metadata.num_rows else None
+        return Facts(self._ids(table))
+
+    def table(self, take: Sequence[int] | None = None, groups: Sequence[int] | None = None) -> Any:
+        """Return some columns, or all, of some row groups, or all, as a pyarrow table."""
         import pyarrow as pa
 
         names = self.header()
@@ -216,17 +253,21 @@ class Parquet(File):
         if twice is not None:
             raise InputError(f"'{self.label}' has several columns called '{twice}'; give each its own name")
         try:
-            return self._opened().read(None if take is None else [names[place] for place in take])
+            wanted, opened = None if take is None else [names[place] for place in take], self._opened()
+            return opened.read(wanted) if groups is None else opened.read_row_groups(groups, wanted)
         except (pa.ArrowException, OSError, ValueError) as error:
             raise self._damaged(error) from None
 
     def read(self, take: Sequence[int]) -> list[Any]:
         """Return columns of ids as strings."""
-        import pyarrow.compute as pc
-
         table = self.table(take)
         if not len(table):
             raise InputError(f"'{self.label}' is empty: it holds no row")
+        return self._ids(table)
+
+    def _ids(self, table: Any) -> list[Any]:
+        import pyarrow.compute as pc
+
         found = [self._texts(name, column) for name, column in zip(table.column_names, table.columns, strict=True)]
         for name, column in zip(table.column_names, found, strict=True):
             blank = pc.fill_null(pc.equal(pc.ascii_trim(column, " "), ""), True)
@@ -299,6 +340,14 @@ def text(path: str | Path) -> Text:
     if not isinstance(found, Text):
         raise unreadable(found.path, DELIMITERS)
     return found
+
+
+def _line(file: BinaryIO, place: int) -> int:
+    """Return where the first line that begins at or after a place begins."""
+    file.seek(max(place - 1, 0))
+    if place:
+        file.readline()
+    return file.tell()
 
 
 def _has_blank(column: Any) -> bool:

@@ -255,10 +255,10 @@ def build_shard(config: Config, data: KnowledgeGraph, device: torch.device, worl
     must_be_supported(config.training)
     if config.encoder.fanout:
         raise InputError("several processes encode the whole graph; leave encoder.fanout out, or train in one process")
-    splits, rows = _splits(data, device), Rows(data.num_entities, world)
+    cpu, rows = torch.device("cpu"), Rows(data.num_entities, world)
     mixed = chosen_precision(config.training.precision, device) == "mixed"
     model = build_model(config, data, half_query=mixed, own=rows).to(device)
-    graph = build_graph(config, data.train, data, torch.device("cpu"))
+    graph, splits = build_graph(config, data.train, data, cpu), _splits(data, cpu)
     task = ShardedLinkPrediction(model, graph, splits, config.training, config.decoder.margin_decay, rows)
     _must_fill_batches(task.batch_size < 2, task.model.decoder, config, "query")
     return task

@@ -11,8 +11,8 @@ same loss, ranks, metrics and answers, those of one process:
         optimise(task, config.training, store, notify, make=sharded_step)
     task.ranks("test")                                        # filtered ranks of all triples, on every rank
     encoded = task.encode()                                   # a rank's rows of the entity vectors, all relations
-    scores = task.scores(encoded, s, r)                       # of a rank's slice of the entities
-    values, entities = task.best(task.new(scores, s, r), 10)  # the best new answers of all slices, on every rank
+    scores = task.score(encoded, s, r)                        # of a rank's slice of the entities
+    values, entities = task.candidates.best(scores, 10)       # the best answers of all slices, on every rank
     ENTITY_ROWS                                               # the names of the weights that are a rank's rows
     world.sent                                                # bytes that this rank has sent, by kind
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from functools import partial
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import torch
@@ -20,9 +20,11 @@ from compgcn.nn.graph import RelationalGraph
 from compgcn.shards.graph import Part, SharedNorm, edges_at
 from compgcn.shards.rows import Lookup, Rows
 from compgcn.tasks import losses
+from compgcn.tasks.edge_masking import facts
+from compgcn.tasks.facts import Answers, search
 from compgcn.tasks.link_prediction import Batch, Encoded, LinkPrediction, LinkPredictor
 from compgcn.tasks.objectives import OBJECTIVES, REGULARISERS, relation_scores
-from compgcn.tasks.ranking import Scorer, SideRanks, Watch, best, rank_triples
+from compgcn.tasks.ranking import Scorer, SideRanks, Watch, rank_triples
 from compgcn.tasks.sampling import SAMPLERS, randomness
 
 # The weights and buffers of a link predictor that have an entity axis: the rank's rows of each.
@@ -77,7 +79,7 @@ class ShardedLinkPrediction(LinkPrediction):
         model: with the rank's rows of everything that has an entity axis: a decoder of n entities, and an encoder of n
             nodes whose tables `Rows.learned` draws.
         graph: all edges, or at least those at the rank's rows.
-        splits: triples [n, 3]: train, valid, test, all of them on every rank.
+        splits: triples [n, 3]: train, valid, test, all of them on every rank, on a CPU.
         settings: of training.
         margin_decay: as for `LinkPrediction`.
         rows: the layout of the entities.
@@ -93,14 +95,60 @@ class ShardedLinkPrediction(LinkPrediction):
         rows: Rows,
     ) -> None:
         must_be_supported(settings)
-        device = splits["train"].device
-        super().__init__(model, edges_at(rows, graph).to(device), splits, settings, margin_decay)
-        self.rows, self.world, self.part = rows, rows.world, Part(rows, self.graph)
+        self.rows = self.candidates = rows
+        self.world, self.device = rows.world, next(model.parameters()).device
+        super().__init__(model, edges_at(rows, graph).to(self.device), splits, settings, margin_decay)
+        self.part, self._most = Part(rows, self.graph), None
         encoder = model.encoder
         if rows.world.size > 1:
             norms = [SharedNorm(norm, rows) if isinstance(norm, nn.BatchNorm1d) else norm for norm in encoder.norms]
             encoder.norms = nn.ModuleList(norms)
         self._draws = bool(encoder.hidden_dropout) or any(layer.dropout for layer in encoder.layers)
+
+    # Facts: a rank has the queries about its own entities, in their order among all, and filters its own answers
+
+    def _index(self, train: Tensor) -> Answers:
+        return self._readings([train], 0)
+
+    def _number(self, here: int) -> int:
+        counts = self.world.gathered(torch.tensor([here])).tolist()
+        self._first, self._here = sum(counts[: self.world.rank]), here
+        return sum(counts)
+
+    @cached_property
+    def known(self) -> Answers:
+        """The answers in all splits that are the rank's entities: they alone leave its slice."""
+        return self._readings(list(self.splits.values()), 2)
+
+    def _readings(self, splits: list[Tensor], column: int) -> Answers:
+        """Index (s, r, o) and (o, r + R, s) where the entity in a column is the rank's."""
+        own = []
+        for s, r, o in (triples.unbind(1) for triples in splits):
+            for reading in ((s, r, o), (o, r + self.num_relations, s)):
+                mine = self.rows.hold(reading[column])
+                own.append(torch.stack([one[mine] for one in reading], 1))
+        return Answers.from_triples(torch.cat(own).to(self.device), self.num_relations, inverse=False)
+
+    def batch(self, examples: Tensor) -> Batch:
+        """Return the queries of examples and their answers, which the ranks that have them tell all."""
+        here = examples - self._first
+        place = ((here >= 0) & (here < self._here)).nonzero().squeeze(1)
+        found, columns = super().batch(here[place]), examples.new_zeros(3, len(examples))
+        columns[0, place], columns[1, place] = found.s, found.r
+        if self.objective.by_query:
+            s, r, _ = self.world.reduced(columns)
+            row, answer = self.world.joined(torch.stack((place[found.row], found.answer), 1)).unbind(1)
+            return Batch(s, r, row, answer)
+        columns[2, place] = found.answer
+        s, r, answer = self.world.reduced(columns)
+        return Batch(s, r, torch.arange(len(examples), device=examples.device), answer)
+
+    def _keep(self, batch: Batch) -> Tensor:
+        """Return 0 for those of the rank's edges that a batch asks about, 1 for the others."""
+        sizes = self.num_relations, self.num_entities
+        asked = torch.unique(facts(batch.s[batch.row], batch.r[batch.row], batch.answer, *sizes))
+        graph = self.graph
+        return (~search(asked, facts(graph.src, graph.rel, graph.dst, *sizes))[1]).float()
 
     def encode(self, keep: Tensor | None = None) -> Encoded:
         """Return the vectors of the rank's entities [n, d] and of all relations; `keep` is of the edges at its rows."""
@@ -112,8 +160,8 @@ class ShardedLinkPrediction(LinkPrediction):
 
     def loss(self, examples: Tensor) -> Tensor:
         """Return the loss of one batch, the same number on every rank."""
-        keep = None if self.edge_mask is None else self.edge_mask.keep(examples)
-        return self._batch_loss(self.encode(keep), self.batch(examples))
+        batch = self.batch(examples)
+        return self._batch_loss(self.encode(self._keep(batch) if self.settings.remove_batch_edges else None), batch)
 
     def _batch_loss(self, encoded: Encoded, batch: Batch) -> Tensor:
         """Return the loss over all entities by slices of them, and all other terms by triples, each for its share."""
@@ -164,15 +212,11 @@ class ShardedLinkPrediction(LinkPrediction):
         biases = [some.view_as(ids) for some, ids in zip(torch.split(found[1], sizes), wanted, strict=True)]
         return [_Found(*pair) for pair in zip(vectors, biases, strict=True)]
 
-    def scores(self, encoded: Encoded, s: Tensor, r: Tensor) -> Tensor:
+    def score(self, encoded: Encoded, s: Tensor, r: Tensor) -> Tensor:
         """Return the logits of the rank's slice of the entities for queries (s, r), [B, n] of [B]."""
         (x,) = Lookup(self.rows, s)(encoded.entities)
         scores: Tensor = self.model.decoder(x, F.embedding(r, encoded.relations), encoded.entities)
         return scores
-
-    def score(self, encoded: Encoded, s: Tensor, r: Tensor) -> Tensor:
-        """Return the logits of all entities for queries (s, r), gathered from all ranks, [B, N] of [B]."""
-        return self.whole(self.scores(encoded, s, r).t()).t()
 
     def vectors(self, encoded: Encoded, ids: Tensor) -> _Found:
         """Look entities [B] up."""
@@ -180,54 +224,44 @@ class ShardedLinkPrediction(LinkPrediction):
 
     def whole(self, x: Tensor) -> Tensor:
         """Return the rows of all ranks, [n, ..] -> [N, ..]."""
-        padded = x.new_zeros(self.rows.chunk, *x.shape[1:])
-        padded[: len(x)] = x
-        return self.world.gathered(padded)[: self.rows.total]
-
-    def new(self, scores: Tensor, s: Tensor, r: Tensor) -> Tensor:
-        """Return scores of the rank's slice with -inf at the known answers to (s, r)."""
-        return self._without(scores, *self.known.lookup(s, r))
-
-    def _without(self, scores: Tensor, row: Tensor, answer: Tensor) -> Tensor:
-        mine = self.rows.hold(answer)
-        return scores.index_put((row[mine], answer[mine] - self.rows.start), scores.new_tensor(-torch.inf))
-
-    def best(self, scores: Tensor, top: int) -> tuple[Tensor, Tensor]:
-        """Return the largest scores of all slices and their entities, [B, k], ties in the order of the entities."""
-        k, B = min(top, self.rows.chunk), len(scores)
-        places = best(scores, k)
-        lacking = (0, k - places.shape[1])
-        values = F.pad(scores.gather(1, places), lacking, value=-torch.inf)
-        entities = F.pad(places + self.rows.start, lacking, value=self.rows.total)
-        values, entities = (
-            self.rows.world.gathered(part).view(-1, B, k).transpose(0, 1).flatten(1) for part in (values, entities)
-        )  # [B, W k]
-        order = values.sort(dim=1, descending=True, stable=True).indices[:, : min(top, self.rows.total)]
-        return values.gather(1, order), entities.gather(1, order)
+        return self.world.joined(x)
 
     @torch.inference_mode()
     def rank(
         self, triples: Tensor, max_elements: int = 2**26, notify: Watch | None = None, score: Scorer | None = None
     ) -> SideRanks:
-        """Return the filtered ranks of triples [n, 3] from both sides, the same on every rank; see `Ranker.rank`."""
+        """Return the filtered ranks of triples [n, 3] from both sides, the same on every rank; see `Ranker.rank`.
+
+        `score` gives the scores of the rank's slice.
+        """
         self.model.eval()
-        own = partial(self.scores, self.encode()) if score is None else partial(self._slice, score)
+        own = score or partial(self.score, self.encode())
         if self.graph.src.device.type == "cpu":
             max_elements = min(max_elements, _SCORES)
         n = self.rows.size
         queries = max(1, max_elements // self.rows.chunk)  # at a time, on every rank
         bound = queries * max(1, n)
+        triples = triples.to(self.device)
         return rank_triples(own, triples, self.known, n, max_elements=bound, notify=notify, count=self._count)
 
-    def _slice(self, score: Scorer, s: Tensor, r: Tensor) -> Tensor:
-        """Return the rank's slice of the scores of all entities, [B, n] of [B]."""
-        return score(s, r)[:, self.rows.start : self.rows.stop]
+    def popular(self, triples: Tensor, notify: Watch | None = None) -> SideRanks:
+        """Return the filtered ranks of triples by the popularity baseline: o has by r its answers to (o, r inverse)."""
+        (o, r), counts = self.train.queries.unbind(1), self.train.offsets.diff().float()
+        o, r = o - self.rows.start, (r + self.num_relations) % (2 * self.num_relations)
+
+        def score(_: Tensor, asked: Tensor) -> Tensor:
+            relations, row = torch.unique(asked, return_inverse=True)
+            at, found = search(relations, r)
+            table = counts.new_zeros(len(relations), self.rows.size)
+            return table.index_put_((at[found], o[found]), counts[found])[row]
+
+        return self.rank(triples, notify=notify, score=score)
 
     def _count(self, scores: Tensor, row: Tensor, target: Tensor, rows: Tensor, cols: Tensor) -> tuple[Tensor, Tensor]:
         """Count the rivals of all slices, as `compgcn.tasks.ranking._count` does those of one."""
         world, mine = self.rows.world, self.rows.hold(target)
         value = world.reduced(self.rows.chosen(scores, row, target))
-        scores = self._without(scores, rows, cols)
+        scores = scores.index_put((rows, cols - self.rows.start), scores.new_tensor(-torch.inf))
         itself = mine & (self.rows.chosen(scores, row, target) == value)
         greater, equal = kernels(scores.device.type).count_rivals(scores, row, value)
         greater, equal = world.reduced(torch.stack((greater, equal - itself.long())))

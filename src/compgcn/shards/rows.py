@@ -11,6 +11,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from compgcn.tasks.ranking import Candidates
+
 _PIECE = 2**20  # numbers of a table that are drawn at a time
 _BLOCK = 16  # torch draws normal numbers by so many
 
@@ -64,6 +66,16 @@ class World:
         dist.all_gather(list(out.chunk(self.size)), here, group=self._group)
         return out.to(x.device)
 
+    def joined(self, x: Tensor) -> Tensor:
+        """Return the x of all ranks under each other, however many rows each has: [n, ..] -> [N, ..]."""
+        if self.size == 1:
+            return x
+        sizes = self.gathered(torch.tensor([len(x)], device=x.device)).tolist()
+        padded = x.new_zeros(max(sizes), *x.shape[1:])
+        padded[: len(x)] = x
+        parts = torch.split(self.gathered(padded), max(sizes)) if max(sizes) else [padded]
+        return torch.cat([part[:size] for part, size in zip(parts, sizes, strict=False)])
+
     def swapped(self, x: Tensor, give: list[int], take: list[int], kind: str) -> Tensor:
         """Give each rank `give` rows of x, in order, and return the `take` rows that each gives, without a gradient."""
         if self.size == 1:
@@ -103,7 +115,7 @@ class _Swap(torch.autograd.Function):
         return world.swapped(g, give, take, "rows"), None, None, None
 
 
-class Rows:
+class Rows(Candidates):
     """Rows 0 .. N-1 of a table, of which rank p of W owns [p C, min((p + 1) C, N)), C = ceil(N / W).
 
     Args:
@@ -140,7 +152,7 @@ class Rows:
             some = slice(max(at, first), min(end, last))
             if some.start < some.stop:
                 kept[some.start - first : some.stop - first] = piece[some.start - at : some.stop - at]
-        return nn.Parameter(kept.view(self.size, dim))
+        return nn.Parameter(kept.view(rows, dim))
 
     def chosen(self, values: Tensor, row: Tensor, ids: Tensor) -> Tensor:
         """Return the values [B, n] of the rank's slice at rows and ids [m]; 0 where another rank has them, [m]."""
@@ -148,11 +160,41 @@ class Rows:
         found = values[row[mine], ids[mine] - self.start]
         return values.new_zeros(len(ids)).index_put((mine,), found)
 
-    def log_sum_exp(self, x: Tensor) -> Tensor:
-        """Return log Σ exp(x) over the entities of all ranks for each row of the rank's own x [B, n], [B]."""
-        own = torch.logsumexp(x, 1)
-        top = self.world.largest(own)
+    # Candidates: the entities of the rank's rows, with its slice of the scores [B, n]
+
+    def at(self, scores: Tensor, ids: Tensor) -> Tensor:
+        """Return the scores of any entities [B, k]."""
+        row = torch.arange(len(ids), device=ids.device).repeat_interleave(ids.shape[1])
+        return self.world.reduced(self.chosen(scores, row, ids.flatten())).view_as(ids)
+
+    def put(self, scores: Tensor, ids: Tensor, values: Tensor) -> Tensor:
+        """Return the scores with other values [B, k] of some entities."""
+        row, place = self.hold(ids).nonzero(as_tuple=True)
+        return scores.index_put((row, ids[row, place] - self.start), values[row, place])
+
+    def best(self, scores: Tensor, top: int) -> tuple[Tensor, Tensor]:
+        """Return the largest scores of all slices and their entities, [B, k]: k of each slice, then k of those."""
+        k, B = min(top, self.chunk), len(scores)
+        values, ids = super().best(scores, k)
+        lacking = (0, k - ids.shape[1])
+        values, ids = F.pad(values, lacking, value=-torch.inf), F.pad(ids + self.start, lacking, value=self.total)
+        values, ids = (self.world.gathered(part).view(-1, B, k).transpose(0, 1).flatten(1) for part in (values, ids))
+        order = values.sort(dim=1, descending=True, stable=True).indices[:, : min(top, self.total)]  # of [B, W k]
+        return values.gather(1, order), ids.gather(1, order)
+
+    def log_sum_exp(self, scores: Tensor) -> Tensor:
+        """Return log Σ exp over the entities of all ranks, [B]."""
+        own = scores.logsumexp(1)
+        top = self.world.largest(own).clamp_min(torch.finfo(own.dtype).min)  # every score may be -inf
         return top + self.world.summed((own - top).exp()).log()
+
+    def highest(self, scores: Tensor) -> Tensor:
+        """Return the highest score of all ranks, [B]."""
+        return self.world.largest(F.pad(scores, (0, 1), value=-torch.inf).amax(1))
+
+    def added(self, counts: Tensor) -> Tensor:
+        """Return the sum of counts over the ranks."""
+        return self.world.reduced(counts)
 
 
 class Lookup:

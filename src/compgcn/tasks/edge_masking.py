@@ -61,9 +61,14 @@ class HiddenEdges:
     def _key(self, s: Tensor, r: Tensor, o: Tensor) -> Tensor:
         if self._rule == "pairs":
             return torch.minimum(s, o) * self._size + torch.maximum(s, o)
-        inverse = r >= self._relations
-        head, tail = torch.where(inverse, o, s), torch.where(inverse, s, o)
-        return (head * self._relations + r % self._relations) * self._size + tail
+        return facts(s, r, o, self._relations, self._size)
+
+
+def facts(s: Tensor, r: Tensor, o: Tensor, num_relations: int, num_nodes: int) -> Tensor:
+    """Return one number for each fact, whichever of its two readings is given, [n] of [n]."""
+    inverse = r >= num_relations
+    head, tail = torch.where(inverse, o, s), torch.where(inverse, s, o)
+    return (head * num_relations + r % num_relations) * num_nodes + tail
 
 
 def keep_without(graph: RelationalGraph, s: int, r: int, o: int, rule: str) -> Tensor:

@@ -171,11 +171,18 @@ class Known:
         rows, values = _runs(self._values, begin, torch.where(found, end - begin, 0))
         return rows.numpy(), values.numpy()
 
+    def hold(self, keys: Numbers, values: Tensor) -> Tensor:
+        """Return which of these values [B, k] the keys [B] have."""
+        return self._search(keys, values.cpu())[1].to(values.device)
+
+    def _search(self, keys: Numbers, values: Tensor) -> tuple[Tensor, Tensor]:
+        place, found = search(self._keys, torch.from_numpy(keys))
+        at, there = search(self._facts, place.unsqueeze(1) * self._size + values)
+        return at, there & found.unsqueeze(1)
+
     def of(self, keys: Numbers, values: Numbers) -> list[list[str | None]]:
         """Return the split that each of these values [B, k] of the keys [B] stands in, or None."""
-        place, found = search(self._keys, torch.from_numpy(keys))
-        at, there = search(self._facts, place.unsqueeze(1) * self._size + torch.from_numpy(values))
-        there &= found.unsqueeze(1)
+        at, there = self._search(keys, torch.from_numpy(values))
         codes = torch.where(there, self._codes[at], -1) if len(self._codes) else torch.full_like(at, -1)
         return [[None if code < 0 else self.splits[code] for code in row] for row in codes.tolist()]
 

@@ -20,7 +20,7 @@ from compgcn.tasks import losses
 from compgcn.tasks.edge_masking import EdgeMask, HiddenEdges
 from compgcn.tasks.facts import Answers, search
 from compgcn.tasks.objectives import OBJECTIVES, batch_loss, must_agree, rows_alone
-from compgcn.tasks.ranking import Popularity, Report, Scorer, SideRanks, Watch, rank_triples, summary
+from compgcn.tasks.ranking import ALL, Candidates, Popularity, Report, Scorer, SideRanks, Watch, rank_triples, summary
 from compgcn.tasks.sampling import SAMPLERS, Adversary, Batches, Negatives
 
 NO_VECTORS = (
@@ -114,6 +114,8 @@ class Ranker:
         splits: triples [n, 3] on the same device: train, valid, test.
     """
 
+    candidates: Candidates = ALL
+
     def __init__(self, model: LinkModel, graph: RelationalGraph, splits: dict[str, Tensor]) -> None:
         self.model: LinkModel = model
         self.graph, self.splits = graph, splits
@@ -136,7 +138,7 @@ class Ranker:
         return self.predictor.encode(self.graph)
 
     def score(self, encoded: Encoded, s: Tensor, r: Tensor) -> Tensor:
-        """Return the logits of all entities for queries (s, r), [B, N] of [B]."""
+        """Return the logits of the candidates for queries (s, r), [B, C] of [B]."""
         return self.predictor.score(encoded, s, r)
 
     def vectors(self, encoded: Encoded, ids: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -202,10 +204,18 @@ class _Task(Ranker):
         super().__init__(model, graph, splits)
         self.module, self.settings = model, settings
         self.judged_by = sample(splits["valid"], settings.valid_sample)
-        self.train = Answers.from_triples(splits["train"], self.num_relations)
-        self.num_examples = len(self.train) if by_query else len(self.train.answers)
+        self.train = self._index(splits["train"])
+        self.num_examples = self._number(len(self.train) if by_query else len(self.train.answers))
         self.batches = Batches(self.num_examples, settings.batch_size, settings.seed, self.train.keys.device)
         self.steps_per_epoch, self.batch_size = self.batches.per_epoch, self.batches.size
+
+    def _index(self, train: Tensor) -> Answers:
+        """Return the training facts that are kept here."""
+        return Answers.from_triples(train, self.num_relations)
+
+    def _number(self, here: int) -> int:
+        """Return the number of all examples, by that of those kept here."""
+        return here
 
     def examples(self, epoch: int, step: int) -> Tensor:
         """Return the examples of a batch [B]."""
@@ -251,12 +261,16 @@ class LinkPrediction(_Task):
         drawn = settings.negatives * (1 if settings.sampler == "shared" else self.batch_size)
         few = not self.one_shape or 2 * self.batch_size + drawn < self.num_entities
         self.in_part = bool(fanout) or (self.sparse and not len(model.encoder.layers) and few)
-        self.edge_mask = None
-        if settings.remove_batch_edges:
-            self.edge_mask = EdgeMask(graph, self.train, by_query=self.objective.by_query)
         # On a GPU the pairs of a batch are padded to this many.
         on_gpu = self.objective.by_query and graph.src.device.type == "cuda"
         self._most = self.train.most(self.batch_size) if on_gpu else None
+
+    @cached_property
+    def edge_mask(self) -> EdgeMask | None:
+        """The edges that examples ask about, where they leave the graph."""
+        if not self.settings.remove_batch_edges:
+            return None
+        return EdgeMask(self.graph, self.train, by_query=self.objective.by_query)
 
     @property
     def adversary(self) -> Adversary:

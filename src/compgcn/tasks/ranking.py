@@ -131,6 +131,44 @@ def best(scores: Tensor, top: int) -> Tensor:
     return places.gather(1, order)
 
 
+class Candidates:
+    """The candidates that a process scores, [B, C]: here all, and of several processes a slice each; ids [B, k]."""
+
+    start = 0  # the id of the first
+
+    def hold(self, ids: Tensor) -> Tensor:
+        """Return which ids are of this process."""
+        return torch.ones_like(ids, dtype=torch.bool)
+
+    def at(self, scores: Tensor, ids: Tensor) -> Tensor:
+        """Return the scores of some candidates, of whichever process, [B, k]."""
+        return scores.gather(1, ids)
+
+    def put(self, scores: Tensor, ids: Tensor, values: Tensor) -> Tensor:
+        """Return the scores with other values [B, k] of some candidates."""
+        return scores.scatter(1, ids, values)
+
+    def best(self, scores: Tensor, top: int) -> tuple[Tensor, Tensor]:
+        """Return the largest scores and their ids, [B, k], ties in the order of the ids."""
+        ids = best(scores, top)
+        return scores.gather(1, ids), ids
+
+    def log_sum_exp(self, scores: Tensor) -> Tensor:
+        """Return log Σ exp of all scores, [B]."""
+        return scores.logsumexp(1)
+
+    def highest(self, scores: Tensor) -> Tensor:
+        """Return the highest score, [B]."""
+        return scores.amax(1)
+
+    def added(self, counts: Tensor) -> Tensor:
+        """Return counts of candidates, those of all processes added up."""
+        return counts
+
+
+ALL = Candidates()
+
+
 def metrics(ranks: Tensor) -> Metrics:
     """Return `METRICS` of ranks [n]; {} for no ranks."""
     return {name: metric(ranks.double()).item() for name, metric in METRICS.items()} if ranks.numel() else {}
