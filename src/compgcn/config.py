@@ -96,7 +96,6 @@ class Classifier(Section):
     folds: int = Field(10, ge=2)  # of the cross-validation
     inner_folds: int = Field(5, ge=2)  # within a training part, for nested
     readout: Literal["mean", "sum", "max", "attention"] = "mean"  # from the vectors of nodes to that of their graph
-    class_weights: bool = False  # every class has the same weight in the loss, however rare
     candidates: tuple[dict[str, Any], ...] = ()  # for nested: settings to choose among, by dotted name
 
 
@@ -420,7 +419,7 @@ _FIXED = {"seed", "device", "deterministic", "checkpoint_seconds", "evaluate_eve
 SEARCHABLE = {
     *(f"encoder.{key}" for key in Encoder.model_fields if key not in ("graph", "input")),
     *(f"decoder.{key}" for key in Decoder.model_fields),
-    *("classifier.readout", "classifier.class_weights"),
+    "classifier.readout",
     *(f"training.{key}" for key in Training.model_fields.keys() - _FIXED),
 }
 

@@ -19,7 +19,7 @@ from compgcn.nn.encoder import PRESETS
 from compgcn.run import open_run
 from compgcn.run.build import TASKS, build_items
 from compgcn.run.resolve import expand, recommended
-from compgcn.tasks.classification import NAMES, Classification, Readout, Tally, balanced, macro_f1, report
+from compgcn.tasks.classification import NAMES, Classification, Readout, Tally, macro_f1, report
 from compgcn.train.loop import Interrupted
 
 CPU = torch.device("cpu")
@@ -232,26 +232,6 @@ def test_the_report_counts_what_it_says() -> None:
     assert found["macro_f1"] == pytest.approx((2 / 3 + 4 / 7) / 2)
     assert found["confusion"] == confusion.tolist()
     assert macro_f1(Tally(0.0, torch.tensor([[0, 1], [0, 3]]))) == pytest.approx((0 + 6 / 7) / 2)
-
-
-def test_class_weights_make_every_class_count_the_same() -> None:
-    targets = torch.tensor([0, 0, 0, 2])
-    weights = balanced(targets, 4)
-    torch.testing.assert_close(weights, torch.tensor([4 / 6, 1.0, 2.0, 1.0]))
-    assert weights[targets].sum() == 4
-    assert (weights[targets][:3].sum() - weights[targets][3:].sum()).abs() < 1e-6
-
-
-def test_class_weights_reach_the_loss() -> None:
-    items = built(toy.molecules())
-    train, none = torch.arange(5), torch.arange(0)
-    settings = expand(recommended(toy.CLASSES, toy.molecules()), toy.molecules()).training
-    plain, weighed = (Classification(items, train, none, settings, class_weights=on) for on in (False, True))
-    logits = items.model.head(items.vectors(train))
-    each = torch.nn.functional.cross_entropy(logits, items.targets[train], reduction="none")
-    weights = torch.tensor([5 / 6, 5 / 4])[items.targets[train]]
-    torch.testing.assert_close(plain.loss(train), each.mean())
-    torch.testing.assert_close(weighed.loss(train), (weights * each).sum() / weights.sum())
 
 
 # What data decide

@@ -301,8 +301,7 @@ def build_nodes(config: Config, data: KnowledgeGraph, device: torch.device, whol
         from compgcn.baselines.fitted import FitOnce, Fitted, Fitting
 
         assert isinstance(baseline.how, FitOnce)
-        c = config.classifier
-        fitting = Fitting(len(data.labels.classes), c.inner_folds, c.class_weights, config.training.seed)
+        fitting = Fitting(len(data.labels.classes), config.classifier.inner_folds, config.training.seed)
         return Fitted(baseline.how, data, nodes, targets, fitting)
     encoder, rows = build_encoder(config, data)
     model = Classifier(encoder, len(data.labels.classes)).to(device)

@@ -163,8 +163,7 @@ def holdout(session: ClassSession) -> Metrics:
     """Train on train, keep the epoch that is best on valid, drawn from train if there is none; then look at test."""
     items = session.items
     train, valid = session.validation()
-    weights = session.config.classifier.class_weights
-    task = Classification(items, train, valid, session.training, class_weights=weights)
+    task = Classification(items, train, valid, session.training)
     progress = optimise(task, session.training, session.folder, session.record, session.interrupted)
     session.seconds = progress.seconds
     session.folder.restore(items.model)
@@ -403,8 +402,7 @@ class Parts:
             if not items.together:  # batches differ in shape, so no recorded step could be replayed
                 update["step"] = "eager"
             settings = config.training.model_copy(update=update)
-            weights = config.classifier.class_weights
-            task = Classification(items, train, valid, settings, class_weights=weights)
+            task = Classification(items, train, valid, settings)
             store = _PartStore(session, task, name, keep)
             progress = optimise(
                 task, settings, store, lambda event: session.record({**event, "part": name}), session.interrupted
