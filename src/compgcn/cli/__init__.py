@@ -44,8 +44,11 @@ def main() -> None:
     except (MemoryError, RuntimeError) as error:
         said = ("can't allocate memory", "not enough memory", "Storage size calculation overflowed")
         kinds = ("MemoryError", "OutOfMemoryError")  # by name, since torch may not be loaded
-        if under_torchrun() and isinstance(error, RuntimeError) and _lost(error):
-            fail("another process has ended, so this one cannot go on; the same command goes on from the checkpoint")
+        if under_torchrun() and isinstance(error, RuntimeError):
+            from compgcn.processes import lost
+
+            if lost(error):
+                fail("another process has ended, so this one cannot go on; the same command resumes the run")
         if type(error).__name__ not in kinds and not any(words in str(error) for words in said):
             raise
         fail("this needs more memory than there is; smaller encoder.dims or training.batch_size need less")
@@ -73,12 +76,6 @@ def _under_torchrun() -> None:
             if not end.code:
                 processes.leave()
             raise
-
-
-def _lost(error: RuntimeError) -> bool:
-    from compgcn.processes import lost
-
-    return lost(error)
 
 
 def _plain(error: UnicodeError) -> tuple[str, int]:

@@ -14,6 +14,7 @@ from typing import Any
 from compgcn.data.columns import (
     DEFAULTS,
     PACKED,
+    Columns,
     Facts,
     File,
     Options,
@@ -50,18 +51,20 @@ class Text(File):
         import pyarrow.compute as pc
 
         chosen = self.options.columns
-        if chosen is None:
-            width, take = 3, [0, 1, 2]
-        else:
-            header = self.header()
-            width, take = len(header), locate(self.label, chosen, header)
-        found = self.read(width, take)
+        found = self.chosen(chosen, 3)
         notes: tuple[str, ...] = ()
         if self.delimiter == "\t" and _all_quoted(found):  # as spreadsheets write it
             found = [pc.replace_substring(pc.utf8_slice_codeunits(column, 1, -1), '""', '"') for column in found]
             notes = (f"every field of '{self.label}' stands in double quotes, which were taken off",)
         found, skipped = without_header(self.label, found, chosen)
         return Facts(found, (*notes, *skipped), guessed=not skipped)
+
+    def chosen(self, columns: Columns | None, width: int) -> list[Any]:
+        """Return the columns of these names or positions, or those of a table with so many."""
+        if columns is None:
+            return self.read(width)
+        header = self.header()
+        return self.read(len(header), locate(self.label, columns, header))
 
     def read(self, width: int, take: Sequence[int] | None = None, *, allow_empty: bool = False) -> list[Any]:
         """Return columns of strings, as pyarrow chunked arrays.

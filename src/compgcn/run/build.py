@@ -195,14 +195,6 @@ def _adversary(config: Config, data: KnowledgeGraph) -> Adversary:
     return Adversary(LinkPredictor(encoder, build_decoder("distmult", data.num_entities, dim)))
 
 
-def build_conditional(config: Config, data: KnowledgeGraph, *, half: bool = False) -> ConditionalCompGCN:
-    """Make a model conditioned on the query."""
-    e = config.encoder
-    return ConditionalCompGCN(
-        data.num_relations, e.dims[-1], len(e.dims) - 1, e.composition or "mult", e.statistics, half=half
-    )
-
-
 def build_ranker(config: Config, data: KnowledgeGraph, device: torch.device) -> Ranker:
     """Make a link predictor that answers and is not trained."""
     if processes.size() > 1 and config.encoder.name != CONDITIONAL:
@@ -212,8 +204,10 @@ def build_ranker(config: Config, data: KnowledgeGraph, device: torch.device) -> 
     splits = _splits(data, device)
     graph = build_graph(config, data.train, data, device)
     mixed = chosen_precision(config.training.precision, device) == "mixed"
-    if config.encoder.name == CONDITIONAL:
-        model = build_conditional(config, data, half=mixed).to(device)
+    e = config.encoder
+    if e.name == CONDITIONAL:
+        sizes = data.num_relations, e.dims[-1], len(e.dims) - 1
+        model = ConditionalCompGCN(*sizes, e.composition or "mult", e.statistics, half=mixed).to(device)
         model.measure(graph)
         return Ranker(model, graph, splits)
     return Ranker(build_model(config, data, half_query=mixed).to(device), graph, splits)
