@@ -81,32 +81,6 @@ def test_a_run_stopped_and_killed_anywhere_ends_with_the_same_bits(
 # What may be seen
 
 
-def test_no_item_of_a_held_out_fold_is_ever_trained_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trained: list[tuple[set[int], set[int]]] = []
-    begin = Classification.__init__
-
-    def spy(
-        self: Classification, items: Any, train: torch.Tensor, valid: torch.Tensor, *rest: Any, **named: Any
-    ) -> None:
-        trained.append((set(train.tolist()), set(valid.tolist())))
-        begin(self, items, train, valid, *rest, **named)
-
-    monkeypatch.setattr(Classification, "__init__", spy)
-    toy.classify(tmp_path / "run", toy.molecules(), protocol="nested", epochs=2, inner_folds=2)
-    everything = set(range(18))
-    *parts, (final, nothing) = trained
-    assert (final, nothing) == (everything, set())
-    assert len(parts) == 3 * (2 + 1)
-    outer: list[int] = []
-    for k in range(3):
-        inner, (train, held_out) = parts[3 * k : 3 * k + 2], parts[3 * k + 2]
-        assert train | held_out == everything
-        assert all(not held_out & (seen | looked_at) for seen, looked_at in inner)
-        assert all(not seen & looked_at for seen, looked_at in [*inner, (train, held_out)])
-        outer += held_out
-    assert sorted(outer) == sorted(everything)
-
-
 @pytest.mark.parametrize("protocol", TASKS["node-classification"].protocols)
 def test_the_labels_of_test_change_nothing_but_the_report_on_test(tmp_path: Path, protocol: str) -> None:
     data = toy.labelled(valid=4)
