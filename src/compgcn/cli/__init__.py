@@ -14,7 +14,7 @@ import typer
 from typer import Option
 
 from compgcn import __version__
-from compgcn.cli import answers, data, evaluate, export, listing, plan, predict, serve, train, tune
+from compgcn.cli import answers, data, evaluate, export, listing, plan, predict, train, tune
 from compgcn.cli.console import fail, out, under_torchrun
 from compgcn.errors import InputError
 
@@ -109,7 +109,7 @@ for command in (
     answers.explain,
     export.export,
     answers.similar,
-    serve.serve,
+    export.serve,
     export.report,
 ):
     app.command()(command)
