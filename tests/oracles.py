@@ -18,7 +18,6 @@ from torch import Tensor
 from compgcn.nn.graph import RelationalGraph
 from compgcn.tasks.ranking import Ranks
 
-# ---------------------------------------------------------------------------------------------------------------------
 # compositions
 
 
@@ -65,7 +64,6 @@ def phi(name: str | Callable[[Tensor, Tensor], Tensor], a: Tensor, b: Tensor) ->
     return torch.stack(FORMULAS[name](a.unbind(-1), b.unbind(-1)), -1)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
 # graphs
 
 
@@ -133,7 +131,6 @@ def sent(edges: Edges, flow: str = "source_to_target", add_inverse: bool = True)
     return out
 
 
-# ---------------------------------------------------------------------------------------------------------------------
 # norms: (weight per message, weight per loop), counted by looking at every other message
 
 
@@ -186,7 +183,6 @@ NORM_FORMULAS: dict[str, Callable[[list[Sent], int, bool], tuple[list[float], li
 }
 
 
-# ---------------------------------------------------------------------------------------------------------------------
 # layers
 
 
@@ -239,7 +235,6 @@ def compgcn_layer(
     return out, z @ parameters["weight_relation"]
 
 
-# ---------------------------------------------------------------------------------------------------------------------
 # comparing
 
 

@@ -89,8 +89,6 @@ def conve_query(query: nn.Module, x: Array, z: Array, training: bool) -> Array:
             image[b, 0, position // query.width, position % query.width] = line[position]
     image = norm(w, "image_norm", image, training)
     maps = np.stack([convolved(image[b, 0], w["convolution.weight"][:, 0]) for b in range(batch)])
-    if "convolution.bias" in w:
-        maps = maps + w["convolution.bias"].reshape(1, -1, 1, 1)
     return projected(w, maps, training)
 
 
@@ -115,8 +113,6 @@ def conv_transe_query(query: nn.Module, x: Array, z: Array, training: bool) -> A
     kernels = w["convolution.weight"][:, 0]  # [F, 2, k]
     F, _, k = kernels.shape
     maps = np.zeros((batch, F, 1, dim))
-    if "convolution.bias" in w:
-        maps += w["convolution.bias"].reshape(1, -1, 1, 1)
     for b, f, j, row, t in np.ndindex(batch, F, dim, 2, k):
         place = j + t - (k - 1) // 2  # around j; outside there is nothing
         if 0 <= place < dim:

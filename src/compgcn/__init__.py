@@ -9,10 +9,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from compgcn.answers.classes import Classified
+    from compgcn.answers.links import Prediction
     from compgcn.data import GraphCollection, KnowledgeGraph, load, read
     from compgcn.errors import InputError
     from compgcn.nn.graph import RelationalGraph
-    from compgcn.run import Classified, Prediction, Run, fit, open_run
+    from compgcn.run import Run, fit, open_run
 
 
 __version__ = "0.1.0"
@@ -27,8 +29,8 @@ _HOME = {
     "fit": "compgcn.run",
     "open_run": "compgcn.run",
     "Run": "compgcn.run",
-    "Prediction": "compgcn.run",
-    "Classified": "compgcn.run",
+    "Prediction": "compgcn.answers.links",
+    "Classified": "compgcn.answers.classes",
 }
 
 

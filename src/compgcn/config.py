@@ -96,7 +96,6 @@ class Classifier(Section):
     folds: int = Field(10, ge=2)  # of the cross-validation
     inner_folds: int = Field(5, ge=2)  # within a training part, for nested
     readout: Literal["mean", "sum", "max", "attention"] = "mean"  # from the vectors of nodes to that of their graph
-    class_weights: bool = False  # every class has the same weight in the loss, however rare
     candidates: tuple[dict[str, Any], ...] = ()  # for nested: settings to choose among, by dotted name
 
 
@@ -225,23 +224,6 @@ def _plain(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else value
 
 
-# Phrases for pydantic's error types; in braces what pydantic knows of the setting.
-_EXPECTED = {
-    "bool_type": "true or false",
-    "finite_number": "a finite number",
-    "float_type": "a number",
-    "greater_than": "a number above {gt:g}",
-    "greater_than_equal": "at least {ge}",
-    "int_from_float": "a whole number",
-    "int_parsing": "a whole number",
-    "int_type": "a whole number",
-    "less_than": "a number below {lt:g}",
-    "less_than_equal": "at most {le}",
-    "string_type": "text",
-    "too_short": "a list of at least {min_length}",
-}
-
-
 def _in_settings(error: ValidationError, where: str) -> InputError:
     """Return the first mistake in settings as a sentence."""
     first: Mapping[str, Any] = error.errors()[0]
@@ -251,10 +233,9 @@ def _in_settings(error: ValidationError, where: str) -> InputError:
         return InputError(f"{where}{unknown(f'value of {path}', first['input'], known)}")
     if kind == "tuple_type" and path in LISTS:
         expected = f"this should be a list, as in {path} = {LISTS[path]}"
-    elif kind in _EXPECTED:
-        expected = f"this should be {_EXPECTED[kind].format(**first.get('ctx', {}))}"
     else:
-        expected = first["msg"].removeprefix("Value error, ").replace("Input should", "this should")
+        expected = first["msg"].removeprefix("Value error, ")
+        expected = expected.replace("Input should", "this should").replace("Tuple should", "this should")
     return InputError(f"{where}{path} = {first['input']!r}: {expected}")
 
 
@@ -420,7 +401,7 @@ _FIXED = {"seed", "device", "deterministic", "checkpoint_seconds", "evaluate_eve
 SEARCHABLE = {
     *(f"encoder.{key}" for key in Encoder.model_fields if key not in ("graph", "input")),
     *(f"decoder.{key}" for key in Decoder.model_fields),
-    *("classifier.readout", "classifier.class_weights"),
+    "classifier.readout",
     *(f"training.{key}" for key in Training.model_fields.keys() - _FIXED),
 }
 

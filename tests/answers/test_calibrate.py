@@ -247,11 +247,3 @@ def test_classes_are_calibrated_if_the_protocol_holds_out_validation(tmp_path: P
     assert [a[:3] + a[4:] for a in before] == [a[:3] + a[4:] for a in after]
     assert [a.probability for a in before] != [a.probability for a in after]
     assert sum(one.answers for one in held.classes.calibration("test", calibrated=True)) == 20
-
-
-def test_commands_tell_whether_probabilities_are_calibrated(command: toy.Command, run: Run) -> None:
-    result = command("evaluate", run.path, "--plot", "trust.svg")
-    assert sum("after calibration on valid" in line for line in result.out.splitlines()) == 2, result
-    assert "Reliability" in Path("trust.svg").read_text()
-    shown = command("predict", run.path, "--head", "p1", "--relation", "lives").out
-    assert "probabilities calibrated on valid" in shown

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from compgcn.answers import calibrate, discover, links
-from compgcn.answers.discover import SCHEMA, Discovery, Peers, lacking, weighing
+from compgcn.answers.discover import Discovery, Peers, lacking, weighing
 from compgcn.answers.links import Links
 from compgcn.data import KnowledgeGraph, Vocabulary
 from compgcn.errors import InputError
 from compgcn.run import Run
 from oracles import Edges, edge_lists
-from toy import CONDITIONAL, Command, graph, refused, train
+from toy import CONDITIONAL, graph, train
 
 
 @pytest.fixture(scope="module", params=["cross-entropy", "bce"])
@@ -165,19 +163,6 @@ def test_an_entity_is_related_to_itself_only_by_relations_that_do_so(tmp_path: P
     assert {fact.relation for fact in found if fact.head == fact.tail} == {"knows"}
 
 
-def test_the_command_shows_writes_and_prints_json(command: Command, run: Run) -> None:
-    found = run.discover(top=6)
-    lines = command("discover", run.path, "--top", 6).out.splitlines()
-    assert [line.split()[0] for line in lines[1:-1]] == list("123456")
-    rows = json.loads(command("discover", run.path, "--top", 6, "--json").out)
-    assert [tuple(row[key] for key in Discovery._fields) for row in rows] == [tuple(fact) for fact in found]
-    assert command("discover", run.path, "--top", 6, "--to", "found.parquet").code == 0
-    assert pq.read_table("found.parquet").to_pylist() == [
-        dict(zip(SCHEMA.names, (rank, *fact), strict=True)) for rank, fact in enumerate(found, 1)
-    ]
-    refused(command("discover", run.path, "--to", "found.txt"), "a .parquet, .csv or .tsv file")
-
-
 @given(st.lists(st.tuples(*[st.integers(0, 9)] * 3), min_size=1, max_size=4), st.integers(1, 60), st.booleans())
 def test_a_bounded_search_asks_where_a_tail_is_lacking_most(
     sizes: list[tuple[int, int, int]], limit: int, evenly: bool
@@ -196,19 +181,6 @@ def test_a_bounded_search_asks_where_a_tail_is_lacking_most(
         found = discover.some(every, share)
         assert (np.bincount(found[:, 2], minlength=3) == share).all()
         assert (np.diff(found[:, 0]) > 0).all()
-
-
-def test_a_search_over_many_entities_is_bounded_and_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    run = train(tmp_path / "run", epochs=1)
-    whole = run.discover(top=1000)
-    assert not caplog.records
-    monkeypatch.setattr(discover, "most_queries", lambda links: 5)
-    some = run.discover(top=1000)
-    assert set(some) < set(whole)
-    (said,) = caplog.messages
-    assert said.startswith(f"5 of {total(run)} queries asked, about heads that most often lack a tail; name a relation")
 
 
 def test_a_model_conditioned_on_the_query_answers_a_bounded_number(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from compgcn.answers.links import Links
 from compgcn.errors import InputError
 from compgcn.nn.graph import COUNT_SENT, NORMS, RelationalGraph
 from compgcn.run import Run
-from toy import Command, classify, graph, labelled, refused, train
+from toy import graph, train
 
 TRIPLE: Triple = (0, 0, 12)  # p0 lives in t0
 LINEAR = {"encoder.batch_norm": False, "encoder.activation": "none", "encoder.norm": "none", "decoder": "distmult"}
@@ -152,19 +151,3 @@ def test_a_model_without_messages_along_facts_has_nothing_to_explain(
 ) -> None:
     with pytest.raises(InputError, match=message):
         explain.explain(small(tmp_path, **settings), "p0", "lives", "t0")
-
-
-def test_the_command_shows_signed_bars_and_json(run: Run, command: Command, tmp_path: Path) -> None:
-    shown = command("explain", run.path, "p0", "lives", "t0", "--top", 1000)
-    assert shown.code == 0, shown
-    found = run.explain("p0", "lives", "t0", top=1000)
-    header = next(line for line in shown.out.splitlines() if line.startswith("rank"))
-    bars = [line for line in shown.out.splitlines() if "█" in line]
-    assert [line.index("█") >= header.index("  for") for line in bars] == [f.contribution >= 0 for f in found.facts]
-    assert [line.split("█")[0].split()[-1] for line in bars] == [f"{f.contribution:+.4f}" for f in found.facts]
-    printed = json.loads(command("explain", run.path, "p0", "lives", "t0", "--json", "--method", "gradient").out)
-    assert printed["method"] == "gradient"
-    assert [fact["rank"] for fact in printed["facts"]] == [1, 2, 3, 4, 5]
-    refused(command("explain", run.path, "p0", "lives", "t99"), "unknown entity 't99'")
-    classify(tmp_path / "classes", labelled(), epochs=1)
-    refused(command("explain", "classes", "p0", "buys", "a"), "node-classification")

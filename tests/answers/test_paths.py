@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from itertools import pairwise, permutations, product
 from pathlib import Path
 
@@ -18,14 +17,11 @@ from compgcn.answers.paths import QueryScore, best_walks
 from compgcn.data import KnowledgeGraph, Vocabulary
 from compgcn.nn.conditional import STATISTICS, ConditionalCompGCN
 from compgcn.nn.graph import RelationalGraph
-from compgcn.run import Path as Chain
-from compgcn.run import Run, Step
-from compgcn.serve.middleware import Limits
-from compgcn.serve.models import ServedModel
+from compgcn.run import Run
 from compgcn.tasks.edge_masking import RULES, HiddenEdges, keep_without
 from compgcn.tasks.facts import Answers
 from oracles import Edges, edge_lists
-from toy import Command, fit, graph
+from toy import fit, graph
 
 LAYERS = 3
 SETTINGS = {"epochs": 1, "encoder.dims": (8,) * (LAYERS + 1), "batch_size": 8, "device": "cpu"}
@@ -216,25 +212,3 @@ def test_an_exact_contribution_is_the_difference_of_scores_on_smaller_graphs(
     monkeypatch.setattr(explain, "EXACT_WORK", 1)
     assert run.explain("p0", "knows", "p5").method == "gradient"
     assert run.explain("p0", "knows", "p5").paths == run.explain("p0", "knows", "p5", method="exact").paths
-
-
-def test_a_path_is_the_same_on_the_command_line_in_json_and_over_http(run: Run, command: Command) -> None:
-    found = run.explain("p0", "lives", "t0", top=3)
-    shown = command("explain", run.path, "p0", "lives", "t0", "--top", 3)
-    assert shown.code == 0, shown
-    flat = " ".join(shown.out.split())
-    assert all(f"{path.importance:+.4f}" in flat for path in found.paths)
-    assert found.paths[0].arrows() in flat
-    assert "1 fact hidden" in flat
-    printed = json.loads(command("explain", run.path, "p0", "lives", "t0", "--top", 3, "--json").out)
-    triple = run.data.entities.index("p0"), run.data.relations.index("lives"), run.data.entities.index("t0")
-    served = json.loads(ServedModel("run", run, Limits()).explain(triple, 3))
-    assert printed["hidden"] == served["hidden"] == 1
-    assert [
-        Chain(path["importance"], [Step(**step) for step in path["steps"]]) for path in printed["paths"]
-    ] == found.paths
-    ids = [
-        [(step["head"]["id"], step["tail"]["id"], step["forward"]) for step in path["steps"]]
-        for path in served["paths"]
-    ]
-    assert ids == [[(step.head, step.tail, step.forward) for step in path.steps] for path in found.paths]

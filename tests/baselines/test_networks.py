@@ -189,17 +189,6 @@ def test_features_serve_as_input_in_the_nested_protocol(tmp_path: Path) -> None:
     assert open_run(run.path, "cpu").evaluate("train") == run.evaluate("train")
 
 
-def test_a_killed_run_ends_with_the_same_bits(tmp_path: Path) -> None:
-    settings = {"epochs": 3, "checkpoint_seconds": 0.0, "batch_size": 5}
-    whole = trained(tmp_path / "whole", "dgcnn", **settings)
-    path = tmp_path / "killed"
-    with pytest.raises(toy.Killed):
-        trained(path, "dgcnn", notify=toy.killed_at_event(23), **settings)
-    again = trained(path, "dgcnn", **settings)
-    assert again.metrics == whole.metrics
-    assert (path / "model.safetensors").read_bytes() == (whole.path / "model.safetensors").read_bytes()
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -25,7 +25,7 @@ def test_probabilities_grow_with_the_distance_of_classes(classes: int) -> None:
     likelihoods = []
     for apart in (1.0, 20.0):
         x, targets = clouds(20, classes, apart)
-        found = fit_svm([x], targets, Fitting(classes, 3, False, 0)).decide(x)
+        found = fit_svm([x], targets, Fitting(classes, 3, 0)).decide(x)
         np.testing.assert_allclose(np.exp(found).sum(1), 1)
         likelihoods.append(found[np.arange(len(targets)), targets].mean())
     assert (found.argmax(1) == targets).all()
@@ -35,26 +35,18 @@ def test_probabilities_grow_with_the_distance_of_classes(classes: int) -> None:
 @pytest.mark.parametrize("present", [1, 2, 3])
 def test_a_class_without_nodes_is_never_chosen(present: int) -> None:
     x, targets = clouds(6, present, 10.0)
-    found = fit_svm([x], targets, Fitting(4, 2, False, 0)).decide(x)
+    found = fit_svm([x], targets, Fitting(4, 2, 0)).decide(x)
     assert found.shape == (len(x), 4)
     assert np.isfinite(found).all()
     assert (found.argmax(1) == targets).all()
 
 
 def test_one_example_suffices_and_too_many_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = fit_svm([np.ones((1, 2))], np.array([1]), Fitting(2, 5, False, 0)).decide(np.zeros((3, 2)))
+    found = fit_svm([np.ones((1, 2))], np.array([1]), Fitting(2, 5, 0)).decide(np.zeros((3, 2)))
     assert (found.argmax(1) == 1).all()
     monkeypatch.setattr(svm, "_MOST", 5)
     with pytest.raises(InputError, match="at most 5, and here are 6"):
-        fit_svm([np.ones((6, 1))], np.arange(6) % 2, Fitting(2, 2, False, 0))
-
-
-def test_with_balanced_classes_a_rare_one_counts_as_much() -> None:
-    rng = np.random.default_rng(0)
-    x = np.concatenate([rng.normal(0, 1, (90, 1)), rng.normal(1.5, 1, (10, 1))])
-    targets = np.repeat([0, 1], [90, 10])
-    plain, weighed = (fit_svm([x], targets, Fitting(2, 5, balanced, 0)).decide(x) for balanced in (False, True))
-    assert (weighed.argmax(1) == 1).sum() > (plain.argmax(1) == 1).sum()
+        fit_svm([np.ones((6, 1))], np.arange(6) % 2, Fitting(2, 2, 0))
 
 
 def test_variant_and_bound_are_the_first_pair_that_is_best_over_folds() -> None:
@@ -76,7 +68,7 @@ def test_variant_and_bound_are_the_first_pair_that_is_best_over_folds() -> None:
 
     pairs = [(variant, bound) for variant in range(4) for bound in svm._BOUNDS]
     best = max(pairs, key=lambda pair: right(variants[pair[0]], pair[1]))  # the first of equals
-    fit = fit_svm(variants, targets, Fitting(2, 4, False, 0))
+    fit = fit_svm(variants, targets, Fitting(2, 4, 0))
     assert (fit.variant, fit.settings["C"]) == best
-    alone = fit_svm([variants[fit.variant]], targets, Fitting(2, 4, False, 0))
+    alone = fit_svm([variants[fit.variant]], targets, Fitting(2, 4, 0))
     np.testing.assert_array_equal(fit.decide(variants[fit.variant]), alone.decide(variants[fit.variant]))

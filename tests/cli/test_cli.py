@@ -29,7 +29,6 @@ from compgcn.cli.train import in_words, progress_line, standing
 from compgcn.data import DATASETS, Vocabulary
 from compgcn.nn.decoders import DECODERS
 from compgcn.run import open_run
-from compgcn.train.recipes import MODELS
 from toy import SMALL, Command, contents, flags, graph, refused, train, write_tsv
 
 FAMILY = Path("runs/family-compgcn-conve-0")
@@ -61,24 +60,6 @@ def test_the_help_of_every_command_has_an_example(command: Command, words: list[
     result = command(*words, "--help")
     assert result.code == 0
     assert f"Example: compgcn {' '.join(words)}".strip() in " ".join(result.out.split())
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["trian"],
-        ["train"],
-        ["train", "world", "--epochs", "many"],
-        ["predict", "run", "--relation", "r", "--head", "h", "--top", "0"],
-        ["evaluate", "run", "--top", "3"],
-        ["export", "run"],
-    ],
-    ids=" ".join,
-)
-def test_a_usage_error_is_exit_code_2(command: Command, words: list[str]) -> None:
-    result = command(*words)
-    assert (result.code, result.out) == (2, ""), result
-    assert list(Path.cwd().iterdir()) == []
 
 
 # Train
@@ -139,14 +120,6 @@ def test_training_prints_the_data_the_metrics_and_the_baseline(command: Command,
     assert "run folder runs/mine" in result.out
 
 
-def test_train_json_is_pure_json(command: Command, data: Path) -> None:
-    result = command("train", data, *flags(SMALL), "--json")
-    report = json.loads(result.out)
-    assert (result.err, report["run"]) == ("", str(FAMILY))
-    assert report["test"]["mrr"] == open_run(report["run"]).metrics["test"]["mrr"]
-    assert json.loads(command("train", data, *flags(SMALL), "--json").out) == report
-
-
 def test_options_and_settings_name_the_same_things(command: Command, data: Path) -> None:
     words = ["--encoder", "rgcn", "--decoder", "distmult", "--epochs", 1, "--seed", 4, "--device", "cpu"]
     command("train", data, *words, "--run-dir", "a", "--set", "dims=[4, 8]")
@@ -154,12 +127,6 @@ def test_options_and_settings_name_the_same_things(command: Command, data: Path)
     assert (config.encoder.name, config.decoder.name, config.encoder.dims) == ("rgcn", "distmult", (4, 8))
     assert (config.training.epochs, config.training.seed, config.training.device) == (1, 4, "cpu")
     refused(command("train", data, *words, "--set", "epochs=2"), "'epochs' is given twice")
-
-
-def test_a_model_names_its_folder_and_its_metrics(command: Command, data: Path) -> None:
-    result = command("train", data, "--model", "transe", "--epochs", 0, "--set", "dims=[4]")
-    assert (data.parent / "runs" / "family-transe-0" / "metrics.json").is_file()
-    assert any(line.startswith("transe ") for line in result.out.splitlines())
 
 
 @pytest.mark.parametrize(
@@ -173,29 +140,6 @@ def test_a_mistake_in_a_name_is_answered_before_torch_is_loaded(words: list[str]
     assert sentence in ended.stderr
 
 
-def test_three_files_are_the_three_splits(command: Command, tmp_path: Path) -> None:
-    files = {split: write_tsv(tmp_path / f"{split}.tsv", graph(), split) for split in graph().splits}
-    words = ["--valid", files["valid"], "--test", files["test"], *flags(SMALL)]
-    assert command("train", files["train"], *words, "--run-dir", "a").code == 0
-    sizes = {split: len(triples) for split, triples in open_run("a").data.splits.items()}
-    assert sizes == {"train": 18, "valid": 3, "test": 3}
-    (tmp_path / "mine.toml").write_text(f'[data]\nsource = "{files["train"]}"\n')
-    assert command("train", "mine.toml", *words, "--run-dir", "b").code == 0
-    assert toy.lasting(Path("a")) == toy.lasting(Path("b"))
-    refused(command("train", files["train"], "--valid", files["valid"]), "test missing")
-
-
-def test_columns_and_labels_of_a_table_are_options(command: Command, tmp_path: Path) -> None:
-    rows = [f"{i},p{i},lives,town{i % 3}" for i in range(12)]
-    (tmp_path / "g.csv").write_text("\n".join(["n,who,how,where", *rows]))
-    (tmp_path / "l.csv").write_text("".join(f"p{i},{'north' if i % 2 else 'south'}\n" for i in range(8)))
-    words = ["--labels", "l.csv", *flags(SMALL | {"folds": 2, "epochs": 1})]
-    for columns, run, entities in (("who,how,where", "a", 15), ("1,2,3", "b", 17)):
-        assert command("train", "g.csv", "--columns", columns, *words, "--run-dir", run).code == 0
-        assert open_run(run).data.num_entities == entities
-    assert (open_run("b").config.data.columns, open_run("b").config.data.labels) == ((1, 2, 3), "l.csv")
-
-
 def test_the_config_of_a_run_trains_it_again(command: Command, data: Path) -> None:
     assert command("train", data, *flags(SMALL), "--run-dir", "a").code == 0
     assert command("train", "a/config.toml", "--run-dir", "b").code == 0
@@ -204,16 +148,6 @@ def test_the_config_of_a_run_trains_it_again(command: Command, data: Path) -> No
         file.write("p0\tlives\tp5\n")
     refused(command("train", "a/config.toml", "--run-dir", "c", "--json"), "fingerprint")
     assert not Path("c").exists()
-
-
-def test_a_graph_without_held_out_facts_trains(command: Command, tmp_path: Path) -> None:
-    (tmp_path / "few.tsv").write_text("a\tr\tb\nb\tr\tc\n")
-    result = command("train", "few.tsv", *flags(SMALL), "--run-dir", "few")
-    assert "0 valid, 0 test" in result.out
-    assert "test split is empty" in result.out
-    for words in ([], ["--by", "relation"]):
-        assert command("evaluate", "few", *words).out == "the test split is empty\n"
-    assert json.loads(command("evaluate", "few", "--json").out) == {}
 
 
 def test_an_encoder_without_a_layer_is_noticed(command: Command, data: Path) -> None:
@@ -260,18 +194,6 @@ def test_a_log_gets_a_line_ten_seconds_after_the_last(capfd: pytest.CaptureFixtu
             lines.append(capfd.readouterr().err)
     assert [bool(line) for line in lines] == [False, False, True, False, True, False]
     assert lines[2].startswith("evaluating 2 of 600")
-
-
-def test_training_notifies_of_epochs_steps_and_evaluations(
-    command: Command, data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("compgcn.cli.train._QUIET", 0.0)
-    shown = command("train", data, *flags(SMALL)).err
-    assert "epoch 3/3  loss " in shown
-    assert "valid mrr" in shown
-    assert re.search(r"epoch 1/3  step 1/\d+  loss \S+\n", shown), "the pace is unknown"
-    assert re.search(r"epoch 1/3  step 2/\d+  loss \S+  about \S+ (s|min|h) to the last epoch\n", shown)
-    assert re.search(r"evaluating test \d of \d\n", shown)
 
 
 def training(clock: list[float], **both: object) -> Callable[..., str]:
@@ -342,23 +264,9 @@ def test_predictions_are_a_table_of_rank_name_probability_and_known(command: Com
         assert re.fullmatch(rf" *{rank} +name of \w\d +\w\d +[01]\.\d{{4}} +{known} *", line)
 
 
-def test_predict_json_is_pure_json(command: Command, run: Path) -> None:
-    opened = open_run(run)
-    for words, answers in (
-        (("--head", "p0", "--top", 3), opened.predict("p0", "lives", top=3)),
-        (("--tail", "t0", "--top", 99), opened.predict(tail="t0", relation="lives", top=99)),
-    ):
-        rows = json.loads(command("predict", run, "--relation", "lives", *words, "--json").out)
-        assert rows == [{"rank": rank, **one._asdict()} for rank, one in enumerate(answers, 1)]
-
-
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["--head", "name of p00", "--relation", "lives"], ["unknown entity 'name of p00'", "'name of p0'"]),
-        (["--head", "p0", "--relation", "livs"], ["unknown relation 'livs'", "'lives'"]),
-        (["--relation", "lives"], ["two of head, relation and tail"]),
-        (["--head", "p0", "--tail", "p1", "--relation", "lives"], ["two of head, relation and tail"]),
         (["--head", "p0", "--relation", "lives", "--device", "nonsense"], ["there is no device 'nonsense' here"]),
         (["--head", "p0", "--relation", "lives", "--to", "x.csv"], ["--to goes with --queries"]),
         (["--queries", "q.tsv", "--head", "p0"], ["leave out --head"]),
@@ -400,17 +308,6 @@ def test_vectors_are_exported(command: Command, run: Path) -> None:
         refused(command("export", run, "--to", place), words)
     refused(command("explain", run, "p0", "lives", "t0", "--method", "guess"), "unknown method 'guess'; known: auto")
     refused(command("export", run, "--to", "vectors.tsv", "--format", "xls"), "unknown format 'xls'; known: parquet")
-
-
-def test_neighbours_are_a_table_or_json(command: Command, run: Path) -> None:
-    result = command("similar", run, "p1", "--top", 2)
-    assert re.search(r"^rank +name +id +similarity$", result.out, re.MULTILINE)
-    assert len(result.out.splitlines()) == 3
-    found = json.loads(command("similar", run, "knows", "--relation", "--json").out)
-    assert [one["rank"] for one in found] == [1, 2, 3, 4, 5]
-    assert {"rank", "entity", "name", "similarity"} == set(found[0])
-    refused(command("similar", run, "lives"), "'lives' is a relation; add --relation")
-    refused(command("similar", run, "livs", "--relation"), "did you mean 'lives'")
 
 
 @pytest.fixture(scope="module")
@@ -513,40 +410,6 @@ def test_bad_data_is_one_sentence_and_no_folder(command: Command, name: str) -> 
     refused(command("train", name, "--json"), *words)
     assert contents(Path.cwd()) == before
     assert not Path("runs").exists()
-
-
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (["--encoder", "compgc"], ["unknown encoder 'compgc'; did you mean 'compgcn'"]),
-        (["--encoder", "gcn", "--composition", "corr"], ["encoder 'gcn' has composition 'copy'"]),
-        (["--sampler", "kbgn"], ["unknown sampler 'kbgn'; did you mean 'kbgan'"]),
-        (["--model", "foo"], ["unknown model 'foo'; known: ", *MODELS]),
-        (["--epochs", "-1"], ["training.epochs = -1"]),
-        (["--decoder", "conve", "--set", "kernel=50"], ["a 50×50 kernel does not fit"]),
-        (["--set", "valid_fraction=0.6", "--set", "test_fraction=0.6"], ["leave something to train on"]),
-    ],
-    ids=lambda value: " ".join(value) if value[0].startswith("--") else "",
-)
-def test_a_bad_option_is_one_sentence_and_no_folder(
-    command: Command, data: Path, words: list[str], expected: list[str]
-) -> None:
-    refused(command("train", data, *words, "--json"), *expected)
-    assert not Path("runs").exists()
-
-
-@pytest.mark.parametrize("kind", ["file", "folder"])
-def test_a_run_dir_that_is_something_else_stays_as_it_is(command: Command, data: Path, kind: str) -> None:
-    place = Path("place")
-    if kind == "folder":
-        place.mkdir()
-    (place if kind == "file" else place / "mine").write_text("mine")
-    before = contents(Path.cwd())
-    refused(command("train", data, *flags(SMALL), "--run-dir", place, "--json"), "place", "--run-dir")
-    refused(command("train", data, *flags(SMALL), "--run-dir", place / "mine" / "deeper", "--json"), "place")
-    assert contents(Path.cwd()) == before
-    for words in (["evaluate"], ["predict", "--head", "a", "--relation", "r"], ["export", "--to", "x.tsv"]):
-        refused(command(words[0], place, *words[1:]), "place")
 
 
 @pytest.mark.parametrize(

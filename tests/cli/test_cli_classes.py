@@ -112,14 +112,6 @@ def test_a_table_of_graphs_read_as_triples_is_recognised(command: Command, tmp_p
     assert "graph-classification" not in command("train", "plain.tsv").err
 
 
-@pytest.mark.parametrize("how", [("--task", "graph-classification"), ("--set", "task=graph-classification")])
-def test_a_table_of_graphs_is_described(command: Command, tmp_path: Path, how: tuple[str, str]) -> None:
-    (tmp_path / "rings.tsv").write_text("m\ta\tr\tb\nn\ta\tr\tb\n")
-    (tmp_path / "classes.tsv").write_text("m\tno\nn\tyes\n")
-    done = command("data", "info", "rings.tsv", "--set", "labels=classes.tsv", *how, "--json")
-    assert json.loads(done.out)["graphs"] == 2
-
-
 def test_the_metrics_of_the_papers_protocol_are_those_of_validation(graphs: Run, command: Command) -> None:
     done = command("evaluate", graphs.path, "--split", "valid")
     assert "valid, mean ± sd of 3 folds" in done.out

@@ -6,12 +6,8 @@ import base64
 import json
 import logging
 import os
-import signal
-import subprocess
 import sys
 import tarfile
-import threading
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -23,14 +19,13 @@ from clock import HANGS
 from compgcn.data import download as module
 from compgcn.data.download import Archive, Files, Item, Pip, UnavailableError, configured, download, extract, locate
 from compgcn.errors import InputError
-from server import Server, cut, held, redirect, resumable, serving, sha, silent, tarred, whole, zipped
+from server import Server, cut, redirect, resumable, serving, sha, silent, tarred, whole, zipped
 
 DATA = bytes(range(256)) * 400  # 100 kB
 MIB = 1 << 20
 PLAIN = {part: f"{part}\tr\to\n".encode() * 3000 for part in ("train", "valid", "test")}
 ZIP = zipped({f"set/{part}.txt": data for part, data in PLAIN.items()})
 SDIST = tarred({"pkg-1.0/setup.py": b"raise SystemExit('ran')", **{f"pkg-1.0/d/{p}.txt": d for p, d in PLAIN.items()}})
-BIG = zipped({"set/pad": os.urandom(3 << 20), **{f"set/{part}.txt": data for part, data in PLAIN.items()}})
 WHOLE = {"made-up/manifest.json", "made-up/train.txt", "made-up/valid.txt", "made-up/test.txt"}
 PACKAGE = "some_data-1.0.tar.gz"
 
@@ -420,47 +415,3 @@ def test_an_altered_cache_is_noticed_and_fetched_again(server: Server, home: Pat
 
 
 # Processes
-
-SCRIPT = """
-import json, sys
-from compgcn.data import download
-from compgcn.data.download import Archive, Files, Item
-address, digest, hashes = json.loads(sys.argv[1])
-items = {part: Item(f"set/{part}.txt", known) for part, known in hashes.items()}
-archive = Archive("set.zip", digest, items, address=address)
-download.TIMEOUT = 300.0
-print("ready", flush=True)
-download.fetch({"made-up": Files(tuple(hashes), (), "set", {}, (archive,))})
-"""
-
-
-def start(server: Server) -> subprocess.Popen[bytes]:
-    given = json.dumps([server.url("/set.zip"), sha(BIG), {part: sha(data) for part, data in PLAIN.items()}])
-    command = [sys.executable, "-c", SCRIPT, given]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "OMP_NUM_THREADS": "1"})
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"ready\n"
-    return process
-
-
-def test_a_killed_fetch_is_continued_and_two_at_once_download_once(server: Server, home: Path) -> None:
-    server.answers["/set.zip"] = held(BIG, 2 << 20, threading.Event())
-    killed = start(server)
-    part = home / "downloads" / "set.zip.part"
-    while not (part.exists() and part.stat().st_size >= MIB):
-        assert killed.poll() is None, "the download did not begin"
-        time.sleep(0.01)
-    killed.send_signal(signal.SIGKILL)
-    killed.communicate()
-    have = part.stat().st_size
-    assert not (home / "made-up").exists()
-    go = threading.Event()
-    server.answers["/set.zip"] = held(BIG, 0, go)
-    both = start(server), start(server)
-    go.set()
-    for process in both:
-        process.communicate(timeout=HANGS)
-        assert process.returncode == 0
-    assert contents(files(server, BIG)) == PLAIN
-    assert [headers.get("Range") for _, headers in server.seen] == [None, f"bytes={have}-"]
-    assert left(home) == WHOLE

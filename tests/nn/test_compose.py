@@ -124,7 +124,6 @@ def test_folded_products_are_those_of_the_composition(name):
     torch.testing.assert_close(sums @ phi.fold(filters, sums.shape[-1]), phi.lower(sums, d) @ filters)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
 # compositions with parameters
 
 

@@ -51,10 +51,9 @@ def test_every_convolutional_decoder_has_its_query_here():
 
 @EVERY
 @pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("kernel", [2, 3])
-def test_the_query_equals_its_definition_by_loops(name, training, bias, kernel):
-    settings = ConvolutionSettings(filters=3, kernel=kernel, bias=bias, feature_dropout=0.0, hidden_dropout=0.0)
+def test_the_query_equals_its_definition_by_loops(name, training, kernel):
+    settings = ConvolutionSettings(filters=3, kernel=kernel, feature_dropout=0.0, hidden_dropout=0.0)
     query = scrambled(DECODERS[name].query(18, settings).double()).train(training)
     x, z = normal(5, 18, seed=100), normal(5, 18, seed=101)
     expected = QUERIES[name](query, x.numpy(), z.numpy(), training)
@@ -102,17 +101,9 @@ def test_the_image_is_the_squarest_there_is(dim):
     assert abs(2 * height - width) == min(abs(2 * h - dim // h) for h in range(1, dim + 1) if dim % h == 0)
 
 
-def test_a_given_height_or_width_is_kept():
-    assert image_shape(200, height=20) == (20, 10)
-    assert image_shape(200, width=8) == (25, 8)
-    assert image_shape(200, height=8, width=25) == (8, 25)
-
-
 @pytest.mark.parametrize(
     ("dim", "settings", "sentence"),
     [
-        (200, ConvolutionSettings(height=7), "dimension 200 cannot be laid out with height 7; choose sizes"),
-        (200, ConvolutionSettings(height=10, width=10), "dimension 200 cannot be laid out with height 10 and width 10"),
         (13, ConvolutionSettings(), "a 7×7 kernel does not fit the 2×13 image of dimension 13; use a .* 1 to 2"),
         (200, ConvolutionSettings(kernel=21), "a 21×21 kernel does not fit the 20×20 image of dimension 200"),
         (200, ConvolutionSettings(kernel=0), "a 0×0 kernel does not fit"),

@@ -11,7 +11,6 @@ from torch import Tensor
 from compgcn import config
 from compgcn.data import DATASETS
 from compgcn.errors import InputError
-from compgcn.nn.compose import COMPOSITIONS
 from compgcn.nn.decoders import (
     DECODERS,
     ConvolutionSettings,
@@ -149,21 +148,6 @@ def test_the_margin_moves_every_score_and_is_saved():
     torch.testing.assert_close(decoder(*inputs()), before - 5)
     assert decoder.state_dict()["margin"].item() == 4
     assert "margin=4" in repr(decoder)
-
-
-@EVERY
-def test_each_row_says_what_it_is_and_where_it_is_from(name):
-    row = DECODERS[name]
-    assert row.description
-    assert row.reference
-    assert not isinstance(row.query, str) or row.query in COMPOSITIONS
-    assert (build(name).entity_bias is not None) == row.entity_bias
-    assert (build(name).margin is not None) == row.margin
-
-
-def test_an_unknown_decoder_is_answered_with_the_nearest():
-    with pytest.raises(InputError, match=r"unknown decoder 'rotat'; did you mean 'rotate'\?"):
-        build_decoder("rotat", N, D)
 
 
 def test_shapes_that_do_not_match_are_refused_with_the_shapes():

@@ -47,7 +47,6 @@ def encoder_of(edges: Edges, dims, name: str, **options) -> Encoder:
     return encoder
 
 
-# ---------------------------------------------------------------------------------------------------------------------
 # the formulas, one layer each: (edges, h, layer, flow) -> h before the activation
 
 
@@ -198,7 +197,6 @@ def test_no_encoder_is_the_table_itself():
     assert [name for name, _ in encoder.named_parameters()] == ["nodes"]
 
 
-# ---------------------------------------------------------------------------------------------------------------------
 # the released behaviour, written out with dense matrices
 
 
@@ -265,7 +263,6 @@ def test_the_sequence_is_sum_bias_batch_norm_activation_dropout():
     assert encoder.eval()(AWKWARD.graph())[0].eq(1).all()
 
 
-# ---------------------------------------------------------------------------------------------------------------------
 # parameter counts, after the paper's comparison of methods
 
 
@@ -298,7 +295,6 @@ def test_parameters_are_as_many_as_the_comparison_of_methods_says(name, K, R, B)
     assert encoder.nodes.shape == (7, 8)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
 # relation tables
 
 
@@ -396,7 +392,6 @@ def test_a_wrong_option_is_answered_with_a_sentence(options, sentence):
         Encoder(**{"num_nodes": 6, "num_relations": 3, "dims": (4, 6), **options})
 
 
-# ---------------------------------------------------------------------------------------------------------------------
 # raw vectors beside the encoder, and edges left out
 
 
@@ -459,7 +454,6 @@ def test_messages_around_some_nodes_are_composed_as_in_the_whole_graph(learned):
         assert_same_with_gradients(ours, theirs, list(encoder.parameters()))
 
 
-# ---------------------------------------------------------------------------------------------------------------------
 # options and ablations
 
 

@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 from compgcn.errors import InputError
 from compgcn.nn.conv import CompGCNConv
 from compgcn.nn.graph import FLOWS, NORMS, Messages, Norm, RelationalGraph
-from oracles import AWKWARD, DEGENERATE, NORM_FORMULAS, Edges, edge_lists, normal, sent
+from oracles import AWKWARD, NORM_FORMULAS, Edges, edge_lists, normal, sent
 
 EVERY_NORM = pytest.mark.parametrize("norm", NORMS)
 EVERY_FLOW = pytest.mark.parametrize("flow", FLOWS)
 INVERSES = pytest.mark.parametrize("add_inverse", [True, False], ids=["with inverses", "without inverses"])
-EVERY_SHAPE = pytest.mark.parametrize("edges", DEGENERATE.values(), ids=list(DEGENERATE))
 
 
 def test_every_norm_has_a_formula_to_be_tested_against():
@@ -59,21 +58,6 @@ def test_a_norm_equals_its_definition_by_loops(norm, flow, add_inverse, self_loo
         assert loops == pytest.approx(expected_loops, rel=1e-12)
 
 
-@given(edge_lists())
-def test_kipf_weights_are_the_normalised_adjacency_with_loops(edges):
-    n = edges.num_nodes
-    adjacency = torch.zeros(n, n, dtype=torch.float64)
-    for src, _, dst in edges.triples:
-        adjacency[dst, src] += 1
-        adjacency[src, dst] += 1
-    with_loops = adjacency + torch.eye(n, dtype=torch.float64)
-    root = torch.diag(with_loops.sum(1) ** -0.5)
-    messages = edges.graph().messages()
-    weights = messages.weights("kipf", True, torch.float64)
-    ours = torch.diag(weights.loop).index_put((messages.receiver, messages.sender), weights.message, accumulate=True)
-    torch.testing.assert_close(ours, root @ with_loops @ root, rtol=1e-12, atol=1e-14)
-
-
 @EVERY_FLOW
 def test_messages_and_weights_are_made_once(flow):
     graph = AWKWARD.graph()
@@ -84,13 +68,6 @@ def test_messages_and_weights_are_made_once(flow):
     assert messages.plan(norm).by_row.order is messages.plan(Norm("none")).by_row.order, "sorted once for all norms"
     assert messages.weights("mean") is messages.weights("mean")
     assert messages.weights("mean", True, torch.float64).message.dtype == torch.float64
-
-
-def test_the_flows_are_each_other_with_the_edges_reversed():
-    turned = Edges([(dst, rel, src) for src, rel, dst in AWKWARD.triples], AWKWARD.num_nodes, AWKWARD.num_relations)
-    one, other = AWKWARD.graph().messages("source_to_target"), turned.graph().messages("target_to_source")
-    for field in ("sender", "receiver", "relation", "direction"):
-        assert torch.equal(getattr(one, field), getattr(other, field))
 
 
 def test_triples_are_read_as_subject_relation_object():

@@ -112,47 +112,6 @@ def test_pykeens_model_learns_and_has_our_parameters_and_a_bias_for_each_layer()
     assert 0 < losses[-1] < losses[0]
 
 
-def test_a_measurement_that_fails_or_does_not_fit_is_left_out_with_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench, "free_mib", lambda device: 0.0)
-    monkeypatch.setattr(bench, "find_spec", lambda name: name)
-    (row,) = measured("distmult-compgcn-mult").values()
-    assert [*row["steps"]] == ["ours"]
-    assert row["left_out"] == dict.fromkeys(("per edge", "PyKEEN"), bench.TOO_LARGE)
-
-    def failing(*_: Any, **__: Any) -> Any:
-        raise RuntimeError("it broke\nin the middle")
-
-    monkeypatch.setattr(bench, "step_cost", failing)
-    (row,) = measured("conve-none").values()
-    assert row["left_out"] == {"ours": "RuntimeError: it broke"}
-
-
-def test_a_step_that_does_not_fit_edge_by_edge_is_measured_with_fewer_queries(monkeypatch: pytest.MonkeyPatch) -> None:
-    config, graph = config_of(conditional("mean")), toy.graph()
-    needed = bench.needed_mib(fresh_task(config, graph, CPU))["per edge"]
-    for free, expected in ((needed, {"queries": 8}), (needed / 3, {"queries": 2}), (0, {"left_out": bench.TOO_LARGE})):
-        monkeypatch.setattr(bench, "free_mib", lambda device, free=free: free)
-        assert expected.items() <= bench.fewer_queries(config, graph, CPU).items()
-
-
-def test_the_report_of_kernels_has_every_composition_and_size(
-    monkeypatch: pytest.MonkeyPatch, reproduction: toy.Command, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(bench, "_SCALES", (100, 1000))
-    data = toy.write_tsv(tmp_path / "toy.tsv", toy.graph())
-    report = json.loads(reproduction("bench", "kernels", "--data", data, "--device", "cpu").out)
-    assert [row["composition"] for row in report["layer"]] == list(PHI)
-    assert [row["messages"] for row in report["scaling"]] == [100, 1000]
-    assert all(row["ours"]["ms"] > 0 < row["per_edge"]["ms"] for row in report["layer"] + report["scaling"])
-
-
-def test_peak_memory_is_that_of_the_call() -> None:
-    taken = bench.cost(lambda: torch.zeros(200 * 2**18).sum(), CPU, 2)
-    if taken.mib is None:
-        pytest.skip("this system does not tell")
-    assert taken.mib == pytest.approx(200, rel=0.2)
-
-
 def test_the_commands_print_reports_of_what_they_are_asked_for(reproduction: toy.Command, tmp_path: Path) -> None:
     words = ["--data", toy.write_tsv(tmp_path / "toy.tsv", toy.graph()), "--device", "cpu"]
     words += toy.flags({"dims": (8, 8), "batch_size": 8})

@@ -87,14 +87,6 @@ def test_every_row_builds_and_takes_a_step(experiment: Experiment) -> None:
         assert any(weights.grad is not None for weights in built.module.parameters())
 
 
-def test_where_the_paper_contradicts_itself_both_numbers_are_recorded() -> None:
-    found = [
-        EXPERIMENTS[home].row(row)
-        for home, row in (("link-prediction", "fb15k-237-distmult"), ("encoders", "distmult-none"))
-    ]
-    assert [(row.paper["mr"], row.also["mr"]) for row in found] == [(254, 354), (354, 254)]
-
-
 def test_rows_in_two_tables_have_the_same_numbers_there() -> None:
     for experiment in EXPERIMENTS.values():
         for row in experiment.rows:
@@ -167,14 +159,6 @@ def test_a_result_counts_only_with_the_settings_of_its_row(tmp_path: Path, setti
     assert is_done(one, tmp_path) == done
     found = Board(tmp_path, EXPERIMENTS).ours(one.experiment, one.row, "mrr")
     assert found == (Figure(0.25, 0.0, 1) if done else None)
-
-
-def test_a_trial_run_is_no_result(tmp_path: Path) -> None:
-    one = job("encoders", "conve-dgcn")
-    write(tmp_path, one, smoke=True)
-    assert Board(tmp_path, EXPERIMENTS).ours(one.experiment, one.row, "mrr") is None
-    write(tmp_path, one, 1)
-    assert Board(tmp_path, EXPERIMENTS).ours(one.experiment, one.row, "mrr") == Figure(0.25, 0.0, 1)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import torch
 
 import compgcn
 from compgcn.errors import InputError
-from reproduction.large import bench_large, sizes_of
+from reproduction.large import bench_large
 from reproduction.synthetic import synthetic, write
 
 
@@ -47,9 +47,3 @@ def test_the_benchmark_of_large_graphs_reports_every_stage(tmp_path: Path) -> No
         stages += [model[name] for name in ("build", "warm up", "epoch", "evaluate")]
     stages += [row["models"]["distmult"][name] for name in ("calibrate", "predict", "discover")]
     assert all(stage.keys() == {"seconds", "cpu_seconds", "gib"} for stage in stages), stages
-
-
-@pytest.mark.parametrize("text", ["1000", "1:2", "a:b:c"])
-def test_a_size_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(InputError, match="write TRIPLES:ENTITIES:RELATIONS"):
-        sizes_of(text)

@@ -15,7 +15,6 @@ from compgcn.cli.console import calibration_note
 from compgcn.data import KnowledgeGraph, Vocabulary
 from compgcn.errors import InputError
 from compgcn.run import Run
-from compgcn.run.report import page
 from toy import CONDITIONAL, Command, contents, graph, molecules, refused, train, write_tsv
 
 FACTS = [("ann", "lives", "t1"), ("ann", "born", "t2"), ("p3", "knows", "ann"), ("ann", "knows", "bob")]
@@ -172,14 +171,6 @@ def test_only_a_graph_is_asked_about_and_only_a_model_without_entities_can(run: 
         other.with_graph(graph())
 
 
-def test_the_page_of_another_graph_has_its_metrics(run: Run) -> None:
-    asked = run.with_graph(graph(16, 4, valid=6, test=6))
-    mrr = f"{asked.evaluate('test')['mrr']:.4f}"
-    assert mrr != f"{run.evaluate('test')['mrr']:.4f}"
-    table = next(part for part in page(asked) if not isinstance(part, str))
-    assert [row[1] for row in table.rows if row[0] == "test"] == [mrr]
-
-
 # Vectors
 
 
@@ -225,13 +216,3 @@ def test_commands_ask_about_another_graph(run: Run, command: Command) -> None:
     )
     Path("bad.tsv").write_text("a\tlivs\tb\n")
     refused(command("predict", run.path, "--graph", "bad.tsv", "--head", "a", "--relation", "lives"), "'lives'")
-
-
-def test_commands_say_that_entities_have_no_vectors(run: Run, other: Run, command: Command) -> None:
-    refused(command("similar", run.path, "p0"), "gives no entity a vector", "compare relations")
-    assert command("similar", run.path, "lives", "--relation").code == 0
-    assert "vectors of relations" in command("export", run.path, "--to", "vectors.tsv").out
-    refused(
-        command("predict", other.path, "--graph", "world", "--head", "France", "--relation", "borders"),
-        "cannot answer about another graph",
-    )

@@ -9,7 +9,7 @@ import pytest
 from compgcn.config import PATHS
 from compgcn.run.resolve import _ANY, _LINKS, expand, recommended, unused_settings
 from compgcn.train.recipes import factorisation
-from toy import Command, graph
+from toy import graph
 
 CHOICES: list[dict[str, Any]] = [
     {"encoder.name": "none"},
@@ -53,11 +53,6 @@ def test_every_rule_names_settings_there_are_and_has_configs_with_and_without_th
         assert rule.names <= set(PATHS.values())
         asked = configs if rule in _LINKS[:2] else [one for one in configs if one.encoder.name != "conditional"]
         assert {rule.used(config) for config in asked} == {True, False}, rule.names
-
-
-def test_training_says_so(command: Command) -> None:
-    found = command("train", "world", "--decoder", "distmult", "--epochs", "1", "--set", "decoder.margin=3")
-    assert "decoder.margin has no effect: the decoder 'distmult' has no margin" in found.out
 
 
 @pytest.mark.parametrize("model", ["complex", "complex-n3-rp", "distmult"])

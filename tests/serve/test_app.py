@@ -148,23 +148,6 @@ def test_a_wrong_question_gets_a_sentence(
     refused(client.post(f"/api/{path}", **given), status, words)
 
 
-@pytest.mark.parametrize(
-    ("path", "status"),
-    [
-        ("/api/neighbourhood", 422),
-        ("/api/neighbourhood?entity=nobody", 404),
-        ("/api/neighbourhood?entity=p0&limit=501", 422),
-        ("/api/entities?model=other", 404),
-        (f"/api/entities?q={'x' * 3000}", 422),
-        ("/static/..%2Fapp.py", 404),
-        ("/nothing", 404),
-        ("/api/predict", 405),
-    ],
-)
-def test_a_wrong_address_gets_a_sentence(client: TestClient, path: str, status: int) -> None:
-    refused(client.get(path), status)
-
-
 def test_a_large_body_gets_413_with_and_without_a_length(client: TestClient) -> None:
     def pieces() -> Iterator[bytes]:
         for _ in range(9):

@@ -123,21 +123,6 @@ def test_a_client_that_takes_no_answer_is_disconnected(models: Mapping[str, Serv
         assert asked(port).startswith(b"HTTP/1.1 200")
 
 
-def test_clients_that_vanish_or_speak_no_http_disturb_nobody(models: Mapping[str, ServedModel]) -> None:
-    with serving(models) as (_, port):
-        for sent in (REQUEST, REQUEST[:-5]):
-            with connect(port) as connection:
-                connection.sendall(sent)
-                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # closes with a reset
-        with connect(port) as connection:
-            connection.sendall(b"\x16\x03\x01 no HTTP\r\n\r\n")
-            assert answer(connection).startswith(b"HTTP/1.1 400")
-        with connect(port) as connection:
-            connection.sendall(b"GET / HTTP/1.1\r\nX: " + b"x" * 20_000)
-            assert answer(connection).startswith(b"HTTP/1.1 4")
-        assert asked(port).startswith(b"HTTP/1.1 200")
-
-
 def test_one_connection_too_many_gets_503(models: Mapping[str, ServedModel]) -> None:
     with serving(models, PATIENT._replace(connections=3)) as (_, port), connect(port), connect(port):
         assert asked(port).startswith(b"HTTP/1.1 503")

@@ -19,7 +19,7 @@ from compgcn.nn.encoder import PRESETS
 from compgcn.run import open_run
 from compgcn.run.build import TASKS, build_items
 from compgcn.run.resolve import expand, recommended
-from compgcn.tasks.classification import NAMES, Classification, Readout, Tally, balanced, macro_f1, report
+from compgcn.tasks.classification import NAMES, Classification, Readout, Tally, macro_f1, report
 from compgcn.train.loop import Interrupted
 
 CPU = torch.device("cpu")
@@ -79,32 +79,6 @@ def test_a_run_stopped_and_killed_anywhere_ends_with_the_same_bits(
 
 
 # What may be seen
-
-
-def test_no_item_of_a_held_out_fold_is_ever_trained_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trained: list[tuple[set[int], set[int]]] = []
-    begin = Classification.__init__
-
-    def spy(
-        self: Classification, items: Any, train: torch.Tensor, valid: torch.Tensor, *rest: Any, **named: Any
-    ) -> None:
-        trained.append((set(train.tolist()), set(valid.tolist())))
-        begin(self, items, train, valid, *rest, **named)
-
-    monkeypatch.setattr(Classification, "__init__", spy)
-    toy.classify(tmp_path / "run", toy.molecules(), protocol="nested", epochs=2, inner_folds=2)
-    everything = set(range(18))
-    *parts, (final, nothing) = trained
-    assert (final, nothing) == (everything, set())
-    assert len(parts) == 3 * (2 + 1)
-    outer: list[int] = []
-    for k in range(3):
-        inner, (train, held_out) = parts[3 * k : 3 * k + 2], parts[3 * k + 2]
-        assert train | held_out == everything
-        assert all(not held_out & (seen | looked_at) for seen, looked_at in inner)
-        assert all(not seen & looked_at for seen, looked_at in [*inner, (train, held_out)])
-        outer += held_out
-    assert sorted(outer) == sorted(everything)
 
 
 @pytest.mark.parametrize("protocol", TASKS["node-classification"].protocols)
@@ -232,26 +206,6 @@ def test_the_report_counts_what_it_says() -> None:
     assert found["macro_f1"] == pytest.approx((2 / 3 + 4 / 7) / 2)
     assert found["confusion"] == confusion.tolist()
     assert macro_f1(Tally(0.0, torch.tensor([[0, 1], [0, 3]]))) == pytest.approx((0 + 6 / 7) / 2)
-
-
-def test_class_weights_make_every_class_count_the_same() -> None:
-    targets = torch.tensor([0, 0, 0, 2])
-    weights = balanced(targets, 4)
-    torch.testing.assert_close(weights, torch.tensor([4 / 6, 1.0, 2.0, 1.0]))
-    assert weights[targets].sum() == 4
-    assert (weights[targets][:3].sum() - weights[targets][3:].sum()).abs() < 1e-6
-
-
-def test_class_weights_reach_the_loss() -> None:
-    items = built(toy.molecules())
-    train, none = torch.arange(5), torch.arange(0)
-    settings = expand(recommended(toy.CLASSES, toy.molecules()), toy.molecules()).training
-    plain, weighed = (Classification(items, train, none, settings, class_weights=on) for on in (False, True))
-    logits = items.model.head(items.vectors(train))
-    each = torch.nn.functional.cross_entropy(logits, items.targets[train], reduction="none")
-    weights = torch.tensor([5 / 6, 5 / 4])[items.targets[train]]
-    torch.testing.assert_close(plain.loss(train), each.mean())
-    torch.testing.assert_close(weighed.loss(train), (weights * each).sum() / weights.sum())
 
 
 # What data decide

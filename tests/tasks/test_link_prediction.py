@@ -182,17 +182,6 @@ def test_the_margin_falls_only_while_it_is_above_five(margin: float, lowest: flo
     assert task.model.decoder.margin.item() == lowest
 
 
-def test_early_stopping_keeps_the_weights_of_the_best_epoch(tmp_path: Path) -> None:
-    events: list[dict[str, Any]] = []
-    settings = {"epochs": 200, "patience": 4, "lr": 0.05}
-    run = train(tmp_path / "run", notify=events.append, **settings)
-    scores = [event["valid"]["mrr"] for event in events if event["event"] == "epoch"]
-    best = run.metrics["best_epoch"]
-    assert len(scores) == best + 4 < 200
-    assert scores.index(max(scores)) + 1 == best
-    assert open_run(run.path).evaluate("valid")["mrr"] == run.metrics["valid"]["mrr"] == max(scores)
-
-
 def test_a_run_that_stopped_early_does_not_go_on_when_it_is_resumed(tmp_path: Path) -> None:
     settings = {"epochs": 200, "patience": 2, "lr": 0.05, "checkpoint_seconds": 0.0}
     whole = train(tmp_path / "whole", **settings)

@@ -80,14 +80,6 @@ def test_ranks_count_the_unknown_entities_above_and_beside_the_target(seed, leve
         assert ranks.optimistic[b] <= ranks.realistic[b] <= ranks.pessimistic[b]
 
 
-@pytest.mark.parametrize("n", [1, 2, 9])
-def test_tied_scores_get_the_mean_rank(n):
-    ranks = filtered_ranks(torch.zeros(3, n), torch.zeros(3, dtype=torch.long), torch.zeros(3, n, dtype=torch.bool))
-    assert ranks.realistic.tolist() == [(n + 1) / 2] * 3
-    assert ranks.optimistic.tolist() == [1] * 3
-    assert ranks.pessimistic.tolist() == [n] * 3
-
-
 @given(
     st.lists(TRIPLE, max_size=25), st.lists(TRIPLE, max_size=25), SEEDS, st.integers(1, 5), st.integers(1, 200)
 )  # triples of which some, or none, are known: a target need not be in the filter
@@ -114,22 +106,6 @@ def test_who_watches_is_told_after_every_block_until_all_triples_are_ranked(trip
     counts = [done for done, _ in told]
     assert counts == sorted(counts)
     assert counts[-1] == len(triples)
-
-
-def test_what_the_watch_raises_ends_the_ranking():
-    triples, asked = tensor([(0, 0, 1), (2, 1, 3)]), []
-    table = score_table(0, 4)
-
-    def score(s: torch.Tensor, r: torch.Tensor) -> torch.Tensor:
-        asked.extend(s.tolist())
-        return table[s, r]
-
-    def stop(done: int, total: int) -> None:
-        raise InterruptedError
-
-    with pytest.raises(InterruptedError):
-        rank_triples(score, triples, Answers.from_triples(triples, R), N, max_elements=N, notify=stop)
-    assert len(asked) == 1
 
 
 @pytest.mark.parametrize("block", [1, 3 * N, 2**18])

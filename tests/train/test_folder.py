@@ -7,9 +7,6 @@ import errno
 import json
 import os
 import shutil
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,7 +28,7 @@ from compgcn.run import open_run
 from compgcn.train import storage
 from compgcn.train.folder import Folder
 from compgcn.train.loop import Interrupted
-from toy import Killed, graph, killed_at_event, killed_at_rename, lasting, train
+from toy import Killed, graph, killed_at_rename, lasting, train
 
 # Everything a resumed run has to take up again: dropout, a schedule, a falling margin, early stopping.
 TROUBLED: dict[str, dict[str, Any]] = {
@@ -74,16 +71,6 @@ def test_a_finished_folder_holds_these_files_and_no_others(tmp_path: Path) -> No
     assert environment["peak_memory_mib"] > 10
 
 
-def test_events_are_lines_of_json_from_start_to_end(tmp_path: Path) -> None:
-    run = train(tmp_path / "run", epochs=3)
-    events = [json.loads(line) for line in (run.path / "events.jsonl").read_text().splitlines()]
-    assert [event["event"] for event in events] == ["start", "epoch", "epoch", "epoch", "evaluate", "end"]
-    epochs = [event for event in events if event["event"] == "epoch"]
-    assert [event["epoch"] for event in epochs] == [1, 2, 3]
-    assert all({"loss", "best", "best_epoch", "valid", "seconds"} <= set(event) for event in epochs)
-    assert max(event["valid"]["mrr"] for event in epochs) == run.metrics["valid"]["mrr"]
-
-
 def test_an_event_cut_short_by_a_kill_spoils_only_its_own_line(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     folder.append({"a": 1})
@@ -113,7 +100,6 @@ def test_a_graph_comes_back_from_its_folder(
         np.testing.assert_array_equal(back.splits[split], data.splits[split])
 
 
-# ---------------------------------------------------------------------------------------------------------------------
 # killed and resumed
 
 
@@ -138,23 +124,6 @@ def test_killed_at_every_rename_a_run_ends_with_the_same_bits(tmp_path: Path, na
     assert {*toy.LASTING, "state.safetensors"} <= set(died)
     assert lasting(folder) == undisturbed
     assert not list(folder.rglob("*.part"))
-
-
-@pytest.mark.parametrize(("name", "seconds"), [*zip(TROUBLED, (0.0, 1e9), strict=True)])
-def test_killed_at_every_kind_of_event_a_run_ends_with_the_same_bits(tmp_path: Path, name: str, seconds: float) -> None:
-    settings = TROUBLED[name] | {"checkpoint_seconds": seconds}
-    undisturbed = lasting(train(tmp_path / "undisturbed", **settings).path)
-    killers = set()
-    for life in range(1, 100):
-        events: list[dict[str, Any]] = []
-        try:
-            last = life if seconds or life > 40 else 1 + life % 4  # without checkpoints only a longer life gets on
-            train(tmp_path / "run", notify=killed_at_event(last, events), **settings)
-            break
-        except Killed:
-            killers.add(events[-1]["event"])
-    assert killers >= {"start", "step", "epoch", "progress", "evaluate"}
-    assert lasting(tmp_path / "run") == undisturbed
 
 
 OTHERWISE: list[dict[str, Any]] = [
@@ -245,41 +214,6 @@ def test_a_classifier_killed_before_its_calibration_is_calibrated_by_the_same_co
     assert kept[0] == kept[1]
 
 
-# Kills itself at the end of its third epoch; how long training takes is not told.
-SUICIDAL = """
-import math, os, signal
-from compgcn.train import folder
-from compgcn.cli import main, train
-
-train._QUIET = math.inf
-append = folder.Folder.append
-
-def watched(self, event):
-    append(self, event)
-    if event.get("epoch") == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-folder.Folder.append = watched
-main()
-"""
-
-
-def test_a_process_that_is_killed_resumes_with_the_same_command(tmp_path: Path) -> None:
-    data, folder = toy.write_tsv(tmp_path / "toy.tsv", graph()), tmp_path / "run"
-    settings = toy.SMALL | {"epochs": 5, "patience": 1000, "checkpoint_seconds": 0.0}
-    words = ["train", str(data), "--run-dir", str(folder), *toy.flags(settings)]
-    command = [sys.executable, "-c", SUICIDAL, *words]
-    done = subprocess.run(command, capture_output=True, text=True, env=toy.ENVIRONMENT)
-    assert (done.returncode, done.stderr) == (-signal.SIGKILL, "")
-    assert not (folder / "metrics.json").exists()
-    config = open_run(folder).config
-    compgcn.run.train(config, compgcn.read(data), folder)
-    epochs = [json.loads(line).get("epoch") for line in (folder / "events.jsonl").read_text().splitlines()]
-    assert epochs.count(1) == 1, "a resumed run does not begin again"
-    undisturbed = compgcn.run.train(config, compgcn.read(data), tmp_path / "undisturbed")
-    assert lasting(undisturbed.path) == lasting(folder)
-
-
 @pytest.mark.parametrize("stopped", [True, False], ids=["stopped", "finished"])
 def test_a_run_that_overwrites_another_is_as_if_it_were_the_first(
     finished: Path, tmp_path: Path, stopped: bool
@@ -329,7 +263,6 @@ def test_a_kill_while_a_run_is_removed_leaves_one_that_can_be_overwritten(
     assert lasting(train(tmp_path / "run", overwrite=True).path) == lasting(finished)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
 # a full disk
 
 
@@ -378,7 +311,6 @@ def test_a_full_disk_while_an_event_is_written_loses_nothing(tmp_path: Path, mon
     assert lasting(train(tmp_path / "run", **settings).path) == undisturbed
 
 
-# ---------------------------------------------------------------------------------------------------------------------
 # versions
 
 
@@ -390,7 +322,6 @@ def test_a_folder_of_a_newer_format_is_refused(finished: Path, tmp_path: Path) -
             use(tmp_path / "run")
 
 
-# ---------------------------------------------------------------------------------------------------------------------
 # damage
 
 

@@ -13,7 +13,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from compgcn import processes
-from compgcn.errors import InputError
+from compgcn.data.columns import check_place
 from compgcn.train.folder import spared
 from compgcn.train.storage import replace
 
@@ -30,14 +30,8 @@ def write_tabs(file: TextIO, rows: Iterable[Sequence[Any]]) -> None:
 
 def check_table(path: str | Path) -> Path:
     """Return the path of a table to be written, or refuse it before any work is done."""
-    path = Path(path)
-    if path.suffix.lower() not in (".parquet", ".csv", ".tsv"):
-        raise InputError(f"answers are written to a .parquet, .csv or .tsv file, not '{path.name}'")
-    if not path.parent.is_dir():
-        raise InputError(f"there is no folder '{path.parent}' to put '{path.name}' in; make it first")
-    if path.is_dir():
-        raise InputError(f"'{path}' is a folder; give the name of a file")
-    return spared(path)
+    what = "answers are written to a .parquet, .csv or .tsv file"
+    return spared(check_place(path, what, ".parquet", ".csv", ".tsv"))
 
 
 def write_rows(path: Path, schema: pa.Schema, batches: Iterable[Batch]) -> int:

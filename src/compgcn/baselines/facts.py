@@ -17,7 +17,6 @@ from compgcn.data.collection import folds
 from compgcn.data.columns import Numbers
 from compgcn.data.graph import rows_by_type, typed
 from compgcn.nn.graph import RelationalGraph
-from compgcn.tasks.classification import balanced
 
 _STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1)  # penalties that cross-validation chooses among
 _FOLDS = 5
@@ -111,7 +110,6 @@ def fit_regression(variants: Sequence[Any], targets: Numbers, fitting: Fitting) 
         kept = values > 1e-12 * values[-1]
         basis = x.T @ (vectors[:, kept] / values[kept].sqrt())  # orthonormal columns [F, at most m]
         x = x @ basis
-    weights = balanced(true, fitting.num_classes).double() if fitting.balanced else None
     parts = [torch.from_numpy(part) for part in folds(targets, number, fitting.seed)] if number > 1 else []
 
     def cost(strength: float) -> float:
@@ -119,13 +117,13 @@ def fit_regression(variants: Sequence[Any], targets: Numbers, fitting: Fitting) 
         for part in parts:
             rest = torch.ones(len(x), dtype=torch.bool)
             rest[part] = False
-            model = _fit(x[rest], true[rest], weights, fitting.num_classes, strength)
+            model = _fit(x[rest], true[rest], fitting.num_classes, strength)
             with torch.no_grad():
-                found += F.cross_entropy(model(x[part]), true[part], weights, reduction="sum").item()
+                found += F.cross_entropy(model(x[part]), true[part], reduction="sum").item()
         return found
 
     best = min(_STRENGTHS, key=cost)
-    model = _fit(x, true, weights, fitting.num_classes, best)
+    model = _fit(x, true, fitting.num_classes, best)
     if basis is not None:
         model.weight = torch.nn.Parameter(model.weight.detach() @ basis.T)
 
@@ -143,7 +141,7 @@ def _some(x: Tensor) -> Tensor:
 
 
 @torch.enable_grad()
-def _fit(x: Tensor, targets: Tensor, weights: Tensor | None, num_classes: int, strength: float) -> torch.nn.Linear:
+def _fit(x: Tensor, targets: Tensor, num_classes: int, strength: float) -> torch.nn.Linear:
     model = torch.nn.Linear(x.shape[1], num_classes, dtype=torch.float64)
     for parameter in model.parameters():
         torch.nn.init.zeros_(parameter)
@@ -151,7 +149,7 @@ def _fit(x: Tensor, targets: Tensor, weights: Tensor | None, num_classes: int, s
 
     def closure() -> Tensor:
         optimiser.zero_grad()
-        loss = F.cross_entropy(model(x), targets, weights) + strength * model.weight.square().sum()
+        loss = F.cross_entropy(model(x), targets) + strength * model.weight.square().sum()
         loss.backward()  # type: ignore[no-untyped-call]
         return loss
 
@@ -161,6 +159,5 @@ def _fit(x: Tensor, targets: Tensor, weights: Tensor | None, num_classes: int, s
 
 def logistic_regression(x: Tensor, targets: Tensor, train: Tensor, num_classes: int, seed: int = 0) -> Tensor:
     """Fit to some rows [m] of features [n, F] and classes [n]; return the log probabilities of all rows [n, C]."""
-    fitting = Fitting(num_classes, _FOLDS, balanced=False, seed=seed)
-    fit = fit_regression([x[train].numpy()], targets[train].numpy(), fitting)
+    fit = fit_regression([x[train].numpy()], targets[train].numpy(), Fitting(num_classes, _FOLDS, seed))
     return torch.from_numpy(fit.decide(x.numpy()))

@@ -36,7 +36,6 @@ class Fitting(NamedTuple):
 
     num_classes: int
     folds: int  # of the cross-validation that chooses its settings
-    balanced: bool  # whether every class counts the same, however rare
     seed: int
 
 

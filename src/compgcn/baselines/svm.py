@@ -72,7 +72,7 @@ def _machine(kernel: Products, targets: Numbers, bound: float, fitting: Fitting)
     from sklearn.svm import SVC
 
     present = np.unique(targets)
-    machine = SVC(C=bound, kernel="precomputed", class_weight="balanced" if fitting.balanced else None)
+    machine = SVC(C=bound, kernel="precomputed")
     if len(present) > 1:
         machine.fit(kernel, targets)
 

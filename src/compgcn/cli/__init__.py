@@ -14,7 +14,7 @@ import typer
 from typer import Option
 
 from compgcn import __version__
-from compgcn.cli import answers, data, evaluate, export, listing, plan, predict, serve, train, tune
+from compgcn.cli import answers, data, evaluate, export, listing, plan, predict, train, tune
 from compgcn.cli.console import fail, out, under_torchrun
 from compgcn.errors import InputError
 
@@ -44,8 +44,11 @@ def main() -> None:
     except (MemoryError, RuntimeError) as error:
         said = ("can't allocate memory", "not enough memory", "Storage size calculation overflowed")
         kinds = ("MemoryError", "OutOfMemoryError")  # by name, since torch may not be loaded
-        if under_torchrun() and isinstance(error, RuntimeError) and _lost(error):
-            fail("another process has ended, so this one cannot go on; the same command goes on from the checkpoint")
+        if under_torchrun() and isinstance(error, RuntimeError):
+            from compgcn.processes import lost
+
+            if lost(error):
+                fail("another process has ended, so this one cannot go on; the same command resumes the run")
         if type(error).__name__ not in kinds and not any(words in str(error) for words in said):
             raise
         fail("this needs more memory than there is; smaller encoder.dims or training.batch_size need less")
@@ -73,12 +76,6 @@ def _under_torchrun() -> None:
             if not end.code:
                 processes.leave()
             raise
-
-
-def _lost(error: RuntimeError) -> bool:
-    from compgcn.processes import lost
-
-    return lost(error)
 
 
 def _plain(error: UnicodeError) -> tuple[str, int]:
@@ -112,7 +109,7 @@ for command in (
     answers.explain,
     export.export,
     answers.similar,
-    serve.serve,
+    export.serve,
     export.report,
 ):
     app.command()(command)

@@ -18,7 +18,11 @@ from compgcn.data.columns import counted
 from compgcn.run.plots import check_figure, printable
 
 if TYPE_CHECKING:
-    from compgcn.run import Contribution, Discovery, Kind, Run, Scored, Step
+    from compgcn.answers.discover import Discovery
+    from compgcn.answers.explain import Contribution
+    from compgcn.answers.paths import Step
+    from compgcn.answers.score import Scored
+    from compgcn.run import Kind, Run
 
 # Text is shown as it is: [red] and :cat: are ids like any other.
 out = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
@@ -43,20 +47,18 @@ Settings = Annotated[
 
 def fail(message: str) -> NoReturn:
     """Print one sentence on stderr and exit with code 1; of several processes, the first that fails prints it."""
-    if not under_torchrun() or _fails_first():
-        err.print(f"error: {message}")
+    if under_torchrun():
+        from compgcn.processes import fails_first
+
+        if not fails_first():
+            raise SystemExit(1)
+    err.print(f"error: {message}")
     raise SystemExit(1)
 
 
 def under_torchrun() -> bool:
     """Whether this is one of several processes that torchrun started."""
     return "TORCHELASTIC_RUN_ID" in os.environ
-
-
-def _fails_first() -> bool:
-    from compgcn.processes import fails_first
-
-    return fails_first()
 
 
 @contextmanager

@@ -69,6 +69,8 @@ def evaluate(
 
 
 def _show_links(run: Run, report: dict[str, Any], split: str, by: str | None) -> None:
+    from compgcn.tasks.ranking import summary
+
     title = f"{split}, filtered, realistic ranks"
     if by == "side":
         show_metrics(title, report)
@@ -78,17 +80,9 @@ def _show_links(run: Run, report: dict[str, Any], split: str, by: str | None) ->
     else:
         rows = {"both sides": report, "head": report["head"], "tail": report["tail"]}
         rows |= {f"{ties} ranks": report[ties] for ties in ("optimistic", "pessimistic")}
-        rows["popularity baseline"] = _popularity(run, split)
+        rows["popularity baseline"] = summary(run.ranker.popular(run.ranker.splits[split]))
         show_metrics(title, rows)
         _show_calibration(run, split)
-
-
-def _popularity(run: Run, split: str) -> dict[str, Any]:
-    from compgcn.tasks.link_prediction import Ranker
-    from compgcn.tasks.ranking import summary
-
-    assert isinstance(run.task, Ranker)
-    return summary(run.task.popular(run.task.splits[split]))
 
 
 def _name(run: Run, relation: str) -> str:

@@ -1,14 +1,15 @@
-"""The commands `export` and `report`, which write a run to files."""
+"""The commands `export`, `report` and `serve`, which take a run elsewhere: to files and to other programs."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated
 
-from typer import Option
+from typer import Argument, Option
 
-from compgcn.cli.console import Device, Json, RunFolder, out
+from compgcn.cli.console import Device, Json, RunFolder, err, out
 from compgcn.cli.predict import opened_run
+from compgcn.errors import InputError
 
 
 def export(
@@ -59,3 +60,42 @@ def report(
         out.print_json(data=[str(written)])
     else:
         out.print(f"written: {written}")
+
+
+def serve(
+    runs: Annotated[list[Path], Argument(metavar="RUN", help="Run folders.")],
+    host: Annotated[str, Option(help="The address; one that others reach needs a key.")] = "127.0.0.1",
+    port: Annotated[int, Option(help="The port; 0 takes a free one.", min=0, max=65535)] = 8000,
+    api_key_file: Annotated[Path | None, Option(help="File with the clients' key; else COMPGCN_API_KEY.")] = None,
+    no_key: Annotated[bool, Option("--no-key", help="Answer everyone who can reach --host.")] = False,
+    batch: Annotated[int, Option(help="The most queries scored together.", min=1)] = 64,
+    queue: Annotated[int, Option(help="The most waiting questions; one more is answered 503.", min=1)] = 512,
+    timeout: Annotated[float, Option(help="Seconds for an answer; then the server answers 504.", min=0.1)] = 30.0,
+    device: Device = "auto",
+) -> None:
+    """Serve trained models: JSON over HTTP, and a page.
+
+    Only this machine can ask, unless --host says otherwise.
+
+    Example: compgcn serve runs/world-compgcn-distmult-0 --port 8000
+    """
+    try:
+        import prometheus_client  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ModuleNotFoundError:
+        raise InputError("serve needs more packages: pip install 'compgcn[serve]'") from None
+    from compgcn.serve import server
+    from compgcn.serve.middleware import Limits
+    from compgcn.serve.models import open_all
+
+    key = server.read_key(api_key_file)
+    server.must_be_guarded(host, key, no_key)
+    limits = Limits(batch=batch, queue=queue, seconds=timeout, stop_seconds=int(timeout) + 10)
+    models = open_all(runs, limits, device)
+    for path, model in zip(runs, models.values(), strict=True):
+        if not model.run.metrics:
+            err.print(f"note: {path} is not finished; its answers are those of its best weights so far")
+    at = server.listen(host, port)
+    shown = f"[{host}]" if ":" in host else host
+    out.print(f"serving {', '.join(models)} at http://{shown}:{at.getsockname()[1]} (Ctrl+C stops)")
+    server.build(models, at, limits, key, no_key).run([at])

@@ -23,7 +23,7 @@ from compgcn.data.columns import (
     counted,
     joined,
     keys,
-    locate,
+    quoted,
     without_header,
 )
 from compgcn.data.tables import text
@@ -37,7 +37,6 @@ _NODE = {"node", "node_id", "atom", "atom_id", "head", "subject", "source", "fro
 _RELATION = {"relation", "predicate", "rel", "r", "p", "edge", "type", "label", "bond"}
 _OTHER = {"tail", "object", "target", "to", "o", "t", "dst"}
 _CLASS = {"label", "class", "y", "target", "type", "element", "name"}
-_LISTED = 3  # graphs named in a note or an error
 _EDGES = "_A.txt"
 _UNUSED = ("_edge_attributes.txt", "_graph_attributes.txt")
 
@@ -265,7 +264,7 @@ def read_graphs(
     left_out = np.setdiff1d(owner, present)
     if len(left_out):
         what = counted(len(left_out), "labelled graph")
-        notes.append(f"{what} without a triple or node left out: {_some(graph_ids, left_out)}")
+        notes.append(f"{what} without a triple or node left out: {quoted([graph_ids[g] for g in left_out.tolist()])}")
     used, targets = np.unique(classes[present], return_inverse=True)  # graphs are numbered as in the table of classes
     files = {"source": path, "labels": labels, "node_labels": nodes}
     origin: dict[str, Any] = {key: str(file) for key, file in files.items() if file}
@@ -289,15 +288,12 @@ def _columns(
 ) -> list[list[str]]:
     """Return the columns of a table, all or the chosen ones, without a line that names them."""
     table = text(path)
-    header = table.header()
-    take = list(range(len(words)))
     if chosen is not None:
-        take = locate(table.label, check_columns(chosen, len(words), "graph and class"), header)
-    elif words[-1] is _CLASS and len(header) > len(words) == 2:
+        check_columns(chosen, len(words), "graph and class")
+    elif words[-1] is _CLASS and (width := len(table.header())) > len(words) == 2:
         what = "expected graph and class alone, as graphs are cross-validated and have no split"
-        raise InputError(f"'{path}' has {len(header)} columns: {what}; say with label_columns which two to read")
-    width = len(header) if chosen is not None else len(words)
-    columns, skipped = without_header(table.label, table.read(width, take), chosen, words)
+        raise InputError(f"'{path}' has {width} columns: {what}; say with label_columns which two to read")
+    columns, skipped = without_header(table.label, table.chosen(chosen, len(words)), chosen, words)
     notes += skipped
     return [column.to_pylist() for column in columns]
 
@@ -309,19 +305,16 @@ def _encode(*columns: Sequence[str]) -> tuple[list[Numbers], list[str]]:
     return [np.array(values, dtype=np.int64) for values in coded], list(number)
 
 
-def _some(graph_ids: Sequence[str], rows: Numbers) -> str:
-    named = ", ".join(f"'{graph_ids[row]}'" for row in rows[:_LISTED])
-    return f"{named} and {len(rows) - _LISTED:,} more" if len(rows) > _LISTED else named
-
-
 def _check_owners(graph_ids: Sequence[str], labelled: Numbers, used: Numbers, labels: str | Path) -> None:
     """Refuse graphs with no class or with several."""
     twice = np.flatnonzero(np.bincount(labelled, minlength=len(graph_ids)) > 1)
     if len(twice):
-        raise InputError(f"'{labels}' gives a graph more than one line: {_some(graph_ids, twice)}; give each one class")
+        named = quoted([graph_ids[g] for g in twice.tolist()])
+        raise InputError(f"'{labels}' gives a graph more than one line: {named}; give each one class")
     missing = np.setdiff1d(used, labelled)
     if len(missing):
-        raise InputError(f"'{labels}' has no class for {counted(len(missing), 'graph')}: {_some(graph_ids, missing)}")
+        named = quoted([graph_ids[g] for g in missing.tolist()])
+        raise InputError(f"'{labels}' has no class for {counted(len(missing), 'graph')}: {named}")
 
 
 def _number(

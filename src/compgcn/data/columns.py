@@ -34,21 +34,13 @@ _BESIDE = 1000  # files of a folder, at most, that are compared with a misspelt 
 
 
 class Facts(NamedTuple):
-    """Triples of one source.
+    """Triples of one source."""
 
-    Fields:
-        columns: subject, relation and object, each a pyarrow chunked array of strings, dictionary-encoded or not.
-        notes: remarks for the user, a sentence each.
-        literals: node, relation and value of each literal kept beside the graph.
-        guessed: whether the reader took the first row for a triple without knowing the header.
-        names: id -> readable name, where the source has names.
-    """
-
-    columns: list[Any]
-    notes: tuple[str, ...] = ()
-    literals: Sequence[tuple[str, str, str]] | None = None
-    guessed: bool = False
-    names: Mapping[str, str] = MappingProxyType({})
+    columns: list[Any]  # subject, relation and object: chunked arrays of strings, dictionary-encoded or not
+    notes: tuple[str, ...] = ()  # remarks for the user, a sentence each
+    literals: Sequence[tuple[str, str, str]] | None = None  # node, relation and value of those kept beside the graph
+    guessed: bool = False  # whether the reader took the first row for a triple without knowing the header
+    names: Mapping[str, str] = MappingProxyType({})  # id -> readable name, where the source has names
 
 
 class Source(Protocol):
@@ -63,21 +55,13 @@ class Source(Protocol):
 
 
 class Options(NamedTuple):
-    """How to read a file of triples.
+    """How to read a file of triples."""
 
-    Fields:
-        columns: names or positions of subject, relation and object; by default the only three.
-        comment: skip the lines of text files that start with it.
-        literals: "drop" leaves RDF literals out, "keep" keeps them beside the graph, "nodes" makes nodes of them.
-        part: the split that the file holds, if it does not hold all.
-        named: whether to take names from rdfs:label.
-    """
-
-    columns: Columns | None = None
-    comment: str | None = None
-    literals: str = "drop"
-    part: str = ""
-    named: bool = False
+    columns: Columns | None = None  # names or positions of subject, relation and object; by default the only three
+    comment: str | None = None  # skip the lines of text files that start with it
+    literals: str = "drop"  # leave RDF literals out; "keep" them beside the graph, or make "nodes" of them
+    part: str = ""  # the split that the file holds, if it does not hold all
+    named: bool = False  # whether to take names from rdfs:label
 
 
 DEFAULTS = Options()
@@ -108,6 +92,12 @@ def counted(number: int, noun: str) -> str:
     """Return a number with its noun, in the plural where needed."""
     plural = noun[:-1] + "ies" if noun.endswith("y") else noun + ("es" if noun.endswith("s") else "s")
     return f"{number:,} {noun if number == 1 else plural}"
+
+
+def quoted(texts: Sequence[str], most: int = 3) -> str:
+    """Quote the first of some texts, and count the others."""
+    more = f" and {len(texts) - most:,} more" if len(texts) > most else ""
+    return ", ".join(f"'{text}'" for text in texts[:most]) + more
 
 
 def joined(texts: Sequence[str]) -> bytes:
@@ -229,6 +219,18 @@ def existing(path: str | Path) -> Path:
         near = get_close_matches(path.name, [file.name for file in beside], n=1, cutoff=0.8)
         hint = f"; did you mean '{path.with_name(near[0])}'?" if near else ""
         raise InputError(f"there is no file '{path}'{hint}")
+    return path
+
+
+def check_place(path: str | Path, what: str, *known: str) -> Path:
+    """Return the path of a file to write, or refuse it before any work is done."""
+    path = Path(path)
+    if path.suffix.lower() not in known:
+        raise InputError(f"{what}, not '{path.name}'")
+    if not path.parent.is_dir():
+        raise InputError(f"there is no folder '{path.parent}' to put '{path.name}' in; make it first")
+    if path.exists() and not path.is_file():
+        raise InputError(f"'{path}' exists and is not a file that could be replaced; choose another name")
     return path
 
 

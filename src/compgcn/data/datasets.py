@@ -38,28 +38,19 @@ _OWN = tuple(key for key in Data.model_fields if key not in ("source", "top_rela
 
 
 class Source(NamedTuple):
-    """A data set: where it comes from and what it must contain.
-
-    Fields:
-        load: from the paths of its files, by role, to the graph or graphs.
-        statistics: the published sizes; loaded data must have them.
-        recipe: settings recommended for training on it, by dotted key.
-        files: its mirrors; None if it comes with the package.
-        canonical: published content, see `canonical`; "" if unknown.
-        paper: figures of the CompGCN paper that differ from the source's own.
-    """
+    """A data set: where it comes from and what it must contain."""
 
     name: str
     task: str
     description: str
-    load: Callable[[Paths], KnowledgeGraph | GraphCollection]
+    load: Callable[[Paths], KnowledgeGraph | GraphCollection]  # from the paths of its files, by role
     licence: str
     citation: str
-    statistics: dict[str, int]
-    recipe: dict[str, Any]
-    files: Files | None = None
-    canonical: str = ""
-    paper: Mapping[str, float] = MappingProxyType({})
+    statistics: dict[str, int]  # the published sizes; loaded data must have them
+    recipe: dict[str, Any]  # settings recommended for training on it, by dotted key
+    files: Files | None = None  # its mirrors; None if it comes with the package
+    canonical: str = ""  # published content, see `canonical`; "" if unknown
+    paper: Mapping[str, float] = MappingProxyType({})  # figures of the CompGCN paper that differ from the source's own
 
 
 def load(name: str) -> KnowledgeGraph | GraphCollection:

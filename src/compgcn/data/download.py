@@ -71,22 +71,14 @@ class Archive(NamedTuple):
 
 
 class Files(NamedTuple):
-    """Files of a data set.
+    """Files of a data set."""
 
-    Fields:
-        required, optional: the roles; a mirror must have all required ones.
-        folder: their place below a local folder.
-        local: the files there by role, unless they are in an archive.
-        archives: the mirrors, in the order in which they are tried.
-        limit_mib: larger archives are refused, packed or unpacked.
-    """
-
-    required: tuple[str, ...]
-    optional: tuple[str, ...]
-    folder: str
-    local: Mapping[str, Item]
-    archives: tuple[Archive, ...] = ()
-    limit_mib: int = 256
+    required: tuple[str, ...]  # roles that every mirror must have
+    optional: tuple[str, ...]  # roles that a mirror may have
+    folder: str  # their place below a local folder
+    local: Mapping[str, Item]  # the files there by role, unless they are in an archive
+    archives: tuple[Archive, ...] = ()  # the mirrors, in the order in which they are tried
+    limit_mib: int = 256  # larger archives are refused, packed or unpacked
 
     def known(self, role: str) -> set[str | None]:
         """Return every sha256 of this role in some mirror; None is among them if one is unknown."""

@@ -82,7 +82,8 @@ def read(
     columns = None if columns is None else check_columns(columns)
     options = Options(columns, comment, literals, named=names is None)
     sources = {part: source(file, options._replace(part=part)) for part, file in files.items()}
-    graph = assemble(name or _stem(given["source"]), sources, exclude=excluded)
+    stem = Path(given["source"]).name.split(".")[0] if isinstance(given["source"], (str, Path)) else ""
+    graph = assemble(name or stem or "graph", sources, exclude=excluded)
     graph = replace(graph, notes=(*graph.notes, *value_notes(graph)))
     if divide and not tables:
         graph = graph.divided(split_seed, valid_fraction, test_fraction)
@@ -189,7 +190,3 @@ def _check_labels(divide: bool, tables: Mapping[str, File], label_columns: Colum
     if label_columns is not None:
         count = 3 if len(label_columns) == 3 else 2
         check_columns(label_columns, count, "node and label, and perhaps split")
-
-
-def _stem(given: Given | None) -> str:
-    return (Path(given).name.split(".")[0] if isinstance(given, (str, Path)) else "") or "graph"

@@ -9,7 +9,7 @@ import sys
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,14 @@ class Literals(NamedTuple):
     entities: Numbers  # [n]
     relations: tuple[str, ...]
     values: tuple[str, ...]
+
+
+class Division(TypedDict, total=False):
+    """How to split triples into train, valid and test, see `compgcn.read`."""
+
+    split_seed: int
+    valid_fraction: float
+    test_fraction: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,53 +150,29 @@ class KnowledgeGraph:
         columns: Sequence[str | int] | None = None,
         *,
         name: str = "graph",
-        split_seed: int = 0,
-        valid_fraction: float = 0.1,
-        test_fraction: float = 0.1,
+        **split: Unpack[Division],
     ) -> KnowledgeGraph:
         """Read rows (subject, relation, object), an array or a data frame of them, as `compgcn.read` does."""
         from compgcn.data.files import read
 
-        return read(
-            triples,
-            columns=columns,
-            name=name,
-            split_seed=split_seed,
-            valid_fraction=valid_fraction,
-            test_fraction=test_fraction,
-        )
+        return read(triples, columns=columns, name=name, **split)
 
     @classmethod
     def from_networkx(
-        cls,
-        graph: Any,
-        relation: str = "relation",
-        *,
-        name: str = "graph",
-        split_seed: int = 0,
-        valid_fraction: float = 0.1,
-        test_fraction: float = 0.1,
+        cls, graph: Any, relation: str = "relation", *, name: str = "graph", **split: Unpack[Division]
     ) -> KnowledgeGraph:
         """Convert a directed NetworkX graph, see `compgcn.data.memory.from_networkx`."""
         from compgcn.data.memory import from_networkx
 
-        return from_networkx(graph, relation, name).divided(split_seed, valid_fraction, test_fraction)
+        return from_networkx(graph, relation, name).divided(**split)
 
     @classmethod
-    def from_pyg(
-        cls,
-        data: Any,
-        *,
-        name: str = "graph",
-        split_seed: int = 0,
-        valid_fraction: float = 0.1,
-        test_fraction: float = 0.1,
-    ) -> KnowledgeGraph:
+    def from_pyg(cls, data: Any, *, name: str = "graph", **split: Unpack[Division]) -> KnowledgeGraph:
         """Convert a PyG `Data` or `HeteroData`, see `compgcn.data.memory.graph_from_pyg`."""
         from compgcn.data.memory import graph_from_pyg
 
         graph = graph_from_pyg(data, name)
-        return graph if graph.labels is not None else graph.divided(split_seed, valid_fraction, test_fraction)
+        return graph if graph.labels is not None else graph.divided(**split)
 
     def with_features(self, nodes: Any = None, relations: Any = None) -> KnowledgeGraph:
         """Return the same graph with feature vectors; a kind that is not given stays as it is.
@@ -204,16 +188,14 @@ class KnowledgeGraph:
             graph = replace(graph, relation_features=checked_features("relation", relations, R, 2 * R))
         return graph
 
-    def divided(self, seed: int, valid_fraction: float, test_fraction: float) -> KnowledgeGraph:
+    def divided(self, split_seed: int = 0, valid_fraction: float = 0.1, test_fraction: float = 0.1) -> KnowledgeGraph:
         """Return the graph with its training triples split in three, see `compgcn.data.split`."""
         if not valid_fraction and not test_fraction:
             return self
-        sizes = self.num_entities, self.num_relations
-        train, valid, test = split(
-            self.train, *sizes, seed=seed, valid_fraction=valid_fraction, test_fraction=test_fraction
-        )
+        fractions = {"valid_fraction": valid_fraction, "test_fraction": test_fraction}
+        train, valid, test = split(self.train, self.num_entities, self.num_relations, seed=split_seed, **fractions)
         counts = f"{len(train):,} / {len(valid):,} / {len(test):,} (train / valid / test)"
-        note = f"split into {counts} with seed {seed}, triples over one pair of entities together"
+        note = f"split into {counts} with seed {split_seed}, triples over one pair of entities together"
         if len(valid) + len(test) < _SHORT * (valid_fraction + test_fraction) * len(self.train):
             wanted = f"{100 * valid_fraction:g} % and {100 * test_fraction:g} % for valid and test"
             note += f"; less than {wanted}, since every entity and every relation must keep a triple in train"

@@ -20,6 +20,7 @@ from compgcn.data.columns import (
     locate,
     named_places,
     naming,
+    quoted,
 )
 from compgcn.data.tables import Parquet, Text, table
 from compgcn.data.vocabulary import Vocabulary
@@ -85,11 +86,11 @@ def read_labels(
     row_of = {text: row for row, text in enumerate(entities.ids)}
     absent = [node for node in found if node not in row_of]
     if len(absent) == len(found):
-        what = f"none of the {len(found):,} labelled nodes is in the graph, such as {_some(absent)}"
+        what = f"none of the {len(found):,} labelled nodes is in the graph, such as {quoted(absent)}"
         raise InputError(f"{what}; give their ids")
     if absent:
         count = f"{len(absent):,} of {len(found):,}"
-        notes.append(f"{count} labelled nodes not in the graph, left out, such as {_some(absent)}")
+        notes.append(f"{count} labelled nodes not in the graph, left out, such as {quoted(absent)}")
     known = {row_of[node]: entry for node, entry in found.items() if node in row_of}
     classes = sorted({label for label, _ in known.values()})
     number = {label: i for i, label in enumerate(classes)}
@@ -238,7 +239,7 @@ def _matched(source: Parquet, vocabulary: Vocabulary) -> tuple[Any, tuple[str, .
     missing = [text for text in vocabulary.ids if text not in row_of]
     if missing:
         count = f"{len(missing):,} of {len(vocabulary):,} {vocabulary.kind} ids"
-        raise InputError(f"'{label}' has no features of {count}, such as {_some(missing)}")
+        raise InputError(f"'{label}' has no features of {count}, such as {quoted(missing)}")
     found = source.table().remove_column(place)
     texts = [one.name for one in found.schema if pa.types.is_string(one.type)]
     numbers = _numbers(label, found.drop_columns(texts))
@@ -248,7 +249,7 @@ def _matched(source: Parquet, vocabulary: Vocabulary) -> tuple[Any, tuple[str, .
         notes.append(f"the features of {left_out} in '{label}' that the graph does not have left out")
     if texts:
         columns = counted(len(texts), "text column")
-        notes.append(f"{columns} in '{label}', such as {_some(texts)}, left out of the features")
+        notes.append(f"{columns} in '{label}', such as {quoted(texts)}, left out of the features")
     return numbers[[row_of[text] for text in vocabulary.ids]], tuple(notes)
 
 
@@ -267,7 +268,3 @@ def _numbers(label: str, found: Any) -> Any:
     if any(column.null_count for column in columns):
         raise InputError(f"'{label}' has gaps in its columns of numbers; give every row its numbers")
     return np.concatenate([column.to_numpy().reshape(len(found), -1) for column in columns], axis=1)
-
-
-def _some(texts: list[str]) -> str:
-    return ", ".join(f"'{text}'" for text in texts[:3])

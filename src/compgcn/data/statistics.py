@@ -49,20 +49,13 @@ class Overlap(NamedTuple):
 
 @dataclass(frozen=True)
 class Leakage:
-    """Report on what train gives away about valid and test.
+    """Report on what train gives away about valid and test."""
 
-    Fields:
-        splits: counts for valid and for test.
-        duplicates, inverses: pairs of relations, most facts first.
-        symmetric: relations that are their own inverse, most facts first.
-        share, least: the thresholds of these lists.
-    """
-
-    splits: dict[str, Given]
-    duplicates: tuple[Overlap, ...]
-    inverses: tuple[Overlap, ...]
-    symmetric: tuple[Overlap, ...]
-    share: float
+    splits: dict[str, Given]  # counts for valid and for test
+    duplicates: tuple[Overlap, ...]  # pairs of relations, most facts first
+    inverses: tuple[Overlap, ...]  # likewise
+    symmetric: tuple[Overlap, ...]  # relations that are their own inverse, most facts first
+    share: float  # threshold of these lists, as is `least`
     least: int
 
     def as_dict(self, names: tuple[str, ...]) -> dict[str, Any]:
@@ -199,31 +192,20 @@ class Distribution(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """Figures of a knowledge graph or a collection of graphs.
+    """Figures of a knowledge graph or a collection of graphs."""
 
-    Fields:
-        name, statistics, notes: those of the data.
-        nodes, edges: the words for them.
-        degrees: [N], the edges at each node; an edge in both directions counts once.
-        graph_sizes: [G], nodes of each graph of a collection; None for a knowledge graph.
-        relation_ids, relation_names: R of each.
-        by_relation: [R], the edges of each relation.
-        distributions: frequencies of labels.
-        leakage: of a knowledge graph whose valid or test is not empty.
-    """
-
-    name: str
+    name: str  # of the data, as are statistics and notes
     statistics: Mapping[str, int | float]
     notes: tuple[str, ...]
-    nodes: str
-    edges: str
-    degrees: Numbers
-    graph_sizes: Numbers | None
-    relation_ids: tuple[str, ...]
-    relation_names: tuple[str, ...]
-    by_relation: Numbers
-    distributions: tuple[Distribution, ...]
-    leakage: Leakage | None
+    nodes: str  # word for its nodes
+    edges: str  # word for its edges
+    degrees: Numbers  # [N], the edges at each node; an edge in both directions counts once
+    graph_sizes: Numbers | None  # [G], nodes of each graph of a collection; None for a knowledge graph
+    relation_ids: tuple[str, ...]  # R
+    relation_names: tuple[str, ...]  # R
+    by_relation: Numbers  # [R], the edges of each relation
+    distributions: tuple[Distribution, ...]  # frequencies of labels
+    leakage: Leakage | None  # of a knowledge graph whose valid or test is not empty
 
     @property
     def order(self) -> list[int]:

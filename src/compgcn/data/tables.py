@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 from compgcn.data.columns import (
     DEFAULTS,
     PACKED,
+    Columns,
     Facts,
     File,
     Options,
@@ -50,7 +51,7 @@ class Text(File):
         import pyarrow.compute as pc
 
         chosen = self.options.columns
-        found = self.read(*self._shape())
+        found = self.chosen(chosen, 3)
         notes: tuple[str, ...] = ()
         if self.delimiter == "\t" and _all_quoted(found):  # as spreadsheets write it
             found = [pc.replace_substring(pc.utf8_slice_codeunits(column, 1, -1), '""', '"') for column in found]
@@ -64,7 +65,7 @@ class Text(File):
 
         if self.delimiter != "\t" or self.options.comment or endings(self.path)[1]:
             return None
-        width, take = self._shape()
+        width, take = self._shape(self.options.columns, 3)
         with self.path.open("rb") as file:
             first = file.readline()
             begin, end = (_line(file, self.path.stat().st_size * place // of) for place in (number, number + 1))
@@ -81,12 +82,16 @@ class Text(File):
             return Facts(found, skipped, guessed=not skipped)
         return Facts(found if skipped else [column[1:] for column in found])
 
-    def _shape(self) -> tuple[int, list[int]]:
-        """Return the number of columns, and the positions of subject, relation and object."""
-        if self.options.columns is None:
-            return 3, [0, 1, 2]
+    def chosen(self, columns: Columns | None, width: int) -> list[Any]:
+        """Return the columns of these names or positions, or those of a table with so many."""
+        return self.read(*self._shape(columns, width))
+
+    def _shape(self, columns: Columns | None, width: int) -> tuple[int, list[int]]:
+        """Return the number of columns, and the positions of the chosen ones."""
+        if columns is None:
+            return width, list(range(width))
         header = self.header()
-        return len(header), locate(self.label, self.options.columns, header)
+        return len(header), locate(self.label, columns, header)
 
     def read(self, width: int, take: Sequence[int] | None = None, *, allow_empty: bool = False) -> list[Any]:
         """Return columns of strings, as pyarrow chunked arrays.

@@ -6,9 +6,8 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 
+from compgcn.data.columns import quoted
 from compgcn.errors import InputError, unknown
-
-_LISTED = 10  # ids listed in an error about a shared name
 
 
 class Vocabulary:
@@ -58,10 +57,8 @@ class Vocabulary:
         if not rows and text.strip():
             rows = self._by_letters.get(_letters(text)) or self._by_ending.get(text) or []
         if len(rows) > 1:
-            listed = ", ".join(f"'{self.ids[row]}'" for row in rows[:_LISTED])
-            more = f" and {len(rows) - _LISTED} more" if len(rows) > _LISTED else ""
-            what = f"the {self.kind} name '{text}' is shared by {len(rows)} ids: {listed}{more}"
-            raise InputError(f"{what}; give the id")
+            shared = quoted([self.ids[row] for row in rows], 10)
+            raise InputError(f"the {self.kind} name '{text}' is shared by {len(rows)} ids: {shared}; give the id")
         return rows[0] if rows else None
 
     @cached_property

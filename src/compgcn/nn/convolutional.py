@@ -26,37 +26,24 @@ class ConvolutionSettings:
     Args:
         filters: channels of the convolution.
         kernel: side of its square kernel, or length of a kernel of one dimension.
-        bias: whether a convolution whose filters are learned has one.
         input_dropout: on what is convolved.
         feature_dropout: on the feature maps.
         hidden_dropout: on the projection, "hidden dropout 2" in the recipes.
-        height, width: the shape of each vector, d = height · width; None leaves it to `image_shape`.
     """
 
     filters: int = 200
     kernel: int = 7
-    bias: bool = False
     input_dropout: float = 0.0
     feature_dropout: float = 0.3
     hidden_dropout: float = 0.3
-    height: int | None = None
-    width: int | None = None
 
 
-def image_shape(dim: int, height: int | None = None, width: int | None = None, *, stacked: int = 2) -> tuple[int, int]:
+def image_shape(dim: int, *, stacked: int = 2) -> tuple[int, int]:
     """Return height · width = dim that make the image stacked·height × width as square as possible.
 
-    The wider of two equally good shapes wins; a given height or width stays.
+    The wider of two equally good shapes wins.
     """
-    shapes = [
-        (h, dim // h) for h in range(1, dim + 1) if dim % h == 0 and height in (None, h) and width in (None, dim // h)
-    ]
-    if not shapes:
-        given = [f"{name} {size}" for name, size in (("height", height), ("width", width)) if size is not None]
-        raise InputError(
-            f"dimension {dim} cannot be laid out with {' and '.join(given) or 'any height and width'}; choose sizes "
-            "whose product is the dimension, such as height 10 and width 20 for dimension 200"
-        )
+    shapes = [(height, dim // height) for height in range(1, dim + 1) if dim % height == 0]
     return min(shapes, key=lambda shape: abs(stacked * shape[0] - shape[1]))
 
 
@@ -135,9 +122,9 @@ class ConvEQuery(ConvolutionQuery):
 
     def __init__(self, dim: int, settings: ConvolutionSettings | None = None) -> None:
         settings = settings or ConvolutionSettings()
-        height, width = image_shape(dim, settings.height, settings.width)
+        height, width = image_shape(dim)
         places = positions(dim, (2 * height, width), (settings.kernel, settings.kernel))
-        convolution = nn.Conv2d(1, settings.filters, settings.kernel, bias=settings.bias)
+        convolution = nn.Conv2d(1, settings.filters, settings.kernel, bias=False)
         super().__init__(dim, settings, nn.BatchNorm2d(1), convolution, places)
         self.height, self.width = height, width
 
@@ -177,7 +164,7 @@ class ConvRQuery(ConvolutionQuery):
     convolution: nn.Linear
 
     def __init__(self, dim: int, settings: ConvolutionSettings) -> None:
-        height, width = image_shape(dim, settings.height, settings.width, stacked=1)
+        height, width = image_shape(dim, stacked=1)
         places = positions(dim, (height, width), (settings.kernel, settings.kernel))
         filters = nn.Linear(dim, settings.filters * settings.kernel**2, bias=False)
         super().__init__(dim, settings, nn.BatchNorm2d(1), filters, places)
@@ -224,7 +211,7 @@ class ConvTransEQuery(ConvolutionQuery):
     def __init__(self, dim: int, settings: ConvolutionSettings) -> None:
         kernel = (2, settings.kernel)
         positions(dim, (2, dim), kernel)
-        convolution = nn.Conv2d(1, settings.filters, kernel, bias=settings.bias)
+        convolution = nn.Conv2d(1, settings.filters, kernel, bias=False)
         super().__init__(dim, settings, nn.BatchNorm1d(2), convolution, dim)
 
     def image(self, x: Tensor, z: Tensor) -> Tensor:
@@ -291,7 +278,7 @@ def convolve(image: Tensor, convolution: nn.Conv2d) -> Tensor:
     h, w = convolution.kernel_size
     patches = _patches(image, h, w)
     weight = convolution.weight.flatten(1)  # [filters, h w]
-    return F.linear(patches, F.pad(weight, (0, patches.shape[2] - weight.shape[1])), convolution.bias)
+    return F.linear(patches, F.pad(weight, (0, patches.shape[2] - weight.shape[1])))
 
 
 def convolve_each(image: Tensor, filters: Tensor) -> Tensor:

@@ -195,14 +195,6 @@ def _adversary(config: Config, data: KnowledgeGraph) -> Adversary:
     return Adversary(LinkPredictor(encoder, build_decoder("distmult", data.num_entities, dim)))
 
 
-def build_conditional(config: Config, data: KnowledgeGraph, *, half: bool = False) -> ConditionalCompGCN:
-    """Make a model conditioned on the query."""
-    e = config.encoder
-    return ConditionalCompGCN(
-        data.num_relations, e.dims[-1], len(e.dims) - 1, e.composition or "mult", e.statistics, half=half
-    )
-
-
 def build_ranker(config: Config, data: KnowledgeGraph, device: torch.device) -> Ranker:
     """Make a link predictor that answers and is not trained."""
     if processes.size() > 1 and config.encoder.name != CONDITIONAL:
@@ -212,8 +204,10 @@ def build_ranker(config: Config, data: KnowledgeGraph, device: torch.device) -> 
     splits = _splits(data, device)
     graph = build_graph(config, data.train, data, device)
     mixed = chosen_precision(config.training.precision, device) == "mixed"
-    if config.encoder.name == CONDITIONAL:
-        model = build_conditional(config, data, half=mixed).to(device)
+    e = config.encoder
+    if e.name == CONDITIONAL:
+        sizes = data.num_relations, e.dims[-1], len(e.dims) - 1
+        model = ConditionalCompGCN(*sizes, e.composition or "mult", e.statistics, half=mixed).to(device)
         model.measure(graph)
         return Ranker(model, graph, splits)
     return Ranker(build_model(config, data, half_query=mixed).to(device), graph, splits)
@@ -301,8 +295,7 @@ def build_nodes(config: Config, data: KnowledgeGraph, device: torch.device, whol
         from compgcn.baselines.fitted import FitOnce, Fitted, Fitting
 
         assert isinstance(baseline.how, FitOnce)
-        c = config.classifier
-        fitting = Fitting(len(data.labels.classes), c.inner_folds, c.class_weights, config.training.seed)
+        fitting = Fitting(len(data.labels.classes), config.classifier.inner_folds, config.training.seed)
         return Fitted(baseline.how, data, nodes, targets, fitting)
     encoder, rows = build_encoder(config, data)
     model = Classifier(encoder, len(data.labels.classes)).to(device)

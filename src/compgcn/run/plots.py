@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from compgcn.data.columns import check_place
 from compgcn.data.statistics import Bin, Distribution, Leakage, Summary, bins, even_bins, middle
 from compgcn.errors import InputError
 
@@ -67,22 +68,11 @@ def can_draw() -> bool:
     return importlib.util.find_spec("matplotlib") is not None
 
 
-def check_place(path: Path, what: str, *endings: str) -> Path:
-    """Return the path of a file to write, or refuse it before any work is done."""
-    if path.suffix.lower() not in endings:
-        raise InputError(f"{what}, not '{path.name}'")
-    if not path.parent.is_dir():
-        raise InputError(f"there is no folder '{path.parent}' to put '{path.name}' in; make it first")
-    if path.exists() and not path.is_file():
-        raise InputError(f"'{path}' exists and is not a file that could be replaced; choose another name")
-    return path
-
-
 def check_figure(path: str | Path) -> Path:
     """Return the path of a figure, or refuse one that cannot be drawn."""
     if not can_draw():
         raise InputError("figures are drawn with matplotlib: pip install 'compgcn[plot]'")
-    return check_place(Path(path), "a figure is a .png, .pdf or .svg file", ".png", ".pdf", ".svg")
+    return check_place(path, "a figure is a .png, .pdf or .svg file", ".png", ".pdf", ".svg")
 
 
 def save(panels: Sequence[Panel], title: str, path: Path, height: float = PANEL[1]) -> None:

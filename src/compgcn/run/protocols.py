@@ -38,21 +38,13 @@ Metrics = dict[str, Any]
 
 @dataclass
 class Session:
-    """A run under way.
+    """A run under way."""
 
-    Args:
-        config: its resolved settings.
-        folder: of the run.
-        device: of its model.
-        record: takes every event.
-        interrupted: whether to stop.
-    """
-
-    config: Config
-    folder: Folder
-    device: torch.device
-    record: Callable[[Event], None]
-    interrupted: Callable[[], bool]
+    config: Config  # its resolved settings
+    folder: Folder  # of the run
+    device: torch.device  # of its model
+    record: Callable[[Event], None]  # takes every event
+    interrupted: Callable[[], bool]  # whether to stop
 
     def __post_init__(self) -> None:
         self.seconds = 0.0  # of training, over all parts
@@ -78,36 +70,22 @@ class Session:
 
 @dataclass
 class LinkSession(Session):
-    """A link prediction under way.
+    """A link prediction under way."""
 
-    Args:
-        data: the graph.
-        task: with fresh weights.
-    """
-
-    data: KnowledgeGraph
-    task: LinkTask
+    data: KnowledgeGraph  # the graph
+    task: LinkTask  # with fresh weights
 
 
 @dataclass
 class ClassSession(Session):
-    """A classification under way.
+    """A classification under way."""
 
-    Args:
-        items: the items to classify, with fresh weights.
-        build: makes them again for a config.
-        splits: which items are for what, by split.
-        targets: the class of each item [n].
-        classes: their names.
-        candidates: the configs to choose among, or the one of the run.
-    """
-
-    items: Items
-    build: Callable[[Config], Items]
-    splits: Mapping[str, Tensor]
-    targets: Tensor
-    classes: Sequence[str]
-    candidates: Sequence[Config]
+    items: Items  # the items to classify, with fresh weights
+    build: Callable[[Config], Items]  # makes them again for a config
+    splits: Mapping[str, Tensor]  # which items are for what, by split
+    targets: Tensor  # the class of each item [n]
+    classes: Sequence[str]  # their names
+    candidates: Sequence[Config]  # the configs to choose among, or the one of the run
 
     def validation(self) -> tuple[Tensor, Tensor]:
         """Return the items that `holdout` trains on, and those it chooses by, drawn from train if there are none."""
@@ -163,8 +141,7 @@ def holdout(session: ClassSession) -> Metrics:
     """Train on train, keep the epoch that is best on valid, drawn from train if there is none; then look at test."""
     items = session.items
     train, valid = session.validation()
-    weights = session.config.classifier.class_weights
-    task = Classification(items, train, valid, session.training, class_weights=weights)
+    task = Classification(items, train, valid, session.training)
     progress = optimise(task, session.training, session.folder, session.record, session.interrupted)
     session.seconds = progress.seconds
     session.folder.restore(items.model)
@@ -403,8 +380,7 @@ class Parts:
             if not items.together:  # batches differ in shape, so no recorded step could be replayed
                 update["step"] = "eager"
             settings = config.training.model_copy(update=update)
-            weights = config.classifier.class_weights
-            task = Classification(items, train, valid, settings, class_weights=weights)
+            task = Classification(items, train, valid, settings)
             store = _PartStore(session, task, name, keep)
             progress = optimise(
                 task, settings, store, lambda event: session.record({**event, "part": name}), session.interrupted

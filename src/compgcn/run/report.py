@@ -17,6 +17,7 @@ from torch import Tensor
 from compgcn.answers.calibrate import calibration_error
 from compgcn.config import to_toml
 from compgcn.data import KnowledgeGraph
+from compgcn.data.columns import check_place
 from compgcn.errors import InputError
 from compgcn.run import Run, plots
 from compgcn.run.search import journalled
@@ -72,7 +73,7 @@ def write_page(run: Run, path: Path | None = None) -> Path:
 
 def check_page(path: Path) -> Path:
     """Return the path of a page, or refuse one that cannot be written."""
-    return plots.check_place(path, "the page of a run is a .html file", ".html", ".htm")
+    return check_place(path, "the page of a run is a .html file", ".html", ".htm")
 
 
 def page(run: Run) -> list[Part]:
@@ -137,7 +138,10 @@ def _markup(part: Part) -> str:
 def _table(table: Table) -> str:
     """Return a table whose columns of numbers are set to the right."""
     columns = list(zip(*table.rows, strict=True)) or [()] * len(table.header)
-    right = [bool(column) and all(not cell or _is_number(cell) for cell in column) for column in columns]
+    texts = [
+        [cell for cell in column if isinstance(cell, Verbatim) or not _NUMBER.fullmatch(cell)] for column in columns
+    ]
+    right = [bool(column) and not any(some) for column, some in zip(columns, texts, strict=True)]
     marks = [' class="n"' if number else "" for number in right]
 
     def line(cells: Sequence[str], tag: str) -> str:
@@ -147,10 +151,6 @@ def _table(table: Table) -> str:
     rows = "".join(line(cells, "td") for cells in table.rows)
     made = f"<table><thead>{line(table.header, 'th')}</thead><tbody>{rows}</tbody></table>"
     return f'<div class="wide">{made}</div>'
-
-
-def _is_number(cell: str) -> bool:
-    return not isinstance(cell, Verbatim) and _NUMBER.fullmatch(cell) is not None
 
 
 def _shown(text: str) -> str:

@@ -20,7 +20,7 @@ from compgcn.data import (
     KnowledgeGraph,
     large_batch,
 )
-from compgcn.data.columns import Numbers, counted
+from compgcn.data.columns import Numbers, counted, quoted
 from compgcn.data.labels import deal
 from compgcn.errors import InputError, unknown
 from compgcn.nn.compose import COMPOSITIONS, LEARNED, Composition, find
@@ -56,7 +56,6 @@ _COPIES = 5  # a step holds so many copies of its scores at a time: logits, grad
 _CHOICE = {"training.loss", "training.batch_size"}  # a user who sets one of these chooses the way to train
 _SAMPLES = {"training.valid_sample", "training.test_sample"}
 _HOW = {*_CHOICE, *LARGE_RECIPE, *LARGE_ENCODED} - _SAMPLES  # the recipe of large graphs, which that choice replaces
-_NAMED = 3  # classes quoted in a note
 _OF_TRIPLES = (  # settings of training that take vectors of entities or draw negatives
     *("encoder_lr", "label_smoothing", "smoothing_floor", "sampler", "negatives", "loss_margin"),
     *("regulariser", "regularisation", "relation_prediction", "remove_batch_edges"),
@@ -468,12 +467,12 @@ def label_notes(config: Config, items: Labelled) -> list[str]:
         notes.append("there are no validation labels to choose the epoch by, so the last one is kept")
     counts = dict(zip(items.classes, np.bincount(items.targets[pool], minlength=len(items.classes)), strict=True))
     if unseen := [name for name, count in counts.items() if not count]:
-        notes.append(f"{counted(len(unseen), 'class')} without a training label to learn it from: {_quoted(unseen)}")
+        notes.append(f"{counted(len(unseen), 'class')} without a training label to learn it from: {quoted(unseen)}")
     folds = config.classifier.folds
     rare = [name for name, count in counts.items() if 0 < count < folds]
     if rare and protocol != "holdout":
         what = f"{counted(len(rare), 'class')} with fewer training labels than the {folds} folds"
-        notes.append(f"{what}, missing from some of them: {_quoted(rare)}")
+        notes.append(f"{what}, missing from some of them: {quoted(rare)}")
     return notes
 
 
@@ -509,11 +508,6 @@ def _must_validate(config: Config, items: Labelled) -> None:
             f"no validation label can be drawn from {counted(len(train), 'training label')}, so nothing would choose "
             f"the epoch; take --protocol refit, raise data.valid_fraction = {settings.valid_fraction}, or set it to 0"
         )
-
-
-def _quoted(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return ", ".join(f"'{name}'" for name in names[:_NAMED]) + more
 
 
 # Settings without effect

@@ -238,17 +238,10 @@ class Classification:
         train, valid: which of the items, int64 [n]; validation may have none.
         settings: of training.
         goal: the figure of the report to raise.
-        class_weights: whether every class has the same weight in the loss.
     """
 
     def __init__(
-        self,
-        items: Items,
-        train: Tensor,
-        valid: Tensor,
-        settings: Training,
-        goal: str = "log_likelihood",
-        class_weights: bool = False,
+        self, items: Items, train: Tensor, valid: Tensor, settings: Training, goal: str = "log_likelihood"
     ) -> None:
         if not len(train):
             raise InputError("there is no labelled item to train on; mark some with the split 'train'")
@@ -257,7 +250,6 @@ class Classification:
         size = len(train) if items.together else settings.batch_size
         self.batches = Batches(len(train), size, settings.seed, train.device)
         self.steps_per_epoch = self.batches.per_epoch
-        self.weights = balanced(items.targets[train], items.model.num_classes) if class_weights else None
         self.tallies: list[Tally] = []  # of validation, one after another
 
     def examples(self, epoch: int, step: int) -> Tensor:
@@ -267,8 +259,7 @@ class Classification:
     def loss(self, examples: Tensor) -> Tensor:
         """Return the cross-entropy of a batch."""
         logits = self.items.model.head(self.items.vectors(examples))
-        smoothing = self.settings.label_smoothing
-        return losses.cross_entropy(logits, self.items.targets[examples], smoothing=smoothing, weights=self.weights)
+        return losses.cross_entropy(logits, self.items.targets[examples], smoothing=self.settings.label_smoothing)
 
     def validate(self, notify: Callable[[int, int], None] | None = None) -> dict[str, Any]:
         """Return the figures of the validation items; they take so little time that `notify` is never called."""
@@ -309,12 +300,6 @@ def tallied(found: Tensor, true: Tensor) -> Tally:
     classes = found.shape[1]
     cells = torch.bincount(true * classes + found.argmax(1), minlength=classes**2)
     return Tally(found.gather(1, true.unsqueeze(1)).mean().item(), cells.view(classes, classes).cpu())
-
-
-def balanced(targets: Tensor, num_classes: int) -> Tensor:
-    """Return a weight for each class [C], inverse to its frequency; 1 for a class that does not occur."""
-    counts = torch.bincount(targets, minlength=num_classes)
-    return torch.where(counts > 0, len(targets) / (counts.clamp_min(1) * (counts > 0).sum()), 1.0).float()
 
 
 def by_class(confusion: Tensor) -> Tensor:

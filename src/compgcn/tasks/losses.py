@@ -71,16 +71,15 @@ class _SparseBinaryCrossEntropy(torch.autograd.Function):
         return slope.t() if turned else slope, None, None, None, None
 
 
-def cross_entropy(logits: Tensor, target: Tensor, *, smoothing: float = 0.0, weights: Tensor | None = None) -> Tensor:
+def cross_entropy(logits: Tensor, target: Tensor, *, smoothing: float = 0.0) -> Tensor:
     """Return the softmax cross-entropy of logits [B, N] with one true entity (or class) per query [B].
 
-    With smoothing ε the true one has the label 1 − ε + ε/N and every other one ε/N. With weights [N] a query has the
-    weight of its true class.
+    With smoothing ε the true one has the label 1 − ε + ε/N and every other one ε/N.
     """
-    if weights is None and logits.stride(0) < logits.stride(1):
+    if logits.stride(0) < logits.stride(1):
         loss: Tensor = _TurnedCrossEntropy.apply(logits, target, smoothing)  # type: ignore[no-untyped-call]
         return loss
-    return F.cross_entropy(_wide(logits), target, weights, label_smoothing=smoothing)
+    return F.cross_entropy(_wide(logits), target, label_smoothing=smoothing)
 
 
 class _TurnedCrossEntropy(torch.autograd.Function):

@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import safetensors
 import torch
+from filelock import FileLock, Timeout
 from torch import Tensor, nn
 
 from compgcn import __version__, processes
@@ -106,20 +107,14 @@ class Folder:
             raise InputError(f"{self.path} exists and is not a run folder; choose another --run-dir")
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            file = (self.path / ".lock").open("w")
+            lock = FileLock(self.path / ".lock", timeout=0).acquire()
+        except Timeout:
+            raise InputError(
+                f"another process is training in {self.path}; wait for it or choose another --run-dir"
+            ) from None
         except OSError as error:
             raise InputError(f"could not make the run folder {self.path}: {reason(error)}") from None
-        with file:
-            try:
-                import fcntl
-
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except ImportError:  # no such lock on this system
-                pass
-            except BlockingIOError:
-                raise InputError(
-                    f"another process is training in {self.path}; wait for it or choose another --run-dir"
-                ) from None
+        with lock:
             processes.wait()
             yield
 

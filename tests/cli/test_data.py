@@ -1,11 +1,13 @@
-"""`data info` of a name, a file, a folder of splits or of graphs: text, JSON and a figure."""
+"""The commands about data sets: `data list`, `info`, `fetch` and `verify`."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,6 +15,8 @@ import pytest
 
 import toy
 from compgcn.data import DATASETS
+from compgcn.data.download import FILES, Archive, Files, Item
+from server import Server, serving, sha, whole, zipped
 from toy import Command, graph, refused, write_tsv
 
 TU = {"A": "1, 2\n2, 1\n", "graph_indicator": "1\n1\n2\n", "graph_labels": "0\n1\n", "node_labels": "3\n3\n4\n"}
@@ -46,17 +50,6 @@ def test_a_folder_of_graphs_is_described(command: Command, molecules: Path) -> N
     assert report["distributions"]["classes of graphs"] == {"all": {"0": 1, "1": 1}}
 
 
-def test_a_folder_of_three_splits_is_described_with_its_leakage(command: Command, tmp_path: Path) -> None:
-    (tmp_path / "mine").mkdir()
-    for split in ("train", "valid", "test"):
-        write_tsv(tmp_path / "mine" / f"{split}.tsv", graph(), split)
-    shown = command("data", "info", "mine").out
-    assert "mine: 12 entities, 3 relations, 24 triples (18 train, 3 valid, 3 test)" in shown
-    assert "symmetric relations: none" in shown
-    assert re.search(r"^any of these +\d+ +\d+\.\d % +\d+ +\d+\.\d %", shown, re.MULTILINE)
-    assert shown.partition("\n")[0] in command("train", "mine/", *toy.flags({**toy.SMALL, "epochs": 0})).out
-
-
 def test_few_or_no_validation_triples_are_noted(command: Command, tmp_path: Path) -> None:
     lines = [f"a\tr\ta{i}\n" for i in range(100)] + [f"b{i}\tr\tb{j}\n" for i in range(6) for j in range(i)]
     (tmp_path / "small.tsv").write_text("".join(lines))
@@ -69,18 +62,6 @@ def test_few_or_no_validation_triples_are_noted(command: Command, tmp_path: Path
     assert "every entity and every relation must keep a triple in train" in shown
     assert "note: no validation triples: which epoch is best cannot be told, and the last one is kept" in shown
     assert "valid" not in command("data", "info", "world").out.partition("note:")[2].partition("\n")[0]
-
-
-def test_values_in_a_table_are_named_with_the_way_to_leave_them_out(command: Command, tmp_path: Path) -> None:
-    lines = [f"film{i}\tyear\t{1990 + i}\nfilm{i}\tnext\tfilm{i + 1}\n" for i in range(20)]
-    (tmp_path / "films.tsv").write_text("".join(lines))
-    shown = command("data", "info", "films.tsv").out
-    assert "note: the objects of 'year' are numbers or dates, and became 20 entities" in shown
-    way = re.search(r"--set '(exclude=.*)'", shown)
-    assert way is not None
-    left = command("data", "info", "films.tsv", "--set", way[1]).out
-    assert "20 triples of 1 excluded relation left out" in left
-    assert "numbers or dates" not in left
 
 
 def test_sizes_stand_beside_the_published_and_the_papers(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,3 +97,88 @@ def test_a_terminal_without_blocks_gets_plain_letters(tmp_path: Path) -> None:
     assert shown.isascii()
     assert "##" in shown
     assert "?" not in shown
+
+
+PLAIN = {part: f"{part}\tr\to\n".encode() for part in ("train", "valid", "test")}
+ZIP = zipped({f"{part}.txt": data for part, data in PLAIN.items()})
+
+
+@pytest.fixture
+def command(command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Command:
+    monkeypatch.setenv("COMPGCN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("COMPGCN_DATA", raising=False)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    return command
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """It serves two data sets, one of them without a checksum."""
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with serving() as server:
+        server.answers["/set.zip"] = whole(ZIP)
+        for name, pinned in (("made-up", True), ("unhashed", False)):
+            items = {part: Item(f"{part}.txt", sha(data) if pinned else None) for part, data in PLAIN.items()}
+            archive = Archive("set.zip", sha(ZIP) if pinned else None, items, address=server.url("/set.zip"))
+            monkeypatch.setitem(FILES, name, Files(tuple(PLAIN), (), "set", items, (archive,)))
+        yield server
+
+
+@pytest.mark.usefixtures("server")
+def test_data_sets_are_fetched_and_said_to_be_there_afterwards(
+    command: Command, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = command("data", "fetch", "made-up", "unhashed", "world")
+    assert first.code == 0, first
+    assert "made-up: fetched from 127.0.0.1 (set.zip), 3 files, checksums verified" in first.out
+    assert "unhashed: fetched from 127.0.0.1 (set.zip), 3 files, not verified: train.txt, valid.txt" in first.out
+    assert "world: comes with the package" in first.out
+    assert "made-up: downloading set.zip from 127.0.0.1" in caplog.messages  # pytest has the place of our handler
+    again = command("data", "fetch", "made-up", "--json")
+    assert again.err == ""
+    (row,) = json.loads(again.out)
+    assert (row["name"], row["already"]) == ("made-up", True)
+    assert [(file["role"], file["verified"]) for file in row["files"]] == [(part, True) for part in PLAIN]
+    assert all(Path(file["path"]).read_bytes() == PLAIN[file["role"]] for file in row["files"])
+
+
+@pytest.mark.usefixtures("server")
+def test_verify_says_what_is_right_unverified_and_altered(command: Command, tmp_path: Path) -> None:
+    empty = command("data", "verify")
+    assert (empty.code, empty.out) == (0, f"there is no data set in the cache {tmp_path / 'cache'}\n")
+    command("data", "fetch", "made-up", "unhashed")
+    result = command("data", "verify")
+    assert result.code == 0, result
+    assert re.search(r"^made-up +cached +train.txt +ok *$", result.out, re.MULTILINE)
+    assert re.search(r"^unhashed +cached +train.txt +unverified *$", result.out, re.MULTILINE)
+    (tmp_path / "cache" / "unhashed" / "test.txt").write_bytes(b"no\tr\tno\n")
+    result = command("data", "verify", "--json")
+    assert result.code == 1
+    states = {(row["name"], row["file"]): row["status"] for row in json.loads(result.out)}
+    assert states["unhashed", "test.txt"] == "altered"
+    assert states["made-up", "test.txt"] == "ok"
+    assert result.err == "error: not as it was fetched: unhashed; run compgcn data fetch unhashed\n"
+    assert command("data", "verify", "made-up").code == 0
+    missing = command("data", "verify", "nations")
+    assert missing.code == 1
+    assert "'nations' is not in the cache" in missing.err
+
+
+def test_the_list_says_where_each_data_set_is(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def places() -> dict[str, str]:
+        return {row["name"]: row["where"] for row in json.loads(command("data", "list", "--json").out)}
+
+    assert places()["world"] == "embedded"
+    assert places()["nations"] == "to fetch"
+    folder = tmp_path / "data" / "small-kg" / "nations"
+    folder.mkdir(parents=True)
+    for part in PLAIN:
+        (folder / f"{part}.txt").write_text("a\tr\tb\n")
+    monkeypatch.setenv("COMPGCN_DATA", str(tmp_path / "data"))
+    assert places()["nations"] == "local"
+    shown = command("data", "list").out
+    assert re.search(r"^nations +link +14 +55 +1,992 +local ", shown, re.MULTILINE)
+    assert max(map(len, shown.splitlines())) <= 80

