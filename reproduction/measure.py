@@ -255,7 +255,7 @@ def ask(
     }
     found = {name: metrics(ranks[part])["mrr"] for name, part in parts.items() if part.any()}
     owner, own = torch.cat((given, answer)), ranks.repeat(2)  # a query belongs to both of its ends
-    each = [metrics(own[owner == one])["mrr"] for one in owner[degree[owner] > 0].unique()]
+    each = [metrics(own[owner == one])["mrr"] for one in torch.unique(owner[degree[owner] > 0])]
     found["entity_mrr"] = statistics.fmean(each)
     for least, most in DEGREES:
         those = (degree[owner] >= least) & (degree[owner] <= most)
