@@ -261,15 +261,28 @@ def _short(value: float) -> str:
     return f"{value:.3f}".lstrip("0")
 
 
+_ASKED = {
+    "newcomer_given_mrr": "MRR of queries about them",
+    "newcomer_answer_mrr": "MRR of queries they answer",
+    "entity_mrr": "mean of the MRR of each one's queries",
+    "degree_1_mrr": "MRR of queries with those of 2 to 9 facts",
+    "degree_10_mrr": "MRR of queries with those of 10 to 99 facts",
+    "degree_100_mrr": "MRR of queries with those of 100 facts or more",
+    "ordinary_mrr": "MRR of queries without them",
+}
+
+
 def _unseen() -> Iterator[list[str]]:
-    asked = {"given": "MRR of queries about them", "answer": "MRR of queries they answer"}
-    for key, what in asked.items():
+    for key, what in _ASKED.items():
         for data, report in load("unseen")["data"].items():
+            rows = [row for row in report["rows"] if key in row["test"]["newcomers"]]
+            if not rows:
+                continue
             names = ("newcomers", "popularity", "random", "trained")
-            ours, popular, drawn, whole = (
-                _short(mean(row["test"][name][f"newcomer_{key}_mrr"] for row in report["rows"])) for name in names
-            )
-            beside = f"popularity {popular}, random {drawn}, trained with them {whole}"
+            ours, *others, whole = (_short(mean(row["test"][name][key] for row in rows)) for name in names)
+            beside = f"popularity {others[0]}, random {others[1]}, trained with them {whole}"
+            if key == "ordinary_mrr":
+                beside = f"before they are added {_short(mean(row['mrr'] for row in rows))}, trained with them {whole}"
             yield [f"unseen entities, {what}", data, ours, beside]
 
 

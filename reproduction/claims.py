@@ -29,8 +29,9 @@ RULE = (
     f"*Undecided*: {_ERRORS} standard errors over seeds leave the claim open; we assume {100 * _TOLERANCE:.0f} % for a "
     f"row with one seed, {100 * _TOLERANCE_PARTS:.0f} % for a category of relations, and never less than one item of a "
     "classification. A gain is *around* the claimed one if it lies at most a third away, and undecided if its error "
-    f"reaches that range. *Comparable* is at most {100 * _NEAR:.0f} % worse. The table names rows of CompGCN below "
-    "the paper's number: such a verdict judges our training as much as the claim."
+    f"reaches that range. *Comparable* is at most {100 * _NEAR:.0f} % worse. A verdict that no missing row can change "
+    "is given already. The table names rows of CompGCN below the paper's number: such a verdict judges our training as "
+    "much as the claim."
 )
 
 
@@ -141,22 +142,29 @@ def _error(comparison: Comparison, mine: Reached, theirs: Reached) -> float:
 
 
 def judge(claim: Claim, value: Value, missing: str) -> str:
-    """Return the verdict on a claim and its evidence; `missing` where numbers are missing."""
+    """Return the verdict on a claim and its evidence; `missing` where numbers that may change it are missing."""
     gains = [gain(comparison, value) for comparison in claim.compare]
     found = [one for one in gains if one is not None]
     metrics, rows, notes = ({getattr(one, name) for one in found} for name in ("label", "row", "note"))
     parts = []
     for one in found:
         words = [one.label] * (len(metrics) > 1) + [one.row] * (len(rows) > 1 and not one.note.startswith(one.row))
-        parts.append(" ".join((*words, f"{100 * one.share:+.1f} %")) + (f" ({one.note})" if len(notes) > 1 else ""))
+        percent = round(100 * one.share, 1) + 0.0  # no -0.0
+        parts.append(" ".join((*words, f"{percent:+.1f} %")) + (f" ({one.note})" if len(notes) > 1 else ""))
     evidence = ", ".join(parts) + (f" ({found[0].note})" if len(notes) == 1 else "")
-    if len(found) < len(gains):
-        return f"{missing}; so far {evidence}" if found else missing
-    return f"{_answer(claim, found)}: {evidence}"
+    if not found:
+        return missing
+    answer, left = _answer(claim, found, len(gains) - len(found)), len(found) < len(gains)
+    if left and answer == "undecided":
+        return f"{missing}; so far {evidence}"
+    return f"{answer}{' whatever the missing rows reach' * left}: {evidence}"
 
 
-def _answer(claim: Claim, found: Sequence[Gain]) -> str:
+def _answer(claim: Claim, found: Sequence[Gain], left: int = 0) -> str:
+    """Return the verdict that holds whatever the `left` comparisons without numbers will show."""
     if claim.kind == "gain":
+        if left:
+            return "undecided"
         mean = statistics.fmean(one.share for one in found)
         error = math.hypot(*(one.error for one in found)) / len(found)
         off, room = mean - claim.gain, _SHARE * claim.gain
@@ -165,8 +173,8 @@ def _answer(claim: Claim, found: Sequence[Gain]) -> str:
         return "undecided" if abs(off) <= room + error else "*more than claimed*" if off > 0 else "*does not hold*"
     if claim.kind == "count":
         sure, possible = (sum(one.share >= sign * one.error for one in found) for sign in (1, -1))
-        return "holds" if sure >= claim.count else "*does not hold*" if possible < claim.count else "undecided"
-    verdicts = set()
+        return "holds" if sure >= claim.count else "*does not hold*" if possible + left < claim.count else "undecided"
+    verdicts = {"undecided"} if left else set()
     for share, error, *_ in found:
         sides = {"above": share, "below": -share, "not-below": share + _TOLERANCE, "near": share + _NEAR}
         by = sides[claim.kind]  # how far the gain lies on the side that the claim needs

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -211,6 +212,7 @@ def explanations(run: Run) -> Report:
 # Unseen entities
 
 SHARE, LEAST = 0.05, 2  # share of entities to hide, and the training facts that a hidden entity must have
+DEGREES = (1, 9), (10, 99), (100, 10**9)  # ranges of training facts, to tell hubs from the rest
 Facts = list[tuple[str, str, str]]
 
 
@@ -228,20 +230,37 @@ def hide(data: KnowledgeGraph, seed: int) -> tuple[KnowledgeGraph, dict[str, Fac
 
 @torch.inference_mode()
 def ask(
-    data: KnowledgeGraph, queries: Facts, hidden: list[str], score: Scorer, device: torch.device = CPU
+    data: KnowledgeGraph, queries: Facts, degrees: dict[str, int], score: Scorer, device: torch.device = CPU
 ) -> dict[str, float]:
-    """Rank queries about hidden entities among all entities: the MRR where they are given and where they answer."""
+    """Rank queries among all entities, given the training facts of each hidden one.
+
+    Return the MRR of queries about hidden entities: all, where they are given, where they answer, on average over
+    entities, and by degree; and the MRR of ordinary queries.
+    """
     rows = [(data.entities.index(s), data.relations.index(r), data.entities.index(o)) for s, r, o in queries]
     asked = torch.tensor(rows, device=device)
     every = [torch.from_numpy(triples).to(device) for triples in data.splits.values()]
     known = Answers.from_triples(torch.cat([*every, asked]), data.num_relations)
-    new = torch.zeros(data.num_entities, dtype=torch.bool, device=device)
-    new[[data.entities.index(text) for text in hidden]] = True
+    degree = torch.zeros(data.num_entities, dtype=torch.long, device=device)
+    degree[[data.entities.index(text) for text in degrees]] = torch.tensor(list(degrees.values()), device=device)
     sides = rank_triples(score, asked, known, data.num_entities)
     ranks = torch.cat((sides.tail.realistic, sides.head.realistic))
     s, _, o = asked.unbind(1)
-    parts = {"newcomer_given_mrr": new[torch.cat((s, o))], "newcomer_answer_mrr": new[torch.cat((o, s))]}
-    found = {"mrr": metrics(ranks)["mrr"], **{name: metrics(ranks[part])["mrr"] for name, part in parts.items()}}
+    given, answer = torch.cat((s, o)), torch.cat((o, s))
+    parts = {
+        "mrr": degree[given] + degree[answer] > 0,
+        "newcomer_given_mrr": degree[given] > 0,
+        "newcomer_answer_mrr": degree[answer] > 0,
+        "ordinary_mrr": degree[given] + degree[answer] == 0,
+    }
+    found = {name: metrics(ranks[part])["mrr"] for name, part in parts.items() if part.any()}
+    owner, own = torch.cat((given, answer)), ranks.repeat(2)  # a query belongs to both of its ends
+    each = [metrics(own[owner == one])["mrr"] for one in torch.unique(owner[degree[owner] > 0])]
+    found["entity_mrr"] = statistics.fmean(each)
+    for least, most in DEGREES:
+        those = (degree[owner] >= least) & (degree[owner] <= most)
+        if those.any():
+            found[f"degree_{least}_mrr"] = metrics(own[those])["mrr"]
     return {name: round(value, 4) for name, value in found.items()}
 
 
@@ -263,9 +282,12 @@ def unseen(data: KnowledgeGraph, source: str, device: str, seed: int, model: str
             "random": lambda s, r: torch.rand(len(s), graph.num_entities, generator=generator).to(place),
             "trained": lambda s, r: links_of(whole).scorer(entity[s], relation[r])[:, entity],
         }
-        there = set(graph.entities.ids)
+        e, r = graph.entities.ids, graph.relations.ids
+        there, counts = set(e), Counter(end for s, _, o in told["train"] for end in {s, o})
         queries = [fact for fact in told["test"] if {fact[0], fact[2]} <= there]
-        test = {name: ask(graph, queries, hidden, score, place) for name, score in scorers.items()}
+        ordinary = [(e[s], r[p], e[o]) for s, p, o in graph.test.tolist()]
+        degrees = {one: counts[one] for one in hidden if one in there}
+        test = {name: ask(graph, queries + ordinary, degrees, score, place) for name, score in scorers.items()}
         return {"seed": seed, "hidden": len(hidden), "asked": len(queries), "test": test, **about(run)}
 
 

@@ -224,7 +224,7 @@ def _without_encoder(board: Board, experiment: Experiment, row: Row, metric: str
     control = control_of(experiment, row)
     if control is None:
         return MISSING
-    found = shown(board.ours(*control, metric), metric)
+    found = shown(board.ours(*control, metric, experiment.split), metric)
     mine, theirs = (board.results(*one)[:1] for one in ((experiment, row), control))
     if found == MISSING or not mine or not theirs:
         return found

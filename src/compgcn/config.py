@@ -66,6 +66,7 @@ class Encoder(Section):
     batch_norm: bool = True
     activation: Literal["tanh", "relu", "none"] = "tanh"
     self_loop: bool = True
+    update_loop: bool = False  # the loop has one vector, updated like a relation, not one for each layer
     tie_inverse: bool = False  # an inverse relation is its original read backwards: TransE's negative
     init_scale: float | None = Field(None, gt=0)  # standard deviation of the initial tables; None: Xavier's
     graph: Literal["given", "none", "random"] = "given"  # ablations: no edges, or edges between random entities

@@ -188,6 +188,26 @@ def test_compgcn_is_its_update_equation_layer_by_layer(name, composition, dims):
     assert_same_with_gradients(encoder(AWKWARD.graph()), (h, z), list(encoder.parameters()))
 
 
+@pytest.mark.parametrize("composition", ["sub", "mult", "corr"])
+@pytest.mark.parametrize("stacked", [True, False])
+def test_an_updated_loop_is_one_more_relation_of_the_papers_equations(composition, stacked, monkeypatch):
+    """z_loop enters the second layer as W_rel z_loop of the first, as every relation does."""
+    monkeypatch.setattr("compgcn.nn.conv.launches_count", lambda x: stacked)
+    encoder = encoder_of(AWKWARD, (4, 6, 5), "compgcn", composition=composition, update_loop=True)
+    x, z, loop = encoder.nodes, encoder.relations(), encoder.loop
+    for layer in encoder.layers:
+        parameters = {**dict(layer.named_parameters()), "loop_relation": loop}
+        x, z = compgcn_layer(AWKWARD, x, z, parameters, composition=composition, flow="target_to_source")
+        x, loop = torch.tanh(x), loop @ layer.weight_relation
+    assert_same_with_gradients(encoder(AWKWARD.graph()), (x, z), list(encoder.parameters()))
+
+
+@pytest.mark.parametrize("options", [{"self_loop": False}, {"name": "rgcn"}, {"name": "vrgcn"}])
+def test_a_loop_without_a_relation_vector_is_not_updated(options):
+    with pytest.raises(InputError, match="needs a loop with a relation vector"):
+        Encoder(6, 3, (4, 4), update_loop=True, **options)
+
+
 def test_no_encoder_is_the_table_itself():
     encoder = Encoder(6, 3, (5, 8, 4), "none")
     x, z = encoder(AWKWARD.graph())

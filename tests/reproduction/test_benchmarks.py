@@ -23,6 +23,9 @@ def test_hidden_entities_are_in_no_training_fact_and_no_fact_is_lost() -> None:
     assert [a + b for a, b in zip(*sizes, strict=True)] == [len(rows) for rows in data.splits.values()]
 
 
+PARTS = ("mrr", "newcomer_given_mrr", "newcomer_answer_mrr", "ordinary_mrr", "entity_mrr")
+
+
 def test_scores_that_put_every_true_answer_first_have_rank_one() -> None:
     data = toy.graph(40, 20, valid=20, test=20)
     e, r = data.entities.ids, data.relations.ids
@@ -36,7 +39,22 @@ def test_scores_that_put_every_true_answer_first_have_rank_one() -> None:
             found[(s == tail) & (p == relation + data.num_relations), head] = 1.0
         return found
 
-    assert measure.ask(data, queries, [e[0], e[-1]], score)["mrr"] == 1.0
+    found = measure.ask(data, queries, {queries[0][0]: 3, queries[1][2]: 30}, score)
+    assert found.keys() == {*PARTS, "degree_1_mrr", "degree_10_mrr"}
+    assert set(found.values()) == {1.0}
+
+
+def test_the_mean_over_hidden_entities_counts_a_hub_once() -> None:
+    """Rank all entities alike but one, a hub with four of five queries, which always comes first."""
+    data = toy.graph(40, 20, valid=20, test=20)
+    e, r = data.entities.ids, data.relations.ids
+    queries = [(e[i], r[2], e[0]) for i in range(20, 24)] + [(e[30], r[2], e[1])]  # e[30] and e[1] are hidden too
+    score = lambda s, p: torch.eye(data.num_entities)[0].expand(len(s), -1)  # noqa: E731
+    found = measure.ask(data, queries, {e[0]: 200, e[1]: 2, e[30]: 2}, score)
+    hub, others = found["degree_100_mrr"], found["degree_1_mrr"]
+    assert others < hub
+    assert found["entity_mrr"] == pytest.approx((hub + 2 * others) / 3, abs=1e-4)
+    assert "ordinary_mrr" not in found
 
 
 @pytest.mark.parametrize(

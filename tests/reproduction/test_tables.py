@@ -244,6 +244,30 @@ def test_a_claim_holds_by_its_comparisons_and_is_undecided_within_the_error_of_s
     assert judge(stated, lambda *_: None, "missing") == "missing"
 
 
+@pytest.mark.parametrize(
+    ("kind", "pairs", "more", "answer"),
+    [
+        ("count", [(2, 1), (2, 1)], {"count": 2}, "holds"),
+        ("count", [(2, 1), (1, 2)], {"count": 2}, None),
+        ("count", [(1, 2), (1, 2)], {"count": 2}, "*does not hold*"),
+        ("above", [(2, 1), (1, 2)], {}, "*does not hold*"),
+        ("above", [(2, 1), (2, 1)], {}, None),
+        ("near", [(0.9, 1)], {}, "*does not hold*"),
+        ("gain", [(1.05, 1)], {"gain": 0.05}, None),
+    ],
+)
+def test_a_missing_row_leaves_a_claim_open_only_if_it_may_change_the_verdict(
+    kind: str, pairs: Any, more: Any, answer: str | None
+) -> None:
+    stated, value = claim(kind, [*pairs, (1, 1)], **more)
+
+    def without(experiment: str, row: str, metric: str) -> Reached | None:
+        return None if row == f"a{len(pairs)}" else value(experiment, row, metric)
+
+    found = judge(stated, without, "undecided: a row is missing").partition(":")[0]
+    assert found == ("undecided" if answer is None else f"{answer} whatever the missing rows reach")
+
+
 def judged(figures: dict[str, Reached], rows: tuple[str, ...], than: tuple[str, ...]) -> str:
     named = {name: one._replace(label=name) for name, one in figures.items()}
     stated = Claim(text="", source="", kind="above", compare=(Comparison(experiment="e", rows=rows, than=than),))

@@ -14,7 +14,7 @@ import compgcn
 from compgcn.cli.console import calibration_note
 from compgcn.errors import InputError
 from compgcn.nn.graph import RelationalGraph
-from compgcn.run import Run
+from compgcn.run import Run, unseen
 from compgcn.run.unseen import _examples, _tables
 from compgcn.tasks.link_prediction import LinkPrediction
 from toy import Command, contents, graph, refused, train
@@ -79,6 +79,20 @@ def test_the_rows_of_newcomers_learn_their_facts_and_no_other_weight_changes(run
         for table in _tables(model):
             table[known:] = table[:known].mean(0)
         assert learned < task.loss(about)
+
+
+def test_other_facts_keep_newcomers_from_answering_queries_that_are_not_theirs(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = [(name, "lives", "t1") for name in ("ann", "bob", "cid")]
+    lost = []
+    for weight in (0, 1):
+        monkeypatch.setattr(unseen, "_OTHERS", weight)
+        larger = run.with_facts(facts).task
+        task = LinkPrediction(larger.model, larger.graph, larger.splits, run.config.training)
+        with torch.no_grad():
+            lost.append(task.loss(_examples(task, run.data.num_entities)[1]).item())
+    assert lost[1] < lost[0]
 
 
 def test_facts_that_are_known_change_nothing(run: Run) -> None:

@@ -52,6 +52,8 @@ class CompGCNConv(nn.Module):
         dropout: on the sum of each direction after its filter.
         bias: add a learned vector [out].
         loop_dropout: drop out the loop term too.
+        update_loop: z_loop is one more row of `rel`, its last, and is updated like the others; otherwise the layer
+            learns it.
 
     Shapes: x [N, in], rel [2R, in] (originals, then inverses; [R, in] with add_inverse=False), edge_index [2, E],
     edge_type [E] -> (x' [N, out], rel' [2R, out]). A RelationalGraph may replace the two tensors; for a part of a
@@ -89,6 +91,7 @@ class CompGCNConv(nn.Module):
         bias: bool = False,
         *,
         loop_dropout: bool = False,
+        update_loop: bool = False,
         filters: str = "direction",
         relations: Relations = "vectors",
         relation_bias: bool = False,
@@ -107,9 +110,11 @@ class CompGCNConv(nn.Module):
         if not (relations == "vectors" if isinstance(row, Learned) or roles else row.combine in _TAKES[relations]):
             how = " by roles" if roles else ""
             raise InputError(f"composition '{row.name}'{how} does not work with relations='{relations}'")
+        if update_loop and (relations != "vectors" or roles or not self_loop):
+            raise InputError("update_loop=True needs a loop with a relation vector; leave it out")
         self.in_channels, self.out_channels, self.num_relations = in_channels, out_channels, num_relations
         self.norm, self.flow, self.add_inverse, self.self_loop = norm, flow, add_inverse, self_loop
-        self.dropout, self.loop_dropout = dropout, loop_dropout
+        self.dropout, self.loop_dropout, self.update_loop = dropout, loop_dropout, update_loop
         self.filters, self.relations, self.roles = FILTERS[filters], relations, roles
         self.phi = row.build(in_channels) if isinstance(row, Learned) else None
         self._make_parameters(bias, relation_bias, bases)
@@ -120,7 +125,7 @@ class CompGCNConv(nn.Module):
         """Register the parameters in the order in which `reset_parameters` draws them: a seed fixes the model."""
         vectors, directions = self.relations == "vectors", 2 if self.add_inverse else 1
         scalars, rows = self.relations == "scalars", directions * self.num_relations
-        looped = (vectors or scalars) and self.self_loop and not self.roles
+        looped = (vectors or scalars) and self.self_loop and not self.roles and not self.update_loop
         filters = self.filters.shapes(Sizes(self.in_channels, self.out_channels, rows, directions, bases))
         if not self.self_loop:
             filters.pop("weight_loop", None)
@@ -170,13 +175,14 @@ class CompGCNConv(nn.Module):
         graph = self._graph(x, edge_index, edge_type)
         self._check(x, rel, graph, keep)
         messages = graph.messages(self.flow, self.add_inverse)
-        stacked = self.self_loop and self._stacks(x)
+        z, z_loop = self._relation_vectors(rel)
+        stacked = z_loop is not None and self._stacks(x)
 
         # Eq. node_update: the sums of weighted phi(x_u, z_r), each times its filter, and the loop
-        terms = self._terms(x, rel, messages.with_loops() if stacked else messages, keep)
+        terms = self._terms(x, z, z_loop, messages.with_loops() if stacked else messages, keep)
         loop = terms.pop() if stacked and len(terms) > 1 else None
         if self.self_loop and not stacked:
-            loop = self._loop(x[: messages.num_receivers], messages.weights(*self._norm(x)).loop)
+            loop = self._loop(x[: messages.num_receivers], z_loop, messages.weights(*self._norm(x)).loop)
         out, *others = [dropout(term, self.dropout, self.training) for term in terms]
         for term in others:
             out = out.add_(term)
@@ -198,18 +204,20 @@ class CompGCNConv(nn.Module):
 
         A CPU folds phi into the filter of the loop instead, which multiplies less.
         """
-        plain = self.filters.name == "direction" and self.loop_relation is not None and self.relation_bias is None
+        plain = self.filters.name == "direction" and self.relation_bias is None
         return plain and launches_count(x) and self._factored() is not None
 
-    def _terms(self, x: Tensor, rel: Tensor | None, messages: Messages, keep: Tensor | None) -> list[Tensor]:
+    def _terms(
+        self, x: Tensor, z: Tensor | None, z_loop: Tensor | None, messages: Messages, keep: Tensor | None
+    ) -> list[Tensor]:
         """Return the weighted sums of messages after their filters, [N, out], by direction or all in one."""
         norm = self._norm(x)
         weight = None if keep is None else messages.weights(*norm).message * messages.of_edges(keep)
-        phi, z = self._factored(), self._relation_vectors(rel)
+        phi = self._factored()
         if messages.loops:
             assert z is not None
-            assert self.loop_relation is not None
-            z = torch.cat((z, self.loop_relation))
+            assert z_loop is not None
+            z = torch.cat((z, z_loop))
         if phi is None:
             assert self.phi is not None
             assert z is not None
@@ -225,14 +233,19 @@ class CompGCNConv(nn.Module):
         terms = self.filters.sums({name: getattr(self, name) for name in self._filters}, incoming)
         return terms if self.relation_bias is None else add_biases(terms, self.relation_bias, incoming)
 
-    def _relation_vectors(self, rel: Tensor | None) -> Tensor | None:
-        """Return z, the argument of phi for each row of the relation table."""
+    def _relation_vectors(self, rel: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+        """Return the argument of phi for each row of the relation table, and for the loop."""
+        if self.relations == "scalars":
+            return self.relation_scale, self.loop_relation
+        if rel is None or self.relations == "none":
+            return None, None
+        if self.update_loop:
+            return rel[:-1], rel[-1:]
         if self.roles:
-            assert rel is not None
             half = rel[: self.num_relations]
             half = half if self.flow == "source_to_target" else -half
-            return torch.cat((half, -half)) if self.add_inverse else half
-        return self.relation_scale if self.relations == "scalars" else rel if self.relations == "vectors" else None
+            return (torch.cat((half, -half)) if self.add_inverse else half), None
+        return rel, self.loop_relation
 
     def _factored(self) -> Composition | None:
         """Return phi in factors, or None where it has none."""
@@ -240,21 +253,21 @@ class CompGCNConv(nn.Module):
             return self.composition
         return None if self.composition.factors is None else self.composition.factors(self.phi)
 
-    def _loop(self, x: Tensor, weight: Tensor | None) -> Tensor:
+    def _loop(self, x: Tensor, z: Tensor | None, weight: Tensor | None) -> Tensor:
         """Return w_v W_loop^T phi(x_v, z_loop), [N, out]; phi with one relation is mostly affine: fold it into W."""
         filters: Tensor = getattr(self, self.filters.loop)
         phi = self._factored()
-        if self.loop_relation is None:
+        if z is None:
             loop = x @ filters
         elif phi is None:
             assert self.phi is not None
             every = torch.arange(len(x), device=x.device)
-            loop = contents(self.phi, x, self.loop_relation, every, torch.zeros_like(every)) @ filters
+            loop = contents(self.phi, x, z, every, torch.zeros_like(every)) @ filters
         elif phi.linear_lift:
-            matrix, shift = phi.fold_fixed(self.loop_relation.expand(1, x.shape[1]), filters)
+            matrix, shift = phi.fold_fixed(z.expand(1, x.shape[1]), filters)
             loop = torch.addmm(shift, x, matrix)
         else:
-            loop = phi(x, self.loop_relation).to(x.dtype) @ filters
+            loop = phi(x, z).to(x.dtype) @ filters
         return loop if weight is None else (weight.unsqueeze(1) * loop).to(loop.dtype)
 
     def _graph(self, x: Tensor, edge_index: Tensor | RelationalGraph, edge_type: Tensor | None) -> RelationalGraph:
@@ -292,7 +305,7 @@ class CompGCNConv(nn.Module):
             raise InputError(f"keep must have shape [{graph.num_edges}], one number per edge, not {list(keep.shape)}")
         if self.relations != "vectors":
             return
-        rows = (2 if self.add_inverse else 1) * self.num_relations
+        rows = (2 if self.add_inverse else 1) * self.num_relations + self.update_loop
         if rel is None or rel.shape != (rows, self.in_channels):
             given = None if rel is None else list(rel.shape)
             raise InputError(f"rel must have shape [{rows}, {self.in_channels}], not {given}")

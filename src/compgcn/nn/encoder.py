@@ -265,6 +265,8 @@ class Encoder(nn.Module):
         bases: basis vectors of the first layer's relations (compgcn), basis matrices or blocks (rgcn-*); 0 for the
             preset's own number, which is none for compgcn.
         dropout, loop_dropout, bias, self_loop: of the layers, see `CompGCNConv`.
+        update_loop: learn one vector for the loop, and update it from layer to layer like a relation, as the paper
+            writes; otherwise every layer learns one, as its released code does.
         hidden_dropout: on the entity vectors after each layer's activation.
         batch_norm, activation: after every layer.
         add_inverse: False sends along edges in one direction only, and gives R relation vectors in place of 2R.
@@ -278,6 +280,7 @@ class Encoder(nn.Module):
 
     nodes: nn.Parameter | None
     node_features: Tensor | None
+    loop: nn.Parameter | None
 
     def __init__(
         self,
@@ -297,6 +300,7 @@ class Encoder(nn.Module):
         batch_norm: bool = True,
         activation: Callable[[Tensor], Tensor] = torch.tanh,
         self_loop: bool = True,
+        update_loop: bool = False,
         add_inverse: bool = True,
         tie_inverse: Backwards | None = None,
         node_features: Tensor | None = None,
@@ -337,6 +341,7 @@ class Encoder(nn.Module):
                 dropout=dropout,
                 bias=bias,
                 loop_dropout=loop_dropout,
+                update_loop=update_loop,
                 filters=row.filters,
                 relations=row.relations,
                 relation_bias=row.relation_bias,
@@ -345,6 +350,7 @@ class Encoder(nn.Module):
             )
             for inputs, outputs in pairwise(dims)
         )
+        self.loop = xavier(1, dims[0]) if update_loop else None
         self.norms = nn.ModuleList(nn.BatchNorm1d(d) if batch_norm else nn.Identity() for d in dims[1:])
         self.dim = residual or dims[-1]  # of the output
         self.residual = None
@@ -374,10 +380,15 @@ class Encoder(nn.Module):
         if rows is not None:
             x = F.embedding(rows, x, sparse=sparse)
         z = None if self.relations is None else self.relations()
+        if self.loop is not None:
+            assert z is not None
+            z = torch.cat((z, self.loop))
         graphs = [graph] * len(self.layers) if isinstance(graph, RelationalGraph) else graph
         for layer, norm, part in zip(self.layers, self.norms, graphs, strict=True):
             x, z = layer(part.senders(x), z, part, keep=None if keep is None else part.of_whole(keep))
             x = drop_out(self.activation(norm(x)), self.hidden_dropout, self.training)
             if self.relation_activation:
                 z = self.activation(z)
+        if self.loop is not None and z is not None:
+            z = z[:-1]
         return (x, z) if self.residual is None else self.residual(x, z, rows)

@@ -136,6 +136,7 @@ def build_encoder(config: Config, data: Dataset, own: Rows | None = None) -> tup
         batch_norm=e.batch_norm,
         activation=ACTIVATIONS[e.activation],
         self_loop=e.self_loop,
+        update_loop=e.update_loop,
         add_inverse=not (isinstance(data, GraphCollection) and data.both_directions),
         tie_inverse=_tie(config),
         node_features=vectors,

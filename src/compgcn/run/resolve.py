@@ -555,7 +555,8 @@ _LINKS = (
         lambda config: f"only the encoder '{CONDITIONAL}' takes it",
     ),
     _rule(
-        "encoder.norm flow bases dropout loop_dropout hidden_dropout bias batch_norm activation self_loop graph fanout",
+        "encoder.norm flow bases dropout loop_dropout hidden_dropout bias batch_norm activation self_loop update_loop "
+        "graph fanout",
         lambda config: len(config.encoder.dims) > 1,
         lambda config: f"the encoder '{config.encoder.name}' has no layer",
     ),

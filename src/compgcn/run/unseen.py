@@ -27,7 +27,9 @@ from compgcn.tasks.sampling import randomness
 
 Given = str | Path | Iterable[Sequence[str]]
 
-_STEPS, _EPOCHS, _RATE = 30, 2, 0.02  # for the rows of unseen entities, by validation facts of entities hidden in world
+# For the rows of unseen entities, by the validation facts of entities hidden in world, and by those of all others
+_STEPS, _EPOCHS, _RATE = 60, 2, 0.01
+_OTHERS = 4  # how often a fact without unseen entities counts
 _LISTED = 5  # unseen entities, or unknown relations, that a message names
 
 
@@ -144,14 +146,16 @@ def _must_send(config: Config, ranker: Ranker) -> None:
 @torch.inference_mode(False)
 @torch.enable_grad()
 def _fold_in(config: Config, built: Ranker, known: int) -> None:
-    """Train the rows of unseen entities alone, on their facts and as many others, by the loss of the run.
+    """Train the rows of unseen entities alone, by the loss of the run, at a rate that falls to zero.
 
-    The rows start at the mean of the `known` ones. Without other facts, every query would learn to answer with them.
+    The rows start at the mean of the `known` ones. Half of a batch is about unseen entities, yet each half counts by
+    its facts in train, the others `_OTHERS` times: else unseen entities would answer queries that are not theirs.
     """
     model, settings = built.predictor, config.training
     task = LinkPrediction(model, built.graph, built.splits, settings)
     about, others = _examples(task, known)
     half = max(1, min(len(about), task.batch_size // 2))
+    parts = [(part, weight * len(part)) for part, weight in ((about, 1), (others, _OTHERS)) if len(part)]
     draw = torch.Generator().manual_seed(settings.seed)
     model.requires_grad_(False)
     tables = _tables(model)
@@ -159,15 +163,19 @@ def _fold_in(config: Config, built: Ranker, known: int) -> None:
         table[known:] = table[:known].mean(0)
         table.requires_grad_(True)
     optimiser = torch.optim.Adam(tables, lr=_RATE)
-    for _ in range(max(_STEPS, _EPOCHS * -(-len(about) // half))):
-        part = about if half == len(about) else about[torch.randint(len(about), (half,), generator=draw)]
-        drawn = others[torch.randint(max(1, len(others)), (half if len(others) else 0,), generator=draw)]
+    steps = max(_STEPS, _EPOCHS * -(-len(about) // half))
+    schedule = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.0, steps)
+    for _ in range(steps):
         optimiser.zero_grad()
-        task.loss(torch.cat((part, drawn)).to(built.graph.src.device)).backward()  # type: ignore[no-untyped-call]
+        for part, weight in parts:
+            drawn = part if half == len(part) else part[torch.randint(len(part), (half,), generator=draw)]
+            loss = weight / task.num_examples * task.loss(drawn.to(built.graph.src.device))
+            loss.backward()  # type: ignore[no-untyped-call]
         for table in tables:  # the moments of the known rows stay zero, and the rows as they are
             assert table.grad is not None
             table.grad[:known] = 0.0
         optimiser.step()
+        schedule.step()
     model.requires_grad_(True)
 
 
