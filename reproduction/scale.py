@@ -18,7 +18,9 @@ GRAPHS = {  # entities, relations, triples
 }
 MODELS: dict[str, dict[str, Any]] = {"DistMult": {}, "DistMult + CompGCN": {"encoder": "compgcn"}}
 DEVICES = (8, 64, 256)
-FITTED = ("60000:12000:100", "300000:110000:100", "1000000:200000:100")  # trainings that the constants of a plan follow
+# Trainings that the constants of a plan follow.
+FITTED = dict.fromkeys(("60000:12000:100", "300000:110000:100", "1000000:200000:100"), "memory and time")
+FITTED["300000:60000:100, large"] = "memory"
 _MEMORY = 80  # GiB
 
 
@@ -91,9 +93,9 @@ def beside_measured(rows: Mapping[str, Any]) -> Table:
         planned = made.seconds["epoch"] + made.seconds["evaluation"]
         model = f"{e.name} + {d.name}, {training.loss}"
         lines.append([triples, entities, model, *memory, *(f"{one:,.0f} s" for one in (planned, found["seconds"]))])
-        lines[-1].append("yes" if size in FITTED else "no")
+        lines[-1].append(FITTED.get(size, "nothing"))
     columns = ("triples", "entities", "model", "peak memory, planned", "measured")
-    return Table("", (*columns, "epoch and evaluation, planned", "measured", "fitted to"), lines)
+    return Table("", (*columns, "epoch and evaluation, planned", "measured", "fitted to its"), lines)
 
 
 def supported() -> Table:
