@@ -56,7 +56,6 @@ def test_the_parts_of_a_file_are_its_rows(
         ("graph.tsv", "a\tr\tb\n \tr\tb\n", Options()),
         ("graph.tsv", "a\tr\tb\na\tr\n", Options()),
         ("graph.tsv", "a\tr\tb\rc\tr\td\r", Options()),
-        ("graph.tsv", "", Options()),
     ],
 )
 def test_a_file_that_only_the_whole_explains_has_no_parts(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -24,7 +25,6 @@ from compgcn.data.columns import (
     joined,
     keys,
     quoted,
-    without_header,
 )
 from compgcn.data.tables import text
 from compgcn.data.vocabulary import Vocabulary
@@ -182,22 +182,6 @@ class GraphCollection:
         )
 
 
-def observe(collection: GraphCollection) -> list[str]:
-    """Return notes for someone who trains on the graphs; they change nothing."""
-    triples, N, R = collection.triples, collection.num_nodes, collection.num_relations
-    repeated = len(triples) - len(np.unique(keys(triples, N, R)))
-    loops = int((triples[:, 0] == triples[:, 2]).sum())
-    lonely = int((np.diff(collection.edge_starts) == 0).sum())
-    counts = ((repeated, "repeated edge", ""), (loops, "self-loop", ""), (lonely, "graph", " without an edge"))
-    notes = [f"{counted(count, noun)}{rest} kept" for count, noun, rest in counts if count]
-    one_way = _one_way(collection)
-    if len(triples) and not one_way:
-        notes.append("every edge stands there in both directions")
-    elif one_way < len(triples):
-        notes.append(f"{counted(one_way, 'edge')} of {len(triples):,} in one direction only")
-    return notes
-
-
 def _one_way(collection: GraphCollection) -> int:
     """Return the number of edges without a mirror image (target, relation, source)."""
     triples, sizes = collection.triples, (collection.num_nodes, collection.num_relations)
@@ -246,95 +230,86 @@ def read_graphs(
         label_columns: names, or positions from 0 on, of graph and class in `labels`; by default the only two.
     """
     notes: list[str] = []
-    edge_graph, source, relation, target = _columns(path, [_GRAPH, _NODE, _RELATION, _OTHER], notes)
-    label_graph, label = _columns(labels, [_GRAPH, _CLASS], notes, label_columns)
-    node_graph, node, node_label = _columns(nodes, [_GRAPH, _NODE, _CLASS], notes) if nodes else ([], [], [])
+    edges = _rows(path, [_GRAPH, _NODE, _RELATION, _OTHER], notes)
+    labelled = _rows(labels, [_GRAPH, _CLASS], notes, label_columns)
+    listed = _rows(nodes, [_GRAPH, _NODE, _CLASS], notes) if nodes else []
 
-    (owner, of_edge, of_node), graph_ids = _encode(label_graph, edge_graph, node_graph)
-    _check_owners(graph_ids, owner, np.concatenate([of_edge, of_node]), labels)
-    (listed, sources, targets), node_ids = _encode(node, source, target)
-    graph, at_node, ends = _number(of_node, listed, of_edge, np.column_stack([sources, targets]), len(node_ids))
-    (relations,), relation_ids = _encode(relation)
-    class_names, classes = np.unique(label, return_inverse=True)
-    node_names, node_classes = np.unique(node_label, return_inverse=True)
-    wrong = int((np.bincount(at_node, minlength=len(graph)) != 1).sum())
+    class_of = dict(labelled)
+    _check_owners(labels, [graph for graph, _ in labelled], [row[0] for row in (*edges, *listed)])
+    order = {graph: place for place, graph in enumerate(class_of)}
+    mentioned = [row[:2] for row in listed] + [(graph, end) for graph, s, _, o in edges for end in (s, o)]
+    distinct = sorted(dict.fromkeys(mentioned), key=lambda node: order[node[0]])  # else in order of first appearance
+    number = {node: row for row, node in enumerate(distinct)}
+    times = Counter(row[:2] for row in listed)
+    wrong = sum(times[node] != 1 for node in distinct)
     if nodes and wrong:
         raise InputError(f"'{nodes}' must have one line for each node of '{path}', not so for {counted(wrong, 'node')}")
-    present, graph_of = np.unique(graph, return_inverse=True)
-    left_out = np.setdiff1d(owner, present)
-    if len(left_out):
+    row_of = {graph: row for row, graph in enumerate(dict.fromkeys(graph for graph, _ in distinct))}
+    left_out = [graph for graph in class_of if graph not in row_of]
+    if left_out:
         what = counted(len(left_out), "labelled graph")
-        notes.append(f"{what} without a triple or node left out: {quoted([graph_ids[g] for g in left_out.tolist()])}")
-    used, targets = np.unique(classes[present], return_inverse=True)  # graphs are numbered as in the table of classes
+        notes.append(f"{what} without a triple or node left out: {quoted(left_out)}")
+    relations = {text: row for row, text in enumerate(dict.fromkeys(relation for _, _, relation, _ in edges))}
+    classes, targets = np.unique([class_of[graph] for graph in row_of], return_inverse=True)
+    label_of = {row[:2]: row[2] for row in listed}
+    node_classes, node_labels = np.unique([label_of.get(node, "") for node in distinct], return_inverse=True)
     files = {"source": path, "labels": labels, "node_labels": nodes}
     origin: dict[str, Any] = {key: str(file) for key, file in files.items() if file}
     collection = GraphCollection(
         name or Path(path).name.split(".")[0] or "graphs",
-        Vocabulary("relation", relation_ids),
-        tuple(str(class_names[c]) for c in used),
-        graph_of=graph_of,
-        triples=np.column_stack([ends[:, 0], relations, ends[:, 1]]),
+        Vocabulary("relation", list(relations)),
+        tuple(classes.tolist()),
+        graph_of=np.array([row_of[graph] for graph, _ in distinct]),
+        triples=np.array([(number[graph, s], relations[r], number[graph, o]) for graph, s, r, o in edges]),
         targets=targets,
-        node_labels=node_classes[np.argsort(at_node)] if nodes else None,
-        node_classes=tuple(str(text) for text in node_names),
-        graph_ids=tuple(graph_ids[g] for g in present),
+        node_labels=node_labels if nodes else None,
+        node_classes=tuple(node_classes.tolist()) if nodes else (),
+        graph_ids=tuple(row_of),
         origin=origin if label_columns is None else origin | {"label_columns": tuple(label_columns)},
     )
-    return _noted(collection, notes)
+    return noted(collection, notes)
 
 
-def _columns(
+def _rows(
     path: str | Path, words: Sequence[set[str]], notes: list[str], chosen: Columns | None = None
-) -> list[list[str]]:
-    """Return the columns of a table, all or the chosen ones, without a line that names them."""
+) -> list[tuple[Any, ...]]:
+    """Return the rows of a table, of all columns or of the chosen ones, without a line that names them."""
     table = text(path)
     if chosen is not None:
         check_columns(chosen, len(words), "graph and class")
-    elif words[-1] is _CLASS and (width := len(table.header())) > len(words) == 2:
+    elif len(words) == 2 and (width := len(table.header())) > 2:
         what = "expected graph and class alone, as graphs are cross-validated and have no split"
         raise InputError(f"'{path}' has {width} columns: {what}; say with label_columns which two to read")
-    columns, skipped = without_header(table.label, table.chosen(chosen, len(words)), chosen, words)
+    columns, skipped = table.columns(words, chosen)
     notes += skipped
-    return [column.to_pylist() for column in columns]
+    return list(zip(*(column.to_pylist() for column in columns), strict=True))
 
 
-def _encode(*columns: Sequence[str]) -> tuple[list[Numbers], list[str]]:
-    """Number the texts of several columns, in order of first appearance; return the numbers and the texts."""
-    number: dict[str, int] = {}
-    coded = [[number.setdefault(text, len(number)) for text in column] for column in columns]
-    return [np.array(values, dtype=np.int64) for values in coded], list(number)
-
-
-def _check_owners(graph_ids: Sequence[str], labelled: Numbers, used: Numbers, labels: str | Path) -> None:
+def _check_owners(labels: str | Path, labelled: Sequence[str], used: Sequence[str]) -> None:
     """Refuse graphs with no class or with several."""
-    twice = np.flatnonzero(np.bincount(labelled, minlength=len(graph_ids)) > 1)
-    if len(twice):
-        named = quoted([graph_ids[g] for g in twice.tolist()])
-        raise InputError(f"'{labels}' gives a graph more than one line: {named}; give each one class")
-    missing = np.setdiff1d(used, labelled)
-    if len(missing):
-        named = quoted([graph_ids[g] for g in missing.tolist()])
-        raise InputError(f"'{labels}' has no class for {counted(len(missing), 'graph')}: {named}")
+    twice = [graph for graph, times in Counter(labelled).items() if times > 1]
+    if twice:
+        raise InputError(f"'{labels}' gives a graph more than one line: {quoted(twice)}; give each one class")
+    known = set(labelled)
+    missing = [graph for graph in dict.fromkeys(used) if graph not in known]
+    if missing:
+        raise InputError(f"'{labels}' has no class for {counted(len(missing), 'graph')}: {quoted(missing)}")
 
 
-def _number(
-    of_node: Numbers, node: Numbers, of_edge: Numbers, ends: Numbers, num_ids: int
-) -> tuple[Numbers, Numbers, Numbers]:
-    """Number the nodes by graph, within a graph in the order of the table of nodes [m], then of the edges [E].
-
-    Returns the graph of each node [N], and the numbers of the nodes in the table [m] and in the edges [E, 2].
-    """
-    graph = np.concatenate([of_node, np.repeat(of_edge, 2)])
-    pairs = graph * num_ids + np.concatenate([node, ends.ravel()])
-    _, where, inverse = np.unique(pairs, return_index=True, return_inverse=True)
-    place = np.lexsort((where, graph[where]))
-    numbers = np.argsort(place)[inverse]
-    return graph[where][place], numbers[: len(node)], numbers[len(node) :].reshape(-1, 2)
-
-
-def _noted(collection: GraphCollection, notes: Sequence[str]) -> GraphCollection:
-    """Return the collection with notes on its reading and on itself."""
-    collection = replace(collection, notes=(*notes, *observe(collection)))
+def noted(collection: GraphCollection, notes: Sequence[str] = ()) -> GraphCollection:
+    """Return the collection with notes on its reading and on itself, which change nothing."""
+    triples, N, R = collection.triples, collection.num_nodes, collection.num_relations
+    repeated = len(triples) - len(np.unique(keys(triples, N, R)))
+    loops = int((triples[:, 0] == triples[:, 2]).sum())
+    lonely = int((np.diff(collection.edge_starts) == 0).sum())
+    counts = ((repeated, "repeated edge", ""), (loops, "self-loop", ""), (lonely, "graph", " without an edge"))
+    found = [f"{counted(count, noun)}{rest} kept" for count, noun, rest in counts if count]
+    one_way = _one_way(collection)
+    if len(triples) and not one_way:
+        found.append("every edge stands there in both directions")
+    elif one_way < len(triples):
+        found.append(f"{counted(one_way, 'edge')} of {len(triples):,} in one direction only")
+    collection = replace(collection, notes=(*notes, *found))
     for note in collection.notes:
         log.info("%s: %s", collection.name, note)
     return collection
@@ -372,27 +347,22 @@ def read(source: str | Path | Iterable[Path], *, name: str | None = None) -> Gra
     relations, rels = _optional(files, f"{prefix}_edge_labels.txt", len(ends))
     node_classes, node_labels = _optional(files, f"{prefix}_node_labels.txt", len(graph_of))
     attributes = f"{prefix}_node_attributes.txt"
-    features = _table(files, attributes, None) if attributes in files else None
-    order = np.argsort(graph_of, kind="stable")
-    number = np.argsort(order)  # [N], the new number of a node
     notes = [f"the file '{prefix}{ending}' is not used" for ending in _UNUSED if f"{prefix}{ending}" in files]
-    if (np.diff(graph_of) < 0).any():
-        notes.append("the nodes were put in the order of their graphs")
     rels = np.zeros(len(ends), dtype=np.int64) if rels is None else rels
     collection = GraphCollection(
         name or prefix,
         Vocabulary("relation", relations or ("edge",)),
         classes,
-        graph_of=graph_of[order],
-        triples=np.column_stack([number[ends[:, 0]], rels, number[ends[:, 1]]]),
+        graph_of=graph_of,
+        triples=np.column_stack([ends[:, 0], rels, ends[:, 1]]),
         targets=targets,
-        node_labels=None if node_labels is None else node_labels[order],
+        node_labels=node_labels,
         node_classes=node_classes,
-        node_features=None if features is None else checked_features("node", features, len(order))[order],
+        node_features=_table(files, attributes, None) if attributes in files else None,
         graph_ids=tuple(str(g + 1) for g in range(len(targets))),
         origin=origin,
     )
-    return _noted(collection, notes)
+    return noted(collection, notes)
 
 
 def _table(files: Mapping[str, Path], label: str, width: int | None) -> NDArray[Any]:

@@ -136,27 +136,52 @@ def checked_features(kind: str, given: Any, *rows: int) -> Features:
     return features
 
 
-def named_places(fields: Sequence[str], words: Sequence[set[str]] = HEADERS) -> list[int] | None:
+def named_places(fields: Sequence[str], words: Sequence[set[str]]) -> list[int] | None:
     """Return the position of each kind of column, if exactly one field names each."""
-    folded = [field.strip().casefold() for field in fields]
+    folded = [field.strip(' "').casefold() for field in fields]
     known = [[place for place, name in enumerate(folded) if name in kind] for kind in words]
     return [places[0] for places in known] if all(len(places) == 1 for places in known) else None
 
 
-def without_header(
-    label: str, columns: list[Any], chosen: Columns | None, words: Sequence[set[str]] = HEADERS
-) -> tuple[list[Any], tuple[str, ...]]:
-    """Drop a first row that names the columns, and put unchosen columns in its order; return columns and notes."""
-    places = named_places([str(column[0]) for column in columns], words)
-    named = chosen is not None and isinstance(chosen[0], str)
-    if places is None and not named:
+def picked(
+    label: str, header: Sequence[str], columns: Columns | None, words: Sequence[set[str]] = HEADERS
+) -> tuple[list[int], bool]:
+    """Return the positions of the wanted columns in a table with this first line, and whether it names them.
+
+    Args:
+        columns: their names or positions; by default those that the words tell, or the only ones.
+        words: the words that name each kind of column.
+    """
+    if columns is not None:
+        places = [_located(label, header, column) for column in columns]
+        return places, isinstance(columns[0], str) or named_places([header[i] for i in places], words) is not None
+    if (named := named_places(header, words)) is not None:
+        return named, True
+    if len(header) == len(words):
+        return list(range(len(words))), False
+    what = "call three of them head, relation and tail, or say with columns= (--columns) which to read"
+    raise InputError(f"'{label}' has the columns {', '.join(header)}; {what}")
+
+
+def _located(label: str, header: Sequence[str], column: str | int) -> int:
+    if isinstance(column, int):
+        if column >= len(header):
+            raise InputError(f"'{label}' has no column {column}: it has {len(header)} columns, counted from 0")
+        return column
+    if header.count(column) > 1:
+        raise InputError(f"'{label}' has several columns called '{column}'; give positions from 0 on instead")
+    if column not in header:
+        raise InputError(f"'{label}': {unknown('column', column, header)}")
+    return header.index(column)
+
+
+def headless(label: str, columns: list[Any], named: bool) -> tuple[list[Any], tuple[str, ...]]:
+    """Return columns without a first row that names them, and a note on it."""
+    if not named:
         return columns, ()
-    if chosen is None and places is not None:
-        columns = [columns[place] for place in places]
-    columns = [column[1:] for column in columns]
-    if not len(columns[0]):
-        raise InputError(f"'{label}' is empty: it holds a header and no triple")
-    return columns, (f"the first line of '{label}' names the columns and was skipped",)
+    if len(columns[0]) == 1:
+        raise InputError(f"'{label}' is empty: it holds a header and no other line")
+    return [column[1:] for column in columns], (f"the first line of '{label}' names the columns and was skipped",)
 
 
 def check_columns(
@@ -169,35 +194,6 @@ def check_columns(
     if len(given) != count or len(set(given)) != count or not (names or places):
         raise InputError(f"columns must be {count} names or {count} positions from 0 on, of {what}, not {columns!r}")
     return given
-
-
-def locate(label: str, columns: Columns, header: Sequence[str]) -> list[int]:
-    """Return the positions of the columns in a table with this header."""
-    places = []
-    for column in columns:
-        if isinstance(column, int):
-            if column >= len(header):
-                raise InputError(f"'{label}' has no column {column}: it has {len(header)} columns, counted from 0")
-            places.append(column)
-        elif header.count(column) == 1:
-            places.append(header.index(column))
-        elif column in header:
-            raise InputError(f"'{label}' has several columns called '{column}'; give positions from 0 on instead")
-        else:
-            raise InputError(f"'{label}': {unknown('column', column, header)}")
-    return places
-
-
-def places_of(label: str, columns: Columns | None, names: Sequence[str]) -> list[int]:
-    """Return the positions of subject, relation and object in a table with named columns."""
-    if columns is not None:
-        return locate(label, columns, names)
-    if (named := named_places(names)) is not None:
-        return named
-    if len(names) == 3:
-        return [0, 1, 2]
-    what = "call three of them head, relation and tail, or say with columns= (--columns) which to read"
-    raise InputError(f"'{label}' has the columns {', '.join(names)}; {what}")
 
 
 def naming(columns: Sequence[str], setting: str = "columns") -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from compgcn.data import rdf
-from compgcn.data.columns import SPLITS, Columns, Options, Source, check_columns, endings, existing, named_places
+from compgcn.data.columns import SPLITS, Columns, Options, Source, check_columns, endings, existing
 from compgcn.data.graph import KnowledgeGraph, assemble, read_names, value_notes
 from compgcn.data.labels import read_features, read_labels
 from compgcn.data.memory import Memory, Rows
@@ -136,17 +136,7 @@ def columns_like(path: File, columns: Columns | None, comment: str | None) -> Co
 
 def lines(path: File) -> Iterator[tuple[str, list[str | None]]]:
     """Yield the place of each line, in words, with its subject, relation and object; skip a header."""
-    found = table(path)
-    if not isinstance(found, Text):
-        for number, fields in enumerate(found.rows(), 1):
-            yield f"row {number}", fields
-        return
-    places = [0, 1, 2]
-    for i, (number, texts) in enumerate(found.scan(3, allow_empty=True)):
-        if i == 0 and (named := named_places(texts)) is not None:
-            places = named
-        else:
-            yield f"line {number}", [texts[place] for place in places]
+    return table(path).lines(allow_empty=True)
 
 
 def _present(given: Mapping[str, Any]) -> dict[str, Any]:

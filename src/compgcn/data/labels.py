@@ -10,19 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from compgcn.data.columns import (
-    SPLITS,
-    Columns,
-    Numbers,
-    checked_rows,
-    counted,
-    existing,
-    locate,
-    named_places,
-    naming,
-    quoted,
-)
-from compgcn.data.tables import Parquet, Text, table
+from compgcn.data.columns import SPLITS, Columns, Numbers, checked_rows, counted, existing, named_places, naming, quoted
+from compgcn.data.tables import Parquet, table
 from compgcn.data.vocabulary import Vocabulary
 from compgcn.errors import InputError
 
@@ -119,14 +108,13 @@ def _collect(files: Mapping[str, str | Path], columns: Columns | None) -> tuple[
     found: dict[str, tuple[str, str]] = {}
     repeated = []
     for default, file in files.items():
-        for number, node, label, part in _rows(file, columns):
+        for place, node, label, part in _rows(file, columns):
             if part and len(files) > 1:
                 raise InputError(f"'{file}' has a split of its own; give one table, or tables without that column")
             entry = (label, default if len(files) > 1 else part)
             before = found.setdefault(node, entry)
             if before is entry:
                 continue
-            place = f"'{file}', line {number}"
             if before[0] != label:
                 raise InputError(f"{place}: the node '{node}' is labelled '{label}', and '{before[0]}' before")
             if before != entry:
@@ -137,21 +125,13 @@ def _collect(files: Mapping[str, str | Path], columns: Columns | None) -> tuple[
     return found, [f"{counted(len(repeated), 'repeated label')} dropped, the first in {repeated[0]}"]
 
 
-def _rows(file: str | Path, columns: Columns | None) -> Iterator[tuple[int, str, str, str]]:
-    """Yield line number, node, label and split ("" without such a column) of each row of a table."""
+def _rows(file: str | Path, columns: Columns | None) -> Iterator[tuple[str, str, str, str]]:
+    """Yield the place of each row of a table, in words, with its node, label and split ("" without such a column)."""
     source = table(file)
     header = source.header()
-    take, named = _places(source.label, header, columns)
-    rows: Iterator[tuple[int, list[str]]]
-    if isinstance(source, Text):
-        rows = source.scan(len(header), take)
-        if named:
-            next(rows)
-    else:
-        texts = [column.to_pylist() for column in source.read(take)]
-        rows = enumerate(map(list, zip(*texts, strict=True)), 1)
+    chosen = _places(source.label, header) if columns is None else columns
     empty = True
-    for number, (node, label, *rest) in rows:
+    for place, (node, label, *rest) in source.lines(_HEADERS[: len(chosen)], chosen):
         part = _PARTS.get(rest[0].strip().casefold()) if rest else ""
         if part is None:
             hint = ""
@@ -159,26 +139,20 @@ def _rows(file: str | Path, columns: Columns | None) -> Iterator[tuple[int, str,
                 count = 3 if header[2].strip().casefold() in _HEADERS[2] else 2
                 hint = f"; if this line names the columns, say {naming(header[:count], 'label_columns')}"
                 hint += "; if the third is no split, --set 'label_columns=[0,1]'"
-            raise InputError(f"'{file}', line {number}: the split '{rest[0]}' is none of train, valid and test{hint}")
+            raise InputError(f"'{file}', {place}: the split '{rest[0]}' is none of train, valid and test{hint}")
         empty = False
-        yield number, node, label, part
+        yield f"'{file}', {place}", node, label, part
     if empty:
         raise InputError(f"'{file}' is empty: it holds a header and no label")
 
 
-def _places(label: str, header: list[str], columns: Columns | None) -> tuple[list[int], bool]:
-    """Return the positions of node, label and perhaps split, and whether the first line only names them."""
-    if columns is not None:
-        places = locate(label, columns, header)
-        chosen = [header[place] for place in places]
-        return places, isinstance(columns[0], str) or named_places(chosen, _HEADERS[: len(chosen)]) is not None
+def _places(label: str, header: list[str]) -> list[int]:
+    """Return the positions of node, label and perhaps split: those that the first line names, or the only ones."""
     named = named_places(header, _HEADERS) or named_places(header, _HEADERS[:2])
-    if named is not None:
-        return named, True
-    if len(header) not in (2, 3):
+    if named is None and len(header) not in (2, 3):
         what = "say with label_columns= which hold node and label (and split)"
         raise InputError(f"'{label}' has {len(header)} columns; {what}")
-    return list(range(len(header))), False
+    return named or list(range(len(header)))
 
 
 def deal(

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from compgcn.data.collection import GraphCollection, observe
-from compgcn.data.columns import Columns, Facts, Numbers, locate, places_of, without_header
+from compgcn.data.collection import GraphCollection, noted
+from compgcn.data.columns import Columns, Facts, Numbers, headless, picked
 from compgcn.data.graph import KnowledgeGraph, tidied
 from compgcn.data.labels import Labels
 from compgcn.data.vocabulary import Vocabulary
@@ -34,22 +34,20 @@ class Memory:
         import pyarrow as pa
 
         frame = _frame(self.rows)
-        if frame is None:
-            found = self._columns()
-        else:
-            found = [frame[1][place] for place in places_of(self.label, self.columns, frame[0])]
-        if not len(found[0]):
+        header, columns = frame or self._columns()
+        if not columns or not len(columns[0]):
             raise InputError(f"'{self.label}' is empty: it holds no triple")
-        texts = [_texts(self.label, column) for column in found]
-        texts, notes = without_header(self.label, texts, self.columns) if frame is None else (texts, ())
+        places, named = picked(self.label, header, self.columns)
+        texts = [_texts(self.label, columns[place]) for place in places]
+        texts, notes = headless(self.label, texts, named and frame is None)
         try:
             arrays = [pa.chunked_array([pa.array(column, pa.string())]) for column in texts]
         except UnicodeEncodeError as error:
             raise InputError(f"'{self.label}' holds an id that is no text: {error.reason}") from None
         return Facts(arrays, notes, guessed=frame is None and not notes)
 
-    def _columns(self) -> list[Sequence[Any]]:
-        """Return subject, relation and object of rows of one width."""
+    def _columns(self) -> tuple[list[str], list[Sequence[Any]]]:
+        """Return the first row, as text, and the columns of rows of one width."""
         given = self.rows.tolist() if hasattr(self.rows, "tolist") else self.rows
         if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
             what = "a list of (subject, relation, object), an array of shape [n, 3] or a data frame"
@@ -60,9 +58,7 @@ class Memory:
             if not isinstance(row, (list, tuple)) or len(row) != width:
                 what = f"{width} columns" if self.columns is not None else "(subject, relation, object)"
                 raise InputError(f"'{self.label}', row {number}: expected {what}, found {repr(row)[:60]}")
-        turned: list[Sequence[Any]] = list(zip(*rows, strict=True)) or [()] * 3
-        places = locate(self.label, self.columns, list(rows[0])) if self.columns is not None and rows else range(3)
-        return [turned[place] for place in places]
+        return [str(field) for field in rows[0]] if rows else [], list(zip(*rows, strict=True))
 
 
 def _frame(given: Any) -> tuple[list[str], list[Sequence[Any]]] | None:
@@ -206,7 +202,7 @@ def from_pyg(graphs: Iterable[Any], *, name: str = "graphs") -> GraphCollection:
         node_classes=tuple(str(label) for label in range(num_labels)),
         node_features=features,
     )
-    return replace(collection, notes=tuple(observe(collection)))
+    return noted(collection)
 
 
 def _array(item: Any, attribute: str) -> NDArray[Any] | None:

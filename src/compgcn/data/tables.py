@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from compgcn.data.columns import (
     DEFAULTS,
+    HEADERS,
     PACKED,
     Columns,
     Facts,
@@ -20,15 +23,15 @@ from compgcn.data.columns import (
     Options,
     endings,
     existing,
-    locate,
-    places_of,
+    headless,
+    picked,
     unpacked,
-    without_header,
 )
 from compgcn.errors import InputError
 
 DELIMITERS = {".tsv": "\t", ".txt": "\t", ".csv": ","}
 BROKEN = (OSError, EOFError)
+_BATCH = 2**16  # rows of a Parquet file that are Python objects at a time
 _BOM = b"\xef\xbb\xbf"
 _SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", " ": "spaces"}
 
@@ -50,14 +53,12 @@ class Text(File):
         """Read the triples; skip a first line that names the columns."""
         import pyarrow.compute as pc
 
-        chosen = self.options.columns
-        found = self.chosen(chosen, 3)
-        notes: tuple[str, ...] = ()
+        found, notes = self.columns(HEADERS, self.options.columns)
+        guessed = not notes
         if self.delimiter == "\t" and _all_quoted(found):  # as spreadsheets write it
             found = [pc.replace_substring(pc.utf8_slice_codeunits(column, 1, -1), '""', '"') for column in found]
-            notes = (f"every field of '{self.label}' stands in double quotes, which were taken off",)
-        found, skipped = without_header(self.label, found, chosen)
-        return Facts(found, (*notes, *skipped), guessed=not skipped)
+            notes = (f"every field of '{self.label}' stands in double quotes, which were taken off", *notes)
+        return Facts(found, notes, guessed=guessed)
 
     def part(self, number: int, of: int) -> Facts | None:
         """Read one of so many parts, about as many bytes each; None where only the whole file tells how to read it."""
@@ -65,33 +66,42 @@ class Text(File):
 
         if self.delimiter != "\t" or self.options.comment or endings(self.path)[1]:
             return None
-        width, take = self._shape(self.options.columns, 3)
+        width, take, named = self._shape(HEADERS, self.options.columns)
         with self.path.open("rb") as file:
             first = file.readline()
             begin, end = (_line(file, self.path.stat().st_size * place // of) for place in (number, number + 1))
             file.seek(begin)
             rows = file.read(end - begin)
-        try:  # every part begins with the first line, which may name the columns
+        try:  # every part begins with the first line, as pyarrow reads no empty file
             found = self._parse(width, take, first + rows if number else rows)
         except (pa.ArrowException, UnicodeDecodeError):
             return None
         if not first.strip() or b"\r" in first.strip() or any(map(_has_blank, found)) or _all_quoted(found):
             return None
-        found, skipped = without_header(self.label, found, self.options.columns)
-        if number == 0:
-            return Facts(found, skipped, guessed=not skipped)
-        return Facts(found if skipped else [column[1:] for column in found])
+        if number:
+            return Facts([column[1:] for column in found])
+        found, notes = headless(self.label, found, named)
+        return Facts(found, notes, guessed=not notes)
 
-    def chosen(self, columns: Columns | None, width: int) -> list[Any]:
-        """Return the columns of these names or positions, or those of a table with so many."""
-        return self.read(*self._shape(columns, width))
+    def columns(self, words: Sequence[set[str]], chosen: Columns | None = None) -> tuple[list[Any], tuple[str, ...]]:
+        """Return the columns that `picked` tells, without a line that names them, and a note on that line."""
+        width, take, named = self._shape(words, chosen)
+        return headless(self.label, self.read(width, take), named)
 
-    def _shape(self, columns: Columns | None, width: int) -> tuple[int, list[int]]:
-        """Return the number of columns, and the positions of the chosen ones."""
-        if columns is None:
-            return width, list(range(width))
-        header = self.header()
-        return len(header), locate(self.label, columns, header)
+    def lines(
+        self, words: Sequence[set[str]] = HEADERS, chosen: Columns | None = None, *, allow_empty: bool = False
+    ) -> Iterator[tuple[str, list[Any]]]:
+        """Yield the place of each line, in words, with the fields of the columns that `picked` tells."""
+        width, take, named = self._shape(words, chosen, allow_empty=allow_empty)
+        for number, fields in islice(self.scan(width, take, allow_empty=allow_empty), int(named), None):
+            yield f"line {number}", fields
+
+    def _shape(
+        self, words: Sequence[set[str]], chosen: Columns | None, *, allow_empty: bool = False
+    ) -> tuple[int, list[int], bool]:
+        """Return the number of columns, the positions of the wanted ones, and whether the first line names them."""
+        header = self.header() if chosen else next(self.scan(len(words), allow_empty=allow_empty))[1]
+        return len(header), *picked(self.label, header, chosen, words)
 
     def read(self, width: int, take: Sequence[int] | None = None, *, allow_empty: bool = False) -> list[Any]:
         """Return columns of strings, as pyarrow chunked arrays.
@@ -232,70 +242,55 @@ class Parquet(File):
 
     def header(self) -> list[str]:
         """Return the names of the columns."""
-        return list(self._opened().schema_arrow.names)
+        names = list(self._opened.schema_arrow.names)
+        if len(set(names)) < len(names):
+            raise InputError(f"'{self.label}' has several columns of one name; give each its own")
+        return names
 
     def facts(self) -> Facts:
         """Read the triples; whole numbers become text."""
-        return Facts(self.read(places_of(self.label, self.options.columns, self.header())))
+        return Facts(self.read(picked(self.label, self.header(), self.options.columns)[0]))
 
-    def part(self, number: int, of: int) -> Facts | None:
-        """Read one of so many parts, about as many row groups each; None for a file without a row."""
+    def part(self, number: int, of: int) -> Facts:
+        """Read one of so many parts, about as many row groups each."""
+        groups, (places, _) = self._opened.num_row_groups, picked(self.label, self.header(), self.options.columns)
+        return Facts(self.read(places, range(groups * number // of, groups * (number + 1) // of)))
+
+    def lines(
+        self, words: Sequence[set[str]] = HEADERS, chosen: Columns | None = None, *, allow_empty: bool = False
+    ) -> Iterator[tuple[str, list[Any]]]:
+        """Yield the place of each row, in words, with the ids in the columns that `picked` tells, or None for a gap."""
         import pyarrow as pa
 
-        groups, places = self._opened().num_row_groups, places_of(self.label, self.options.columns, self.header())
-        table = self.table(places, range(groups * number // of, groups * (number + 1) // of))
-        if not len(table):
-            nothing = pa.chunked_array([pa.array([], pa.string())])
-            return Facts([nothing] * 3) if self._opened().metadata.num_rows else None
-        return Facts(self._ids(table))
+        columns = self.read(picked(self.label, self.header(), chosen, words)[0], allow_empty=allow_empty)
+        number = 0
+        for batch in pa.table(columns, names=[str(place) for place in range(len(columns))]).to_batches(_BATCH):
+            for fields in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                number += 1
+                yield f"row {number}", list(fields)
+
+    def read(self, take: Sequence[int], groups: Sequence[int] | None = None, *, allow_empty: bool = False) -> list[Any]:
+        """Return columns of ids as strings, of some row groups or of all."""
+        table = self.table(take, groups)
+        if not self._opened.metadata.num_rows:
+            raise InputError(f"'{self.label}' is empty: it holds no row")
+        named = zip(table.column_names, table.columns, strict=True)
+        return [self._texts(name, column, allow_empty) for name, column in named]
 
     def table(self, take: Sequence[int] | None = None, groups: Sequence[int] | None = None) -> Any:
         """Return some columns, or all, of some row groups, or all, as a pyarrow table."""
         import pyarrow as pa
 
-        names = self.header()
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None:
-            raise InputError(f"'{self.label}' has several columns called '{twice}'; give each its own name")
+        names, opened = self.header(), self._opened
+        wanted = names if take is None else [names[place] for place in take]
         try:
-            wanted, opened = None if take is None else [names[place] for place in take], self._opened()
-            return opened.read(wanted) if groups is None else opened.read_row_groups(groups, wanted)
+            return opened.read_row_groups(range(opened.num_row_groups) if groups is None else groups, wanted)
         except (pa.ArrowException, OSError, ValueError) as error:
             raise self._damaged(error) from None
 
-    def read(self, take: Sequence[int]) -> list[Any]:
-        """Return columns of ids as strings."""
-        table = self.table(take)
-        if not len(table):
-            raise InputError(f"'{self.label}' is empty: it holds no row")
-        return self._ids(table)
-
-    def _ids(self, table: Any) -> list[Any]:
+    def _texts(self, name: str, column: Any, allow_empty: bool) -> Any:
+        import pyarrow as pa
         import pyarrow.compute as pc
-
-        found = [self._texts(name, column) for name, column in zip(table.column_names, table.columns, strict=True)]
-        for name, column in zip(table.column_names, found, strict=True):
-            blank = pc.fill_null(pc.equal(pc.ascii_trim(column, " "), ""), True)
-            if pc.any(blank).as_py():
-                row = pc.index(blank, True).as_py() + 1
-                raise InputError(f"'{self.label}', row {row}: the column '{name}' is empty")
-        return found
-
-    def rows(self) -> Iterator[list[str | None]]:
-        """Yield subject, relation and object of each row, or None for a gap, without loading the whole file."""
-        import pyarrow as pa
-
-        opened, names = self._opened(), self.header()
-        wanted = [names[place] for place in places_of(self.label, self.options.columns, names)]
-        try:
-            for batch in opened.iter_batches(columns=wanted):
-                columns = [self._texts(name, batch.column(name)).to_pylist() for name in wanted]
-                yield from map(list, zip(*columns, strict=True))
-        except (pa.ArrowException, OSError) as error:
-            raise self._damaged(error) from None
-
-    def _texts(self, name: str, column: Any) -> Any:
-        import pyarrow as pa
 
         kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
         fits = (pa.types.is_string, pa.types.is_large_string, pa.types.is_integer, pa.types.is_null)
@@ -306,8 +301,13 @@ class Parquet(File):
             column.validate(full=True)  # Parquet may hold text that is not UTF-8
         except pa.ArrowException as error:
             raise self._damaged(error) from None
+        blank = pc.fill_null(pc.equal(pc.ascii_trim(column, " "), ""), True)
+        if pc.any(blank).as_py() and not allow_empty:
+            row = pc.index(blank, True).as_py() + 1
+            raise InputError(f"'{self.label}', row {row}: the column '{name}' is empty")
         return column
 
+    @cached_property
     def _opened(self) -> Any:
         import pyarrow as pa
         import pyarrow.parquet as pq
