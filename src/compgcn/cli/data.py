@@ -127,12 +127,11 @@ def data_verify(
     Example: compgcn data verify
     """
     wanted = _chosen(names or [*FILES, *DATASETS])
-    rows = []
-    for name, files in wanted.items():
-        if files is not None:
-            found = [("local", path, state) for path, state in download.verify_local(files).values()]
-            found += [("cached", path, state) for path, state in download.verify(name, files).values()]
-            rows += [{"name": name, "where": place, "file": path.name, "status": state} for place, path, state in found]
+    rows = [
+        {"name": name, "where": place, "file": path.name, "status": state}
+        for name, files in wanted.items()
+        for place, path, state in (download.verify(name, files) if files is not None else ())
+    ]
     local = os.environ.get("COMPGCN_DATA")
     for name in names or ():
         if wanted[name] is not None and name not in {row["name"] for row in rows}:

