@@ -140,7 +140,7 @@ def test_the_named_members_come_out_and_no_other(make: Make, prefix: str, tmp_pa
     assert unpack(data, tmp_path) == {name: MEMBERS[name] for name in WANTED}
 
 
-@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE])
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE])
 def test_a_member_that_is_no_file_is_refused(kind: bytes, tmp_path: Path) -> None:
     link = tarfile.TarInfo("set/train.txt")
     link.type, link.linkname = kind, "/etc/hostname"
@@ -414,6 +414,3 @@ def test_an_altered_cache_is_noticed_and_fetched_again(server: Server, home: Pat
     newer = row._replace(local={}, archives=(row.archives[0]._replace(items={}),))
     assert module.entries("made-up", newer) is None  # its checksums are no longer published
     assert contents(row) == PLAIN
-
-
-# Processes

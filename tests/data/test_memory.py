@@ -33,11 +33,8 @@ def frame(rows: list[tuple[str, ...]]) -> Any:
 
 SHAPES: dict[str, Callable[[list[tuple[str, ...]]], Any]] = {
     "tuples": lambda rows: rows,
-    "lists": lambda rows: [list(row) for row in rows],
     "generator": lambda rows: (row for row in rows),
     "array": np.array,
-    "array of objects": lambda rows: np.array(rows, dtype=object),
-    "rows of arrays": lambda rows: [np.array(row) for row in rows],
     "pandas": frame,
     "pandas, rows chosen": lambda rows: frame([*rows, ("x", "y", "z")]).iloc[:-1].set_index(np.arange(len(rows)) * 3),
     "pandas, named": lambda rows: frame(rows).set_axis(["head", "rel", "tail"], axis=1)[["tail", "head", "rel"]],
@@ -114,18 +111,11 @@ def test_three_tables_are_three_splits(tmp_path: Path) -> None:
     [
         ([], "'triples' is empty"),
         ([("a", "r", "b"), ("a", "r")], r"row 2: expected \(subject, relation, object\), found \('a', 'r'\)"),
-        (["arb"], r"row 1: expected \(subject, relation, object\), found 'arb'"),
         ([("a", "r", "b"), ("a", "r", None)], "row 2: an id is missing"),
-        ([("a", "r", float("nan"))], "row 1: an id is missing"),
         ([("a", " ", "b")], "row 1: an id is empty"),
         ([("a", "r", 0.5)], "row 1: 0.5 is no id; ids are text or whole numbers"),
-        ([("a", "r", True)], "row 1: True is no id"),
-        ([("a", "r", "\ud800")], "an id that is no text"),
-        (np.array([[0.5, 1.0, 2.0]]), "row 1: 0.5 is no id"),
-        (np.zeros((2, 2, 3)), "row 1: expected"),
         ({"a": "b"}, "triples are read from a file, or from a list of .*, not from dict"),
         (pa.table({"x": ["a"], "y": ["r"], "z": ["b"], "w": ["c"]}), "call three of them head, relation and tail"),
-        (pa.table({"x": ["a"], "y": ["r"], "z": [None]}), "row 1: an id is missing"),
     ],
 )
 def test_what_holds_no_triples_is_refused_in_a_sentence(given_: Any, expected: str) -> None:
@@ -136,11 +126,9 @@ def test_what_holds_no_triples_is_refused_in_a_sentence(given_: Any, expected: s
 
 def test_a_gap_in_a_data_frame_is_refused() -> None:
     pandas = pytest.importorskip("pandas", reason="pandas is not installed")
-    for kind in ("object", "string"):
+    for gap in (["b", None], pandas.array(["b", None], dtype="string"), pandas.array([3, None], dtype="Int64")):
         with pytest.raises(InputError, match="row 2: an id is missing"):
-            read(pandas.DataFrame({"s": ["a", "b"], "r": ["r", "r"], "o": ["b", None]}, dtype=kind))
-    with pytest.raises(InputError, match="row 2: an id is missing"):
-        read(pandas.DataFrame({"s": [1, 2], "r": ["r", "r"], "o": pandas.array([3, None], dtype="Int64")}))
+            read(pandas.DataFrame({"s": ["a", "b"], "r": ["r", "r"], "o": gap}))
 
 
 nx = pytest.importorskip("networkx", reason="networkx is not installed")
@@ -170,11 +158,9 @@ def test_a_networkx_graph_gives_its_edges_by_attribute_or_key() -> None:
     ("given", "expected"),
     [
         (nx.DiGraph([("a", "b")]), "the edge from 'a' to 'b' has no attribute 'relation'"),
-        (nx.MultiDiGraph([("a", "b")]), "has no attribute 'relation'"),
         (nx.Graph([("a", "b", {"relation": "r"})]), "is undirected"),
         (nx.DiGraph(), "has no edges"),
         (nx.DiGraph([(1, "1", {"relation": "r"})]), "entity id '1' occurs more than once"),
-        ([("a", "r", "b")], "expected a NetworkX graph, not list"),
     ],
 )
 def test_a_networkx_graph_that_does_not_fit_is_refused(given: object, expected: str) -> None:

@@ -73,7 +73,7 @@ def test_a_table_written_with_commas_and_quotes_is_read_back(rows: Table) -> Non
     assert answer(fast, content, "csv") == answer(slow, content, "csv") == rows
 
 
-@pytest.mark.parametrize("name", ["t.tsv", "t.txt", "T.TSV", "t.tsv.gz", "t.v2.txt.gz", "t.tsv.zst", "t.csv.zst"])
+@pytest.mark.parametrize("name", ["t.txt", "T.TSV", "t.v2.tsv.gz", "t.csv.zst"])
 def test_the_ending_tells_separator_and_compression(tmp_path: Path, name: str) -> None:
     content = b'"a, b","r",c\n' if ".csv" in name else b'"a, b\tr\tc\n"c\tr\td\n'
     packers = {"gz": gzip.compress, "zst": lambda data: pa.compress(data, "zstd", asbytes=True)}
@@ -84,11 +84,6 @@ def test_the_ending_tells_separator_and_compression(tmp_path: Path, name: str) -
         (tmp_path / name).write_bytes(pack(content)[:-3])
         with pytest.raises(InputError, match="cannot be read"):
             fast(text(tmp_path / name))
-
-
-def test_a_gzip_file_of_several_members_is_read_whole(tmp_path: Path) -> None:
-    (tmp_path / "t.tsv.gz").write_bytes(gzip.compress(b"a\tr\tb\n") + gzip.compress(b"c\tr\td\n"))
-    assert fast(text(tmp_path / "t.tsv.gz")) == slow(text(tmp_path / "t.tsv.gz")) == [("a", "r", "b"), ("c", "r", "d")]
 
 
 @pytest.mark.parametrize("ending", ["tsv", "csv"])
@@ -108,18 +103,9 @@ def test_a_comment_is_a_line_that_starts_so_and_not_one_inside_quotes() -> None:
     assert answer(fast, b"#a\tr\tb\n") == [("#a", "r", "b")]
 
 
-@pytest.mark.parametrize(
-    ("ending", "line", "expected"),
-    [
-        ("tsv", "a,r,b", "commas"),
-        ("tsv", "a;r;b", "semicolons"),
-        ("tsv", "a r b", "spaces"),
-        ("csv", "a\tr\tb", "tabs"),
-    ],
-)
-def test_a_line_with_other_separators_than_the_rest_is_recognised(ending: str, line: str, expected: str) -> None:
-    good = ("\t" if ending == "tsv" else ",").join("arb")
-    found = answer(fast, f"{good}\n{line}\n".encode(), ending)
+@pytest.mark.parametrize(("line", "expected"), [("a,r,b", "commas"), ("a;r;b", "semicolons"), ("a r b", "spaces")])
+def test_a_line_with_other_separators_than_the_rest_is_recognised(line: str, expected: str) -> None:
+    found = answer(fast, f"a\tr\tb\n{line}\n".encode())
     assert "line 2: expected 3 columns, found 1 column" in found
     assert f"looks separated by {expected}" in found
 

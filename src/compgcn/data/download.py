@@ -84,6 +84,11 @@ class Files(NamedTuple):
         mirrors = [self.local, *(archive.items for archive in self.archives)]
         return {mirror[role].sha256 for mirror in mirrors if role in mirror}
 
+    def state(self, role: str, digest: str) -> str:
+        """Return `ok` for a published file, `unverified` if no checksum is published, else `altered`."""
+        known = self.known(role)
+        return "ok" if digest in known else "unverified" if None in known else "altered"
+
 
 def _mirrors() -> dict[str, Files]:
     """Read the table of mirrors; a row with `sets` stands for several data sets."""
@@ -181,7 +186,7 @@ def entries(name: str, files: Files, *, read: bool = False) -> Mapping[str, Entr
 
     Unless they are `read`, the size of a file stands for its bytes.
     """
-    found = _manifest(name)
+    found = _manifest(name, files)
     states = {_state(files, role, entry, read=read) for role, entry in found.items()}
     return found if set(files.required) <= set(found) and not states & {"altered", "missing"} else None
 
@@ -196,12 +201,10 @@ def verify(name: str, files: Files) -> list[tuple[str, Path, str]]:
         try:
             with tempfile.TemporaryDirectory(prefix="compgcn-") as temporary:
                 for role, path in _unpack(found, files, Path(temporary)).items():
-                    known = files.known(role)
-                    state = "ok" if sha256(path) in known else "unverified" if None in known else "altered"
-                    states.append(("local", path, state))
+                    states.append(("local", path, files.state(role, sha256(path))))
         except UnavailableError:  # of an archive
             states.append(("local", found.archive or root(), "altered"))
-    cached = _manifest(name).items()
+    cached = _manifest(name, files).items()
     return states + [("cached", entry.path, _state(files, role, entry, read=True)) for role, entry in cached]
 
 
@@ -226,11 +229,11 @@ def fetch(wanted: Mapping[str, Files], source: Path | None = None, notify: Notif
 
 def _bring(name: str, files: Files, source: Path | None, notify: Notify | None) -> Fetched:
     """Fetch one data set, unless another process just did."""
-    before = _manifest(name)
+    before = _manifest(name, files)
     if source is None and entries(name, files, read=True) is not None:
         return Fetched(name, before, "the cache", already=True)
     mirror = _from_folder(source, name, files) if source is not None else _from_mirrors(name, files, notify)
-    found = _manifest(name)
+    found = _manifest(name, files)
     trusted = [entry.path.name for entry in found.values() if not entry.verified]
     if trusted:
         what = f"no checksum of {', '.join(trusted)} is published"
@@ -299,11 +302,10 @@ def _assemble(found: _Found, name: str, files: Files, mirror: str) -> str:
         copied = {role: shutil.copyfile(path, folder / path.name) for role, path in found.paths.items()}
         rows = {}
         for role, path in _unpack(found._replace(paths=copied), files, folder).items():
-            digest, known = sha256(path), files.known(role)
-            if found.items[role].sha256 is not None and digest not in known:
+            digest = sha256(path)
+            if found.items[role].sha256 is not None and digest not in files.known(role):
                 raise UnavailableError(f"'{path.name}' from {mirror} is not the published file: its sha256 differs")
-            size = path.stat().st_size
-            rows[role] = {"file": path.name, "sha256": digest, "size": size, "verified": digest in known}
+            rows[role] = {"file": path.name, "sha256": digest, "size": path.stat().st_size}
         (folder / MANIFEST).write_text(json.dumps({"mirror": mirror, "files": rows}, indent=2) + "\n")
         shutil.rmtree(root() / name, ignore_errors=True)
         folder.rename(root() / name)
@@ -312,14 +314,18 @@ def _assemble(found: _Found, name: str, files: Files, mirror: str) -> str:
     return mirror
 
 
-def _manifest(name: str) -> dict[str, Entry]:
+def _manifest(name: str, files: Files) -> dict[str, Entry]:
     """Return the files of a data set by role, as the cache recorded them; nothing without a readable record."""
     folder = root() / name
     try:
         rows = json.loads((folder / MANIFEST).read_text())["files"]
     except (OSError, ValueError):
         return {}
-    return {role: Entry(folder / row.pop("file"), **row) for role, row in rows.items()}
+    found = {}
+    for role, row in rows.items():
+        verified = files.state(role, row["sha256"]) == "ok"
+        found[role] = Entry(folder / row["file"], row["sha256"], row["size"], verified)
+    return found
 
 
 def _state(files: Files, role: str, entry: Entry, *, read: bool) -> str:
@@ -327,10 +333,7 @@ def _state(files: Files, role: str, entry: Entry, *, read: bool) -> str:
     if not entry.path.is_file():
         return "missing"
     same = sha256(entry.path) == entry.sha256 if read else entry.path.stat().st_size == entry.size
-    published = entry.sha256 in files.known(role)  # a new version of the package may list other files
-    if not same or (entry.verified and not published):
-        return "altered"
-    return "ok" if entry.verified else "unverified"
+    return files.state(role, entry.sha256) if same else "altered"
 
 
 def sha256(path: Path) -> str:

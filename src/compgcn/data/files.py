@@ -13,7 +13,7 @@ from compgcn.data.columns import SPLITS, Columns, Options, Source, check_columns
 from compgcn.data.graph import KnowledgeGraph, assemble, read_names, value_notes
 from compgcn.data.labels import read_features, read_labels
 from compgcn.data.memory import Memory, Rows
-from compgcn.data.tables import TABLES, Text, table, text, unreadable
+from compgcn.data.tables import TABLES, Text, opened, table, text
 from compgcn.errors import InputError
 
 log = logging.getLogger(__name__)
@@ -108,30 +108,27 @@ def source(path: Given, options: Options) -> Source:
     """Return a file of triples, its format told by its ending, or triples in memory."""
     if not isinstance(path, (str, Path)):
         return Memory(options.part or "triples", path, options.columns)
-    path = existing(path)
-    reader = READERS.get(endings(path)[0])
-    if reader is None:
-        raise unreadable(path, READERS)
-    return reader(path, options)
+    return opened(path, READERS, options)
 
 
 def like(path: File, columns: Columns | None, comment: str | None, literals: str) -> Source:
     """Return a file of triples to be read by the columns of another file, or by its only three if it lacks them."""
-    path = existing(path)
     return source(path, Options(columns_like(path, columns, comment), comment, literals))
 
 
 def columns_like(path: File, columns: Columns | None, comment: str | None) -> Columns | None:
     """Return the columns of another file if this one has them, else None: its only three."""
     path = existing(path)
-    header = table(path, Options(comment=comment)).header() if endings(path)[0] in TABLES else []
-    there = [column in header if isinstance(column, str) else column < len(header) for column in columns or ()]
-    if not all(there):
-        columns = None
-    if columns is None and len(header) > 3 and isinstance(table(path), Text):
+    if endings(path)[0] not in TABLES:
+        return None
+    found = table(path, Options(comment=comment))
+    header = found.header()
+    if columns and all(column in header if isinstance(column, str) else column < len(header) for column in columns):
+        return columns
+    if len(header) > 3 and isinstance(found, Text):
         what = f"'{path}' has {len(header)} columns, and not the columns of the training file"
         raise InputError(f"{what}; keep three: subject, relation and object")
-    return columns
+    return None
 
 
 def lines(path: File) -> Iterator[tuple[str, list[str | None]]]:

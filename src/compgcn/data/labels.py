@@ -233,8 +233,7 @@ def _numbers(label: str, found: Any) -> Any:
 
     columns = [column.combine_chunks() for column in found.columns]
     if len(columns) == 1 and pa.types.is_nested(columns[0].type):
-        widths = columns[0].value_lengths().unique().to_pylist()
-        if len(widths) > 1:
+        if len(columns[0].value_lengths().unique()) > 1:
             raise InputError(f"'{label}': the lists in '{found.column_names[0]}' differ in length or have gaps")
         columns = [columns[0].flatten()]
     if not columns or not all(pa.types.is_floating(c.type) or pa.types.is_integer(c.type) for c in columns):

@@ -7,11 +7,11 @@ For text, `Text.scan` is the definition, line by line. `Text.read` is the fast w
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from compgcn.data.columns import (
     DEFAULTS,
@@ -28,6 +28,8 @@ from compgcn.data.columns import (
     unpacked,
 )
 from compgcn.errors import InputError
+
+T = TypeVar("T")
 
 DELIMITERS = {".tsv": "\t", ".txt": "\t", ".csv": ","}
 BROKEN = (OSError, EOFError)
@@ -191,7 +193,6 @@ class Text(File):
                 yield "\n" if comment else line
 
         reader = csv.reader(lines(), strict=True)
-        bound = csv.field_size_limit(2**31 - 1)
         try:
             for fields in reader:
                 inside = False
@@ -200,8 +201,6 @@ class Text(File):
                 start = reader.line_num + 1
         except csv.Error as error:
             raise self._wrong(start, f"not comma-separated values: {error}") from None
-        finally:
-            csv.field_size_limit(bound)
 
     def _is_comment(self, line: str) -> bool:
         return bool(self.options.comment) and line.startswith(self.options.comment or "")
@@ -321,30 +320,27 @@ class Parquet(File):
         return InputError(f"'{self.label}' cannot be read: {str(error).strip().splitlines()[0].rstrip('.')}")
 
 
-TABLES: dict[str, type[Text] | type[Parquet]] = {**dict.fromkeys(DELIMITERS, Text), ".parquet": Parquet}
+TABLES: dict[str, Callable[[Path, Options], Text | Parquet]] = {**dict.fromkeys(DELIMITERS, Text), ".parquet": Parquet}
 
 
-def table(path: str | Path, options: Options = DEFAULTS) -> Text | Parquet:
-    """Return the table in a file; the ending of its name tells the format."""
+def opened(path: str | Path, readers: Mapping[str, Callable[[Path, Options], T]], options: Options = DEFAULTS) -> T:
+    """Return a file in the format that the ending of its name tells."""
     path = existing(path)
-    reader = TABLES.get(endings(path)[0])
+    reader = readers.get(endings(path)[0])
     if reader is None:
-        raise unreadable(path, TABLES)
+        expected = f"a name ending in one of {', '.join(readers)} (text also .gz or .zst)"
+        raise InputError(f"cannot tell the format of '{path}'; expected {expected}")
     return reader(path, options)
 
 
-def unreadable(path: Path, known: Sequence[str] | dict[str, Any]) -> InputError:
-    """Return the error for a file whose name does not tell its format."""
-    expected = f"a name ending in one of {', '.join(known)} (text also .gz or .zst)"
-    return InputError(f"cannot tell the format of '{path}'; expected {expected}")
+def table(path: str | Path, options: Options = DEFAULTS) -> Text | Parquet:
+    """Return the table in a file."""
+    return opened(path, TABLES, options)
 
 
 def text(path: str | Path) -> Text:
     """Return the delimited text in a file."""
-    found = table(path)
-    if not isinstance(found, Text):
-        raise unreadable(found.path, DELIMITERS)
-    return found
+    return opened(path, dict.fromkeys(DELIMITERS, Text))
 
 
 def _line(file: BinaryIO, place: int) -> int:
