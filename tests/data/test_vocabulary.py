@@ -48,42 +48,28 @@ def test_the_end_of_an_iri_is_enough_where_only_one_ends_so() -> None:
             vocabulary.index(text)
 
 
-def test_an_id_wins_over_a_name() -> None:
-    assert Vocabulary("entity", ["a", "b"], ["b", "c"]).index("b") == 1
-
-
-def test_case_is_forgiven_where_only_one_row_can_be_meant() -> None:
-    vocabulary = Vocabulary("entity", ["Q1", "Q2", "Q3"], ["Paris", "Rome", "rome"])
-    assert vocabulary.index("PARIS") == vocabulary.index("q1") == 0
-    with pytest.raises(InputError, match="'Q2', 'Q3'"):
-        vocabulary.index("ROME")
-
-
-def test_accents_may_be_left_out_where_only_one_row_can_be_meant() -> None:
-    vocabulary = Vocabulary("entity", ["Q1", "Q2", "Q3", "Q4"], ["José Ferrer", "Łódź Café", "René", "Rene"])
-    assert vocabulary.index("jose ferrer") == vocabulary.index("JOSE\u0301 FERRER") == 0
-    assert vocabulary.index("łodz cafe") == 1
-    assert vocabulary.index("rené") == 2, "what is written so comes first"
-    assert vocabulary.index("rene") == 3
-    with pytest.raises(InputError, match="'Q3', 'Q4'"):
-        vocabulary.index("renè")
-
-
-def test_spaces_around_a_name_may_be_left_out_where_only_one_row_can_be_meant() -> None:
-    vocabulary = Vocabulary("relation", [" Werkstoff ", "Größe", "a", " a", "  "])
-    assert vocabulary.index("Werkstoff") == vocabulary.index("werkstoff ") == 0
-    assert vocabulary.index(" grosse") == 1
-    assert (vocabulary.index("a"), vocabulary.index(" a")) == (2, 3), "what is written so comes first"
-    with pytest.raises(InputError, match="'a', ' a'"):
-        vocabulary.index("a ")
-    with pytest.raises(InputError, match="unknown relation"):
-        vocabulary.index("")
-
-
-def test_a_shared_name_is_answered_with_the_first_ten_ids_that_bear_it() -> None:
-    listed = ", ".join(f"'Q{i}'" for i in range(10))
-    with pytest.raises(InputError, match=f"'x' is shared by 30 ids: {listed} and 20 more; give the id"):
-        Vocabulary("entity", [f"Q{i}" for i in range(30)], ["x"] * 30).index("x")
+@pytest.mark.parametrize(
+    ("names", "rows"),
+    [
+        (["Paris", "Rome", "rome"], {"PARIS": 0, "q0": 0, "ROME": None}),
+        (
+            ["José Ferrer", "René", "Rene"],
+            {"jose ferrer": 0, "JOSE\u0301 FERRER": 0, "rené": 1, "rene": 2, "renè": None},
+        ),
+        ([" Werkstoff ", "Größe", "a", " a"], {"werkstoff ": 0, " grosse": 1, "a": 2, " a": 3, "a ": None}),
+        (["Q1", "b"], {"Q1": 1}),
+        (["x"] * 30, {"x": None}),
+    ],
+    ids=["case", "accents", "spaces", "an id first", "shared"],
+)
+def test_a_text_may_differ_where_only_one_row_can_be_meant(names: list[str], rows: dict[str, int | None]) -> None:
+    vocabulary = Vocabulary("entity", [f"Q{row}" for row in range(len(names))], names)
+    for text, row in rows.items():
+        if row is None:
+            with pytest.raises(InputError, match=r"is shared by \d+ ids: 'Q.*; give the id"):
+                vocabulary.index(text)
+        else:
+            assert vocabulary.index(text) == row
 
 
 def test_a_typo_is_answered_with_the_nearest_name() -> None:
