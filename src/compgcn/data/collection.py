@@ -24,6 +24,7 @@ from compgcn.data.columns import (
     counted,
     joined,
     keys,
+    numbered,
     quoted,
 )
 from compgcn.data.tables import text
@@ -236,30 +237,29 @@ def read_graphs(
 
     class_of = dict(labelled)
     _check_owners(labels, [graph for graph, _ in labelled], [row[0] for row in (*edges, *listed)])
-    order = {graph: place for place, graph in enumerate(class_of)}
+    order = numbered(class_of)
     mentioned = [row[:2] for row in listed] + [(graph, end) for graph, s, _, o in edges for end in (s, o)]
-    distinct = sorted(dict.fromkeys(mentioned), key=lambda node: order[node[0]])  # else in order of first appearance
-    number = {node: row for row, node in enumerate(distinct)}
+    number = numbered(sorted(mentioned, key=lambda node: order[node[0]]))  # by graph, then in order of appearance
     times = Counter(row[:2] for row in listed)
-    wrong = sum(times[node] != 1 for node in distinct)
+    wrong = sum(times[node] != 1 for node in number)
     if nodes and wrong:
         raise InputError(f"'{nodes}' must have one line for each node of '{path}', not so for {counted(wrong, 'node')}")
-    row_of = {graph: row for row, graph in enumerate(dict.fromkeys(graph for graph, _ in distinct))}
+    row_of = numbered(graph for graph, _ in number)
     left_out = [graph for graph in class_of if graph not in row_of]
     if left_out:
         what = counted(len(left_out), "labelled graph")
         notes.append(f"{what} without a triple or node left out: {quoted(left_out)}")
-    relations = {text: row for row, text in enumerate(dict.fromkeys(relation for _, _, relation, _ in edges))}
+    relations = numbered(relation for _, _, relation, _ in edges)
     classes, targets = np.unique([class_of[graph] for graph in row_of], return_inverse=True)
     label_of = {row[:2]: row[2] for row in listed}
-    node_classes, node_labels = np.unique([label_of.get(node, "") for node in distinct], return_inverse=True)
+    node_classes, node_labels = np.unique([label_of.get(node, "") for node in number], return_inverse=True)
     files = {"source": path, "labels": labels, "node_labels": nodes}
     origin: dict[str, Any] = {key: str(file) for key, file in files.items() if file}
     collection = GraphCollection(
         name or Path(path).name.split(".")[0] or "graphs",
         Vocabulary("relation", list(relations)),
         tuple(classes.tolist()),
-        graph_of=np.array([row_of[graph] for graph, _ in distinct]),
+        graph_of=np.array([row_of[graph] for graph, _ in number]),
         triples=np.array([(number[graph, s], relations[r], number[graph, o]) for graph, s, r, o in edges]),
         targets=targets,
         node_labels=node_labels if nodes else None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import islice
@@ -86,6 +86,11 @@ def keys(triples: Numbers, num_entities: int, num_relations: int) -> Numbers:
         raise InputError(f"{num_entities} entities and {num_relations} relations are more than can be numbered")
     numbers: Numbers = (s * num_entities + o) * num_relations + r
     return numbers
+
+
+def numbered(texts: Iterable[Any]) -> dict[Any, int]:
+    """Return text -> number, for distinct texts in order of first appearance."""
+    return {text: number for number, text in enumerate(dict.fromkeys(texts))}
 
 
 def counted(number: int, noun: str) -> str:

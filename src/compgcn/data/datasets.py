@@ -20,7 +20,7 @@ import numpy as np
 from compgcn.config import Data
 from compgcn.data import collection, download
 from compgcn.data.collection import GraphCollection, read_graphs
-from compgcn.data.columns import SPLITS, endings
+from compgcn.data.columns import SPLITS, endings, numbered
 from compgcn.data.download import FILES, Files
 from compgcn.data.files import read
 from compgcn.data.graph import KnowledgeGraph, assemble, read_names, top_relations
@@ -169,17 +169,13 @@ def _by_value(number: re.Match[str]) -> str:
 def load_world() -> KnowledgeGraph:
     """Return the graph that comes with the package: lines `split <tab> subject <tab> relation <tab> object`."""
     packed = resources.files("compgcn.data").joinpath("world.tsv.gz").read_bytes()
-    entities: dict[str, int] = {}
-    relations: dict[str, int] = {}
-    rows: dict[str, list[tuple[int, int, int]]] = {part: [] for part in SPLITS}
-    for line in gzip.decompress(packed).decode().splitlines():
-        part, s, r, o = line.split("\t")
-        subject = entities.setdefault(s, len(entities))
-        relation = relations.setdefault(r, len(relations))
-        rows[part].append((subject, relation, entities.setdefault(o, len(entities))))
+    rows = [line.split("\t") for line in gzip.decompress(packed).decode().splitlines()]
+    entities = numbered(end for _, s, _, o in rows for end in (s, o))
+    relations = numbered(r for _, _, r, _ in rows)
     names = [relation.replace("_", " ") for relation in relations]
     vocabularies = Vocabulary("entity", list(entities)), Vocabulary("relation", list(relations), names)
-    train, valid, test = (np.array(triples, dtype=np.int64).reshape(-1, 3) for triples in rows.values())
+    facts = [(home, (entities[s], relations[r], entities[o])) for home, s, r, o in rows]
+    train, valid, test = (np.array([fact for home, fact in facts if home == part]) for part in SPLITS)
     return KnowledgeGraph("world", *vocabularies, train, valid, test)
 
 

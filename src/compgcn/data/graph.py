@@ -26,6 +26,7 @@ from compgcn.data.columns import (
     joined,
     keys,
     naming,
+    numbered,
 )
 from compgcn.data.labels import Labels
 from compgcn.data.split import Triples, first, split
@@ -379,7 +380,7 @@ def _merged(ids: Sequence[str], codes: Sequence[Triples]) -> tuple[Triples, list
     from compgcn import processes
 
     number, every, seen = np.empty(len(ids), dtype=np.int64), list[str](), 0
-    left = {text: place for place, text in enumerate(ids)}  # ids that have no number yet, in their order
+    left = numbered(ids)  # ids that have no number yet, in their order
     for source in codes:
         seen = max(seen, int(source.max(initial=-1)) + 1)
         for process in range(processes.size()):
@@ -419,7 +420,7 @@ def _literals(given: Sequence[Sequence[tuple[str, str, str]]], ids: Sequence[str
     if not given:
         return None
     rows = [row for one in given for row in one]
-    row_of = {text: row for row, text in enumerate(ids)}
+    row_of = numbered(ids)
     kept = [(row_of[node], relation, value) for node, relation, value in rows if node in row_of]
     if len(kept) < len(rows):
         notes.append(f"{counted(len(rows) - len(kept), 'literal')} of nodes without any other triple left out")
@@ -547,7 +548,7 @@ def literal_features(graph: KnowledgeGraph) -> Features:
     if kept is None or not len(kept.entities):
         what = f"no literals were kept of the graph '{graph.name}'"
         raise InputError(f"{what}; read it with literals='keep' for encoder.input='literals'")
-    relation_of = {name: i for i, name in enumerate(dict.fromkeys(kept.relations))}
+    relation_of = numbered(kept.relations)
     relation = np.array([relation_of[name] for name in kept.relations])
     columns = []
     if typed(graph):

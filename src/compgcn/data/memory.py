@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compgcn.data.collection import GraphCollection, noted
-from compgcn.data.columns import Columns, Facts, Numbers, headless, picked
+from compgcn.data.columns import Columns, Facts, Numbers, headless, numbered, picked
 from compgcn.data.graph import KnowledgeGraph, tidied
 from compgcn.data.labels import Labels
 from compgcn.data.vocabulary import Vocabulary
@@ -101,8 +101,7 @@ def from_networkx(graph: Any, relation: str = "relation", name: str = "graph") -
     edges = networkx_edges(graph, relation)
     if not edges:
         raise InputError("the NetworkX graph has no edges")
-    node = {key: i for i, key in enumerate(graph)}
-    number = {text: i for i, text in enumerate(dict.fromkeys(r for _, r, _ in edges))}
+    node, number = numbered(graph), numbered(r for _, r, _ in edges)
     triples = np.array([(node[s], number[r], node[o]) for s, r, o in edges], dtype=np.int64)
     return tidied(name, [str(key) for key in node], list(number), {"": triples})
 
