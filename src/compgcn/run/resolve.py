@@ -490,7 +490,8 @@ def label_notes(config: Config, items: Labelled) -> list[str]:
 
 def _pool(items: Labelled) -> Numbers:
     """Return all items that may be trained on and chosen by."""
-    return np.concatenate([rows for split, rows in items.splits.items() if split != "test"])
+    parts = [rows for split, rows in items.splits.items() if split != "test"]
+    return np.concatenate([np.empty(0, dtype=np.int64), *parts])
 
 
 def _fitted_once(config: Config, task: str) -> bool:
@@ -599,8 +600,8 @@ def unused_settings(config: Config, given: Iterable[str]) -> list[str]:
     for name in (PATHS[name] for name in given):
         if name not in changes(Config(), config):
             continue
-        why = [rule.why.format(config) for rule in rules if name in rule.names and not rule.used(config)]
+        why = next((rule.why for rule in rules if name in rule.names and not rule.used(config)), None)
         if name.startswith("decoder.") and not links:
-            why = [f"{config.task} has no decoder"]
-        found += [f"{name} has no effect: {why[0]}"] if why else []
+            why = "{0.task} has no decoder"
+        found += [] if why is None else [f"{name} has no effect: {why.format(config)}"]
     return found
