@@ -53,8 +53,7 @@ NAMES: dict[str, Mapping[str, object]] = {
 _STEP_BYTES = 2**30  # bound on the scores of a step over all entities
 _COPIES = 5  # a step holds so many copies of its scores at a time: logits, gradients and intermediate tensors
 _CHOICE = {"training.loss", "training.batch_size"}  # a user who sets one of these chooses the way to train
-_SAMPLES = {"training.valid_sample", "training.test_sample"}
-_HOW = {*_CHOICE, *LARGE_RECIPE, *LARGE_ENCODED} - _SAMPLES  # the recipe of large graphs, which that choice replaces
+_SAMPLES = ("training.valid_sample", "training.test_sample")  # the part of the recipe of large graphs that then stays
 _OF_TRIPLES = (  # settings of training that take vectors of entities or draw negatives
     *("encoder_lr", "label_smoothing", "smoothing_floor", "sampler", "negatives", "loss_margin"),
     *("regulariser", "regularisation", "relation_prediction", "remove_batch_edges"),
@@ -117,8 +116,8 @@ def _recommended(settings: Mapping[str, Any], data: Dataset, model: str | None) 
     own = {} if model is None else find_model(model).settings
     asked = configure(configure(Config(), own), settings)
     large = _large(asked, settings, data, model)
-    config = configure(Config(), _recipe(asked, settings, data, model))
-    config = configure(config, own)
+    config = configure(Config(), _recipe(asked, settings, data, model))  # of the data set, or for one's own files
+    config = configure(config, own)  # of the model
     config = configure(config, _by_size(asked, data, model))
     config = configure(config, _fitting_batch(config, settings, data))
     config = configure(config, large)
@@ -141,12 +140,11 @@ def _recipe(asked: Config, settings: Mapping[str, Any], data: Dataset, model: st
         left_out |= {"encoder.composition", "encoder.norm"}
     if configure(usual, settings).decoder.name != usual.decoder.name:  # the sizes are those of another decoder
         left_out |= {"decoder.filters", "decoder.kernel"}
-    kept: tuple[str, ...] = ("",)
     baseline = baseline_of(asked, task)
-    if baseline is not None:
-        kept = ("classifier.",) if _fitted_once(asked, task) else ("classifier.", "training.")
-    recipe = {name: value for name, value in recipe.items() if name.startswith(kept) and name not in left_out}
-    return recipe | ({} if baseline is None else dict(baseline.recipe))
+    if baseline is None:
+        return {name: value for name, value in recipe.items() if name not in left_out}
+    kept = ("classifier.",) if _fitted_once(asked, task) else ("classifier.", "training.")
+    return {name: value for name, value in recipe.items() if name.startswith(kept)} | dict(baseline.recipe)
 
 
 def _has_recipe(asked: Config, task: str) -> bool:
@@ -178,28 +176,30 @@ def _fitting_batch(config: Config, settings: Mapping[str, Any], data: Dataset) -
 
 
 def _large(asked: Config, settings: Mapping[str, Any], data: Dataset, model: str | None) -> dict[str, Any]:
-    """Return the recipe for a large graph of one's own, without the parts that a user decides: see `_HOW`."""
+    """Return the recipe for a large graph of one's own, without the parts that a user decides."""
     task = task_of(asked, data)
-    if task != "link-prediction" or _has_recipe(asked, task) or step_bytes(data) <= _STEP_BYTES:
+    if not isinstance(data, KnowledgeGraph) or task != "link-prediction" or _has_recipe(asked, task):
+        return {}
+    if step_bytes(data) <= _STEP_BYTES:
         return {}
     given = {PATHS[name] for name in settings}
+    encoders = {name for name in given if name.startswith("encoder.")} - ({*LARGE_RECIPE} - {"encoder.name"})
+    layers = "encoder.dims" in given and len(asked.encoder.dims) > 1
     if model is not None or given & _CHOICE:
-        given |= _HOW
+        recipe = {name: LARGE_RECIPE[name] for name in _SAMPLES}
+    elif asked.encoder.name != "none" and (encoders or layers or data.node_features is not None):
+        recipe = {**LARGE_ENCODED, "training.batch_size": large_batch(len(data.train))}
+    else:
+        recipe = LARGE_RECIPE
     if _own_composition(asked):
         given.add("encoder.composition")
-    recipe = LARGE_RECIPE
-    if isinstance(data, KnowledgeGraph) and asked.encoder.name != "none":
-        named = {name for name in given if name.startswith("encoder.")} - ({*LARGE_RECIPE} - {"encoder.name"})
-        layers = "encoder.dims" in given and len(asked.encoder.dims) > 1
-        if named or layers or data.node_features is not None:  # the user asks for an encoder
-            recipe = {**LARGE_ENCODED, "training.batch_size": large_batch(len(data.train))}
     return {name: value for name, value in recipe.items() if name not in given}
 
 
-def step_bytes(data: Dataset) -> int:
+def step_bytes(data: KnowledgeGraph) -> int:
     """Estimate the bytes that the scores of a step over all entities take with the recipe for one's own files."""
     batch: int = OWN_RECIPES["link-prediction"]["training.batch_size"]
-    return _COPIES * 4 * batch * data.num_entities if isinstance(data, KnowledgeGraph) else 0
+    return _COPIES * 4 * batch * data.num_entities
 
 
 def _size_notes(large: Mapping[str, Any], data: Dataset) -> list[str]:
