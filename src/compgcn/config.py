@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from compgcn.errors import InputError, unknown
 
-FORMAT = 1  # of a run folder; a newer one is refused
+FORMAT = 1  # of a run folder; another one is refused
 SEARCH = "search"  # the table of a TOML with the values to search
 
 Size = Annotated[int, Field(ge=1)]
@@ -304,7 +304,7 @@ def read_search(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def read_tree(path: Path) -> dict[str, Any]:
-    """Read a TOML file; refuse one of a newer format."""
+    """Read a TOML file; refuse one of another format."""
     try:
         tree = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -312,12 +312,8 @@ def read_tree(path: Path) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise InputError(f"{path} is not a TOML file: {error}") from None
     version = tree.pop("format", FORMAT)
-    if type(version) is not int or version < 1:
-        raise InputError(f"{path}: format = {version!r}: this should be a whole number from 1 on")
-    if version > FORMAT:
-        raise InputError(
-            f"{path} is of format {version}, newer than the {FORMAT} this version of compgcn reads; update compgcn"
-        )
+    if version != FORMAT:
+        raise InputError(f"{path} is of format {version!r}, and this version of compgcn reads {FORMAT}; update compgcn")
     return tree
 
 

@@ -21,7 +21,6 @@ from compgcn.config import Config, Training, changes, write_setting
 from compgcn.data import KnowledgeGraph
 from compgcn.data.collection import folds as dealt
 from compgcn.data.labels import deal
-from compgcn.errors import InputError
 from compgcn.tasks.classification import Classification, Items, Nodes, Tally, macro_f1, report, tallied, tally
 from compgcn.tasks.link_prediction import LinkTask, sample
 from compgcn.tasks.ranking import summary
@@ -386,39 +385,39 @@ class Parts:
         return task
 
 
-class _PartStore:
+class _PartStore(Folder):
     """The store of one part. Its checkpoint holds the evaluations so far; the last part keeps its weights.
 
     Parts take seconds, so checkpoints are saved every `checkpoint_seconds` and not at every gain.
     """
 
     def __init__(self, session: ClassSession, task: Classification, name: str, keep: bool) -> None:
+        super().__init__(session.folder.path)
         self._session, self._task, self._key, self._keep = session, task, f"evaluations.{name}", keep
         self._saved = time.monotonic()
 
     def load(self) -> tuple[dict[str, Tensor], str] | None:
         """Return the checkpoint, if it is one of this part."""
-        found = self._session.folder.load()
+        found = super().load()
         if found is None or self._key not in found[0]:
             return None
         self._task.tallies = [_tally(row) for row in found[0].pop(self._key).tolist()]
         return found
 
-    def damaged(self, reason: Exception) -> InputError:
-        return self._session.folder.damaged(reason)
-
     def save(self, tensors: dict[str, Tensor], note: str) -> None:
+        """Replace the checkpoint, if the last one is old enough."""
         waited = time.monotonic() - self._saved
         if waited >= self._session.training.checkpoint_seconds or self._session.interrupted():
             rows = [_flat(one) for one in self._task.tallies]
             size = 1 + self._task.items.model.num_classes**2
             table = torch.tensor(rows, dtype=torch.float64).reshape(-1, size)
-            self._session.folder.save({**tensors, self._key: table}, note)
+            super().save({**tensors, self._key: table}, note)
             self._saved = time.monotonic()
 
     def keep_best(self, module: nn.Module) -> None:
+        """Replace the weights of the run, in its last part alone."""
         if self._keep:
-            self._session.folder.keep_best(module)
+            super().keep_best(module)
 
 
 def _flat(one: Tally) -> list[float]:

@@ -461,9 +461,11 @@ def must_suffice(config: Config, candidates: Sequence[Config], items: Labelled) 
         return
     if not once and not all(one.training.epochs for one in candidates):
         raise InputError("training.epochs is 0, and this protocol chooses the number of epochs; allow at least one")
-    dealt = {"folds": len(pool), "inner_folds": len(pool) - -(-len(pool) // c.folds)}
-    for name, examples in dealt.items() if c.protocol == "nested" else [("folds", len(pool))]:
-        if examples < (k := getattr(c, name)):
+    dealt = [("folds", c.folds, len(pool))]
+    if c.protocol == "nested":
+        dealt.append(("inner_folds", c.inner_folds, len(pool) - -(-len(pool) // c.folds)))  # of a training part
+    for name, k, examples in dealt:
+        if examples < k:
             what = f"{counted(examples, 'example')} cannot be dealt over {k} folds"
             raise InputError(f"{what}; lower classifier.{name}, or give more labels")
 
@@ -540,7 +542,7 @@ def _conditional(config: Config) -> bool:
     return config.encoder.name == CONDITIONAL
 
 
-_LOSS = "the loss is '{0.training.loss}'"
+_LOSS, _DECODER = "the loss is '{0.training.loss}'", "the decoder '{0.decoder.name}'"
 _LINKS = (
     Rule(  # a model conditioned on the query has few parts
         frozenset(
@@ -549,7 +551,7 @@ _LINKS = (
             | {f"decoder.{name}" for name in Decoder.model_fields}
             | {f"training.{name}" for name in (*_OF_TRIPLES, "loss")}
         ),
-        lambda config: not _conditional(config),
+        lambda c: not _conditional(c),
         "the encoder '{0.encoder.name}' has no part that takes it",
     ),
     Rule(
@@ -560,46 +562,31 @@ _LINKS = (
     _rule(
         "encoder.norm flow bases dropout loop_dropout hidden_dropout bias batch_norm activation self_loop update_loop "
         "graph fanout",
-        lambda config: len(config.encoder.dims) > 1,
+        lambda c: len(c.encoder.dims) > 1,
         "the encoder '{0.encoder.name}' has no layer",
     ),
-    _rule(
-        "decoder.margin margin_decay",
-        lambda config: DECODERS[config.decoder.name].margin,
-        "the decoder '{0.decoder.name}' has no margin",
-    ),
+    _rule("decoder.margin margin_decay", lambda c: DECODERS[c.decoder.name].margin, f"{_DECODER} has no margin"),
     _rule(
         "decoder.filters kernel input_dropout feature_dropout hidden_dropout",
-        lambda config: not isinstance(DECODERS[config.decoder.name].query, str),
-        "the decoder '{0.decoder.name}' has no convolution",
+        lambda c: not isinstance(DECODERS[c.decoder.name].query, str),
+        f"{_DECODER} has no convolution",
     ),
     _rule("training.negatives sampler", _samples, _LOSS),
-    _rule("training.loss_margin", lambda config: config.training.loss == "margin", _LOSS),
-    _rule("training.label_smoothing", lambda config: not _samples(config), _LOSS),
-    _rule("training.smoothing_floor", lambda config: config.training.loss == "bce", _LOSS),
-    _rule(
-        "training.regularisation",
-        lambda config: config.training.regulariser != "none",
-        "there is no regulariser",
-    ),
+    _rule("training.loss_margin", lambda c: c.training.loss == "margin", _LOSS),
+    _rule("training.label_smoothing", lambda c: not _samples(c), _LOSS),
+    _rule("training.smoothing_floor", lambda c: c.training.loss == "bce", _LOSS),
+    _rule("training.regularisation", lambda c: c.training.regulariser != "none", "there is no regulariser"),
 )
-_ANY = (
-    _rule(
-        "training.schedule_start schedule_floor",
-        lambda config: config.training.schedule != "constant",
-        "the schedule is 'constant'",
-    ),
-)
+_CONSTANT = "the schedule is 'constant'"
+_ANY = (_rule("training.schedule_start schedule_floor", lambda c: c.training.schedule != "constant", _CONSTANT),)
 
 
 def unused_settings(config: Config, given: Iterable[str]) -> list[str]:
     """Return a sentence for each given setting, by any of its names, that differs from its default without effect."""
     links = config.task == "link-prediction"
     rules = (*_ANY, *_LINKS) if links else _ANY
-    found = []
-    for name in (PATHS[name] for name in given):
-        if name not in changes(Config(), config):
-            continue
+    found, changed = [], changes(Config(), config)
+    for name in (path for path in (PATHS[name] for name in given) if path in changed):
         why = next((rule.why for rule in rules if name in rule.names and not rule.used(config)), None)
         if name.startswith("decoder.") and not links:
             why = "{0.task} has no decoder"
