@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from compgcn.errors import InputError, unknown
 
-FORMAT = 1  # of a run folder; a newer one is refused
+FORMAT = 1  # of a run folder; another one is refused
 SEARCH = "search"  # the table of a TOML with the values to search
 
 Size = Annotated[int, Field(ge=1)]
@@ -232,11 +232,9 @@ def _in_settings(error: ValidationError, where: str) -> InputError:
     if kind == "literal_error" and isinstance(first["input"], str):
         known = [choice.strip("'") for choice in first["ctx"]["expected"].replace(" or ", ", ").split(", ")]
         return InputError(f"{where}{unknown(f'value of {path}', first['input'], known)}")
+    expected = first["msg"].replace("Input should", "this should").replace("Tuple should", "this should")
     if kind == "tuple_type" and path in LISTS:
         expected = f"this should be a list, as in {path} = {LISTS[path]}"
-    else:
-        expected = first["msg"].removeprefix("Value error, ")
-        expected = expected.replace("Input should", "this should").replace("Tuple should", "this should")
     return InputError(f"{where}{path} = {first['input']!r}: {expected}")
 
 
@@ -293,7 +291,7 @@ def read_settings(path: Path) -> dict[str, Any]:
     tree = read_tree(path)
     if SEARCH in tree:
         raise InputError(f"{path} has a table [{SEARCH}]: give the file to compgcn tune, or with --search")
-    return flat(tree, path)
+    return _by_name(tree, path)
 
 
 def read_search(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -302,11 +300,11 @@ def read_search(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     search = tree.pop(SEARCH, {})
     if not isinstance(search, dict):
         raise InputError(f"{path}: {SEARCH} = {search!r}: this should be a table [{SEARCH}]")
-    return flat(tree, path), search
+    return _by_name(tree, path), search
 
 
 def read_tree(path: Path) -> dict[str, Any]:
-    """Read a TOML file; refuse one of a newer format."""
+    """Read a TOML file; refuse one of another format."""
     try:
         tree = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -314,16 +312,12 @@ def read_tree(path: Path) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise InputError(f"{path} is not a TOML file: {error}") from None
     version = tree.pop("format", FORMAT)
-    if type(version) is not int or version < 1:
-        raise InputError(f"{path}: format = {version!r}: this should be a whole number from 1 on")
-    if version > FORMAT:
-        raise InputError(
-            f"{path} is of format {version}, newer than the {FORMAT} this version of compgcn reads; update compgcn"
-        )
+    if version != FORMAT:
+        raise InputError(f"{path} is of format {version!r}, and this version of compgcn reads {FORMAT}; update compgcn")
     return tree
 
 
-def flat(tree: Mapping[str, Any], path: Path) -> dict[str, Any]:
+def _by_name(tree: Mapping[str, Any], path: Path) -> dict[str, Any]:
     """Return the settings of the tables of a file, by name."""
     for name in tree.keys() - Config.model_fields.keys():
         if "." in PATHS.get(name, ""):
@@ -342,7 +336,7 @@ def names(tree: Mapping[str, Any]) -> dict[str, Any]:
 def to_toml(config: Config) -> str:
     """Write a config as TOML; settings that are None are left out."""
     lines, section = [], ""
-    for path, value in _leaves(config):
+    for path, value in names(config.model_dump()).items():
         table, _, key = path.rpartition(".")
         if table != section:
             lines += ["", f"[{table}]"]
@@ -379,20 +373,16 @@ _FREE = {"training.device", "training.checkpoint_seconds", *(f"data.{key}" for k
 
 def changes(old: Config, new: Config) -> dict[str, Any]:
     """Return the settings of `new` that differ from those of `old`, by path."""
-    before = dict(_leaves(old))
-    return {path: value for path, value in _leaves(new) if value != before[path]}
+    before, after = names(old.model_dump()), names(new.model_dump())
+    return {path: value for path, value in after.items() if value != before[path]}
 
 
 def differences(old: Config, new: Config) -> list[str]:
     """Return `section.key: old -> new` for every setting that makes another run."""
-    a, b = (dict(_leaves(config)) for config in (old, new))
-    if a["fingerprint"] != b["fingerprint"]:
-        return [f"data.source: {a['data.source']!r} -> {b['data.source']!r}, with other triples or features"]
-    return [f"{path}: {a[path]!r} -> {b[path]!r}" for path in a if a[path] != b[path] and path not in _FREE]
-
-
-def _leaves(config: Config) -> list[tuple[str, Any]]:
-    return list(names(config.model_dump()).items())
+    if old.fingerprint != new.fingerprint:
+        return [f"data.source: {old.data.source!r} -> {new.data.source!r}, with other triples or features"]
+    before = names(old.model_dump())
+    return [f"{path}: {before[path]!r} -> {now!r}" for path, now in changes(old, new).items() if path not in _FREE]
 
 
 # Searching
@@ -434,7 +424,11 @@ def searchable(name: str, where: str = "") -> str:
 def parse_space(table: Mapping[str, Any], where: str = "") -> Space:
     """Parse the table [search] of a TOML: a list of values for each setting, or `{low, high, log}`."""
     space: Space = {}
-    for name, given in _flat(table).items():
+    flat: dict[str, Any] = {}
+    for name, value in table.items():
+        inner = isinstance(value, dict) and name in Config.model_fields  # [search.training], not a range
+        flat |= {f"{name}.{key}": below for key, below in value.items()} if inner else {name: value}
+    for name, given in flat.items():
         path = searchable(name, where)
         if isinstance(given, dict):
             space[path] = _range(path, given, where)
@@ -446,15 +440,6 @@ def parse_space(table: Mapping[str, Any], where: str = "") -> Space:
         for value in ends[:2] if isinstance(ends, Range) else ends:
             configure(Config(), {path: value}, where)  # refuse values of another type
     return space
-
-
-def _flat(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Flatten [search.training] to dotted names; a range, a table too, stays one."""
-    found: dict[str, Any] = {}
-    for name, value in table.items():
-        inner = isinstance(value, dict) and name in Config.model_fields
-        found |= {f"{name}.{key}": below for key, below in value.items()} if inner else {name: value}
-    return found
 
 
 def _range(path: str, given: Mapping[str, Any], where: str) -> Range:

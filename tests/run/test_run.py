@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import random
 from pathlib import Path
 from typing import Any
@@ -26,8 +25,6 @@ from compgcn.run.resolve import expand, recommended, resolve
 from compgcn.train.folder import default_folder
 from compgcn.train.loop import Interrupted
 from toy import SMALL, graph, lasting, train
-
-METRICS = {"mrr", "mr", "hits@1", "hits@3", "hits@10"}
 
 
 @pytest.fixture(scope="module")
@@ -93,20 +90,6 @@ def test_the_default_folder_is_named_after_data_encoder_decoder_and_seed(
 
 
 # what is in a run
-
-
-def test_metrics_have_the_shape_others_read(run: Run) -> None:
-    metrics = json.loads((run.path / "metrics.json").read_text())
-    assert metrics == run.metrics
-    assert metrics["ties"] == "realistic"
-    assert 1 <= metrics["best_epoch"] <= 3
-    for split in ("valid", "test"):
-        assert set(metrics[split]) == METRICS | {"optimistic", "pessimistic", "head", "tail"}
-        for part in ("optimistic", "pessimistic", "head", "tail"):
-            assert set(metrics[split][part]) == METRICS
-        assert metrics[split]["optimistic"]["mrr"] >= metrics[split]["mrr"] >= metrics[split]["pessimistic"]["mrr"]
-        assert metrics[split] == run.evaluate(split)
-    assert set(metrics["popularity"]["test"]) >= METRICS
 
 
 def test_the_config_of_a_run_leaves_nothing_open(run: Run) -> None:
@@ -177,23 +160,6 @@ def test_heads_are_predicted_through_the_inverse_relation(run: Run) -> None:
     assert {text for text, answer in answers.items() if answer.known} == heads
 
 
-@pytest.mark.parametrize(
-    ("question", "sentence"),
-    [
-        ({"head": "name of p33", "relation": "lives"}, "unknown entity 'name of p33'; did you mean 'name of p3'"),
-        ({"head": "p0", "relation": "live"}, "unknown relation 'live'; did you mean 'lives'"),
-        ({"head": "p0"}, "needs two of head, relation and tail"),
-        ({"relation": "lives"}, "needs two of head, relation and tail"),
-        ({"head": "p0", "tail": "p1", "relation": "lives"}, "two of head, relation and tail"),
-        ({"head": "p0", "relation": "lives", "top": 0}, "top must be a whole number from 1 on, not 0"),
-    ],
-)
-def test_a_question_that_cannot_be_asked_is_one_sentence(run: Run, question: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(InputError) as caught:
-        run.predict(**question)
-    assert sentence in str(caught.value)
-
-
 def test_scores_that_are_not_finite_are_an_error_and_no_answer(tmp_path: Path) -> None:
     run = train(tmp_path / "run", epochs=0)
     with torch.no_grad():
@@ -223,19 +189,21 @@ def test_empty_splits_train_and_have_no_metrics(tmp_path: Path, empty: tuple[str
 
 
 @pytest.mark.parametrize(
-    ("encoder", "relations"), [("compgcn", None), ("compgcn", 3), ("compgcn", 6), ("gcn", None), ("none", None)]
+    ("encoder", "nodes", "relations"),
+    [("compgcn", 12, 0), ("compgcn", 12, 3), ("compgcn", 12, 6), ("compgcn", 0, 3), ("gcn", 12, 0), ("none", 12, 0)],
 )
 def test_given_features_are_trained_on_and_come_back_with_the_run(
-    tmp_path: Path, encoder: str, relations: int | None
+    tmp_path: Path, encoder: str, nodes: int, relations: int
 ) -> None:
     rng = np.random.default_rng(0)
-    nodes = rng.normal(size=(12, 6))
-    data = graph().with_features(nodes, None if relations is None else rng.normal(size=(relations, 6)))
+    given = [rng.normal(size=(rows, 6)) if rows else None for rows in (nodes, relations)]
+    data = graph().with_features(*given)
     settings = {"encoder": encoder, "decoder": "distmult"}
     run = train(tmp_path / "run", data, **settings)
     assert run.config.encoder.dims == ((6,) if encoder == "none" else (6, 16))
-    tensors = load_file(run.path / "model.safetensors")
-    np.testing.assert_allclose(tensors["encoder.node_features"].numpy(), nodes, rtol=1e-6)
+    if nodes:
+        tensors = load_file(run.path / "model.safetensors")
+        np.testing.assert_allclose(tensors["encoder.node_features"].numpy(), given[0], rtol=1e-6)
     before = run.predict("p0", "lives")
     assert open_run(run.path).predict("p0", "lives") == before
     assert open_run(run.path).evaluate() == run.metrics["test"]
@@ -247,13 +215,6 @@ def test_given_features_are_trained_on_and_come_back_with_the_run(
 def test_features_of_relations_are_refused_where_nothing_would_use_them(tmp_path: Path, encoder: str) -> None:
     with pytest.raises(InputError, match=f"encoder '{encoder}' has no relation vectors"):
         train(tmp_path / "run", graph().with_features(relations=np.eye(3, 5)), encoder=encoder)
-
-
-def test_features_of_relations_alone_decide_the_input_dimension(tmp_path: Path) -> None:
-    data = graph().with_features(relations=np.eye(3, 5))
-    run = train(tmp_path / "run", data, decoder="distmult")
-    assert run.config.encoder.dims == (5, 16)
-    assert open_run(run.path).predict("p0", "lives") == run.predict("p0", "lives")
 
 
 @pytest.mark.parametrize("ablation", ["none", "random"])
@@ -300,12 +261,7 @@ def test_settings_train_to_finite_metrics_and_come_back(tmp_path: Path, settings
     ("settings", "sentence"),
     [
         ({"encoder": "compgc"}, "unknown encoder 'compgc'; did you mean 'compgcn'"),
-        ({"decoder": "distmul"}, "unknown decoder 'distmul'; did you mean 'distmult'"),
         ({"composition": "cor"}, "unknown composition 'cor'; did you mean 'corr'"),
-        ({"norm": "symetric"}, "unknown norm 'symetric'; did you mean 'symmetric'"),
-        ({"optimiser": "adm"}, "unknown optimiser 'adm'; did you mean 'adam'"),
-        ({"loss": "bcee"}, "unknown loss 'bcee'; did you mean 'bce'"),
-        ({"sampler": "kbgn"}, "unknown sampler 'kbgn'; did you mean 'kbgan'"),
         ({"regulariser": "n2"}, "unknown regulariser 'n2'; did you mean 'n3'"),
         ({"kernel": 9}, "kernel does not fit"),
         ({"composition": "rotate", "encoder.dims": (7, 16)}, "even"),
@@ -335,15 +291,14 @@ def test_one_triple_is_enough_to_train_on(tmp_path: Path, decoder: str) -> None:
     assert run.predict("a", "r", top=1)[0].entity in ("a", "b")
 
 
-@pytest.mark.parametrize("decoder", ["distmult", "conve"])
-def test_a_graph_without_a_second_entity_or_a_triple_is_one_sentence(tmp_path: Path, decoder: str) -> None:
+def test_a_graph_without_a_second_entity_or_a_triple_is_one_sentence(tmp_path: Path) -> None:
     none = np.empty((0, 3), dtype=np.int64)
     one = compgcn.data.Vocabulary("entity", ["a"])
     relation = compgcn.data.Vocabulary("relation", ["r"])
     with pytest.raises(InputError, match="one entity"):
         train(tmp_path / "run", compgcn.KnowledgeGraph("g", one, relation, np.array([[0, 0, 0]]), none, none))
     with pytest.raises(InputError, match="no training triples"):
-        train(tmp_path / "run", graph(empty=("train",)), decoder=decoder)
+        train(tmp_path / "run", graph(empty=("train",)))
     assert not (tmp_path / "run").exists()
 
 

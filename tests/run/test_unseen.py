@@ -104,12 +104,9 @@ def test_facts_that_are_known_change_nothing(run: Run) -> None:
     assert np.array_equal(run.with_facts([]).data.train, run.data.train)
 
 
-def test_the_same_facts_give_the_same_vectors(run: Run) -> None:
-    assert torch.equal(run.with_facts(FACTS).encoded.entities, run.with_facts(FACTS).encoded.entities)
-
-
 def test_newcomers_are_asked_about_answers_and_reasons(run: Run) -> None:
     larger = run.with_facts(FACTS)
+    assert torch.equal(larger.encoded.entities, run.with_facts(FACTS).encoded.entities)
     assert larger.data.num_entities == run.data.num_entities + 2
     answers = larger.predict(head="ann", relation="lives", top=100)
     assert [p.known for p in answers if p.entity == "t1"] == ["train"]
@@ -179,6 +176,8 @@ def test_who_is_taken_for_new_and_what_was_dropped_is_said(run: Run, command: Co
     (tmp_path / "new.tsv").write_text("".join("\t".join(fact) + "\n" for fact in rows))
     shown = command("predict", run.path, "--head", "ann", "--relation", "lives", "--facts", "new.tsv", "--json")
     assert shown.err.splitlines() == [f"note: new.tsv: {note}" for note in run.with_facts(rows).data.notes]
+    expected = run.with_facts(rows).predict(head="ann", relation="lives")
+    assert [one["entity"] for one in json.loads(shown.out)] == [one.entity for one in expected]
 
 
 def test_probabilities_of_newcomers_are_said_to_be_calibrated_without_them(
@@ -192,21 +191,6 @@ def test_probabilities_of_newcomers_are_said_to_be_calibrated_without_them(
     assert calibration_note(run) == calibration_note(same) == "probabilities calibrated on valid"
     assert calibration_note(larger) == "probabilities calibrated on entities that were trained on"
     assert calibration_note(again) == calibration_note(larger)
-
-
-def test_the_commands_take_facts_from_a_file(run: Run, command: Command, tmp_path: Path) -> None:
-    (tmp_path / "new.tsv").write_text("".join("\t".join(fact) + "\n" for fact in FACTS))
-    question = ("--head", "ann", "--relation", "lives")
-    refused(command("predict", run.path, *question), "unknown entity 'ann'")
-    shown = json.loads(command("predict", run.path, *question, "--facts", "new.tsv", "--json").out)
-    expected = run.with_facts(FACTS).predict(head="ann", relation="lives")
-    assert [(row["entity"], row["score"]) for row in shown] == [(p.entity, pytest.approx(p.score)) for p in expected]
-    why = json.loads(command("explain", run.path, "ann", "lives", "t1", "--facts", "new.tsv", "--json").out)
-    found = run.with_facts(FACTS).explain("ann", "lives", "t1")
-    assert [fact["contribution"] for fact in why["facts"]] == pytest.approx([f.contribution for f in found.facts])
-    assert [fact["itself"] for fact in why["facts"]] == [f[:3] == FACTS[0] for f in found.facts]
-    near = json.loads(command("similar", run.path, "ann", "--facts", "new.tsv", "--json").out)
-    assert [one["entity"] for one in near] == [one.entity for one in run.with_facts(FACTS).similar("ann")]
 
 
 @pytest.mark.parametrize("columns", [("who", "how", "whom"), (3, 1, 0)], ids=["names", "positions"])

@@ -15,7 +15,7 @@ from compgcn.data import load
 from compgcn.nn.decoders import ConvolutionSettings, build_decoder
 from compgcn.run.build import build_task
 from compgcn.run.resolve import expand, recommended
-from compgcn.train.step import OPTIMISERS, Adagrad, Step, chosen_precision, deterministic
+from compgcn.train.step import OPTIMISERS, Adagrad, Step, deterministic
 
 STILL = {"encoder.dropout": 0.0, "encoder.hidden_dropout": 0.0, "decoder.hidden_dropout": 0.0, "feature_dropout": 0.0}
 SMALL = STILL | {"dims": [8, 8], "kernel": 2, "filters": 4, "batch_size": 64}
@@ -128,13 +128,6 @@ def test_compiling_draws_no_random_numbers_and_changes_no_statistics(traced):
     assert torch.equal(torch.get_rng_state(), state)
     assert norm.num_batches_tracked == 1
     assert seen[0] is False, "what is kept is made in evaluation mode"
-
-
-@pytest.mark.parametrize(
-    ("name", "device", "chosen"), [("auto", "cpu", "float32"), ("auto", "cuda", "mixed"), ("tf32", "cuda", "tf32")]
-)
-def test_auto_is_the_fast_precision_of_a_gpu_and_the_exact_one_of_a_cpu(name, device, chosen):
-    assert chosen_precision(name, torch.device(device)) == chosen
 
 
 def test_half_queries_are_made_in_training_only():

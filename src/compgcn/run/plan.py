@@ -16,7 +16,6 @@ from torch.nn import functional as F
 
 from compgcn.config import Config, configure
 from compgcn.data import KnowledgeGraph
-from compgcn.data.columns import Numbers
 from compgcn.errors import InputError
 from compgcn.run.build import CONDITIONAL, build_model
 from compgcn.shards.link_prediction import ENTITY_ROWS
@@ -129,17 +128,16 @@ def plan(config: Config, data: KnowledgeGraph, ranks: int, rates: Rates) -> Plan
     cost = Cost(config, data, shape_of(config, data, ranks), rates)
     parts = list(cost.parts())
     on_cpu = cost.kind == "cpu"
-    at = {when: sum(p.bytes for p in parts if p.when == when and (on_cpu or not p.host)) for when in _WHEN}
-    peak = at["always"] + max(at["step"], at["evaluation"])
+
+    def at(when: str) -> int:
+        return sum(part.bytes for part in parts if part.when == when and (on_cpu or not part.host))
+
+    peak = at("always") + max(at("step"), at("evaluation"))
     host = 0 if on_cpu else sum(part.bytes for part in parts if part.host and part.when != "disk")
     step = cost.seconds()
-    found = {**step, "step": sum(step.values()), "epoch": cost.steps * sum(step.values())}
-    return Plan(
-        config, cost.shape, parts, peak, host, cost.steps, cost.sent(), found | {"evaluation": cost.evaluation()}
-    )
-
-
-_WHEN = ("always", "step", "evaluation")
+    whole = sum(step.values())
+    found = {**step, "step": whole, "epoch": cost.steps * whole, "evaluation": cost.evaluation()}
+    return Plan(config, cost.shape, parts, peak, host, cost.steps, cost.sent(), found)
 
 
 def shape_of(config: Config, data: KnowledgeGraph, ranks: int) -> Shape:
@@ -155,16 +153,12 @@ def shape_of(config: Config, data: KnowledgeGraph, ranks: int) -> Shape:
     s, r, o = data.train.T
     receiver, sender = np.concatenate((s, o)), np.concatenate((o, s))
     relation = np.concatenate((r, r + data.num_relations))
-    queries = _distinct(receiver * (2 * data.num_relations) + relation)
+    queries = len(np.unique(receiver * (2 * data.num_relations) + relation))
     messages = int(np.bincount(receiver // rows, minlength=ranks).max())
     there = receiver // rows != sender // rows
     pairs = np.unique((receiver[there] // rows) * N + sender[there])
     halo = int(np.bincount(pairs // N, minlength=1).max())
     return Shape(N, data.num_relations, T, held_out, ranked, queries, ranks, rows, messages, halo)
-
-
-def _distinct(keys: Numbers) -> int:
-    return int(np.count_nonzero(np.diff(np.sort(keys)))) + 1
 
 
 class Cost:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -21,7 +21,6 @@ from compgcn.config import Config, Training, changes, write_setting
 from compgcn.data import KnowledgeGraph
 from compgcn.data.collection import folds as dealt
 from compgcn.data.labels import deal
-from compgcn.errors import InputError
 from compgcn.tasks.classification import Classification, Items, Nodes, Tally, macro_f1, report, tallied, tally
 from compgcn.tasks.link_prediction import LinkTask, sample
 from compgcn.tasks.ranking import summary
@@ -45,9 +44,7 @@ class Session:
     device: torch.device  # of its model
     record: Callable[[Event], None]  # takes every event
     interrupted: Callable[[], bool]  # whether to stop
-
-    def __post_init__(self) -> None:
-        self.seconds = 0.0  # of training, over all parts
+    seconds: float = field(default=0.0, init=False)  # of training, over all parts
 
     @property
     def training(self) -> Training:
@@ -107,10 +104,14 @@ class ClassSession(Session):
         places = dealt(self.targets[pool].cpu().numpy(), number, self.training.seed + again)
         return [pool[torch.from_numpy(place).to(pool.device)] for place in places]
 
-    def metrics(self, epoch: int) -> Metrics:
-        """Return the first metrics of a classification."""
-        protocol = self.config.classifier.protocol
-        return {"valid": {}, "test": {}, "best_epoch": epoch, "protocol": protocol, "classes": list(self.classes)}
+    def metrics(self, epoch: int, valid: Metrics, test: Metrics) -> Metrics:
+        """Return the metrics of a classification."""
+        protocol, classes = self.config.classifier.protocol, list(self.classes)
+        return {"valid": valid, "test": test, "best_epoch": epoch, "protocol": protocol, "classes": classes}
+
+    def report(self, task: Classification, rows: Tensor) -> Metrics:
+        """Return the report on some items; {} on none."""
+        return report(task.tally(rows), self.classes) if len(rows) else {}
 
 
 def ranking(session: LinkSession) -> Metrics:
@@ -139,15 +140,13 @@ def ranking(session: LinkSession) -> Metrics:
 
 def holdout(session: ClassSession) -> Metrics:
     """Train on train, keep the epoch that is best on valid, drawn from train if there is none; then look at test."""
-    items = session.items
     train, valid = session.validation()
-    task = Classification(items, train, valid, session.training)
+    task = Classification(session.items, train, valid, session.training)
     progress = optimise(task, session.training, session.folder, session.record, session.interrupted)
     session.seconds = progress.seconds
-    session.folder.restore(items.model)
-    chosen = {"valid": valid, "test": session.splits["test"]}
-    found = {split: report(task.tally(rows), session.classes) if len(rows) else {} for split, rows in chosen.items()}
-    return session.metrics(progress.best_epoch) | found | _fact_counts(session, train)
+    session.folder.restore(session.items.model)
+    reports = (session.report(task, rows) for rows in (valid, session.splits["test"]))
+    return session.metrics(progress.best_epoch, *reports) | _fact_counts(session, train)
 
 
 def refit(session: ClassSession) -> Metrics:
@@ -155,15 +154,12 @@ def refit(session: ClassSession) -> Metrics:
 
     For few labels: a validation split of a few dozen items is too small to choose by.
     """
-    parts, pool, test = Parts(session), session.pool(), session.splits["test"]
+    parts, pool = Parts(session), session.pool()
     curves = parts.cross_validation("fold", pool, session.config.classifier.folds)
     best, epoch = _best(curves, "log_likelihood", session.training)
     task = parts.final(pool, epoch)
-    return session.metrics(epoch) | {
-        "valid": _over_folds([curve[best] for curve in curves], session.classes),
-        "test": report(task.tally(test), session.classes) if len(test) else {},
-        **_fact_counts(session, pool),
-    }
+    valid = _over_folds([curve[best] for curve in curves], session.classes)
+    return session.metrics(epoch, valid, session.report(task, session.splits["test"])) | _fact_counts(session, pool)
 
 
 def _fact_counts(session: ClassSession, train: Tensor) -> Metrics:
@@ -193,7 +189,7 @@ def paper(session: ClassSession) -> Metrics:
     parts.final(pool, epoch)
     valid = _over_folds([curve[best] for curve in curves], session.classes)
     valid["accuracy_each_fold"] = float(np.mean([max(one.accuracy for one in curve) for curve in curves]))
-    return session.metrics(epoch) | {"valid": valid, "test": {}}
+    return session.metrics(epoch, valid, {})
 
 
 def nested(session: ClassSession) -> Metrics:
@@ -215,7 +211,7 @@ def nested(session: ClassSession) -> Metrics:
     middle = int(np.median([epoch for candidate, epoch in chosen if candidate == kept]))
     parts.final(pool, middle, session.candidates[kept])
     report = _over_folds(found, session.classes, [epoch for _, epoch in chosen])
-    metrics = session.metrics(middle) | {"valid": {}, "test": report}
+    metrics = session.metrics(middle, {}, report)
     if settings.candidates:
         texts = [", ".join(write_setting(*item) for item in one.items()) for one in settings.candidates]
         for row, candidate in zip(report["folds"], picked, strict=True):
@@ -274,7 +270,7 @@ def fitted(session: ClassSession, items: Fitted) -> Metrics:
     session.record({"event": "evaluate", "seconds": round(session.seconds, 3)})
     test = session.splits["test"]
     known = report(tally(items, test, session.training.batch_size), session.classes) if len(test) else {}
-    return session.metrics(0) | {"chosen": chosen, "valid": found, "test": known}
+    return session.metrics(0, found, known) | {"chosen": chosen}
 
 
 def held_out(session: ClassSession, number: int) -> tuple[Tensor, Tensor]:
@@ -389,46 +385,39 @@ class Parts:
         return task
 
 
-class _PartStore:
+class _PartStore(Folder):
     """The store of one part. Its checkpoint holds the evaluations so far; the last part keeps its weights.
 
     Parts take seconds, so checkpoints are saved every `checkpoint_seconds` and not at every gain.
     """
 
-    def __init__(
-        self,
-        session: ClassSession,
-        task: Classification,
-        name: str,
-        keep: bool,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, session: ClassSession, task: Classification, name: str, keep: bool) -> None:
+        super().__init__(session.folder.path)
         self._session, self._task, self._key, self._keep = session, task, f"evaluations.{name}", keep
-        self._clock, self._saved = clock, clock()
+        self._saved = time.monotonic()
 
     def load(self) -> tuple[dict[str, Tensor], str] | None:
         """Return the checkpoint, if it is one of this part."""
-        found = self._session.folder.load()
+        found = super().load()
         if found is None or self._key not in found[0]:
             return None
         self._task.tallies = [_tally(row) for row in found[0].pop(self._key).tolist()]
         return found
 
-    def damaged(self, reason: Exception) -> InputError:
-        return self._session.folder.damaged(reason)
-
     def save(self, tensors: dict[str, Tensor], note: str) -> None:
-        waited = self._clock() - self._saved
+        """Replace the checkpoint, if the last one is old enough."""
+        waited = time.monotonic() - self._saved
         if waited >= self._session.training.checkpoint_seconds or self._session.interrupted():
             rows = [_flat(one) for one in self._task.tallies]
             size = 1 + self._task.items.model.num_classes**2
             table = torch.tensor(rows, dtype=torch.float64).reshape(-1, size)
-            self._session.folder.save({**tensors, self._key: table}, note)
-            self._saved = self._clock()
+            super().save({**tensors, self._key: table}, note)
+            self._saved = time.monotonic()
 
     def keep_best(self, module: nn.Module) -> None:
+        """Replace the weights of the run, in its last part alone."""
         if self._keep:
-            self._session.folder.keep_best(module)
+            super().keep_best(module)
 
 
 def _flat(one: Tally) -> list[float]:

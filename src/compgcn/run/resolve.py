@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from compgcn.config import PATHS, Config, Decoder, Training, configure, names, searchable
+from compgcn.config import PATHS, Config, Decoder, Training, changes, configure, names, searchable
 from compgcn.config import Encoder as EncoderSettings
 from compgcn.data import (
     DATASETS,
@@ -34,9 +34,8 @@ from compgcn.tasks.edge_masking import linked
 from compgcn.tasks.inputs import INPUTS, Dataset
 from compgcn.tasks.objectives import OBJECTIVES, REGULARISERS, rows_alone
 from compgcn.tasks.sampling import SAMPLERS
-from compgcn.train.recipes import beneath, conditional_on_cpu
+from compgcn.train.recipes import beneath, conditional_on_cpu, scaled
 from compgcn.train.recipes import model as find_model
-from compgcn.train.recipes import scaled as scaled_to
 from compgcn.train.step import OPTIMISERS
 
 # The settings that name a row of a registry.
@@ -54,8 +53,7 @@ NAMES: dict[str, Mapping[str, object]] = {
 _STEP_BYTES = 2**30  # bound on the scores of a step over all entities
 _COPIES = 5  # a step holds so many copies of its scores at a time: logits, gradients and intermediate tensors
 _CHOICE = {"training.loss", "training.batch_size"}  # a user who sets one of these chooses the way to train
-_SAMPLES = {"training.valid_sample", "training.test_sample"}
-_HOW = {*_CHOICE, *LARGE_RECIPE, *LARGE_ENCODED} - _SAMPLES  # the recipe of large graphs, which that choice replaces
+_SAMPLES = ("training.valid_sample", "training.test_sample")  # the part of the recipe of large graphs that then stays
 _OF_TRIPLES = (  # settings of training that take vectors of entities or draw negatives
     *("encoder_lr", "label_smoothing", "smoothing_floor", "sampler", "negatives", "loss_margin"),
     *("regulariser", "regularisation", "relation_prediction", "remove_batch_edges"),
@@ -72,15 +70,14 @@ class Resolved(NamedTuple):
 
 def resolve(settings: Mapping[str, Any], data: Dataset, model: str | None = None) -> Resolved:
     """Put settings over those recommended for the data or a model of `compgcn.train.recipes`, and fill the gaps."""
-    config, scaled = _recommended(settings, data, model)
-    why = ""
+    config, large = _recommended(settings, data, model)
+    hides = ""
     if _conditional(config) and config.training.hide is None and isinstance(data, KnowledgeGraph):
-        rule, why = hiding(data)
+        rule, hides = hiding(data)
         config = configure(config, {"training.hide": rule})
     config = expand(config, data)
-    notes = [*unused_settings(config, settings), *_size_notes(scaled, data), *label_notes(config, labelled_items(data))]
-    if why:
-        notes.append(why)
+    notes = [*unused_settings(config, settings), *_size_notes(large, data), *label_notes(config, labelled_items(data))]
+    notes += [hides] if hides else []
     by_device = _conditional(config) and model in (None, CONDITIONAL) and not {"dims", "encoder.dims"} & set(settings)
     if by_device and find_device(config.training.device).type == "cpu":
         layers, width = len(config.encoder.dims) - 1, config.encoder.dims[-1]
@@ -88,7 +85,7 @@ def resolve(settings: Mapping[str, Any], data: Dataset, model: str | None = None
             f"on a CPU the model has {layers} layers of {width} and trains for {config.training.epochs} epochs; its "
             "recipe for a GPU is larger; encoder.dims and training.epochs set other sizes"
         )
-    return Resolved(config, notes, bool(scaled))
+    return Resolved(config, notes, bool(large))
 
 
 def recommended(settings: Mapping[str, Any], data: Dataset, model: str | None = None) -> Config:
@@ -112,99 +109,113 @@ def task_of(settings: Config, data: Dataset) -> str:
 # Recipes
 
 
-def _recommended(settings: Mapping[str, Any], data: Dataset, model: str | None) -> tuple[Config, dict[str, Any]]:
-    """Return the config, and the settings of it that a large graph of one's own gets.
-
-    From the bottom: the defaults, the recipe of the data set or that for one's own files, the recipe for large graphs,
-    and the settings. A model comes before the settings and drops what the recipe says of other models; a baseline's
-    recipe comes before the data set's, of which it takes how to classify and, unless it is fitted once, how to train.
-    """
+def _recommended(settings: Mapping[str, Any], data: Dataset, model: str | None) -> tuple[Config, Mapping[str, Any]]:
+    """Return the config, layer over layer, and the layer that a large graph of one's own gets."""
     if model is None and configure(Config(), settings).encoder.name == CONDITIONAL:
         model = CONDITIONAL  # no recipe of a data set fits it
-    system = None if model is None else find_model(model)
-    own: Mapping[str, Any] = {} if system is None else system.settings
+    own = {} if model is None else find_model(model).settings
     asked = configure(configure(Config(), own), settings)
+    large = _large(asked, settings, data, model)
+    config = configure(Config(), _recipe(asked, settings, data, model))  # of the data set, or for one's own files
+    config = configure(config, own)  # of the model
+    config = configure(config, _by_size(asked, data, model))
+    config = configure(config, _fitting_batch(config, settings, data))
+    config = configure(config, large)
+    return configure(config, settings), large
+
+
+def _recipe(asked: Config, settings: Mapping[str, Any], data: Dataset, model: str | None) -> dict[str, Any]:
+    """Return the part of the recipe of a data set, or of that for one's own files, that holds for the model asked for.
+
+    A baseline's own recipe goes over it.
+    """
     task = task_of(asked, data)
-    known = DATASETS.get(asked.data.source)
-    has_recipe = known is not None and known.task == task
-    recipe = dict(known.recipe if known is not None and has_recipe else OWN_RECIPES[task])
-    if system is not None:
+    recipe = dict(DATASETS[asked.data.source].recipe if _has_recipe(asked, task) else OWN_RECIPES[task])
+    if model is not None:
         if task != "link-prediction":
             raise InputError(f"the model '{model}' is one of link prediction, not of {task}; choose an encoder instead")
-        recipe = beneath(system, recipe)
-    if _own_composition(asked):  # an encoder that has its own, and its usual norm
-        recipe = {key: recipe[key] for key in recipe if key not in ("encoder.composition", "encoder.norm")}
+        recipe = beneath(find_model(model), recipe)
+    usual, left_out = configure(Config(), recipe), set[str]()
+    if _own_composition(asked):
+        left_out |= {"encoder.composition", "encoder.norm"}
+    if configure(usual, settings).decoder.name != usual.decoder.name:  # the sizes are those of another decoder
+        left_out |= {"decoder.filters", "decoder.kernel"}
     baseline = baseline_of(asked, task)
-    if baseline is not None:
-        kept = ("classifier.",) if _fitted_once(asked, task) else ("classifier.", "training.")
-        recipe = {key: value for key, value in recipe.items() if key.startswith(kept)}
-        recipe |= baseline.recipe
-    usual = configure(configure(Config(), recipe), own)
-    whole = configure(usual, settings)
-    if whole.decoder.name != usual.decoder.name:  # the recipe's sizes are those of another decoder
-        usual = configure(usual, {"decoder.filters": None, "decoder.kernel": None})
-    if model is not None and known is None and isinstance(data, KnowledgeGraph):
-        on_gpu = find_device(whole.training.device).type == "cuda"
-        usual = configure(usual, scaled_to(model, data.num_entities, len(data.train), on_gpu))
-    if _conditional(whole) and isinstance(data, KnowledgeGraph):
-        if model == CONDITIONAL and find_device(whole.training.device).type == "cpu":
-            usual = configure(usual, conditional_on_cpu(data.num_entities, len(data.train)))
-        whole = configure(usual, settings)
-        dims, device = whole.encoder.dims, find_device(whole.training.device)
-        most = most_queries(data.num_entities, dims[-1], len(dims) - 1, device)
-        usual = configure(usual, {"training.batch_size": min(usual.training.batch_size, most)})
-    scaled: dict[str, Any] = {}
-    if task == "link-prediction" and not has_recipe and step_bytes(data) > _STEP_BYTES:
-        scaled = _scaled(settings, whole, data, model)
-    return configure(configure(usual, scaled), settings), scaled
+    if baseline is None:
+        return {name: value for name, value in recipe.items() if name not in left_out}
+    kept = ("classifier.",) if _fitted_once(asked, task) else ("classifier.", "training.")
+    return {name: value for name, value in recipe.items() if name.startswith(kept)} | dict(baseline.recipe)
+
+
+def _has_recipe(asked: Config, task: str) -> bool:
+    return asked.data.source in DATASETS and DATASETS[asked.data.source].task == task
 
 
 def _own_composition(config: Config) -> bool:
     return _conditional(config) or preset(config.encoder.name).composition is not None
 
 
-def _scaled(settings: Mapping[str, Any], whole: Config, data: Dataset, model: str | None) -> dict[str, Any]:
-    """Return the recipe for large graphs, without the parts that a user decides: see `_HOW`."""
+def _by_size(asked: Config, data: Dataset, model: str | None) -> dict[str, Any]:
+    """Return the settings of a model that follow from the size of the graph and the device."""
+    if model is None or not isinstance(data, KnowledgeGraph):
+        return {}
+    device, size = find_device(asked.training.device).type, (data.num_entities, len(data.train))
+    if model == CONDITIONAL:
+        return conditional_on_cpu(*size) if device == "cpu" and _conditional(asked) else {}
+    return {} if asked.data.source in DATASETS else scaled(model, *size, device == "cuda")
+
+
+def _fitting_batch(config: Config, settings: Mapping[str, Any], data: Dataset) -> dict[str, Any]:
+    """Return the batch of a model conditioned on the query, as far as it fits into memory."""
+    whole = configure(config, settings)
+    if not _conditional(whole) or not isinstance(data, KnowledgeGraph):
+        return {}
+    dims, device = whole.encoder.dims, find_device(whole.training.device)
+    most = most_queries(data.num_entities, dims[-1], len(dims) - 1, device)
+    return {"training.batch_size": min(config.training.batch_size, most)}
+
+
+def _large(asked: Config, settings: Mapping[str, Any], data: Dataset, model: str | None) -> dict[str, Any]:
+    """Return the recipe for a large graph of one's own, without the parts that a user decides."""
+    task = task_of(asked, data)
+    if not isinstance(data, KnowledgeGraph) or task != "link-prediction" or _has_recipe(asked, task):
+        return {}
+    if step_bytes(data) <= _STEP_BYTES:
+        return {}
     given = {PATHS[name] for name in settings}
+    encoders = {name for name in given if name.startswith("encoder.")} - ({*LARGE_RECIPE} - {"encoder.name"})
+    layers = "encoder.dims" in given and len(asked.encoder.dims) > 1
     if model is not None or given & _CHOICE:
-        given |= _HOW
-    if _own_composition(whole):
-        given.add("encoder.composition")
-    recipe = LARGE_RECIPE
-    if isinstance(data, KnowledgeGraph) and _encodes(given, whole, data):
+        recipe = {name: LARGE_RECIPE[name] for name in _SAMPLES}
+    elif asked.encoder.name != "none" and (encoders or layers or data.node_features is not None):
         recipe = {**LARGE_ENCODED, "training.batch_size": large_batch(len(data.train))}
+    else:
+        recipe = LARGE_RECIPE
+    if _own_composition(asked):
+        given.add("encoder.composition")
     return {name: value for name, value in recipe.items() if name not in given}
 
 
-def _encodes(given: Iterable[str], config: Config, data: KnowledgeGraph) -> bool:
-    """Return whether a user asks for an encoder, by a setting of its layers or by features for it to start from."""
-    if config.encoder.name == "none":
-        return False
-    asked = {name for name in given if name.startswith("encoder.")} - {*LARGE_RECIPE} | {"encoder.name"} & {*given}
-    layers = "encoder.dims" in given and len(config.encoder.dims) > 1
-    return bool(asked) or layers or data.node_features is not None
-
-
-def step_bytes(data: Dataset) -> int:
+def step_bytes(data: KnowledgeGraph) -> int:
     """Estimate the bytes that the scores of a step over all entities take with the recipe for one's own files."""
     batch: int = OWN_RECIPES["link-prediction"]["training.batch_size"]
-    return _COPIES * 4 * batch * data.num_entities if isinstance(data, KnowledgeGraph) else 0
+    return _COPIES * 4 * batch * data.num_entities
 
 
-def _size_notes(scaled: Mapping[str, Any], data: Dataset) -> list[str]:
+def _size_notes(large: Mapping[str, Any], data: Dataset) -> list[str]:
     """Return the notes on a large graph."""
-    if not scaled or not isinstance(data, KnowledgeGraph):
+    if not large or not isinstance(data, KnowledgeGraph):
         return []
     notes = []
-    how = ", ".join(f"{name}={value}" for name, value in scaled.items() if name in _CHOICE)
+    how = ", ".join(f"{name}={value}" for name, value in large.items() if name in _CHOICE)
     if how:
         notes.append(
             f"a step that scores all {data.num_entities:,} entities would take about {step_bytes(data) / 2**30:.1f} "
             f"GiB, so that negatives are drawn instead: {how}; give either to train in another way"
         )
-    if scaled.get("encoder.name") == "none":
+    if large.get("encoder.name") == "none":
         notes.append("the model has no encoder, which passes over the whole graph in every step; --encoder adds one")
-    chooses, ends = (scaled.get(f"training.{name}") or 0 for name in ("valid_sample", "test_sample"))
+    chooses, ends = (large.get(f"training.{name}") or 0 for name in ("valid_sample", "test_sample"))
     if 0 < chooses < len(data.valid):
         notes.append(f"{chooses:,} of {len(data.valid):,} validation triples choose the epoch (training.valid_sample)")
     if 0 < ends < max(len(data.valid), len(data.test)):
@@ -434,32 +445,35 @@ def candidates(config: Config, data: Dataset) -> list[Config]:
 
 def must_suffice(config: Config, candidates: Sequence[Config], items: Labelled) -> None:
     """Refuse a protocol that would stop half-way: too few items for its folds, no epoch to choose, a single class."""
-    protocol = config.classifier.protocol
-    if protocol is None:
+    c = config.classifier
+    if c.protocol is None:
         return
-    pool = items.splits["train"] if protocol == "holdout" else _pool(items)
+    pool = items.splits["train"] if c.protocol == "holdout" else _pool(items)
     if not len(pool):
         raise InputError("there is no labelled item to train on; mark some with the split 'train'")
     present = np.unique(items.targets[pool])
     if len(present) == 1:
         raise InputError(f"all labels to train on are of one class, '{items.classes[present[0]]}'; give labels of two")
     once = _fitted_once(config, config.task or "")  # without epochs to choose
-    if protocol == "holdout":
+    if c.protocol == "holdout":
         if not once:
             _must_validate(config, items)
         return
     if not once and not all(one.training.epochs for one in candidates):
         raise InputError("training.epochs is 0, and this protocol chooses the number of epochs; allow at least one")
-    k, n = config.classifier.folds, len(pool)
-    _must_deal(n, k, "classifier.folds", "")
-    if protocol == "nested":
-        _must_deal(n - -(-n // k), config.classifier.inner_folds, "classifier.inner_folds", " left in a training part")
+    dealt = [("folds", c.folds, len(pool))]
+    if c.protocol == "nested":
+        dealt.append(("inner_folds", c.inner_folds, len(pool) - -(-len(pool) // c.folds)))  # of a training part
+    for name, k, examples in dealt:
+        if examples < k:
+            what = f"{counted(examples, 'example')} cannot be dealt over {k} folds"
+            raise InputError(f"{what}; lower classifier.{name}, or give more labels")
 
 
 def label_notes(config: Config, items: Labelled) -> list[str]:
     """Return the notes on labels that are missing or rare."""
-    protocol, pool = config.classifier.protocol, _pool(items)
-    if protocol is None or not len(pool):
+    protocol = config.classifier.protocol
+    if protocol is None or not len(pool := _pool(items)):
         return []
     notes = []
     unchosen = protocol == "holdout" and not len(items.splits["valid"]) and not config.data.valid_fraction
@@ -479,7 +493,7 @@ def label_notes(config: Config, items: Labelled) -> list[str]:
 def _pool(items: Labelled) -> Numbers:
     """Return all items that may be trained on and chosen by."""
     parts = [rows for split, rows in items.splits.items() if split != "test"]
-    return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+    return np.concatenate([np.empty(0, dtype=np.int64), *parts])
 
 
 def _fitted_once(config: Config, task: str) -> bool:
@@ -489,12 +503,6 @@ def _fitted_once(config: Config, task: str) -> bool:
     from compgcn.baselines import FitOnce
 
     return isinstance(baseline.how, FitOnce)
-
-
-def _must_deal(n: int, k: int, setting: str, which: str) -> None:
-    if k > n:
-        advice = f"set {setting} to {'2' if n == 2 else f'a number from 2 to {n}'}" if n > 1 else "give more labels"
-        raise InputError(f"{counted(n, 'example')}{which} cannot be dealt over {k} folds; {advice}")
 
 
 def _must_validate(config: Config, items: Labelled) -> None:
@@ -514,20 +522,16 @@ def _must_validate(config: Config, items: Labelled) -> None:
 
 
 class Rule(NamedTuple):
-    """Settings, the configs that use them, and why others do not."""
+    """Settings, the configs that use them, and why others do not, a text to format with the config."""
 
     names: frozenset[str]
     used: Callable[[Config], bool]
-    why: Callable[[Config], str]
+    why: str
 
 
-def _rule(listed: str, used: Callable[[Config], bool], why: Callable[[Config], str]) -> Rule:
+def _rule(listed: str, used: Callable[[Config], bool], why: str) -> Rule:
     section, _, rest = listed.partition(".")
     return Rule(frozenset(f"{section}.{name}" for name in rest.split()), used, why)
-
-
-def _loss(config: Config) -> str:
-    return f"the loss is '{config.training.loss}'"
 
 
 def _samples(config: Config) -> bool:
@@ -538,6 +542,7 @@ def _conditional(config: Config) -> bool:
     return config.encoder.name == CONDITIONAL
 
 
+_LOSS, _DECODER = "the loss is '{0.training.loss}'", "the decoder '{0.decoder.name}'"
 _LINKS = (
     Rule(  # a model conditioned on the query has few parts
         frozenset(
@@ -546,59 +551,44 @@ _LINKS = (
             | {f"decoder.{name}" for name in Decoder.model_fields}
             | {f"training.{name}" for name in (*_OF_TRIPLES, "loss")}
         ),
-        lambda config: not _conditional(config),
-        lambda config: f"the encoder '{CONDITIONAL}' has no part that takes it",
+        lambda c: not _conditional(c),
+        "the encoder '{0.encoder.name}' has no part that takes it",
     ),
     Rule(
         frozenset({"encoder.statistics", "training.hidden_answers", "training.hide"}),
         _conditional,
-        lambda config: f"only the encoder '{CONDITIONAL}' takes it",
+        f"only the encoder '{CONDITIONAL}' takes it",
     ),
     _rule(
         "encoder.norm flow bases dropout loop_dropout hidden_dropout bias batch_norm activation self_loop update_loop "
         "graph fanout",
-        lambda config: len(config.encoder.dims) > 1,
-        lambda config: f"the encoder '{config.encoder.name}' has no layer",
+        lambda c: len(c.encoder.dims) > 1,
+        "the encoder '{0.encoder.name}' has no layer",
     ),
-    _rule(
-        "decoder.margin margin_decay",
-        lambda config: DECODERS[config.decoder.name].margin,
-        lambda config: f"the decoder '{config.decoder.name}' has no margin",
-    ),
+    _rule("decoder.margin margin_decay", lambda c: DECODERS[c.decoder.name].margin, f"{_DECODER} has no margin"),
     _rule(
         "decoder.filters kernel input_dropout feature_dropout hidden_dropout",
-        lambda config: not isinstance(DECODERS[config.decoder.name].query, str),
-        lambda config: f"the decoder '{config.decoder.name}' has no convolution",
+        lambda c: not isinstance(DECODERS[c.decoder.name].query, str),
+        f"{_DECODER} has no convolution",
     ),
-    _rule("training.negatives sampler", _samples, _loss),
-    _rule("training.loss_margin", lambda config: config.training.loss == "margin", _loss),
-    _rule("training.label_smoothing", lambda config: not _samples(config), _loss),
-    _rule("training.smoothing_floor", lambda config: config.training.loss == "bce", _loss),
-    _rule(
-        "training.regularisation",
-        lambda config: config.training.regulariser != "none",
-        lambda config: "there is no regulariser",
-    ),
+    _rule("training.negatives sampler", _samples, _LOSS),
+    _rule("training.loss_margin", lambda c: c.training.loss == "margin", _LOSS),
+    _rule("training.label_smoothing", lambda c: not _samples(c), _LOSS),
+    _rule("training.smoothing_floor", lambda c: c.training.loss == "bce", _LOSS),
+    _rule("training.regularisation", lambda c: c.training.regulariser != "none", "there is no regulariser"),
 )
-_ANY = (
-    _rule(
-        "training.schedule_start schedule_floor",
-        lambda config: config.training.schedule != "constant",
-        lambda config: "the schedule is 'constant'",
-    ),
-)
+_CONSTANT = "the schedule is 'constant'"
+_ANY = (_rule("training.schedule_start schedule_floor", lambda c: c.training.schedule != "constant", _CONSTANT),)
 
 
 def unused_settings(config: Config, given: Iterable[str]) -> list[str]:
     """Return a sentence for each given setting, by any of its names, that differs from its default without effect."""
-    usual, found = names(Config().model_dump()), []
-    chosen = names(config.model_dump())
-    for name in dict.fromkeys(PATHS[name] for name in given):
-        if chosen[name] == usual[name]:
-            continue
-        if config.task != "link-prediction" and name.startswith("decoder."):
-            found.append(f"{name} has no effect: {config.task} has no decoder")
-        rules = (*_ANY, *_LINKS) if config.task == "link-prediction" else _ANY
-        why = next((rule.why(config) for rule in rules if name in rule.names and not rule.used(config)), None)
-        found += [] if why is None else [f"{name} has no effect: {why}"]
+    links = config.task == "link-prediction"
+    rules = (*_ANY, *_LINKS) if links else _ANY
+    found, changed = [], changes(Config(), config)
+    for name in (path for path in (PATHS[name] for name in given) if path in changed):
+        why = next((rule.why for rule in rules if name in rule.names and not rule.used(config)), None)
+        if name.startswith("decoder.") and not links:
+            why = "{0.task} has no decoder"
+        found += [] if why is None else [f"{name} has no effect: {why.format(config)}"]
     return found

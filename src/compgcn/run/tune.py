@@ -171,9 +171,8 @@ def open_study(plan: Plan, storage: str | None, trials: int, pruner: str = "medi
     others = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))  # must not draw the same
     study.sampler = optuna.samplers.TPESampler(seed=seed + (os.getpid() if others else 0), constant_liar=True)
     if "config" not in study.user_attrs:
-        described = {"config": config.model_dump_json(), "space": json.dumps(plan.space), "goal": plan.goal}
-        for key, value in described.items():
-            study.set_user_attr(key, value)
+        study.set_user_attr("config", config.model_dump_json())
+        study.set_user_attr("space", json.dumps(plan.space))
         _queue_own(plan, study)
     changed = differences(Config.model_validate_json(study.user_attrs["config"]), config)
     if json.loads(study.user_attrs["space"]) != json.loads(json.dumps(plan.space)):
@@ -206,17 +205,14 @@ def _storage(plan: Plan, url: str | None) -> optuna.storages.BaseStorage:
 def _queue_own(plan: Plan, study: optuna.Study) -> None:
     """Queue the given settings first, if the space has them."""
     own = names(plan.config().model_dump())
-    point: dict[str, Any] = {}
-    for path, values in plan.space.items():
-        value = own[path]
-        if isinstance(values, Range) and value is not None:
-            inside = values.low <= value <= values.high
-        else:
-            inside = value in values
-        if not inside:
-            return
-        point[path] = _text(value)
-    study.enqueue_trial(point, skip_if_exists=True)
+
+    def inside(path: str, values: tuple[Any, ...] | Range) -> bool:
+        if isinstance(values, Range):
+            return own[path] is not None and values.low <= own[path] <= values.high
+        return own[path] in values
+
+    if all(inside(path, values) for path, values in plan.space.items()):
+        study.enqueue_trial({path: _text(own[path]) for path in plan.space}, skip_if_exists=True)
 
 
 def _text(value: Any) -> Any:

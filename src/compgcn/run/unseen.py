@@ -263,18 +263,15 @@ def _notes(data: KnowledgeGraph, added: Numbers, new: Sequence[str]) -> tuple[st
     N, R = data.num_entities + len(new), data.num_relations
     distinct = np.unique(keys(added, N, R))
     known = int(np.isin(distinct, keys(data.train, N, R)).sum())
-    notes = [f"{counted(len(distinct) - known, 'fact')} added, {counted(len(new), 'new entity')}{_listed(data, new)}"]
+    alike = {text: _lookalike(text, data.entities) for text in new}
+    listed = _quoted(sorted(new, key=lambda text: alike[text] is None), alike.get)  # likely typos first
+    entities = counted(len(new), "new entity") + (f": {listed}" if new else "")
+    notes = [f"{counted(len(distinct) - known, 'fact')} added, {entities}"]
     if repeated := len(added) - len(distinct):
         notes.append(f"{counted(repeated, 'repeated fact')} dropped")
     if known:
         notes.append(f"{counted(known, 'fact')} dropped that train has already")
     return tuple(notes)
-
-
-def _listed(data: KnowledgeGraph, new: Sequence[str]) -> str:
-    """Name the first unseen entities, those first that look like a known entity."""
-    alike = {text: _lookalike(text, data.entities) for text in new}
-    return f": {_quoted(sorted(new, key=lambda text: alike[text] is None), alike.get)}" if new else ""
 
 
 def _quoted(texts: Sequence[str], alike: Callable[[str], str | None]) -> str:

@@ -138,17 +138,15 @@ class Folder:
 
         A kill on the way leaves a damaged run, which can be cleared again.
         """
-        try:
-            self.end_calibration()
-            if processes.rank() == 0:
+        if processes.rank() == 0:
+            names = [name for file in _FILES for name in (f".{file}.part", file)]
+            try:
+                self.end_calibration()
                 shutil.rmtree(self.path / "search", ignore_errors=True)
-            for old in pieces(self.path / MODEL) if processes.rank() == 0 else ():
-                old.unlink(missing_ok=True)
-            for name in _FILES if processes.rank() == 0 else ():
-                (self.path / name).unlink(missing_ok=True)
-                (self.path / f".{name}.part").unlink(missing_ok=True)
-        except OSError as error:
-            raise InputError(f"could not remove the run in {self.path}: {reason(error)}") from None
+                for old in (*pieces(self.path / MODEL), *(self.path / name for name in names)):
+                    old.unlink(missing_ok=True)
+            except OSError as error:
+                raise InputError(f"could not remove the run in {self.path}: {reason(error)}") from None
         processes.wait()
 
     def config(self) -> Config:
