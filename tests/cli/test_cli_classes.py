@@ -163,7 +163,7 @@ def test_a_run_is_asked_what_it_can_answer(nodes: Run, graphs: Run, command: Com
 def test_the_most_certain_nodes_are_shown_and_all_are_written(
     nodes: Run, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("compgcn.cli.predict._TOP", 5)
+    monkeypatch.setattr("compgcn.cli.answers._TOP", 5)
     found = nodes.classify()
     assert all(answer.known is None for answer in found)
     certain = sorted((answer.probability for answer in found), reverse=True)
