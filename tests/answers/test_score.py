@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -213,13 +212,6 @@ def test_a_file_holds_the_scored_facts_the_doubtful_first(
     keys = [(fact.probability, -fact.tail_rank) for fact in expected]
     assert keys == sorted(keys)
     assert sorted(fact[:10] for fact in run.score(given)) == sorted(fact[:10] for fact in expected)
-
-
-def test_facts_are_read_in_every_shape_of_triples(run: Run, tmp_path: Path) -> None:
-    expected = run.score(NEW)
-    assert run.score(write(tmp_path / "x.tsv", NEW, header=True)) == expected
-    assert run.score(np.array(NEW)) == expected
-    assert run.score(pa.table(dict(zip("sro", map(list, zip(*NEW, strict=True)), strict=True)))) == expected
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -45,15 +44,6 @@ class Discovery(NamedTuple):
     tail_name: str
     score: float
     probability: float  # that it holds, see `discover`
-
-
-SCHEMA = pa.schema(  # columns of a table of discoveries
-    [
-        ("rank", pa.int32()),
-        *((name, pa.string()) for name in Discovery._fields[:6]),
-        *((name, pa.float64()) for name in Discovery._fields[6:]),
-    ]
-)
 
 
 def discover(
@@ -124,7 +114,7 @@ def weighing(links: Links, notify: Progress | None = None) -> Weighing | None:
     known, right = (known_entities({"known": facts}, data.num_entities, R) for facts in (others, data.valid))
     peers = Peers(others, data.num_entities, R)
     size = PROPAGATED if isinstance(links.task.model, ConditionalCompGCN) else sample_size(data.num_entities)
-    search, pairs = _Search(links, known, lacking(data, peers)), peers.sample(range(R), size, seed=0)
+    search, pairs = _Search(links, known, lacking(data, peers)), peers.sample(size)
     odds, hits = [], []
     for block in links.blocks(len(pairs)):
         tails, scores, found = search.tails(pairs[block], _SHOWN)
@@ -209,13 +199,14 @@ class Peers:
             rows.append((self.num_entities - peers - heads if strangers else 0, peers, heads))
         return np.array(rows, dtype=np.int64).reshape(-1, 3)
 
-    def sample(self, relations: Sequence[int], size: int, seed: int) -> Numbers:
+    def sample(self, size: int) -> Numbers:
         """Draw so many heads and peers of all relations, or all if there are fewer: entity, relation, kind [n, 3]."""
-        ends = np.cumsum(self.counts(relations).sum(1))
-        draw = np.random.default_rng(seed)
+        ends = np.cumsum(self.counts(range(len(self._lengths) // 2)).sum(1))
+        draw = np.random.default_rng(0)
         chosen = np.sort(draw.choice(ends[-1], min(size, ends[-1]), replace=False, shuffle=False))
         rows = [np.empty((0, 3), dtype=np.int64)]
-        for r, end, places in zip(relations, ends, np.split(chosen, np.searchsorted(chosen, ends[:-1])), strict=True):
+        parts = np.split(chosen, np.searchsorted(chosen, ends[:-1]))
+        for r, (end, places) in enumerate(zip(ends, parts, strict=True)):
             if len(places):
                 queries = self.queries(r)
                 rows.append(queries[places - (end - len(queries))])

@@ -28,7 +28,6 @@ from compgcn.errors import InputError
 from compgcn.run.plots import printable
 
 if TYPE_CHECKING:
-    from compgcn.answers.classes import Classified
     from compgcn.answers.explain import Method
     from compgcn.run import Kind, Run
 
@@ -136,11 +135,16 @@ def _given(**options: object) -> str:
     return " and ".join(f"--{name}" for name, value in options.items() if value not in (None, False))
 
 
+def _ranked(found: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return the fields of answers with their ranks, for JSON."""
+    return [{"rank": rank, **one._asdict()} for rank, one in enumerate(found, 1)]
+
+
 def _complete(run: Run, query: dict[str, Any], chosen: dict[str, bool], top: int, as_json: bool) -> None:
     """Answer one query."""
     answers = run.predict(**query | chosen, top=top)
     if as_json:
-        out.print_json(data=[{"rank": rank, **answer._asdict()} for rank, answer in enumerate(answers, 1)])
+        out.print_json(data=_ranked(answers))
         return
     assert isinstance(run.data, KnowledgeGraph)
     parts, fixed = [], {}  # of the question, and the numbers of its known parts by their column
@@ -152,11 +156,11 @@ def _complete(run: Run, query: dict[str, Any], chosen: dict[str, bool], top: int
     kind: Kind = "entities" if 1 in fixed else "relations"
     with_ids = any(answer.entity != answer.name for answer in answers)
     rows = []
-    for rank, one in enumerate(answers, 1):
+    for one in answers:
         known = f"yes, in {one.known}" if one.known else "no, new"
-        rows.append((str(rank), one.name, *([one.entity] * with_ids), f"{one.probability:.4f}", known))
-    columns = ("rank>", "name", *(["id"] * with_ids), "probability>", "in the data")
-    show_table(columns, rows, " - ".join(parts), calibration_note(run, kind))
+        rows.append((one.name, *([one.entity] * with_ids), f"{one.probability:.4f}", known))
+    columns = ("name", *(["id"] * with_ids), "probability>", "in the data")
+    show_table(columns, rows, " - ".join(parts), calibration_note(run, kind), ranked=True)
     splits = run.data.splits.values()
     is_known = any((triples[:, [*fixed]] == [*fixed.values()]).all(axis=1).any() for triples in splits)
     if run.calibrated(kind) and any(answer.known is None for answer in answers) and is_known:
@@ -223,7 +227,8 @@ def _classify(
     unasked = item is None and graphs is None
     if unasked and isinstance(run.data, GraphCollection):
         raise InputError("name the graphs to classify with --item, or give a folder of others with --graphs")
-    from compgcn.answers.rows import check_table
+    from compgcn.answers.classes import Classified
+    from compgcn.answers.rows import check_table, schema_of, write_rows
 
     table = None if to is None else check_table(to)
     found = run.classify(collection.read(graphs) if graphs is not None else item)
@@ -240,7 +245,7 @@ def _classify(
         if others:
             notes.append(f"{others:,} more have other relations than those with a label; --item asks for one of them")
     if table is not None:
-        _write_classes(table, found)
+        write_rows(table, schema_of(Classified), [found])
     if as_json:
         rows = [answer._asdict() for answer in found]
         out.print_json(data=rows if table is None else {"answers": len(found), "file": str(to)})
@@ -253,17 +258,6 @@ def _classify(
         show_table(columns, shown, caption=calibration_note(run))
     for note in notes:
         out.print(note)
-
-
-def _write_classes(path: Path, found: Sequence[Classified]) -> None:
-    import pyarrow as pa
-
-    from compgcn.answers.classes import Classified
-    from compgcn.answers.rows import write_rows
-
-    names = Classified._fields
-    schema = pa.schema([(name, pa.float64() if name == "probability" else pa.string()) for name in names])
-    write_rows(path, schema, [[tuple(answer) for answer in found]])
 
 
 def discover(
@@ -283,8 +277,8 @@ def discover(
 
     Example: compgcn discover runs/world-compgcn-distmult-0 --relation borders --top 20
     """
-    from compgcn.answers.discover import SCHEMA
-    from compgcn.answers.rows import check_table, write_rows
+    from compgcn.answers.discover import Discovery
+    from compgcn.answers.rows import check_table, schema_of, write_rows
 
     if to is not None:
         check_table(to)
@@ -292,18 +286,16 @@ def discover(
     with progress("asking") as notify:
         found = opened.discover(relation, top, per_relation, all_heads=all_heads, notify=notify)
     tell(opened)
-    rows = [(rank, *fact) for rank, fact in enumerate(found, 1)]
     if to is not None:
-        write_rows(to, SCHEMA, [rows])
+        write_rows(to, schema_of(Discovery, ranked=True), [[(rank, *fact) for rank, fact in enumerate(found, 1)]])
     if as_json:
-        out.print_json(data=[dict(zip(SCHEMA.names, row, strict=True)) for row in rows])
+        out.print_json(data=_ranked(found))
     elif to is not None:
         out.print(f"{counted(len(found), 'fact')} written to {to}\n{_discovery_note(opened)}")
     elif found:
-        shown = [
-            (str(rank), *told_apart(fact, opened.data), f"{fact.probability:.4f}") for rank, fact in enumerate(found, 1)
-        ]
-        show_table(("rank>", "head", "relation", "tail", "probability>"), shown, caption=_discovery_note(opened))
+        shown = [(*told_apart(fact, opened.data), f"{fact.probability:.4f}") for fact in found]
+        columns = ("head", "relation", "tail", "probability>")
+        show_table(columns, shown, caption=_discovery_note(opened), ranked=True)
     else:
         out.print("no new facts")
 
@@ -343,29 +335,27 @@ def explain(
     found = opened.explain(head, relation, tail, top, method=cast("Method", method))
     tell(opened)
     if as_json:
-        rows = [
-            {"rank": rank, **fact._asdict(), "itself": found.is_itself(fact)}
-            for rank, fact in enumerate(found.facts, 1)
-        ]
-        paths = [
-            {"rank": rank, "importance": path.importance, "steps": [step._asdict() for step in path.steps]}
-            for rank, path in enumerate(found.paths, 1)
-        ]
-        out.print_json(data={**found._asdict(), "facts": rows, "paths": paths})
+        reasons, paths = _ranked(found.facts), _ranked(found.paths)
+        for reason, fact in zip(reasons, found.facts, strict=True):
+            reason["itself"] = found.is_itself(fact)
+        for path in paths:
+            path["steps"] = [step._asdict() for step in path["steps"]]
+        out.print_json(data={**found._asdict(), "facts": reasons, "paths": paths})
         return
     title = f"{head} - {relation} - {tail}"
     if found.paths:
         names = partial(told_apart, data=opened.data)
-        ways = [(str(rank), path.arrows(names), f"{path.importance:+.4f}") for rank, path in enumerate(found.paths, 1)]
-        show_table(("rank>", "path", "importance>"), ways, title)
+        ways = [(path.arrows(names), f"{path.importance:+.4f}") for path in found.paths]
+        show_table(("path", "importance>"), ways, title, ranked=True)
     most = max((abs(fact.contribution) for fact in found.facts), default=0.0) or 1.0
     shown = []
-    for rank, fact in enumerate(found.facts, 1):
+    for fact in found.facts:
         text = " - ".join(told_apart(fact, opened.data)) + " (itself)" * found.is_itself(fact)
         bar = "█" * max(1, round(_BAR * abs(fact.contribution) / most))
         bars = ("", bar) if fact.contribution >= 0 else (bar, "")
-        shown.append((str(rank), text, f"{fact.contribution:+.4f}", *bars))
-    show_table(("rank>", "fact", "contribution>", "against>", "for"), shown, "" if found.paths else title)
+        shown.append((text, f"{fact.contribution:+.4f}", *bars))
+    columns = ("fact", "contribution>", "against>", "for")
+    show_table(columns, shown, "" if found.paths else title, ranked=True)
     conditional = opened.model_name == "conditional"
     if conditional and not found.paths:
         out.print(
@@ -403,10 +393,8 @@ def similar(
             raise InputError(f"'{name}' is a relation; add --relation") from None
         raise
     if as_json:
-        out.print_json(data=[{"rank": rank, **one._asdict()} for rank, one in enumerate(found, 1)])
+        out.print_json(data=_ranked(found))
         return
     with_ids = any(one.entity != one.name for one in found)
-    rows = [
-        (str(rank), one.name, *([one.entity] * with_ids), f"{one.similarity:.4f}") for rank, one in enumerate(found, 1)
-    ]
-    show_table(("rank>", "name", *(["id"] * with_ids), "similarity>"), rows)
+    rows = [(one.name, *([one.entity] * with_ids), f"{one.similarity:.4f}") for one in found]
+    show_table(("name", *(["id"] * with_ids), "similarity>"), rows, ranked=True)

@@ -101,8 +101,12 @@ def plain_table(*columns: str) -> Table:
     return table
 
 
-def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "", caption: str = "") -> None:
-    """Print a table with a line above and a line below it."""
+def show_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "", caption: str = "", *, ranked: bool = False
+) -> None:
+    """Print a table with a line above and a line below it; with `ranked`, number its rows."""
+    if ranked:
+        columns, rows = ("rank>", *columns), [(str(rank), *row) for rank, row in enumerate(rows, 1)]
     table = plain_table(*map(printable, columns))
     table.title, table.title_justify = printable(title) or None, "left"
     table.caption, table.caption_justify = caption or None, "left"
