@@ -88,7 +88,7 @@ def discover(
     done, most = 0, min(top, per_relation or top)
     nothing = found = torch.zeros(0, 5, dtype=torch.double, device=links.device)
     for r, share in zip(relations, shares, strict=True):
-        kept, queries = nothing, some(peers.queries(r, strangers=all_heads), share)
+        kept, queries = nothing, some(peers.of(r, strangers=all_heads), share)
         for block in links.blocks(len(queries)):
             kept = _best(torch.cat((kept, search.facts(queries[block], most))), most)
             done += len(queries[block])
@@ -141,7 +141,7 @@ def lacking(data: KnowledgeGraph, peers: Peers | None = None) -> Rates:
     peers = peers or Peers(_but_valid(data), N, R)
     having = index(data.valid[:, 1], data.valid[:, 0], N)  # the heads of each relation in valid
     for r in range(R):
-        (entities, kinds), (_, asking) = peers.of(r), having.pairs(np.array([r]))
+        (entities, _, kinds), (_, asking) = peers.of(r).T, having.pairs(np.array([r]))
         heads = np.count_nonzero(kinds == HEAD)
         there[r] = N - len(kinds), len(kinds) - heads, heads
         _, peers_, heads_ = np.bincount(kinds[np.isin(entities, asking)], minlength=3)
@@ -167,8 +167,8 @@ class Peers:
         self._lengths = np.bincount(self._having.pairs(np.arange(number))[0], minlength=number)  # entities of a place
         self._counts: dict[int, tuple[int, int]] = {}  # peers and heads of the relations that `of` has looked at
 
-    def of(self, relation: int, *, strangers: bool = False) -> tuple[Numbers, Numbers]:
-        """Return the heads of a relation and their peers, or every entity, ascending and with their kinds [n]."""
+    def of(self, relation: int, *, strangers: bool = False) -> Numbers:
+        """Return the heads of a relation and their peers, or every entity, ascending: entity, relation, kind [n, 3]."""
         _, heads = self._having.pairs(np.array([relation]))
         common = np.bincount(self._places.pairs(heads)[1], minlength=len(self._lengths))  # heads with each place
         telling = np.flatnonzero(common >= np.maximum(_SHARE * self._lengths, 1))
@@ -178,15 +178,10 @@ class Peers:
         kinds = np.full(len(entities), PEER)
         kinds[np.searchsorted(entities, heads)] = HEAD
         self._counts[relation] = len(entities) - len(heads), len(heads)
-        if not strangers:
-            return entities, kinds
-        everyone = np.full(self.num_entities, STRANGER)
-        everyone[entities] = kinds
-        return np.arange(self.num_entities), everyone
-
-    def queries(self, relation: int, *, strangers: bool = False) -> Numbers:
-        """Return the same as rows of entity, relation and kind [n, 3]."""
-        entities, kinds = self.of(relation, strangers=strangers)
+        if strangers:
+            everyone = np.full(self.num_entities, STRANGER)
+            everyone[entities] = kinds
+            entities, kinds = np.arange(self.num_entities), everyone
         return np.stack((entities, np.full_like(entities, relation), kinds), 1)
 
     def counts(self, relations: Iterable[int], *, strangers: bool = False) -> Numbers:
@@ -208,7 +203,7 @@ class Peers:
         parts = np.split(chosen, np.searchsorted(chosen, ends[:-1]))
         for r, (end, places) in enumerate(zip(ends, parts, strict=True)):
             if len(places):
-                queries = self.queries(r)
+                queries = self.of(r)
                 rows.append(queries[places - (end - len(queries))])
         return np.concatenate(rows)
 
@@ -231,16 +226,13 @@ def quotas(counts: Numbers, rates: Rates, limit: int, *, evenly: bool) -> Number
         share = max(1, limit // len(counts))
         rows = zip(np.split(counts, len(counts)), np.split(rates, len(rates)), strict=True)
         return np.concatenate([quotas(*row, share, evenly=False) for row in rows])
-    level = np.unique(-rates.ravel(), return_inverse=True)[1]
-    order = np.argsort(level, kind="stable")
-    size, level = counts.ravel()[order], level[order]
-    totals = np.zeros(len(size), dtype=np.int64)
-    np.add.at(totals, level, size)
-    before = np.cumsum(totals) - totals
-    room = np.clip(limit - before, 0, totals)[level]
-    end = np.cumsum(size) - before[level]  # within the level
-    found = np.empty_like(size)
-    found[order] = end * room // np.maximum(totals[level], 1) - (end - size) * room // np.maximum(totals[level], 1)
+    sizes, found = counts.ravel(), np.zeros(counts.size, dtype=np.int64)
+    order = np.argsort(-rates, axis=None, kind="stable")
+    for level in np.split(order, np.flatnonzero(np.diff(rates.ravel()[order])) + 1):  # kinds of one rate
+        ends = np.cumsum(sizes[level])
+        room = min(limit, ends[-1])
+        found[level] = np.diff(ends * room // max(ends[-1], 1), prepend=0)
+        limit -= room
     return found.reshape(counts.shape)
 
 

@@ -250,11 +250,9 @@ def _curve(path: Path) -> list[dict[str, Any]]:
     """Return loss and validation MRR of each epoch in events.jsonl; the last line about an epoch counts."""
     epochs: dict[int, dict[str, Any]] = {}
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
-        try:
+        with suppress(ValueError):  # the last line of a killed run
             event = json.loads(line)
-        except ValueError:  # the last line of a killed run
-            continue
-        if event["event"] == "epoch":
-            mrr = (event.get("valid") or {}).get("mrr")
-            epochs[event["epoch"]] = {"epoch": event["epoch"], "loss": event.get("loss"), "mrr": mrr}
+            if event["event"] == "epoch":
+                mrr = (event.get("valid") or {}).get("mrr")
+                epochs[event["epoch"]] = {"epoch": event["epoch"], "loss": event.get("loss"), "mrr": mrr}
     return list(epochs.values())
