@@ -106,7 +106,7 @@ def _answers(links: Links) -> dict[str, Any]:
     queries += [(None, r, o) for _, r, o in data.test.tolist()] + [(s, None, o) for s, _, o in data.test.tolist()]
     found = links.answer(queries, TOP) + links.answer(queries[:-4], TOP, new=True, plausible=True)
     numbers = [[one.score, one.probability] for answers in found for one in answers]
-    first = reliability(links, "valid", most=None)
+    first = reliability(links, "valid", whole=True)
     with torch.inference_mode():
         judged = torch.stack([part.double() for part in links.judge(*task.splits["test"].T)])
     numbers += torch.stack((first.own, first.among), 1).tolist()

@@ -71,9 +71,8 @@ def test_the_scaling_that_made_the_answers_is_found(slope: float, intercept: flo
     assert swapped.among
 
 
-@pytest.mark.parametrize("slope", [-2.0, 0.0])
-def test_scores_that_mislead_keep_their_order(slope: float) -> None:
-    found = fit_scaling(answers(slope, -1.0, 2000))
+def test_scores_that_mislead_keep_their_order() -> None:
+    found = fit_scaling(answers(-2.0, -1.0, 2000))
     assert found is not None
     assert (found(torch.linspace(-9, 9, 50), torch.zeros(50, dtype=torch.bool)).diff() >= 0).all()
 
@@ -210,12 +209,6 @@ def test_a_run_with_more_facts_leaves_the_folder_as_it_is(run: Run) -> None:
         with pytest.raises(InputError, match="a run about other facts"):
             write()
     assert toy.contents(run.path) == before
-
-
-@pytest.mark.parametrize("content", ['{"discoveries": {"slope": 1}}', '{"entities": 3}'])
-def test_a_damaged_calibration_is_refused(content: str) -> None:
-    with pytest.raises(InputError, match=r"calibration\.json of the run is damaged"):
-        restored(json.loads(content))
 
 
 def test_a_stored_calibration_reads_back_and_may_lack_a_kind(run: Run) -> None:

@@ -57,14 +57,13 @@ def test_heads_peers_and_samples_follow_the_definition(edges: Edges, size: int) 
     peers, every = Peers(facts, edges.num_nodes, edges.num_relations), set()
     for r in range(edges.num_relations):
         expected = [kind_of(facts.tolist(), entity, r) for entity in range(edges.num_nodes)]
-        assert peers.of(r, strangers=True)[1].tolist() == expected
-        asked = list(zip(*(part.tolist() for part in peers.of(r)), strict=True))
-        assert asked == [(entity, kind) for entity, kind in enumerate(expected) if kind]
-        every |= {(entity, r, kind) for entity, kind in asked}
+        assert peers.of(r, strangers=True)[:, 2].tolist() == expected
+        assert peers.of(r).tolist() == [[entity, r, kind] for entity, kind in enumerate(expected) if kind]
+        every |= set(map(tuple, peers.of(r).tolist()))
     fresh = Peers(facts, edges.num_nodes, edges.num_relations)
     assert fresh.counts(range(edges.num_relations)).sum() == len(every)
     assert (fresh.counts(range(edges.num_relations), strangers=True).sum(1) == edges.num_nodes).all()
-    rows = [tuple(row) for row in fresh.sample(range(edges.num_relations), size, seed=0).tolist()]
+    rows = [tuple(row) for row in fresh.sample(size).tolist()]
     assert len(rows) == len(set(rows)) == min(size, len(every))
     assert set(rows) <= every
 
@@ -86,17 +85,6 @@ def test_rates_of_lacking_a_tail_follow_the_definition(edges: Edges, held: int) 
     found = lacking(data, Peers(data.train, N, R))
     np.testing.assert_array_equal(found, np.minimum((lack + 10 * usual) / (there + 10), 1.0))
     np.testing.assert_array_equal(found, lacking(data))
-
-
-def test_an_entity_that_lacks_what_all_its_peers_have_is_found(tmp_path: Path) -> None:
-    rows = [[p, 0, 40 + p % 4] for p in range(40)] + [[p, 1, 44 + p % 2] for p in range(40) if p % 8]
-    facts = np.array(rows)
-    names = [*(f"person {p}" for p in range(40)), *(f"team {t}" for t in range(4)), "Oslo", "Bergen"]
-    held = np.arange(len(facts)) % 10 == 9
-    relations = Vocabulary("relation", ["works in", "based in"])
-    data = KnowledgeGraph("staff", Vocabulary("entity", names), relations, facts[~held], facts[held], facts[:0])
-    found = train(tmp_path / "run", data, decoder="distmult", loss="cross-entropy", epochs=40, lr=0.02).discover(top=5)
-    assert {fact[:3] for fact in found} == {(f"person {p}", "based in", "Oslo") for p in range(0, 40, 8)}
 
 
 @pytest.mark.parametrize("all_heads", [False, True])

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -140,11 +139,9 @@ def test_the_command_answers_a_file_of_queries(command: Command, run: Run, tmp_p
     assert command(*ask, "out.parquet", "--top", 2).out.startswith("10 answers to 5 queries written to out.parquet")
     printed = json.loads(command(*ask, "out.csv", "--top", 2, "--json").out)
     assert printed == {"queries": 5, "answers": 10, "file": "out.csv"}
-    refused(command(*ask, "no/out.csv"), "there is no folder 'no'")
     refused(command(*ask, "out.csv", "--head", "p0"), "leave out --head")
     refused(command(*ask, "out.csv", "--plausible"), "line 3: plausible selects entities")
     refused(command("predict", run.path, "--queries", queries), "--to answers.parquet")
-    refused(command("predict", run.path, "--queries", "no.tsv", "--to", "out.csv"), "there is no file 'no.tsv'")
     write(queries, [("p0", "lives", "?")])
     assert command(*ask, "out.csv", "--plausible").code == 0
     plausible = run.predict("p0", "lives", plausible=True)
@@ -213,13 +210,6 @@ def test_a_file_holds_the_scored_facts_the_doubtful_first(
     keys = [(fact.probability, -fact.tail_rank) for fact in expected]
     assert keys == sorted(keys)
     assert sorted(fact[:10] for fact in run.score(given)) == sorted(fact[:10] for fact in expected)
-
-
-def test_facts_are_read_in_every_shape_of_triples(run: Run, tmp_path: Path) -> None:
-    expected = run.score(NEW)
-    assert run.score(write(tmp_path / "x.tsv", NEW, header=True)) == expected
-    assert run.score(np.array(NEW)) == expected
-    assert run.score(pa.table(dict(zip("sro", map(list, zip(*NEW, strict=True)), strict=True)))) == expected
 
 
 @pytest.mark.parametrize(

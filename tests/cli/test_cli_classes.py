@@ -81,8 +81,6 @@ def labels_of(people: int, classes: tuple[str, ...] = ("buyer", "seller"), split
 @pytest.mark.parametrize(
     ("labels", "settings", "works", "words"),
     [
-        (labels_of(5), {"folds": 6}, False, ["5 examples cannot be dealt over 6 folds", "classifier.folds"]),
-        (labels_of(5), {"epochs": 0}, False, ["training.epochs is 0"]),
         (labels_of(6, ("buyer",)), {}, False, ["one class", "'buyer'"]),
         (labels_of(4), {"protocol": "holdout"}, False, ["no validation label", "refit", "data.valid_fraction"]),
         (labels_of(4), {"data.valid_fraction": 0.0, "protocol": "holdout"}, True, ["no label was held out"]),
@@ -163,7 +161,7 @@ def test_a_run_is_asked_what_it_can_answer(nodes: Run, graphs: Run, command: Com
 def test_the_most_certain_nodes_are_shown_and_all_are_written(
     nodes: Run, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("compgcn.cli.predict._TOP", 5)
+    monkeypatch.setattr("compgcn.cli.answers._TOP", 5)
     found = nodes.classify()
     assert all(answer.known is None for answer in found)
     certain = sorted((answer.probability for answer in found), reverse=True)
@@ -235,18 +233,6 @@ def test_graphs_of_another_collection_are_classified(graphs: Run, command: Comma
     assert graphs.classify(turned) == found
     toy.write_tu(tmp_path / "others", others)
     refused(command("predict", graphs.path, "--graphs", tmp_path / "others"), "unknown relation in the graphs '0'")
-
-
-def test_vectors_are_exported_with_their_ids(nodes: Run, graphs: Run, tmp_path: Path) -> None:
-    assert nodes.export(tmp_path / "nodes.tsv") == 33
-    assert graphs.export(tmp_path / "graphs.tsv") == 18
-    header, first, *_ = (tmp_path / "graphs.tsv").read_text().splitlines()
-    assert header.split("\t")[:3] == ["kind", "id", "name"]
-    assert first.split("\t")[:3] == ["graph", "m0", "m0"]
-    names, vectors = graphs.graph_embeddings()
-    assert (len(names), vectors.shape) == (18, (18, 8))
-    with pytest.raises(ValueError, match="has vectors of graph, and none of entity"):
-        graphs.entity_embeddings()
 
 
 def test_events_name_the_fold_that_trains(nodes: Run) -> None:

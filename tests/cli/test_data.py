@@ -81,14 +81,6 @@ def test_a_figure_is_drawn_and_a_bad_ending_refused_before_any_work(command: Com
     refused(command("data", "info", "nothing.tsv", "--plot", "x.gif"), "a .png, .pdf or .svg file")
 
 
-def test_long_names_keep_their_ends_and_the_longest_bar_is_that_of_the_most_frequent(command: Command) -> None:
-    names = [f"{i}{'long ' * 20}{i}" for i in range(2)]
-    Path("x.tsv").write_text("".join(f"a{i}\t{names[i % 4 == 0]}\tb{i}\n" for i in range(40)))
-    shown = command("data", "info", "x.tsv").out
-    assert re.search(r"^0long .*long 0 +30 +█{28}$", shown, re.MULTILINE)
-    assert re.search(r"^1long .*long 1 +10 +█{9} *$", shown, re.MULTILINE)
-
-
 def test_a_terminal_without_blocks_gets_plain_letters(tmp_path: Path) -> None:
     write_tsv(tmp_path / "x.tsv", graph())
     line = [sys.executable, "-m", "compgcn", "data", "info", "x.tsv"]

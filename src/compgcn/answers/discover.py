@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -45,15 +44,6 @@ class Discovery(NamedTuple):
     tail_name: str
     score: float
     probability: float  # that it holds, see `discover`
-
-
-SCHEMA = pa.schema(  # columns of a table of discoveries
-    [
-        ("rank", pa.int32()),
-        *((name, pa.string()) for name in Discovery._fields[:6]),
-        *((name, pa.float64()) for name in Discovery._fields[6:]),
-    ]
-)
 
 
 def discover(
@@ -98,7 +88,7 @@ def discover(
     done, most = 0, min(top, per_relation or top)
     nothing = found = torch.zeros(0, 5, dtype=torch.double, device=links.device)
     for r, share in zip(relations, shares, strict=True):
-        kept, queries = nothing, some(peers.queries(r, strangers=all_heads), share)
+        kept, queries = nothing, some(peers.of(r, strangers=all_heads), share)
         for block in links.blocks(len(queries)):
             kept = _best(torch.cat((kept, search.facts(queries[block], most))), most)
             done += len(queries[block])
@@ -124,7 +114,7 @@ def weighing(links: Links, notify: Progress | None = None) -> Weighing | None:
     known, right = (known_entities({"known": facts}, data.num_entities, R) for facts in (others, data.valid))
     peers = Peers(others, data.num_entities, R)
     size = PROPAGATED if isinstance(links.task.model, ConditionalCompGCN) else sample_size(data.num_entities)
-    search, pairs = _Search(links, known, lacking(data, peers)), peers.sample(range(R), size, seed=0)
+    search, pairs = _Search(links, known, lacking(data, peers)), peers.sample(size)
     odds, hits = [], []
     for block in links.blocks(len(pairs)):
         tails, scores, found = search.tails(pairs[block], _SHOWN)
@@ -151,7 +141,7 @@ def lacking(data: KnowledgeGraph, peers: Peers | None = None) -> Rates:
     peers = peers or Peers(_but_valid(data), N, R)
     having = index(data.valid[:, 1], data.valid[:, 0], N)  # the heads of each relation in valid
     for r in range(R):
-        (entities, kinds), (_, asking) = peers.of(r), having.pairs(np.array([r]))
+        (entities, _, kinds), (_, asking) = peers.of(r).T, having.pairs(np.array([r]))
         heads = np.count_nonzero(kinds == HEAD)
         there[r] = N - len(kinds), len(kinds) - heads, heads
         _, peers_, heads_ = np.bincount(kinds[np.isin(entities, asking)], minlength=3)
@@ -177,8 +167,8 @@ class Peers:
         self._lengths = np.bincount(self._having.pairs(np.arange(number))[0], minlength=number)  # entities of a place
         self._counts: dict[int, tuple[int, int]] = {}  # peers and heads of the relations that `of` has looked at
 
-    def of(self, relation: int, *, strangers: bool = False) -> tuple[Numbers, Numbers]:
-        """Return the heads of a relation and their peers, or every entity, ascending and with their kinds [n]."""
+    def of(self, relation: int, *, strangers: bool = False) -> Numbers:
+        """Return the heads of a relation and their peers, or every entity, ascending: entity, relation, kind [n, 3]."""
         _, heads = self._having.pairs(np.array([relation]))
         common = np.bincount(self._places.pairs(heads)[1], minlength=len(self._lengths))  # heads with each place
         telling = np.flatnonzero(common >= np.maximum(_SHARE * self._lengths, 1))
@@ -188,15 +178,10 @@ class Peers:
         kinds = np.full(len(entities), PEER)
         kinds[np.searchsorted(entities, heads)] = HEAD
         self._counts[relation] = len(entities) - len(heads), len(heads)
-        if not strangers:
-            return entities, kinds
-        everyone = np.full(self.num_entities, STRANGER)
-        everyone[entities] = kinds
-        return np.arange(self.num_entities), everyone
-
-    def queries(self, relation: int, *, strangers: bool = False) -> Numbers:
-        """Return the same as rows of entity, relation and kind [n, 3]."""
-        entities, kinds = self.of(relation, strangers=strangers)
+        if strangers:
+            everyone = np.full(self.num_entities, STRANGER)
+            everyone[entities] = kinds
+            entities, kinds = np.arange(self.num_entities), everyone
         return np.stack((entities, np.full_like(entities, relation), kinds), 1)
 
     def counts(self, relations: Iterable[int], *, strangers: bool = False) -> Numbers:
@@ -209,15 +194,16 @@ class Peers:
             rows.append((self.num_entities - peers - heads if strangers else 0, peers, heads))
         return np.array(rows, dtype=np.int64).reshape(-1, 3)
 
-    def sample(self, relations: Sequence[int], size: int, seed: int) -> Numbers:
+    def sample(self, size: int) -> Numbers:
         """Draw so many heads and peers of all relations, or all if there are fewer: entity, relation, kind [n, 3]."""
-        ends = np.cumsum(self.counts(relations).sum(1))
-        draw = np.random.default_rng(seed)
+        ends = np.cumsum(self.counts(range(len(self._lengths) // 2)).sum(1))
+        draw = np.random.default_rng(0)
         chosen = np.sort(draw.choice(ends[-1], min(size, ends[-1]), replace=False, shuffle=False))
         rows = [np.empty((0, 3), dtype=np.int64)]
-        for r, end, places in zip(relations, ends, np.split(chosen, np.searchsorted(chosen, ends[:-1])), strict=True):
+        parts = np.split(chosen, np.searchsorted(chosen, ends[:-1]))
+        for r, (end, places) in enumerate(zip(ends, parts, strict=True)):
             if len(places):
-                queries = self.queries(r)
+                queries = self.of(r)
                 rows.append(queries[places - (end - len(queries))])
         return np.concatenate(rows)
 
@@ -240,16 +226,13 @@ def quotas(counts: Numbers, rates: Rates, limit: int, *, evenly: bool) -> Number
         share = max(1, limit // len(counts))
         rows = zip(np.split(counts, len(counts)), np.split(rates, len(rates)), strict=True)
         return np.concatenate([quotas(*row, share, evenly=False) for row in rows])
-    level = np.unique(-rates.ravel(), return_inverse=True)[1]
-    order = np.argsort(level, kind="stable")
-    size, level = counts.ravel()[order], level[order]
-    totals = np.zeros(len(size), dtype=np.int64)
-    np.add.at(totals, level, size)
-    before = np.cumsum(totals) - totals
-    room = np.clip(limit - before, 0, totals)[level]
-    end = np.cumsum(size) - before[level]  # within the level
-    found = np.empty_like(size)
-    found[order] = end * room // np.maximum(totals[level], 1) - (end - size) * room // np.maximum(totals[level], 1)
+    sizes, found = counts.ravel(), np.zeros(counts.size, dtype=np.int64)
+    order = np.argsort(-rates, axis=None, kind="stable")
+    for level in np.split(order, np.flatnonzero(np.diff(rates.ravel()[order])) + 1):  # kinds of one rate
+        ends = np.cumsum(sizes[level])
+        room = min(limit, ends[-1])
+        found[level] = np.diff(ends * room // max(ends[-1], 1), prepend=0)
+        limit -= room
     return found.reshape(counts.shape)
 
 

@@ -101,7 +101,7 @@ def _npy(path: Path, tables: Sequence[Table]) -> None:
 
 def _names(path: Path, tables: Sequence[Table]) -> None:
     rows = ((kind, *pair) for kind, ids, names, _ in tables for pair in zip(ids, names, strict=True))
-    _write_tabs(path, (row for part in ([("kind", "id", "name")], rows) for row in part))
+    _write_tabs(path, [("kind", "id", "name"), *rows])
 
 
 def _word2vec(path: Path, tables: Sequence[Table]) -> None:

@@ -283,7 +283,7 @@ class Links:
         """
         scaling = self.scalings.get("entities") if calibrated else None
         if split not in self._firsts:
-            self._firsts[split] = reliability(self, split, top=1, most=None)
+            self._firsts[split] = reliability(self, split, top=1, whole=True)
         return self._firsts[split].bins(scaling)
 
     def tables(self) -> list[Table]:
@@ -306,27 +306,25 @@ def reliability(
     split: str,
     kind: Kind = "entities",
     top: int = _SHOWN,
-    most: int | None = 0,
+    whole: bool = False,
     notify: Progress | None = None,
 ) -> Reliability:
     """Return the best answers to the queries of a split, as if its facts were yet to be found, and which are right.
 
-    At most `most` queries are asked, drawn with a fixed seed; 0 for as many as a calibration needs, None for all.
+    As many queries are asked as a calibration needs, drawn with a fixed seed; with `whole`, all that take no long time.
     """
     data, known_answers = links.data, known_entities if kind == "entities" else known_relations
     others = {name: triples for name, triples in data.splits.items() if name != split}
     known, true = (
         known_answers(splits, data.num_entities, data.num_relations) for splits in (others, {split: data.splits[split]})
     )
-    model, candidates = links.task.model, links.candidates(kind)
-    if most == 0:
-        most = sample_size(data.num_entities if kind == "entities" else data.num_relations)
-    if isinstance(model, ConditionalCompGCN):  # every query goes through the whole graph
-        most = min(most or PROPAGATED, PROPAGATED if kind == "entities" else max(1, PROPAGATED // data.num_relations))
-    elif kind == "relations" and most is not None and not isinstance(links.task.predictor.decoder.phi, Composition):
-        most = min(most, max(1, _FACTS // data.num_relations))
-    keys = true.keys
-    if most is not None and len(keys) > most:
+    keys, candidates, each = true.keys, links.candidates(kind), 1 if kind == "entities" else max(1, data.num_relations)
+    most = len(keys) if whole else sample_size(data.num_entities if kind == "entities" else data.num_relations)
+    if isinstance(links.task.model, ConditionalCompGCN):  # every query goes through the whole graph
+        most = min(most, max(1, PROPAGATED // each))
+    elif kind == "relations" and not isinstance(links.task.predictor.decoder.phi, Composition):
+        most = min(most, max(1, _FACTS // each))
+    if len(keys) > most:
         keys = keys[torch.randperm(len(keys), generator=torch.Generator().manual_seed(0))[:most].sort().values.numpy()]
     nothing = torch.zeros(0, dtype=torch.double)
     found = [Reliability(nothing, nothing, nothing.bool(), nothing.bool())]

@@ -6,7 +6,7 @@ import csv
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, get_type_hints
 
 import pyarrow as pa
 import pyarrow.csv
@@ -32,6 +32,12 @@ def check_table(path: str | Path) -> Path:
     """Return the path of a table to be written, or refuse it before any work is done."""
     what = "answers are written to a .parquet, .csv or .tsv file"
     return spared(check_place(path, what, ".parquet", ".csv", ".tsv"))
+
+
+def schema_of(row: type, *, ranked: bool = False) -> pa.Schema:
+    """Return the columns of a table of such NamedTuples: numbers and texts, after the rank if they are `ranked`."""
+    columns = [(name, pa.float64() if kind is float else pa.string()) for name, kind in get_type_hints(row).items()]
+    return pa.schema([("rank", pa.int32())] * ranked + columns)
 
 
 def write_rows(path: Path, schema: pa.Schema, batches: Iterable[Batch]) -> int:

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from compgcn.answers.links import Links, Progress, Query
-from compgcn.answers.rows import check_table, write_rows
+from compgcn.answers.rows import check_table, schema_of, write_rows
 from compgcn.data.columns import Numbers, existing
 from compgcn.data.files import Given, lines
 from compgcn.data.memory import Memory
@@ -41,13 +41,6 @@ class Scored(NamedTuple):
     known: str | None  # the split that holds the fact
 
 
-SCORED = pa.schema(  # columns of a table of scored facts
-    [
-        *((name, pa.string()) for name in Scored._fields[:6]),
-        *((name, pa.float64()) for name in Scored._fields[6:10]),
-        ("known", pa.string()),
-    ]
-)
 ANSWERED = pa.schema(  # columns of a table of answers
     [
         ("query", pa.int64()),  # its number in the file, from 1 on
@@ -142,7 +135,7 @@ def write_scores(links: Links, scores: Scores, to: Path) -> int:
     """Write a table of scored facts in their order; return how many they are."""
     parts = (slice(i, i + _TOGETHER) for i in range(0, len(scores.facts), _TOGETHER))
     some = (Scores(scores.facts[part], scores.numbers[part]) for part in parts)
-    return write_rows(to, SCORED, (list(few.named(links)) for few in some))
+    return write_rows(to, schema_of(Scored), (list(few.named(links)) for few in some))
 
 
 def answer_file(

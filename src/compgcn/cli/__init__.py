@@ -14,7 +14,7 @@ import typer
 from typer import Option
 
 from compgcn import __version__
-from compgcn.cli import answers, data, evaluate, export, listing, plan, predict, train, tune
+from compgcn.cli import answers, data, evaluate, export, listing, plan, train, tune
 from compgcn.cli.console import fail, out, under_torchrun
 from compgcn.errors import InputError
 
@@ -104,7 +104,7 @@ for command in (
     plan.plan,
     tune.tune,
     evaluate.evaluate,
-    predict.predict,
+    answers.predict,
     answers.discover,
     answers.explain,
     export.export,

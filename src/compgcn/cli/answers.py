@@ -1,9 +1,11 @@
-"""The commands `discover`, `explain` and `similar`."""
+"""The commands that ask a run: `predict`, `discover`, `explain` and `similar`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from typer import Argument, Option
 
@@ -13,27 +15,249 @@ from compgcn.cli.console import (
     RunFolder,
     To,
     calibration_note,
+    err,
     out,
     progress,
     show_table,
     tell,
     told_apart,
 )
-from compgcn.cli.predict import Facts, Graph, opened_run
-from compgcn.data import KnowledgeGraph
+from compgcn.data import GraphCollection, KnowledgeGraph, collection
 from compgcn.data.columns import counted
 from compgcn.errors import InputError
+from compgcn.run.plots import printable
 
 if TYPE_CHECKING:
     from compgcn.answers.explain import Method
-    from compgcn.run import Run
+    from compgcn.run import Kind, Run
 
+Facts = Annotated[Path | None, Option(help="Add facts from a file, also about unseen entities (link prediction only).")]
+Graph = Annotated[
+    str | None,
+    Option(help="Ask about another graph with the same relations: a file, or a data set (--model conditional)."),
+]
+_TOP = 10  # answers without --top
 _BAR = 12  # characters of the longest bar
 _WEIGHED = {
     "exact": "that the prediction depends on, left out one by one",
     "gradient": "whose messages reach the prediction, by the gradient; effects through degrees are not listed",
 }
 _TRIED = "with the largest gradients, left out one by one; paths are by the gradient"  # of a conditional model
+
+
+def opened_run(
+    path: Path, device: str, facts: Path | None = None, graph: str | None = None, *, divide: bool = False
+) -> Run:
+    """Open a run, on another graph or with more facts if some are given; print notes on stderr.
+
+    All facts of a graph in one file are for the model to see, unless `divide` splits them as training does.
+    """
+    from compgcn.run import open_run
+
+    run = open_run(path, device)
+    if not run.metrics:
+        _ = run.task  # refuses a run that has no weights yet
+        err.print(f"note: {path} is not finished; these are its best weights so far")
+    if graph is not None:
+        from compgcn.run.unseen import read_graph
+
+        run = run.with_graph(read_graph(graph, run.config.data, divide=divide))
+        _note(graph, run)
+    if facts is not None:
+        run = run.with_facts(facts)
+        _note(facts, run)
+    return run
+
+
+def _note(given: str | Path, run: Run) -> None:
+    for note in run.data.notes:
+        err.print(f"note: {given}: {printable(note)}")
+
+
+def predict(
+    run: RunFolder,
+    relation: Annotated[str | None, Option(help="The relation; left out, the answers are relations.")] = None,
+    head: Annotated[str | None, Option(help="Predict the tails of (head, relation, ?).")] = None,
+    tail: Annotated[str | None, Option(help="Predict the heads of (?, relation, tail).")] = None,
+    top: Annotated[
+        int | None, Option(help="How many answers; by default 10, or all nodes in a file of classes.", min=1)
+    ] = None,
+    new: Annotated[bool, Option("--new", help="Leave out known facts.")] = False,
+    plausible: Annotated[bool, Option("--plausible", help="Only entities that train has at that end.")] = False,
+    item: Annotated[list[str] | None, Option(help="A node or a graph to classify; may be repeated.")] = None,
+    graphs: Annotated[Path | None, Option(help="Classify other graphs: a folder in the TU format.")] = None,
+    queries: Annotated[
+        Path | None, Option(help="A file of queries (one part is ?) or of facts.", metavar="FILE")
+    ] = None,
+    doubtful: Annotated[bool, Option("--doubtful", help="The least believable facts first.")] = False,
+    to: To = None,
+    facts: Facts = None,
+    graph: Graph = None,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """Complete a fact, or classify nodes or graphs.
+
+    Give two of head, relation and tail, by id or name; or --queries, a file of them. A file of facts without ? is
+    scored. A run that classifies takes --item or --graphs; without, it shows the most certain of its unlabelled nodes.
+
+    Example: compgcn predict runs/world-compgcn-distmult-0 --head France --relation borders --top 5
+
+    Example: compgcn predict runs/world-compgcn-distmult-0 --queries facts.tsv --doubtful --top 20
+    """
+    if to is not None:
+        from compgcn.train.storage import must_differ
+
+        must_differ(to, queries=queries, facts=facts)
+    opened = opened_run(run, device, facts, graph)
+    query: dict[str, Any] = {"relation": relation, "head": head, "tail": tail}
+    chosen = {"new": new, "plausible": plausible}
+    if opened.config.classifier.protocol is not None:
+        if wrong := _given(**query, **chosen, queries=queries, doubtful=doubtful):
+            what = f"{wrong} {'ask' if ' and ' in wrong else 'asks'} for links"
+            raise InputError(f"{what}, and {run} is a run of {opened.config.task}; name what to classify with --item")
+        _classify(opened, item, graphs, top, to, as_json)
+    elif item or graphs is not None:
+        raise InputError(f"--item and --graphs ask for classes, and {run} predicts links; give --head and --relation")
+    elif queries is None:
+        if wrong := _given(doubtful=doubtful, to=to):
+            raise InputError(f"{wrong} goes with --queries, a file of queries or facts")
+        _complete(opened, query, chosen, top or _TOP, as_json)
+    else:
+        if wrong := _given(**query):
+            raise InputError(f"the file of --queries holds the queries, so leave out {wrong}, or ask without --queries")
+        _answer_file(opened, queries, to, top or _TOP, chosen, doubtful, as_json)
+    tell(opened)
+
+
+def _given(**options: object) -> str:
+    """Return the options that are given, in words."""
+    return " and ".join(f"--{name}" for name, value in options.items() if value not in (None, False))
+
+
+def _ranked(found: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return the fields of answers with their ranks, for JSON."""
+    return [{"rank": rank, **one._asdict()} for rank, one in enumerate(found, 1)]
+
+
+def _complete(run: Run, query: dict[str, Any], chosen: dict[str, bool], top: int, as_json: bool) -> None:
+    """Answer one query."""
+    answers = run.predict(**query | chosen, top=top)
+    if as_json:
+        out.print_json(data=_ranked(answers))
+        return
+    assert isinstance(run.data, KnowledgeGraph)
+    parts, fixed = [], {}  # of the question, and the numbers of its known parts by their column
+    for column, name in enumerate(("head", "relation", "tail")):
+        vocabulary = run.data.relations if name == "relation" else run.data.entities
+        if query[name] is not None:
+            fixed[column] = vocabulary.index(query[name])
+        parts.append(vocabulary.names[fixed[column]] if column in fixed else "?")
+    kind: Kind = "entities" if 1 in fixed else "relations"
+    with_ids = any(answer.entity != answer.name for answer in answers)
+    rows = []
+    for one in answers:
+        known = f"yes, in {one.known}" if one.known else "no, new"
+        rows.append((one.name, *([one.entity] * with_ids), f"{one.probability:.4f}", known))
+    columns = ("name", *(["id"] * with_ids), "probability>", "in the data")
+    show_table(columns, rows, " - ".join(parts), calibration_note(run, kind), ranked=True)
+    splits = run.data.splits.values()
+    is_known = any((triples[:, [*fixed]] == [*fixed.values()]).all(axis=1).any() for triples in splits)
+    if run.calibrated(kind) and any(answer.known is None for answer in answers) and is_known:
+        out.print("an answer is known already: the probability of a new one holds if another is still missing")
+
+
+def _answer_file(
+    run: Run, queries: Path, to: Path | None, top: int, chosen: dict[str, bool], doubtful: bool, as_json: bool
+) -> None:
+    """Answer the queries of a file, or score its facts."""
+    from compgcn.answers.score import holds_facts
+
+    if holds_facts(queries):
+        if wrong := _given(**chosen):
+            raise InputError(f"'{queries}' holds facts to score; leave out {wrong}, for queries alone")
+        _score_file(run, queries, to, top, doubtful, as_json)
+        return
+    if doubtful:
+        raise InputError(f"--doubtful puts facts in order, and '{queries}' asks for what is missing; leave it out")
+    if to is None:
+        raise InputError("--queries needs a file to write the answers to: give --to answers.parquet, .csv or .tsv")
+    with progress("answering") as notify:
+        written = run.predict_file(queries, to, top, **chosen, notify=notify)
+    if as_json:
+        out.print_json(data={**written._asdict(), "file": str(to)})
+        return
+    out.print(f"{counted(written.answers, 'answer')} to {counted(written.queries, 'query')} written to {to}")
+    entities, relations = calibration_note(run, "entities"), calibration_note(run, "relations")
+    out.print(entities if entities == relations else f"entities: {entities}\nrelations: {relations}")
+
+
+def _score_file(run: Run, facts: Path, to: Path | None, top: int, doubtful: bool, as_json: bool) -> None:
+    """Write the scores of all facts to a file, or print the first."""
+    note = calibration_note(run, "entities")
+    if to is not None:
+        with progress("scoring") as notify:
+            written = run.score_file(facts, to, doubtful=doubtful, notify=notify)
+        if as_json:
+            out.print_json(data={"facts": written, "file": str(to)})
+        else:
+            out.print(f"{counted(written, 'fact')} written to {to}\n{note}")
+        return
+    with progress("scoring") as notify:
+        found = run.score(facts, doubtful=doubtful, notify=notify)
+    if as_json:
+        out.print_json(data=[one._asdict() for one in found[:top]])
+        return
+    rows = []
+    for fact in found[:top]:
+        ranks = (f"{rank:,.1f}".removesuffix(".0") for rank in (fact.head_rank, fact.tail_rank))
+        known = f"in {fact.known}" if fact.known else "no"
+        rows.append((*told_apart(fact, run.data), f"{fact.probability:.4f}", *ranks, known))
+    rest = f"; {counted(len(found) - top, 'more fact')}, see --top and --to" if len(found) > top else ""
+    columns = ("head", "relation", "tail", "probability>", "head rank>", "tail rank>", "known")
+    show_table(columns, rows, caption=note + rest)
+
+
+def _classify(
+    run: Run, item: list[str] | None, graphs: Path | None, top: int | None, to: Path | None, as_json: bool
+) -> None:
+    """Classify the items that are named, or the unlabelled nodes: the most certain ones, or all into a file."""
+    if item is not None and graphs is not None:
+        raise InputError("--item names what the run has and --graphs gives others; ask for one of them at a time")
+    unasked = item is None and graphs is None
+    if unasked and isinstance(run.data, GraphCollection):
+        raise InputError("name the graphs to classify with --item, or give a folder of others with --graphs")
+    from compgcn.answers.classes import Classified
+    from compgcn.answers.rows import check_table, schema_of, write_rows
+
+    table = None if to is None else check_table(to)
+    found = run.classify(collection.read(graphs) if graphs is not None else item)
+    notes = []
+    if unasked:
+        if not found:
+            raise InputError("every node of this run has a label; name those to classify with --item")
+        like = run.classes.alike()
+        some = [answer for answer in found if answer.item in like] or found
+        others, total = len(found) - len(some), len(some)
+        found = sorted(some, key=lambda answer: -answer.probability)[: top or (_TOP if table is None else total)]
+        most = f"the {len(found):,} most certain of {total:,} nodes without a label; --top N shows others"
+        notes = [most if len(found) < total else f"all {total:,} nodes without a label, the most certain first"]
+        if others:
+            notes.append(f"{others:,} more have other relations than those with a label; --item asks for one of them")
+    if table is not None:
+        write_rows(table, schema_of(Classified), [found])
+    if as_json:
+        rows = [answer._asdict() for answer in found]
+        out.print_json(data=rows if table is None else {"answers": len(found), "file": str(to)})
+        return
+    if table is not None:
+        notes = [f"{counted(len(found), 'class')} written to {to}", calibration_note(run), *notes]
+    else:
+        columns = ("name", "class", "probability>", "in the data" if graphs is None else "true class")
+        shown = [(one.name, one.label, f"{one.probability:.4f}", one.known or "-") for one in found]
+        show_table(columns, shown, caption=calibration_note(run))
+    for note in notes:
+        out.print(note)
 
 
 def discover(
@@ -53,8 +277,8 @@ def discover(
 
     Example: compgcn discover runs/world-compgcn-distmult-0 --relation borders --top 20
     """
-    from compgcn.answers.discover import SCHEMA
-    from compgcn.answers.rows import check_table, write_rows
+    from compgcn.answers.discover import Discovery
+    from compgcn.answers.rows import check_table, schema_of, write_rows
 
     if to is not None:
         check_table(to)
@@ -62,18 +286,16 @@ def discover(
     with progress("asking") as notify:
         found = opened.discover(relation, top, per_relation, all_heads=all_heads, notify=notify)
     tell(opened)
-    rows = [(rank, *fact) for rank, fact in enumerate(found, 1)]
     if to is not None:
-        write_rows(to, SCHEMA, [rows])
+        write_rows(to, schema_of(Discovery, ranked=True), [[(rank, *fact) for rank, fact in enumerate(found, 1)]])
     if as_json:
-        out.print_json(data=[dict(zip(SCHEMA.names, row, strict=True)) for row in rows])
+        out.print_json(data=_ranked(found))
     elif to is not None:
         out.print(f"{counted(len(found), 'fact')} written to {to}\n{_discovery_note(opened)}")
     elif found:
-        shown = [
-            (str(rank), *told_apart(fact, opened.data), f"{fact.probability:.4f}") for rank, fact in enumerate(found, 1)
-        ]
-        show_table(("rank>", "head", "relation", "tail", "probability>"), shown, caption=_discovery_note(opened))
+        shown = [(*told_apart(fact, opened.data), f"{fact.probability:.4f}") for fact in found]
+        columns = ("head", "relation", "tail", "probability>")
+        show_table(columns, shown, caption=_discovery_note(opened), ranked=True)
     else:
         out.print("no new facts")
 
@@ -113,29 +335,27 @@ def explain(
     found = opened.explain(head, relation, tail, top, method=cast("Method", method))
     tell(opened)
     if as_json:
-        rows = [
-            {"rank": rank, **fact._asdict(), "itself": found.is_itself(fact)}
-            for rank, fact in enumerate(found.facts, 1)
-        ]
-        paths = [
-            {"rank": rank, "importance": path.importance, "steps": [step._asdict() for step in path.steps]}
-            for rank, path in enumerate(found.paths, 1)
-        ]
-        out.print_json(data={**found._asdict(), "facts": rows, "paths": paths})
+        reasons, paths = _ranked(found.facts), _ranked(found.paths)
+        for reason, fact in zip(reasons, found.facts, strict=True):
+            reason["itself"] = found.is_itself(fact)
+        for path in paths:
+            path["steps"] = [step._asdict() for step in path["steps"]]
+        out.print_json(data={**found._asdict(), "facts": reasons, "paths": paths})
         return
     title = f"{head} - {relation} - {tail}"
     if found.paths:
         names = partial(told_apart, data=opened.data)
-        ways = [(str(rank), path.arrows(names), f"{path.importance:+.4f}") for rank, path in enumerate(found.paths, 1)]
-        show_table(("rank>", "path", "importance>"), ways, title)
+        ways = [(path.arrows(names), f"{path.importance:+.4f}") for path in found.paths]
+        show_table(("path", "importance>"), ways, title, ranked=True)
     most = max((abs(fact.contribution) for fact in found.facts), default=0.0) or 1.0
     shown = []
-    for rank, fact in enumerate(found.facts, 1):
+    for fact in found.facts:
         text = " - ".join(told_apart(fact, opened.data)) + " (itself)" * found.is_itself(fact)
         bar = "█" * max(1, round(_BAR * abs(fact.contribution) / most))
         bars = ("", bar) if fact.contribution >= 0 else (bar, "")
-        shown.append((str(rank), text, f"{fact.contribution:+.4f}", *bars))
-    show_table(("rank>", "fact", "contribution>", "against>", "for"), shown, "" if found.paths else title)
+        shown.append((text, f"{fact.contribution:+.4f}", *bars))
+    columns = ("fact", "contribution>", "against>", "for")
+    show_table(columns, shown, "" if found.paths else title, ranked=True)
     conditional = opened.model_name == "conditional"
     if conditional and not found.paths:
         out.print(
@@ -173,10 +393,8 @@ def similar(
             raise InputError(f"'{name}' is a relation; add --relation") from None
         raise
     if as_json:
-        out.print_json(data=[{"rank": rank, **one._asdict()} for rank, one in enumerate(found, 1)])
+        out.print_json(data=_ranked(found))
         return
     with_ids = any(one.entity != one.name for one in found)
-    rows = [
-        (str(rank), one.name, *([one.entity] * with_ids), f"{one.similarity:.4f}") for rank, one in enumerate(found, 1)
-    ]
-    show_table(("rank>", "name", *(["id"] * with_ids), "similarity>"), rows)
+    rows = [(one.name, *([one.entity] * with_ids), f"{one.similarity:.4f}") for one in found]
+    show_table(("name", *(["id"] * with_ids), "similarity>"), rows, ranked=True)

@@ -18,10 +18,6 @@ from compgcn.data.columns import counted
 from compgcn.run.plots import check_figure, printable
 
 if TYPE_CHECKING:
-    from compgcn.answers.discover import Discovery
-    from compgcn.answers.explain import Contribution
-    from compgcn.answers.paths import Step
-    from compgcn.answers.score import Scored
     from compgcn.run import Kind, Run
 
 # Text is shown as it is: [red] and :cat: are ids like any other.
@@ -101,8 +97,12 @@ def plain_table(*columns: str) -> Table:
     return table
 
 
-def show_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "", caption: str = "") -> None:
-    """Print a table with a line above and a line below it."""
+def show_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "", caption: str = "", *, ranked: bool = False
+) -> None:
+    """Print a table with a line above and a line below it; with `ranked`, number its rows."""
+    if ranked:
+        columns, rows = ("rank>", *columns), [(str(rank), *row) for rank, row in enumerate(rows, 1)]
     table = plain_table(*map(printable, columns))
     table.title, table.title_justify = printable(title) or None, "left"
     table.caption, table.caption_justify = caption or None, "left"
@@ -122,8 +122,8 @@ def show_metrics(title: str, rows: Mapping[str, Mapping[str, Any]]) -> None:
     show_table((title, *(f"{name.upper()}>" for name in METRICS)), shown)
 
 
-def told_apart(fact: Discovery | Contribution | Scored | Step, data: Dataset) -> list[str]:
-    """Return the names of head, relation and tail, with the id after a name that others share."""
+def told_apart(fact: Sequence[Any], data: Dataset) -> list[str]:
+    """Return the names of a fact, which follow its three ids, each with its id if others share the name."""
     entities = data.entities.shared if isinstance(data, KnowledgeGraph) else frozenset[str]()
     shared = (entities, data.relations.shared, entities)
     parts = zip(fact[:3], fact[3:6], shared, strict=True)

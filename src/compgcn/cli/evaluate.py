@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
+from compgcn.cli.answers import Graph, opened_run
 from compgcn.cli.console import Device, Json, Plot, RunFolder, out, progress, show_metrics, show_table
-from compgcn.cli.predict import Graph, opened_run
 from compgcn.errors import InputError
 from compgcn.run.plots import calibration, draw_report, save
 

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from compgcn.cli.answers import opened_run
 from compgcn.cli.console import Device, Json, RunFolder, err, out
-from compgcn.cli.predict import opened_run
 from compgcn.errors import InputError
 
 

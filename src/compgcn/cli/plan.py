@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from compgcn.cli.console import Json, Settings, describe, out, show_table
-from compgcn.cli.train import Model, asked_for, read_data, with_settings
+from compgcn.cli.train import Model, asked_for, in_words, read_data, with_settings
 from compgcn.config import Config, configure
 from compgcn.data import KnowledgeGraph
 from compgcn.errors import InputError
@@ -148,8 +148,4 @@ def _size(number: float) -> str:
 
 
 def _time(seconds: float) -> str:
-    if seconds < 1:
-        return f"{1000 * seconds:.3g} ms"
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:,.1f} h"
+    return f"{1000 * seconds:.3g} ms" if seconds < 1 else in_words(seconds)

@@ -1,4 +1,4 @@
-"""The command `train`, and the options for settings that `tune` has too."""
+"""The command `train`, the search behind it, and the options for settings that `plan` and `tune` have too."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
+from rich.console import Group
 from typer import Argument, Option
 
 from compgcn.cli.console import (
@@ -24,6 +25,7 @@ from compgcn.cli.console import (
     doubts,
     err,
     out,
+    plain_table,
     show_metrics,
     show_table,
     under_torchrun,
@@ -41,7 +43,7 @@ from compgcn.config import (
     parse_space,
     read_search,
 )
-from compgcn.data import DATASETS, find
+from compgcn.data import DATASETS, KnowledgeGraph, find
 from compgcn.errors import InputError
 from compgcn.train.recipes import model as find_model
 
@@ -49,18 +51,19 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from compgcn.run import Run
+    from compgcn.run.search import Budget
     from compgcn.train.loop import Event
 
 Line = Callable[[Mapping[str, Any]], "RenderableType"]  # shows an event; "" for nothing new
 _QUIET = 10.0  # seconds between two lines about training where there is no terminal
+_MINUTES = 5.0  # of a search, for one's own files
+_HEADER = ("candidate", "valid>", "trained>", "seconds>", "")  # of the table of a search
 
 
 def _listed(annotation: Any) -> str:
-    """Return the values of a `Literal`, or of one with None, in words."""
-    if get_origin(annotation) is Literal:
-        *others, last = get_args(annotation)
-        return f"{', '.join(others)} or {last}"
-    return _listed(get_args(annotation)[0])
+    """Return the values of an optional `Literal` in words."""
+    *others, last = get_args(get_args(annotation)[0])
+    return f"{', '.join(others)} or {last}"
 
 
 COLUMNS = "Columns of subject, relation and object: names or positions from 0 on, with commas between."
@@ -139,11 +142,9 @@ def train(
 
     why = ""
     if minutes is not None or trials is not None or (model is None and asked["data.source"] not in DATASETS):
-        from compgcn.cli import search as searching
-
-        budget = searching.budget_of(minutes, trials, asked, found, model)
+        budget = budget_of(minutes, trials, asked, found, model)
         if not isinstance(budget, str):
-            searching.search(asked, found, budget, run_dir, overwrite, as_json)
+            compare_models(asked, found, budget, run_dir, overwrite, as_json)
             return
         why = budget
     from compgcn.train.folder import Folder, default_folder
@@ -296,34 +297,36 @@ def progress_line(
 def standing(clock: Callable[[], float]) -> Line:
     """Return a function that writes one line about an event: epoch, loss, validation metric and time left."""
     latest: dict[str, float] = {}
-    first: Mapping[str, Any] = {}  # event of the evaluation under way, and its time
-    begun = 0.0
-    pace = _Pace(clock)
+    begun: dict[str, tuple[int, float]] = {}  # how much of the work under way was done at its first event, and when
+
+    def pace(what: str, done: int) -> float:
+        """Return the seconds of a step or a query since the first event of its work; code is compiled before that."""
+        first, then = begun.setdefault(what, (done, clock()))
+        if done <= first:  # the work begins, perhaps on another fold
+            begun[what] = done, clock()
+            return 0.0
+        return (clock() - then) / (done - first)
 
     def line(event: Mapping[str, Any]) -> str:
-        nonlocal first, begun
         part = f" of {event['part']}" if "part" in event else ""
         if event["event"] == "progress":
-            if event["what"] != first.get("what"):
-                first, begun = event, clock()
-            done, total = event["done"], event["total"]
-            left = in_words((clock() - begun) * (total - done) / max(done - first["done"], 1))
-            return f"{event['what']} {done:,} of {total:,}" + (left and f"  about {left} left{part}")
+            what, done, total = event["what"], event["done"], event["total"]
+            left = in_words(pace(what, done) * (total - done))
+            return f"{what} {done:,} of {total:,}" + (left and f"  about {left} left{part}")
         if "epoch" not in event:
             return ""
-        first = {}
         latest.update(event.get("valid") or {})
-        pace.take(event)
+        seconds = pace("training", event["step"])
         parts = [f"epoch {event['epoch']}/{event['epochs']}", *([event["part"]] if "part" in event else [])]
         each = event["steps"] // event["epochs"]
         if event["event"] == "step":
             parts.append(f"step {event['step'] - (event['epoch'] - 1) * each}/{each}")
         parts.append(f"loss {event['loss']:.4f}")
         goal, best = event["goal"], event["best"]
-        ends = [in_words(pace.seconds * (event["steps"] - event["step"]))]
+        ends = [in_words(seconds * (event["steps"] - event["step"]))]
         if goal in latest and best is not None:
             parts.append(f"valid {goal} {latest[goal]:.4f}  best {best:.4f} (epoch {event['best_epoch']})")
-            ends.append(in_words(pace.seconds * (event["stop"] * each - event["step"])))
+            ends.append(in_words(seconds * (event["stop"] * each - event["step"])))
         if ends[0]:
             stops = (
                 f", {ends[1]} if validation gains nothing more" if ends[1:] and event["stop"] < event["epochs"] else ""
@@ -332,30 +335,6 @@ def standing(clock: Callable[[], float]) -> Line:
         return "  ".join(parts)
 
     return line
-
-
-class _Pace:
-    """Seconds a step takes, with its share of the evaluations.
-
-    The first step and the first evaluation compile code, so that they count only while there is nothing else.
-    """
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._since: tuple[int, float] | None = None  # step and time from which on this measures
-        self._evaluated = False  # whether an evaluation ended then
-        self.seconds = 0.0
-
-    def take(self, event: Mapping[str, Any]) -> None:
-        """Take note of an event of training."""
-        step, now, evaluated = event["step"], self._clock(), bool(event.get("valid"))
-        if self._since is None or step <= self._since[0]:  # training begins, perhaps on another fold
-            self._since, self._evaluated = (step, now), False
-            return
-        if evaluated or not self._evaluated:  # between two evaluations the pace would be that of the steps alone
-            self.seconds = (now - self._since[1]) / (step - self._since[0])
-        if evaluated and not self._evaluated:
-            self._since, self._evaluated = (step, now), True
 
 
 def in_words(seconds: float) -> str:
@@ -406,3 +385,90 @@ def show_classes(run: Run) -> None:
         out.print(f"chosen in {chosen} of {len(folds)} folds, and kept: {metrics['candidate']}")
     epochs = f"epochs {metrics['best_epoch']}, " if metrics["best_epoch"] else ""
     out.print(f"{epochs}run folder {run.path}")
+
+
+# The search behind `train`
+
+
+def budget_of(
+    minutes: float | None, trials: int | None, asked: Mapping[str, Any], data: Dataset, model: str | None
+) -> Budget | str:
+    """Return the budget of a search, or why one model is trained in its place; "" where nobody would ask."""
+    from compgcn.run import portfolio
+    from compgcn.run.search import Budget
+
+    if minutes is None and trials is None:
+        why = portfolio.unsuited(asked, data) if model is None else ""
+        return Budget(60 * _MINUTES) if why is None else why
+    return portfolio.budget(minutes, trials, asked, data, model)
+
+
+def compare_models(
+    asked: Mapping[str, Any], data: Dataset, budget: Budget, run_dir: Path | None, overwrite: bool, as_json: bool
+) -> None:
+    """Compare the models of the portfolio; print the table of candidates and the test metrics of the winner."""
+    from compgcn.run.portfolio import search
+    from compgcn.run.search import journalled
+    from compgcn.train.folder import default_folder
+
+    folder = run_dir or default_folder(configure(Config(), asked), "best")
+    bound = f"{budget.trials} trainings" if budget.seconds is None else f"at most {budget.seconds / 60:g} minutes"
+    if not as_json:
+        describe(data.name, data.statistics(), data.notes)
+        alone = "--model" if getattr(data, "labels", None) is None else "--encoder"
+        out.print(f"comparing models on validation for {bound} (--minutes, --trials); {alone} NAME trains one alone")
+    with watched(folder, as_json, board()) as (notify, stopped):
+
+        def tell(event: Event) -> None:
+            if not as_json and not err.is_terminal and event["event"] == "trial" and "value" in event:
+                err.print("  ".join(cell for cell in _row(event) if cell))
+            notify(event)
+
+        assert isinstance(data, KnowledgeGraph)  # or there is no budget
+        run = search(asked, data, budget, folder, tell, stopped, overwrite)
+    found = journalled(run.path)
+    assert found is not None
+    if as_json:
+        rows = [trial._asdict() for trial in found.trials]
+        out.print_json(data={"run": str(run.path), **run.metrics, "candidates": rows})
+        return
+    show_table(_HEADER, [_row(trial._asdict()) for trial in found.trials])
+    out.print(found.reason)
+    if run.config.classifier.protocol is None:
+        show_links(run, found.trials[0].name)
+        if run.config.encoder.name == "none":
+            out.print("this model has no graph encoder; `explain` needs one that has: --model conditional")
+    else:
+        show_classes(run)
+
+
+def board() -> Line:
+    """Return what shows a search on a terminal: the table of candidates above the line of the training under way."""
+    line, rows = standing(time.monotonic), dict[str, Mapping[str, Any]]()
+    now: dict[str, Any] = {"name": "", "left": 0.0, "at": 0.0}
+
+    def show(event: Mapping[str, Any]) -> Any:
+        if event["event"] == "trial":
+            rows[event["name"]] = event
+            now.update(name=event["name"], left=event["left"], at=time.monotonic())
+            text: Any = "preparing"
+        else:
+            text = line({**event, "part": now["name"]})
+        if not err.is_terminal or not text:
+            return text if event["event"] != "trial" else ""
+        left = now["left"] - time.monotonic() + now["at"]
+        whole = f"  about {in_words(max(left, 1.0))} left of the search" if math.isfinite(left) else ""
+        table = plain_table(*_HEADER)
+        for row in sorted(rows.values(), key=lambda row: -(row.get("value") or 0.0)):
+            table.add_row(*_row(row))
+        return Group(table, f"{text}{whole}")
+
+    return show
+
+
+def _row(trial: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the cells of a trial, begun or ended."""
+    if "value" not in trial:
+        return trial["name"], "", f"to {trial['share']:.0%}", "", "training"
+    value = "-" if trial["value"] is None else f"{trial['value']:.4f}"
+    return trial["name"], value, f"{trial['share']:.0%}", f"{trial['spent']:.0f}", trial["error"]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, Response
+from fastapi.staticfiles import StaticFiles
 from fastapi.templating import Jinja2Templates
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
@@ -62,10 +62,6 @@ Model = Annotated[ServedModel, Depends(_chosen)]
 Entity = Annotated[str, Query(min_length=1, max_length=NAME, description="id or name")]
 
 
-def reply(content: bytes) -> Response:
-    return Response(content, media_type="application/json")
-
-
 public = APIRouter()  # tells nothing about a model, so needs no key
 guarded = APIRouter(responses=_problems(401, 403, 413))
 _ASK = _problems(400, 404, 422, 503, 504)
@@ -74,14 +70,14 @@ _ASK = _problems(400, 404, 422, 503, 504)
 @public.get("/health", response_model=shapes.Health)
 async def health(request: Request) -> Response:
     """Report that the server is up; needs no key."""
-    return reply(as_json({"status": "ok", "models": len(request.app.state.models)}))
+    return as_json({"status": "ok", "models": len(request.app.state.models)})
 
 
 @guarded.get("/api/models", response_model=shapes.Models)
 async def models(request: Request) -> Response:
     """List the models, each with its data, metrics, training curve and example queries."""
     cards = [model.card for model in request.app.state.models.values()]
-    return reply(as_json({"models": cards, "timeout": request.app.state.limits.seconds}))
+    return as_json({"models": cards, "timeout": request.app.state.limits.seconds})
 
 
 @guarded.get("/api/entities", response_model=shapes.Entities, responses=_ASK)
@@ -91,13 +87,13 @@ async def entities(
     limit: Annotated[int, Query(ge=1, le=FOUND)] = 10,
 ) -> Response:
     """Search entities: names that begin with the text come first; without a text, the best connected entities."""
-    return reply(await model.views.ask(partial(model.search, q.strip(), limit)))
+    return await model.look(model.search, q.strip(), limit)
 
 
 @guarded.get("/api/relations", response_model=shapes.Relations, responses=_ASK)
 async def relations(model: Model) -> Response:
     """List all relations with their numbers of facts."""
-    return reply(model.relations)
+    return as_json({"relations": model.relations})
 
 
 @guarded.post("/api/predict", response_model=shapes.Predictions, responses=_ASK)
@@ -115,7 +111,7 @@ async def predict(request: Request, asked: shapes.PredictRequest) -> Response:
     found = await model.predictions.ask((query, asked.top, asked.new))
     answers = [{"rank": rank, **answer._asdict()} for rank, answer in enumerate(found, 1)]
     kind = "relations" if asked.relation is None else "entities"
-    return reply(as_json({"model": model.name, "answers_are": kind, "answers": answers}))
+    return as_json({"model": model.name, "answers_are": kind, "answers": answers})
 
 
 @guarded.post("/api/explain", response_model=shapes.Explained, responses=_ASK)
@@ -123,25 +119,25 @@ async def explain(request: Request, asked: shapes.ExplainRequest) -> Response:
     """Explain a prediction: the facts behind it, with their signed contributions to its score."""
     model = model_named(request, asked.model)
     fact = await model.entity(asked.head), await model.relation(asked.relation), await model.entity(asked.tail)
-    return reply(await model.explanations.ask(partial(model.explain, fact, asked.top)))
+    return await model.explanations.ask(partial(model.explain, fact, asked.top))
 
 
 @guarded.get("/api/neighbourhood", response_model=shapes.Neighbourhood, responses=_ASK)
 async def neighbourhood(entity: Entity, model: Model, limit: Annotated[int, Query(ge=1, le=FACTS)] = 50) -> Response:
     """List the facts about an entity, each with its split."""
-    return reply(await model.views.ask(partial(model.neighbourhood, await model.entity(entity), limit)))
+    return await model.look(model.neighbourhood, await model.entity(entity), limit)
 
 
 @guarded.get("/api/similar", response_model=shapes.SimilarEntities, responses=_ASK)
 async def similar(entity: Entity, model: Model, top: Annotated[int, Query(ge=1, le=TOP)] = 10) -> Response:
     """List the nearest neighbours of an entity, by the cosine of their vectors."""
-    return reply(await model.views.ask(partial(model.similar, await model.entity(entity), top)))
+    return await model.look(model.similar, await model.entity(entity), top)
 
 
 @guarded.get("/api/map", response_model=shapes.Map, responses=_ASK)
 async def embedding_map(model: Model, limit: Annotated[int, Query(ge=1, le=POINTS)] = 5000) -> Response:
     """Place the best connected entities on the first two principal components of their vectors."""
-    return reply(await model.views.ask(partial(model.map, limit)))
+    return await model.look(model.map, limit)
 
 
 @guarded.get("/metrics", response_class=Response)
@@ -150,23 +146,18 @@ async def metrics() -> Response:
     return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
 
 
-@cache
-def static_files() -> dict[str, Path]:
-    """Return the files under /static/ by name: the page's own, and plotly's script from its package."""
-    found = {path.name: path for path in sorted(PAGE.iterdir())}
-    spec = importlib.util.find_spec("plotly")
-    if spec is not None and spec.origin is not None:
-        found["plotly.min.js"] = Path(spec.origin).parent / "package_data" / "plotly.min.js"
-    return found
+class PageFiles(StaticFiles):
+    """The files of the page and plotly's own; a browser keeps them, and asks each time whether they have changed."""
+
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
+        response = super().file_response(*args, **kwargs)
+        response.headers["Cache-Control"] = "no-cache"
+        return response
 
 
 @public.get("/", include_in_schema=False)
-@public.get("/static/{name}", include_in_schema=False)
-async def static(name: str = "index.html") -> Response:
-    files = static_files()
-    if name not in files:
-        raise HTTPException(404, f"there is no file {name}")
-    return FileResponse(files[name], headers={"Cache-Control": "max-age=3600" if "plotly" in name else "no-cache"})
+async def page() -> Response:
+    return FileResponse(PAGE / "index.html", headers={"Cache-Control": "no-cache"})
 
 
 @public.get("/docs", include_in_schema=False)
@@ -194,6 +185,7 @@ def create_app(
     )
     app.state.models, app.state.limits = models, limits or Limits()
     app.include_router(public)
+    app.mount("/static", PageFiles(directory=PAGE, packages=[("plotly", "package_data")]))
     guards = [require_same_origin] if key is None else [require_same_origin, require_key(key)]
     app.include_router(guarded, dependencies=[Depends(guard) for guard in guards])
     app.add_exception_handler(RequestValidationError, _misshapen)

@@ -7,9 +7,10 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from compgcn.answers.links import index
 from compgcn.data import KnowledgeGraph
+from compgcn.data.columns import Numbers
 from compgcn.data.vocabulary import folded
 
 _EXAMPLES = 6
@@ -31,13 +32,9 @@ class GraphIndex:
         self.splits = list(graph.splits)
         self.facts = np.concatenate(list(graph.splits.values()))
         self.split = np.repeat(np.arange(len(self.splits)), [len(rows) for rows in graph.splits.values()])
-        numbers = np.arange(len(self.facts))
-        open_facts = self.facts[:, 0] != self.facts[:, 2]  # list a loop once, not twice, at its entity
-        ends = np.concatenate([self.facts[:, 0], self.facts[open_facts, 2]])
-        at = np.concatenate([numbers, numbers[open_facts]])
-        self._at = at[np.lexsort((at, ends))]  # numbers of facts, entity by entity
-        self.degree = np.bincount(ends, minlength=graph.num_entities)
-        self._start = np.concatenate([[0], np.cumsum(self.degree)])
+        ends = np.concatenate((self.facts[:, 0], self.facts[:, 2]))
+        self._about = index(ends, np.tile(np.arange(len(self.facts)), 2), len(self.facts))  # facts by entity
+        self.degree = np.bincount(self._about.pairs(np.arange(graph.num_entities))[0], minlength=graph.num_entities)
         self.by_degree = np.argsort(-self.degree, kind="stable")
         self.facts_of_relation = np.bincount(self.facts[:, 1], minlength=graph.num_relations)
         # One text per entity, the best connected first, with a line for the name and one for the id.
@@ -61,10 +58,9 @@ class GraphIndex:
         places = np.concatenate([np.flatnonzero(group)[:limit] for group in groups])[:limit]
         return list(self.by_degree[places].tolist())
 
-    def around(self, entity: int, limit: int) -> NDArray[np.int64]:
+    def around(self, entity: int, limit: int) -> Numbers:
         """Return the numbers of the facts about an entity, train first."""
-        start, end = self._start[entity : entity + 2]
-        return self._at[start : min(end, start + limit)]
+        return self._about.pairs(np.array([entity]))[1][:limit]
 
     def examples(self) -> list[tuple[int, int]]:
         """Return queries (head, relation) to try: the most frequent relations, each with a well connected head."""

@@ -10,9 +10,9 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cached_property, partial
 from itertools import chain, count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from fastapi import HTTPException
+from fastapi import HTTPException, Response
 from pydantic_core import to_json
 
 from compgcn.answers.explain import Contribution
@@ -34,7 +34,7 @@ _PASSED = 2**24  # edges that a query for a relation may pass in all: about a se
 _METRICS = ("valid", "test", "best_epoch", "ties")  # that the card shows
 
 Asked = tuple[Query, int, bool]  # rows of head, relation and tail, one None; number of answers; new facts only
-Task = Callable[[], Any]
+Answer = TypeVar("Answer")
 
 
 class ServedModel:
@@ -53,9 +53,9 @@ class ServedModel:
         waits = limits.queue, limits.seconds
         batch = limits.batch if self.has_vectors else min(limits.batch, _PROPAGATIONS)
         self.predictions = Batcher((name, "predict"), self._predict, batch, *waits)
-        self.explanations: Batcher[Task, Any] = Batcher((name, "explain"), _one_by_one, 1, *waits)
-        self.views: Batcher[Task, Any] = Batcher((name, "look"), _one_by_one, 1, *waits)
-        self.queues: tuple[Batcher[Any, Any], ...] = (self.predictions, self.explanations, self.views)
+        self.explanations = Batcher[Callable[[], Response], Response]((name, "explain"), _one_by_one, 1, *waits)
+        self._views = Batcher[Callable[[], Any], Any]((name, "look"), _one_by_one, 1, *waits)
+        self.queues: tuple[Batcher[Any, Any], ...] = (self.predictions, self.explanations, self._views)
 
     def _warm_up(self) -> None:
         """Build every table before the first client asks, and find a broken model now."""
@@ -95,7 +95,7 @@ class ServedModel:
         row = vocabulary.find(text)
         if row is None:
             try:  # on a thread: suggestions take time
-                row = await self.views.ask(partial(vocabulary.index, text))
+                row = await self.look(vocabulary.index, text)
             except InputError as error:
                 raise HTTPException(404, str(error)) from None
         return row
@@ -111,6 +111,11 @@ class ServedModel:
 
     # Answers, computed on the threads of the queues
 
+    async def look(self, work: Callable[..., Answer], *given: Any) -> Answer:
+        """Return the answer of a method below that scores nothing, or of a vocabulary."""
+        answer: Answer = await self._views.ask(partial(work, *given))
+        return answer
+
     def _predict(self, asked: list[Asked]) -> list[list[Prediction]]:
         """Answer a batch; score the queries that want the same number of answers together."""
         answers: list[list[Prediction]] = [[]] * len(asked)
@@ -124,7 +129,7 @@ class ServedModel:
                     answers[place] = answer
         return answers
 
-    def explain(self, fact: tuple[int, int, int], top: int) -> bytes:
+    def explain(self, fact: tuple[int, int, int], top: int) -> Response:
         """Return the facts behind a prediction, with their contributions."""
         given = self.named_fact(*fact)
         with self._turn:
@@ -144,18 +149,18 @@ class ServedModel:
         fields = {name: getattr(found, name) for name in ("score", "probability", "known", "method", "edges", "hidden")}
         return as_json({**given, **fields, "facts": facts, "paths": paths})
 
-    def similar(self, entity: int, top: int) -> bytes:
+    def similar(self, entity: int, top: int) -> Response:
         """Return the nearest neighbours of an entity."""
         found = self.run.similar(self.data.entities.ids[entity], top)
         answers = [{"rank": rank, **near._asdict()} for rank, near in enumerate(found, 1)]
         return as_json({"entity": self.named_entity(entity), "answers": answers})
 
-    def search(self, text: str, limit: int) -> bytes:
+    def search(self, text: str, limit: int) -> Response:
         """Return the entities with this text in their names or ids."""
         rows, degree = self.index.search(text, limit), self.index.degree
         return as_json({"entities": [{**self.named_entity(row), "degree": int(degree[row])} for row in rows]})
 
-    def neighbourhood(self, entity: int, limit: int) -> bytes:
+    def neighbourhood(self, entity: int, limit: int) -> Response:
         """Return the facts about an entity, and the split of each."""
         index = self.index
         facts = [
@@ -164,27 +169,26 @@ class ServedModel:
         ]
         return as_json({"entity": self.named_entity(entity), "total": int(index.degree[entity]), "facts": facts})
 
-    def map(self, limit: int) -> bytes:
+    def map(self, limit: int) -> Response:
         """Return the best connected entities on the map."""
-        points, rest = self._map
-        return b'{"points":[' + b",".join(points[:limit]) + b"]," + rest[1:]
+        points, explained = self._map
+        return as_json({"points": points[:limit], "explained": explained, "types": "relation"})
 
     @cached_property
-    def _map(self) -> tuple[list[bytes], bytes]:
-        """JSON of every point of the map and of the fields after them, computed once."""
+    def _map(self) -> tuple[list[dict[str, Any]], list[float]]:
+        """Every point of the map, and the share of the variance along each axis."""
         plane = pca(self.links.encoded.entities.detach().float().cpu().numpy())
         rows, types, degree = self.index.by_degree[:POINTS].tolist(), self.index.types, self.index.degree
         points = [
-            as_json({**self.named_entity(row), "x": x, "y": y, "degree": int(degree[row]), "type": types[row]})
+            {**self.named_entity(row), "x": x, "y": y, "degree": int(degree[row]), "type": types[row]}
             for row, (x, y) in zip(rows, plane.places[rows].tolist(), strict=True)
         ]
-        return points, as_json({"explained": plane.explained, "types": "relation"})
+        return points, plane.explained
 
     @cached_property
-    def relations(self) -> bytes:
-        """All relations as JSON, with their numbers of facts."""
-        counts = self.index.facts_of_relation.tolist()
-        return as_json({"relations": [{**self.named_relation(r), "facts": n} for r, n in enumerate(counts)]})
+    def relations(self) -> list[dict[str, Any]]:
+        """All relations with their numbers of facts."""
+        return [{**self.named_relation(r), "facts": n} for r, n in enumerate(self.index.facts_of_relation.tolist())]
 
     @cached_property
     def card(self) -> dict[str, Any]:
@@ -221,12 +225,12 @@ def open_all(paths: Sequence[Path], limits: Limits, device: str = "auto") -> Map
     return served
 
 
-def as_json(content: Any) -> bytes:
-    """Return JSON, with null for infinite numbers and NaN."""
-    return to_json(content, inf_nan_mode="null")
+def as_json(content: Any) -> Response:
+    """Return an answer in JSON, with null for infinite numbers and NaN."""
+    return Response(to_json(content, inf_nan_mode="null"), media_type="application/json")
 
 
-def _one_by_one(tasks: list[Task]) -> list[Any]:
+def _one_by_one(tasks: list[Callable[[], Answer]]) -> list[Answer]:
     return [task() for task in tasks]
 
 
@@ -246,11 +250,9 @@ def _curve(path: Path) -> list[dict[str, Any]]:
     """Return loss and validation MRR of each epoch in events.jsonl; the last line about an epoch counts."""
     epochs: dict[int, dict[str, Any]] = {}
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
-        try:
+        with suppress(ValueError):  # the last line of a killed run
             event = json.loads(line)
-        except ValueError:  # the last line of a killed run
-            continue
-        if event["event"] == "epoch":
-            mrr = (event.get("valid") or {}).get("mrr")
-            epochs[event["epoch"]] = {"epoch": event["epoch"], "loss": event.get("loss"), "mrr": mrr}
+            if event["event"] == "epoch":
+                mrr = (event.get("valid") or {}).get("mrr")
+                epochs[event["epoch"]] = {"epoch": event["epoch"], "loss": event.get("loss"), "mrr": mrr}
     return list(epochs.values())

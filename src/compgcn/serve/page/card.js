@@ -1,6 +1,6 @@
 // The model card: data, metrics, training curve and settings.
 
-import { failure, h } from "./dom.js";
+import { failure, h, panel } from "./dom.js";
 import { count, figure, plural } from "./format.js";
 import { axis, colour, CONFIG, layout, plotly } from "./plot.js";
 
@@ -44,15 +44,6 @@ export function card(context) {
 
   addEventListener("theme", () => element.isConnected && update(null, true));
   return { element, update, title: () => context.model.name };
-}
-
-function panel(id, title, ...body) {
-  return h(
-    "section",
-    { class: "panel", "aria-labelledby": id },
-    h("div", { class: "head" }, h("h2", { id }, title)),
-    h("div", { class: "body" }, body),
-  );
 }
 
 /** Metrics on valid and test, and by the predicted side. */

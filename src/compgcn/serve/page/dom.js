@@ -23,6 +23,16 @@ function filled(element, props, children) {
   return element;
 }
 
+/** A panel with a title; its last child is the body. */
+export function panel(id, title, ...body) {
+  return h(
+    "section",
+    { class: "panel", "aria-labelledby": id },
+    h("div", { class: "head" }, h("h2", { id }, title)),
+    h("div", { class: "body" }, body),
+  );
+}
+
 /** Announce a text to screen readers without showing it. */
 export function say(text) {
   document.getElementById("spoken").textContent = text;

@@ -1,13 +1,12 @@
 // One entity: the facts about it and the most similar entities.
 
 import { get, latest } from "./api.js";
-import { combobox } from "./combobox.js";
-import { failure, h, skeleton } from "./dom.js";
+import { failure, h, panel, skeleton } from "./dom.js";
 import { count, plural } from "./format.js";
 import { graph } from "./graph.js";
 import { nameOf, remember } from "./names.js";
-import { entitySource } from "./question.js";
-import { address, go, toEntity } from "./router.js";
+import { entitySearch } from "./question.js";
+import { address, toEntity } from "./router.js";
 
 const DRAWN = 9; // facts that fit into a small graph
 const LISTED = 200;
@@ -16,29 +15,12 @@ const ALIKE = 12;
 /** The view "Entity". */
 export function entity(context) {
   const model = () => context.model.id;
-  const search = combobox({
-    label: "Entity",
-    placeholder: "Search an entity",
-    noun: "entity",
-    source: entitySource(model),
-    choose: (id) => go({ entity: id }),
-  });
+  const search = entitySearch("Entity", model);
   const title = h("h1", {}, "Entity");
   const actions = h("p", { class: "actions" });
-  const facts = h("div", { class: "body" });
-  const alike = h("div", { class: "body" });
-  const around = h(
-    "section",
-    { class: "panel", "aria-labelledby": "around" },
-    h("div", { class: "head" }, h("h2", { id: "around" }, "Neighbourhood")),
-    facts,
-  );
-  const similar = h(
-    "section",
-    { class: "panel", "aria-labelledby": "similar" },
-    h("div", { class: "head" }, h("h2", { id: "similar" }, "Similar entities")),
-    alike,
-  );
+  const around = panel("around", "Neighbourhood");
+  const similar = panel("similar", "Similar entities");
+  const [facts, alike] = [around.lastChild, similar.lastChild];
   const columns = h("div", { class: "columns" }, around, similar);
   const element = h(
     "div",

@@ -1,13 +1,12 @@
 // The view "Map": entity embeddings on their first two principal components.
 
 import { get, latest } from "./api.js";
-import { combobox } from "./combobox.js";
-import { failure, h, say, skeleton } from "./dom.js";
+import { failure, h, panel, say, skeleton } from "./dom.js";
 import { count, plural } from "./format.js";
 import { nameOf, remember } from "./names.js";
 import { axis, CONFIG, layout, plotly } from "./plot.js";
 import { byDegree, byType, ring } from "./points.js";
-import { entitySource } from "./question.js";
+import { entitySearch } from "./question.js";
 import { address, go, here, toEntity } from "./router.js";
 
 const MOST = 5000; // points; more would be slow
@@ -15,13 +14,7 @@ const MOST = 5000; // points; more would be slow
 /** The view "Map". */
 export function map(context) {
   const model = () => context.model.id;
-  const search = combobox({
-    label: "Find on the map",
-    placeholder: "Search an entity",
-    noun: "entity",
-    source: entitySource(model),
-    choose: (id) => go({ entity: id }),
-  });
+  const search = entitySearch("Find on the map", model);
   const select = h(
     "select",
     {
@@ -35,7 +28,7 @@ export function map(context) {
   const body = h("div", { class: "body" });
   const note = h("p", { class: "hint" });
   const chosen = h("div", { class: "body" });
-  const panel = h(
+  const shown = h(
     "section",
     { class: "panel", "aria-labelledby": "map" },
     h(
@@ -47,22 +40,9 @@ export function map(context) {
     body,
     note,
   );
-  const element = h(
-    "div",
-    { class: "view map" },
-    h(
-      "div",
-      { class: "columns" },
-      panel,
-      h(
-        "section",
-        { class: "panel", "aria-labelledby": "chosen" },
-        h("div", { class: "head" }, h("h2", { id: "chosen" }, "Chosen")),
-        h("div", { class: "body" }, search.element),
-        chosen,
-      ),
-    ),
-  );
+  const side = panel("chosen", "Chosen", search.element);
+  side.append(chosen);
+  const element = h("div", { class: "view map" }, h("div", { class: "columns" }, shown, side));
   const [only, onlyAlike] = [latest(), latest()];
   let points = null;
   let of = ""; // id of the points' model
@@ -76,13 +56,13 @@ export function map(context) {
     if (of !== model() || again) {
       of = model();
       points = null;
-      panel.setAttribute("aria-busy", "true");
+      shown.setAttribute("aria-busy", "true");
       body.replaceChildren(skeleton(10));
       const got = await only(
         async (signal) => (await Promise.all([get("api/map", { model: model(), limit: MOST }, signal), plotly()]))[0],
       );
       if (!got) return;
-      panel.removeAttribute("aria-busy");
+      shown.removeAttribute("aria-busy");
       if (got.error) {
         of = "";
         body.replaceChildren(failure(got.error, () => update(here(), true)));

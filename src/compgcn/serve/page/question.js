@@ -13,7 +13,7 @@ const FOUND = { tail: "Tails", head: "Heads", relation: "The relation" };
 const LISTED = 300; // relations in the list; typing finds the others
 
 /** Suggest entities, in every search field of the page. */
-export const entitySource = (model) => async (text, signal) => {
+const entitySource = (model) => async (text, signal) => {
   const { entities } = await get("api/entities", { model: model(), q: text, limit: 10 }, signal);
   remember(model(), entities);
   const twins = (name) => entities.filter((one) => one.name === name).length > 1; // their ids differ
@@ -22,6 +22,16 @@ export const entitySource = (model) => async (text, signal) => {
     detail: `${twins(one.name) ? `${one.id} · ` : ""}${plural(one.degree, "fact")}`,
   }));
 };
+
+/** A search field that opens the entity in the same view. */
+export const entitySearch = (label, model) =>
+  combobox({
+    label,
+    placeholder: "Search an entity",
+    noun: "entity",
+    source: entitySource(model),
+    choose: (id) => go({ entity: id }),
+  });
 
 /** The three fields and the switch for the missing part; `update(state)` fills them in. */
 export function question(context) {
