@@ -176,12 +176,13 @@ class CompGCNConv(nn.Module):
         self._check(x, rel, graph, keep)
         messages = graph.messages(self.flow, self.add_inverse)
         z, z_loop = self._relation_vectors(rel)
-        stacked = z_loop is not None and self._stacks(x)
+        if z is not None and z_loop is not None and self._stacks(x):
+            messages, z = messages.with_loops(), torch.cat((z, z_loop))
 
         # Eq. node_update: the sums of weighted phi(x_u, z_r), each times its filter, and the loop
-        terms = self._terms(x, z, z_loop, messages.with_loops() if stacked else messages, keep)
-        loop = terms.pop() if stacked and len(terms) > 1 else None
-        if self.self_loop and not stacked:
+        terms = self._terms(x, z, messages, keep)
+        loop = terms.pop() if messages.loops and len(terms) > 1 else None
+        if self.self_loop and not messages.loops:
             loop = self._loop(x[: messages.num_receivers], z_loop, messages.weights(*self._norm(x)).loop)
         out, *others = [dropout(term, self.dropout, self.training) for term in terms]
         for term in others:
@@ -207,17 +208,11 @@ class CompGCNConv(nn.Module):
         plain = self.filters.name == "direction" and self.relation_bias is None
         return plain and launches_count(x) and self._factored() is not None
 
-    def _terms(
-        self, x: Tensor, z: Tensor | None, z_loop: Tensor | None, messages: Messages, keep: Tensor | None
-    ) -> list[Tensor]:
+    def _terms(self, x: Tensor, z: Tensor | None, messages: Messages, keep: Tensor | None) -> list[Tensor]:
         """Return the weighted sums of messages after their filters, [N, out], by direction or all in one."""
         norm = self._norm(x)
         weight = None if keep is None else messages.weights(*norm).message * messages.of_edges(keep)
         phi = self._factored()
-        if messages.loops:
-            assert z is not None
-            assert z_loop is not None
-            z = torch.cat((z, z_loop))
         if phi is None:
             assert self.phi is not None
             assert z is not None
