@@ -354,9 +354,8 @@ def _plain(tensor: Tensor) -> Tensor:
     return tensor.detach().contiguous()
 
 
-def _array(tensor: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:
-    array: np.ndarray[tuple[int, ...], np.dtype[np.generic]] = _plain(tensor).numpy()
-    return array
+def _array(tensor: Tensor) -> Any:
+    return _plain(tensor).numpy()
 
 
 def _call(on_one: Callable[..., None], on_all: Callable[..., None], work: int, rows: int, *operands: Any) -> None:

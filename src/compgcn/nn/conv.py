@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from compgcn.errors import InputError, unknown
 from compgcn.kernels import Combine
 from compgcn.kernels.backend import wide
-from compgcn.nn.compose import COMPOSITIONS, Composition, Learned, find
+from compgcn.nn.compose import COMPOSITIONS, Composition, Learned, Phi, find
 from compgcn.nn.dropout import dropout
 from compgcn.nn.filters import FILTERS, Incoming, Sizes, add_biases, contents
 from compgcn.nn.graph import FLOWS, NORMS, Flow, Messages, Norm, RelationalGraph
@@ -82,7 +82,7 @@ class CompGCNConv(nn.Module):
         in_channels: int,
         out_channels: int,
         num_relations: int,
-        composition: str | Composition | Learned = "corr",
+        composition: Phi = "corr",
         norm: str = "symmetric",
         flow: Flow = "source_to_target",
         add_inverse: bool = True,

@@ -199,12 +199,11 @@ class ShardedLinkPrediction(LinkPrediction):
         bias = self.model.decoder.entity_bias
         tables = [encoded.entities] if bias is None else [encoded.entities, bias.unsqueeze(1)]
         found = Lookup(self.rows, torch.cat([ids.flatten() for ids in wanted]))(*tables)
-        sizes = [ids.numel() for ids in wanted]
-        vectors = [some.view(*ids.shape, -1) for some, ids in zip(torch.split(found[0], sizes), wanted, strict=True)]
-        if bias is None:
-            return [_Found(some, None) for some in vectors]
-        biases = [some.view_as(ids) for some, ids in zip(torch.split(found[1], sizes), wanted, strict=True)]
-        return [_Found(*pair) for pair in zip(vectors, biases, strict=True)]
+        parts = zip(*(torch.split(table, [ids.numel() for ids in wanted]) for table in found), strict=True)
+        return [
+            _Found(vectors.view(*ids.shape, -1), *(some.view_as(ids) for some in biases))
+            for ids, (vectors, *biases) in zip(wanted, parts, strict=True)
+        ]
 
     def score(self, encoded: Encoded, s: Tensor, r: Tensor) -> Tensor:
         """Return the logits of the rank's slice of the entities for queries (s, r), [B, n] of [B]."""
@@ -266,7 +265,7 @@ class _Found(NamedTuple):
     """Vectors of entities [.., d], and their biases [..] where they have any."""
 
     vectors: Tensor
-    biases: Tensor | None
+    biases: Tensor | None = None
 
 
 def _binary_cross_entropy(task: ShardedLinkPrediction, encoded: Encoded, batch: Batch, q: Tensor) -> Tensor:
