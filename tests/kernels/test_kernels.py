@@ -252,28 +252,20 @@ def test_counting_sorts_as_comparing_does(keys):
     assert torch.equal(stable_order(key, offsets), torch.argsort(key, stable=True))
 
 
-def _reduce_sample(combine: Combine) -> tuple:
+def _samples(combine: Combine) -> dict[str, tuple]:
     edges = DEGENERATE["awkward"]
-    x, z, weight = (t.detach() for t in operands(edges, 4))
-    by_row = plan_of(edges).by_row
-    return x, z, weight[by_row.order], [*by_row], int(combine)
+    (x, z, weight), (by_row, by_sender, _) = (t.detach() for t in operands(edges, 4)), plan_of(edges)
+    g, left = normal(len(x), 4, seed=9, grad=False), torch.arange(len(x)).repeat_interleave(by_sender.offsets.diff())
+    return {
+        "segment_reduce": (x, z, weight[by_row.order], [*by_row], int(combine)),
+        "edge_dot": (g, x, z, by_sender.left, left, by_sender.right, int(combine)),
+    }
 
 
-def _dot_sample(combine: Combine) -> tuple:
-    edges = DEGENERATE["awkward"]
-    x, z, _ = (t.detach() for t in operands(edges, 4))
-    by_sender = plan_of(edges).by_sender
-    left = torch.arange(edges.num_nodes).repeat_interleave(by_sender.offsets.diff())
-    return normal(edges.num_nodes, 4, seed=9, grad=False), x, z, by_sender.left, left, by_sender.right, int(combine)
-
-
-SAMPLES = {"segment_reduce": _reduce_sample, "edge_dot": _dot_sample}
-
-
-@pytest.mark.parametrize("op", SAMPLES)
+@pytest.mark.parametrize("op", ["segment_reduce", "edge_dot"])
 @pytest.mark.parametrize("combine", [Combine.COPY, Combine.CONJUGATE], ids=lambda combine: combine.name)
 def test_torch_accepts_the_registration_of_every_operation(op, combine):
-    results = torch.library.opcheck(getattr(torch.ops.compgcn, op).default, SAMPLES[op](combine))
+    results = torch.library.opcheck(getattr(torch.ops.compgcn, op).default, _samples(combine)[op])
     assert set(results.values()) == {"SUCCESS"}
 
 

@@ -233,19 +233,6 @@ def test_bases_one_at_a_time_are_the_mixed_ones(way, composition, counted, edges
     assert_same_with_gradients(ours, theirs, (x, rel, *layer.parameters()))
 
 
-def mixes(relations: int, messages: int, inputs: int, outputs: int, *, bases: int = 4, nodes: int = 0, on_cpu=False):
-    return compgcn.nn.filters.mixes(relations, messages, nodes, bases, inputs, outputs, on_cpu)
-
-
-def test_a_matrix_per_relation_is_made_only_where_all_of_them_are_small():
-    """FB15k-237's are mixed; those of 5,000 relations would be larger than anything else in the layer."""
-    assert mixes(2 * 237, 2 * 272_115, 100, 200)
-    assert not mixes(2 * 5_000, 2 * 200_000, 100, 200)
-    assert mixes(2 * 100, 2, 100, 200), "few matrices are mixed whatever the graph"
-    assert mixes(10_000, 200 * 10_000, 100, 200)
-    assert not mixes(10_000, 200 * 10_000 - 1, 100, 200)
-
-
 def test_many_relations_keep_no_matrix_each():
     R, width, triples = 300, 16, [(i % 7, i, (i + 1) % 7) for i in range(300)]
     edges = Edges(triples, 7, R)

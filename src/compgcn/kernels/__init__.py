@@ -62,7 +62,9 @@ def aggregate(
     x: Tensor, z: Tensor, weight: Tensor | None, plan: Plan, combine: Combine, own: Own | None = None,
     only: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Return the weighted sums of combined messages, [rows, D], in the dtype of `x`; half precisions add in float32.
+    """Return the sum of weight · combine(x[sender], z[relation]) over the messages of each row, [rows, D].
+
+    The sums have the dtype of `x`; half precisions add in float32.
 
     Args:
         x: entities [N, D].

@@ -179,7 +179,7 @@ class CompGCNConv(nn.Module):
         if z is not None and z_loop is not None and self._stacks(x):
             messages, z = messages.with_loops(), torch.cat((z, z_loop))
 
-        # Eq. node_update: the sums of weighted phi(x_u, z_r), each times its filter, and the loop
+        # Eq. node_update: (Σ w phi(x_u, z_r)) W_dir of each direction, and the loop w_v phi(x_v, z_loop) W_loop
         terms = self._terms(x, z, messages, keep)
         loop = terms.pop() if messages.loops and len(terms) > 1 else None
         if self.self_loop and not messages.loops:
@@ -197,16 +197,19 @@ class CompGCNConv(nn.Module):
             rel = rel @ self.weight_relation
         return out, rel
 
-    def _norm(self, x: Tensor) -> Norm:
-        return Norm(self.norm, self.self_loop, wide(x.dtype))
-
-    def _stacks(self, x: Tensor) -> bool:
-        """Return whether the loops are messages of one more direction: fewer kernels to launch, which a GPU waits for.
-
-        A CPU folds phi into the filter of the loop instead, which multiplies less.
-        """
-        plain = self.filters.name == "direction" and self.relation_bias is None
-        return plain and launches_count(x) and self._factored() is not None
+    def _relation_vectors(self, rel: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+        """Return the argument of phi for each row of the relation table, and for the loop."""
+        if self.relations == "scalars":
+            return self.relation_scale, self.loop_relation
+        if rel is None or self.relations == "none":
+            return None, None
+        if self.update_loop:
+            return rel[:-1], rel[-1:]
+        if self.roles:
+            half = rel[: self.num_relations]
+            half = half if self.flow == "source_to_target" else -half
+            return (torch.cat((half, -half)) if self.add_inverse else half), None
+        return rel, self.loop_relation
 
     def _terms(self, x: Tensor, z: Tensor | None, messages: Messages, keep: Tensor | None) -> list[Tensor]:
         """Return the weighted sums of messages after their filters, [N, out], by direction or all in one."""
@@ -228,26 +231,6 @@ class CompGCNConv(nn.Module):
         terms = self.filters.sums({name: getattr(self, name) for name in self._filters}, incoming)
         return terms if self.relation_bias is None else add_biases(terms, self.relation_bias, incoming)
 
-    def _relation_vectors(self, rel: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
-        """Return the argument of phi for each row of the relation table, and for the loop."""
-        if self.relations == "scalars":
-            return self.relation_scale, self.loop_relation
-        if rel is None or self.relations == "none":
-            return None, None
-        if self.update_loop:
-            return rel[:-1], rel[-1:]
-        if self.roles:
-            half = rel[: self.num_relations]
-            half = half if self.flow == "source_to_target" else -half
-            return (torch.cat((half, -half)) if self.add_inverse else half), None
-        return rel, self.loop_relation
-
-    def _factored(self) -> Composition | None:
-        """Return phi in factors, or None where it has none."""
-        if not isinstance(self.composition, Learned):
-            return self.composition
-        return None if self.composition.factors is None else self.composition.factors(self.phi)
-
     def _loop(self, x: Tensor, z: Tensor | None, weight: Tensor | None) -> Tensor:
         """Return w_v W_loop^T phi(x_v, z_loop), [N, out]; phi with one relation is mostly affine: fold it into W."""
         filters: Tensor = getattr(self, self.filters.loop)
@@ -264,6 +247,23 @@ class CompGCNConv(nn.Module):
         else:
             loop = phi(x, z).to(x.dtype) @ filters
         return loop if weight is None else (weight.unsqueeze(1) * loop).to(loop.dtype)
+
+    def _factored(self) -> Composition | None:
+        """Return phi in factors, or None where it has none."""
+        if not isinstance(self.composition, Learned):
+            return self.composition
+        return None if self.composition.factors is None else self.composition.factors(self.phi)
+
+    def _norm(self, x: Tensor) -> Norm:
+        return Norm(self.norm, self.self_loop, wide(x.dtype))
+
+    def _stacks(self, x: Tensor) -> bool:
+        """Return whether the loops are messages of one more direction: fewer kernels to launch, which a GPU waits for.
+
+        A CPU folds phi into the filter of the loop instead, which multiplies less.
+        """
+        plain = self.filters.name == "direction" and self.relation_bias is None
+        return plain and launches_count(x) and self._factored() is not None
 
     def _graph(self, x: Tensor, edge_index: Tensor | RelationalGraph, edge_type: Tensor | None) -> RelationalGraph:
         """Return the graph itself, or the one made of the last tensors seen, so that sorting happens once."""

@@ -117,10 +117,11 @@ def lasting(make: Callable[[], _T]) -> _T:
 
 def _once(make: Callable[Concatenate[Messages, _P], _T]) -> Callable[Concatenate[Messages, _P], _T]:
     """Keep what a method returns with the messages: the same arguments give the same tensors."""
+    name = make.__name__
 
     @wraps(make)
     def get(self: Messages, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        key = (make.__name__, *args)
+        key = (name, *args)
         if key not in self._kept:
             self._kept[key] = lasting(lambda: make(self, *args, **kwargs))
         return cast(_T, self._kept[key])

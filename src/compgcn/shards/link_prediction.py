@@ -27,7 +27,7 @@ from compgcn.tasks import losses
 from compgcn.tasks.edge_masking import facts
 from compgcn.tasks.facts import Answers, search
 from compgcn.tasks.link_prediction import Batch, ConditionalPrediction, Encoded, LinkPrediction, LinkPredictor
-from compgcn.tasks.objectives import OBJECTIVES, REGULARISERS, Vectors, other_terms
+from compgcn.tasks.objectives import OBJECTIVES, REGULARISERS, Vectors, add_terms
 from compgcn.tasks.ranking import Scorer, SideRanks, Watch, rank_triples
 from compgcn.tasks.sampling import SAMPLERS, randomness
 
@@ -190,7 +190,7 @@ class ShardedLinkPrediction(LinkPrediction):
             terms = of_scores(self, positive.squeeze(1), negative)
         if others:
             of = Vectors(x[mine], z[mine], found[0].vectors.squeeze(1))
-            terms = terms + sum(other_terms(self, encoded, of, batch.r[mine]), x.new_zeros(()))
+            terms = terms + add_terms(x.new_zeros(()), self, encoded, of, batch.r[mine])
         loss = world.summed(terms * (len(mine) / B if world.rank < B else 0.0))
         return loss if of_scores is not None else loss + _OVER_ALL[settings.loss](self, encoded, batch, q)
 

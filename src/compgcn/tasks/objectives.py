@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -178,20 +178,18 @@ def batch_loss(task: LinkPrediction, encoded: Encoded, batch: Batch) -> Tensor:
     """Return the loss of a batch, plus the weighted regulariser and the weighted loss over relations."""
     of = _gathered(task, encoded, batch)
     loss = task.objective.loss(task, encoded, batch, of)
-    return sum(other_terms(task, encoded, of, batch.r), loss)
+    return add_terms(loss, task, encoded, of, batch.r)
 
 
-def other_terms(task: LinkPrediction, encoded: Encoded, of: Vectors, r: Tensor) -> Iterator[Tensor]:
-    """Yield the weighted regulariser and the weighted loss over relations of triples, where the settings ask for them.
-
-    Without vectors of answers there are none.
-    """
+def add_terms(loss: Tensor, task: LinkPrediction, encoded: Encoded, of: Vectors, r: Tensor) -> Tensor:
+    """Add to the loss of triples their weighted regulariser and weighted loss over relations, as the settings ask."""
     settings, decoder = task.settings, task.model.decoder
     if of.e is not None and settings.regulariser != "none":
-        yield settings.regularisation * REGULARISERS[settings.regulariser](decoder, of.x, of.z, of.e)
+        loss = loss + settings.regularisation * REGULARISERS[settings.regulariser](decoder, of.x, of.z, of.e)
     if of.e is not None and settings.relation_prediction:
         scores = relation_scores(decoder, encoded, of.x, of.e)
-        yield settings.relation_prediction * losses.cross_entropy(scores, r)
+        loss = loss + settings.relation_prediction * losses.cross_entropy(scores, r)
+    return loss
 
 
 def rows_alone(settings: Training) -> bool:
