@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 from unittest import mock
 
+import numba
 import torch
 from hypothesis import strategies as st
 from torch import Tensor
@@ -270,18 +271,28 @@ def backend(name: str) -> Iterator[None]:
         yield
 
 
-def gradcheck(name: str, function: Callable[..., Tensor], *leaves: Tensor) -> bool:
-    """Whether the gradients on the kernels of that name are those of finite differences.
-
-    By every number of the leaves in turn; of Triton, whose interpreter takes long, along random directions that move
-    all the numbers of a leaf at once. Single numbers of its gradients are compared with those of the reference.
-    """
-    with backend(name):
-        return torch.autograd.gradcheck(function, leaves, fast_mode=name == "triton")
+def assert_same_bits_on_any_threads(compute: Callable[[], Sequence[Tensor]]) -> None:
+    """The tensors are the same bits on one thread and on two, on every call, shared out to threads or not."""
+    threads, seen = (torch.get_num_threads(), numba.get_num_threads()), []
+    try:
+        for small, count in ((2**40, 1), (0, 1), (0, 2), (0, 2)):
+            torch.set_num_threads(count)
+            numba.set_num_threads(min(count, numba.config.NUMBA_NUM_THREADS))
+            with mock.patch("compgcn.kernels.numba._SMALL", small):
+                seen.append(compute())
+    finally:
+        torch.set_num_threads(threads[0])
+        numba.set_num_threads(threads[1])
+    for other in seen[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(seen[0], other, strict=True))
 
 
 def filtered_ranks(scores: Tensor, target: Tensor, known: Tensor) -> Ranks:
-    """The definition: rank the target [B] by scores [B, N] among the entities not known [B, N]."""
-    value = scores.gather(1, target.unsqueeze(1))
-    rival = (~known).scatter(1, target.unsqueeze(1), False)  # the target is no rival of itself
-    return Ranks.from_counts(((scores > value) & rival).sum(1), ((scores == value) & rival).sum(1))
+    """The definition: rank the target [B] by scores [B, N] among the entities not known [B, N], one by one."""
+    rows = []
+    for row, t, hidden in zip(scores.tolist(), target.tolist(), known.tolist(), strict=True):
+        rivals = [score for e, score in enumerate(row) if e != t and not hidden[e]]
+        above, beside = (sum(score > row[t] for score in rivals), sum(score == row[t] for score in rivals))
+        rows.append((1 + above, 1 + above + beside / 2, 1 + above + beside))
+    optimistic, realistic, pessimistic = torch.tensor(rows, dtype=torch.float64).reshape(-1, 3).T
+    return Ranks(optimistic.long(), realistic, pessimistic.long())

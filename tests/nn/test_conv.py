@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -23,7 +23,7 @@ from compgcn.nn.compose import COMPOSITIONS, LEARNED, Composition, Learned
 from compgcn.nn.conv import CompGCNConv
 from compgcn.nn.filters import FILTERS
 from compgcn.nn.graph import FLOWS, NORMS, RelationalGraph
-from oracles import AWKWARD, DEGENERATE, Edges, assert_same_with_gradients, compgcn_layer, edge_lists, normal
+from oracles import AWKWARD, Edges, assert_same_with_gradients, compgcn_layer, edge_lists, normal
 
 IN, OUT = 4, 3
 EVERY_PHI = pytest.mark.parametrize("composition", COMPOSITIONS)
@@ -89,18 +89,9 @@ def test_the_layer_equals_the_update_equation_edge_by_edge(composition, norm, fl
     assert_same_with_gradients(ours, theirs, (x, rel, *parameters.values()))
 
 
-@EVERY_PHI
-@pytest.mark.parametrize("edges", DEGENERATE.values(), ids=list(DEGENERATE))
-def test_the_layer_is_right_on_degenerate_graphs(composition, edges):
-    layer = layer_of(edges, composition, bias=True)
-    x, rel = inputs(edges)
-    theirs = compgcn_layer(edges, x, rel, dict(layer.named_parameters()), composition=composition)
-    assert_same_with_gradients(layer(x, rel, *edges.tensors()), theirs, (x, rel, *layer.parameters()))
-
-
 @given(edge_lists(), st.sampled_from(sorted(COMPOSITIONS)), st.sampled_from(sorted(NORMS)), st.sampled_from(FLOWS))
 def test_the_layer_is_right_on_any_graph(edges, composition, norm, flow):
-    layer = layer_of(edges, composition, norm=norm, flow=flow)
+    layer = layer_of(edges, composition, norm=norm, flow=flow, bias=True)
     x, rel = inputs(edges)
     parameters = dict(layer.named_parameters())
     theirs = compgcn_layer(edges, x, rel, parameters, composition=composition, norm=norm, flow=flow)
@@ -218,7 +209,6 @@ WAYS = {  # mixed into a matrix per relation; a basis at a time, its sums kept; 
     "kept": {"mixes": lambda *sizes: False, "_KEPT": 2**26},
     "again": {"mixes": lambda *sizes: False, "_KEPT": 0},
 }
-ONE_AT_A_TIME = pytest.mark.parametrize("way", ["kept", "again"])
 
 
 def by_way(way: str, layer: Callable, *args, **options):
@@ -228,37 +218,19 @@ def by_way(way: str, layer: Callable, *args, **options):
         return layer(*args, **options)
 
 
-@ONE_AT_A_TIME
+@pytest.mark.parametrize("way", ["kept", "again"])
 @EVERY_ROW
 @COUNTED
-def test_bases_one_at_a_time_are_the_mixed_ones(way, composition, counted):
-    layer = layer_of(AWKWARD, composition, filters="basis", bases=3, norm="kipf", relation_bias=True, bias=True)
-    (x, rel), graph = inputs(AWKWARD), AWKWARD.graph()
+@given(edges=edge_lists())
+@settings(max_examples=4)
+@example(edges=AWKWARD)
+def test_bases_one_at_a_time_are_the_mixed_ones(way, composition, counted, edges):
+    options = {"norm": "kipf", "relation_bias": True, "bias": True, "roles": counted}
+    layer = layer_of(edges, composition, filters="basis", bases=3, **options)
+    (x, rel), graph = inputs(edges), edges.graph()
     keep = torch.arange(graph.num_edges).double() % 3 / 2 if counted else None
     ours, theirs = (by_way(name, layer, x, rel, graph, keep=keep) for name in (way, "mixed"))
     assert_same_with_gradients(ours, theirs, (x, rel, *layer.parameters()))
-
-
-@ONE_AT_A_TIME
-@pytest.mark.parametrize("roles", [True, False])
-@given(edges=edge_lists(), composition=st.sampled_from(sorted(COMPOSITIONS)))
-def test_bases_one_at_a_time_are_the_mixed_ones_on_any_graph(way, roles, edges, composition):
-    layer, (x, rel) = layer_of(edges, composition, filters="basis", bases=2, roles=roles), inputs(edges)
-    ours, theirs = (by_way(name, layer, x, rel, edges.graph()) for name in (way, "mixed"))
-    assert_same_with_gradients(ours, theirs, (x, rel, *layer.parameters()))
-
-
-def mixes(relations: int, messages: int, inputs: int, outputs: int, *, bases: int = 4, nodes: int = 0, on_cpu=False):
-    return compgcn.nn.filters.mixes(relations, messages, nodes, bases, inputs, outputs, on_cpu)
-
-
-def test_a_matrix_per_relation_is_made_only_where_all_of_them_are_small():
-    """FB15k-237's are mixed; those of 5,000 relations would be larger than anything else in the layer."""
-    assert mixes(2 * 237, 2 * 272_115, 100, 200)
-    assert not mixes(2 * 5_000, 2 * 200_000, 100, 200)
-    assert mixes(2 * 100, 2, 100, 200), "few matrices are mixed whatever the graph"
-    assert mixes(10_000, 200 * 10_000, 100, 200)
-    assert not mixes(10_000, 200 * 10_000 - 1, 100, 200)
 
 
 def test_many_relations_keep_no_matrix_each():
@@ -305,21 +277,14 @@ def test_edges_count_what_the_norm_says_so_many_times(edges, composition, norm, 
 
 @EVERY_FILTER
 @given(edge_lists(), SHUFFLES)
-def test_renaming_the_nodes_renames_the_output(filters, edges, random):
+def test_renaming_the_nodes_renames_the_output_and_the_order_of_the_edges_does_not_matter(filters, edges, random):
     layer, (x, rel) = layer_of(edges, filters=filters, bases=1), inputs(edges)
     order = random.sample(range(edges.num_nodes), edges.num_nodes)
-    renamed = edges._replace(triples=[(order[s], r, order[o]) for s, r, o in edges.triples])
+    triples = [(order[s], r, order[o]) for s, r, o in random.sample(edges.triples, len(edges.triples))]
     there = torch.empty_like(x)
     there[order] = x.detach()
-    torch.testing.assert_close(layer(there, rel, renamed.graph())[0][order], layer(x, rel, edges.graph())[0])
-
-
-@EVERY_FILTER
-@given(edge_lists(), SHUFFLES)
-def test_the_order_of_the_edges_does_not_matter(filters, edges, random):
-    layer, (x, rel) = layer_of(edges, filters=filters, bases=1), inputs(edges)
-    shuffled = edges._replace(triples=random.sample(edges.triples, len(edges.triples)))
-    torch.testing.assert_close(layer(x, rel, shuffled.graph())[0], layer(x, rel, edges.graph())[0])
+    renamed = layer(there, rel, edges._replace(triples=triples).graph())[0]
+    torch.testing.assert_close(renamed[order], layer(x, rel, edges.graph())[0])
 
 
 @given(edge_lists(), SHUFFLES)
@@ -337,13 +302,6 @@ def test_renaming_the_relations_renames_their_vectors(edges, random):
 
 
 # how it is called
-
-
-@EVERY_FILTER
-def test_a_relational_graph_may_stand_in_for_the_two_tensors(filters):
-    layer, (x, rel) = layer_of(AWKWARD, filters=filters, bases=1), inputs(AWKWARD)
-    ours, theirs = layer(x, rel, AWKWARD.graph()), layer(x, rel, *AWKWARD.tensors())
-    assert_same_with_gradients(ours, theirs, (x, rel, *layer.parameters()))
 
 
 @pytest.fixture
@@ -453,11 +411,6 @@ def test_each_direction_is_dropped_by_itself_after_its_filter(loop_dropout):
     assert seen.all()
 
 
-def test_evaluation_drops_nothing():
-    layer, (x, rel) = layer_of(AWKWARD, dropout=0.9).eval(), inputs(AWKWARD)
-    torch.testing.assert_close(layer(x, rel, AWKWARD.graph())[0], sum(halves(layer, x, rel)))
-
-
 # a good citizen of torch
 
 
@@ -523,11 +476,6 @@ def test_a_composition_that_does_not_factor_compiles_on_a_graph_that_was_seen(mo
         ({"rel": torch.zeros(3, 4)}, r"rel must have shape \[6, 4\], not \[3, 4\]"),
         ({"rel": None}, r"rel must have shape \[6, 4\], not None"),
         ({"edge_index": torch.zeros(3, 10, dtype=torch.long)}, r"edge_index must have shape \[2, E\], not \[3, 10\]"),
-        ({"edge_index": torch.zeros(10, dtype=torch.long)}, r"edge_index must have shape \[2, E\], not \[10\]"),
-        ({"edge_index": torch.full((2, 10), 6)}, r"node index 6 is outside \[0, 6\)"),
-        ({"edge_index": torch.zeros(2, 10)}, r"must be torch.int64"),
-        ({"edge_type": torch.zeros(9, dtype=torch.long)}, r"one length, not of shapes \(\(10,\), \(10,\), \(9,\)\)"),
-        ({"edge_type": torch.full((10,), 3)}, r"relation index 3 is outside \[0, 3\)"),
         ({"edge_type": None}, r"edge_type is missing"),
         ({"keep": torch.ones(20)}, r"keep must have shape \[10\], one number per edge, not \[20\]"),
         ({"edge_index": AWKWARD._replace(num_relations=4).graph()}, "the graph has 4 relations, the layer 3"),

@@ -19,7 +19,6 @@ from compgcn.nn.convolutional import (
     HypERQuery,
     _Patches,
     _taps,
-    convolve_each,
     image_shape,
 )
 from compgcn.nn.decoders import DECODERS, build_decoder, dot
@@ -71,16 +70,9 @@ def test_dropout_acts_in_training_alone(name, place):
     assert torch.equal(query(x, z), query(x, z))
 
 
-def test_the_papers_size_makes_a_square_image():
-    query = ConvEQuery(200)
-    assert (query.height, query.width) == (10, 20)
-    assert query.convolution.weight.shape == (200, 1, 7, 7)
-    assert query.convolution.bias is None
-    assert query.linear.weight.shape == (200, 200 * 14 * 14)
-
-
 def test_the_usual_sizes_are_those_of_the_papers():
     shapes = {
+        "conve": ((200, 1, 7, 7), 200 * 14 * 14),  # 200 filters of 7x7 over a square image, 20x20
         "convr": ((100 * 9, 200), 8 * 18 * 100),  # 100 filters of 3x3 over an image of 10x20
         "hyper": ((32 * 9, 200), 192 * 32),  # 32 filters of length 9
         "conv-transe": ((100, 1, 2, 3), 200 * 100),  # 100 filters of length 3, as many positions as dimensions
@@ -102,16 +94,18 @@ def test_the_image_is_the_squarest_there_is(dim):
 
 
 @pytest.mark.parametrize(
-    ("dim", "settings", "sentence"),
+    ("query", "dim", "kernel", "sentence"),
     [
-        (13, ConvolutionSettings(), "a 7×7 kernel does not fit the 2×13 image of dimension 13; use a .* 1 to 2"),
-        (200, ConvolutionSettings(kernel=21), "a 21×21 kernel does not fit the 20×20 image of dimension 200"),
-        (200, ConvolutionSettings(kernel=0), "a 0×0 kernel does not fit"),
+        (ConvEQuery, 13, 7, "a 7×7 kernel does not fit the 2×13 image of dimension 13; use a kernel from 1 to 2"),
+        (ConvEQuery, 200, 21, "a 21×21 kernel does not fit the 20×20 image of dimension 200"),
+        (ConvEQuery, 200, 0, "a 0×0 kernel does not fit"),
+        (HypERQuery, 8, 9, "a 1×9 kernel does not fit the 1×8 image of dimension 8; use a kernel from 1 to 8"),
+        (ConvRQuery, 12, 4, "a 4×4 kernel does not fit the 3×4 image of dimension 12; use a kernel from 1 to 3"),
     ],
 )
-def test_sizes_that_cannot_work_are_refused_with_the_sizes(dim, settings, sentence):
+def test_sizes_that_cannot_work_are_refused_with_the_sizes(query, dim, kernel, sentence):
     with pytest.raises(InputError, match=sentence):
-        ConvEQuery(dim, settings)
+        query(dim, ConvolutionSettings(kernel=kernel))
 
 
 @pytest.mark.parametrize("own", [False, True], ids=["shared", "a list per query"])
@@ -125,26 +119,6 @@ def test_convkb_gives_the_same_for_a_few_candidates_at_a_time(monkeypatch, own):
         parts = similarity(q, e)
     assert max(sizes) < 3 * 7 * 10, "no array of all units is kept"
     assert_same_with_gradients(parts, whole, (q, e, *similarity.parameters()))
-
-
-def test_kernels_longer_than_the_vector_are_refused():
-    with pytest.raises(
-        InputError, match="a 1×9 kernel does not fit the 1×8 image of dimension 8; use a kernel from 1 to 8"
-    ):
-        HypERQuery(8, ConvolutionSettings(kernel=9))
-    with pytest.raises(
-        InputError, match="a 4×4 kernel does not fit the 3×4 image of dimension 12; use a kernel from 1 to 3"
-    ):
-        ConvRQuery(12, ConvolutionSettings(kernel=4))
-
-
-@pytest.mark.parametrize("size", [(5, 6, 2, 3), (1, 9, 1, 4), (3, 3, 3, 3)], ids=str)
-def test_filters_of_their_own_make_the_maps_of_one_convolution_each(size):
-    H, W, h, w = size
-    images, filters = normal(4, 1, H, W).requires_grad_(), normal(4, 3, h, w, seed=1).requires_grad_()
-    each = [torch.nn.functional.conv2d(images[b : b + 1], filters[b].unsqueeze(1)) for b in range(4)]
-    expected = torch.cat(each).flatten(2).transpose(1, 2)
-    assert_same_with_gradients(convolve_each(images, filters), expected, (images, filters))
 
 
 @pytest.mark.parametrize("size", [(9, 7, 3), (4, 4, 4), (5, 3, 1), (10, 20, 7)], ids=str)

@@ -11,15 +11,7 @@ from torch import Tensor
 from compgcn import config
 from compgcn.data import DATASETS
 from compgcn.errors import InputError
-from compgcn.nn.decoders import (
-    DECODERS,
-    ConvolutionSettings,
-    Decoder,
-    build_decoder,
-    dot,
-    negative_complex_l1,
-    negative_l1,
-)
+from compgcn.nn.decoders import DECODERS, ConvolutionSettings, Decoder, build_decoder
 from compgcn.run.resolve import expand, recommended
 from oracles import normal
 from scores import FORMULAS
@@ -157,25 +149,6 @@ def test_shapes_that_do_not_match_are_refused_with_the_shapes():
         decoder(x, z, entities[1:])
     with pytest.raises(InputError, match=r"\[C\], or \[3, C\] for 3 queries, not \[1, 2\]"):
         decoder(x, z, entities, torch.zeros(1, 2, dtype=torch.long))
-
-
-SIMILARITIES = {
-    dot: lambda q, e: sum(a * b for a, b in zip(q, e, strict=True)),
-    negative_l1: lambda q, e: -sum(abs(a - b) for a, b in zip(q, e, strict=True)),
-    negative_complex_l1: lambda q, e: -sum(abs(complex(q[j] - e[j], q[j + 3] - e[j + 3])) for j in range(3)),
-}
-
-
-@pytest.mark.parametrize("function", SIMILARITIES, ids=lambda function: function.__name__)
-def test_each_similarity_equals_its_formula_for_shared_candidates_and_for_a_list_per_query(function):
-    q, e = normal(3, 6), normal(4, 6, seed=1)
-    shared, own = function(q, e), function(q, e.expand(3, 4, 6))
-    expected = [[SIMILARITIES[function](a, b) for b in e.tolist()] for a in q.tolist()]
-    torch.testing.assert_close(shared, torch.tensor(expected, dtype=torch.float64))
-    torch.testing.assert_close(shared, own)
-    weight = normal(3, 4, seed=2).detach()
-    gradients = [torch.autograd.grad((scores * weight).sum(), (q, e)) for scores in (shared, own)]
-    torch.testing.assert_close(*gradients)
 
 
 def resolved(**settings: Any) -> config.Decoder:

@@ -57,11 +57,12 @@ def test_pairs_by_position_are_those_of_lookup(triples):
 
 
 @given(st.lists(TRIPLE, min_size=1, max_size=40), st.data())
-def test_padded_pairs_are_the_pairs_and_padding(triples, data):
+def test_padded_places_hold_the_pairs_and_padding(triples, data):
     answers = Answers.from_triples(tensor(triples), R)
     batch = data.draw(st.integers(1, len(answers)))
     index = torch.randperm(len(answers), generator=torch.Generator().manual_seed(batch))[:batch]
-    row, col = answers.padded_pairs(index, answers.most(batch))
+    row, place = answers.padded_places(index, answers.most(batch))
+    col = answers.at(place)
     real = col >= 0
     assert [row[real].tolist(), col[real].tolist()] == [pairs.tolist() for pairs in answers.pairs(index)]
     assert len(col) == answers.most(batch)

@@ -13,7 +13,7 @@ from compgcn.run import open_run
 from compgcn.run.build import build_task
 from compgcn.run.resolve import expand
 from compgcn.tasks.link_prediction import LinkPrediction
-from compgcn.tasks.sampling import SAMPLERS, Negatives, drawn
+from compgcn.tasks.sampling import SAMPLERS, Negatives
 from toy import SMALL, graph, train
 
 KBGAN: dict[str, Any] = {"loss": "margin", "sampler": "kbgan", "decoder": "transe", "encoder": "none", "negatives": 5}
@@ -136,21 +136,3 @@ def test_negatives_that_are_shared_give_the_loss_of_the_same_ones_drawn_for_ever
         found.append([loss.detach(), *(p.grad for p in task.model.parameters() if p.grad is not None)])
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other)
-
-
-def test_every_entity_is_drawn_about_equally_often() -> None:
-    torch.manual_seed(0)
-    task = build(sampler="uniform", negatives=2000)
-    negatives = SAMPLERS["uniform"].draw(task, task.batch(torch.arange(12))).entities
-    assert negatives.shape == (12, 2000)
-    counts = torch.bincount(negatives.flatten(), minlength=12)
-    assert len(counts) == 12
-    assert (counts - 2000).abs().max() < 6 * 2000**0.5
-
-
-def test_choices_are_made_with_the_probabilities_of_the_softmax() -> None:
-    torch.manual_seed(0)
-    p = torch.tensor([0.5, 0.3, 0.2, 0.0])
-    counts = torch.bincount(drawn((p.log() + 7).expand(20_000, 4)).flatten(), minlength=4)
-    assert counts[3] == 0
-    assert (counts - 20_000 * p).abs().max() < 6 * (20_000 * 0.25) ** 0.5

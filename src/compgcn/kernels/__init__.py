@@ -62,7 +62,9 @@ def aggregate(
     x: Tensor, z: Tensor, weight: Tensor | None, plan: Plan, combine: Combine, own: Own | None = None,
     only: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Return the weighted sums of combined messages, [rows, D], in the dtype of `x`; half precisions add in float32.
+    """Return the sum of weight · combine(x[sender], z[relation]) over the messages of each row, [rows, D].
+
+    The sums have the dtype of `x`; half precisions add in float32.
 
     Args:
         x: entities [N, D].
@@ -180,10 +182,14 @@ def segment_sum(
 
 def _gradient_by_x(g: Tensor, z: Tensor, weight: Tensor, s: Segments, op: int, only: Tensor | None = None) -> Tensor:
     """Return the gradient of `aggregate` by x; s.left are rows of g, s.right rows of z."""
-    if op == Combine.COMPLEX:  # g conj(z)
-        return segment_sum(z, g, weight, s.swapped(), Combine.CONJUGATE)
-    kept = op if op in (Combine.MULT, Combine.CONJUGATE) else Combine.COPY
-    return segment_sum(g, z, weight, s, kept, only, reference.ROW)
+    match op:
+        case Combine.COPY | Combine.ADD | Combine.SUB:  # g
+            return segment_sum(g, z, weight, s, Combine.COPY)
+        case Combine.MULT | Combine.CONJUGATE:  # g z, and conj(g) z
+            return segment_sum(g, z, weight, s, op, only, reference.ROW)
+        case Combine.COMPLEX:  # g conj(z)
+            return segment_sum(z, g, weight, s.swapped(), Combine.CONJUGATE)
+    raise ValueError(f"the combination {op} has no gradient")
 
 
 def _gradient_by_z(
@@ -193,14 +199,17 @@ def _gradient_by_z(
     match op:
         case Combine.COPY:
             return torch.zeros_like(z)
+        case Combine.ADD:  # g
+            return segment_sum(g, x, weight, s, Combine.COPY)
+        case Combine.SUB:  # -g
+            return -segment_sum(g, x, weight, s, Combine.COPY)
+        case Combine.MULT:  # g x
+            return segment_sum(g, x, weight, s, Combine.MULT, only, reference.RIGHT)
         case Combine.COMPLEX:  # g conj(x)
             return segment_sum(x, g, weight, s.swapped(), Combine.CONJUGATE)
-        case Combine.CONJUGATE:  # g x
+        case Combine.CONJUGATE:  # g x, of complex numbers
             return segment_sum(g, x, weight, s, Combine.COMPLEX, only, reference.RIGHT)
-        case Combine.MULT:
-            return segment_sum(g, x, weight, s, Combine.MULT, only, reference.RIGHT)
-    total = segment_sum(g, x, weight, s, Combine.COPY)
-    return -total if op == Combine.SUB else total
+    raise ValueError(f"the combination {op} has no gradient")
 
 
 def _gradient_by_weight(g: Tensor, x: Tensor, z: Tensor, plan: Plan, op: int) -> Tensor:
@@ -351,55 +360,6 @@ class _GroupedMatmul(torch.autograd.Function):
         return drows, dweight, None, None
 
 
-# The kernels as operations of torch, for compiled code: arguments and result, and the result's shape without values.
-_OPERATIONS: dict[str, tuple[str, Callable[..., Tensor]]] = {
-    "segment_reduce": (
-        "(Tensor a, Tensor b, Tensor weight, Tensor[] segments, int op) -> Tensor",
-        lambda a, b, weight, segments, op: a.new_empty(Segments(*segments).offsets.shape[0] - 1, a.shape[1]),
-    ),
-    "statistics": (
-        "(Tensor x, Tensor z, Tensor weight, Tensor[] segments, int op) -> Tensor",
-        lambda x, z, weight, segments, op: x.new_empty(6, Segments(*segments).offsets.shape[0] - 1, x.shape[1]),
-    ),
-    "pair_gradient": (
-        "(Tensor x, Tensor z, Tensor weight, Tensor found, Tensor g_sum, Tensor g_square, Tensor g_largest, "
-        "Tensor g_smallest, Tensor sender, Tensor relation, Tensor[] segments, int op) -> Tensor",
-        lambda x, *others: x.new_empty(others[-4].shape[0], x.shape[1]),
-    ),
-    "edge_dot": (
-        "(Tensor g, Tensor a, Tensor b, Tensor row, Tensor left, Tensor right, int op) -> Tensor",
-        lambda g, a, b, row, left, right, op: g.new_empty(left.shape[0], dtype=wide(g.dtype)),
-    ),
-    "l1_distance": (
-        "(Tensor q, Tensor e, bool planar) -> Tensor",
-        lambda q, e, planar: q.new_empty(q.shape[0], e.shape[0]),
-    ),
-    "l1_gradient": (
-        "(Tensor g, Tensor q, Tensor e, bool planar) -> Tensor",
-        lambda g, q, e, planar: torch.empty_like(q, memory_format=torch.contiguous_format),
-    ),
-    "grouped_matmul": (
-        "(Tensor rows, Tensor weight, Tensor offsets, Tensor chunks) -> Tensor",
-        lambda rows, weight, offsets, chunks: rows.new_empty(*rows.shape[:2], weight.shape[3]),
-    ),
-    "grouped_outer": (
-        "(Tensor rows, Tensor g, Tensor offsets) -> Tensor",
-        lambda rows, g, offsets: rows.new_empty(offsets.shape[0] - 1, *rows.shape[1:], g.shape[2]),
-    ),
-}
-
-
-def _run(name: str, first: Tensor, *others: Any) -> Tensor:
-    arguments = (Segments(*other) if isinstance(other, list) else other for other in others)
-    return getattr(kernels(first.device.type), name)(first, *arguments)  # type: ignore[no-any-return]
-
-
-for _name, (_schema, _fake) in _OPERATIONS.items():
-    torch.library.custom_op(f"compgcn::{_name}", partial(_run, _name), mutates_args=(), schema=_schema).register_fake(
-        _fake
-    )
-
-
 _WIDTHS = (16, 32, 64)  # of the fused update: the sides of tiles
 _BYTES = {1: 128, 4: 64}  # of a row at most, by the number of parts: what the registers of a GPU hold
 
@@ -463,20 +423,51 @@ class _Update(torch.autograd.Function):
         return by_x, None, None, by_weight.to(given[2].dtype), *by_rows, *by_parts
 
 
-def _run_update(name: str, first: Tensor, *others: Any) -> Any:
-    return getattr(kernels(first.device.type), name)(first, *others)
-
-
-_ARGUMENTS = (
+_UPDATED = (
     "Tensor x, Tensor[] parts, Tensor degree, Tensor scale, Tensor weight, Tensor gamma, Tensor? beta, Tensor? bias"
 )
-_UPDATES: dict[str, tuple[str, Callable[..., Any]]] = {
+
+# The kernels as operations of torch, for compiled code: arguments and result, and the result's shape without values.
+_OPERATIONS: dict[str, tuple[str, Callable[..., Any]]] = {
+    "segment_reduce": (
+        "(Tensor a, Tensor b, Tensor weight, Tensor[] segments, int op) -> Tensor",
+        lambda a, b, weight, segments, op: a.new_empty(Segments(*segments).offsets.shape[0] - 1, a.shape[1]),
+    ),
+    "statistics": (
+        "(Tensor x, Tensor z, Tensor weight, Tensor[] segments, int op) -> Tensor",
+        lambda x, z, weight, segments, op: x.new_empty(6, Segments(*segments).offsets.shape[0] - 1, x.shape[1]),
+    ),
+    "pair_gradient": (
+        "(Tensor x, Tensor z, Tensor weight, Tensor found, Tensor g_sum, Tensor g_square, Tensor g_largest, "
+        "Tensor g_smallest, Tensor sender, Tensor relation, Tensor[] segments, int op) -> Tensor",
+        lambda x, *others: x.new_empty(others[-4].shape[0], x.shape[1]),
+    ),
+    "edge_dot": (
+        "(Tensor g, Tensor a, Tensor b, Tensor row, Tensor left, Tensor right, int op) -> Tensor",
+        lambda g, a, b, row, left, right, op: g.new_empty(left.shape[0], dtype=wide(g.dtype)),
+    ),
+    "l1_distance": (
+        "(Tensor q, Tensor e, bool planar) -> Tensor",
+        lambda q, e, planar: q.new_empty(q.shape[0], e.shape[0]),
+    ),
+    "l1_gradient": (
+        "(Tensor g, Tensor q, Tensor e, bool planar) -> Tensor",
+        lambda g, q, e, planar: torch.empty_like(q, memory_format=torch.contiguous_format),
+    ),
+    "grouped_matmul": (
+        "(Tensor rows, Tensor weight, Tensor offsets, Tensor chunks) -> Tensor",
+        lambda rows, weight, offsets, chunks: rows.new_empty(*rows.shape[:2], weight.shape[3]),
+    ),
+    "grouped_outer": (
+        "(Tensor rows, Tensor g, Tensor offsets) -> Tensor",
+        lambda rows, g, offsets: rows.new_empty(offsets.shape[0] - 1, *rows.shape[1:], g.shape[2]),
+    ),
     "update": (
-        f"({_ARGUMENTS}) -> Tensor",
+        f"({_UPDATED}) -> Tensor",
         lambda x, *others: torch.empty_like(x, memory_format=torch.contiguous_format),
     ),
     "update_gradient": (
-        f"(Tensor g, {_ARGUMENTS}) -> Tensor[]",
+        f"(Tensor g, {_UPDATED}) -> Tensor[]",
         lambda g, x, parts, degree, scale, weight, *others: [
             torch.empty_like(x, memory_format=torch.contiguous_format),
             x.new_empty(weight.shape[0] + 3, x.shape[2], dtype=torch.float32),
@@ -484,7 +475,15 @@ _UPDATES: dict[str, tuple[str, Callable[..., Any]]] = {
         ],
     ),
 }
-for _name, (_schema, _fake) in _UPDATES.items():
-    torch.library.custom_op(
-        f"compgcn::{_name}", partial(_run_update, _name), mutates_args=(), schema=_schema
-    ).register_fake(_fake)
+
+
+def _run(name: str, in_segments: bool, first: Tensor, *others: Any) -> Any:
+    arguments = (Segments(*one) if in_segments and isinstance(one, list) else one for one in others)
+    return getattr(kernels(first.device.type), name)(first, *arguments)
+
+
+for _name, (_schema, _fake) in _OPERATIONS.items():
+    _operation = torch.library.custom_op(
+        f"compgcn::{_name}", partial(_run, _name, "segments" in _schema), mutates_args=(), schema=_schema
+    )
+    _operation.register_fake(_fake)

@@ -31,20 +31,29 @@ _CANDIDATES = 1024  # whose distances are made at a time: they stay in the cache
 _TASKS = 64  # pieces of about equal numbers of edges; many more than cores, so that no thread waits long
 
 
-def _compiled(parallel: bool) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def _compiled(parallel: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Compile for one core or for all, and keep the machine code on disk where that can be written.
 
     Without fast-math: code compiled now and code loaded from disk must round alike.
     """
 
-    def compile(function: Callable[..., None]) -> Callable[..., None]:
+    def compile(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
-            kernel: Callable[..., None] = njit(function, cache=True, parallel=parallel, nogil=True)
+            kernel: Callable[..., Any] = njit(function, cache=True, parallel=parallel, nogil=True)
         except RuntimeError:  # no place to write: every process compiles it again
             kernel = njit(function, parallel=parallel, nogil=True)
         return kernel
 
     return compile
+
+
+@_compiled(parallel=False)
+def _share(offsets, task):  # pragma: no cover
+    """Return the first row of a task and that of the next: the rows of about as many edges for each."""
+    rows = offsets.shape[0] - 1
+    edges = offsets[rows]
+    first = np.searchsorted(offsets[:rows], edges * task // _TASKS)
+    return first, np.searchsorted(offsets[:rows], edges * (task + 1) // _TASKS)
 
 
 @_compiled(parallel=False)
@@ -82,11 +91,8 @@ def _reduce_rows(a, b, weight, offsets, left, right, op, out, first, last):  # p
 
 @_compiled(parallel=True)
 def _reduce_shares(a, b, weight, offsets, left, right, op, out):  # pragma: no cover
-    rows = offsets.shape[0] - 1
-    edges = left.shape[0]
     for task in prange(_TASKS):
-        first = np.searchsorted(offsets[:rows], edges * task // _TASKS)
-        last = np.searchsorted(offsets[:rows], edges * (task + 1) // _TASKS)
+        first, last = _share(offsets, task)
         _reduce_rows(a, b, weight, offsets, left, right, op, out, first, last)
 
 
@@ -139,11 +145,8 @@ def _statistics_rows(x, z, weight, offsets, left, right, op, out, first, last): 
 
 @_compiled(parallel=True)
 def _statistics_shares(x, z, weight, offsets, left, right, op, out):  # pragma: no cover
-    rows = offsets.shape[0] - 1
-    edges = left.shape[0]
     for task in prange(_TASKS):
-        first = np.searchsorted(offsets[:rows], edges * task // _TASKS)
-        last = np.searchsorted(offsets[:rows], edges * (task + 1) // _TASKS)
+        first, last = _share(offsets, task)
         _statistics_rows(x, z, weight, offsets, left, right, op, out, first, last)
 
 
@@ -173,9 +176,8 @@ def _pair_rows(
 def _pair_shares(
     x, z, weight, found, g_sum, g_square, g_largest, g_smallest, sender, relation, offsets, row, op, out
 ):  # fmt: skip  # pragma: no cover
-    pairs = sender.shape[0]
     for task in prange(_TASKS):
-        first, last = pairs * task // _TASKS, pairs * (task + 1) // _TASKS
+        first, last = _share(offsets, task)
         _pair_rows(
             x, z, weight, found, g_sum, g_square, g_largest, g_smallest, sender, relation, offsets, row, op, out,
             first, last,
@@ -235,11 +237,8 @@ def _product_groups(rows, weight, offsets, most, out, first, last):  # pragma: n
 
 @_compiled(parallel=True)
 def _product_shares(rows, weight, offsets, most, out):  # pragma: no cover
-    groups = offsets.shape[0] - 1
-    size = rows.shape[0]
     for task in prange(_TASKS):
-        first = np.searchsorted(offsets[:groups], size * task // _TASKS)
-        last = np.searchsorted(offsets[:groups], size * (task + 1) // _TASKS)
+        first, last = _share(offsets, task)
         _product_groups(rows, weight, offsets, most, out, first, last)
 
 
@@ -270,11 +269,8 @@ def _outer_groups(rows, g, offsets, most, out, first, last):  # pragma: no cover
 
 @_compiled(parallel=True)
 def _outer_shares(rows, g, offsets, most, out):  # pragma: no cover
-    groups = offsets.shape[0] - 1
-    size = rows.shape[0]
     for task in prange(_TASKS):
-        first = np.searchsorted(offsets[:groups], size * task // _TASKS)
-        last = np.searchsorted(offsets[:groups], size * (task + 1) // _TASKS)
+        first, last = _share(offsets, task)
         _outer_groups(rows, g, offsets, most, out, first, last)
 
 
@@ -358,9 +354,8 @@ def _plain(tensor: Tensor) -> Tensor:
     return tensor.detach().contiguous()
 
 
-def _array(tensor: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:
-    array: np.ndarray[tuple[int, ...], np.dtype[np.generic]] = _plain(tensor).numpy()
-    return array
+def _array(tensor: Tensor) -> Any:
+    return _plain(tensor).numpy()
 
 
 def _call(on_one: Callable[..., None], on_all: Callable[..., None], work: int, rows: int, *operands: Any) -> None:

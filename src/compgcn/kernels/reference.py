@@ -38,10 +38,12 @@ def combined(op: Combine, x: Tensor, z: Tensor) -> Tensor:
             return x - z
         case Combine.MULT:
             return x * z
-    (a, b), (c, d) = x.chunk(2, -1), z.chunk(2, -1)
-    if op is Combine.COMPLEX:
-        return torch.cat((a * c - b * d, a * d + b * c), -1)
-    return torch.cat((a * c + b * d, a * d - b * c), -1)
+        case Combine.COMPLEX:
+            (a, b), (c, d) = x.chunk(2, -1), z.chunk(2, -1)
+            return torch.cat((a * c - b * d, a * d + b * c), -1)
+        case Combine.CONJUGATE:
+            (a, b), (c, d) = x.chunk(2, -1), z.chunk(2, -1)
+            return torch.cat((a * c + b * d, a * d - b * c), -1)
 
 
 def _combined(a: Tensor, b: Tensor, left: Tensor, right: Tensor, op: int) -> Tensor:

@@ -277,7 +277,10 @@ LEARNED: dict[str, Learned] = {
 }
 
 
-def find(name: str | Composition | Learned) -> Composition | Learned:
+Phi = str | Composition | Learned  # a name, or a row itself
+
+
+def find(name: Phi) -> Composition | Learned:
     """Return the row of that name, with or without parameters; a row passes through."""
     if isinstance(name, (Composition, Learned)):
         return name

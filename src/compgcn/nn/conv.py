@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from compgcn.errors import InputError, unknown
 from compgcn.kernels import Combine
 from compgcn.kernels.backend import wide
-from compgcn.nn.compose import COMPOSITIONS, Composition, Learned, find
+from compgcn.nn.compose import COMPOSITIONS, Composition, Learned, Phi, find
 from compgcn.nn.dropout import dropout
 from compgcn.nn.filters import FILTERS, Incoming, Sizes, add_biases, contents
 from compgcn.nn.graph import FLOWS, NORMS, Flow, Messages, Norm, RelationalGraph
@@ -82,7 +82,7 @@ class CompGCNConv(nn.Module):
         in_channels: int,
         out_channels: int,
         num_relations: int,
-        composition: str | Composition | Learned = "corr",
+        composition: Phi = "corr",
         norm: str = "symmetric",
         flow: Flow = "source_to_target",
         add_inverse: bool = True,
@@ -176,12 +176,13 @@ class CompGCNConv(nn.Module):
         self._check(x, rel, graph, keep)
         messages = graph.messages(self.flow, self.add_inverse)
         z, z_loop = self._relation_vectors(rel)
-        stacked = z_loop is not None and self._stacks(x)
+        if z is not None and z_loop is not None and self._stacks(x):
+            messages, z = messages.with_loops(), torch.cat((z, z_loop))
 
-        # Eq. node_update: the sums of weighted phi(x_u, z_r), each times its filter, and the loop
-        terms = self._terms(x, z, z_loop, messages.with_loops() if stacked else messages, keep)
-        loop = terms.pop() if stacked and len(terms) > 1 else None
-        if self.self_loop and not stacked:
+        # Eq. node_update: (Σ w phi(x_u, z_r)) W_dir of each direction, and the loop w_v phi(x_v, z_loop) W_loop
+        terms = self._terms(x, z, messages, keep)
+        loop = terms.pop() if messages.loops and len(terms) > 1 else None
+        if self.self_loop and not messages.loops:
             loop = self._loop(x[: messages.num_receivers], z_loop, messages.weights(*self._norm(x)).loop)
         out, *others = [dropout(term, self.dropout, self.training) for term in terms]
         for term in others:
@@ -195,43 +196,6 @@ class CompGCNConv(nn.Module):
         if rel is not None and self.weight_relation is not None:
             rel = rel @ self.weight_relation
         return out, rel
-
-    def _norm(self, x: Tensor) -> Norm:
-        return Norm(self.norm, self.self_loop, wide(x.dtype))
-
-    def _stacks(self, x: Tensor) -> bool:
-        """Return whether the loops are messages of one more direction: fewer kernels to launch, which a GPU waits for.
-
-        A CPU folds phi into the filter of the loop instead, which multiplies less.
-        """
-        plain = self.filters.name == "direction" and self.relation_bias is None
-        return plain and launches_count(x) and self._factored() is not None
-
-    def _terms(
-        self, x: Tensor, z: Tensor | None, z_loop: Tensor | None, messages: Messages, keep: Tensor | None
-    ) -> list[Tensor]:
-        """Return the weighted sums of messages after their filters, [N, out], by direction or all in one."""
-        norm = self._norm(x)
-        weight = None if keep is None else messages.weights(*norm).message * messages.of_edges(keep)
-        phi = self._factored()
-        if messages.loops:
-            assert z is not None
-            assert z_loop is not None
-            z = torch.cat((z, z_loop))
-        if phi is None:
-            assert self.phi is not None
-            assert z is not None
-            sender, relation, messages = messages.contents()
-            phi, x, z = COMPOSITIONS["copy"], contents(self.phi, x, z, sender, relation), None
-        lifted = phi.lift(x)  # [N, D]
-        relations = lifted.new_zeros(1, 1) if z is None else phi.lift_relation(z)
-        if z is not None and relations.shape[-1] == 1:
-            relations = relations.expand(-1, lifted.shape[-1])  # a scalar per relation
-        apart = self.training and self.dropout > 0
-        own = norm if keep is None else None
-        incoming = Incoming(phi, lifted, relations, x.shape[1], x.dtype, messages, own, weight, apart)
-        terms = self.filters.sums({name: getattr(self, name) for name in self._filters}, incoming)
-        return terms if self.relation_bias is None else add_biases(terms, self.relation_bias, incoming)
 
     def _relation_vectors(self, rel: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
         """Return the argument of phi for each row of the relation table, and for the loop."""
@@ -247,11 +211,25 @@ class CompGCNConv(nn.Module):
             return (torch.cat((half, -half)) if self.add_inverse else half), None
         return rel, self.loop_relation
 
-    def _factored(self) -> Composition | None:
-        """Return phi in factors, or None where it has none."""
-        if not isinstance(self.composition, Learned):
-            return self.composition
-        return None if self.composition.factors is None else self.composition.factors(self.phi)
+    def _terms(self, x: Tensor, z: Tensor | None, messages: Messages, keep: Tensor | None) -> list[Tensor]:
+        """Return the weighted sums of messages after their filters, [N, out], by direction or all in one."""
+        norm = self._norm(x)
+        weight = None if keep is None else messages.weights(*norm).message * messages.of_edges(keep)
+        phi = self._factored()
+        if phi is None:
+            assert self.phi is not None
+            assert z is not None
+            sender, relation, messages = messages.contents()
+            phi, x, z = COMPOSITIONS["copy"], contents(self.phi, x, z, sender, relation), None
+        lifted = phi.lift(x)  # [N, D]
+        relations = lifted.new_zeros(1, 1) if z is None else phi.lift_relation(z)
+        if z is not None and relations.shape[-1] == 1:
+            relations = relations.expand(-1, lifted.shape[-1])  # a scalar per relation
+        apart = self.training and self.dropout > 0
+        own = norm if keep is None else None
+        incoming = Incoming(phi, lifted, relations, x.shape[1], x.dtype, messages, own, weight, apart)
+        terms = self.filters.sums({name: getattr(self, name) for name in self._filters}, incoming)
+        return terms if self.relation_bias is None else add_biases(terms, self.relation_bias, incoming)
 
     def _loop(self, x: Tensor, z: Tensor | None, weight: Tensor | None) -> Tensor:
         """Return w_v W_loop^T phi(x_v, z_loop), [N, out]; phi with one relation is mostly affine: fold it into W."""
@@ -269,6 +247,23 @@ class CompGCNConv(nn.Module):
         else:
             loop = phi(x, z).to(x.dtype) @ filters
         return loop if weight is None else (weight.unsqueeze(1) * loop).to(loop.dtype)
+
+    def _factored(self) -> Composition | None:
+        """Return phi in factors, or None where it has none."""
+        if not isinstance(self.composition, Learned):
+            return self.composition
+        return None if self.composition.factors is None else self.composition.factors(self.phi)
+
+    def _norm(self, x: Tensor) -> Norm:
+        return Norm(self.norm, self.self_loop, wide(x.dtype))
+
+    def _stacks(self, x: Tensor) -> bool:
+        """Return whether the loops are messages of one more direction: fewer kernels to launch, which a GPU waits for.
+
+        A CPU folds phi into the filter of the loop instead, which multiplies less.
+        """
+        plain = self.filters.name == "direction" and self.relation_bias is None
+        return plain and launches_count(x) and self._factored() is not None
 
     def _graph(self, x: Tensor, edge_index: Tensor | RelationalGraph, edge_type: Tensor | None) -> RelationalGraph:
         """Return the graph itself, or the one made of the last tensors seen, so that sorting happens once."""

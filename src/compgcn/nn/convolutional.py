@@ -107,7 +107,7 @@ class ConvolutionQuery(nn.Module, ABC):
         image = dropout(self.image_norm(self.image(x, z)), settings.input_dropout, self.training)
         maps = self.feature_norm(self.maps(image, z).flatten(0, 1))  # [B positions, filters]
         maps = torch.relu_(maps) if self.rectify else maps
-        features = dropout(maps.view(len(x), self.linear.in_features), settings.feature_dropout, self.training)
+        features = dropout(maps.reshape(len(x), self.linear.in_features), settings.feature_dropout, self.training)
         hidden = dropout(self.linear(features), settings.hidden_dropout, self.training)  # [B, d]
         return torch.relu(self.query_norm(hidden))
 
@@ -120,8 +120,7 @@ class ConvEQuery(ConvolutionQuery):
 
     convolution: nn.Conv2d
 
-    def __init__(self, dim: int, settings: ConvolutionSettings | None = None) -> None:
-        settings = settings or ConvolutionSettings()
+    def __init__(self, dim: int, settings: ConvolutionSettings) -> None:
         height, width = image_shape(dim)
         places = positions(dim, (2 * height, width), (settings.kernel, settings.kernel))
         convolution = nn.Conv2d(1, settings.filters, settings.kernel, bias=False)
@@ -135,13 +134,6 @@ class ConvEQuery(ConvolutionQuery):
         return convolve(image, self.convolution)
 
 
-class _Same(nn.Module):
-    """Stands for a norm: the same numbers, laid out in order."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x.contiguous()
-
-
 def plain_conve(dim: int) -> nn.Module:
     """Make the query of ConvE without dropout and batch norms: a message depends on its entity and relation alone."""
     height, width = image_shape(dim)
@@ -149,7 +141,7 @@ def plain_conve(dim: int) -> nn.Module:
     query = ConvEQuery(dim, sizes)
     for name, part in list(query.named_children()):
         if isinstance(part, nn.modules.batchnorm._BatchNorm):
-            setattr(query, name, _Same())
+            setattr(query, name, nn.Identity())
     return query
 
 

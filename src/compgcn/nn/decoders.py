@@ -7,7 +7,7 @@ score(s, r, o) = similarity(query(x_s, z_r), e_o) [+ bias_o] [+ margin]. Scores 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from compgcn.errors import InputError, unknown
 from compgcn.kernels import l1_distance
-from compgcn.nn.compose import COMPOSITIONS
+from compgcn.nn.compose import COMPOSITIONS, Composition
 from compgcn.nn.convolutional import (
     ConvEQuery,
     ConvKBQuery,
@@ -51,12 +51,7 @@ def negative_complex_l1(q: Tensor, e: Tensor) -> Tensor:
 
 
 Similarity = Callable[[Tensor, Tensor], Tensor]
-
-
-class Query(Protocol):
-    """A map of an entity and a relation to a query: a composition, or a module."""
-
-    def __call__(self, x: Tensor, z: Tensor, /) -> Tensor: ...
+Query = Composition | Callable[[Tensor, Tensor], Tensor]  # from an entity and a relation, by a composition or a module
 
 
 class Decoder(nn.Module):
@@ -147,9 +142,7 @@ class Decoder(nn.Module):
         bias = None if self.entity_bias is None else self.entity_bias[o]
         return self.between(self.query(x_s, z_r), x_o.unsqueeze(1), bias).squeeze(1)
 
-    def _check(
-        self, q: Tensor, entities: Tensor, candidates: Tensor | slice | None, nodes: Tensor | None = None
-    ) -> None:
+    def _check(self, q: Tensor, entities: Tensor, candidates: Tensor | slice | None, nodes: Tensor | None) -> None:
         B, given, size = len(q), list(entities.shape), self.num_entities if nodes is None else len(nodes)
         if len(entities) != size:
             raise InputError(f"this decoder scores {size} entities, but the table has shape {given}")

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from compgcn.errors import InputError, unknown
-from compgcn.nn.compose import Composition, Learned
+from compgcn.nn.compose import Phi
 from compgcn.nn.conv import CompGCNConv, Relations
 from compgcn.nn.dropout import dropout as drop_out
 from compgcn.nn.graph import Flow, RelationalGraph
@@ -229,21 +229,14 @@ class Residual(nn.Module):
         return x, self.relations() + z @ self.weight_relation
 
 
-def _must_fit(
-    name: str,
-    composition: str | Composition | Learned | None,
-    dims: Sequence[int],
-    relation_features: Tensor | None,
-    residual: int,
-) -> None:
-    """Refuse arguments that the encoder of that name does not take."""
+def _must_fit(name: str, composition: Phi | None, dims: Sequence[int], features: Tensor | None, residual: int) -> None:
+    """Refuse arguments that the encoder of that name does not take; the features are those of relations."""
     row = preset(name)
-    asked = composition.name if isinstance(composition, (Composition, Learned)) else composition
-    if row.composition is not None and asked not in (None, row.composition):
+    if row.composition is not None and getattr(composition, "name", composition) not in (None, row.composition):
         raise InputError(f"encoder '{name}' has composition '{row.composition}'; leave composition out")
     if not dims or min(dims) < 1:
         raise InputError(f"dims must name at least one positive dimension, not {list(dims)}")
-    if relation_features is not None and row.relations != "vectors":
+    if features is not None and row.relations != "vectors":
         raise InputError(f"encoder '{name}' has no relation vectors, so it takes no relation features")
     if residual and (name == "none" or len(dims) == 1):
         raise InputError("without a layer there is nothing to add to a residual; leave residual out")
@@ -289,7 +282,7 @@ class Encoder(nn.Module):
         dims: Sequence[int],
         name: str = "compgcn",
         *,
-        composition: str | Composition | Learned | None = None,
+        composition: Phi | None = None,
         norm: str | None = None,
         flow: Flow = "target_to_source",
         bases: int = 0,

@@ -78,6 +78,7 @@ def contents(phi: nn.Module, x: Tensor, z: Tensor, sender: Tensor, relation: Ten
 
 
 def _direction(p: Mapping[str, Tensor], m: Incoming) -> list[Tensor]:
+    """Return (Σ w phi(x_u, z_r)) W_dir of each direction apart, or of all directions added up: [N, out]."""
     sums = aggregate(m.x, m.z, m.weight, m.messages.plan(m.norm), m.phi.combine).to(m.dtype)
     sums = m.by_direction(sums)  # [N, G, D]
     names = _DIRECTIONS[: m.messages.num_directions - m.messages.loops]
@@ -89,6 +90,7 @@ def _direction(p: Mapping[str, Tensor], m: Incoming) -> list[Tensor]:
 
 
 def _shared(p: Mapping[str, Tensor], m: Incoming) -> list[Tensor]:
+    """Return (Σ w phi(x_u, z_r)) W over both directions, [N, out]."""
     sums = aggregate(m.x, m.z, m.weight, m.messages.plan(m.norm), m.phi.combine).to(m.dtype)
     sums = m.by_direction(sums).sum(1)
     return [sums @ m.phi.fold(p["weight"], sums.shape[-1])]

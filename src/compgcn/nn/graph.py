@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import wraps
 from itertools import accumulate, pairwise
-from typing import Any, Literal, NamedTuple, TypeVar, cast, get_args
+from typing import Any, Concatenate, Literal, NamedTuple, ParamSpec, TypeVar, cast, get_args
 
 import torch
 from torch import Tensor
@@ -102,6 +103,7 @@ NORMS: dict[str, Callable[[Messages, bool, torch.dtype], Weights]] = {
 COUNT_SENT = ("symmetric", "kipf", "released")
 
 
+_P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
@@ -113,7 +115,37 @@ def lasting(make: Callable[[], _T]) -> _T:
         return make()
 
 
-@dataclass(eq=False)
+def _once(make: Callable[Concatenate[Messages, _P], _T]) -> Callable[Concatenate[Messages, _P], _T]:
+    """Keep what a method returns with the messages: the same arguments give the same tensors."""
+    name = make.__name__
+
+    @wraps(make)
+    def get(self: Messages, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        key = (name, *args)
+        if key not in self._kept:
+            self._kept[key] = lasting(lambda: make(self, *args, **kwargs))
+        return cast(_T, self._kept[key])
+
+    return get
+
+
+class Contents(NamedTuple):
+    """The distinct contents of messages, for a composition without factors: it is computed once for each."""
+
+    sender: Tensor  # [P]
+    relation: Tensor  # [P]
+    messages: Messages  # the same messages, each sent by the pair it carries
+
+
+class Pairs(NamedTuple):
+    """Sums per (relation, receiver), for filters that differ by relation: sum first, multiply by W_r, sum again."""
+
+    gather: Plan  # messages -> pairs
+    groups: Groups  # which pairs belong to which relation
+    scatter: Plan  # pairs -> receivers
+
+
+@dataclass(eq=False, repr=False)
 class Messages:
     """The directed messages of a graph: originals (direction 0), then inverses (direction 1).
 
@@ -131,49 +163,93 @@ class Messages:
     num_relations: int  # rows of the relation table: 2R with inverses, R without
     num_directions: int
     num_senders: int  # rows of the table that senders are rows of
-    part_of: tuple[Messages, Tensor | slice, Tensor | slice] | None = field(default=None, repr=False)
-    edge: Tensor | None = field(default=None, repr=False)  # [M], over both directions; None: each one in its place
+    part_of: tuple[Messages, Tensor | slice, Tensor | slice] | None = None
+    edge: Tensor | None = None  # [M], over both directions; None: each one in its place
     loops: bool = False  # whether the last direction are loops, see `with_loops`
-    scale: Tensor | None = field(default=None, repr=False)  # [M], factors of the weights of a sample
-    complete: Complete | None = field(default=None, repr=False)  # see `RelationalGraph.complete`
-    _kept: dict[Hashable, Any] = field(default_factory=dict, repr=False)
+    scale: Tensor | None = None  # [M], factors of the weights of a sample
+    complete: Complete | None = None  # see `RelationalGraph.complete`
+    _kept: dict[Hashable, Any] = field(default_factory=dict)
 
+    @_once
     def plan(self, norm: Norm | None) -> Plan:
         """Return the plan whose rows are (receiver, direction), so that one pass sums both directions.
 
         Without a norm it has no weights: every call brings its own.
         """
-        plan = self._keep("plan", lambda: self._plan(self.sender, self.num_senders, self.relation, self.num_relations))
-        return self._weighted("plan", plan, norm)
+        if norm is not None:
+            return self.plan(None).weighted(self.weights(*norm).message)
+        return self._plan(self.sender, self.num_senders, self.relation, self.num_relations)
 
+    @_once
+    def relation_plan(self, norm: Norm | None) -> Plan:
+        """Return the plan of the same rows in which every message sends a row of a relation table (D-GCN's biases)."""
+        if norm is not None:
+            return self.relation_plan(None).weighted(self.weights(*norm).message)
+        return self._plan(self.relation, self.num_relations, torch.zeros_like(self.relation), 1)
+
+    def _plan(self, sender: Tensor, senders: int, relation: Tensor, relations: int) -> Plan:
+        row = self.receiver * self.num_directions + self.direction
+        rows = self.num_receivers * self.num_directions
+        return make_plan(row, sender, relation, rows=rows, senders=senders, relations=relations)
+
+    @_once
     def receiver_plan(self) -> PairPlan:
         """Return the plan whose rows are receivers, both directions in one sum; every call brings its weights."""
         sizes = {"rows": self.num_receivers, "senders": self.num_senders, "relations": self.num_relations}
-        return self._keep("receivers", lambda: make_pair_plan(self.receiver, self.sender, self.relation, **sizes))
+        return make_pair_plan(self.receiver, self.sender, self.relation, **sizes)
 
-    def relation_plan(self, norm: Norm | None) -> Plan:
-        """Return the plan of the same rows in which every message sends a row of a relation table (D-GCN's biases)."""
-        plan = self._keep(
-            "relation plan", lambda: self._plan(self.relation, self.num_relations, torch.zeros_like(self.relation), 1)
-        )
-        return self._weighted("relation plan", plan, norm)
-
+    @_once
     def pairs(self, norm: Norm | None) -> Pairs:
         """Return the distinct (relation, receiver) pairs, in order of relation."""
-        pairs = self._keep("pairs", lambda: _pairs(self))
-        return pairs._replace(gather=self._weighted("pairs", pairs.gather, norm))
+        if norm is not None:
+            pairs = self.pairs(None)
+            return pairs._replace(gather=pairs.gather.weighted(self.weights(*norm).message))
+        N, Z = self.num_nodes, self.num_relations
+        key, pair = torch.unique(self.relation * N + self.receiver, return_inverse=True)  # sorted: by relation first
+        P, index = key.numel(), torch.arange(key.numel(), device=key.device)
+        gather = make_plan(pair, self.sender, self.relation, rows=P, senders=self.num_senders, relations=Z)
+        scatter = make_plan(key % N, index, torch.zeros_like(key), rows=self.num_receivers, senders=P, relations=1)
+        ones = torch.ones(key.shape, device=key.device)
+        return Pairs(gather, make_groups(key // N, Z), scatter.weighted(ones))
 
+    @_once
     def contents(self) -> Contents:
         """Return the distinct (sender, relation) pairs, in order of sender."""
-        return self._keep("contents", lambda: _contents(self))
+        key, pair = torch.unique(self.sender * self.num_relations + self.relation, return_inverse=True)
+        messages = self._derived(sender=pair, num_senders=key.numel())
+        return Contents(key // self.num_relations, key % self.num_relations, messages)
 
-    def weights(self, norm: str, self_loop: bool = True, dtype: torch.dtype = torch.float32) -> Weights:
-        """Return the weights of `NORMS[norm]`, computed in `dtype`."""
-        return self._keep(Norm(norm, self_loop, dtype), lambda: self._weights(norm, self_loop, dtype))
-
+    @_once
     def with_loops(self) -> Messages:
         """Return the messages and a loop at every receiver, as one more direction and one more relation."""
-        return self._keep("loops", lambda: _with_loops(self))
+        every = torch.arange(self.num_receivers, device=self.sender.device)
+        return self._derived(
+            sender=torch.cat((self.sender, every)),
+            receiver=torch.cat((self.receiver, every)),
+            relation=torch.cat((self.relation, torch.full_like(every, self.num_relations))),
+            direction=torch.cat((self.direction, torch.full_like(every, self.num_directions))),
+            num_relations=self.num_relations + 1,
+            num_directions=self.num_directions + 1,
+            loops=True,
+        )
+
+    def _derived(self, **changes: Any) -> Messages:
+        """Return these messages in another form, with the weights they have here unless the changes say otherwise."""
+        return replace(self, **{"part_of": (self, slice(None), slice(None)), "scale": None, **changes}, _kept={})
+
+    @_once
+    def weights(self, norm: str, self_loop: bool = True, dtype: torch.dtype = torch.float32) -> Weights:
+        """Return the weights of `NORMS[norm]`, computed in `dtype`."""
+        if self.part_of is None:
+            return NORMS[norm](self, self_loop, dtype)
+        whole, messages, nodes = self.part_of
+        weights = whole.weights(norm, self_loop, dtype)
+        if self.loops:
+            loop = weights.message.new_ones(self.num_receivers) if weights.loop is None else weights.loop
+            return Weights(torch.cat((weights.message, loop)), None)
+        message = weights.message[messages]
+        message = message if self.scale is None else message * self.scale.to(message.dtype)
+        return Weights(message, None if weights.loop is None else weights.loop[nodes])
 
     def of_edges(self, values: Tensor) -> Tensor:
         """Repeat values of the edges of the graph [E] for every message [M]; a loop, which is no edge, has 1."""
@@ -192,81 +268,6 @@ class Messages:
         nth = torch.arange(len(row), device=row.device) - (taken.cumsum(0) - taken)[row]
         at = (nth + torch.rand(len(row), device=row.device).double()) * count[row] / taken[row]
         return by_row.order[start[row] + at.long()], (count / taken)[row]
-
-    def _plan(self, sender: Tensor, senders: int, relation: Tensor, relations: int) -> Plan:
-        row = self.receiver * self.num_directions + self.direction
-        rows = self.num_receivers * self.num_directions
-        return make_plan(row, sender, relation, rows=rows, senders=senders, relations=relations)
-
-    def _weighted(self, name: str, plan: Plan, norm: Norm | None) -> Plan:
-        return plan if norm is None else self._keep((name, norm), lambda: plan.weighted(self.weights(*norm).message))
-
-    def _weights(self, norm: str, self_loop: bool, dtype: torch.dtype) -> Weights:
-        if self.part_of is None:
-            return NORMS[norm](self, self_loop, dtype)
-        whole, messages, nodes = self.part_of
-        weights = whole.weights(norm, self_loop, dtype)
-        if self.loops:
-            loop = weights.message.new_ones(self.num_receivers) if weights.loop is None else weights.loop
-            return Weights(torch.cat((weights.message, loop)), None)
-        message = weights.message[messages]
-        message = message if self.scale is None else message * self.scale.to(message.dtype)
-        return Weights(message, None if weights.loop is None else weights.loop[nodes])
-
-    def _keep(self, key: Hashable, make: Callable[[], _T]) -> _T:
-        if key not in self._kept:
-            self._kept[key] = lasting(make)
-        return cast(_T, self._kept[key])
-
-
-class Contents(NamedTuple):
-    """The distinct contents of messages, for a composition without factors: it is computed once for each."""
-
-    sender: Tensor  # [P]
-    relation: Tensor  # [P]
-    messages: Messages  # the same messages, each sent by the pair it carries
-
-
-def _contents(m: Messages) -> Contents:
-    key, pair = torch.unique(m.sender * m.num_relations + m.relation, return_inverse=True)
-    everything = (m, slice(None), slice(None))
-    messages = replace(m, sender=pair, num_senders=key.numel(), part_of=everything, scale=None, _kept={})
-    return Contents(key // m.num_relations, key % m.num_relations, messages)
-
-
-def _with_loops(m: Messages) -> Messages:
-    every = torch.arange(m.num_receivers, device=m.sender.device)
-    return replace(
-        m,
-        sender=torch.cat((m.sender, every)),
-        receiver=torch.cat((m.receiver, every)),
-        relation=torch.cat((m.relation, torch.full_like(every, m.num_relations))),
-        direction=torch.cat((m.direction, torch.full_like(every, m.num_directions))),
-        num_relations=m.num_relations + 1,
-        num_directions=m.num_directions + 1,
-        part_of=(m, slice(None), slice(None)),
-        loops=True,
-        scale=None,
-        _kept={},
-    )
-
-
-class Pairs(NamedTuple):
-    """Sums per (relation, receiver), for filters that differ by relation: sum first, multiply by W_r, sum again."""
-
-    gather: Plan  # messages -> pairs
-    groups: Groups  # which pairs belong to which relation
-    scatter: Plan  # pairs -> receivers
-
-
-def _pairs(m: Messages) -> Pairs:
-    key, pair = torch.unique(m.relation * m.num_nodes + m.receiver, return_inverse=True)  # sorted: by relation first
-    relation, receiver = key // m.num_nodes, key % m.num_nodes
-    gather = make_plan(pair, m.sender, m.relation, rows=key.numel(), senders=m.num_senders, relations=m.num_relations)
-    index, zero = torch.arange(key.numel(), device=key.device), torch.zeros_like(key)
-    scatter = make_plan(receiver, index, zero, rows=m.num_receivers, senders=key.numel(), relations=1)
-    ones = torch.ones(key.shape, device=key.device)
-    return Pairs(gather, make_groups(relation, m.num_relations), scatter.weighted(ones))
 
 
 Flow = Literal["source_to_target", "target_to_source"]
@@ -474,8 +475,7 @@ class RelationalGraph:
             none = self.rel[:0]
             part = RelationalGraph(none, none, none, len(every), self.num_relations)
             part.num_receivers = len(nodes)
-            part._messages[flow, True] = replace(
-                whole,
+            part._messages[flow, True] = whole._derived(
                 sender=_places(senders, every),
                 receiver=_places(whole.receiver[chosen], nodes),
                 relation=whole.relation[chosen],
@@ -485,7 +485,6 @@ class RelationalGraph:
                 num_senders=len(every),
                 part_of=(whole, chosen, nodes),
                 scale=scale,
-                _kept={},
             )
             parts.append(part)
             nodes = every

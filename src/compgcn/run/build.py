@@ -230,7 +230,7 @@ def build_links(config: Config, data: KnowledgeGraph, device: torch.device) -> L
         given = ranker.model, ranker.graph, ranker.splits, config.training
         if processes.size() == 1:
             return ConditionalPrediction(*given)
-        from compgcn.shards.conditional import SharedConditionalPrediction
+        from compgcn.shards.link_prediction import SharedConditionalPrediction
         from compgcn.shards.rows import World
 
         return SharedConditionalPrediction(*given, World())

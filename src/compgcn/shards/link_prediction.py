@@ -1,4 +1,7 @@
-"""Link prediction of one rank: its rows of the entity vectors, its slice of the candidates, the loss of all ranks."""
+"""Link prediction of one rank: its rows of the entity vectors, its slice of the candidates, the loss of all ranks.
+
+A model conditioned on the query has no entity vectors: there the ranks share out queries, and the graph is whole.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +17,17 @@ from torch.nn import functional as F
 from compgcn.config import Training
 from compgcn.errors import InputError
 from compgcn.kernels.backend import kernels, wide
+from compgcn.nn.conditional import ConditionalCompGCN
 from compgcn.nn.decoders import DECODERS
 from compgcn.nn.encoder import PRESETS
 from compgcn.nn.graph import RelationalGraph
 from compgcn.shards.graph import Part, SharedNorm, edges_at
-from compgcn.shards.rows import Lookup, Rows
+from compgcn.shards.rows import Lookup, Rows, World
 from compgcn.tasks import losses
 from compgcn.tasks.edge_masking import facts
 from compgcn.tasks.facts import Answers, search
-from compgcn.tasks.link_prediction import Batch, Encoded, LinkPrediction, LinkPredictor
-from compgcn.tasks.objectives import OBJECTIVES, REGULARISERS, relation_scores
+from compgcn.tasks.link_prediction import Batch, ConditionalPrediction, Encoded, LinkPrediction, LinkPredictor
+from compgcn.tasks.objectives import OBJECTIVES, REGULARISERS, Vectors, add_terms
 from compgcn.tasks.ranking import Scorer, SideRanks, Watch, rank_triples
 from compgcn.tasks.sampling import SAMPLERS, randomness
 
@@ -185,32 +189,21 @@ class ShardedLinkPrediction(LinkPrediction):
             positive, negative = (decoder.between(q[mine], *some) for some in found)
             terms = of_scores(self, positive.squeeze(1), negative)
         if others:
-            e = found[0].vectors.squeeze(1)
-            terms = terms + self._others(encoded, x[mine], z[mine], e, batch.r[mine])
+            of = Vectors(x[mine], z[mine], found[0].vectors.squeeze(1))
+            terms = terms + add_terms(x.new_zeros(()), self, encoded, of, batch.r[mine])
         loss = world.summed(terms * (len(mine) / B if world.rank < B else 0.0))
         return loss if of_scores is not None else loss + _OVER_ALL[settings.loss](self, encoded, batch, q)
-
-    def _others(self, encoded: Encoded, x: Tensor, z: Tensor, e: Tensor, r: Tensor) -> Tensor:
-        """Return the weighted regulariser and the weighted loss over relations of some triples."""
-        settings, decoder, total = self.settings, self.model.decoder, x.new_zeros(())
-        if settings.regulariser != "none":
-            total = total + settings.regularisation * REGULARISERS[settings.regulariser](decoder, x, z, e)
-        if settings.relation_prediction:
-            scores = relation_scores(decoder, encoded, x, e)
-            total = total + settings.relation_prediction * losses.cross_entropy(scores, r)
-        return total
 
     def _vectors(self, encoded: Encoded, wanted: list[Tensor]) -> list[_Found]:
         """Look entities of any shapes up at once."""
         bias = self.model.decoder.entity_bias
         tables = [encoded.entities] if bias is None else [encoded.entities, bias.unsqueeze(1)]
         found = Lookup(self.rows, torch.cat([ids.flatten() for ids in wanted]))(*tables)
-        sizes = [ids.numel() for ids in wanted]
-        vectors = [some.view(*ids.shape, -1) for some, ids in zip(torch.split(found[0], sizes), wanted, strict=True)]
-        if bias is None:
-            return [_Found(some, None) for some in vectors]
-        biases = [some.view_as(ids) for some, ids in zip(torch.split(found[1], sizes), wanted, strict=True)]
-        return [_Found(*pair) for pair in zip(vectors, biases, strict=True)]
+        parts = zip(*(torch.split(table, [ids.numel() for ids in wanted]) for table in found), strict=True)
+        return [
+            _Found(vectors.view(*ids.shape, -1), *(some.view_as(ids) for some in biases))
+            for ids, (vectors, *biases) in zip(wanted, parts, strict=True)
+        ]
 
     def score(self, encoded: Encoded, s: Tensor, r: Tensor) -> Tensor:
         """Return the logits of the rank's slice of the entities for queries (s, r), [B, n] of [B]."""
@@ -272,7 +265,7 @@ class _Found(NamedTuple):
     """Vectors of entities [.., d], and their biases [..] where they have any."""
 
     vectors: Tensor
-    biases: Tensor | None
+    biases: Tensor | None = None
 
 
 def _binary_cross_entropy(task: ShardedLinkPrediction, encoded: Encoded, batch: Batch, q: Tensor) -> Tensor:
@@ -300,3 +293,41 @@ _OVER_ALL: dict[str, Callable[[ShardedLinkPrediction, Encoded, Batch, Tensor], T
     "bce": _binary_cross_entropy,
     "cross-entropy": _cross_entropy,
 }
+
+
+class SharedConditionalPrediction(ConditionalPrediction):
+    """The task of `ConditionalPrediction`: a rank scores its part of the queries of a batch.
+
+    Args:
+        model, graph, splits, settings: as for `ConditionalPrediction`, the same on every rank.
+        world: the ranks.
+    """
+
+    def __init__(
+        self,
+        model: ConditionalCompGCN,
+        graph: RelationalGraph,
+        splits: dict[str, Tensor],
+        settings: Training,
+        world: World,
+    ) -> None:
+        super().__init__(model, graph, splits, settings)
+        self.world = world
+        if self.batch_size < world.size:
+            raise InputError(
+                f"a batch of {self.batch_size} cannot be shared out among {world.size} processes; raise "
+                "training.batch_size or start fewer"
+            )
+
+    def loss(self, examples: Tensor) -> Tensor:
+        """Return the loss of one batch, the same number on every rank.
+
+        All ranks draw the same hidden answers, and those of the whole batch leave the graph of each.
+        """
+        hidden = self.hide(examples, *self.train.padded_places(examples, self._most))
+        view = self.model.view(self.graph, self.hidden_edges.keep(hidden))
+        B, (p, W) = len(examples), (self.world.rank, self.world.size)
+        own = slice(p * B // W, (p + 1) * B // W)
+        loss = self._loss(view, examples[own], *self.train.padded_places(examples[own], self._most), hidden[own])
+        there = hidden < len(self.train.answers)  # a rank weighs by its hidden answers
+        return self.world.summed(loss * (there[own].sum() / there.sum()))

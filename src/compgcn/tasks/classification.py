@@ -16,7 +16,7 @@ from compgcn.config import Training
 from compgcn.data import GraphCollection
 from compgcn.data.columns import Numbers
 from compgcn.errors import InputError, unknown
-from compgcn.nn.encoder import Encoder
+from compgcn.nn.encoder import Encoder, xavier
 from compgcn.nn.graph import RelationalGraph
 from compgcn.tasks import losses
 from compgcn.tasks.sampling import Batches
@@ -56,7 +56,7 @@ class Readout(nn.Module):
         if name not in NAMES:
             raise unknown("readout", name, NAMES)
         self.name = name
-        self.gate = nn.Parameter(nn.init.xavier_normal_(torch.empty(dim, 1))) if name == "attention" else None
+        self.gate = xavier(dim, 1) if name == "attention" else None
 
     def forward(self, x: Tensor, graph_of: Tensor, graphs: int) -> Tensor:
         """Return the vectors of the graphs."""

@@ -54,6 +54,13 @@ def search(keys: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
     return place, keys[place] == wanted
 
 
+def _look_up(keys: Tensor, offsets: Tensor, values: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the values of wanted keys [B] as pairs: the row in [0, B) and the value [k]; unknown keys have none."""
+    place, found = search(keys, wanted)
+    begin, end = offsets[place], offsets[(place + 1).clamp(max=len(keys))]
+    return _runs(values, begin, torch.where(found, end - begin, 0))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Answers:
     """Index from each distinct query (s, r) to its known answers, sorted and without duplicates.
@@ -112,21 +119,13 @@ class Answers:
         found = self.answers[places.clamp_max(len(self.answers) - 1)]
         return torch.where(places < len(self.answers), found, -1)
 
-    def padded_pairs(self, index: Tensor, bound: int) -> tuple[Tensor, Tensor]:
-        """Return `pairs` padded to `bound` with `col` -1, so that no shape depends on the batch; see `most`."""
-        row, place = self.padded_places(index, bound)
-        return row, self.at(place)
-
     def most(self, batch: int) -> int:
         """Return the most answers that a batch of distinct queries can have."""
         return int(self.offsets.diff().topk(min(batch, len(self))).values.sum())
 
     def lookup(self, s: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
         """Return the answers of queries (s, r) [B] as `pairs` does, in ascending order; unknown queries have none."""
-        index, found = search(self.keys, s.long() * (2 * self.num_relations) + r)
-        begin = self.offsets[index]
-        end = self.offsets[(index + 1).clamp(max=len(self))]
-        return _runs(self.answers, begin, torch.where(found, end - begin, 0))
+        return _look_up(self.keys, self.offsets, self.answers, s.long() * (2 * self.num_relations) + r)
 
     def positions(self, s: Tensor, r: Tensor, o: Tensor) -> tuple[Tensor, Tensor]:
         """Return the positions of the queries (s, r) and of their answers o [E]; for unknown facts, Q and A."""
@@ -166,9 +165,7 @@ class Known:
 
     def pairs(self, keys: Numbers) -> tuple[Numbers, Numbers]:
         """Return all values of some keys [B]: the row in [0, B) and the value of each, [k] both."""
-        place, found = search(self._keys, torch.from_numpy(keys))
-        begin, end = self._offsets[place], self._offsets[(place + 1).clamp(max=len(self._keys))]
-        rows, values = _runs(self._values, begin, torch.where(found, end - begin, 0))
+        rows, values = _look_up(self._keys, self._offsets, self._values, torch.from_numpy(keys))
         return rows.numpy(), values.numpy()
 
     def hold(self, keys: Numbers, values: Tensor) -> Tensor:

@@ -75,9 +75,7 @@ class LinkPredictor(nn.Module):
         x, z = self.encoder(graph, keep=keep)
         return Encoded(x, z if self.relations is None else self.relations())
 
-    def encode_some(
-        self, graph: RelationalGraph, nodes: Tensor, fanout: Sequence[int] = (), *, sparse: bool = False
-    ) -> Encoded:
+    def encode_some(self, graph: RelationalGraph, nodes: Tensor, fanout: Sequence[int], *, sparse: bool) -> Encoded:
         """Return the vectors of distinct entities [n] alone, made of sampled messages.
 
         Args:
@@ -272,19 +270,14 @@ class LinkPrediction(_Task):
             return None
         return EdgeMask(self.graph, self.train, by_query=self.objective.by_query)
 
-    @property
-    def adversary(self) -> Adversary:
-        """The adversary of the model, for a sampler that takes one."""
-        if self.model.adversary is None:
-            raise ValueError(f"the sampler '{self.settings.sampler}' needs a model with an adversary")
-        return self.model.adversary
-
     def batch(self, examples: Tensor) -> Batch:
         """Return the queries of examples and their answers."""
         if self.objective.by_query:
             s, r = self.train.queries[examples].unbind(1)
-            pairs = self.train.pairs(examples) if self._most is None else self.train.padded_pairs(examples, self._most)
-            return Batch(s, r, *pairs)
+            if self._most is None:
+                return Batch(s, r, *self.train.pairs(examples))
+            row, place = self.train.padded_places(examples, self._most)
+            return Batch(s, r, row, self.train.at(place))
         query = torch.searchsorted(self.train.offsets, examples, right=True) - 1
         s, r = self.train.queries[query].unbind(1)
         return Batch(s, r, torch.arange(len(examples), device=examples.device), self.train.answers[examples])

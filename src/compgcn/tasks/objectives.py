@@ -14,6 +14,7 @@ from compgcn.config import Training
 from compgcn.errors import InputError
 from compgcn.nn.compose import COMPOSITIONS, Composition
 from compgcn.nn.decoders import Decoder, dot, negative_complex_l1, negative_l1
+from compgcn.nn.filters import AGAIN
 from compgcn.tasks import losses
 from compgcn.tasks.sampling import SAMPLERS
 
@@ -85,8 +86,8 @@ def _sampled(
     candidates = torch.cat((batch.answer.unsqueeze(1), negatives.entities), 1)  # [B, 1 + K]
     scores = task.model.decoder(of.x, of.z, encoded.entities, candidates, encoded.nodes)
     lesson: Tensor | float = 0.0
-    if negatives.log_probability is not None:
-        lesson = task.adversary.lesson(negatives.log_probability, scores[:, 1])
+    if negatives.log_probability is not None and task.model.adversary is not None:
+        lesson = task.model.adversary.lesson(negatives.log_probability, scores[:, 1])
     return scores[:, 0], scores[:, 1:], lesson
 
 
@@ -170,21 +171,24 @@ def _by_query(decoder: Decoder, relations: Tensor, x: Tensor, e: Tensor) -> Tens
     slices = torch.split(relations, max(1, _NUMBERS // max(1, B * d)))
     if len(slices) == 1:
         return part(x, e, relations)
-    # A composition draws no random numbers, and asking for their state would stop the recording of a CUDA graph.
-    parts = [checkpoint(part, x, e, some, use_reentrant=False, preserve_rng_state=False) for some in slices]
-    return torch.cat(parts, 1)
+    return torch.cat([checkpoint(part, x, e, some, **AGAIN) for some in slices], 1)
 
 
 def batch_loss(task: LinkPrediction, encoded: Encoded, batch: Batch) -> Tensor:
     """Return the loss of a batch, plus the weighted regulariser and the weighted loss over relations."""
-    settings, decoder = task.settings, task.model.decoder
     of = _gathered(task, encoded, batch)
     loss = task.objective.loss(task, encoded, batch, of)
+    return add_terms(loss, task, encoded, of, batch.r)
+
+
+def add_terms(loss: Tensor, task: LinkPrediction, encoded: Encoded, of: Vectors, r: Tensor) -> Tensor:
+    """Add to the loss of triples their weighted regulariser and weighted loss over relations, as the settings ask."""
+    settings, decoder = task.settings, task.model.decoder
     if of.e is not None and settings.regulariser != "none":
         loss = loss + settings.regularisation * REGULARISERS[settings.regulariser](decoder, of.x, of.z, of.e)
     if of.e is not None and settings.relation_prediction:
         scores = relation_scores(decoder, encoded, of.x, of.e)
-        loss = loss + settings.relation_prediction * losses.cross_entropy(scores, batch.r)
+        loss = loss + settings.relation_prediction * losses.cross_entropy(scores, r)
     return loss
 
 

@@ -139,7 +139,8 @@ def _kbgan(task: LinkPrediction, batch: Batch) -> Negatives:
     candidates = _uniform(task, batch).entities
     # True answers score highest of all: an adversary would soon choose nothing else.
     true = task.is_true(batch.s, batch.r, candidates)
-    chosen: Negatives = task.adversary(task.graph, batch.s, batch.r, candidates, true)
+    assert task.model.adversary is not None
+    chosen: Negatives = task.model.adversary(task.graph, batch.s, batch.r, candidates, true)
     return chosen
 
 
