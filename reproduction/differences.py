@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 from compgcn.config import write_setting
 from compgcn.run.report import MISSING, Table
 from reproduction.experiment import Experiment, Row, at_home, chosen
-from reproduction.tables import COSTS, LOWER, NOT_RUN, Board, costs, grouped, markdown, shown, title
+from reproduction.tables import COSTS, LOWER, Board, costs, grouped, markdown, shown, title
 
 FIDELITY = "fidelity"  # the experiment of deviations, and its page in docs/
 NOISE = "within the noise of seeds"
+NOT_RUN = "not run yet"
 _RULE = (
     "Differences are between models of the same seed. Seeds alone move {metric} by a standard deviation of {spreads}. "
     "A smaller difference is *within the noise of seeds*. *By chance* is the size that a difference exceeds once in 20 "
