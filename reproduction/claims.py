@@ -14,7 +14,7 @@ from pydantic import Field
 
 from compgcn.config import Section, read_tree
 from compgcn.run.report import MISSING, Table
-from reproduction.experiment import CLAIMS, Experiment, Row, at_home
+from reproduction.experiment import CLAIMS, Experiment, Row
 from reproduction.tables import LOWER, Board, number, title, verdict
 
 _TOLERANCE = 0.01  # "not worse" is at most this share worse; also the assumed error of a single seed
@@ -124,11 +124,9 @@ def gain(comparison: Comparison, value: Value) -> Gain | None:
         return None
     mine, theirs = _best(ours, lower), _best(known, lower)
     above, beneath = (theirs.value, mine.value) if lower else (mine.value, theirs.value)
-    share = above / beneath - 1 if beneath else math.copysign(math.inf, above) if above else 0.0
-    item = max(mine.item, theirs.item) / beneath if beneath else 0.0
-    error = max(_ERRORS * _error(comparison, mine, theirs), item)
+    error = max(_ERRORS * _error(comparison, mine, theirs), max(mine.item, theirs.item) / beneath)
     some = f" (best of {len(known)} with a number, of {len(others)})" if len(known) < len(others) else ""
-    return Gain(share, error, mine, theirs, comparison.metric, some)
+    return Gain(above / beneath - 1, error, mine, theirs, comparison.metric, some)
 
 
 def _best(rows: Sequence[Reached], lower: bool) -> Reached:
@@ -141,7 +139,7 @@ def _best(rows: Sequence[Reached], lower: bool) -> Reached:
 def _error(comparison: Comparison, mine: Reached, theirs: Reached) -> float:
     """Return the standard error of the ratio of two numbers; at least the assumed one where a row has one seed."""
     rows = (mine, theirs)
-    known = math.hypot(*(one.error / one.value if one.value else math.inf for one in rows if one.error))
+    known = math.hypot(*(one.error / one.value for one in rows if one.error))
     assumed = _TOLERANCE_PARTS if "/" in comparison.metric else _TOLERANCE
     return known if all(one.error is not None for one in rows) else max(known, assumed)
 
@@ -239,8 +237,6 @@ def verdicts(board: Board) -> list[Verdict]:
     def ours(experiment: str, row: str, metric: str) -> Reached | None:
         made = board.experiments[experiment]
         line = made.row(row)
-        if at_home(made, line)[1].settings is None:  # quoted
-            return Reached(line.paper[metric], label=_named(made, line)) if metric in line.paper else None
         found = board.ours(made, line, metric)
         valid = board.ours(made, line, metric.rpartition("/")[2], "valid")
         if found is None:
@@ -258,10 +254,8 @@ def verdicts(board: Board) -> list[Verdict]:
                 reached, label = board.ours(experiment, row, metric), _named(experiment, row)
                 if reached is None:
                     missing = f"{label} is not trained" if row.missing else missing
-                    continue
-                stands = found is not None and label == found.mine.label
-                if stands and verdict(experiment, row, metric, reached).startswith("below"):
-                    below[label] = None
+                elif found is not None and label == found.mine.label:
+                    below |= dict.fromkeys([label] * verdict(experiment, row, metric, reached).startswith("below"))
         judged = judged._replace(below=tuple(below))
         made.append(Verdict(claim, judge(claim, paper), judged, reason(claim, judged, missing)))
     return made

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,7 @@ def page(board: Board, experiment: Experiment, level: int = 1, figure: str | Non
             if row.note and row.label not in about.setdefault(claims.placed(row.note), []):
                 about[claims.placed(row.note)].append(row.label)
         parts += [f"- {'; '.join(labels)}: {note}." for note, labels in about.items()]
-    parts += [rule(board, experiment)] if compared else []
+    parts += rule(board, experiment) if compared else []
     return [*parts, *(f"- {one}" for one in _READ)] if level == 1 and experiment.kind == "table" else parts
 
 
@@ -154,27 +154,14 @@ def _lines(board: Board, experiment: Experiment) -> Panel | None:
 
 def draw_speed(reports: Sequence[dict[str, Any]], path: Path) -> None:
     """Draw time and memory of a layer against the number of messages, ours and edge by edge, for each machine."""
-
-    def panel(axes: Any, report: dict[str, Any], key: str, label: str) -> None:
-        for name, colour, legend in (("per_edge", COLOURS[3], "per edge"), ("ours", COLOURS[0], "this package")):
-            points = [(row["messages"], row[name][key]) for row in report["scaling"] if row[name] and row[name][key]]
-            axes.plot(*zip(*points, strict=True), "o-", color=colour, label=legend, markersize=4)
-        _against_size(axes, "messages (both directions)", label, report)
-        axes.legend(frameon=False)
-
-    kinds = {"ms": "time, ms", "mib": "peak memory, MiB"}.items()
-    panels = [partial(panel, report=report, key=key, label=label) for report in reports for key, label in kinds]
+    panels, kinds = list[Panel](), {"ms": "time, ms", "mib": "peak memory, MiB"}
+    for report in reports:
+        lines = {
+            legend: (colour, [(row["messages"], row[name] or {}) for row in report["scaling"]])
+            for name, colour, legend in (("per_edge", COLOURS[3], "per edge"), ("ours", COLOURS[0], "this package"))
+        }
+        panels += [partial(_grown, report, lines, "messages (both directions)", *kind, {}) for kind in kinds.items()]
     save(panels, "One layer (mult, 100 → 100), forward and backward", check_figure(path), height=3.2)
-
-
-def _against_size(axes: Any, size: str, label: str, report: dict[str, Any]) -> None:
-    """Make both axes logarithmic, with plain numbers: the figures do not read formulas."""
-    axes.set(xscale="log", yscale="log", xlabel=size, ylabel=label)
-    for axis, form in ((axes.xaxis, "{x:,.0f}"), (axes.yaxis, "{x:,g}")):
-        axis.set_major_formatter(form)
-        axis.set_minor_formatter("")
-    axes.set_title(report["environment"]["device"])
-    axes.grid()
 
 
 def draw_large(reports: Sequence[dict[str, Any]], path: Path) -> None:
@@ -186,25 +173,39 @@ def draw_large(reports: Sequence[dict[str, Any]], path: Path) -> None:
         "distmult/evaluate": "ranks of up to 20,000 triples",
         "distmult/discover": "discover",
     }
-
-    def panel(axes: Any, report: dict[str, Any], key: str, label: str) -> None:
+    panels, beneath = list[Panel](), {"bbox_to_anchor": (0.5, -0.25), "loc": "upper center"}
+    for report in reports:
+        lines = {}
         for (name, legend), colour in zip(named.items(), COLOURS, strict=False):
             model, _, stage = name.rpartition("/")
-            found = [
-                (row["triples"], (row["models"].get(model, {}) if model else row).get(stage, {}))
-                for row in report["rows"]
-            ]
-            points = [(size, one[key]) for size, one in found if one.get(key)]
-            if points:
-                axes.plot(*zip(*points, strict=True), "o-", color=colour, label=legend, markersize=4)
-        _against_size(axes, "triples", label, report)
-        if key == "gib":
-            axes.set(yscale="linear", ylim=(0, None))
-        axes.legend(frameon=False, bbox_to_anchor=(0.5, -0.25), loc="upper center")
-
-    panels = []
-    for report in reports:
+            stages = [(row["triples"], row["models"].get(model, {}) if model else row) for row in report["rows"]]
+            lines[legend] = colour, [(size, one.get(stage, {})) for size, one in stages]
         time = ("cpu_seconds", "CPU time, s") if report["environment"]["processor"] else ("seconds", "time, s")
-        for key, label in (time, ("gib", "peak memory, GiB")):
-            panels.append(partial(panel, report=report, key=key, label=label))
+        kinds = (time, ("gib", "peak memory, GiB"))
+        panels += [partial(_grown, report, lines, "triples", *kind, beneath) for kind in kinds]
     save(panels, "Synthetic graphs", check_figure(path), height=4.2)
+
+
+def _grown(
+    report: dict[str, Any],
+    lines: Mapping[str, tuple[str, list[tuple[int, dict[str, Any]]]]],
+    size: str,
+    key: str,
+    label: str,
+    legend: dict[str, Any],
+    axes: Any,
+) -> None:
+    """Draw a measure against sizes, both on logarithmic axes with plain numbers: the figures do not read formulas."""
+    for name, (colour, rows) in lines.items():
+        points = [(x, one[key]) for x, one in rows if one.get(key)]
+        if points:
+            axes.plot(*zip(*points, strict=True), "o-", color=colour, label=name, markersize=4)
+    axes.set(xscale="log", yscale="log", xlabel=size, ylabel=label)
+    for axis, form in ((axes.xaxis, "{x:,.0f}"), (axes.yaxis, "{x:,g}")):
+        axis.set_major_formatter(form)
+        axis.set_minor_formatter("")
+    axes.set_title(report["environment"]["device"])
+    axes.grid()
+    if key == "gib":
+        axes.set(yscale="linear", ylim=(0, None))
+    axes.legend(frameon=False, **legend)

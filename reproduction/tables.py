@@ -175,7 +175,7 @@ def tables(board: Board, experiment: Experiment) -> list[Part]:
     if experiment.kind == "generated":
         return [*_methods()] if experiment.name == "methods" else [_datasets(experiment)]
     if experiment.kind == "figure":
-        return _points(board, experiment)
+        return [_points(board, experiment)]
     if "/" in experiment.metrics[0]:
         models = experiment.rows
         lines = [[title(one), *(_pair(board, experiment, row, one) for row in models)] for one in experiment.metrics]
@@ -291,18 +291,14 @@ def _ties(board: Board, experiment: Experiment, rows: Sequence[Row]) -> list[Par
     return [f"MRR with all ties ranked worst and best: {'; '.join(moved)}."] if moved else []
 
 
-def _points(board: Board, experiment: Experiment) -> list[Part]:
+def _points(board: Board, experiment: Experiment) -> Table:
     """Return a line for each point of a figure."""
     metric, lines = experiment.metrics[0], []
-    waiting = [row for row in experiment.rows if waits(board, experiment, row)]
     for row in experiment.rows:
-        change = relative(board, experiment, row)
-        if row not in waiting:
-            cells = [row.label, shown(board.ours(experiment, row, metric), metric)]
-            cells.append(MISSING if change is None else f"{100 * change[0]:+.1f} %")
-            lines.append([*cells, *costs(board.results(experiment, row))])
-    header = ("model", f"ours, {title(metric)}", f"relative to {experiment.reference}", *COSTS)
-    return [Table("", header, lines), *not_run(experiment, waiting)]
+        ours, change = board.ours(experiment, row, metric), relative(board, experiment, row)
+        moved = MISSING if change is None else f"{100 * change[0]:+.1f} %"
+        lines.append([row.label, shown(ours, metric), moved, *costs(board.results(experiment, row))])
+    return Table("", ("model", f"ours, {title(metric)}", f"relative to {experiment.reference}", *COSTS), lines)
 
 
 def relative(board: Board, experiment: Experiment, row: Row) -> tuple[float, float] | None:

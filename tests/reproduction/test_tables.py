@@ -167,21 +167,18 @@ def test_the_noise_is_pooled_over_models_with_the_same_decoder(results: Path) ->
     for name in ("mult", "sub"):
         for seed, mrr in enumerate(SEEDS):
             write(results, f"encoders/conve-compgcn-{name}", mrr - 0.05, seed)
-    assert ".0020 with `conve` (6 degrees of freedom, " in rule(Board(results, EXPERIMENTS), FIDELITY)
+    assert "| `conve` | .0020 | 6 | " in markdown(rule(Board(results, EXPERIMENTS), FIDELITY))
     assert verdict_of(results, "flow") == "better"
     for seed, mrr in enumerate(SEEDS):  # the root of the mean of .002², .002² and .004²
         write(results, "encoders/conve-compgcn-mult", 0.3 + 2 * (mrr - 0.35), seed)
-    assert ".0028 with `conve`" in rule(Board(results, EXPERIMENTS), FIDELITY)
+    assert "| `conve` | .0028 |" in markdown(rule(Board(results, EXPERIMENTS), FIDELITY))
 
 
 def test_missing_results_are_named_and_support_no_verdict(tmp_path: Path) -> None:
     assert verdict_of(tmp_path, "bce-floor") == NOT_RUN
     write(tmp_path, "fidelity/bce-floor", 0.3)
-    write(tmp_path, "fidelity/bce", 0.3, seed=5)
-    assert verdict_of(tmp_path, "bce-floor") == "`bce` has no result of its seeds"
     write(tmp_path, "fidelity/bce", 0.3)
     assert verdict_of(tmp_path, "bce-floor") == ""
-    assert "not known yet" in rule(Board(tmp_path, EXPERIMENTS), FIDELITY)
 
 
 @pytest.mark.parametrize("name", ["fb15k-237", "wn18rr"])
@@ -236,8 +233,6 @@ def claim(kind: str, pairs: list[tuple[float, float]], error: float | None = 0.0
         ("gain", [(1.12, 1)], None, {"gain": 0.06}, "more"),
         ("count", [(1.005, 1), (2, 1)], None, {"count": 2}, "open"),
         ("count", [(1.005, 1), (2, 1)], None, {"count": 1}, "yes"),
-        ("above", [(0, 0)], 0.0, {}, "no"),
-        ("above", [(1, 0)], 0.0, {}, "yes"),
     ],
 )
 def test_a_claim_holds_by_its_comparisons_and_is_open_within_the_error_of_seeds(
