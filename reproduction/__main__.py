@@ -166,29 +166,26 @@ def run_bench(
     """
     if what not in BENCHES:
         raise unknown("benchmark", what, BENCHES, listed=len(BENCHES))
+    place = find_device(device)
     if what == "large":
         sizes = [large.sizes_of(text) for text in size or large.SIZES]
-        report = large.bench_large(sizes, find_device(device), to, err.print, recipe=recipe, peer=peer)
-        out.print(json.dumps(report, indent=1))
-        return
-    given = {"data.source": data, **dict(map(parse_setting, settings or []))}
-    graph = find(configure(Config(), given).data)
-    if not isinstance(graph, KnowledgeGraph) or graph.labels is not None:
-        raise InputError(f"'{data}' is for classification; benchmarks need link prediction, as in fb15k-237 or world")
-    given = {PATHS.get(name) or name: value for name, value in given.items()}
-    place = find_device(device)
-    if what == "kernels":
-        found = bench.bench_kernels(graph, place, scaling, err.print)
-    elif what == "step":
-        found = bench.bench_step(graph, place, given, err.print)
-    elif what in ("evaluate", "conditional"):
-        measured = bench.bench_evaluate if what == "evaluate" else bench.bench_conditional
-        found = measured(graph, place, given, err.print)
+        found = large.bench_large(sizes, place, to, err.print, recipe=recipe, peer=peer)
     else:
-        (table,) = experiments(["encoders"]).values()
-        wanted = [table.row(name) for name in row] if row else table.rows
-        rows = [(one, {**chosen(table, one), **given}) for one in wanted]
-        found = bench.bench_costs(graph, place, rows, compiled, err.print)
+        given = {"data.source": data, **dict(map(parse_setting, settings or []))}
+        graph = find(configure(Config(), given).data)
+        if not isinstance(graph, KnowledgeGraph) or graph.labels is not None:
+            raise InputError(
+                f"'{data}' is for classification; benchmarks need link prediction, as in fb15k-237 or world"
+            )
+        given = {PATHS.get(name) or name: value for name, value in given.items()}
+        if what == "kernels":
+            found = bench.bench_kernels(graph, place, scaling, err.print)
+        elif what == "costs":
+            (table,) = experiments(["encoders"]).values()
+            rows = [(one, {**chosen(table, one), **given}) for one in (map(table.row, row) if row else table.rows)]
+            found = bench.bench_costs(graph, place, rows, compiled, err.print)
+        else:
+            found = bench.BY_SETTINGS[what](graph, place, given, err.print)
     out.print(json.dumps(found, indent=1))
 
 

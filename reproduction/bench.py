@@ -386,21 +386,32 @@ def bench_conditional(data: KnowledgeGraph, device: torch.device, settings: dict
     return {**_header("conditional", data, device), "rows": rows}
 
 
+def attempt(measure: Callable[[], Cost | Report], needed: float, device: torch.device) -> Report:
+    """Return a measurement, or the reason why it is left out, so that the others go on."""
+    try:
+        if needed > free_mib(device):  # a CPU would end the process
+            raise torch.OutOfMemoryError
+        found = measure()
+        return found.as_dict() if isinstance(found, Cost) else found
+    except torch.OutOfMemoryError:
+        return {"left_out": TOO_LARGE}
+    except Exception as error:
+        return {"left_out": f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"}
+
+
 def fewer_queries(config: Config, data: KnowledgeGraph, device: torch.device) -> Report:
     """Measure a step edge by edge, with half the queries as often as it takes to fit into memory."""
-    queries = config.training.batch_size
-    while queries:
+    queries, found = config.training.batch_size, Report({"left_out": TOO_LARGE})
+    while queries and found.get("left_out") == TOO_LARGE:
         made = configure(config, {"training.batch_size": queries, "training.step": "eager"})
-        try:
-            if needed_mib(fresh_task(made, data, device))["per edge"] > free_mib(device):
-                raise torch.OutOfMemoryError
-            found = step_cost(partial(fresh_task, made, data, device), made.training, device, per_edge=True)
-            return {"queries": queries, **found.as_dict()}
-        except torch.OutOfMemoryError:
-            queries //= 2
-        except RuntimeError as error:  # the other measurements go on
-            return {"left_out": (str(error).splitlines() or [""])[0]}
-    return {"left_out": TOO_LARGE}
+        make = partial(fresh_task, made, data, device)
+        step = partial(step_cost, make, made.training, device, per_edge=True)
+        found = {"queries": queries, **attempt(step, needed_mib(make())["per edge"], device)}
+        queries //= 2
+    return found
+
+
+BY_SETTINGS = {"step": bench_step, "evaluate": bench_evaluate, "conditional": bench_conditional}
 
 
 def _header(bench: str, data: KnowledgeGraph, device: torch.device) -> Report:
@@ -424,40 +435,29 @@ def _line(
     del task
     training = config.training.model_copy(update={"step": step})
     eager = training.model_copy(update={"step": "eager"})
-    measures: dict[str, Callable[[], Report]] = {"ours": lambda: step_cost(make, training, device).as_dict()}
+    measures: dict[str, Callable[[], Cost | Report]] = {"ours": lambda: step_cost(make, training, device)}
     if is_per_edge(config):
         if device.type == "cuda":
-            measures["ours, eager"] = lambda: step_cost(make, eager, device).as_dict()
-        measures["per edge"] = lambda: step_cost(make, eager, device, per_edge=True).as_dict()
+            measures["ours, eager"] = lambda: step_cost(make, eager, device)
+        measures["per edge"] = lambda: step_cost(make, eager, device, per_edge=True)
     made_of = (config.encoder.composition, config.decoder.name, config.encoder.bases)
     same = is_per_edge(config) and made_of == ("mult", "distmult", 0)  # PyKEEN's default CompGCN
     if find_spec("pykeen") is not None and (any_model or same):
         dims = config.encoder.dims if same else (200, 200)
         measures["PyKEEN"] = lambda: _pykeen(data, line["batch"], device, dims)
-    found, left_out = dict[str, Report](), dict[str, str]()
-    for name, measure in measures.items():
-        try:
-            if needed.get(name, 0.0) > free_mib(device):  # a CPU would end the process
-                raise torch.OutOfMemoryError
-            found[name] = measure()
-            found[name]["seconds_per_epoch"] = round(steps * found[name]["ms"] / 1000, 4)
-        except torch.OutOfMemoryError:
-            left_out[name] = TOO_LARGE
-        except Exception as error:  # the other measurements go on
-            left_out[name] = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
-    return {**line, "steps": found, **({"left_out": left_out} if left_out else {})}
+    found = {name: attempt(measure, needed.get(name, 0.0), device) for name, measure in measures.items()}
+    left_out = {name: one["left_out"] for name, one in found.items() if "left_out" in one}
+    made = {
+        name: {**one, "seconds_per_epoch": round(steps * one["ms"] / 1000, 4)}
+        for name, one in found.items()
+        if name not in left_out
+    }
+    return {**line, "steps": made, **({"left_out": left_out} if left_out else {})}
 
 
 def _pykeen(data: KnowledgeGraph, batch: int, device: torch.device, dims: Sequence[int]) -> Report:
-    parameters = 0
-
-    def step() -> Callable[[], object]:
-        nonlocal parameters
-        made, parameters = pykeen(data, batch, device, dims)
-        return made
-
-    found = cost_from_scratch(step, device, _REPEATS)
-    return {**found.as_dict(), "parameters": parameters, "version": version("pykeen")}
+    found = cost_from_scratch(lambda: pykeen(data, batch, device, dims)[0], device, _REPEATS)
+    return {**found.as_dict(), "parameters": pykeen(data, batch, device, dims)[1], "version": version("pykeen")}
 
 
 def fresh_task(config: Config, data: KnowledgeGraph, device: torch.device) -> LinkTask:

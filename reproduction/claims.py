@@ -13,9 +13,9 @@ from typing import Literal, NamedTuple
 from pydantic import Field
 
 from compgcn.config import Section, read_tree
-from compgcn.run.report import Table
-from reproduction.experiment import CLAIMS, Experiment, Row, at_home
-from reproduction.tables import LOWER, NOT_RUN, Board, not_run, title, verdict
+from compgcn.run.report import MISSING, Table
+from reproduction.experiment import CLAIMS, Experiment, Row
+from reproduction.tables import LOWER, Board, number, title, verdict
 
 _TOLERANCE = 0.01  # "not worse" is at most this share worse; also the assumed error of a single seed
 _TOLERANCE_PARTS = 0.04  # assumed error of a category of relations, by the seeds of the headline model
@@ -24,14 +24,15 @@ _NEAR = 0.03  # "comparable" is at most this share away
 _SHARE = 1 / 3  # "around 6 %" is 4 % to 8 %
 
 RULE = (
-    "Gains are relative; a mean rank and a number of parameters are better when lower. If several rows stand for one "
-    "side of a comparison, the one with the best validation metric counts, for CompGCN and for the others alike. "
-    f"*Undecided*: {_ERRORS} standard errors over seeds leave the claim open; we assume {100 * _TOLERANCE:.0f} % for a "
-    f"row with one seed, {100 * _TOLERANCE_PARTS:.0f} % for a category of relations, and never less than one item of a "
-    "classification. A gain is *around* the claimed one if it lies at most a third away, and undecided if its error "
-    f"reaches that range. *Comparable* is at most {100 * _NEAR:.0f} % worse. A verdict that no missing row can change "
-    "is given already. The table names rows of CompGCN below the paper's number: such a verdict judges our training as "
-    "much as the claim."
+    "*Yes* and *no*: the claim holds, or does not. *More*: the gain is larger than claimed. *Open*: rows are missing, "
+    f"or {_ERRORS} standard errors over seeds could turn the answer.",
+    "A gain is relative. A mean rank and a number of parameters are better when lower.",
+    "If several rows stand for one side, the one with the best validation metric counts, for CompGCN and for the "
+    "others alike.",
+    f"A row with one seed gets a standard error of {100 * _TOLERANCE:.0f} %, a category of relations one of "
+    f"{100 * _TOLERANCE_PARTS:.0f} %. An error is never less than one item of a classification.",
+    f"*Around* a gain is at most a third away from it. *Comparable* is at most {100 * _NEAR:.0f} % worse.",
+    "Where a CompGCN of ours is below the paper's number, the answer judges our training as much as the claim.",
 )
 
 
@@ -47,13 +48,22 @@ class Reached(NamedTuple):
 
 
 class Gain(NamedTuple):
-    """The relative gain of a row over another, the part that chance may explain, the row, and words about both."""
+    """The relative gain of a row over another, the part that chance may explain, both rows, and the metric."""
 
     share: float
     error: float
-    row: str
-    note: str
-    label: str
+    mine: Reached
+    theirs: Reached
+    metric: str
+    known: str = ""  # which of the others have a number, if not all
+
+
+class Judged(NamedTuple):
+    """The answer to a claim, its comparisons (None where numbers are missing), and rows below the paper's number."""
+
+    answer: str
+    gains: tuple[Gain | None, ...]
+    below: tuple[str, ...] = ()
 
 
 Value = Callable[[str, str, str], Reached | None]  # of an experiment, a row and a metric
@@ -112,74 +122,94 @@ def gain(comparison: Comparison, value: Value) -> Gain | None:
     ours, known = ([one for one in side if one is not None] for side in (rows, others))
     if len(ours) < len(rows) or not known:
         return None
-    (mine, by), (theirs, _) = _best(ours, lower), _best(known, lower)
-    notes = [mine.label + by] if len(ours) > 1 else []
-    notes += [f"against {theirs.label}"]
-    notes += [f"{len(known)} of {len(others)} have numbers"] if len(known) < len(others) else []
+    mine, theirs = _best(ours, lower), _best(known, lower)
     above, beneath = (theirs.value, mine.value) if lower else (mine.value, theirs.value)
-    share = above / beneath - 1 if beneath else math.copysign(math.inf, above) if above else 0.0
-    item = max(mine.item, theirs.item) / beneath if beneath else 0.0
-    error = max(_ERRORS * _error(comparison, mine, theirs), item)
-    *parts, metric = comparison.metric.split("/")
-    return Gain(share, error, mine.label, ", ".join(notes), " ".join((*parts[1:], title(metric))))
+    error = max(_ERRORS * _error(comparison, mine, theirs), max(mine.item, theirs.item) / beneath)
+    some = f" (best of {len(known)} with a number, of {len(others)})" if len(known) < len(others) else ""
+    return Gain(above / beneath - 1, error, mine, theirs, comparison.metric, some)
 
 
-def _best(rows: Sequence[Reached], lower: bool) -> tuple[Reached, str]:
-    """Return the best row on validation, or by its value where a row has no validation metric, and say which."""
+def _best(rows: Sequence[Reached], lower: bool) -> Reached:
+    """Return the best row on validation, or by its value where a row has no validation metric."""
     best = min if lower else max
     valid = [one.valid for one in rows if one.valid is not None]
-    if len(valid) < len(rows):
-        return best(rows, key=lambda one: one.value), ""
-    return rows[valid.index(best(valid))], " by validation"
+    return rows[valid.index(best(valid))] if len(valid) == len(rows) else best(rows, key=lambda one: one.value)
 
 
 def _error(comparison: Comparison, mine: Reached, theirs: Reached) -> float:
     """Return the standard error of the ratio of two numbers; at least the assumed one where a row has one seed."""
     rows = (mine, theirs)
-    known = math.hypot(*(one.error / one.value if one.value else math.inf for one in rows if one.error))
+    known = math.hypot(*(one.error / one.value for one in rows if one.error))
     assumed = _TOLERANCE_PARTS if "/" in comparison.metric else _TOLERANCE
     return known if all(one.error is not None for one in rows) else max(known, assumed)
 
 
-def judge(claim: Claim, value: Value, missing: str) -> str:
-    """Return the verdict on a claim and its evidence; `missing` where numbers that may change it are missing."""
-    gains = [gain(comparison, value) for comparison in claim.compare]
+def judge(claim: Claim, value: Value) -> Judged:
+    """Answer a claim in a way that no missing number can change."""
+    gains = tuple(gain(comparison, value) for comparison in claim.compare)
     found = [one for one in gains if one is not None]
-    metrics, rows, notes = ({getattr(one, name) for one in found} for name in ("label", "row", "note"))
-    parts = []
-    for one in found:
-        words = [one.label] * (len(metrics) > 1) + [one.row] * (len(rows) > 1 and not one.note.startswith(one.row))
-        percent = round(100 * one.share, 1) + 0.0  # no -0.0
-        parts.append(" ".join((*words, f"{percent:+.1f} %")) + (f" ({one.note})" if len(notes) > 1 else ""))
-    evidence = ", ".join(parts) + (f" ({found[0].note})" if len(notes) == 1 else "")
-    if not found:
-        return missing
-    answer, left = _answer(claim, found, len(gains) - len(found)), len(found) < len(gains)
-    if left and answer == "undecided":
-        return f"{missing}; so far {evidence}"
-    return f"{answer}{' whatever the missing rows reach' * left}: {evidence}"
-
-
-def _answer(claim: Claim, found: Sequence[Gain], left: int = 0) -> str:
-    """Return the verdict that holds whatever the `left` comparisons without numbers will show."""
+    left = len(gains) - len(found)
     if claim.kind == "gain":
-        if left:
-            return "undecided"
-        mean = statistics.fmean(one.share for one in found)
-        error = math.hypot(*(one.error for one in found)) / len(found)
-        off, room = mean - claim.gain, _SHARE * claim.gain
-        if abs(off) <= room:
-            return "holds" if abs(mean) > error else "undecided"
-        return "undecided" if abs(off) <= room + error else "*more than claimed*" if off > 0 else "*does not hold*"
+        return Judged("open" if left else _around(claim.gain, *_mean(found)), gains)
     if claim.kind == "count":
-        sure, possible = (sum(one.share >= sign * one.error for one in found) for sign in (1, -1))
-        return "holds" if sure >= claim.count else "*does not hold*" if possible + left < claim.count else "undecided"
-    verdicts = {"undecided"} if left else set()
-    for share, error, *_ in found:
-        sides = {"above": share, "below": -share, "not-below": share + _TOLERANCE, "near": share + _NEAR}
-        by = sides[claim.kind]  # how far the gain lies on the side that the claim needs
-        verdicts.add("holds" if by > error else "undecided" if by >= -error and error else "*does not hold*")
-    return min(verdicts, key=("*does not hold*", "undecided", "holds").index)
+        sure, possible = _counted(found)
+        answer = "yes" if sure >= claim.count else "no" if possible + left < claim.count else "open"
+        return Judged(answer, gains)
+    answers = {"open"} if left else set()
+    for one in found:
+        by = _by(claim, one)
+        answers.add("yes" if by > one.error else "open" if by >= -one.error and one.error else "no")
+    return Judged(min(answers, key=("no", "open", "yes").index), gains)
+
+
+def _mean(found: Sequence[Gain]) -> tuple[float, float]:
+    """Return the mean gain and its error."""
+    return statistics.fmean(one.share for one in found), math.hypot(*(one.error for one in found)) / len(found)
+
+
+def _around(wanted: float, mean: float, error: float) -> str:
+    off, room = mean - wanted, _SHARE * wanted
+    if abs(off) <= room:
+        return "yes" if abs(mean) > error else "open"
+    return "open" if abs(off) <= room + error else "more" if off > 0 else "no"
+
+
+def _counted(found: Sequence[Gain]) -> list[int]:
+    """Return in how many comparisons a row is as good for sure, and possibly."""
+    return [sum(one.share >= sign * one.error for one in found) for sign in (1, -1)]
+
+
+def _by(claim: Claim, one: Gain) -> float:
+    """Return how far a gain lies on the side that the claim needs."""
+    sides = {"above": one.share, "below": -one.share, "not-below": one.share + _TOLERANCE, "near": one.share + _NEAR}
+    return sides[claim.kind]
+
+
+def reason(claim: Claim, judged: Judged, missing: str) -> str:
+    """Say in a sentence what decides a claim; `missing` if that is a missing row."""
+    found = [one for one in judged.gains if one is not None]
+    if judged.answer == "open" and len(found) < len(judged.gains):
+        return missing
+    if claim.kind == "gain":
+        mean, error = _mean(found)
+        words = f"the gain is {_percent(mean)}" + (f" ± {100 * error:.1f} %" if judged.answer == "open" else "")
+    elif claim.kind == "count":
+        sure, possible = _counted(found)
+        words = f"better or equal in {sure} of {len(judged.gains)} comparisons"
+        words += f", perhaps in {possible}" if judged.answer == "open" else ""
+    else:
+        one = min(found, key=lambda one: _by(claim, one) - one.error)
+        percent = round(100 * one.share, 1)
+        size = f"{abs(percent):.1f} % {'better' if percent > 0 else 'worse'} than" if percent else "as good as"
+        words = f"{one.mine.label} is {size} {one.theirs.label}"
+        words += f" in {title(one.metric)}" if len({other.metric for other in found}) > 1 else ""
+        words = f"at the least, {words}" if judged.answer == "yes" and len(found) > 1 else words
+        words += ", which chance can explain" if judged.answer == "open" else ""
+    return words + "".join(f"; our {label} is below the paper's number" for label in judged.below)
+
+
+def _percent(share: float) -> str:
+    return f"{round(100 * share, 1) + 0.0:+.1f} %"  # no -0.0
 
 
 def _named(experiment: Experiment, row: Row) -> str:
@@ -187,8 +217,17 @@ def _named(experiment: Experiment, row: Row) -> str:
     return f"{row.label} on {row.group}" if experiment.metrics[0] == "accuracy" else row.label
 
 
-def claims_table(board: Board, claims: Sequence[Claim] | None = None) -> Table:
-    """Judge claims, by default the committed ones, by the paper's own numbers and by ours."""
+class Verdict(NamedTuple):
+    """A claim judged by the paper's own numbers and by ours, and the reason for the second."""
+
+    claim: Claim
+    paper: Judged
+    ours: Judged
+    reason: str
+
+
+def verdicts(board: Board) -> list[Verdict]:
+    """Judge the committed claims."""
 
     def paper(experiment: str, row: str, metric: str) -> Reached | None:
         made = board.experiments[experiment]
@@ -198,8 +237,6 @@ def claims_table(board: Board, claims: Sequence[Claim] | None = None) -> Table:
     def ours(experiment: str, row: str, metric: str) -> Reached | None:
         made = board.experiments[experiment]
         line = made.row(row)
-        if at_home(made, line)[1].settings is None:  # quoted
-            return Reached(line.paper[metric], label=_named(made, line)) if metric in line.paper else None
         found = board.ours(made, line, metric)
         valid = board.ours(made, line, metric.rpartition("/")[2], "valid")
         if found is None:
@@ -207,19 +244,40 @@ def claims_table(board: Board, claims: Sequence[Claim] | None = None) -> Table:
         chosen = None if valid is None else valid.mean
         return Reached(found.mean, found.error if found.seeds > 1 else None, chosen, found.item, _named(made, line))
 
-    lines = []
-    for claim in committed().claims if claims is None else claims:
-        missing, below = NOT_RUN, dict[str, None]()
-        for one in claim.compare:
-            experiment, found = board.experiments[one.experiment], gain(one, ours)
+    made = []
+    for claim in committed().claims:
+        judged, below, missing = judge(claim, ours), dict[str, None](), ""
+        for one, found in zip(claim.compare, judged.gains, strict=True):
+            experiment = board.experiments[one.experiment]
             metric = one.metric if "/" in one.metric else experiment.metrics[0]
             for row in map(experiment.row, (*one.than, *one.rows)):
                 reached, label = board.ours(experiment, row, metric), _named(experiment, row)
-                if reached is None and row.missing:
-                    missing = f"undecided: {label} is {not_run(row)}"
-                stands = found is not None and label == found.row
-                if stands and verdict(experiment, row, metric, reached).startswith("below"):
-                    below[label] = None
-        judged = judge(claim, ours, missing) + (f"; below the paper: {', '.join(below)}" if below else "")
-        lines.append([claim.text, placed(claim.source), judge(claim, paper, "no numbers given"), judged])
-    return Table("Claims", ("the paper says", "where", "by its numbers", "by ours"), lines)
+                if reached is None:
+                    missing = f"{label} is not trained" if row.missing else missing
+                elif found is not None and label == found.mine.label:
+                    below |= dict.fromkeys([label] * verdict(experiment, row, metric, reached).startswith("below"))
+        judged = judged._replace(below=tuple(below))
+        made.append(Verdict(claim, judge(claim, paper), judged, reason(claim, judged, missing)))
+    return made
+
+
+def claims_tables(board: Board) -> list[Table]:
+    """Return the claims with their answers, and the numbers behind them."""
+    answers, evidence = [], []
+    for place, one in enumerate(verdicts(board), 1):
+        stated = one.paper.answer if any(one.paper.gains) else MISSING
+        cells = [str(place), one.claim.text, placed(one.claim.source), stated, f"**{one.ours.answer}**"]
+        answers.append([*cells, one.reason])
+        for sides in zip(one.paper.gains, one.ours.gains, strict=True):
+            lines: dict[tuple[str, ...], list[str]] = {}
+            for side, found in enumerate(sides):
+                if found is not None:
+                    compared = f"{found.mine.label} against {found.theirs.label}{found.known}"
+                    cell = lines.setdefault((title(found.metric), compared), [MISSING, MISSING])
+                    values = ", ".join(number(row.value, found.metric) for row in (found.mine, found.theirs))
+                    cell[side] = f"{_percent(found.share)} ({values})"
+            evidence += [[str(place), *key, *cells] for key, cells in lines.items()]
+    return [
+        Table("", ("", "the paper says", "where", "by its numbers", "by ours", "because"), answers),
+        Table("The numbers behind the claims", ("claim", "metric", "compared", "paper", "ours"), evidence),
+    ]

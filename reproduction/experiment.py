@@ -31,7 +31,7 @@ class Row(Section):
     spread: dict[str, float] = _EMPTY  # the paper's ±
     model: str | None = None  # a whole system of `compgcn.train.recipes`; settings override its settings
     settings: dict[str, Any] | None = None  # None: the row is quoted, not trained
-    variant: Literal["", "degrees kept", "free relations"] = ""  # of the conditional model, see `reproduction.variants`
+    variant: Literal["", "degrees kept", "free relations"] = ""  # of the conditional model, see `reproduction.training`
     same_as: str | None = None  # "experiment/row" that this row shares its results with
     control: str | None = None  # row with the same decoder and no encoder; of differences, the row to compare with
     x: float | None = None  # position of a point

@@ -11,7 +11,7 @@ from functools import partial
 from importlib.metadata import version
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -64,13 +64,13 @@ class Stages:
     def __init__(self, device: torch.device, say: Say, keep: Callable[[], None]) -> None:
         self._device, self._say, self._keep = device, say, keep
 
-    def __call__(self, into: Report, name: str, call: Callable[[], Any]) -> Any:
+    def __call__(self, into: Report, name: str, call: Callable[..., Any], *given: Any, **options: Any) -> Any:
         """Run a stage and return its value; None if it fails."""
         self._say(name)
         value, _ = None, _start_peak(self._device)
         begun, busy = time.perf_counter(), time.process_time()
         try:
-            value = call()
+            value = call(*given, **options)
             if self._device.type == "cuda":
                 torch.cuda.synchronize(self._device)
             into[name] = {
@@ -139,18 +139,14 @@ def bench_large(
 def _read(stage: Stages, row: Report, folder: Path, device: torch.device) -> KnowledgeGraph | None:
     """Generate, write and read a graph that holds out as many triples as are ranked, or a tenth."""
     sizes = row["triples"], row["entities"], row["relations"]
-    made = stage(row, "generate", lambda: synthetic(*sizes, device=str(device)))
-    if made is None:
-        return None
-    share = min(0.1, 1.05 * _RANKED / row["triples"])
-    found: KnowledgeGraph | None
-    if row["triples"] > _WHOLE:
-        found = stage(row, "name", lambda: _named(made, *sizes[1:], int(share * len(made))))
-        return found
-    file = folder / "graph.tsv"
-    stage(row, "write", lambda: write(file, made))
-    found = stage(row, "read", lambda: compgcn.read(file, valid_fraction=share, test_fraction=share))
-    return found
+    made = stage(row, "generate", synthetic, *sizes, device=str(device))
+    share, found = min(0.1, 1.05 * _RANKED / row["triples"]), None
+    if made is not None and row["triples"] > _WHOLE:
+        found = stage(row, "name", _named, made, *sizes[1:], int(share * len(made)))
+    elif made is not None:
+        stage(row, "write", write, folder / "graph.tsv", made)
+        found = stage(row, "read", compgcn.read, folder / "graph.tsv", valid_fraction=share, test_fraction=share)
+    return cast(KnowledgeGraph | None, found)
 
 
 def _named(facts: Numbers, entities: int, relations: int, held_out: int) -> KnowledgeGraph:
@@ -170,16 +166,16 @@ def _free(device: torch.device) -> None:
 def _measure(stage: Stages, into: Report, data: KnowledgeGraph, settings: dict[str, Any], device: torch.device) -> None:
     _free(device)
     config = expand(recommended({"data.source": "large.tsv", **settings}, data), data)
-    task: LinkTask | None = stage(into, "build", lambda: fresh_task(config, data, device))
+    task: LinkTask | None = stage(into, "build", fresh_task, config, data, device)
     if task is None:
         return
     whole = len(data.train) <= _WHOLE
     into["parameters"] = sum(p.numel() for p in task.module.parameters())
     into["batch"], into["steps"] = task.batch_size, task.steps_per_epoch
-    update = stage(into, "warm up", lambda: _warmed(task, config))
+    update = stage(into, "warm up", _warmed, task, config)
     if update is not None:
         taken = task.steps_per_epoch if whole else min(_STEPS, task.steps_per_epoch)
-        stage(into, "shuffle", lambda: task.examples(1, 0))
+        stage(into, "shuffle", task.examples, 1, 0)
         stage(into, "epoch", lambda: [update(task.examples(1, i), config.training.lr) for i in range(taken)][-1].item())
         for key in ("seconds", "cpu_seconds"):
             if key in into["epoch"]:
@@ -187,14 +183,14 @@ def _measure(stage: Stages, into: Report, data: KnowledgeGraph, settings: dict[s
                 into["epoch"][key] = round(into["shuffle"][key] + every, 3)
     test = task.splits["test"][:_RANKED]
     into["ranked"] = len(test)
-    stage(into, "evaluate", lambda: task.rank(test))
+    stage(into, "evaluate", task.rank, test)
     if config.encoder.name != "none" or not whole:  # the answers cost the same with an encoder
         return
     links = Links(config, data, task)
-    stage(into, "calibrate", lambda: fit_probabilities(links))
+    stage(into, "calibrate", fit_probabilities, links)
     queries = [(int(s), int(r), None) for s, r, _ in data.test[:_PREDICTED]]
-    stage(into, "predict", lambda: links.answer(queries, top=10))
-    stage(into, "discover", lambda: discover(links, top=100))
+    stage(into, "predict", links.answer, queries, top=10)
+    stage(into, "discover", discover, links, top=100)
 
 
 def _measure_peer(stage: Stages, into: Report, data: KnowledgeGraph, device: torch.device) -> None:
@@ -235,7 +231,7 @@ def _train(stage: Stages, row: Report, data: KnowledgeGraph, folder: Path, devic
     settings: dict[str, Any] = {"device": str(device)}
     if not recommended({"data.source": "large.tsv"}, data).training.test_sample:
         settings |= LARGE_RECIPE  # smaller graphs get it too
-    run = stage(row, "recipe", lambda: compgcn.fit(data, run_dir=folder / "run", **settings))
+    run = stage(row, "recipe", compgcn.fit, data, run_dir=folder / "run", **settings)
     if run is not None:
         row["recipe"] |= {"mrr": run.metrics["test"]["mrr"], "best_epoch": run.metrics["best_epoch"]}
         row["recipe"]["popularity"] = run.metrics["popularity"]["test"]["mrr"]

@@ -50,16 +50,21 @@ from reproduction.synthetic import synthetic, write
 CPU = torch.device("cpu")
 
 
+def write_report(name: str, report: Report) -> Path:
+    """Write a report to its file."""
+    path = BENCHMARKS / f"{name}.json"
+    path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    return path
+
+
 def store(name: str, source: str, row: Report) -> Path:
     """Put a measurement into its file, in place of the one on the same data set."""
-    path = BENCHMARKS / f"{name}.json"
-    report = json.loads(path.read_text(encoding="utf-8"))
+    report = json.loads((BENCHMARKS / f"{name}.json").read_text(encoding="utf-8"))
     if "data" in report:
         report["data"][source] = row
     else:
         report["rows"] = [*(one for one in report["rows"] if one["data"] != source), {"data": source, **row}]
-    path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    return path
+    return write_report(name, report)
 
 
 def graph_of(source: str) -> KnowledgeGraph:
@@ -154,12 +159,15 @@ class Named(NamedTuple):
     scores: Callable[[list[Tensor]], Tensor]  # without each of some sets of edges
 
 
+def _first(weighed: Tensor, values: Tensor) -> Tensor:
+    return weighed[values.abs().topk(min(TOP, len(values))).indices]
+
+
 def _in_field(links: Links, triple: Triple, method: str) -> Named:
     model, graph = links.task.predictor, links.task.graph
     field = receptive_field(model, graph, triple)
     small = method == "auto" and is_small(field)
-    weighed, values = contributions(links, triple, field, exact=small)
-    best = weighed[values.abs().topk(min(TOP, len(values))).indices]
+    best = _first(*contributions(links, triple, field, exact=small))
     return Named(best, field.edges, small, lambda sets: scores_without(model, graph, triple, field, sets))
 
 
@@ -167,11 +175,11 @@ def _on_paths(links: Links, triple: Triple, method: str) -> Named:
     """Return the facts or the paths of a model conditioned on the query; random facts are at the head or the tail."""
     asked, (s, _, o) = score_of(links, triple), triple
     slopes, number = asked.slopes(), 0 if method == "paths" else left_out(asked, TOP, cast(Method, method))
-    weighed, values = asked.contributions(slopes, number)
-    best = weighed[values.abs().topk(min(TOP, len(values))).indices]
     if method == "paths":
         taken = [message for walk in asked.walks(slopes, TOP) for message in walk.messages]
-        best = torch.unique(torch.tensor(taken, dtype=torch.long, device=weighed.device) % asked.graph.num_edges)
+        best = torch.unique(torch.tensor(taken, dtype=torch.long, device=asked.edges.device) % asked.graph.num_edges)
+    else:
+        best = _first(*asked.contributions(slopes, number))
     ends = torch.stack((asked.graph.src, asked.graph.dst))[:, asked.edges]
     return Named(best, asked.edges[((ends == s) | (ends == o)).any(0)], number > 0, asked.scores_without)
 
@@ -359,9 +367,7 @@ def serving(source: str, seconds: float) -> Path:
             finally:
                 server.terminate()
     report = {"bench": "serving", "data": source, "connections": _CONNECTIONS, "environment": environment(), **measured}
-    target = BENCHMARKS / "cpu" / "serving.json"
-    target.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    return target
+    return write_report("cpu/serving", report)
 
 
 def _queries(graph: KnowledgeGraph, count: int) -> list[bytes]:
@@ -424,10 +430,7 @@ def search(source: str, seconds: float, device: str) -> Path:
             "test": run.metrics["test"]["mrr"],
             "candidates": [trial._asdict() for trial in found.trials],
         }
-    path = BENCHMARKS / "search" / f"{source}.json"
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    return path
+    return write_report(f"search/{source}", report)
 
 
 def measure(name: str, source: str, device: str, seeds: int, model: str | None = None) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,39 +16,42 @@ from reproduction.experiment import Experiment
 from reproduction.tables import RULE, TIES, Board, markdown, relative, tables, title
 
 _INTRO = (
-    "The paper's numbers and ours, row by row. `python -m reproduction report --all` writes this page from committed "
-    "results; `python -m reproduction train NAME` trains rows that have none. Sources are places in the paper."
+    "The paper's numbers and ours, row by row, in the order of the paper. `python -m reproduction report --all` writes "
+    "this page from committed results; `python -m reproduction train NAME` trains rows that have none."
 )
-_CONVERTED = (
-    "{} of the {} results predate the present format: they lack parameters, categories and calibration. The table "
-    "omits their peak memory, because other rows shared the process."
+_READ = (
+    "*Paper* is the paper's number, *ours* the mean over seeds, with its standard deviation (±) if there are several. "
+    "The paper's ± is over folds in graph classification, else over seeds.",
+    "*Without encoder* is the same decoder on a plain table of vectors; in brackets stands how its training differs.",
+    "*Seconds* is the mean time of a training; *+4* after the device says that up to four other runs shared it.",
+    "A row that the paper or another work reports and we did not train is *quoted*.",
+    RULE,
+    TIES,
 )
 
 
 def page(board: Board, experiment: Experiment, level: int = 1, figure: str | None = None) -> list[str | Table]:
-    """Return an experiment as headings, paragraphs and tables."""
+    """Return an experiment as headings, paragraphs and tables; a page of its own has the rules too."""
     parts: list[str | Table] = [f"{'#' * level} {experiment.title}"]
     ranks = f"Ranks in the paper: {experiment.ranks}." if experiment.ranks else ""
     parts.append(" ".join(filter(None, (f"Source: {claims.placed(experiment.source)}.", ranks, experiment.note))))
-    found = [result for row in experiment.rows for result in board.results(experiment, row)]
     if figure is not None:
         parts.append(f"![{experiment.title}]({figure})")
     compared = experiment.kind == "differences"
-    for table in difference_tables(board, experiment) if compared else tables(board, experiment):
-        parts += [f"{'#' * (level + 1)} {table.title}"] if table.title else []
-        parts.append(table)
+    for part in difference_tables(board, experiment) if compared else tables(board, experiment):
+        if isinstance(part, Table):
+            parts += [f"{'#' * (level + 1)} {part.title}"] if part.title else []
+            parts += [part] if part.rows else []
+        else:
+            parts.append(part)
     if experiment.kind in ("table", "differences"):
-        notes = [f"{row.label}: {claims.placed(row.note)}" for row in experiment.rows if row.note]
-        parts += [f"- {note}." for note in dict.fromkeys(notes)]
-    converted = sum(result.get("parameters") is None for result in found)
-    parts += [_CONVERTED.format(converted, len(found))] if converted else []
-    parts += [rule(board, experiment)] if compared else []
-    if experiment.kind == "table":
-        first = experiment.metrics[0]
-        judged = "/" not in first and any(first in row.paper for row in experiment.rows)
-        rules = [RULE] * judged + [TIES] * bool(experiment.ranks)
-        parts += [" ".join(rules)] if rules else []
-    return parts
+        about: dict[str, list[str]] = {}
+        for row in experiment.rows:
+            if row.note and row.label not in about.setdefault(claims.placed(row.note), []):
+                about[claims.placed(row.note)].append(row.label)
+        parts += [f"- {'; '.join(labels)}: {note}." for note, labels in about.items()]
+    parts += rule(board, experiment) if compared else []
+    return [*parts, *(f"- {one}" for one in _READ)] if level == 1 and experiment.kind == "table" else parts
 
 
 def write_one(board: Board, experiment: Experiment) -> list[Path]:
@@ -73,9 +76,12 @@ def write_all(board: Board, path: Path = ROOT / "docs" / "results.md") -> list[P
 
 def whole(board: Board, beside: Path) -> str:
     """Return the page of all experiments, with links to figures relative to the folder `beside`."""
-    table = claims.claims_table(board)
-    parts: list[str | Table] = ["# Results", _INTRO, "## Claims", claims.RULE, table]
-    for experiment in board.experiments.values():
+    found, (answers, evidence) = [*board.experiments.values()], claims.claims_tables(board)
+    parts: list[str | Table] = ["# Results", _INTRO, *(f"- {one}" for one in _READ)]
+    parts += ["## Claims", *(f"- {one}" for one in claims.RULE), answers, f"### {evidence.title}", evidence]
+    places = [*claims.committed().places, ""]  # in the order of the paper
+    order = {one.name: places.index(label if (label := one.source.split(",")[0]) in places else "") for one in found}
+    for experiment in sorted(found, key=lambda one: order[one.name]):
         if experiment.name == FIDELITY:
             parts += [f"## {experiment.title}", f"See [{FIDELITY}.md]({FIDELITY}.md)."]
             continue
@@ -148,27 +154,14 @@ def _lines(board: Board, experiment: Experiment) -> Panel | None:
 
 def draw_speed(reports: Sequence[dict[str, Any]], path: Path) -> None:
     """Draw time and memory of a layer against the number of messages, ours and edge by edge, for each machine."""
-
-    def panel(axes: Any, report: dict[str, Any], key: str, label: str) -> None:
-        for name, colour, legend in (("per_edge", COLOURS[3], "per edge"), ("ours", COLOURS[0], "this package")):
-            points = [(row["messages"], row[name][key]) for row in report["scaling"] if row[name] and row[name][key]]
-            axes.plot(*zip(*points, strict=True), "o-", color=colour, label=legend, markersize=4)
-        _against_size(axes, "messages (both directions)", label, report)
-        axes.legend(frameon=False)
-
-    kinds = {"ms": "time, ms", "mib": "peak memory, MiB"}.items()
-    panels = [partial(panel, report=report, key=key, label=label) for report in reports for key, label in kinds]
+    panels, kinds = list[Panel](), {"ms": "time, ms", "mib": "peak memory, MiB"}
+    for report in reports:
+        lines = {
+            legend: (colour, [(row["messages"], row[name] or {}) for row in report["scaling"]])
+            for name, colour, legend in (("per_edge", COLOURS[3], "per edge"), ("ours", COLOURS[0], "this package"))
+        }
+        panels += [partial(_grown, report, lines, "messages (both directions)", *kind, {}) for kind in kinds.items()]
     save(panels, "One layer (mult, 100 → 100), forward and backward", check_figure(path), height=3.2)
-
-
-def _against_size(axes: Any, size: str, label: str, report: dict[str, Any]) -> None:
-    """Make both axes logarithmic, with plain numbers: the figures do not read formulas."""
-    axes.set(xscale="log", yscale="log", xlabel=size, ylabel=label)
-    for axis, form in ((axes.xaxis, "{x:,.0f}"), (axes.yaxis, "{x:,g}")):
-        axis.set_major_formatter(form)
-        axis.set_minor_formatter("")
-    axes.set_title(report["environment"]["device"])
-    axes.grid()
 
 
 def draw_large(reports: Sequence[dict[str, Any]], path: Path) -> None:
@@ -180,25 +173,39 @@ def draw_large(reports: Sequence[dict[str, Any]], path: Path) -> None:
         "distmult/evaluate": "ranks of up to 20,000 triples",
         "distmult/discover": "discover",
     }
-
-    def panel(axes: Any, report: dict[str, Any], key: str, label: str) -> None:
+    panels, beneath = list[Panel](), {"bbox_to_anchor": (0.5, -0.25), "loc": "upper center"}
+    for report in reports:
+        lines = {}
         for (name, legend), colour in zip(named.items(), COLOURS, strict=False):
             model, _, stage = name.rpartition("/")
-            found = [
-                (row["triples"], (row["models"].get(model, {}) if model else row).get(stage, {}))
-                for row in report["rows"]
-            ]
-            points = [(size, one[key]) for size, one in found if one.get(key)]
-            if points:
-                axes.plot(*zip(*points, strict=True), "o-", color=colour, label=legend, markersize=4)
-        _against_size(axes, "triples", label, report)
-        if key == "gib":
-            axes.set(yscale="linear", ylim=(0, None))
-        axes.legend(frameon=False, bbox_to_anchor=(0.5, -0.25), loc="upper center")
-
-    panels = []
-    for report in reports:
+            stages = [(row["triples"], row["models"].get(model, {}) if model else row) for row in report["rows"]]
+            lines[legend] = colour, [(size, one.get(stage, {})) for size, one in stages]
         time = ("cpu_seconds", "CPU time, s") if report["environment"]["processor"] else ("seconds", "time, s")
-        for key, label in (time, ("gib", "peak memory, GiB")):
-            panels.append(partial(panel, report=report, key=key, label=label))
+        kinds = (time, ("gib", "peak memory, GiB"))
+        panels += [partial(_grown, report, lines, "triples", *kind, beneath) for kind in kinds]
     save(panels, "Synthetic graphs", check_figure(path), height=4.2)
+
+
+def _grown(
+    report: dict[str, Any],
+    lines: Mapping[str, tuple[str, list[tuple[int, dict[str, Any]]]]],
+    size: str,
+    key: str,
+    label: str,
+    legend: dict[str, Any],
+    axes: Any,
+) -> None:
+    """Draw a measure against sizes, both on logarithmic axes with plain numbers: the figures do not read formulas."""
+    for name, (colour, rows) in lines.items():
+        points = [(x, one[key]) for x, one in rows if one.get(key)]
+        if points:
+            axes.plot(*zip(*points, strict=True), "o-", color=colour, label=name, markersize=4)
+    axes.set(xscale="log", yscale="log", xlabel=size, ylabel=label)
+    for axis, form in ((axes.xaxis, "{x:,.0f}"), (axes.yaxis, "{x:,g}")):
+        axis.set_major_formatter(form)
+        axis.set_minor_formatter("")
+    axes.set_title(report["environment"]["device"])
+    axes.grid()
+    if key == "gib":
+        axes.set(yscale="linear", ylim=(0, None))
+    axes.legend(frameon=False, **legend)

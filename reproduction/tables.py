@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from compgcn.baselines import BASELINES, FitOnce
 from compgcn.data import DATASETS
 from compgcn.nn.encoder import PRESETS, Encoder
 from compgcn.run.report import MISSING, Part, Table
@@ -18,7 +17,7 @@ from reproduction.training import results
 LOWER = ("mr", "parameters")  # metrics that are better when lower
 TOLERANCE = 0.01  # share of the paper's number within which ours counts as the same
 ROOM = 0.02  # share beyond which no spread over our seeds makes it the same
-NOT_RUN = "not run yet"
+VISIBLE = 0.0005  # a change of an MRR that its three digits show
 _TITLES = {
     "accuracy": "accuracy, %",
     "accuracy_each_fold": "accuracy by the best epoch of each fold, %",
@@ -27,14 +26,16 @@ _TITLES = {
 COSTS = ("parameters", "epochs", "seconds", "peak MiB", "seeds")
 
 RULE = (
-    f"*Reproduced*: our mean is within {100 * TOLERANCE:.0f} % of the paper's number, within twice the standard error "
-    "of our mean over seeds, within one item of a classification, or within the standard error of the paper's number "
-    f"(its ±, divided by the root of the number of folds where it is over folds); beyond {100 * ROOM:.0f} %, only the "
-    "item and the paper's error count. *Undecided*: "
-    "further away, but within twice our standard error, or for one seed, whose error is unknown, within "
-    f"{100 * ROOM:.0f} %. *Above* and *below*: outside all of these."
+    f"*Reproduced*: our mean differs from the paper's number by {100 * TOLERANCE:.0f} % at most, by twice the standard "
+    f"error of our mean but at most {100 * ROOM:.0f} %, by one item of a classification, or by the standard error of "
+    "the paper's number (its ±, divided by the root of the number of folds where it is over folds). *Undecided*: it "
+    f"differs by more, but by twice our standard error at most; with one seed, by {100 * ROOM:.0f} % at most. *Above* "
+    "and *below*: it is better or worse than that."
 )
-TIES = "Our ranks are realistic: tied candidates share their mean rank."
+TIES = (
+    "Our ranks are realistic: tied candidates share their mean rank. If all ties are ranked worst or best, no MRR "
+    f"moves by {VISIBLE}, except where a table says so."
+)
 
 
 class Figure(NamedTuple):
@@ -85,22 +86,19 @@ class Board:
 def read(result: Mapping[str, Any], split: str, metric: str) -> float | None:
     """Return a metric of a result by its name, such as "mrr" or "category/1-1/head/mrr"; an accuracy in %."""
     *parts, last = metric.split("/")
-    tree = result.get(f"by_{parts[0]}", {}) if parts else result["metrics"].get(split, {}) | _count(result)
+    if metric == "parameters":
+        return float(result["parameters"])
+    tree = result.get(f"by_{parts[0]}", {}) if parts else result["metrics"].get(split, {})
     for part in parts[1:]:
         tree = tree.get(part, {})
     value = tree.get(last)
     return None if value is None else 100 * value if last.startswith("accuracy") else float(value)
 
 
-def _count(result: Mapping[str, Any]) -> dict[str, float]:
-    """Return the number of parameters; none of a result of the old format."""
-    return {"parameters": result["parameters"]} if result.get("parameters") else {}
-
-
 def number(value: float, metric: str) -> str:
     """Format a number as the paper does."""
     last = metric.rpartition("/")[2]
-    if last == "mr":
+    if last in LOWER:
         return f"{value:,.0f}"
     return f"{value:.1f}" if last.startswith("accuracy") else f"{value:.3f}".replace("0.", ".", 1)
 
@@ -112,15 +110,14 @@ def shown(figure: Figure | None, metric: str) -> str:
     spread = number(figure.sd, metric)
     if figure.sd and not spread.strip(".0"):  # a small deviation is not zero
         spread = f"{figure.sd:.4f}".removeprefix("0")
-    return number(figure.mean, metric) + (f" ± {spread} (seeds)" if figure.seeds > 1 else "")
+    return number(figure.mean, metric) + (f" ± {spread}" if figure.seeds > 1 else "")
 
 
-def stated(experiment: Experiment, row: Row, metric: str) -> str:
+def stated(row: Row, metric: str) -> str:
     """Format the paper's number with its ±."""
     if metric not in row.paper:
         return MISSING
-    over = "folds" if experiment.folds > 1 else "seeds"
-    spread = f" ± {number(row.spread[metric], metric)} ({over})" if metric in row.spread else ""
+    spread = f" ± {number(row.spread[metric], metric)}" if metric in row.spread else ""
     return number(row.paper[metric], metric) + spread
 
 
@@ -130,16 +127,8 @@ def title(metric: str) -> str:
     return " ".join([*parts[1:], _TITLES.get(last) or last.upper().replace("HITS@", "H@")])
 
 
-def not_run(row: Row) -> str:
-    """Say that a row has no result, with the reason if it gives one."""
-    return f"not run: {row.missing}" if row.missing else NOT_RUN
-
-
-def verdict(experiment: Experiment, row: Row, metric: str, ours: Figure | None) -> str:
-    """Compare ours with the paper's number by `RULE`."""
-    home = at_home(experiment, row)[1]
-    if ours is None:
-        return not_run(home) if home.settings is not None else "quoted"
+def verdict(experiment: Experiment, row: Row, metric: str, ours: Figure) -> str:
+    """Compare ours with the paper's number, if there is one, by `RULE`."""
     if metric not in row.paper:
         return ""
     paper = row.paper[metric]
@@ -155,27 +144,25 @@ def verdict(experiment: Experiment, row: Row, metric: str, ours: Figure | None) 
 
 
 def costs(found: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the cells of `COSTS`: parameters, epochs, mean seconds, peak memory and the seeds."""
+    """Return the cells of `COSTS`: parameters, epochs, mean seconds, peak memory and the number of seeds."""
     if not found:
         return [MISSING] * len(COSTS)
     environments = [result["environment"] for result in found]
-    baseline = BASELINES.get(found[0]["config"].get("classifier", {}).get("baseline") or "")
-    fitted = baseline is not None and isinstance(baseline.how, FitOnce)
-    size, epochs = found[0].get("parameters"), found[0]["config"]["training"]["epochs"]
+    size, epochs = found[0]["parameters"], found[0]["config"]["training"]["epochs"]
+    trained = [f"{size:,}", f"{epochs:,}"] if size else [MISSING, MISSING]  # a baseline is fitted once
     seconds = statistics.fmean(one["seconds"] for one in environments)
-    peaks = [one["environment"]["peak_memory_mib"] for one in found if one.get("parameters") is not None]  # else old
-    known = [peak for peak in peaks if peak is not None]  # None: several rows shared a process
-    seeds = ", ".join(str(result["seed"]) for result in found)
-    trained = [MISSING, MISSING] if fitted else [f"{size:,}" if size else MISSING, f"{epochs:,}"]
-    return [*trained, f"{seconds:,.0f} ({_places(environments)})", f"{max(known):,}" if known else MISSING, seeds]
+    own = [one["peak_memory_mib"] for one in environments if not one.get("shared_process")]
+    peaks = [peak for peak in own if peak is not None]
+    peak = f"{max(peaks):,}" if peaks else MISSING
+    return [*trained, f"{seconds:,.0f} ({_places(environments)})", peak, str(len(found))]
 
 
 def _places(environments: Sequence[Mapping[str, Any]]) -> str:
-    """Name the devices, and the number of rows trained there at the same time, which the seconds include."""
+    """Name the devices, and the number of other runs there at the same time."""
     most: dict[str, int] = {}
     for one in environments:
         most[str(one["device"])] = max(one.get("beside") or 0, most.get(str(one["device"]), 0))
-    return " / ".join(f"{device}, with up to {n} other runs" if n else device for device, n in most.items())
+    return " / ".join(f"{device}, +{n}" if n else device for device, n in most.items())
 
 
 def grouped(rows: Sequence[Row]) -> dict[str, list[Row]]:
@@ -183,45 +170,77 @@ def grouped(rows: Sequence[Row]) -> dict[str, list[Row]]:
     return {group: [row for row in rows if row.group == group] for group in dict.fromkeys(row.group for row in rows)}
 
 
-def tables(board: Board, experiment: Experiment) -> list[Table]:
-    """Return the tables of an experiment."""
+def tables(board: Board, experiment: Experiment) -> list[Part]:
+    """Return the tables of an experiment, each with the sentences that belong below it."""
     if experiment.kind == "generated":
-        return _methods() if experiment.name == "methods" else [_datasets(experiment)]
+        return [*_methods()] if experiment.name == "methods" else [_datasets(experiment)]
     if experiment.kind == "figure":
         return [_points(board, experiment)]
     if "/" in experiment.metrics[0]:
-        rows = experiment.rows
-        lines = [[title(one), *(_pair(board, experiment, row, one) for row in rows)] for one in experiment.metrics]
-        return [Table("", ("metric, paper / ours", *(row.label for row in rows)), lines)]
-    groups = grouped(experiment.rows)
-    made = [_compared(board, experiment, group, rows) for group, rows in groups.items()]
-    if len(experiment.metrics) > 1:
-        made += [_all_metrics(board, experiment, group, rows) for group, rows in groups.items()]
+        models = experiment.rows
+        lines = [[title(one), *(_pair(board, experiment, row, one) for row in models)] for one in experiment.metrics]
+        return [Table("", ("metric, paper / ours", *(row.label for row in models)), lines)]
+    made: list[Part] = []
+    for group, every in grouped(experiment.rows).items():
+        waiting = [row for row in every if waits(board, experiment, row)]
+        rows = [row for row in every if row not in waiting]
+        papers = any(row.paper for row in rows)
+        made += [(_beside_paper if papers else _alone)(board, experiment, group, rows), *not_run(experiment, waiting)]
+        if len(experiment.metrics) > 1 and papers:
+            made.append(_other_metrics(board, experiment, group, rows))
+        made += _ties(board, experiment, rows)
     return made
 
 
-def _compared(board: Board, experiment: Experiment, group: str, rows: Sequence[Row]) -> Table:
-    """Compare rows by the first metric, with their costs and, beside an encoder, the same decoder without one."""
-    metric = experiment.metrics[0]
-    controls = any(control_of(experiment, row) for row in rows)
-    header = ("model", f"paper, {title(metric)}", "ours", "difference", "verdict")
-    lines = []
+def waits(board: Board, experiment: Experiment, row: Row) -> bool:
+    """Tell whether a row is not quoted and has no result."""
+    quoted = at_home(experiment, row)[1].settings is None
+    return not quoted and board.ours(experiment, row, experiment.metrics[0]) is None
+
+
+def not_run(experiment: Experiment, rows: Sequence[Row]) -> list[Part]:
+    """Name rows without a result in a paragraph, with the paper's numbers and by reason."""
+    metric, named = experiment.metrics[0], dict[str, list[str]]()
     for row in rows:
-        ours, paper = board.ours(experiment, row, metric), row.paper.get(metric)
-        difference = MISSING
-        if ours is not None and paper is not None:
-            gap = ours.mean - paper
-            difference = ("+" if gap >= 0 else "−") + number(abs(gap), metric)
-        cells = [row.label, stated(experiment, row, metric), shown(ours, metric), difference]
-        cells.append(verdict(experiment, row, metric, ours))
-        cells += [_without_encoder(board, experiment, row, metric)] if controls else []
-        lines.append([*cells, *costs(board.results(experiment, row))])
-    return Table(group, (*header, *(("without encoder",) if controls else ()), *COSTS), lines)
+        reason = at_home(experiment, row)[1].missing
+        paper = f" (paper {stated(row, metric)})" if metric in row.paper else ""
+        named.setdefault(f" ({reason})" if reason else "", []).append(row.label + paper)
+    return [" ".join(f"Not run{reason}: {'; '.join(labels)}." for reason, labels in named.items())] if rows else []
 
 
-def _without_encoder(board: Board, experiment: Experiment, row: Row, metric: str) -> str:
+def _beside_paper(board: Board, experiment: Experiment, group: str, rows: Sequence[Row]) -> Table:
+    """Compare rows by the first metric, with their costs and, beside an encoder, the same decoder without one."""
+    metric, lines = experiment.metrics[0], []
+    for row in rows:
+        ours, difference, judged = board.ours(experiment, row, metric), MISSING, "quoted"
+        if ours is not None:
+            judged = verdict(experiment, row, metric, ours)
+            if metric in row.paper:
+                gap = ours.mean - row.paper[metric]
+                difference = ("+" if gap >= 0 else "−") + number(abs(gap), metric)
+        lines.append([row.label, stated(row, metric), shown(ours, metric), difference, judged])
+    header = ("model", f"paper, {title(metric)}", "ours", "difference", "verdict")
+    return _with_costs(board, experiment, rows, Table(group, header, lines))
+
+
+def _alone(board: Board, experiment: Experiment, group: str, rows: Sequence[Row]) -> Table:
+    """Return every metric of rows without numbers of a paper."""
+    lines = [[row.label, *(shown(board.ours(experiment, row, one), one) for one in experiment.metrics)] for row in rows]
+    return _with_costs(board, experiment, rows, Table(group, ("model", *map(title, experiment.metrics)), lines))
+
+
+def _with_costs(board: Board, experiment: Experiment, rows: Sequence[Row], table: Table) -> Table:
+    """Add the costs of rows and, beside an encoder, the same decoder without one."""
+    controls = any(control_of(experiment, row) for row in rows)
+    for row, line in zip(rows, table.rows, strict=True):
+        line += [_without_encoder(board, experiment, row)] if controls else []
+        line += costs(board.results(experiment, row))
+    return table._replace(header=(*table.header, *(("without encoder",) if controls else ()), *COSTS))
+
+
+def _without_encoder(board: Board, experiment: Experiment, row: Row) -> str:
     """Return what the control of a row reached, and how its training differs."""
-    control = control_of(experiment, row)
+    control, metric = control_of(experiment, row), experiment.metrics[0]
     if control is None:
         return MISSING
     found = shown(board.ours(*control, metric, experiment.split), metric)
@@ -251,19 +270,25 @@ def _pair(board: Board, experiment: Experiment, row: Row, metric: str) -> str:
     return f"{paper} / {shown(board.ours(experiment, row, metric), metric)}"
 
 
-def _all_metrics(board: Board, experiment: Experiment, group: str, rows: Sequence[Row]) -> Table:
-    """Return every metric of every row and, of ranks, the MRR with ties ranked worst and best."""
-    lines, ranked = [], "mrr" in experiment.metrics
-    for row in rows:
-        lines.append([row.label, *(_pair(board, experiment, row, metric) for metric in experiment.metrics)])
-        if ranked:
-            reports = [result["metrics"][experiment.split] for result in board.results(experiment, row)]
-            bounds = [[report[ties]["mrr"] for report in reports] for ties in ("pessimistic", "optimistic")]
-            ties = " to ".join(f"{statistics.fmean(one):.5f}".lstrip("0") for one in bounds) if reports else MISSING
-            lines[-1].append(ties)
-    header = ("model", *(f"{title(metric)}, paper / ours" for metric in experiment.metrics))
-    header += ("MRR by ties",) if ranked else ()
-    return Table(f"{group}, all metrics" if group else "All metrics", header, lines)
+def _other_metrics(board: Board, experiment: Experiment, group: str, rows: Sequence[Row]) -> Table:
+    """Return the metrics after the first, the paper's beside ours."""
+    others = experiment.metrics[1:]
+    lines = [[row.label, *(_pair(board, experiment, row, metric) for metric in others)] for row in rows]
+    header = ("model", *(f"{title(metric)}, paper / ours" for metric in others))
+    return Table(f"{group}, other metrics" if group else "Other metrics", header, lines)
+
+
+def _ties(board: Board, experiment: Experiment, rows: Sequence[Row]) -> list[Part]:
+    """Name the rows whose MRR ties move visibly."""
+    moved = []
+    for row in rows if "mrr" in experiment.metrics else ():
+        reports = [result["metrics"][experiment.split] for result in board.results(experiment, row)]
+        if reports:
+            low, high = (
+                statistics.fmean(one[ties]["mrr"] for one in reports) for ties in ("pessimistic", "optimistic")
+            )
+            moved += [f"{row.label} {low:.5f} to {high:.5f}".replace(" 0.", " .")] if high - low >= VISIBLE else []
+    return [f"MRR with all ties ranked worst and best: {'; '.join(moved)}."] if moved else []
 
 
 def _points(board: Board, experiment: Experiment) -> Table:
@@ -271,9 +296,9 @@ def _points(board: Board, experiment: Experiment) -> Table:
     metric, lines = experiment.metrics[0], []
     for row in experiment.rows:
         ours, change = board.ours(experiment, row, metric), relative(board, experiment, row)
-        cells = [row.label, shown(ours, metric), MISSING if change is None else f"{100 * change[0]:+.1f} %"]
-        lines.append([*cells, NOT_RUN if ours is None else "", *costs(board.results(experiment, row))])
-    return Table("", ("model", f"ours, {title(metric)}", f"relative to {experiment.reference}", "", *COSTS), lines)
+        moved = MISSING if change is None else f"{100 * change[0]:+.1f} %"
+        lines.append([row.label, shown(ours, metric), moved, *costs(board.results(experiment, row))])
+    return Table("", ("model", f"ours, {title(metric)}", f"relative to {experiment.reference}", *COSTS), lines)
 
 
 def relative(board: Board, experiment: Experiment, row: Row) -> tuple[float, float] | None:
@@ -340,13 +365,16 @@ def _datasets(experiment: Experiment) -> Table:
 
 
 def markdown(parts: Sequence[Part]) -> str:
-    """Return headings, paragraphs and tables as Markdown."""
-    texts = []
+    """Return headings, paragraphs, items of lists and tables as Markdown."""
+    text, after_item = "", False
     for part in parts:
-        if isinstance(part, str):
-            texts.append(part)
-            continue
-        cells = [[cell.replace("|", "\\|") for cell in line] for line in (part.header, *part.rows)]
-        lines = ["| " + " | ".join(line) + " |" for line in cells]
-        texts.append("\n".join([lines[0], "|" + "---|" * len(part.header), *lines[1:]]))
-    return "\n\n".join(texts) + "\n"
+        item = isinstance(part, str) and part.startswith("- ")
+        text += ("\n" if item and after_item else "\n\n") + (part if isinstance(part, str) else _pipes(part))
+        after_item = item
+    return text.strip() + "\n"
+
+
+def _pipes(table: Table) -> str:
+    cells = [[cell.replace("|", "\\|") for cell in line] for line in (table.header, *table.rows)]
+    lines = ["| " + " | ".join(line) + " |" for line in cells]
+    return "\n".join([lines[0], "|" + "---|" * len(table.header), *lines[1:]])

@@ -8,16 +8,17 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from compgcn.baselines import BASELINES, FitOnce
 from compgcn.cli.train import stop_requests
@@ -25,6 +26,8 @@ from compgcn.config import Config, configure, names
 from compgcn.data import DATASETS, GraphCollection, KnowledgeGraph, Labels, datasets, find
 from compgcn.data.graph import restricted, top_relations
 from compgcn.errors import InputError
+from compgcn.nn.conditional import ConditionalCompGCN, ConditionalLayer, View
+from compgcn.nn.graph import RelationalGraph
 from compgcn.run import Run, train
 from compgcn.run.report import curve, parameters
 from compgcn.run.resolve import expand, recommended
@@ -33,7 +36,6 @@ from compgcn.tasks.inputs import Dataset
 from compgcn.tasks.ranking import SideRanks, by_category, by_relation, summary
 from compgcn.train.storage import replace as replace_file
 from reproduction.experiment import Experiment, Job, Row, at_home, chosen
-from reproduction.variants import variant
 
 # Settings that change no result: the seed and the data, which a result names, and where and how fast training runs.
 _FREE = {
@@ -197,17 +199,24 @@ def expected(experiment: Experiment, row: Row) -> Config:
     return configure(whole, {"encoder.input": config.encoder.input})
 
 
-_COUNTRIES = 40
 _DIMENSION = 16
 _RELATIONS = ("borders", "speaks", "uses_currency", "capital", "on_continent")
-_CLASSES = ("elsewhere", "Europe")
-_Ids = NDArray[np.int64]
 
 
 def task_of(config: Config) -> str:
     """Return the task of a config; without one, that of its data set."""
     known = DATASETS.get(config.data.source)
     return config.task or (known.task if known is not None else "link-prediction")
+
+
+@cache
+def _countries() -> KnowledgeGraph:
+    """Return the facts of the embedded graph about 40 countries, of five relations."""
+    whole = datasets.load_world()
+    relations = [whole.relations.index(name) for name in _RELATIONS]
+    chosen = whole.train[whole.train[:, 1] == relations[-1]][:40, 0]
+    splits = whole.splits.items()
+    return restricted(whole, {k: np.isin(v[:, 1], relations) & np.isin(v[:, 0], chosen) for k, v in splits})
 
 
 def trial_data(config: Config) -> Dataset:
@@ -220,35 +229,17 @@ def trial_data(config: Config) -> Dataset:
     located = rows[:, 1] == graph.relations.index("on_continent")
     nodes, facts = rows[located, 0], rows[~located]
     classes = (rows[located, 2] == graph.entities.index("Europe")).astype(np.int64)
-    if task == "graph-classification":
-        return _graphs(graph, nodes, classes, facts)
-    labelled = np.column_stack([nodes, classes])
-    third = len(nodes) // 3
-    labels = Labels(_CLASSES, labelled[third:], labelled[:0], labelled[:third])
+    names = ("elsewhere", "Europe")
+    if task == "graph-classification":  # a star for each country: the country, and a node for each of its facts
+        owner = np.concatenate([np.full(1 + (facts[:, 0] == node).sum(), k) for k, node in enumerate(nodes)])
+        kinds = np.concatenate([[0, *(1 + facts[facts[:, 0] == node, 1])] for node in nodes])
+        leaves, centre = np.flatnonzero(kinds), np.flatnonzero(kinds == 0)
+        triples = np.column_stack([centre[owner[leaves]], kinds[leaves] - 1, leaves])
+        shown = owner, triples, classes, kinds, ("country", *graph.relations.ids)
+        return GraphCollection("countries", graph.relations, names, *shown)
+    labelled, third = np.column_stack([nodes, classes]), len(nodes) // 3
+    labels = Labels(names, labelled[third:], labelled[:0], labelled[:third])
     return replace(graph, train=facts, valid=facts[:0], test=facts[:0], labels=labels)
-
-
-@cache
-def _countries() -> KnowledgeGraph:
-    """Return the facts of the embedded graph about some countries."""
-    whole = datasets.load_world()
-    relations = [whole.relations.index(name) for name in _RELATIONS]
-    chosen = whole.train[whole.train[:, 1] == relations[-1]][:_COUNTRIES, 0]
-    splits = whole.splits.items()
-    return restricted(whole, {k: np.isin(v[:, 1], relations) & np.isin(v[:, 0], chosen) for k, v in splits})
-
-
-def _graphs(graph: KnowledgeGraph, nodes: _Ids, classes: _Ids, facts: _Ids) -> GraphCollection:
-    """Return a star for each country: the country, and a node for each of its facts."""
-    triples, graph_of, labels, start = [], [], [], 0
-    for number, node in enumerate(nodes):
-        relations = facts[facts[:, 0] == node, 1].tolist()
-        triples += [(start, r, start + 1 + k) for k, r in enumerate(relations)]
-        graph_of += [number] * (1 + len(relations))
-        labels += [0, *(1 + r for r in relations)]
-        start += 1 + len(relations)
-    shown = np.array(graph_of), np.array(triples), classes, np.array(labels), ("country", *graph.relations.ids)
-    return GraphCollection("countries", graph.relations, _CLASSES, *shown)
 
 
 def trial_settings(config: Config) -> dict[str, Any]:
@@ -269,3 +260,46 @@ def trial_settings(config: Config) -> dict[str, Any]:
     if config.decoder.name == "conve":
         few |= {"decoder.filters": 4, "decoder.kernel": 3}
     return few
+
+
+# Variants of the conditional model for ablations: they are worse, so no setting offers them.
+
+_view = ConditionalCompGCN.view
+_relations = ConditionalLayer.relation_vectors
+_reset = ConditionalLayer.reset_parameters
+
+
+def _degrees_kept(self: ConditionalCompGCN, graph: RelationalGraph, keep: Tensor | None = None) -> View:
+    """Return a view whose degrees count hidden edges too."""
+    whole = _view(self, graph)
+    return _view(self, graph, keep)._replace(degree=whole.degree, scale=whole.scale)
+
+
+def _free_relations(self: ConditionalLayer, q: Tensor) -> Tensor:
+    """Return the same vectors for every query."""
+    return _relations(self, torch.zeros_like(q))
+
+
+def _free_reset(self: ConditionalLayer) -> None:
+    """Start them as torch starts the vectors of an embedding."""
+    _reset(self)
+    nn.init.normal_(self.relation_bias)
+
+
+VARIANTS: dict[str, dict[tuple[type, str], Callable[..., Any]]] = {
+    "": {},
+    "degrees kept": {(ConditionalCompGCN, "view"): _degrees_kept},
+    "free relations": {
+        (ConditionalLayer, "relation_vectors"): _free_relations,
+        (ConditionalLayer, "reset_parameters"): _free_reset,
+    },
+}
+
+
+@contextmanager
+def variant(name: str) -> Iterator[None]:
+    """Make the conditional model the variant of that name."""
+    with ExitStack() as stack:
+        for (owner, method), other in VARIANTS[name].items():
+            stack.enter_context(patch.object(owner, method, other))
+        yield

@@ -17,11 +17,11 @@ from compgcn.nn.encoder import PRESETS
 from laboratory import EXPERIMENTS, ROOT, job
 from laboratory import write as write_result
 from reproduction import RESULTS, blocks
-from reproduction.claims import Claim, Comparison, Reached, committed, judge, placed
-from reproduction.differences import NOISE, changed, compared, gaps, rule
+from reproduction.claims import Claim, Comparison, Reached, committed, judge, placed, reason
+from reproduction.differences import NOISE, NOT_RUN, changed, compared, gaps, rule
 from reproduction.experiment import at_home
 from reproduction.pages import whole
-from reproduction.tables import NOT_RUN, Board, Figure, verdict
+from reproduction.tables import Board, Figure, markdown, tables, verdict
 from reproduction.training import expected
 
 
@@ -34,23 +34,27 @@ from reproduction.training import expected
         (Figure(0.32, 0.0, 1), "above"),
         (Figure(0.32, 0.03, 4), "undecided"),  # 9 % above is not the same, however much seeds differ
         (Figure(0.299, 0.006, 4), "reproduced"),
-        (None, NOT_RUN),
     ],
 )
-def test_a_verdict_goes_by_the_distance_to_the_paper(ours: Figure | None, words: str) -> None:
+def test_a_verdict_goes_by_the_distance_to_the_paper(ours: Figure, words: str) -> None:
     experiment = EXPERIMENTS["encoders"]
     assert verdict(experiment, experiment.row("transe-none"), "mrr", ours) == words
 
 
-def test_a_verdict_names_reasons_missing_seeds_and_the_better_side() -> None:
+def test_a_verdict_names_missing_seeds_and_the_better_side() -> None:
     nodes, encoders = EXPERIMENTS["node-classification"], EXPERIMENTS["encoders"]
-    row = nodes.row("am-compgcn")
-    assert verdict(nodes, row, "accuracy", None) == f"not run: {row.missing}"
     assert verdict(nodes, nodes.row("mutag-feat"), "accuracy", Figure(77.9, 0.0, 1)) == "reproduced (1 of 10 seeds)"
     assert verdict(nodes, nodes.row("mutag-feat"), "accuracy", Figure(77.9, 0.0, 10)) == "reproduced"
     assert verdict(nodes, nodes.row("mutag-feat"), "accuracy", Figure(79.3, 0.0, 10)) == "above"
     assert verdict(nodes, nodes.row("mutag-feat"), "accuracy", Figure(79.3, 0.0, 10, 1.47)) == "reproduced"
     assert verdict(encoders, encoders.row("transe-none"), "mr", Figure(200.0, 0.0, 1)) == "above"  # lower is better
+
+
+def test_rows_without_a_result_stand_in_one_line_with_the_papers_numbers(tmp_path: Path) -> None:
+    write_result(tmp_path, job("encoders-long", "conve-compgcn-corr"))
+    text = markdown(tables(Board(tmp_path, EXPERIMENTS), EXPERIMENTS["encoders-long"]))
+    assert "Not run (three minutes of a GPU each): ConvE (paper .325); ConvE + D-GCN (paper .344); " in text
+    assert "\n| ConvE + CompGCN (Sub)" not in text
 
 
 # Committed results and pages
@@ -163,21 +167,18 @@ def test_the_noise_is_pooled_over_models_with_the_same_decoder(results: Path) ->
     for name in ("mult", "sub"):
         for seed, mrr in enumerate(SEEDS):
             write(results, f"encoders/conve-compgcn-{name}", mrr - 0.05, seed)
-    assert ".0020 with `conve` (6 degrees of freedom, " in rule(Board(results, EXPERIMENTS), FIDELITY)
+    assert "| `conve` | .0020 | 6 | " in markdown(rule(Board(results, EXPERIMENTS), FIDELITY))
     assert verdict_of(results, "flow") == "better"
     for seed, mrr in enumerate(SEEDS):  # the root of the mean of .002², .002² and .004²
         write(results, "encoders/conve-compgcn-mult", 0.3 + 2 * (mrr - 0.35), seed)
-    assert ".0028 with `conve`" in rule(Board(results, EXPERIMENTS), FIDELITY)
+    assert "| `conve` | .0028 |" in markdown(rule(Board(results, EXPERIMENTS), FIDELITY))
 
 
 def test_missing_results_are_named_and_support_no_verdict(tmp_path: Path) -> None:
     assert verdict_of(tmp_path, "bce-floor") == NOT_RUN
     write(tmp_path, "fidelity/bce-floor", 0.3)
-    write(tmp_path, "fidelity/bce", 0.3, seed=5)
-    assert verdict_of(tmp_path, "bce-floor") == "`bce` has no result of its seeds"
     write(tmp_path, "fidelity/bce", 0.3)
     assert verdict_of(tmp_path, "bce-floor") == ""
-    assert "not known yet" in rule(Board(tmp_path, EXPERIMENTS), FIDELITY)
 
 
 @pytest.mark.parametrize("name", ["fb15k-237", "wn18rr"])
@@ -205,90 +206,87 @@ def claim(kind: str, pairs: list[tuple[float, float]], error: float | None = 0.0
 @pytest.mark.parametrize(
     ("kind", "pairs", "error", "more", "answer"),
     [
-        ("above", [(2, 1), (3, 2)], 0.0, {}, "holds"),
-        ("above", [(2, 1), (2, 2)], 0.0, {}, "*does not hold*"),
-        ("below", [(1, 2), (1, 3)], 0.0, {}, "holds"),
-        ("below", [(1, 2), (3, 2)], 0.0, {}, "*does not hold*"),
-        ("not-below", [(0.995, 1)], 0.0, {}, "holds"),
-        ("not-below", [(0.9, 1)], 0.0, {}, "*does not hold*"),
-        ("gain", [(1.05, 1)], 0.0, {"gain": 0.06}, "holds"),
-        ("gain", [(1.03, 1)], 0.0, {"gain": 0.06}, "*does not hold*"),
-        ("near", [(0.98, 1)], 0.0, {}, "holds"),
-        ("near", [(0.9, 1)], 0.0, {}, "*does not hold*"),
-        ("count", [(2, 1), (1, 1), (1, 2)], 0.0, {"count": 2}, "holds"),
-        ("count", [(2, 1), (1, 2), (1, 2)], 0.0, {"count": 2}, "*does not hold*"),
-        ("above", [(1.005, 1)], None, {}, "undecided"),
-        ("above", [(0.995, 1)], None, {}, "undecided"),
-        ("above", [(0.98, 1)], None, {}, "*does not hold*"),
-        ("above", [(1.02, 1)], None, {}, "holds"),
-        ("above", [(1.02, 1)], 0.02, {}, "undecided"),
-        ("above", [(1.005, 1)], 0.001, {}, "holds"),
-        ("below", [(1.005, 1)], None, {}, "undecided"),
-        ("near", [(0.965, 1)], None, {}, "undecided"),
-        ("near", [(1.2, 1)], 0.0, {}, "holds"),
-        ("gain", [(1.005, 1)], None, {"gain": 0.06}, "*does not hold*"),
-        ("gain", [(1.035, 1)], None, {"gain": 0.06}, "undecided"),
-        ("gain", [(1.005, 1)], None, {"gain": 0.005}, "undecided"),
-        ("gain", [(1.12, 1)], None, {"gain": 0.06}, "*more than claimed*"),
-        ("count", [(1.005, 1), (2, 1)], None, {"count": 2}, "undecided"),
-        ("count", [(1.005, 1), (2, 1)], None, {"count": 1}, "holds"),
-        ("above", [(0, 0)], 0.0, {}, "*does not hold*"),
-        ("above", [(1, 0)], 0.0, {}, "holds"),
+        ("above", [(2, 1), (3, 2)], 0.0, {}, "yes"),
+        ("above", [(2, 1), (2, 2)], 0.0, {}, "no"),
+        ("below", [(1, 2), (1, 3)], 0.0, {}, "yes"),
+        ("below", [(1, 2), (3, 2)], 0.0, {}, "no"),
+        ("not-below", [(0.995, 1)], 0.0, {}, "yes"),
+        ("not-below", [(0.9, 1)], 0.0, {}, "no"),
+        ("gain", [(1.05, 1)], 0.0, {"gain": 0.06}, "yes"),
+        ("gain", [(1.03, 1)], 0.0, {"gain": 0.06}, "no"),
+        ("near", [(0.98, 1)], 0.0, {}, "yes"),
+        ("near", [(0.9, 1)], 0.0, {}, "no"),
+        ("count", [(2, 1), (1, 1), (1, 2)], 0.0, {"count": 2}, "yes"),
+        ("count", [(2, 1), (1, 2), (1, 2)], 0.0, {"count": 2}, "no"),
+        ("above", [(1.005, 1)], None, {}, "open"),
+        ("above", [(0.995, 1)], None, {}, "open"),
+        ("above", [(0.98, 1)], None, {}, "no"),
+        ("above", [(1.02, 1)], None, {}, "yes"),
+        ("above", [(1.02, 1)], 0.02, {}, "open"),
+        ("above", [(1.005, 1)], 0.001, {}, "yes"),
+        ("below", [(1.005, 1)], None, {}, "open"),
+        ("near", [(0.965, 1)], None, {}, "open"),
+        ("near", [(1.2, 1)], 0.0, {}, "yes"),
+        ("gain", [(1.005, 1)], None, {"gain": 0.06}, "no"),
+        ("gain", [(1.035, 1)], None, {"gain": 0.06}, "open"),
+        ("gain", [(1.005, 1)], None, {"gain": 0.005}, "open"),
+        ("gain", [(1.12, 1)], None, {"gain": 0.06}, "more"),
+        ("count", [(1.005, 1), (2, 1)], None, {"count": 2}, "open"),
+        ("count", [(1.005, 1), (2, 1)], None, {"count": 1}, "yes"),
     ],
 )
-def test_a_claim_holds_by_its_comparisons_and_is_undecided_within_the_error_of_seeds(
+def test_a_claim_holds_by_its_comparisons_and_is_open_within_the_error_of_seeds(
     kind: str, pairs: Any, error: float | None, more: Any, answer: str
 ) -> None:
     stated, value = claim(kind, pairs, error, **more)
-    assert judge(stated, value, "missing").partition(":")[0] == answer
-    assert judge(stated, lambda *_: None, "missing") == "missing"
+    assert judge(stated, value).answer == answer
+    assert judge(stated, lambda *_: None).answer == "open"
 
 
 @pytest.mark.parametrize(
     ("kind", "pairs", "more", "answer"),
     [
-        ("count", [(2, 1), (2, 1)], {"count": 2}, "holds"),
-        ("count", [(2, 1), (1, 2)], {"count": 2}, None),
-        ("count", [(1, 2), (1, 2)], {"count": 2}, "*does not hold*"),
-        ("above", [(2, 1), (1, 2)], {}, "*does not hold*"),
-        ("above", [(2, 1), (2, 1)], {}, None),
-        ("near", [(0.9, 1)], {}, "*does not hold*"),
-        ("gain", [(1.05, 1)], {"gain": 0.05}, None),
+        ("count", [(2, 1), (2, 1)], {"count": 2}, "yes"),
+        ("count", [(2, 1), (1, 2)], {"count": 2}, "open"),
+        ("count", [(1, 2), (1, 2)], {"count": 2}, "no"),
+        ("above", [(2, 1), (1, 2)], {}, "no"),
+        ("above", [(2, 1), (2, 1)], {}, "open"),
+        ("near", [(0.9, 1)], {}, "no"),
+        ("gain", [(1.05, 1)], {"gain": 0.05}, "open"),
     ],
 )
 def test_a_missing_row_leaves_a_claim_open_only_if_it_may_change_the_verdict(
-    kind: str, pairs: Any, more: Any, answer: str | None
+    kind: str, pairs: Any, more: Any, answer: str
 ) -> None:
     stated, value = claim(kind, [*pairs, (1, 1)], **more)
 
     def without(experiment: str, row: str, metric: str) -> Reached | None:
         return None if row == f"a{len(pairs)}" else value(experiment, row, metric)
 
-    found = judge(stated, without, "undecided: a row is missing").partition(":")[0]
-    assert found == ("undecided" if answer is None else f"{answer} whatever the missing rows reach")
+    found = judge(stated, without)
+    assert found.answer == answer
+    assert (reason(stated, found, "a row is missing") == "a row is missing") == (answer == "open")
 
 
-def judged(figures: dict[str, Reached], rows: tuple[str, ...], than: tuple[str, ...]) -> str:
+def compared_rows(figures: dict[str, Reached], rows: tuple[str, ...], than: tuple[str, ...]) -> tuple[str, str]:
+    """Return the answer to a claim that some rows are above others, and the reason."""
     named = {name: one._replace(label=name) for name, one in figures.items()}
     stated = Claim(text="", source="", kind="above", compare=(Comparison(experiment="e", rows=rows, than=than),))
-    return judge(stated, lambda experiment, row, metric: named.get(row), "missing")
+    found = judge(stated, lambda experiment, row, metric: named.get(row))
+    return found.answer, reason(stated, found, "missing")
 
 
-def test_the_row_with_the_best_validation_metric_stands_for_its_model() -> None:
+def test_the_row_with_the_best_validation_metric_stands_for_its_side() -> None:
     figures = {"a": Reached(0.5, 0.0, 0.3), "b": Reached(0.4, 0.0, 0.4), "c": Reached(0.2, 0.0)}
-    found = judged(figures, ("a", "b"), ("c", "not run"))
-    assert found == "holds: +100.0 % (b by validation, against c, 1 of 2 have numbers)"
-
-
-def test_opponents_are_chosen_by_validation_too() -> None:
+    assert compared_rows(figures, ("a", "b"), ("c", "not run")) == ("yes", "b is 100.0 % better than c")
     figures = {"a": Reached(0.5, 0.0, 0.3), "b": Reached(0.6, 0.0, 0.3), "c": Reached(0.4, 0.0, 0.4)}
-    assert judged(figures, ("a",), ("b", "c")) == "holds: +25.0 % (against c)"
+    assert compared_rows(figures, ("a",), ("b", "c")) == ("yes", "a is 25.0 % better than c")
 
 
-def test_a_difference_within_one_test_item_is_undecided() -> None:
+def test_a_difference_within_one_test_item_is_open() -> None:
     figures = {"a": Reached(86.0, 0.0, item=1.5), "b": Reached(85.0, 0.0, item=1.5), "c": Reached(84.0, 0.0)}
-    assert judged(figures, ("a",), ("b",)).startswith("undecided")
-    assert judged(figures, ("a",), ("c",)).startswith("holds")
+    assert compared_rows(figures, ("a",), ("b",))[0] == "open"
+    assert compared_rows(figures, ("a",), ("c",))[0] == "yes"
 
 
 def test_every_claim_compares_existing_rows_and_the_papers_numbers_decide_it() -> None:

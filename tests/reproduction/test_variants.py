@@ -9,7 +9,7 @@ import torch
 from compgcn.nn.conditional import ConditionalCompGCN
 from compgcn.nn.graph import RelationalGraph
 from reproduction.experiment import Row
-from reproduction.variants import VARIANTS, variant
+from reproduction.training import VARIANTS, variant
 
 
 def graph() -> RelationalGraph:

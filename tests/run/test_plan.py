@@ -20,7 +20,7 @@ from compgcn.tasks.link_prediction import LinkPrediction
 from compgcn.train.loop import make_step
 from compgcn.train.step import OPTIMISERS
 from reproduction import BENCHMARKS, blocks
-from reproduction.scale import of_size, rates
+from reproduction.blocks import of_size, rates
 from toy import graph
 
 RATES = Rates("cpu", stream=1e10, gather=1e9, products=1e10, call=1e-6)
