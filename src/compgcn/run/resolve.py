@@ -54,9 +54,9 @@ _STEP_BYTES = 2**30  # bound on the scores of a step over all entities
 _COPIES = 5  # a step holds so many copies of its scores at a time: logits, gradients and intermediate tensors
 _CHOICE = {"training.loss", "training.batch_size"}  # a user who sets one of these chooses the way to train
 _SAMPLES = ("training.valid_sample", "training.test_sample")  # the part of the recipe of large graphs that then stays
-_OF_TRIPLES = (  # settings of training that take vectors of entities or draw negatives
-    *("encoder_lr", "label_smoothing", "smoothing_floor", "sampler", "negatives", "loss_margin"),
-    *("regulariser", "regularisation", "relation_prediction", "remove_batch_edges"),
+_OF_TRIPLES = (  # settings of training that take vectors of entities, draw negatives or choose a loss
+    "encoder_lr label_smoothing smoothing_floor sampler negatives loss_margin regulariser regularisation "
+    "relation_prediction remove_batch_edges loss"
 )
 
 
@@ -284,11 +284,11 @@ def _of_links(config: Config) -> dict[str, Any]:
             f"encoder to --model {CONDITIONAL}"
         )
     row = DECODERS[d.name]
-    _must_sample(config)
     if config.encoder.tie_inverse:
         _must_tie(config.encoder.name, d.name, row)
     step = config.training.step
     if config.encoder.fanout:
+        _must_sample(config)
         step = "eager"  # batches differ in shape
     elif step != "eager" and config.encoder.name == "none" and rows_alone(config.training):
         step = "recorded"  # the compiler takes no gradients by rows
@@ -304,11 +304,9 @@ def _must_sample(config: Config) -> None:
     """Refuse sampled messages where the loss asks for all entities, or a batch for the edges it leaves out."""
     e, training = config.encoder, config.training
     layers = 0 if e.name == "none" else len(e.dims) - 1
-    if not e.fanout:
-        return
     if len(e.fanout) != layers:
         raise InputError(f"encoder.fanout = {list(e.fanout)} should have one number for each of the {layers} layers")
-    if training.loss in OBJECTIVES and not OBJECTIVES[training.loss].samples:
+    if not OBJECTIVES[training.loss].samples:
         known = ", ".join(name for name, one in OBJECTIVES.items() if one.samples)
         raise InputError(
             f"the loss '{training.loss}' scores all entities, and encoder.fanout encodes those of a batch; take a loss "
@@ -549,7 +547,7 @@ _LINKS = (
             {f"encoder.{name}" for name in EncoderSettings.model_fields}
             - {"encoder.name", "encoder.composition", "encoder.dims", "encoder.statistics", "encoder.graph"}
             | {f"decoder.{name}" for name in Decoder.model_fields}
-            | {f"training.{name}" for name in (*_OF_TRIPLES, "loss")}
+            | {f"training.{name}" for name in _OF_TRIPLES.split()}
         ),
         lambda c: not _conditional(c),
         "the encoder '{0.encoder.name}' has no part that takes it",
