@@ -193,3 +193,5 @@ def test_commands_ask_about_another_graph(run: Run, command: Command) -> None:
     refused(
         command("predict", run.path, "--graph", "wrld", "--head", "x", "--relation", "lives"), "did you mean 'world"
     )
+    Path("bad.tsv").write_text("a\tlivs\tb\n")
+    refused(command("predict", run.path, "--graph", "bad.tsv", "--head", "a", "--relation", "lives"), "'lives'")

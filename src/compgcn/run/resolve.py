@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from compgcn.config import PATHS, Config, Decoder, Training, changes, configure, names, searchable
+from compgcn.config import PATHS, Config, Decoder, Training, configure, names, searchable
 from compgcn.config import Encoder as EncoderSettings
 from compgcn.data import (
     DATASETS,
@@ -34,8 +34,9 @@ from compgcn.tasks.edge_masking import linked
 from compgcn.tasks.inputs import INPUTS, Dataset
 from compgcn.tasks.objectives import OBJECTIVES, REGULARISERS, rows_alone
 from compgcn.tasks.sampling import SAMPLERS
-from compgcn.train.recipes import beneath, conditional_on_cpu, scaled
+from compgcn.train.recipes import beneath, conditional_on_cpu
 from compgcn.train.recipes import model as find_model
+from compgcn.train.recipes import scaled as scaled_to
 from compgcn.train.step import OPTIMISERS
 
 # The settings that name a row of a registry.
@@ -70,14 +71,15 @@ class Resolved(NamedTuple):
 
 def resolve(settings: Mapping[str, Any], data: Dataset, model: str | None = None) -> Resolved:
     """Put settings over those recommended for the data or a model of `compgcn.train.recipes`, and fill the gaps."""
-    config, large = _recommended(settings, data, model)
-    hides = ""
+    config, scaled = _recommended(settings, data, model)
+    why = ""
     if _conditional(config) and config.training.hide is None and isinstance(data, KnowledgeGraph):
-        rule, hides = hiding(data)
+        rule, why = hiding(data)
         config = configure(config, {"training.hide": rule})
     config = expand(config, data)
-    notes = [*unused_settings(config, settings), *_size_notes(large, data), *label_notes(config, labelled_items(data))]
-    notes += [hides] if hides else []
+    notes = [*unused_settings(config, settings), *_size_notes(scaled, data), *label_notes(config, labelled_items(data))]
+    if why:
+        notes.append(why)
     by_device = _conditional(config) and model in (None, CONDITIONAL) and not {"dims", "encoder.dims"} & set(settings)
     if by_device and find_device(config.training.device).type == "cpu":
         layers, width = len(config.encoder.dims) - 1, config.encoder.dims[-1]
@@ -85,7 +87,7 @@ def resolve(settings: Mapping[str, Any], data: Dataset, model: str | None = None
             f"on a CPU the model has {layers} layers of {width} and trains for {config.training.epochs} epochs; its "
             "recipe for a GPU is larger; encoder.dims and training.epochs set other sizes"
         )
-    return Resolved(config, notes, bool(large))
+    return Resolved(config, notes, bool(scaled))
 
 
 def recommended(settings: Mapping[str, Any], data: Dataset, model: str | None = None) -> Config:
@@ -162,7 +164,7 @@ def _by_size(asked: Config, data: Dataset, model: str | None) -> dict[str, Any]:
     device, size = find_device(asked.training.device).type, (data.num_entities, len(data.train))
     if model == CONDITIONAL:
         return conditional_on_cpu(*size) if device == "cpu" and _conditional(asked) else {}
-    return {} if asked.data.source in DATASETS else scaled(model, *size, device == "cuda")
+    return {} if asked.data.source in DATASETS else scaled_to(model, *size, device == "cuda")
 
 
 def _fitting_batch(config: Config, settings: Mapping[str, Any], data: Dataset) -> dict[str, Any]:
@@ -583,8 +585,8 @@ def unused_settings(config: Config, given: Iterable[str]) -> list[str]:
     """Return a sentence for each given setting, by any of its names, that differs from its default without effect."""
     links = config.task == "link-prediction"
     rules = (*_ANY, *_LINKS) if links else _ANY
-    found, changed = [], changes(Config(), config)
-    for name in (path for path in (PATHS[name] for name in given) if path in changed):
+    found, usual, chosen = [], names(Config().model_dump()), names(config.model_dump())
+    for name in (path for path in (PATHS[name] for name in given) if chosen[path] != usual[path]):
         why = next((rule.why for rule in rules if name in rule.names and not rule.used(config)), None)
         if name.startswith("decoder.") and not links:
             why = "{0.task} has no decoder"
