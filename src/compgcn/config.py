@@ -141,7 +141,7 @@ class Training(Section):
 class Config(Section):
     """All settings of a run."""
 
-    format: int = Field(default_factory=lambda: FORMAT, ge=1)
+    format: int = FORMAT
     task: Literal["link-prediction", "node-classification", "graph-classification"] | None = None  # None: by the data
     fingerprint: str | None = None  # sha256 of the data; a resumed run must find the same
     data: Data = Data()

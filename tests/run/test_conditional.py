@@ -147,23 +147,6 @@ def test_facts_of_train_are_scored_on_the_graph_without_them(run: Run) -> None:
             assert scored.score == pytest.approx(view.score([fact])[0].score, abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("facts", "message"),
-    [
-        ([("x", "livs", "y")], "unknown relation 'livs'; did you mean 'lives'"),
-        (
-            [("x", "livs", "y"), ("x", "eats", "y"), ("x", "known", "y")],
-            r"unknown relations 'livs' \(did you mean 'lives'\?\), 'eats', 'known' \(did you mean 'knows'\?\); ",
-        ),
-    ],
-)
-def test_unknown_relations_are_refused_with_the_nearest(
-    facts: list[tuple[str, str, str]], message: str, run: Run
-) -> None:
-    with pytest.raises(InputError, match=message):
-        run.with_graph(KnowledgeGraph.from_triples(facts))
-
-
 def test_only_a_graph_is_asked_about_and_only_a_model_without_entities_can(run: Run, other: Run) -> None:
     with pytest.raises(InputError, match="with_graph takes a graph"):
         run.with_graph(molecules())  # type: ignore[arg-type]
@@ -210,3 +193,5 @@ def test_commands_ask_about_another_graph(run: Run, command: Command) -> None:
     refused(
         command("predict", run.path, "--graph", "wrld", "--head", "x", "--relation", "lives"), "did you mean 'world"
     )
+    Path("bad.tsv").write_text("a\tlivs\tb\n")
+    refused(command("predict", run.path, "--graph", "bad.tsv", "--head", "a", "--relation", "lives"), "'lives'")

@@ -53,20 +53,6 @@ def test_many_relations_are_drawn_by_rank_and_few_by_name(tmp_path: Path) -> Non
     assert all("<!-- Leakage -->" in text for text in texts)
 
 
-@pytest.mark.parametrize(
-    ("place", "sentence"),
-    [
-        ("x.jpeg", r"a \.png, \.pdf or \.svg file, not 'x\.jpeg'"),
-        ("none/x.png", "there is no folder"),
-        ("taken.png", r"taken\.png' exists and is not a file that could be replaced"),
-    ],
-)
-def test_a_place_that_cannot_be_written_to_is_refused(tmp_path: Path, place: str, sentence: str) -> None:
-    (tmp_path / "taken.png").mkdir()
-    with pytest.raises(InputError, match=sentence):
-        check_figure(tmp_path / place)
-
-
 def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(InputError, match=r"pip install 'compgcn\[plot\]'"):

@@ -137,8 +137,8 @@ def test_the_run_and_its_folder_stay_as_they_are(run: Run) -> None:
     [
         ([("ann", "livs", "t1")], "unknown relation 'livs'; did you mean 'lives'"),
         (
-            [("ann", "x1", "t1"), ("ann", "x2", "t1")],
-            "unknown relations 'x1', 'x2'; the model knows only the relations",
+            [("ann", "livs", "t1"), ("ann", "eats", "t1"), ("ann", "known", "t1")],
+            r"unknown relations 'livs' \(did you mean 'lives'\?\), 'eats', 'known' \(did you mean 'knows'\?\); ",
         ),
         ([("ann", "lives")], r"a fact is head, relation and tail, each an id or a name, not \('ann', 'lives'\)"),
         (["ann"], "a fact is head, relation and tail"),

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -21,8 +21,11 @@ from compgcn.config import Config, Training, changes, write_setting
 from compgcn.data import KnowledgeGraph
 from compgcn.data.collection import folds as dealt
 from compgcn.data.labels import deal
-from compgcn.tasks.classification import Classification, Items, Nodes, Tally, macro_f1, report, tallied, tally
-from compgcn.tasks.link_prediction import LinkTask, sample
+from compgcn.run.build import build_items, build_links, labelled_items
+from compgcn.run.resolve import candidates
+from compgcn.tasks.classification import Classification, Graphs, Nodes, Tally, macro_f1, report, tallied, tally
+from compgcn.tasks.inputs import Dataset
+from compgcn.tasks.link_prediction import sample
 from compgcn.tasks.ranking import summary
 from compgcn.tasks.sampling import randomness
 from compgcn.train.folder import Folder
@@ -40,6 +43,7 @@ class Session:
     """A run under way."""
 
     config: Config  # its resolved settings
+    data: Dataset
     folder: Folder  # of the run
     device: torch.device  # of its model
     record: Callable[[Event], None]  # takes every event
@@ -69,20 +73,26 @@ class Session:
 class LinkSession(Session):
     """A link prediction under way."""
 
-    data: KnowledgeGraph  # the graph
-    task: LinkTask  # with fresh weights
+    data: KnowledgeGraph
+
+    def __post_init__(self) -> None:
+        self.task = build_links(self.config, self.data, self.device)  # with fresh weights
 
 
 @dataclass
 class ClassSession(Session):
     """A classification under way."""
 
-    items: Items  # the items to classify, with fresh weights
-    build: Callable[[Config], Items]  # makes them again for a config
-    splits: Mapping[str, Tensor]  # which items are for what, by split
-    targets: Tensor  # the class of each item [n]
-    classes: Sequence[str]  # their names
-    candidates: Sequence[Config]  # the configs to choose among, or the one of the run
+    def __post_init__(self) -> None:
+        splits, targets, self.classes = labelled_items(self.data)
+        self.items = self.build(self.config)
+        self.splits = {split: torch.from_numpy(rows).to(self.device) for split, rows in splits.items()}
+        self.targets = torch.from_numpy(targets).to(self.device)  # the class of each item [n]
+        self.candidates = candidates(self.config, self.data)  # to choose among, or the config of the run alone
+
+    def build(self, config: Config) -> Nodes | Graphs | Fitted:
+        """Make the items to classify, with fresh weights."""
+        return build_items(config, self.data, self.device)
 
     def validation(self) -> tuple[Tensor, Tensor]:
         """Return the items that `holdout` trains on, and those it chooses by, drawn from train if there are none."""
@@ -204,7 +214,7 @@ def nested(session: ClassSession) -> Metrics:
     for number, fold in enumerate(session.folds(pool, settings.folds), 1):
         rest, name = _without(pool, fold), f"fold {number} of {settings.folds}"
         candidate, epoch = _choose(parts, session, name, rest)
-        found.append(parts.train(name, rest, fold, epoch, epoch, session.candidates[candidate])[-1])
+        found.append(parts.train(name, rest, fold, session.candidates[candidate], epoch)[-1])
         chosen.append((candidate, epoch))
     picked = [candidate for candidate, _ in chosen]
     kept = max(sorted(set(picked)), key=picked.count)
@@ -285,17 +295,17 @@ def likelihood(session: ClassSession, number: int) -> float:
 
     The number of epochs is the best one for these folds together.
     """
-    settings, folds, items = session.training, session.config.classifier.folds, session.items
+    folds, items = session.config.classifier.folds, session.items
     parts, curves = Parts(session), []
     for i in range(number):
         train, fold = held_out(session, i)
         again = f", time {i // folds + 1}" if i >= folds else ""  # the first ones are those of `refit`
         name = f"fold {i % folds + 1} of {folds}{again}"
-        if isinstance(items, Nodes):
-            curves.append(parts.train(name, train, fold, settings.epochs, settings.evaluate_every, session.config))
+        if isinstance(items, (Nodes, Graphs)):
+            curves.append(parts.train(name, train, fold))
         else:
             session.pause()
-            curves.append([tallied(cast("Fitted", items).fitted_to(train, fold), session.targets[fold])])
+            curves.append([tallied(items.fitted_to(train, fold), session.targets[fold])])
     return float(np.exp(np.mean([[one.log_likelihood for one in curve] for curve in curves], 0).max()))
 
 
@@ -341,17 +351,15 @@ class Parts:
 
     def cross_validation(self, name: str, pool: Tensor, number: int, config: Config | None = None) -> list[list[Tally]]:
         """Return for each fold the tallies, after every evaluation, of a model trained on the others."""
-        config = config or self._session.config
-        epochs, every = config.training.epochs, config.training.evaluate_every
-        return [
-            self.train(f"{name} {i} of {number}", _without(pool, fold), fold, epochs, every, config)
-            for i, fold in enumerate(self._session.folds(pool, number), 1)
-        ]
+        folds = enumerate(self._session.folds(pool, number), 1)
+        return [self.train(f"{name} {i} of {number}", _without(pool, fold), fold, config) for i, fold in folds]
 
-    def train(self, name: str, train: Tensor, valid: Tensor, epochs: int, every: int, config: Config) -> list[Tally]:
-        """Train on some items for so many epochs, and tally others every so many."""
+    def train(
+        self, name: str, train: Tensor, valid: Tensor, config: Config | None = None, epochs: int | None = None
+    ) -> list[Tally]:
+        """Train on some items and tally others after every evaluation, or once, after so many epochs."""
         if name not in self._finished:
-            task = self._train(name, train, valid, epochs, every, config, keep=False)
+            task = self._train(name, train, valid, config, epochs, keep=False)
             self._finished[name] = [_flat(one) for one in task.tallies]
             kept = json.dumps({"parts": self._finished, "seconds": self._session.seconds})
             replace(self._path, lambda part: part.write_text(kept, encoding="utf-8"))
@@ -359,20 +367,20 @@ class Parts:
 
     def final(self, train: Tensor, epochs: int, config: Config | None = None) -> Classification:
         """Train the model of the run on all these items."""
-        config = config or self._session.config
-        task = self._train("final", train, train[:0], epochs, epochs, config, keep=True)
+        task = self._train("final", train, train[:0], config, epochs, keep=True)
         self._session.folder.restore(task.items.model)
         self._session.record({"event": "evaluate", "seconds": round(self._session.seconds, 3)})
         return task
 
     def _train(
-        self, name: str, train: Tensor, valid: Tensor, epochs: int, every: int, config: Config, *, keep: bool
+        self, name: str, train: Tensor, valid: Tensor, config: Config | None, epochs: int | None, *, keep: bool
     ) -> Classification:
-        session = self._session
+        session, config = self._session, config or self._session.config
         with randomness(session.training.seed, session.device):
             session.pause()
             items = session.build(config)
-            update: dict[str, Any] = {"epochs": epochs, "evaluate_every": every, "patience": epochs + 1}  # all of them
+            update: dict[str, Any] = {} if epochs is None else {"epochs": epochs, "evaluate_every": epochs}
+            update["patience"] = update.get("epochs", config.training.epochs) + 1  # never stop early
             if not items.together:  # batches differ in shape, so no recorded step could be replayed
                 update["step"] = "eager"
             settings = config.training.model_copy(update=update)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from compgcn.config import PATHS, Config, Decoder, Training, changes, configure, names, searchable
+from compgcn.config import PATHS, Config, Decoder, Training, configure, names, searchable
 from compgcn.config import Encoder as EncoderSettings
 from compgcn.data import (
     DATASETS,
@@ -34,8 +34,9 @@ from compgcn.tasks.edge_masking import linked
 from compgcn.tasks.inputs import INPUTS, Dataset
 from compgcn.tasks.objectives import OBJECTIVES, REGULARISERS, rows_alone
 from compgcn.tasks.sampling import SAMPLERS
-from compgcn.train.recipes import beneath, conditional_on_cpu, scaled
+from compgcn.train.recipes import beneath, conditional_on_cpu
 from compgcn.train.recipes import model as find_model
+from compgcn.train.recipes import scaled as scaled_to
 from compgcn.train.step import OPTIMISERS
 
 # The settings that name a row of a registry.
@@ -54,9 +55,9 @@ _STEP_BYTES = 2**30  # bound on the scores of a step over all entities
 _COPIES = 5  # a step holds so many copies of its scores at a time: logits, gradients and intermediate tensors
 _CHOICE = {"training.loss", "training.batch_size"}  # a user who sets one of these chooses the way to train
 _SAMPLES = ("training.valid_sample", "training.test_sample")  # the part of the recipe of large graphs that then stays
-_OF_TRIPLES = (  # settings of training that take vectors of entities or draw negatives
-    *("encoder_lr", "label_smoothing", "smoothing_floor", "sampler", "negatives", "loss_margin"),
-    *("regulariser", "regularisation", "relation_prediction", "remove_batch_edges"),
+_OF_TRIPLES = (  # settings of training that take vectors of entities, draw negatives or choose a loss
+    "encoder_lr label_smoothing smoothing_floor sampler negatives loss_margin regulariser regularisation "
+    "relation_prediction remove_batch_edges loss"
 )
 
 
@@ -70,14 +71,15 @@ class Resolved(NamedTuple):
 
 def resolve(settings: Mapping[str, Any], data: Dataset, model: str | None = None) -> Resolved:
     """Put settings over those recommended for the data or a model of `compgcn.train.recipes`, and fill the gaps."""
-    config, large = _recommended(settings, data, model)
-    hides = ""
+    config, scaled = _recommended(settings, data, model)
+    why = ""
     if _conditional(config) and config.training.hide is None and isinstance(data, KnowledgeGraph):
-        rule, hides = hiding(data)
+        rule, why = hiding(data)
         config = configure(config, {"training.hide": rule})
     config = expand(config, data)
-    notes = [*unused_settings(config, settings), *_size_notes(large, data), *label_notes(config, labelled_items(data))]
-    notes += [hides] if hides else []
+    notes = [*unused_settings(config, settings), *_size_notes(scaled, data), *label_notes(config, labelled_items(data))]
+    if why:
+        notes.append(why)
     by_device = _conditional(config) and model in (None, CONDITIONAL) and not {"dims", "encoder.dims"} & set(settings)
     if by_device and find_device(config.training.device).type == "cpu":
         layers, width = len(config.encoder.dims) - 1, config.encoder.dims[-1]
@@ -85,7 +87,7 @@ def resolve(settings: Mapping[str, Any], data: Dataset, model: str | None = None
             f"on a CPU the model has {layers} layers of {width} and trains for {config.training.epochs} epochs; its "
             "recipe for a GPU is larger; encoder.dims and training.epochs set other sizes"
         )
-    return Resolved(config, notes, bool(large))
+    return Resolved(config, notes, bool(scaled))
 
 
 def recommended(settings: Mapping[str, Any], data: Dataset, model: str | None = None) -> Config:
@@ -162,7 +164,7 @@ def _by_size(asked: Config, data: Dataset, model: str | None) -> dict[str, Any]:
     device, size = find_device(asked.training.device).type, (data.num_entities, len(data.train))
     if model == CONDITIONAL:
         return conditional_on_cpu(*size) if device == "cpu" and _conditional(asked) else {}
-    return {} if asked.data.source in DATASETS else scaled(model, *size, device == "cuda")
+    return {} if asked.data.source in DATASETS else scaled_to(model, *size, device == "cuda")
 
 
 def _fitting_batch(config: Config, settings: Mapping[str, Any], data: Dataset) -> dict[str, Any]:
@@ -284,11 +286,11 @@ def _of_links(config: Config) -> dict[str, Any]:
             f"encoder to --model {CONDITIONAL}"
         )
     row = DECODERS[d.name]
-    _must_sample(config)
     if config.encoder.tie_inverse:
         _must_tie(config.encoder.name, d.name, row)
     step = config.training.step
     if config.encoder.fanout:
+        _must_sample(config)
         step = "eager"  # batches differ in shape
     elif step != "eager" and config.encoder.name == "none" and rows_alone(config.training):
         step = "recorded"  # the compiler takes no gradients by rows
@@ -304,11 +306,9 @@ def _must_sample(config: Config) -> None:
     """Refuse sampled messages where the loss asks for all entities, or a batch for the edges it leaves out."""
     e, training = config.encoder, config.training
     layers = 0 if e.name == "none" else len(e.dims) - 1
-    if not e.fanout:
-        return
     if len(e.fanout) != layers:
         raise InputError(f"encoder.fanout = {list(e.fanout)} should have one number for each of the {layers} layers")
-    if training.loss in OBJECTIVES and not OBJECTIVES[training.loss].samples:
+    if not OBJECTIVES[training.loss].samples:
         known = ", ".join(name for name, one in OBJECTIVES.items() if one.samples)
         raise InputError(
             f"the loss '{training.loss}' scores all entities, and encoder.fanout encodes those of a batch; take a loss "
@@ -549,7 +549,7 @@ _LINKS = (
             {f"encoder.{name}" for name in EncoderSettings.model_fields}
             - {"encoder.name", "encoder.composition", "encoder.dims", "encoder.statistics", "encoder.graph"}
             | {f"decoder.{name}" for name in Decoder.model_fields}
-            | {f"training.{name}" for name in (*_OF_TRIPLES, "loss")}
+            | {f"training.{name}" for name in _OF_TRIPLES.split()}
         ),
         lambda c: not _conditional(c),
         "the encoder '{0.encoder.name}' has no part that takes it",
@@ -585,8 +585,8 @@ def unused_settings(config: Config, given: Iterable[str]) -> list[str]:
     """Return a sentence for each given setting, by any of its names, that differs from its default without effect."""
     links = config.task == "link-prediction"
     rules = (*_ANY, *_LINKS) if links else _ANY
-    found, changed = [], changes(Config(), config)
-    for name in (path for path in (PATHS[name] for name in given) if path in changed):
+    found, usual, chosen = [], names(Config().model_dump()), names(config.model_dump())
+    for name in (path for path in (PATHS[name] for name in given) if chosen[path] != usual[path]):
         why = next((rule.why for rule in rules if name in rule.names and not rule.used(config)), None)
         if name.startswith("decoder.") and not links:
             why = "{0.task} has no decoder"

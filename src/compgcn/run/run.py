@@ -20,10 +20,10 @@ from compgcn.config import Config, configure, differences
 from compgcn.data import GraphCollection, KnowledgeGraph, files
 from compgcn.errors import InputError
 from compgcn.nn.conditional import ConditionalCompGCN
-from compgcn.run.build import CONDITIONAL, build_items, build_links, build_ranker, find_device, labelled_items
+from compgcn.run.build import CONDITIONAL, build_items, build_ranker, find_device, labelled_items
 from compgcn.run.protocols import PROTOCOLS, ClassSession, LinkSession, Metrics, fitted, ranking
 from compgcn.run.resolve import candidates, must_suffice, resolve
-from compgcn.tasks.classification import Items, log_probabilities
+from compgcn.tasks.classification import Graphs, Items, Nodes, log_probabilities
 from compgcn.tasks.inputs import Dataset
 from compgcn.tasks.link_prediction import NO_VECTORS, Encoded, Ranker
 from compgcn.tasks.sampling import randomness
@@ -146,22 +146,9 @@ def open_session(
     interrupted: Callable[[], bool],
 ) -> LinkSession | ClassSession:
     """Build the model of a run with fresh weights, and all that training it takes."""
-    if config.task == "link-prediction" and isinstance(data, KnowledgeGraph):
-        return LinkSession(config, folder, device, record, interrupted, data, build_links(config, data, device))
-    splits, targets, classes = labelled_items(data)
-    return ClassSession(
-        config,
-        folder,
-        device,
-        record,
-        interrupted,
-        items=build_items(config, data, device),
-        build=lambda config: build_items(config, data, device),
-        splits={split: torch.from_numpy(rows).to(device) for split, rows in splits.items()},
-        targets=torch.from_numpy(targets).to(device),
-        classes=classes,
-        candidates=candidates(config, data),
-    )
+    if isinstance(data, KnowledgeGraph) and config.task == "link-prediction":
+        return LinkSession(config, data, folder, device, record, interrupted)
+    return ClassSession(config, data, folder, device, record, interrupted)
 
 
 def _train(session: LinkSession | ClassSession) -> None:
@@ -186,11 +173,8 @@ def _train(session: LinkSession | ClassSession) -> None:
 def _measure(session: LinkSession | ClassSession) -> Metrics:
     if isinstance(session, LinkSession):
         return ranking(session)
-    if session.config.classifier.baseline is not None:
-        from compgcn.baselines.fitted import Fitted
-
-        if isinstance(session.items, Fitted):
-            return fitted(session, session.items)
+    if not isinstance(session.items, (Nodes, Graphs)):
+        return fitted(session, session.items)
     return PROTOCOLS[session.config.classifier.protocol or "refit"](session)
 
 

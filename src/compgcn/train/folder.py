@@ -287,10 +287,7 @@ class Folder:
 
     def seconds(self) -> float:
         """Read the time of training from environment.json."""
-        try:
-            return float(self._read_json("environment.json")["seconds"])
-        except (ValueError, LookupError, TypeError) as error:
-            raise self._damage("environment.json", reason(error)) from None
+        return float(self._read_json("environment.json").get("seconds", 0.0))
 
     # Reading and writing
 
@@ -360,30 +357,23 @@ def default_folder(config: Config, model: str | None = None) -> Path:
 
 def tables(data: KnowledgeGraph | GraphCollection) -> dict[str, pa.Table]:
     """Return the tables of a run's data, by file name."""
-    made = _of_collection(data) if isinstance(data, GraphCollection) else _of_graph(data)
+    texts = {"relation": (data.relations.ids, data.relations.names)}
+    if isinstance(data, GraphCollection):
+        texts |= {"class": (data.classes,) * 2, "graph": (data.graph_ids,) * 2, "label": (data.node_classes,) * 2}
+        triples = {"train": data.triples}
+        labels = {"train": np.column_stack([np.arange(len(data)), data.targets])}
+    else:
+        texts = {"entity": (data.entities.ids, data.entities.names)} | texts
+        triples, labels = data.splits, {}
+        if data.labels is not None:
+            texts["class"], labels = (data.labels.classes,) * 2, data.labels.splits
+    made = {"vocabulary.parquet": _vocabulary(texts), "triples.parquet": _split_rows(triples)}
+    if labels:
+        made["labels.parquet"] = _split_rows(labels)
+    if isinstance(data, GraphCollection):
+        of_nodes = np.full(data.num_nodes, -1) if data.node_labels is None else data.node_labels
+        made["nodes.parquet"] = [data.graph_of.astype(np.int32), of_nodes.astype(np.int32)]
     return {name: pa.table(columns, schema=SCHEMAS[name]) for name, columns in made.items()}
-
-
-def _of_graph(graph: KnowledgeGraph) -> dict[str, list[object]]:
-    texts = {part.kind: (part.ids, part.names) for part in (graph.entities, graph.relations)}
-    found = {"triples.parquet": _split_rows(graph.splits)}
-    if graph.labels is not None:
-        texts["class"] = (graph.labels.classes,) * 2
-        found["labels.parquet"] = _split_rows(graph.labels.splits)
-    return {"vocabulary.parquet": _vocabulary(texts)} | found
-
-
-def _of_collection(graphs: GraphCollection) -> dict[str, list[object]]:
-    texts = {"relation": (graphs.relations.ids, graphs.relations.names)}
-    texts |= {"class": (graphs.classes,) * 2, "graph": (graphs.graph_ids,) * 2, "label": (graphs.node_classes,) * 2}
-    labels = np.full(graphs.num_nodes, -1) if graphs.node_labels is None else graphs.node_labels
-    targets = np.column_stack([np.arange(len(graphs)), graphs.targets])
-    return {
-        "vocabulary.parquet": _vocabulary(texts),
-        "triples.parquet": _split_rows({"train": graphs.triples}),
-        "labels.parquet": _split_rows({"train": targets}),
-        "nodes.parquet": [graphs.graph_of.astype(np.int32), labels.astype(np.int32)],
-    }
 
 
 def _vocabulary(texts: Mapping[str, tuple[Sequence[str], Sequence[str]]]) -> list[object]:
