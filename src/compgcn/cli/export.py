@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -79,11 +80,8 @@ def serve(
 
     Example: compgcn serve runs/world-compgcn-distmult-0 --port 8000
     """
-    try:
-        import prometheus_client  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ModuleNotFoundError:
-        raise InputError("serve needs more packages: pip install 'compgcn[serve]'") from None
+    if not all(map(find_spec, ("fastapi", "uvicorn", "jinja2", "prometheus_client", "plotly"))):
+        raise InputError("serve needs more packages: pip install 'compgcn[serve]'")
     from compgcn.serve import server
     from compgcn.serve.middleware import Limits
     from compgcn.serve.models import open_all

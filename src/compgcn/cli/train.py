@@ -297,13 +297,13 @@ def progress_line(
 def standing(clock: Callable[[], float]) -> Line:
     """Return a function that writes one line about an event: epoch, loss, validation metric and time left."""
     latest: dict[str, float] = {}
-    begun: dict[str, tuple[int, float]] = {}  # how much of the work under way was done at its first event, and when
+    begun: dict[str, tuple[str | None, int, float]] = {}  # the work under way: how much was done at first, and when
 
-    def pace(what: str, done: int) -> float:
+    def pace(kind: str, work: str, done: int) -> float:
         """Return the seconds of a step or a query since the first event of its work; code is compiled before that."""
-        first, then = begun.setdefault(what, (done, clock()))
-        if done <= first:  # the work begins, perhaps on another fold
-            begun[what] = done, clock()
+        before, first, then = begun.get(kind, (None, 0, 0.0))
+        if work != before or done <= first:  # the work begins, perhaps on another fold
+            begun[kind] = work, done, clock()
             return 0.0
         return (clock() - then) / (done - first)
 
@@ -311,12 +311,12 @@ def standing(clock: Callable[[], float]) -> Line:
         part = f" of {event['part']}" if "part" in event else ""
         if event["event"] == "progress":
             what, done, total = event["what"], event["done"], event["total"]
-            left = in_words(pace(what, done) * (total - done))
+            left = in_words(pace("evaluation", what + part, done) * (total - done))
             return f"{what} {done:,} of {total:,}" + (left and f"  about {left} left{part}")
         if "epoch" not in event:
             return ""
         latest.update(event.get("valid") or {})
-        seconds = pace("training", event["step"])
+        seconds = pace("training", part, event["step"])
         parts = [f"epoch {event['epoch']}/{event['epochs']}", *([event["part"]] if "part" in event else [])]
         each = event["steps"] // event["epochs"]
         if event["event"] == "step":
