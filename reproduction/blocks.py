@@ -93,16 +93,17 @@ def accuracy(board: Board) -> str:
 
 def choice(board: Board) -> str:
     """Return the systems with the best validation MRR on the first data set: test MRR and seconds on both."""
-    found: dict[str, dict[str, tuple[float, str]]] = {}
+    found: dict[str, dict[str, tuple[float, str, str]]] = {}
     for experiment in (board.experiments[name] for name in ("systems", "link-prediction", _CONDITIONAL)):
         for row in experiment.rows:
             ours, valid = (board.ours(experiment, row, "mrr", split) for split in ("test", "valid"))
             if ours is not None and valid is not None and row.group in _DATA:
                 seconds = costs(board.results(experiment, row))[2]
-                found.setdefault(row.label, {})[row.group] = (valid.mean, f"{shown(ours, 'mrr')}, {seconds}")
+                found.setdefault(row.label, {})[row.group] = (valid.mean, shown(ours, "mrr"), seconds)
     ranked = sorted((one for one in found.items() if _DATA[0] in one[1]), key=lambda one: -one[1][_DATA[0]][0])
-    lines = [[label, *(by.get(group, (0.0, MISSING))[1] for group in _DATA)] for label, by in ranked[:_MOST]]
-    return markdown([Table("", ("model", *(f"{group}: {title('mrr')}, seconds" for group in _DATA)), lines)])
+    none = (0.0, MISSING, MISSING)
+    lines = [[label, *(cell for group in _DATA for cell in by.get(group, none)[1:])] for label, by in ranked[:_MOST]]
+    return markdown([Table("", ("model", *(name for group in _DATA for name in (f"{group}, MRR", "seconds"))), lines)])
 
 
 def search(board: Board) -> str:
