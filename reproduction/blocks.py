@@ -79,7 +79,7 @@ def accuracy(board: Board) -> str:
         for data, (_, row, ours) in best.items():
             cells = [experiment.title, f"`{data}`", title(metric), stated(row, metric)]
             lines.append([*cells, shown(ours, metric), verdict(experiment, row, metric, ours)])
-    found = [one.ours for one in verdicts(board)]
+    found = [ours for _, ours, _ in verdicts(board)]
     yes, no, undecided, more = (sum(one.answer == answer for one in found) for answer in ("yes", "no", "open", "more"))
     below = sum(one.answer == "no" and bool(one.below) for one in found)
     claims = (
