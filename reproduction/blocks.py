@@ -290,18 +290,18 @@ def _explanations() -> Iterator[list[str]]:
 
 
 def _probabilities() -> Iterator[list[str]]:
-    for row in load("calibration")["rows"]:
+    for data, row in load("calibration")["data"].items():
         for what in ("the ten best entities", "the best entity"):
             after, before = (_short(row["answers"][what][when]["error"]) for when in ("after", "before"))
-            yield [f"calibration error, {what}", row["data"], after, f"uncalibrated {before}"]
+            yield [f"calibration error, {what}", data, after, f"uncalibrated {before}"]
 
 
 def _discoveries() -> Iterator[list[str]]:
-    for row in load("discoveries")["rows"]:
+    for data, row in load("discoveries")["data"].items():
         found = {one["top"]: f"{one['in_test']:.0%}" for one in row["fitted"]}
         rest = ", ".join(f"{share} of {top:,}" for top, share in found.items() if top > 100)
         what = "facts that `discover` lists first, found in the hidden test split: of 100"
-        yield [what, row["data"], found[100], f"of 20 {found[20]}; {rest}"]
+        yield [what, data, found[100], f"of 20 {found[20]}; {rest}"]
 
 
 # Several devices

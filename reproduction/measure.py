@@ -60,10 +60,7 @@ def write_report(name: str, report: Report) -> Path:
 def store(name: str, source: str, row: Report) -> Path:
     """Put a measurement into its file, in place of the one on the same data set."""
     report = json.loads((BENCHMARKS / f"{name}.json").read_text(encoding="utf-8"))
-    if "data" in report:
-        report["data"][source] = row
-    else:
-        report["rows"] = [*(one for one in report["rows"] if one["data"] != source), {"data": source, **row}]
+    report["data"][source] = row
     return write_report(name, report)
 
 
