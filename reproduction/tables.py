@@ -161,7 +161,8 @@ def _places(environments: Sequence[Mapping[str, Any]]) -> str:
     """Name the devices, and the number of other runs there at the same time."""
     most: dict[str, int] = {}
     for one in environments:
-        most[str(one["device"])] = max(one.get("beside") or 0, most.get(str(one["device"]), 0))
+        device = str(one["device"]).replace(" 1 threads", " 1 thread")
+        most[device] = max(one.get("beside", 0), most.get(device, 0))
     return " / ".join(f"{device}, +{n}" if n else device for device, n in most.items())
 
 
