@@ -174,9 +174,7 @@ def run_bench(
         given = {"data.source": data, **dict(map(parse_setting, settings or []))}
         graph = find(configure(Config(), given).data)
         if not isinstance(graph, KnowledgeGraph) or graph.labels is not None:
-            raise InputError(
-                f"'{data}' is for classification; benchmarks need link prediction, as in fb15k-237 or world"
-            )
+            raise InputError(f"'{data}' is for classification; benchmarks need link prediction, as in fb15k-237")
         given = {PATHS.get(name) or name: value for name, value in given.items()}
         if what == "kernels":
             found = bench.bench_kernels(graph, place, scaling, err.print)

@@ -18,7 +18,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -42,36 +42,30 @@ Report = dict[str, Any]
 Say = Callable[[str], None]  # is told which measurement starts
 
 
-class Cost(NamedTuple):
-    """Median milliseconds of a call, and MiB at its peak above those before it; None if the system does not tell."""
+def cost(call: Callable[[], object], device: torch.device, repeats: int = 10, warm_up: int = 2) -> Report:
+    """Measure a call after a warm-up: its median milliseconds, and the MiB at its peak above those before it.
 
-    ms: float
-    mib: float | None
-
-    def as_dict(self) -> Report:
-        return {"ms": round(self.ms, 4), "mib": None if self.mib is None else round(self.mib, 1)}
-
-
-def cost(call: Callable[[], object], device: torch.device, repeats: int = 10, warm_up: int = 2) -> Cost:
-    """Measure a call after a warm-up."""
+    The memory is None if the system does not tell it.
+    """
     for _ in range(warm_up):
         call()
     before = _start_peak(device)
     times = [_timed(call, device) for _ in range(repeats)]
-    return Cost(statistics.median(times), None if before is None else max(0.0, _peak(device) - before))
+    mib = None if before is None else round(max(0.0, _peak(device) - before), 1)
+    return {"ms": round(statistics.median(times), 4), "mib": mib}
 
 
-def cost_from_scratch(make: Callable[[], Callable[[], object]], device: torch.device, repeats: int) -> Cost:
+def cost_from_scratch(make: Callable[[], Callable[[], object]], device: torch.device, repeats: int) -> Report:
     """Measure the call that `make` returns; on a GPU the memory includes everything made for the call."""
     gc.collect()
     if device.type != "cuda":
         return cost(make(), device, repeats)
     torch.cuda.empty_cache()
-    before = _start_peak(device)
+    before = _start_peak(device) or 0.0
     call = make()
     call()  # compiles and records
-    peak = _peak(device)
-    return Cost(cost(call, device, repeats, 1).ms, None if before is None else peak - before)
+    mib = round(_peak(device) - before, 1)
+    return {**cost(call, device, repeats, 1), "mib": mib}
 
 
 def _timed(call: Callable[[], object], device: torch.device) -> float:
@@ -292,7 +286,7 @@ def bench_kernels(data: KnowledgeGraph, device: torch.device, scaling: bool, say
 
 def layer_cost(
     name: str, graph: RelationalGraph, inputs: int, outputs: int, device: torch.device, *, per_edge: bool
-) -> Cost:
+) -> Report:
     """Measure the forward and backward pass of one layer; its plan is made before."""
     layer = CompGCNConv(inputs, outputs, graph.num_relations, composition=name).to(device)
     x = torch.randn(graph.num_nodes, inputs, device=device, requires_grad=True)
@@ -307,12 +301,12 @@ def layer_cost(
     return cost(call, device, repeats=3 if per_edge and device.type == "cpu" else 7, warm_up=1 if per_edge else 2)
 
 
-def _beside(ours: Cost, theirs: Cost | None) -> Report:
-    report: Report = {"ours": ours.as_dict(), "per_edge": None if theirs is None else theirs.as_dict()}
+def _beside(ours: Report, theirs: Report | None) -> Report:
+    report: Report = {"ours": ours, "per_edge": theirs}
     if theirs is not None:
-        report["times_faster"] = round(theirs.ms / ours.ms, 2)
-        if ours.mib and theirs.mib:
-            report["times_less_memory"] = round(theirs.mib / ours.mib, 2)
+        report["times_faster"] = round(theirs["ms"] / ours["ms"], 2)
+        if ours["mib"] and theirs["mib"]:
+            report["times_less_memory"] = round(theirs["mib"] / ours["mib"], 2)
     return report
 
 
@@ -326,7 +320,7 @@ def _scaling(device: torch.device, say: Say) -> list[Report]:
         ours = layer_cost("mult", graph, _DIM, _DIM, device, per_edge=False)
         theirs = layer_cost("mult", graph, _DIM, _DIM, device, per_edge=True) if fits else None
         if theirs is not None:  # the next graph is ten times larger
-            fits = 10 * theirs.ms < _SLOW and 10 * (theirs.mib or 0.0) < free_mib(device)
+            fits = 10 * theirs["ms"] < _SLOW and 10 * (theirs["mib"] or 0.0) < free_mib(device)
         rows.append({"messages": messages, "nodes": nodes, **_beside(ours, theirs)})
     return rows
 
@@ -362,7 +356,7 @@ def bench_evaluate(data: KnowledgeGraph, device: torch.device, settings: dict[st
     task = fresh_task(expand(recommended(settings, data), data), data, device)
     say("all ranks of the test split")
     ours, ranks = cost(lambda: task.ranks("test").tail.realistic.sum().item(), device, 3, 1), 2 * len(data.test)
-    return {**_header("evaluate", data, device), "ranks": ranks, "ours": ours.as_dict()}
+    return {**_header("evaluate", data, device), "ranks": ranks, "ours": ours}
 
 
 _RANKED = {"cuda": None, "cpu": 100}  # triples of test to rank; None: all
@@ -382,17 +376,16 @@ def bench_conditional(data: KnowledgeGraph, device: torch.device, settings: dict
         triples = task.splits["test"][: _RANKED.get(device.type)]
         say(f"{2 * len(triples):,} ranks of the test split, {kind}")
         ours = cost(partial(task.rank, triples), device, 3, 1)
-        rows.append({**line, "ranks": {"number": 2 * len(triples), **ours.as_dict()}})
+        rows.append({**line, "ranks": {"number": 2 * len(triples), **ours}})
     return {**_header("conditional", data, device), "rows": rows}
 
 
-def attempt(measure: Callable[[], Cost | Report], needed: float, device: torch.device) -> Report:
+def attempt(measure: Callable[[], Report], needed: float, device: torch.device) -> Report:
     """Return a measurement, or the reason why it is left out, so that the others go on."""
     try:
         if needed > free_mib(device):  # a CPU would end the process
             raise torch.OutOfMemoryError
-        found = measure()
-        return found.as_dict() if isinstance(found, Cost) else found
+        return measure()
     except torch.OutOfMemoryError:
         return {"left_out": TOO_LARGE}
     except Exception as error:
@@ -435,7 +428,7 @@ def _line(
     del task
     training = config.training.model_copy(update={"step": step})
     eager = training.model_copy(update={"step": "eager"})
-    measures: dict[str, Callable[[], Cost | Report]] = {"ours": lambda: step_cost(make, training, device)}
+    measures: dict[str, Callable[[], Report]] = {"ours": lambda: step_cost(make, training, device)}
     if is_per_edge(config):
         if device.type == "cuda":
             measures["ours, eager"] = lambda: step_cost(make, eager, device)
@@ -457,7 +450,7 @@ def _line(
 
 def _pykeen(data: KnowledgeGraph, batch: int, device: torch.device, dims: Sequence[int]) -> Report:
     found = cost_from_scratch(lambda: pykeen(data, batch, device, dims)[0], device, _REPEATS)
-    return {**found.as_dict(), "parameters": pykeen(data, batch, device, dims)[1], "version": version("pykeen")}
+    return {**found, "parameters": pykeen(data, batch, device, dims)[1], "version": version("pykeen")}
 
 
 def fresh_task(config: Config, data: KnowledgeGraph, device: torch.device) -> LinkTask:
@@ -470,7 +463,7 @@ def fresh_task(config: Config, data: KnowledgeGraph, device: torch.device) -> Li
 
 def step_cost(
     make: Callable[[], LinkTask], settings: Training, device: torch.device, *, per_edge: bool = False
-) -> Cost:
+) -> Report:
     """Measure a training step as the mean over a few batches: 10 on a GPU, one on a CPU and edge by edge."""
     taken: list[Tensor] = []
 
@@ -489,7 +482,7 @@ def step_cost(
         return call
 
     found = cost_from_scratch(prepare, device, _REPEATS)
-    return Cost(found.ms / len(taken), found.mib)
+    return {"ms": round(found["ms"] / len(taken), 4), "mib": found["mib"]}
 
 
 def needed_mib(task: LinkTask) -> dict[str, float]:

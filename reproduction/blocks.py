@@ -79,7 +79,7 @@ def accuracy(board: Board) -> str:
         for data, (_, row, ours) in best.items():
             cells = [experiment.title, f"`{data}`", title(metric), stated(row, metric)]
             lines.append([*cells, shown(ours, metric), verdict(experiment, row, metric, ours)])
-    found = [one.ours for one in verdicts(board)]
+    found = [ours for _, ours, _ in verdicts(board)]
     yes, no, undecided, more = (sum(one.answer == answer for one in found) for answer in ("yes", "no", "open", "more"))
     below = sum(one.answer == "no" and bool(one.below) for one in found)
     claims = (
@@ -93,16 +93,17 @@ def accuracy(board: Board) -> str:
 
 def choice(board: Board) -> str:
     """Return the systems with the best validation MRR on the first data set: test MRR and seconds on both."""
-    found: dict[str, dict[str, tuple[float, str]]] = {}
+    found: dict[str, dict[str, tuple[float, str, str]]] = {}
     for experiment in (board.experiments[name] for name in ("systems", "link-prediction", _CONDITIONAL)):
         for row in experiment.rows:
             ours, valid = (board.ours(experiment, row, "mrr", split) for split in ("test", "valid"))
             if ours is not None and valid is not None and row.group in _DATA:
                 seconds = costs(board.results(experiment, row))[2]
-                found.setdefault(row.label, {})[row.group] = (valid.mean, f"{shown(ours, 'mrr')}, {seconds}")
+                found.setdefault(row.label, {})[row.group] = (valid.mean, shown(ours, "mrr"), seconds)
     ranked = sorted((one for one in found.items() if _DATA[0] in one[1]), key=lambda one: -one[1][_DATA[0]][0])
-    lines = [[label, *(by.get(group, (0.0, MISSING))[1] for group in _DATA)] for label, by in ranked[:_MOST]]
-    return markdown([Table("", ("model", *(f"{group}: {title('mrr')}, seconds" for group in _DATA)), lines)])
+    none = (0.0, MISSING, MISSING)
+    lines = [[label, *(cell for group in _DATA for cell in by.get(group, none)[1:])] for label, by in ranked[:_MOST]]
+    return markdown([Table("", ("model", *(name for group in _DATA for name in (f"{group}, MRR", "seconds"))), lines)])
 
 
 def search(board: Board) -> str:
@@ -289,18 +290,18 @@ def _explanations() -> Iterator[list[str]]:
 
 
 def _probabilities() -> Iterator[list[str]]:
-    for row in load("calibration")["rows"]:
+    for data, row in load("calibration")["data"].items():
         for what in ("the ten best entities", "the best entity"):
             after, before = (_short(row["answers"][what][when]["error"]) for when in ("after", "before"))
-            yield [f"calibration error, {what}", row["data"], after, f"uncalibrated {before}"]
+            yield [f"calibration error, {what}", data, after, f"uncalibrated {before}"]
 
 
 def _discoveries() -> Iterator[list[str]]:
-    for row in load("discoveries")["rows"]:
+    for data, row in load("discoveries")["data"].items():
         found = {one["top"]: f"{one['in_test']:.0%}" for one in row["fitted"]}
         rest = ", ".join(f"{share} of {top:,}" for top, share in found.items() if top > 100)
         what = "facts that `discover` lists first, found in the hidden test split: of 100"
-        yield [what, row["data"], found[100], f"of 20 {found[20]}; {rest}"]
+        yield [what, data, found[100], f"of 20 {found[20]}; {rest}"]
 
 
 # Several devices

@@ -149,12 +149,17 @@ def judge(claim: Claim, value: Value) -> Judged:
     gains = tuple(gain(comparison, value) for comparison in claim.compare)
     found = [one for one in gains if one is not None]
     left = len(gains) - len(found)
+    if claim.kind == "gain" and not left:
+        mean, error = _mean(found)
+        off, room = mean - claim.gain, _SHARE * claim.gain
+        if abs(off) <= room:
+            return Judged("yes" if abs(mean) > error else "open", gains)
+        return Judged("open" if abs(off) <= room + error else "more" if off > 0 else "no", gains)
     if claim.kind == "gain":
-        return Judged("open" if left else _around(claim.gain, *_mean(found)), gains)
+        return Judged("open", gains)
     if claim.kind == "count":
         sure, possible = _counted(found)
-        answer = "yes" if sure >= claim.count else "no" if possible + left < claim.count else "open"
-        return Judged(answer, gains)
+        return Judged("yes" if sure >= claim.count else "no" if possible + left < claim.count else "open", gains)
     answers = {"open"} if left else set()
     for one in found:
         by = _by(claim, one)
@@ -165,13 +170,6 @@ def judge(claim: Claim, value: Value) -> Judged:
 def _mean(found: Sequence[Gain]) -> tuple[float, float]:
     """Return the mean gain and its error."""
     return statistics.fmean(one.share for one in found), math.hypot(*(one.error for one in found)) / len(found)
-
-
-def _around(wanted: float, mean: float, error: float) -> str:
-    off, room = mean - wanted, _SHARE * wanted
-    if abs(off) <= room:
-        return "yes" if abs(mean) > error else "open"
-    return "open" if abs(off) <= room + error else "more" if off > 0 else "no"
 
 
 def _counted(found: Sequence[Gain]) -> list[int]:
@@ -217,17 +215,8 @@ def _named(experiment: Experiment, row: Row) -> str:
     return f"{row.label} on {row.group}" if experiment.metrics[0] == "accuracy" else row.label
 
 
-class Verdict(NamedTuple):
-    """A claim judged by the paper's own numbers and by ours, and the reason for the second."""
-
-    claim: Claim
-    paper: Judged
-    ours: Judged
-    reason: str
-
-
-def verdicts(board: Board) -> list[Verdict]:
-    """Judge the committed claims."""
+def verdicts(board: Board) -> list[tuple[Judged, Judged, str]]:
+    """Judge the committed claims by the paper's own numbers and by ours, with the reason for the second."""
 
     def paper(experiment: str, row: str, metric: str) -> Reached | None:
         made = board.experiments[experiment]
@@ -257,25 +246,25 @@ def verdicts(board: Board) -> list[Verdict]:
                 elif found is not None and label == found.mine.label:
                     below |= dict.fromkeys([label] * verdict(experiment, row, metric, reached).startswith("below"))
         judged = judged._replace(below=tuple(below))
-        made.append(Verdict(claim, judge(claim, paper), judged, reason(claim, judged, missing)))
+        made.append((judge(claim, paper), judged, reason(claim, judged, missing)))
     return made
 
 
 def claims_tables(board: Board) -> list[Table]:
     """Return the claims with their answers, and the numbers behind them."""
     answers, evidence = [], []
-    for place, one in enumerate(verdicts(board), 1):
-        stated = one.paper.answer if any(one.paper.gains) else MISSING
-        cells = [str(place), one.claim.text, placed(one.claim.source), stated, f"**{one.ours.answer}**"]
-        answers.append([*cells, one.reason])
-        for sides in zip(one.paper.gains, one.ours.gains, strict=True):
+    for place, (claim, found) in enumerate(zip(committed().claims, verdicts(board), strict=True), 1):
+        paper, ours, because = found
+        stated = paper.answer if any(paper.gains) else MISSING
+        answers.append([str(place), claim.text, placed(claim.source), stated, f"**{ours.answer}**", because])
+        for sides in zip(paper.gains, ours.gains, strict=True):
             lines: dict[tuple[str, ...], list[str]] = {}
-            for side, found in enumerate(sides):
-                if found is not None:
-                    compared = f"{found.mine.label} against {found.theirs.label}{found.known}"
-                    cell = lines.setdefault((title(found.metric), compared), [MISSING, MISSING])
-                    values = ", ".join(number(row.value, found.metric) for row in (found.mine, found.theirs))
-                    cell[side] = f"{_percent(found.share)} ({values})"
+            for side, one in enumerate(sides):
+                if one is not None:
+                    compared = f"{one.mine.label} against {one.theirs.label}{one.known}"
+                    cell = lines.setdefault((title(one.metric), compared), [MISSING, MISSING])
+                    values = ", ".join(number(row.value, one.metric) for row in (one.mine, one.theirs))
+                    cell[side] = f"{_percent(one.share)} ({values})"
             evidence += [[str(place), *key, *cells] for key, cells in lines.items()]
     return [
         Table("", ("", "the paper says", "where", "by its numbers", "by ours", "because"), answers),

@@ -93,19 +93,12 @@ def bench_large(
     recipe: bool = False,
     peer: bool = False,
 ) -> Report:
-    """Measure synthetic graphs of these sizes; `to` gets the report after every stage, beside its rows of others.
+    """Measure graphs of TRIPLES, ENTITIES, RELATIONS; `to` gets the report after every stage, beside its other rows.
 
     The epoch is one of all training triples, after the steps that compile and record. A graph of more than `_WHOLE`
     triples goes without text and answers, and its epoch is a multiple of `_STEPS` steps. `fits` says whether every
-    stage of a size came to its end.
-
-    Args:
-        sizes: triples, entities, relations of each.
-        device: where to train.
-        to: a file for the report.
-        say: gets a line for every stage.
-        recipe: train the recommended model to its end instead of measuring parts of both recipes.
-        peer: also measure PyKEEN's DistMult.
+    stage of a size came to its end. With `recipe`, train the recommended model to its end instead; with `peer`, also
+    measure PyKEEN's DistMult.
     """
     report: Report = {"bench": "large", "environment": environment(device), "rows": []}
     if to is not None and to.is_file():

@@ -60,10 +60,7 @@ def write_report(name: str, report: Report) -> Path:
 def store(name: str, source: str, row: Report) -> Path:
     """Put a measurement into its file, in place of the one on the same data set."""
     report = json.loads((BENCHMARKS / f"{name}.json").read_text(encoding="utf-8"))
-    if "data" in report:
-        report["data"][source] = row
-    else:
-        report["rows"] = [*(one for one in report["rows"] if one["data"] != source), {"data": source, **row}]
+    report["data"][source] = row
     return write_report(name, report)
 
 
@@ -312,10 +309,15 @@ print(json.dumps({"seconds": seconds, "peak_gib": peak, **graph.statistics(), "n
 """
 
 
+def in_process(code: str, *words: str, **variables: str) -> Any:
+    """Run code in a process of its own, and return the JSON that it prints."""
+    command = [sys.executable, "-c", code, *words]
+    return json.loads(subprocess.run(command, capture_output=True, check=True, env=os.environ | variables).stdout)
+
+
 def reading(path: Path) -> Path:
-    """Time the reading of a file in a process of its own."""
-    done = subprocess.run([sys.executable, "-c", _READ, str(path)], capture_output=True, check=True)
-    row = {"megabytes": path.stat().st_size // 10**6, **json.loads(done.stdout), "environment": environment()}
+    """Time the reading of a file."""
+    row = {"megabytes": path.stat().st_size // 10**6, **in_process(_READ, str(path)), "environment": environment()}
     return store("reading", path.name, row)
 
 
@@ -342,10 +344,9 @@ def planned(size: str, model: str | None) -> Path:
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "graph.tsv"
         write(data, synthetic(*sizes_of(size)))
-        words = [sys.executable, "-c", _TRAIN, str(data), f"{folder}/run", settings]
-        one = os.environ | {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
-        done = subprocess.run(words, capture_output=True, check=True, env=one)
-    return store("plan", key, {**json.loads(done.stdout), "environment": environment()})
+        words = (str(data), f"{folder}/run", settings)
+        found = in_process(_TRAIN, *words, OMP_NUM_THREADS="1", NUMBA_NUM_THREADS="1")
+    return store("plan", key, {**found, "environment": environment()})
 
 
 _CONNECTIONS, _ANSWERS = 32, 10

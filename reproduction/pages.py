@@ -22,7 +22,7 @@ _INTRO = (
 _READ = (
     "*Paper* is the paper's number, *ours* the mean over seeds, with its standard deviation (±) if there are several. "
     "The paper's ± is over folds in graph classification, else over seeds.",
-    "*Without encoder* is the same decoder on a plain table of vectors; in brackets stands how its training differs.",
+    "*Without encoder* is the same decoder on a plain table of vectors; brackets say how its training differs.",
     "*Seconds* is the mean time of a training; *+4* after the device says that up to four other runs shared it.",
     "A row that the paper or another work reports and we did not train is *quoted*.",
     RULE,

@@ -161,7 +161,8 @@ def _places(environments: Sequence[Mapping[str, Any]]) -> str:
     """Name the devices, and the number of other runs there at the same time."""
     most: dict[str, int] = {}
     for one in environments:
-        most[str(one["device"])] = max(one.get("beside") or 0, most.get(str(one["device"]), 0))
+        device = str(one["device"]).replace(" 1 threads", " 1 thread")
+        most[device] = max(one.get("beside", 0), most.get(device, 0))
     return " / ".join(f"{device}, +{n}" if n else device for device, n in most.items())
 
 
@@ -182,23 +183,18 @@ def tables(board: Board, experiment: Experiment) -> list[Part]:
         return [Table("", ("metric, paper / ours", *(row.label for row in models)), lines)]
     made: list[Part] = []
     for group, every in grouped(experiment.rows).items():
-        waiting = [row for row in every if waits(board, experiment, row)]
+        trained = [row for row in every if at_home(experiment, row)[1].settings is not None]
+        waiting = [row for row in trained if board.ours(experiment, row, experiment.metrics[0]) is None]
         rows = [row for row in every if row not in waiting]
         papers = any(row.paper for row in rows)
-        made += [(_beside_paper if papers else _alone)(board, experiment, group, rows), *not_run(experiment, waiting)]
+        made += [(_beside_paper if papers else _alone)(board, experiment, group, rows), *_not_run(experiment, waiting)]
         if len(experiment.metrics) > 1 and papers:
             made.append(_other_metrics(board, experiment, group, rows))
         made += _ties(board, experiment, rows)
     return made
 
 
-def waits(board: Board, experiment: Experiment, row: Row) -> bool:
-    """Tell whether a row is not quoted and has no result."""
-    quoted = at_home(experiment, row)[1].settings is None
-    return not quoted and board.ours(experiment, row, experiment.metrics[0]) is None
-
-
-def not_run(experiment: Experiment, rows: Sequence[Row]) -> list[Part]:
+def _not_run(experiment: Experiment, rows: Sequence[Row]) -> list[Part]:
     """Name rows without a result in a paragraph, with the paper's numbers and by reason."""
     metric, named = experiment.metrics[0], dict[str, list[str]]()
     for row in rows:

@@ -154,10 +154,8 @@ def among(sides: SideRanks, triples: Tensor, known: Answers, num_entities: int, 
 def results(folder: Path, experiment: Experiment, row: Row) -> list[dict[str, Any]]:
     """Return the results of a row by seed: those made with its present settings, trial runs apart."""
     home, own = at_home(experiment, row)
-    pattern = re.compile(re.escape(own.name) + r"-\d+\.json")
-    files = (folder / home.name).glob(f"{own.name}-*.json")
-    made = [json.loads(path.read_text(encoding="utf-8")) for path in files if pattern.fullmatch(path.name)]
-    found = sorted(made, key=lambda one: int(one["seed"]))
+    files = [path for path in (folder / home.name).glob("*.json") if path.stem.rpartition("-")[0] == own.name]
+    found = sorted((json.loads(path.read_text(encoding="utf-8")) for path in files), key=lambda one: int(one["seed"]))
     return [one for one in found if not one.get("smoke") and _matches(home, own, one)]
 
 

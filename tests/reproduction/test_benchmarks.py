@@ -67,15 +67,12 @@ def test_a_measurement_replaces_the_one_on_the_same_data_with_the_same_model(
     monkeypatch.setattr(measure, "BENCHMARKS", tmp_path)
     monkeypatch.setattr(measure, "graph_of", lambda source: graph)
     monkeypatch.setattr(measure, "FACTS", 3)
-    before = (
-        {"rows": [{"data": "world"}, {"data": "other"}]} if name in ("calibration", "discoveries") else {"data": {}}
-    )
-    (tmp_path / f"{name}.json").write_text(json.dumps(before))
+    (tmp_path / f"{name}.json").write_text(json.dumps({"data": {"world": {}, "other": {}}}))
     words = () if model is None else ("--model", model)
     assert reproduction("measure", name, "--device", "cpu", "--seeds", 1, *words).code == 0
     found = json.loads((tmp_path / f"{name}.json").read_text())
     key = "world" if model is None else f"world, {model}"
-    row = found["data"][key] if "data" in found else found["rows"][1]
+    row = found["data"][key]
     if name == "unseen":
         assert list(row["rows"][0]["test"]) == ["newcomers", "popularity", "random", "trained"]
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -13,6 +13,8 @@ import torch
 from compgcn.baselines.fitted import Fitted
 from compgcn.config import Config, configure
 from compgcn.errors import InputError
+from compgcn.nn.conditional import ConditionalCompGCN
+from compgcn.nn.graph import RelationalGraph
 from compgcn.run.build import build_task
 from compgcn.run.resolve import expand, recommended
 from compgcn.tasks.classification import Classification
@@ -21,9 +23,9 @@ from compgcn.tasks.ranking import Ranks, SideRanks
 from compgcn.train.loop import Interrupted
 from laboratory import EXPERIMENTS, job, write
 from reproduction import training
-from reproduction.experiment import Experiment, at_home, chosen, control_of, jobs_of, read_experiment
+from reproduction.experiment import Experiment, Row, at_home, chosen, control_of, jobs_of, read_experiment
 from reproduction.tables import Board, Figure, read
-from reproduction.training import expected, is_done, train_row, trial_data, trial_settings
+from reproduction.training import VARIANTS, expected, is_done, train_row, trial_data, trial_settings, variant
 from toy import Command, refused
 
 CPU = torch.device("cpu")
@@ -99,9 +101,7 @@ def test_rows_in_two_tables_have_the_same_numbers_there() -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("title = 3\nsource = ''", "title"),
         ("title = 'x'\nsource = 'y'\ncolour = 1", "colour"),
-        ("title = 'x'\nsource = 'y'\n[[rows]]\nname = 'a b'\nlabel = ''\nsource = ''", "rows.0.name"),
         (
             f"{MINE}[[rows]]\nname = 'a'\nlabel = ''\nsource = ''\nsettings = {{lrr = 1}}",
             "row 'a': unknown option 'lrr'",
@@ -209,6 +209,37 @@ def test_hits_among_drawn_candidates_are_those_of_all_draws(size: int) -> None:
     expected = [hits(a) for a, _ in better.values()] + [(hits(b) + hits(b + 1)) / 2 for _, b in better.values()]
     found = training.among(SideRanks(**ranks), triples, known, n, size, top)
     assert found == pytest.approx(sum(expected) / 4)
+
+
+# Variants of the conditional model
+
+
+def graph() -> RelationalGraph:
+    edges = torch.tensor([[0, 0, 1], [1, 1, 2], [2, 0, 3], [0, 1, 3]])
+    return RelationalGraph.from_triples(edges, num_nodes=4, num_relations=2)
+
+
+def test_rows_may_ask_for_every_variant() -> None:
+    assert set(get_args(Row.model_fields["variant"].annotation)) == set(VARIANTS)
+
+
+def test_degrees_kept_hides_an_edge_from_the_sums_alone() -> None:
+    model, keep = ConditionalCompGCN(2, 4, 2), torch.tensor([1.0, 0.0, 1.0, 1.0])
+    whole, hidden = model.view(graph()), model.view(graph(), keep)
+    with variant("degrees kept"):
+        seen = model.view(graph(), keep)
+    assert torch.equal(seen.weight, hidden.weight)
+    assert torch.equal(seen.degree, whole.degree)
+    assert torch.equal(seen.scale, whole.scale)
+    assert not torch.equal(hidden.degree, whole.degree)
+
+
+def test_free_relations_are_the_same_for_every_query_and_only_within_the_variant() -> None:
+    with variant("free relations"):
+        layer = ConditionalCompGCN(2, 4, 2).layers[0]
+        free = layer.relation_vectors(torch.randn(3, 4))
+    assert torch.equal(free, layer.relation_bias.expand(-1, 3, -1))
+    assert not torch.equal(layer.relation_vectors(torch.randn(3, 4)), free)
 
 
 # Commands
