@@ -211,6 +211,12 @@ def test_a_run_with_more_facts_leaves_the_folder_as_it_is(run: Run) -> None:
     assert toy.contents(run.path) == before
 
 
+@pytest.mark.parametrize("content", ['{"discoveries": {"slope": 1}}', '{"entities": 3}'])
+def test_a_damaged_calibration_is_refused(content: str) -> None:
+    with pytest.raises(InputError, match=r"calibration\.json of the run is damaged"):
+        restored(json.loads(content))
+
+
 def test_a_stored_calibration_reads_back_and_may_lack_a_kind(run: Run) -> None:
     calibration = {"entities": None, "relations": Scaling(0.5, -1.25, 0.25, 1.5, True, 1234, -0.5, 0.25, 0.125)}
     discoveries = Weighing(0.5, -1.0, 1234, 56, -0.5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +16,7 @@ from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, Phase, given, settings
 
 import toy
+from clock import HANGS, Clock
 from compgcn.errors import InputError
 from compgcn.run import Run
 from compgcn.serve import shapes
@@ -190,7 +192,34 @@ def test_a_foreign_host_name_is_refused_and_every_answer_has_safety_headers(mode
         assert client.get("/api/models", headers={"Host": "localhost"}).headers["cache-control"] == "no-store"
 
 
-# Failure
+# Load, delay, failure
+
+
+def test_a_full_queue_gives_503_and_a_late_answer_504(run: Run) -> None:
+    clock, limits = Clock(), Limits(queue=1, seconds=1000)
+    models = open_all([run.path], limits, "cpu")
+    batcher = models["toy-run"].predictions
+    begun, go, work = threading.Event(), threading.Event(), batcher._work
+    batcher._work = lambda asked: begun.set() or (go.wait(HANGS) and work(asked))
+    ask = lambda: client.post("/api/predict", json=QUESTION)  # noqa: E731
+    served = TestClient(create_app(models, limits), "http://localhost", backend_options={"loop_factory": clock.loop})
+    with served as client, ThreadPoolExecutor(2) as threads:
+        first = threads.submit(ask)
+        assert begun.wait(HANGS)
+        second = threads.submit(ask)
+        while batcher._queue.empty():
+            pass
+        full = ask()
+        refused(full, 503, "too many")
+        assert full.headers["retry-after"] == "1"
+        assert client.get("/health").status_code == client.get("/api/relations").status_code == 200
+        clock.leap(1001)
+        refused(first.result(), 504, "too long")
+        refused(second.result(), 504, "too long")
+        go.set()
+        while not batcher._queue.empty():
+            pass
+        assert ask().status_code == 200
 
 
 def test_an_unexpected_error_gives_500_without_details_and_the_server_goes_on(

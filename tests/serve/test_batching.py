@@ -72,18 +72,6 @@ def test_questions_that_gather_during_one_batch_form_the_next() -> None:
     assert batches(body) == [[0], [1, 2, 3, 4], [5, 6]]
 
 
-def test_a_question_that_finds_the_queue_full_is_refused_at_once() -> None:
-    async def body(batcher: Batcher[int, int], work: Work) -> None:
-        tasks = [*await first(batcher, work), *await asked(batcher, *range(8))]
-        with pytest.raises(HTTPException) as refused:
-            await batcher.ask(9)
-        assert (refused.value.status_code, refused.value.headers) == (503, {"Retry-After": "1"})
-        work.go.set()
-        await asyncio.gather(*tasks)
-
-    batches(body)
-
-
 def test_a_late_question_is_not_computed() -> None:
     clock = Clock()
 

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from compgcn.errors import InputError
+
 _BINS = 10
 _DISCOVERIES = "discoveries"  # the key of their calibration in calibration.json
 _FEWEST = 10  # right answers, and wrong ones, that a slope and an intercept need
@@ -197,5 +199,8 @@ def stored(calibration: Mapping[str, Scaling | None], discoveries: Weighing | No
 def restored(content: Mapping[str, Any]) -> tuple[dict[str, Scaling | None], Weighing | None]:
     """Return the scalings in the content of calibration.json, and the weighing of discoveries if it has one."""
     kinds = {kind: fields for kind, fields in content.items() if kind not in ("split", _DISCOVERIES)}
-    weighing = Weighing(**content[_DISCOVERIES]) if _DISCOVERIES in content else None
-    return {kind: None if fields is None else Scaling(**fields) for kind, fields in kinds.items()}, weighing
+    try:
+        weighing = Weighing(**content[_DISCOVERIES]) if _DISCOVERIES in content else None
+        return {kind: None if fields is None else Scaling(**fields) for kind, fields in kinds.items()}, weighing
+    except TypeError as error:
+        raise InputError(f"calibration.json of the run is damaged ({error}); remove the file") from None
