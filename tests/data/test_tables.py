@@ -112,7 +112,7 @@ def test_a_line_with_other_separators_than_the_rest_is_recognised(line: str, exp
 
 @pytest.mark.parametrize("content", ['a,r,"b\nc,r,d\n', 'a,r,b\nc,r,"d\n' + "e,r,f\n" * 50])
 def test_a_quote_that_is_not_closed_swallows_nothing(content: str) -> None:
-    assert ": not comma-separated values" in answer(fast, content.encode(), "csv")
+    assert ": not separated by commas" in answer(fast, content.encode(), "csv")
 
 
 def test_an_id_over_several_lines_is_noted(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ BAD_LINES = {
     "too few columns": ("x.tsv", b"a\tr\tb\na\tr\n", "line 2: expected 3 columns, found 2"),
     "an empty field": ("x.tsv", b"a\tr\tb\nc\t\td\n", "line 2: column 2 is empty"),
     "UTF-16": ("x.tsv", "a\tr\tb\n".encode("utf-16"), "line 1: byte 1 is not UTF-8; save the file as UTF-8"),
-    "an open quote": ("x.csv", b'a,r,b\n"a,r,b\nc,r,d\n', "line 2: not comma-separated values"),
+    "an open quote": ("x.csv", b'a,r,b\n"a,r,b\nc,r,d\n', "line 2: not separated by commas"),
     "a record after a quoted line end": ("x.csv", b'"a\nb",r,c\nd,r\n', "line 3: expected 3 columns, found 2"),
 }
 

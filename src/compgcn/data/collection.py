@@ -26,6 +26,7 @@ from compgcn.data.columns import (
     keys,
     numbered,
     quoted,
+    ranges,
 )
 from compgcn.data.tables import text
 from compgcn.data.vocabulary import Vocabulary
@@ -166,10 +167,10 @@ class GraphCollection:
     def subset(self, indices: Sequence[int] | Numbers) -> GraphCollection:
         """Return the graphs with these numbers, in this order, with their nodes renumbered."""
         chosen = checked_rows("graphs of a subset", indices, len(self))
-        nodes, sizes = _ranges(self.node_starts, chosen)
-        edges, edge_sizes = _ranges(self.edge_starts, chosen)
+        sizes, edge_sizes = np.diff(self.node_starts)[chosen], np.diff(self.edge_starts)[chosen]
+        nodes = ranges(self.node_starts[chosen], sizes)
         shift = np.cumsum(sizes) - sizes - self.node_starts[chosen]  # [G'], new number of a node - its old one
-        triples = self.triples[edges]
+        triples = self.triples[ranges(self.edge_starts[chosen], edge_sizes)]
         triples[:, [0, 2]] += np.repeat(shift, edge_sizes)[:, None]
         return replace(
             self,
@@ -187,13 +188,6 @@ def _one_way(collection: GraphCollection) -> int:
     """Return the number of edges without a mirror image (target, relation, source)."""
     triples, sizes = collection.triples, (collection.num_nodes, collection.num_relations)
     return int((~np.isin(keys(triples, *sizes), keys(triples[:, ::-1], *sizes))).sum())
-
-
-def _ranges(starts: Numbers, chosen: Numbers) -> tuple[Numbers, Numbers]:
-    """Return the members of the chosen groups, one group after the other, and the size of each."""
-    sizes = starts[chosen + 1] - starts[chosen]
-    before = np.cumsum(sizes) - sizes
-    return np.arange(sizes.sum()) + np.repeat(starts[chosen] - before, sizes), sizes
 
 
 def folds(targets: Sequence[int] | Numbers, k: int, seed: int = 0) -> list[Numbers]:

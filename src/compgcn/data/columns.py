@@ -110,6 +110,12 @@ def joined(texts: Sequence[str]) -> bytes:
     return "".join(f"{len(text)}:{text}" for text in texts).encode("utf-8", "surrogatepass")
 
 
+def ranges(starts: Numbers, sizes: Numbers) -> Numbers:
+    """Return the whole numbers from each start on, as many as its size, one range after the other."""
+    numbers: Numbers = np.arange(sizes.sum()) + np.repeat(starts - (np.cumsum(sizes) - sizes), sizes)
+    return numbers
+
+
 def checked_rows(what: str, given: Any, *sizes: int) -> Numbers:
     """Return whole numbers [n, columns] or, with one size, [n]; each must be below the size of its column."""
     values = np.asarray(given)

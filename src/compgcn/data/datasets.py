@@ -185,7 +185,7 @@ def _triples(name: str, name_columns: int, paths: Paths) -> KnowledgeGraph:
         read_names(text(paths[role]), width=width) if role in paths else {}
         for role, width in (("entities", name_columns), ("relations", 2))
     )
-    return assemble(name, {part: text(paths[part]) for part in SPLITS}, entities, relations)
+    return assemble(name, {part: text(paths[part]) for part in SPLITS}).named(entities, relations)
 
 
 def _labelled(name: str, columns: tuple[str, str], telltale: str, paths: Paths) -> KnowledgeGraph:

@@ -83,7 +83,7 @@ def read(
     options = Options(columns, comment, literals, named=names is None)
     sources = {part: source(file, options._replace(part=part)) for part, file in files.items()}
     stem = Path(given["source"]).name.split(".")[0] if isinstance(given["source"], (str, Path)) else ""
-    graph = assemble(name or stem or "graph", sources, exclude=excluded)
+    graph = assemble(name or stem or "graph", sources, excluded)
     graph = replace(graph, notes=(*graph.notes, *value_notes(graph)))
     if divide and not tables:
         graph = graph.divided(split_seed, valid_fraction, test_fraction)

@@ -213,14 +213,7 @@ class KnowledgeGraph:
         return replace(self, entities=some, relations=others)
 
 
-def assemble(
-    name: str,
-    sources: Mapping[str, Source],
-    entity_names: Mapping[str, str] | None = None,
-    relation_names: Mapping[str, str] | None = None,
-    *,
-    exclude: Sequence[str] = (),
-) -> KnowledgeGraph:
+def assemble(name: str, sources: Mapping[str, Source], exclude: Sequence[str] = ()) -> KnowledgeGraph:
     """Read the sources of train, valid and test (or one source, all of it train) over one vocabulary.
 
     The vocabulary is the union of the splits, in order of first appearance. Only repeated triples and excluded
@@ -228,7 +221,6 @@ def assemble(
 
     Args:
         sources: one entry, or the three splits in order.
-        entity_names, relation_names: id -> readable name; by default the names that the sources have.
         exclude: ids of relations to leave out.
     """
     own = None if exclude else _parts(list(sources.values()))
@@ -247,11 +239,10 @@ def assemble(
                 f"the first line of '{source.label}' looks like a header ('{s}', '{r}' and '{o}' occur nowhere else) "
                 f"but was read as a triple; to have it skipped: {naming([s, r, o])}"
             )
-    if entity_names is None:
-        entity_names = relation_names = _given_names(facts, entity_ids, relation_ids, notes)
+    names = _given_names(facts, entity_ids, relation_ids, notes)
     literals = _literals([one.literals for one in facts if one.literals is not None], entity_ids, notes)
     graph = tidied(name, entity_ids, relation_ids, dict(zip(sources, triples, strict=True)), notes)
-    return replace(graph, literals=literals).named(entity_names, relation_names or {})
+    return replace(graph, literals=literals).named(names, names)
 
 
 def tidied(

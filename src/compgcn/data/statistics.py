@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compgcn.data.collection import GraphCollection
-from compgcn.data.columns import keys
+from compgcn.data.columns import Numbers, keys, ranges
 from compgcn.data.graph import KnowledgeGraph
 
-Numbers = NDArray[np.int64]
 _Flags = NDArray[np.bool_]
 
 SHARE = 0.8  # of the smaller relation's pairs that two similar relations have in common
@@ -105,34 +104,27 @@ def _distinct(triples: Numbers, N: int, R: int) -> Numbers:
 def _overlaps(facts: Numbers, N: int, R: int) -> tuple[Numbers, Numbers]:
     """Return a code r * R + r' with r ≤ r' for every two facts over one pair of entities: as they are, and exchanged.
 
-    Facts over one unordered pair stand together; each is compared with the next in its group, the one after that, and
-    so on, all groups at once, as long as one group is that long. The facts [n, 3] are distinct, without self-loops.
+    The facts [n, 3] are distinct, sorted by pair, without self-loops; two of one relation that mirror each other count
+    twice, once from either side.
     """
     s, r, o = facts.T
-    pair = np.minimum(s, o) * N + np.maximum(s, o)
-    order = np.argsort(pair, kind="stable")
-    pair, rel, forward = pair[order], r[order], (s < o)[order]
-    at = np.arange(len(pair))
-    same, mirrored = [pair[:0]], [pair[:0]]
-    for step in range(1, len(pair)):
-        at = at[at + step < len(pair)]
-        at = at[pair[at] == pair[at + step]]
-        if not len(at):
-            break
-        one, two = rel[at], rel[at + step]
-        code = np.minimum(one, two) * R + np.maximum(one, two)
-        exchanged = forward[at] != forward[at + step]
-        same.append(code[~exchanged])
-        mirrored.append(code[exchanged])
-    return np.concatenate(same), np.concatenate(mirrored)
+    (one, two), (back, forth) = (_matches(s * N + o, wanted) for wanted in (s * N + o, o * N + s))
+    same, mirrored = r[one] < r[two], r[back] <= r[forth]
+    return (r[one] * R + r[two])[same], (r[back] * R + r[forth])[mirrored]
+
+
+def _matches(pairs: Numbers, wanted: Numbers) -> tuple[Numbers, Numbers]:
+    """Return every i and j with wanted[i] = pairs[j]; the pairs are sorted."""
+    start = np.searchsorted(pairs, wanted, "left")
+    many = np.searchsorted(pairs, wanted, "right") - start
+    return np.repeat(np.arange(len(wanted)), many), ranges(start, many)
 
 
 def _kept(codes: Numbers, relations: Numbers, R: int, share: float, least: int) -> tuple[Overlap, ...]:
     """Return the overlaps that are large enough, most facts first."""
     sizes = np.bincount(relations, minlength=R)
-    distinct, counts = np.unique(codes, return_counts=True)
+    distinct, shared = np.unique(codes, return_counts=True)
     one, two = distinct // R, distinct % R
-    shared = np.where(one == two, 2 * counts, counts)  # (s, o) and (o, s) are both pairs of a symmetric relation
     smaller = np.minimum(sizes[one], sizes[two])
     rows = np.flatnonzero((shared >= share * smaller) & (shared >= least))
     rows = rows[np.argsort(-shared[rows], kind="stable")]
@@ -163,12 +155,8 @@ def _given(triples: Numbers, train: Numbers, N: int, R: int, same: Numbers, mirr
 
 def _match(train: Numbers, N: int, R: int, s: Numbers, r: Numbers, o: Numbers, rules: Numbers) -> tuple[_Flags, ...]:
     """Return for each (s, r, o) whether train has it, has an (s, r', o), and has one by the rules. [n] each"""
-    pair, wanted = train[:, 0] * N + train[:, 2], s * N + o  # train is sorted by pair
-    start, end = np.searchsorted(pair, wanted, "left"), np.searchsorted(pair, wanted, "right")
-    many = end - start
-    query = np.repeat(np.arange(len(s)), many)  # [m], one for each fact of train over (s, o)
-    within = np.arange(len(query)) - np.repeat(np.cumsum(many) - many, many)
-    relation = train[np.repeat(start, many) + within, 1]
+    query, row = _matches(train[:, 0] * N + train[:, 2], s * N + o)  # train is sorted by pair
+    relation = train[row, 1]
     own = relation == r[query]
     ruled = np.isin(r[query] * R + relation, rules)
     return tuple(np.bincount(query[hits], minlength=len(s)) > 0 for hits in (own, ~own, ruled))

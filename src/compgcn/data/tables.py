@@ -175,24 +175,21 @@ class Text(File):
 
     def _records(self) -> Iterator[tuple[int, list[str]]]:
         """Yield line numbers and fields, without blank lines and comments."""
-        if self.delimiter == ",":
-            yield from self._quoted_records()
-            return
-        for number, line in self._lines():
-            if line.strip(" \r\n") and not self._is_comment(line):
-                yield number, line.rstrip("\r\n").split("\t")
-
-    def _quoted_records(self) -> Iterator[tuple[int, list[str]]]:
         start, inside = 1, False  # inside: a quoted field continues after the end of its line
 
         def lines() -> Iterator[str]:
             nonlocal inside
-            for _, line in self._lines():
-                comment = not inside and self._is_comment(line)
+            for line in self._lines():
+                comment = not inside and bool(self.options.comment) and line.startswith(self.options.comment or "")
                 inside = not comment
                 yield "\n" if comment else line
 
-        reader = csv.reader(lines(), strict=True)
+        reader = csv.reader(
+            lines(),
+            delimiter=self.delimiter,
+            quoting=csv.QUOTE_MINIMAL if self.delimiter == "," else csv.QUOTE_NONE,
+            strict=True,
+        )
         try:
             for fields in reader:
                 inside = False
@@ -200,20 +197,17 @@ class Text(File):
                     yield start, fields
                 start = reader.line_num + 1
         except csv.Error as error:
-            raise self._wrong(start, f"not comma-separated values: {error}") from None
+            raise self._wrong(start, f"not separated by {_SEPARATORS[self.delimiter]}: {error}") from None
 
-    def _is_comment(self, line: str) -> bool:
-        return bool(self.options.comment) and line.startswith(self.options.comment or "")
-
-    def _lines(self) -> Iterator[tuple[int, str]]:
-        """Yield line numbers and decoded lines with their ends; LF, CRLF and CR all end a line."""
+    def _lines(self) -> Iterator[str]:
+        """Yield decoded lines with their ends; LF, CRLF and CR all end a line."""
         number = 0
         try:
             with unpacked(self.path) as stream:
                 for physical in stream:
                     for line in physical.splitlines(keepends=True):
                         number += 1
-                        yield number, (line.removeprefix(_BOM) if number == 1 else line).decode()
+                        yield (line.removeprefix(_BOM) if number == 1 else line).decode()
         except UnicodeDecodeError as error:
             raise self._wrong(number, f"byte {error.start + 1} is not UTF-8; save the file as UTF-8") from None
         except BROKEN as error:
