@@ -266,9 +266,9 @@ def test_edge_types_come_first_and_other_features_stay_features() -> None:
     [
         ([], "the list of graphs is empty"),
         ([data([]), data([], y=None)], "graph 1 has no class"),
-        ([data([(0, 3)])], "refer to rows beyond the sizes 3, 1, 3"),
-        ([data([(0, 1)], edge_attr=torch.rand(1, 2))], "edge_attr is no relation"),
-        ([data([(0, 1)], edge_type=torch.tensor([0, 1]))], "edge_type is no relation"),
+        ([data([(0, 3)])], "refers to nodes beyond the 3 it has"),
+        ([data([(0, 1)], edge_attr=torch.rand(1, 2))], "edge_attr of graph 0 is no relation"),
+        ([data([(0, 1)], edge_type=torch.tensor([0, 1]))], "has 2 rows for 1 edges"),
         ([data([], x=torch.rand(3, 2)), data([], x=torch.rand(3, 1))], "the same width in every graph"),
     ],
 )

@@ -179,24 +179,24 @@ def from_pyg(graphs: Iterable[Any], *, name: str = "graphs") -> GraphCollection:
     items = list(graphs)
     if not items:
         raise InputError("the list of graphs is empty; give at least one")
-    x = _joined(items, "x")
     ends = [_ends(item, at) for at, item in enumerate(items)]
-    sizes = np.array([int(item.num_nodes or 0) if x is None else len(item.x) for item in items])
+    sizes = np.array([size for _, size in ends])
     before = np.cumsum(sizes) - sizes
-    source, target = np.concatenate([index + shift for index, shift in zip(ends, before, strict=True)], axis=1)
-    relations, R = _relations(items, len(source))
+    source, target = np.concatenate([index + shift for (index, _), shift in zip(ends, before, strict=True)], axis=1)
+    relations = [_relation(item, at, ends[at][0].shape[1]) for at, item in enumerate(items)]
+    R = max(count for _, count in relations)
     classes, targets = np.unique([_target(item, at) for at, item in enumerate(items)], return_inverse=True)
-    labelled = x is not None and x.ndim == 2 and _one_hot(x)
+    labels, num_labels, features = _inputs(items)
     collection = GraphCollection(
         name,
         Vocabulary("relation", ["edge"] if R == 1 else [str(r) for r in range(R)]),
         tuple(str(value) for value in classes),
         graph_of=np.repeat(np.arange(len(items)), sizes),
-        triples=np.column_stack([source, relations, target]),
+        triples=np.column_stack([source, np.concatenate([rows for rows, _ in relations]), target]),
         targets=targets,
-        node_labels=x.argmax(axis=1) if x is not None and labelled else None,
-        node_classes=tuple(str(label) for label in range(x.shape[1])) if x is not None and labelled else (),
-        node_features=None if labelled else x,
+        node_labels=labels,
+        node_classes=tuple(str(label) for label in range(num_labels)),
+        node_features=features,
     )
     return noted(collection)
 
@@ -211,36 +211,33 @@ def _arrays(items: Sequence[Any], attribute: str) -> list[NDArray[Any]]:
     return [value for value in (_array(item, attribute) for item in items) if value is not None]
 
 
-def _joined(items: Sequence[Any], attribute: str) -> NDArray[Any] | None:
-    """Return the rows of all objects in one array, or None if they have none."""
-    present = _arrays(items, attribute)
-    if present and (len(present) < len(items) or len({rows.shape[1:] for rows in present}) > 1):
-        raise InputError(f"{attribute} must have the same width in every graph")
-    return np.concatenate(present) if present else None
-
-
-def _ends(item: Any, at: int) -> Numbers:
-    """Return source and target of each edge. [2, e]"""
+def _ends(item: Any, at: int) -> tuple[Numbers, int]:
+    """Return source and target of each edge [2, e], and the number of nodes."""
     index = _array(item, "edge_index")
     if index is None or index.ndim != 2 or index.shape[0] != 2 or (index.size and index.dtype.kind not in "iu"):
         raise InputError(f"graph {at} has no edge_index of whole numbers of shape [2, e]")
-    return index.astype(np.int64)
+    x = _array(item, "x")
+    size = int(item.num_nodes or 0) if x is None else len(x)
+    if index.size and not 0 <= index.min() <= index.max() < size:
+        raise InputError(f"the edge_index of graph {at} refers to nodes beyond the {size} it has")
+    return index.astype(np.int64), size
 
 
-def _relations(items: Sequence[Any], edges: int) -> tuple[Numbers, int]:
-    """Return the relation of each edge [E], and how many relations there must be."""
+def _relation(item: Any, at: int, edges: int) -> tuple[Numbers, int]:
+    """Return the relation of each edge [e], and how many relations there must be."""
     for attribute in ("edge_type", "edge_attr"):
-        values = _joined(items, attribute)
+        values = _array(item, attribute)
         if values is None:
             continue
+        if len(values) != edges:
+            raise InputError(f"the {attribute} of graph {at} has {len(values)} rows for {edges} edges")
         if values.ndim == 2 and values.shape[1] == 1:
             values = values[:, 0]
-        whole = values.ndim == 1 and ((values >= 0) & (values == np.floor(values))).all()
-        if len(values) == edges and whole:
+        if values.ndim == 1 and values.dtype.kind in "iuf" and ((values >= 0) & (values == np.floor(values))).all():
             return values.astype(np.int64), int(values.max(initial=0)) + 1
-        if len(values) == edges and values.ndim == 2 and _one_hot(values):
+        if values.ndim == 2 and _one_hot(values):
             return values.argmax(axis=1), values.shape[1]
-        raise InputError(f"{attribute} is no relation: give edge_type, a whole number for each edge")
+        raise InputError(f"the {attribute} of graph {at} is no relation: give edge_type, a whole number for each edge")
     return np.zeros(edges, dtype=np.int64), 1
 
 
@@ -249,6 +246,17 @@ def _target(item: Any, at: int) -> int:
     if values is None or values.size != 1 or not float(values.item()).is_integer():
         raise InputError(f"graph {at} has no class: y must be one whole number")
     return int(values.item())
+
+
+def _inputs(items: Sequence[Any]) -> tuple[Numbers | None, int, NDArray[Any] | None]:
+    """Return the labels of the nodes and their number, or the features, whichever `x` holds."""
+    present = _arrays(items, "x")
+    if not present:
+        return None, 0, None
+    if len(present) < len(items) or len({x.shape[1:] for x in present}) > 1 or present[0].ndim != 2:
+        raise InputError("the node features x must have the same width in every graph: [n, f]")
+    x = np.concatenate(present)
+    return (x.argmax(axis=1), x.shape[1], None) if x.size and _one_hot(x) else (None, 0, x)
 
 
 def _one_hot(values: NDArray[Any]) -> bool:
