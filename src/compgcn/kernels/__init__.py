@@ -79,10 +79,8 @@ def aggregate(
     if not torch.compiler.is_compiling():
         _check(x, z, weight, plan, combine)
     weight = plan.by_row.weight[:0] if weight is None else weight
-    # The compiler of older torch takes tensors and numbers alone; passing each tensor would cost eager code time.
-    given = chain(*plan) if torch.compiler.is_compiling() else (plan,)
     tables = x, z.to(x.dtype), weight, *_own(own, x, plan), plan.by_row.order[:0] if only is None else only
-    out: Tensor = _Aggregate.apply(*tables, int(combine), *given)  # type: ignore[no-untyped-call]
+    out: Tensor = _Aggregate.apply(*tables, int(combine), *_packed(*plan))  # type: ignore[no-untyped-call]
     return out
 
 
@@ -105,11 +103,9 @@ def statistics(
     """
     if not torch.compiler.is_compiling():
         _check(x, z, weight, plan.messages, combine)
-    # The plan holds some tensors twice, which the compiler refuses.
-    used = (plan.messages.by_row, plan.by_pair, *plan.pairs)
-    given = chain(*used) if torch.compiler.is_compiling() else (used,)
+    used = (plan.messages.by_row, plan.by_pair, *plan.pairs)  # the whole plan holds some tensors twice
     tables = x, z.to(x.dtype), weight, *_own(own, x, plan.messages)
-    found = _Statistics.apply(*tables, int(combine), *given)  # type: ignore[no-untyped-call]
+    found = _Statistics.apply(*tables, int(combine), *_packed(*used))  # type: ignore[no-untyped-call]
     return Statistics(found[0], found[1], found[2], found[3])
 
 
@@ -212,33 +208,40 @@ def _gradient_by_z(
     raise ValueError(f"the combination {op} has no gradient")
 
 
-def _gradient_by_weight(g: Tensor, x: Tensor, z: Tensor, plan: Plan, op: int) -> Tensor:
+def _gradient_by_weight(g: Tensor, x: Tensor, z: Tensor, by_row: Segments, by_sender: Segments, op: int) -> Tensor:
     """Return the gradient of `aggregate` by the weight of every message, [M]."""
-    by_row, by_sender = plan.by_row, plan.by_sender
     row, left, right = (torch.empty_like(by_row.left) for _ in range(3))
     row[by_sender.order] = by_sender.left
     left[by_row.order], right[by_row.order] = by_row.left, by_row.right
     return _kernel("edge_dot", g.device)(g, x, z, row, left, right, op)
 
 
-def _parts(given: Sequence[Tensor]) -> list[Segments]:
-    """Put the tensors of several segments, one by one, together again."""
+def _packed(*groupings: Segments) -> tuple[Any, ...]:
+    """Return groupings as the last arguments of an autograd function: all in one, or their tensors one by one.
+
+    The compiler takes tensors and numbers alone, each tensor once; passing each would cost eager code time.
+    """
+    return tuple(chain(*groupings)) if torch.compiler.is_compiling() else (groupings,)
+
+
+def _unpacked(given: Sequence[Any]) -> Sequence[Segments]:
+    """Undo `_packed`."""
+    if len(given) == 1:
+        return given[0]  # type: ignore[no-any-return]
     size = len(Segments._fields)
     return [Segments(*given[start : start + size]) for start in range(0, len(given), size)]
 
 
 class _Aggregate(torch.autograd.Function):
-    """The last arguments are a plan, or all of its tensors one by one."""
-
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, z: Tensor, weight: Tensor, own: Tensor, row: Tensor, only: Tensor, op: int,
         *given: Any,
     ) -> Tensor:  # fmt: skip
         one = len(given) == 1
-        ctx.op, ctx.plan = op, given[0] if one else None
+        ctx.op, ctx.given = op, given if one else None
         ctx.save_for_backward(x, z, weight, row, only, *(() if one else given))
-        out = segment_sum(x, z, weight, given[0].by_row if one else _parts(given)[0], op, only, reference.LEFT)
+        out = segment_sum(x, z, weight, _unpacked(given)[0], op, only, reference.LEFT)
         if row.numel():
             cells = _cells(row)
             out[cells] = out[cells] + own
@@ -248,32 +251,29 @@ class _Aggregate(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         x, z, weight, row, only, *given = ctx.saved_tensors
-        plan = ctx.plan or Plan(*_parts(given))
+        by_row, by_sender, by_relation = _unpacked(ctx.given or given)
         op, g, (by_x, by_z, by_weight, by_own, *others) = ctx.op, g.contiguous(), ctx.needs_input_grad
-        dx = _gradient_by_x(g, z, weight, plan.by_sender, op, only) if by_x else None
+        dx = _gradient_by_x(g, z, weight, by_sender, op, only) if by_x else None
         if dx is not None and only.numel():
             cells, every = _cells(only), dx
             dx = torch.zeros_like(every)
             dx[cells] = every[cells]
         return (
             dx,
-            _gradient_by_z(g, x, z, weight, plan.by_relation, op, only) if by_z else None,
-            _gradient_by_weight(g, x, z, plan, op).to(weight.dtype) if by_weight else None,
+            _gradient_by_z(g, x, z, weight, by_relation, op, only) if by_z else None,
+            _gradient_by_weight(g, x, z, by_row, by_sender, op).to(weight.dtype) if by_weight else None,
             g[_cells(row)] if by_own else None,
             *[None] * len(others),
         )
 
 
 class _Statistics(torch.autograd.Function):
-    """The last arguments are the groupings by row, by pair and of the pairs, or all of their tensors one by one."""
-
     @staticmethod
     def forward(ctx: Any, x: Tensor, z: Tensor, weight: Tensor, own: Tensor, row: Tensor, op: int, *given: Any) -> Any:
-        one = len(given) == 1
-        by_row = given[0][0] if one else _parts(given)[0]
+        one, by_row = len(given) == 1, _unpacked(given)[0]
         found = _kernel("statistics", x.device)(x, z, weight[by_row.order], _given(by_row), op)  # [6, rows, D]
         alone = _add_own(found, own, row) if row.numel() else None
-        ctx.op, ctx.used = op, given[0] if one else None
+        ctx.op, ctx.given = op, given if one else None
         ctx.save_for_backward(x, z, weight, found, own, row, alone, *(() if one else given))
         # Compiled code loses the gradients of outputs that are views of one table, so it gets the table.
         return found.unbind()[:4] if one else found
@@ -282,9 +282,9 @@ class _Statistics(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x, z, weight, found, own, row, alone, *given = ctx.saved_tensors
-        by_row, by_pair, pairs, pairs_by_sender, pairs_by_relation = ctx.used or _parts(given)
+        by_row, by_pair, pairs, pairs_by_sender, pairs_by_relation = _unpacked(ctx.given or given)
         op, (by_x, by_z, by_weight, by_own, *others) = ctx.op, ctx.needs_input_grad
-        each = gradients if ctx.used else gradients[0].unbind()[:4]
+        each = gradients if ctx.given else gradients[0].unbind()[:4]
         g_sum, g_square, g_largest, g_smallest = (g.contiguous() for g in each)
         d = x[:0]
         if by_x or by_z:
