@@ -175,7 +175,6 @@ AROUND = {
     "vrgcn": {"encoder": "vrgcn"},
     "ntn": {"composition": "ntn"},
     "conve": {"composition": "conve"},
-    "removed": {"remove_batch_edges": True, "encoder.residual": 24},
 }
 
 
@@ -278,7 +277,6 @@ def test_a_compiled_loss_has_the_gradients_of_the_plain_one(settings, precision)
         {"decoder": "transe"},
         {"encoder": "rgcn-basis"},
         {"loss": "self-adversarial"},
-        {"remove_batch_edges": True, "encoder.residual": 25},
         {"composition": "conve", "decoder": "distmult"},
     ],
     ids=str,

@@ -118,7 +118,6 @@ class Training(Section):
     regulariser: str = "none"  # of the vectors of a batch's triples ..
     regularisation: float = Field(0.05, ge=0)  # .. and its weight
     relation_prediction: float = Field(0.0, ge=0)  # weight of a second loss, over the relations of (s, ?, o)
-    remove_batch_edges: bool = False  # encode a batch without the edges of its own triples
     hidden_answers: int = Field(16, ge=1)  # for conditional: at most so many answers of a query to hide and find
     hide: Literal["facts", "pairs"] | None = None  # and with them all edges of their pairs; None: by the data
     warm_up: int = Field(0, ge=0)  # steps in which the rate rises to lr

@@ -41,7 +41,6 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "relations too": {"relation_prediction": 0.5, "decoder": "transe", "entity_bias": True},
     "residual": {"encoder.residual": 6, "entity_bias": True, "optimiser": "adam"},
-    "edges removed": {"remove_batch_edges": True},
     "features": {"encoder.input": "features"},
     "clipped": {"grad_clip": 0.01, "decoder": "conve", "feature_dropout": 0.3, "decoder.hidden_dropout": 0.3},
     "no loops, no batch norm": {"self_loop": False, "batch_norm": False},

@@ -79,7 +79,6 @@ AROUND: dict[str, dict[str, Any]] = {
     "conve": {"composition": "conve"},
     "a residual": {"encoder.residual": 24},
     "a residual, no relation vectors": {"encoder": "gcn", "encoder.residual": 24},
-    "edges removed": {"remove_batch_edges": True, "encoder.residual": 24},
 }
 
 
@@ -88,26 +87,6 @@ AROUND: dict[str, dict[str, Any]] = {
 def test_what_stands_around_an_encoder_learns_and_comes_back(tmp_path: Path, what: str, decoder: str) -> None:
     settings = BY_HEART | {"decoder": decoder} | AROUND[what]
     _learned_and_comes_back(train(tmp_path / "run", graph(empty=("valid",)), **settings))
-
-
-@pytest.mark.parametrize("loss", OBJECTIVES)
-def test_a_batch_is_encoded_without_the_edges_it_asks_about(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    task = _task(loss=loss, remove_batch_edges=True, batch_size=5)
-    seen: list[Any] = []
-    encode = task.model.encode
-    monkeypatch.setattr(task.model, "encode", lambda graph, keep: seen.append(keep) or encode(graph, keep))
-    examples = task.examples(0, 0)
-    task.loss(examples)
-    batch = task.batch(examples)
-    R = task.num_relations
-    asked = {(int(batch.s[i]), int(batch.r[i]), int(o)) for i, o in zip(batch.row, batch.answer, strict=True)}
-    asked |= {(o, r - R, s) for s, r, o in asked if r >= R}
-    triples = torch.stack((task.graph.src, task.graph.rel, task.graph.dst), 1).tolist()
-    assert seen[0].tolist() == [0.0 if tuple(t) in asked else 1.0 for t in triples]
-    assert 0 < seen[0].sum() < len(triples)
-    task.edge_mask = None  # unless asked for, no edge is left out
-    task.loss(examples)
-    assert seen[1] is None
 
 
 # A loss meets a decoder in its scores alone, of all entities or of some.
@@ -268,7 +247,6 @@ def test_a_part_of_the_graph_that_is_sampled_learns_too(tmp_path: Path) -> None:
     [
         ({"fanout": (3, 3)}, "one number for each of the 1 layers"),
         ({"fanout": (3,), "loss": "bce"}, "take a loss with negatives: margin"),
-        ({"fanout": (3,), "loss": "margin", "remove_batch_edges": True}, "remove_batch_edges needs all messages"),
     ],
 )
 def test_sampled_messages_are_refused_where_all_are_needed(settings: dict[str, Any], said: str) -> None:

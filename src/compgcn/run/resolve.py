@@ -57,7 +57,7 @@ _CHOICE = {"training.loss", "training.batch_size"}  # a user who sets one of the
 _SAMPLES = ("training.valid_sample", "training.test_sample")  # the part of the recipe of large graphs that then stays
 _OF_TRIPLES = (  # settings of training that take vectors of entities, draw negatives or choose a loss
     "encoder_lr label_smoothing smoothing_floor sampler negatives loss_margin regulariser regularisation "
-    "relation_prediction remove_batch_edges loss"
+    "relation_prediction loss"
 )
 
 
@@ -303,7 +303,7 @@ def _of_links(config: Config) -> dict[str, Any]:
 
 
 def _must_sample(config: Config) -> None:
-    """Refuse sampled messages where the loss asks for all entities, or a batch for the edges it leaves out."""
+    """Refuse sampled messages where the loss asks for all entities."""
     e, training = config.encoder, config.training
     layers = 0 if e.name == "none" else len(e.dims) - 1
     if len(e.fanout) != layers:
@@ -314,8 +314,6 @@ def _must_sample(config: Config) -> None:
             f"the loss '{training.loss}' scores all entities, and encoder.fanout encodes those of a batch; take a loss "
             f"with negatives: {known}"
         )
-    if training.remove_batch_edges:
-        raise InputError("training.remove_batch_edges needs all messages; leave it out, or encoder.fanout")
 
 
 def _of_conditional(config: Config, data: Dataset, task: str) -> dict[str, Any]:

@@ -24,7 +24,6 @@ from compgcn.nn.graph import RelationalGraph
 from compgcn.shards.graph import Part, SharedNorm, edges_at
 from compgcn.shards.rows import Lookup, Rows, World
 from compgcn.tasks import losses
-from compgcn.tasks.edge_masking import facts
 from compgcn.tasks.facts import Answers, search
 from compgcn.tasks.link_prediction import Batch, ConditionalPrediction, Encoded, LinkPrediction, LinkPredictor
 from compgcn.tasks.objectives import OBJECTIVES, REGULARISERS, Vectors, add_terms
@@ -58,7 +57,6 @@ SUPPORTED: tuple[Support, ...] = (
     Support("regulariser", tuple(REGULARISERS), "by triples of the batch"),
     Support("setting", ("relation_prediction",), "by triples of the batch"),
     Support("setting", ("batch_norm",), "mean and variance are over the rows of all ranks"),
-    Support("setting", ("remove_batch_edges",), "every rank leaves out those of its edges that the batch asks about"),
     Support("setting", ("encoder.residual",), "the raw vectors are cut like the entity table"),
     Support("setting", ("grad_clip",), "the norm is over the gradients of all ranks"),
     Support("setting", ("feature_dropout", "decoder.hidden_dropout"), "every rank draws the same numbers"),
@@ -147,25 +145,18 @@ class ShardedLinkPrediction(LinkPrediction):
         s, r, answer = self.world.reduced(columns)
         return Batch(s, r, torch.arange(len(examples), device=examples.device), answer)
 
-    def _keep(self, batch: Batch) -> Tensor:
-        """Return 0 for those of the rank's edges that a batch asks about, 1 for the others."""
-        sizes = self.num_relations, self.num_entities
-        asked = torch.unique(facts(batch.s[batch.row], batch.r[batch.row], batch.answer, *sizes))
-        graph = self.graph
-        return (~search(asked, facts(graph.src, graph.rel, graph.dst, *sizes))[1]).float()
-
-    def encode(self, keep: Tensor | None = None) -> Encoded:
-        """Return the vectors of the rank's entities [n, d] and of all relations; `keep` is of the edges at its rows."""
+    def encode(self) -> Encoded:
+        """Return the vectors of the rank's entities [n, d] and of all relations."""
         draws = self._draws and self.model.training and self.rows.world.size > 1
         seed = int(torch.randint(2**62, ())) + self.rows.world.rank if draws else 0
         # Ranks drop other numbers out, each of its own rows, and go on with the same random numbers.
         with randomness(seed, self.graph.src.device) if draws else nullcontext():
-            return self.model.encode(self.part, keep)
+            return self.model.encode(self.part)
 
     def loss(self, examples: Tensor) -> Tensor:
         """Return the loss of one batch, the same number on every rank."""
         batch = self.batch(examples)
-        return self._batch_loss(self.encode(self._keep(batch) if self.settings.remove_batch_edges else None), batch)
+        return self._batch_loss(self.encode(), batch)
 
     def _batch_loss(self, encoded: Encoded, batch: Batch) -> Tensor:
         """Return the loss over all entities by slices of them, and all other terms by triples, each for its share."""

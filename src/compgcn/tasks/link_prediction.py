@@ -17,7 +17,7 @@ from compgcn.nn.decoders import Decoder
 from compgcn.nn.encoder import Backwards, Encoder, RelationTable
 from compgcn.nn.graph import RelationalGraph
 from compgcn.tasks import losses
-from compgcn.tasks.edge_masking import EdgeMask, HiddenEdges
+from compgcn.tasks.edge_masking import HiddenEdges
 from compgcn.tasks.facts import Answers, search
 from compgcn.tasks.objectives import OBJECTIVES, batch_loss, must_agree, rows_alone
 from compgcn.tasks.ranking import ALL, Candidates, Popularity, Report, Scorer, SideRanks, Watch, rank_triples, summary
@@ -70,9 +70,9 @@ class LinkPredictor(nn.Module):
                 encoder.num_relations, encoder.dim, tie_inverse=tie_inverse, init_scale=init_scale
             )
 
-    def encode(self, graph: RelationalGraph, keep: Tensor | None = None) -> Encoded:
-        """Return the vectors of all entities and relations; `keep` as in `Encoder.forward`."""
-        x, z = self.encoder(graph, keep=keep)
+    def encode(self, graph: RelationalGraph) -> Encoded:
+        """Return the vectors of all entities and relations."""
+        x, z = self.encoder(graph)
         return Encoded(x, z if self.relations is None else self.relations())
 
     def encode_some(self, graph: RelationalGraph, nodes: Tensor, fanout: Sequence[int], *, sparse: bool) -> Encoded:
@@ -263,13 +263,6 @@ class LinkPrediction(_Task):
         on_gpu = self.objective.by_query and graph.src.device.type == "cuda"
         self._most = self.train.most(self.batch_size) if on_gpu else None
 
-    @cached_property
-    def edge_mask(self) -> EdgeMask | None:
-        """The edges that examples ask about, where they leave the graph."""
-        if not self.settings.remove_batch_edges:
-            return None
-        return EdgeMask(self.graph, self.train, by_query=self.objective.by_query)
-
     def batch(self, examples: Tensor) -> Batch:
         """Return the queries of examples and their answers."""
         if self.objective.by_query:
@@ -296,8 +289,7 @@ class LinkPrediction(_Task):
         batch = self.batch(examples)
         if self.in_part:
             return batch_loss(self, *self._part(batch))
-        keep = None if self.edge_mask is None else self.edge_mask.keep(examples)
-        return batch_loss(self, self.model.encode(self.graph, keep), batch)
+        return batch_loss(self, self.model.encode(self.graph), batch)
 
     def _part(self, batch: Batch) -> tuple[Encoded, Batch]:
         """Encode the entities of a batch alone, and return it by their rows."""
