@@ -135,7 +135,7 @@ def train(
         asked["classifier.candidates"] = candidates(space)
     found = read_data(asked, model)
     from compgcn.run import train as train_run
-    from compgcn.run.resolve import resolve
+    from compgcn.run.resolve import as_begun, resolve
 
     why = ""
     if minutes is not None or trials is not None or (model is None and asked["data.source"] not in DATASETS):
@@ -151,6 +151,8 @@ def train(
     config, notes, large = resolve(asked, found, model)
     folder = run_dir or default_folder(config, model)
     overwrite = overwrite and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"  # a restart goes on
+    if not overwrite:
+        config = as_begun(config, asked, Folder(folder))
     if not as_json:
         encoder = config.encoder
         if len(encoder.dims) == 1 and encoder.name != "none" and config.classifier.baseline is None:

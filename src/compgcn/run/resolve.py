@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from compgcn import processes
 from compgcn.config import PATHS, Config, Decoder, Training, configure, names, searchable
 from compgcn.config import Encoder as EncoderSettings
 from compgcn.data import (
@@ -34,6 +35,7 @@ from compgcn.tasks.edge_masking import linked
 from compgcn.tasks.inputs import INPUTS, Dataset
 from compgcn.tasks.objectives import OBJECTIVES, REGULARISERS, rows_alone
 from compgcn.tasks.sampling import SAMPLERS
+from compgcn.train.folder import Folder
 from compgcn.train.recipes import beneath, conditional_on_cpu
 from compgcn.train.recipes import model as find_model
 from compgcn.train.recipes import scaled as scaled_to
@@ -89,6 +91,14 @@ def resolve(settings: Mapping[str, Any], data: Dataset, model: str | None = None
             "recipe for a GPU is larger; encoder.dims and training.epochs set other sizes"
         )
     return Resolved(config, notes, bool(scaled))
+
+
+def as_begun(config: Config, given: Iterable[str], folder: Folder) -> Config:
+    """Return a config with the batch size of the run in a folder, where the memory of a device chose it there."""
+    by_memory = _conditional(config) and "training.batch_size" not in {PATHS[name] for name in given}
+    if not by_memory or not folder.is_run:
+        return config
+    return configure(config, {"training.batch_size": folder.config().training.batch_size})
 
 
 def recommended(settings: Mapping[str, Any], data: Dataset, model: str | None = None) -> Config:
@@ -151,8 +161,8 @@ def _recommended(settings: Mapping[str, Any], data: Dataset, model: str | None) 
             usual = configure(usual, conditional_on_cpu(data.num_entities, len(data.train)))
         whole = configure(usual, settings)
         dims, device = whole.encoder.dims, find_device(whole.training.device)
-        most = most_queries(data.num_entities, dims[-1], len(dims) - 1, device)
-        usual = configure(usual, {"training.batch_size": min(usual.training.batch_size, most)})
+        most = processes.agreed(most_queries(data.num_entities, dims[-1], len(dims) - 1, device))
+        usual = configure(usual, {"training.batch_size": min(usual.training.batch_size, int(most))})
     scaled: dict[str, Any] = {}
     if task == "link-prediction" and not has_recipe and step_bytes(data) > _STEP_BYTES:
         scaled = _scaled(settings, whole, data, model)
