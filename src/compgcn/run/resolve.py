@@ -87,8 +87,9 @@ def resolve(settings: Mapping[str, Any], data: Dataset, model: str | None = None
     if by_device and find_device(config.training.device).type == "cpu":
         layers, width = len(config.encoder.dims) - 1, config.encoder.dims[-1]
         notes.append(
-            f"on a CPU the model has {layers} layers of {width} and trains for {config.training.epochs} epochs; its "
-            "recipe for a GPU is larger; encoder.dims and training.epochs set other sizes"
+            f"on a CPU the model has {layers} layers of {width} and trains for "
+            f"{counted(config.training.epochs, 'epoch')}; its recipe for a GPU is larger; encoder.dims and "
+            "training.epochs set other sizes"
         )
     return Resolved(config, notes, bool(scaled))
 
@@ -354,10 +355,9 @@ def hiding(data: KnowledgeGraph) -> tuple[str, str]:
     rule, what = "facts", "only the hidden fact itself leaves the graph"
     if len(data.valid) and 2 * valid < usual:
         rule, what = "pairs", "all edges between its two entities leave the graph with a hidden fact"
-    return rule, (
-        f"{what} (training.hide={rule}): another training fact joins the entities of {valid:.0%} of validation and of "
-        f"{usual:.0%} of training facts"
-    )
+    shares = f"{valid:.0%} of validation and of {usual:.0%} of training facts"
+    why = f"another training fact joins the entities of {shares}" if len(data.valid) else "no validation facts decide"
+    return rule, f"{what} (training.hide={rule}): {why}"
 
 
 def _must_tie(encoder: str, decoder: str, row: DecoderRow) -> None:
