@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group
 
 from compgcn.cli.console import Dataset, describe, err, out, plain_table, show_table
-from compgcn.cli.train import Line, in_words, show_classes, show_links, standing, watched
+from compgcn.cli.train import Line, in_words, keep_memory, show_classes, show_links, standing, watched
 from compgcn.config import Config, configure
 from compgcn.data import KnowledgeGraph
 
@@ -52,6 +52,7 @@ def search(
         describe(data.name, data.statistics(), data.notes)
         alone = "--model" if getattr(data, "labels", None) is None else "--encoder"
         out.print(f"comparing models on validation for {bound} (--minutes, --trials); {alone} NAME trains one alone")
+    keep_memory()
     with watched(folder, as_json, board()) as (notify, stopped):
 
         def tell(event: Event) -> None:

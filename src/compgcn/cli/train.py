@@ -160,7 +160,7 @@ def train(
         if why:
             notes.insert(0, f"{why}: the recipe for one's own graph is trained")
         describe(found.name, found.statistics(), [*found.notes, *notes])
-    if large:
+    if large or config.training.hide:  # a conditional model, with states as large
         keep_memory()
     finished = Folder(folder).is_calibrated and not overwrite
     begun = any((folder / "checkpoint").glob("[!.]*")) and not overwrite and not as_json
@@ -224,7 +224,7 @@ def keep_memory() -> bool:
     """Have the C library keep freed memory for the next allocation; return whether it does.
 
     By default it returns arrays of more than 32 MiB to the system, and clearing new pages takes a third of a step over
-    a large graph.
+    a large graph, and more than half of a step of a conditional model.
     """
     if sys.platform != "linux":
         return False
