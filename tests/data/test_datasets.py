@@ -18,7 +18,7 @@ import pytest
 
 import toy
 from compgcn.config import Config, Data, configure
-from compgcn.data import DATASETS, KnowledgeGraph, Vocabulary, download, find, load, read, read_graphs
+from compgcn.data import DATASETS, KnowledgeGraph, Vocabulary, datasets, download, find, load, read, read_graphs
 from compgcn.data.datasets import canonical
 from compgcn.data.download import FILES
 from compgcn.errors import InputError
@@ -241,6 +241,17 @@ UNHASHED = {"am", "aifb", "bgs"}  # nobody has had these archives in hand yet
 @pytest.fixture(autouse=True)
 def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMPGCN_CACHE", str(tmp_path / "cache"))
+
+
+def test_a_data_set_of_labels_holds_facts_out_for_link_prediction(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datasets, "load", lambda name: toy.labelled())
+    asked, labels = find(Data(source="mutag", test_fraction=0.2), "link-prediction"), find(Data(source="mutag"))
+    assert isinstance(asked, KnowledgeGraph)
+    assert isinstance(labels, KnowledgeGraph)
+    assert 0 < len(asked.valid) < len(asked.test)
+    assert sum(map(len, asked.splits.values())) == len(labels.train)
+    assert not len(labels.valid)
+    assert not len(labels.test)
 
 
 @pytest.mark.parametrize("name", FILES)

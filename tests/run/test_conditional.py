@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,8 +15,9 @@ from compgcn.answers.links import Links
 from compgcn.cli.console import calibration_note
 from compgcn.data import KnowledgeGraph, Vocabulary
 from compgcn.errors import InputError
-from compgcn.run import Run
-from toy import CONDITIONAL, Command, contents, graph, molecules, refused, train, write_tsv
+from compgcn.run import Run, fit
+from compgcn.train.loop import Interrupted
+from toy import CONDITIONAL, Command, contents, graph, lasting, molecules, refused, train, write_tsv
 
 FACTS = [("ann", "lives", "t1"), ("ann", "born", "t2"), ("p3", "knows", "ann"), ("ann", "knows", "bob")]
 
@@ -195,3 +197,25 @@ def test_commands_ask_about_another_graph(run: Run, command: Command) -> None:
     )
     Path("bad.tsv").write_text("a\tlivs\tb\n")
     refused(command("predict", run.path, "--graph", "bad.tsv", "--head", "a", "--relation", "lives"), "'lives'")
+
+
+def test_a_run_resumes_where_memory_holds_another_number_of_queries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = graph(12, 4, valid=8, test=8)
+    settings: dict[str, Any] = {"encoder": "conditional", "dims": (8, 8, 8), "epochs": 2}
+
+    def memory(queries: int) -> None:
+        states = queries * (2 + 6) * data.num_entities * 8 * 4
+        monkeypatch.setattr("compgcn.nn.conditional.memory", lambda device: 4 * states)
+
+    memory(3)
+    undisturbed = fit(data, run_dir=tmp_path / "whole", **settings)
+    with pytest.raises(Interrupted):
+        fit(data, run_dir=tmp_path / "run", interrupted=lambda: True, **settings)
+    memory(5)
+    with pytest.raises(InputError, match=r"training\.batch_size: 3 -> 5"):
+        fit(data, run_dir=tmp_path / "run", batch_size=5, **settings)
+    assert fit(data, run_dir=tmp_path / "run", **settings).config.training.batch_size == 3
+    assert lasting(tmp_path / "run") == lasting(undisturbed.path)
+    assert fit(data, run_dir=tmp_path / "run", overwrite=True, **settings).config.training.batch_size == 5

@@ -306,7 +306,8 @@ def _discovery_note(run: Run) -> str:
     if run.calibrated("discoveries"):
         return f"{note}: the share of such facts that it held"
     if isinstance(run.data, KnowledgeGraph) and not len(run.data.valid):
-        return f"{note}: those of the answers, since there are no validation facts to calibrate on"
+        answers = calibration_note(run)
+        return f"{answers}: those of the answers, since there are no validation facts to calibrate discoveries on"
     return f"{note}: those of the answers, times how often such heads of the relation lacked a tail that valid has"
 
 

@@ -138,7 +138,7 @@ def train(
         asked["classifier.candidates"] = candidates(space)
     found = read_data(asked, model)
     from compgcn.run import train as train_run
-    from compgcn.run.resolve import resolve
+    from compgcn.run.resolve import as_begun, resolve
 
     why = ""
     if minutes is not None or trials is not None or (model is None and asked["data.source"] not in DATASETS):
@@ -152,6 +152,8 @@ def train(
     config, notes, large = resolve(asked, found, model)
     folder = run_dir or default_folder(config, model)
     overwrite = overwrite and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"  # a restart goes on
+    if not overwrite:
+        config = as_begun(config, asked, Folder(folder))
     if not as_json:
         encoder = config.encoder
         if len(encoder.dims) == 1 and encoder.name != "none" and config.classifier.baseline is None:
@@ -159,7 +161,7 @@ def train(
         if why:
             notes.insert(0, f"{why}: the recipe for one's own graph is trained")
         describe(found.name, found.statistics(), [*found.notes, *notes])
-    if large:
+    if large or config.training.hide:  # a conditional model, with states as large
         keep_memory()
     finished = Folder(folder).is_calibrated and not overwrite
     begun = any((folder / "checkpoint").glob("[!.]*")) and not overwrite and not as_json
@@ -223,7 +225,7 @@ def keep_memory() -> bool:
     """Have the C library keep freed memory for the next allocation; return whether it does.
 
     By default it returns arrays of more than 32 MiB to the system, and clearing new pages takes a third of a step over
-    a large graph.
+    a large graph, and more than half of a step of a conditional model.
     """
     if sys.platform != "linux":
         return False
@@ -417,6 +419,7 @@ def compare_models(
         describe(data.name, data.statistics(), data.notes)
         alone = "--model" if getattr(data, "labels", None) is None else "--encoder"
         out.print(f"comparing models on validation for {bound} (--minutes, --trials); {alone} NAME trains one alone")
+    keep_memory()
     with watched(folder, as_json, board()) as (notify, stopped):
 
         def tell(event: Event) -> None:

@@ -89,7 +89,10 @@ def _find(data: Data, task: str | None) -> KnowledgeGraph | GraphCollection:
         if chosen:
             what = f"the data set '{data.source}' is read in its own way, with its own splits and names"
             raise InputError(f"{what}; leave {' and '.join(chosen)} out")
-        return load(data.source)
+        graph = load(data.source)
+        if task == "link-prediction" and isinstance(graph, KnowledgeGraph) and graph.labels is not None:
+            graph = graph.divided(data.split_seed, data.valid_fraction, data.test_fraction)  # published for its labels
+        return graph
     if not Path(data.source).exists() and "." not in data.source and "/" not in data.source:
         raise unknown("data set", data.source, DATASETS, listed=len(DATASETS))
     if collection.found(data.source):

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from compgcn import processes
 from compgcn.config import PATHS, Config, Decoder, Training, configure, names, searchable
 from compgcn.config import Encoder as EncoderSettings
 from compgcn.data import (
@@ -34,6 +35,7 @@ from compgcn.tasks.edge_masking import linked
 from compgcn.tasks.inputs import INPUTS, Dataset
 from compgcn.tasks.objectives import OBJECTIVES, REGULARISERS, rows_alone
 from compgcn.tasks.sampling import SAMPLERS
+from compgcn.train.folder import Folder
 from compgcn.train.recipes import beneath, conditional_on_cpu
 from compgcn.train.recipes import model as find_model
 from compgcn.train.recipes import scaled as scaled_to
@@ -84,10 +86,19 @@ def resolve(settings: Mapping[str, Any], data: Dataset, model: str | None = None
     if by_device and find_device(config.training.device).type == "cpu":
         layers, width = len(config.encoder.dims) - 1, config.encoder.dims[-1]
         notes.append(
-            f"on a CPU the model has {layers} layers of {width} and trains for {config.training.epochs} epochs; its "
-            "recipe for a GPU is larger; encoder.dims and training.epochs set other sizes"
+            f"on a CPU the model has {layers} layers of {width} and trains for "
+            f"{counted(config.training.epochs, 'epoch')}; its recipe for a GPU is larger; encoder.dims and "
+            "training.epochs set other sizes"
         )
     return Resolved(config, notes, bool(scaled))
+
+
+def as_begun(config: Config, given: Iterable[str], folder: Folder) -> Config:
+    """Return a config with the batch size of the run in a folder, where the memory of a device chose it there."""
+    by_memory = _conditional(config) and "training.batch_size" not in {PATHS[name] for name in given}
+    if not by_memory or not folder.is_run:
+        return config
+    return configure(config, {"training.batch_size": folder.config().training.batch_size})
 
 
 def recommended(settings: Mapping[str, Any], data: Dataset, model: str | None = None) -> Config:
@@ -173,7 +184,7 @@ def _fitting_batch(config: Config, settings: Mapping[str, Any], data: Dataset) -
     if not _conditional(whole) or not isinstance(data, KnowledgeGraph):
         return {}
     dims, device = whole.encoder.dims, find_device(whole.training.device)
-    most = most_queries(data.num_entities, dims[-1], len(dims) - 1, device)
+    most = int(processes.agreed(most_queries(data.num_entities, dims[-1], len(dims) - 1, device)))
     return {"training.batch_size": min(config.training.batch_size, most)}
 
 
@@ -353,10 +364,9 @@ def hiding(data: KnowledgeGraph) -> tuple[str, str]:
     rule, what = "facts", "only the hidden fact itself leaves the graph"
     if len(data.valid) and 2 * valid < usual:
         rule, what = "pairs", "all edges between its two entities leave the graph with a hidden fact"
-    return rule, (
-        f"{what} (training.hide={rule}): another training fact joins the entities of {valid:.0%} of validation and of "
-        f"{usual:.0%} of training facts"
-    )
+    shares = f"{valid:.0%} of validation and of {usual:.0%} of training facts"
+    why = f"another training fact joins the entities of {shares}" if len(data.valid) else "no validation facts decide"
+    return rule, f"{what} (training.hide={rule}): {why}"
 
 
 def _must_tie(encoder: str, decoder: str, row: DecoderRow) -> None:

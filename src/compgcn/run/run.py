@@ -22,7 +22,7 @@ from compgcn.errors import InputError
 from compgcn.nn.conditional import ConditionalCompGCN
 from compgcn.run.build import CONDITIONAL, build_items, build_ranker, find_device, labelled_items
 from compgcn.run.protocols import PROTOCOLS, ClassSession, LinkSession, Metrics, fitted, ranking
-from compgcn.run.resolve import candidates, must_suffice, resolve
+from compgcn.run.resolve import as_begun, candidates, must_suffice, resolve
 from compgcn.tasks.classification import Graphs, Items, Nodes, log_probabilities
 from compgcn.tasks.inputs import Dataset
 from compgcn.tasks.link_prediction import NO_VECTORS, Encoded, Ranker
@@ -81,7 +81,9 @@ def fit(
         assert isinstance(data, KnowledgeGraph)  # or it is refused
         return portfolio.search(given, data, budget, run_dir, notify, interrupted, overwrite)
     config = resolve({**origin, **settings}, data, model).config
-    return train(config, data, run_dir or default_folder(config, model), notify, interrupted, overwrite)
+    folder = Folder(run_dir or default_folder(config, model))
+    config = config if overwrite else as_begun(config, settings, folder)
+    return train(config, data, folder.path, notify, interrupted, overwrite)
 
 
 def train(
