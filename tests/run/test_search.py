@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from compgcn.errors import InputError
-from compgcn.run.search import LATER, Budget, Candidate, Cost, Journal, Search, Trial, best_first
+from compgcn.run.search import Budget, Candidate, Cost, Journal, Search, Trial, best_first
 from compgcn.train.loop import Interrupted
 
 SECONDS = 10.0  # of a whole training of the candidates below
@@ -191,14 +191,22 @@ def test_a_candidate_faster_than_estimated_has_its_time_nevertheless(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("budget", "tried"), [({"trials": 30}, False), ({"seconds": 10.0}, False), ({"seconds": 70.0}, True)]
+    ("budget", "leads", "tried"),
+    [
+        ({"trials": 30}, "c4", False),
+        ({"seconds": 10.0}, "c4", False),
+        ({"seconds": 70.0}, "c4", True),
+        ({"seconds": 70.0}, "c3", False),
+    ],
 )
-def test_a_later_candidate_has_time_left_over_alone(tmp_path: Path, budget: dict[str, float], tried: bool) -> None:
+def test_a_follower_has_time_left_over_alone_where_its_candidate_leads(
+    tmp_path: Path, budget: dict[str, float], leads: str, tried: bool
+) -> None:
     judge = Pretended()
-    some = [*candidates(5), Candidate("late", {"value": 2.0}, LATER)]
+    some = [*candidates(5), *(Candidate(f"late {i}", {"value": 2.0 + i}, after=leads) for i in range(2))]
     outcome = searched(tmp_path, judge, some, **budget).run()
-    assert ("late" in judge.trained) is tried
-    assert (outcome.trials[0].name == "late") is tried
+    assert ("late 0" in judge.trained) is tried
+    assert (outcome.trials[0].name == "late 1") is tried, "the second follows too, where the first has won"
 
 
 def test_an_outcome_counts_the_seconds_of_all_rungs(tmp_path: Path) -> None:

@@ -276,7 +276,7 @@ def search(
     must_suffice(base, [base], labelled_items(hidden))
     kind = LinkJudge if base.task == "link-prediction" else NodeJudge
     judge = kind(settings, hidden, searching, notify, interrupted, clock)
-    candidates = [Candidate(*one) for one in _candidates(base, hidden, budget)]
+    candidates = _candidates(base, hidden, budget)
     about = {"goal": judge.goal, "budget": budget, "seed": base.training.seed, "data": data.fingerprint()}
     with run.lock():
         if overwrite:
@@ -299,9 +299,9 @@ def search(
     return train(run.config(), data, run.path, notify, interrupted)
 
 
-def _candidates(base: Config, data: KnowledgeGraph, budget: Budget) -> list[tuple[str, dict[str, Any], str]]:
+def _candidates(base: Config, data: KnowledgeGraph, budget: Budget) -> list[Candidate]:
     if base.task == "link-prediction":
         on_gpu = find_device(base.training.device).type == "cuda"
-        return portfolio(data.num_entities, len(data.train), budget.seconds, on_gpu)
+        return [Candidate(*one) for one in portfolio(data.num_entities, len(data.train), budget.seconds, on_gpu)]
     given = [name for name in TASKS["node-classification"].inputs if INPUTS[name].there(data)]
-    return node_portfolio(given, fitted=find_spec("sklearn") is not None)
+    return [Candidate(*one) for one in node_portfolio(given, fitted=find_spec("sklearn") is not None)]

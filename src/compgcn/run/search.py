@@ -18,7 +18,6 @@ from compgcn.errors import InputError
 from compgcn.train.loop import Event, Interrupted
 
 JOURNAL = "journal.jsonl"
-LATER = "later"  # the kind of candidates that have time left over alone
 _FEWER = 3  # a rung keeps one in so many candidates
 _SHORTEST = 0.1  # share of a whole training that every candidate of the first rung should have
 
@@ -30,12 +29,14 @@ class Candidate(NamedTuple):
         name: in tables.
         settings: by dotted name.
         kind: of the model. The first rung compares candidates of a kind, so that the only one of its kind joins in
-            the second, where the best of each kind meet. Candidates of the kind `LATER` have time left over alone.
+            the second, where the best of each kind meet.
+        after: the candidate that it follows, if any: it has time left over alone, where that one leads.
     """
 
     name: str
     settings: Mapping[str, Any]
     kind: str = ""
+    after: str = ""
 
 
 class Cost(NamedTuple):
@@ -209,7 +210,7 @@ class Search:
             over = len(field) == len(kept) == 1 or all(self.share(name) >= 1 for name in kept)
             field, rung = kept, rung + 1
         after = len(self.journal.of("rung"))
-        while (waiting := self._unfinished()) and self._goes_on(after, waiting, self.left):
+        while (waiting := self._next()) and self._goes_on(after, waiting, self.left):
             pass
         table = self.table()
         if not table or table[0].value is None:
@@ -248,7 +249,7 @@ class Search:
 
         A candidate that no other of its kind competes with joins, unless that is true of all.
         """
-        names = [name for name, one in self.candidates.items() if one.kind != LATER]
+        names = [name for name, one in self.candidates.items() if not one.after]
         while True:
             kinds = Counter(self.candidates[name].kind for name in names)
             first = [name for name in names if kinds[self.candidates[name].kind] > 1] or names
@@ -289,16 +290,25 @@ class Search:
         kept = ranked[: max(round(len(field) / _FEWER), 1)]
         return kept if rung else kept + self._entrants()[1]
 
-    def _unfinished(self) -> str | None:
-        """Return the first candidate that the time left is for, if any: not tried yet, or not trained to its end."""
-        if self.budget.seconds is None:
+    def _next(self) -> str | None:
+        """Return the candidate that the time left is for, if any.
+
+        The first is the winner, if it is not trained to its end, then those that follow it, those that had lost, the
+        best first, and those that were not tried.
+        """
+        if self.budget.seconds is None or not self.ended:
             return None
-        for name in self.candidates:
-            trial = self.last(name)
-            if trial is None or (trial.rung and trial.value is not None and trial.share < 1):
-                seconds, least = self.cost(name)
-                if seconds * least <= self.left:
-                    return name
+        table = self.table()
+        best = self.candidates[table[0].name]
+        going = [one.name for one in table if one.rung and one.value is not None and one.share < 1]
+        leading = [name for name in going if name == best.name]
+        untried = {name: one.after for name, one in self.candidates.items() if self.last(name) is None}
+        following = [name for name in untried if untried[name] == (best.after or best.name)]
+        alone = [name for name in untried if not untried[name]]
+        for name in (*leading, *following, *going, *alone):
+            seconds, least = self.cost(name)
+            if seconds * least <= self.left:
+                return name
         return None
 
     def _race(self, rung: int, field: Sequence[str]) -> None:

@@ -159,7 +159,7 @@ MODELS: dict[str, Model] = {
 
 _SPEED = {False: 1e11, True: 7e13}  # operations a second that training without an encoder reaches on a CPU and a GPU
 _WIDTHS = {False: (128, 256, 512), True: (256, 512, 1024, 2048)}
-_WEIGHTS = (0.2, 0.1, 0.05, 0.02, 0.005)  # of N3 in a search: the best one differs by a factor of 20 between graphs
+_WEIGHTS = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001)  # of N3 in a search: the best one differs by a factor of 100
 _SPARSE = 16  # facts per entity up to which the weight is largest
 _MINUTES = 300.0  # seconds of a search, where nobody bounds it
 
@@ -190,40 +190,42 @@ def scaled(name: str, num_entities: int, facts: int, on_gpu: bool) -> dict[str, 
 
 def portfolio(
     num_entities: int, facts: int, seconds: float | None, on_gpu: bool
-) -> list[tuple[str, dict[str, Any], str]]:
-    """Return the candidates of a search on a graph, the more promising first: name, settings, and kind of model.
+) -> list[tuple[str, dict[str, Any], str, str]]:
+    """Return the candidates of a search on a graph, the more promising first.
 
-    The last two are for time left over, which small graphs leave.
+    Each has a name, settings, a kind of model, and the name of the candidate that it follows: one that differs a
+    little from it, for time left over. The best weight of N3 grows about as the root of the number of entities.
     """
-    seldom: dict[str, Any] = {
-        "training.step": "recorded",
-        "training.evaluate_every": 4,
-        "training.patience": 3,
-        "training.valid_sample": 2000,
-    }
-    conditional: dict[str, Any] = {"encoder.name": "conditional", "training.valid_sample": 2000}
-    if not on_gpu:  # the time bounds it, more than the recipe does
-        conditional["training.epochs"] = min(max(4 * _PASSED // max(1, num_entities * facts), 2), 20)
-    found = [("conditional", conditional, "conditional")]
+    sample: dict[str, Any] = {"training.step": "recorded", "training.valid_sample": 2000}
+    seldom = sample | {"training.evaluate_every": 4, "training.patience": 3}
     usual = factorisation(num_entities, facts, on_gpu, seconds or _MINUTES)
+    conditional: dict[str, Any] = {"encoder.name": "conditional", "training.valid_sample": 2000}
+    if on_gpu:
+        usual |= seldom
+        more, wider = {"encoder.statistics": "pna"}, "conditional, four statistics"
+    else:  # small batches need fewer epochs; the time bounds the conditional model, more than the recipe does
+        batch = min(max(2 * facts // 240, 100), 1000)
+        usual |= sample | {"training.batch_size": batch, "training.epochs": 16, "training.evaluate_every": 2}
+        conditional["training.epochs"] = min(max(4 * _PASSED // max(1, num_entities * facts), 2), 20)
+        more, wider = {"encoder.dims": (32,) * 5}, "conditional, wider"
 
-    def add(name: str, decoder: str, weight: float, relations: float = 0.0) -> None:
-        chosen = _alone(decoder, relation_prediction=relations) | _FACTORS | usual | seldom
+    def factors(name: str, weight: float, relations: float = 0.0, after: str = "") -> tuple[str, Any, str, str]:
+        chosen = _alone(name.lower(), relation_prediction=relations) | _FACTORS | usual
         label = f"{name}, N3 {weight:g}" + ", relation prediction" * bool(relations)
-        found.append((label, chosen | {"training.regularisation": weight}, "factorisation"))
+        return label, chosen | {"training.regularisation": weight}, "factorisation", after
 
-    near = sorted(_WEIGHTS, key=lambda weight: abs(math.log(weight / usual["training.regularisation"])))
-    for weight in near[:2]:
-        add("ComplEx", "complex", weight)
-        add("ComplEx", "complex", weight, relations=0.5)
-    found.insert(3, ("CompGCN", seldom, "encoder"))
-    for weight in near[2:]:
-        add("ComplEx", "complex", weight)
-    add("DistMult", "distmult", near[0])
-    more: dict[str, Any] = {"encoder.statistics": "pna"} if on_gpu else {"encoder.dims": (32,) * 5}
-    label = "conditional, four statistics" if on_gpu else "conditional, wider"
-    found.append(("CompGCN, wider", seldom | {"encoder.dims": (200, 200)}, "later"))
-    return [*found, (label, conditional | more, "later")]
+    expected = 4e-4 * math.sqrt(num_entities)
+    near = sorted(_WEIGHTS, key=lambda weight: abs(math.log(weight / expected)))[:5]
+    grid = [(near[0], 0.0), (near[0], 0.5), *((weight, 0.0) for weight in near[1:])]
+    found = [("conditional", conditional, "conditional", ""), *(factors("ComplEx", *one) for one in grid)]
+    found.insert(3, ("CompGCN", seldom, "encoder", ""))
+    found.append(factors("DistMult", near[0]))
+    for weight, relations in grid:
+        beside = [(float(f"{factor * weight:.2g}"), relations) for factor in (0.6, 1.7)]
+        others = [one for one in (*beside, (weight, 0.5 - relations)) if one not in grid]
+        found += [factors("ComplEx", *one, after=factors("ComplEx", weight, relations)[0]) for one in others]
+    found.append(("CompGCN, wider", seldom | {"encoder.dims": (200, 200)}, "encoder", "CompGCN"))
+    return [*found, (wider, conditional | more, "conditional", "conditional")]
 
 
 def node_portfolio(inputs: Sequence[str], *, fitted: bool) -> list[tuple[str, dict[str, Any], str]]:
