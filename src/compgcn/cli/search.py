@@ -99,9 +99,13 @@ def board() -> Line:
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    table = plain_table(*_HEADER)
+    """Return the live table, for narrow terminals too; only the last one says why a candidate was left out."""
+    table = plain_table(*_HEADER[:-1])
+    for column in table.columns[1:]:
+        column.no_wrap = True
     for row in sorted(rows, key=lambda row: -(row.get("value") or 0.0)):
-        table.add_row(*_row(row))
+        name, value, trained, seconds, _ = _row(row)
+        table.add_row(name, value, "left out" if row.get("error") else trained, seconds)
     return table
 
 

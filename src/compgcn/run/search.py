@@ -312,7 +312,10 @@ class Search:
         return None
 
     def _race(self, rung: int, field: Sequence[str]) -> None:
-        """Train every candidate of a rung, the cheapest first, so that the others have the time that it leaves."""
+        """Train every candidate of a rung, all for the same share in the first and for the same time in later ones.
+
+        One whose shortest training takes long comes last: it may take more than its part.
+        """
         about = self.journal.of("rung")[rung]
         done = {trial.name for trial in self.ended if trial.rung == rung}
         waiting = [name for name in field if name not in done]
@@ -320,7 +323,12 @@ class Search:
             for name in waiting:
                 self._try(rung, name, float(_FEWER) ** (1 - about["ahead"]), final=about["ahead"] == 1)
             return
-        waiting.sort(key=lambda name: self.cost(name).seconds)
+        if not rung:
+            share = max(self.left - about["floor"], 0.0) / max(sum(self.cost(name).seconds for name in waiting), 1e-9)
+            for name in waiting:
+                self._goes_on(rung, name, share * self.cost(name).seconds)
+            return
+        waiting.sort(key=lambda name: math.prod(self.cost(name)))
         for number, name in enumerate(waiting):
             given = max(self.left - about["floor"], 0.0) / (len(waiting) - number)
             until = self.left - given

@@ -159,7 +159,7 @@ MODELS: dict[str, Model] = {
 
 _SPEED = {False: 1e11, True: 7e13}  # operations a second that training without an encoder reaches on a CPU and a GPU
 _WIDTHS = {False: (128, 256, 512), True: (256, 512, 1024, 2048)}
-_WEIGHTS = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001)  # of N3 in a search: the best one differs by a factor of 100
+_WEIGHTS = (0.1, 0.03, 0.01, 0.003, 0.001)  # of N3 in a search: the best one differs by a factor of 100
 _SPARSE = 16  # facts per entity up to which the weight is largest
 _MINUTES = 300.0  # seconds of a search, where nobody bounds it
 
@@ -202,12 +202,12 @@ def portfolio(
     conditional: dict[str, Any] = {"encoder.name": "conditional", "training.valid_sample": 2000}
     if on_gpu:
         usual |= seldom
-        more, wider = {"encoder.statistics": "pna"}, "conditional, four statistics"
+        wider, more = "conditional, four statistics", ("encoder.statistics", "pna")
     else:  # small batches need fewer epochs; the time bounds the conditional model, more than the recipe does
         batch = min(max(2 * facts // 240, 100), 1000)
         usual |= sample | {"training.batch_size": batch, "training.epochs": 16, "training.evaluate_every": 2}
         conditional["training.epochs"] = min(max(4 * _PASSED // max(1, num_entities * facts), 2), 20)
-        more, wider = {"encoder.dims": (32,) * 5}, "conditional, wider"
+        wider, more = "conditional, wider", ("encoder.dims", (32,) * 5)
 
     def factors(name: str, weight: float, relations: float = 0.0, after: str = "") -> tuple[str, Any, str, str]:
         chosen = _alone(name.lower(), relation_prediction=relations) | _FACTORS | usual
@@ -215,7 +215,7 @@ def portfolio(
         return label, chosen | {"training.regularisation": weight}, "factorisation", after
 
     expected = 4e-4 * math.sqrt(num_entities)
-    near = sorted(_WEIGHTS, key=lambda weight: abs(math.log(weight / expected)))[:5]
+    near = sorted(_WEIGHTS, key=lambda weight: abs(math.log(weight / expected)))[:4]
     grid = [(near[0], 0.0), (near[0], 0.5), *((weight, 0.0) for weight in near[1:])]
     found = [("conditional", conditional, "conditional", ""), *(factors("ComplEx", *one) for one in grid)]
     found.insert(3, ("CompGCN", seldom, "encoder", ""))
@@ -225,7 +225,7 @@ def portfolio(
         others = [one for one in (*beside, (weight, 0.5 - relations)) if one not in grid]
         found += [factors("ComplEx", *one, after=factors("ComplEx", weight, relations)[0]) for one in others]
     found.append(("CompGCN, wider", seldom | {"encoder.dims": (200, 200)}, "encoder", "CompGCN"))
-    return [*found, (wider, conditional | more, "conditional", "conditional")]
+    return [*found, (wider, conditional | dict([more]), "conditional", "conditional")]
 
 
 def node_portfolio(inputs: Sequence[str], *, fitted: bool) -> list[tuple[str, dict[str, Any], str]]:
