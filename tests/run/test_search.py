@@ -173,12 +173,13 @@ def test_the_journal_of_another_search_is_refused(tmp_path: Path) -> None:
         searched(tmp_path, Pretended(), candidates(3), trials=4)
 
 
-def test_a_value_of_a_short_training_counts_less_than_one_of_a_long_or_whole_training() -> None:
+def test_a_value_of_a_training_half_as_long_counts_and_one_of_a_shorter_training_counts_less() -> None:
     """Few folds of a cross-validation may be lucky."""
     trials = [Trial(0, "lucky", 0.1, 0.9, 1.0), Trial(0, "whole", 1.0, 0.7, 1.0), Trial(0, "last", 0.1, 0.5, 1.0)]
     trials += [Trial(1, "last", 0.5, 0.6, 1.0), Trial(1, "other", 0.0, None, 0.0, "too slow")]
+    trials += [Trial(2, "late", 0.3, 0.8, 1.0)]
     rungs = [{"field": ["lucky", "whole", "last"]}, {"field": ["last", "other"]}]
-    assert [trial.name for trial in best_first(trials, rungs)] == ["whole", "last", "lucky", "other"]
+    assert [trial.name for trial in best_first(trials, rungs)] == ["late", "whole", "last", "lucky", "other"]
 
 
 def test_a_candidate_faster_than_estimated_has_its_time_nevertheless(tmp_path: Path) -> None:

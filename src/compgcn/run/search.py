@@ -143,14 +143,14 @@ def _read(path: Path) -> list[dict[str, Any]]:
 def best_first(trials: Sequence[Trial], rungs: Sequence[Mapping[str, Any]]) -> list[Trial]:
     """Return the last trial of every candidate, the best first.
 
-    A candidate with a smaller share than all of the last rung comes after those: few folds may be lucky.
+    A candidate with at most half the share of those in the last rung comes after them: few folds may be lucky.
     """
     last = {trial.name: trial for trial in trials}
     field = [last[name] for name in (rungs[-1]["field"] if rungs else ()) if name in last]
     least = min((trial.share for trial in field if trial.value is not None), default=0.0)
 
     def merit(trial: Trial) -> tuple[bool, bool, float]:
-        return trial.value is not None, trial.share >= least, trial.value or 0.0
+        return trial.value is not None, trial.share > least / 2, trial.value or 0.0
 
     ordered = sorted(last.values(), key=merit, reverse=True)
     return [one._replace(spent=sum(trial.spent for trial in trials if trial.name == one.name)) for one in ordered]

@@ -200,6 +200,7 @@ def portfolio(
     seldom = sample | {"training.evaluate_every": 4, "training.patience": 3}
     usual = factorisation(num_entities, facts, on_gpu, seconds or _MINUTES)
     conditional: dict[str, Any] = {"encoder.name": "conditional", "training.valid_sample": 2000}
+    more: tuple[str, Any]
     if on_gpu:
         usual |= seldom
         wider, more = "conditional, four statistics", ("encoder.statistics", "pna")
