@@ -138,6 +138,15 @@ def test_a_candidate_that_cannot_end_in_time_is_left_out_with_a_reason(tmp_path:
         searched(tmp_path / "b", judge, [Candidate("s", {"value": 1.0}, "slow")], seconds=30).run()
 
 
+def test_a_shortest_training_of_most_of_the_time_waits_until_the_winner_is_trained(tmp_path: Path) -> None:
+    judge = Pretended(lambda one: 25.0 if one.kind == "slow" else SECONDS)
+    judge.cost = lambda one: Cost(judge.seconds(one), 1.0 if one.kind == "slow" else 0.01)  # type: ignore[method-assign]
+    some = [*candidates(3), Candidate("slow", {"value": 2.0}, "slow")]
+    outcome = searched(tmp_path, judge, some, seconds=45.0).run()
+    assert judge.calls.index(("c2", 1.0)) < judge.calls.index(("slow", 1.0))
+    assert outcome.trials[0].name == "slow"
+
+
 def test_settings_that_do_not_go_together_lose(tmp_path: Path) -> None:
     some = [Candidate("bad", {"value": None}), *candidates(3)]
     outcome = searched(tmp_path, Pretended(), some, trials=6).run()

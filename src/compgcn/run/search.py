@@ -238,6 +238,10 @@ class Search:
         """Return the share of a whole training that a candidate has had."""
         return 0.0 if (trial := self.last(name)) is None else trial.share
 
+    def spent(self, name: str) -> float:
+        """Return the seconds that a candidate has had."""
+        return sum(trial.spent for trial in self.ended if trial.name == name)
+
     def table(self) -> list[Trial]:
         """Return the last trial of every candidate that has one, the best first."""
         return best_first(self.ended, self.journal.of("rung"))
@@ -302,7 +306,7 @@ class Search:
         best = self.candidates[table[0].name]
         going = [one.name for one in table if one.rung and one.value is not None and one.share < 1]
         leading = [name for name in going if name == best.name]
-        untried = {name: one.after for name, one in self.candidates.items() if self.last(name) is None}
+        untried = {name: one.after for name, one in self.candidates.items() if not self.share(name) + self.spent(name)}
         following = [name for name in untried if untried[name] == (best.after or best.name)]
         alone = [name for name in untried if not untried[name]]
         for name in (*leading, *following, *going, *alone):
@@ -336,12 +340,15 @@ class Search:
                 pass  # it was faster than estimated
 
     def _goes_on(self, rung: int, name: str, given: float) -> bool:
-        """Train a candidate for so many seconds, and for its shortest training at least; return whether it did."""
+        """Train a candidate for so many seconds; return whether it did.
+
+        Its shortest training may take longer, but no more than half of the time left, unless there is no model yet.
+        """
         (seconds, least), before = self.cost(name), self.share(name)
         share = min(max(before + given / max(seconds, 1e-9), before + least), 1.0)
         wanted = (share - before) * seconds
         found = any(trial.value is not None for trial in self.ended)
-        most = self.left if found else max(self.left, self.budget.seconds or 0.0)  # one model at least
+        most = max(given, self.left / 2) if found else max(self.left, self.budget.seconds or 0.0)
         if share > before and wanted <= most:
             self._try(rung, name, share, final=share >= 1 or self.left - wanted < least * seconds)
             return self.share(name) > before
@@ -366,8 +373,7 @@ class Search:
     def _end(self, trial: Trial) -> None:
         self.journal.add("end", **trial._asdict())
         self.ended.append(trial)
-        spent = sum(one.spent for one in self.ended if one.name == trial.name)
-        self.notify({"event": "trial", **trial._asdict(), "spent": spent, "left": self.left})
+        self.notify({"event": "trial", **trial._asdict(), "spent": self.spent(trial.name), "left": self.left})
 
     def cost(self, name: str) -> Cost:
         """Return the cost of a candidate: as its trials so far took, or as estimated once."""
@@ -376,5 +382,5 @@ class Search:
             found = self.judge.cost(self.candidates[name])
             self.costs[name] = found
             self.journal.add("cost", name=name, **found._asdict(), spent=self.clock() - begun)
-        spent, share = sum(trial.spent for trial in self.ended if trial.name == name), self.share(name)
+        spent, share = self.spent(name), self.share(name)
         return self.costs[name]._replace(seconds=spent / share) if spent and share else self.costs[name]
