@@ -226,17 +226,13 @@ class Search:
         spent: float = sum(line.get("spent", 0.0) for line in self.journal.lines)
         return math.inf if self.budget.seconds is None else self.budget.seconds - spent
 
-    def last(self, name: str) -> Trial | None:
-        """Return the last trial of a candidate that ended."""
-        return next((trial for trial in reversed(self.ended) if trial.name == name), None)
-
     def value(self, name: str, rung: int) -> float | None:
         """Return the value that a candidate had after a rung."""
         return next((one.value for one in reversed(self.ended) if one.name == name and one.rung <= rung), None)
 
     def share(self, name: str) -> float:
         """Return the share of a whole training that a candidate has had."""
-        return 0.0 if (trial := self.last(name)) is None else trial.share
+        return next((trial.share for trial in reversed(self.ended) if trial.name == name), 0.0)
 
     def spent(self, name: str) -> float:
         """Return the seconds that a candidate has had."""

@@ -206,7 +206,9 @@ def portfolio(
         wider, more = "conditional, four statistics", ("encoder.statistics", "pna")
     else:  # small batches need fewer epochs; the time bounds the conditional model, more than the recipe does
         batch = min(max(2 * facts // 240, 100), 1000)
-        usual |= sample | {"training.batch_size": batch, "training.epochs": 16, "training.evaluate_every": 2}
+        epochs = min(max(16 * 240 * batch // max(2 * facts, 1), 16), _SHORT["training.epochs"])
+        usual |= sample | {"training.batch_size": batch, "training.epochs": epochs, "training.evaluate_every": 2}
+        usual["training.patience"] = epochs  # validation may gain once the rate falls
         conditional["training.epochs"] = min(max(4 * _PASSED // max(1, num_entities * facts), 2), 20)
         wider, more = "conditional, wider", ("encoder.dims", (32,) * 5)
 
