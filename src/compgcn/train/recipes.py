@@ -188,13 +188,13 @@ def scaled(name: str, num_entities: int, facts: int, on_gpu: bool) -> dict[str, 
     return chosen | ({"training.relation_prediction": 0.5} if name == "complex-n3-rp" else {})
 
 
-def portfolio(
-    num_entities: int, facts: int, seconds: float | None, on_gpu: bool
-) -> list[tuple[str, dict[str, Any], str, str]]:
+Row = tuple[str, dict[str, Any], str, str]  # name, settings, kind of model, and the candidate that it follows
+
+
+def portfolio(num_entities: int, facts: int, seconds: float | None, on_gpu: bool) -> list[Row]:
     """Return the candidates of a search on a graph, the more promising first.
 
-    Each has a name, settings, a kind of model, and the name of the candidate that it follows: one that differs a
-    little from it, for time left over.
+    One that follows another differs a little from it, and is for time left over.
     """
     sample: dict[str, Any] = {"training.step": "recorded", "training.valid_sample": 2000}
     seldom = sample | {"training.evaluate_every": 4, "training.patience": 3}
@@ -212,20 +212,23 @@ def portfolio(
         conditional["training.epochs"] = min(max(4 * _PASSED // max(1, num_entities * facts), 2), 20)
         wider, more = "conditional, wider", ("encoder.dims", (32,) * 5)
 
-    def factors(name: str, weight: float, relations: float = 0.0, after: str = "") -> tuple[str, Any, str, str]:
+    def factors(name: str, weight: float, relations: float = 0.0, width: int = 1, after: str = "") -> Row:
         chosen = _alone(name.lower(), relation_prediction=relations) | _FACTORS | usual
-        label = f"{name}, N3 {weight:g}" + ", relation prediction" * bool(relations)
-        return label, chosen | {"training.regularisation": weight}, "factorisation", after
+        chosen |= {"training.regularisation": weight, "encoder.dims": (width * usual["encoder.dims"][0],)}
+        label = f"{name}, N3 {weight:g}" + ", relation prediction" * bool(relations) + ", wider" * (width > 1)
+        return label, chosen, "factorisation", after
 
-    near = sorted(_WEIGHTS, key=lambda weight: abs(math.log(weight / usual["training.regularisation"])))[:4]
-    grid = [(near[0], 0.0), (near[0], 0.5), *((weight, 0.0) for weight in near[1:])]
-    found = [("conditional", conditional, "conditional", ""), *(factors("ComplEx", *one) for one in grid)]
+    first, *rest = sorted(_WEIGHTS, key=lambda weight: abs(math.log(weight / usual["training.regularisation"])))[:4]
+    grid = [("ComplEx", first, 0.0), ("ComplEx", first, 0.5), *(("ComplEx", weight, 0.0) for weight in rest)]
+    grid.append(("DistMult", first, 0.0))
+    found = [("conditional", conditional, "conditional", ""), *(factors(*one) for one in grid)]
     found.insert(3, ("CompGCN", seldom, "encoder", ""))
-    found.append(factors("DistMult", near[0]))
-    for weight, relations in grid:
-        beside = [(float(f"{factor * weight:.2g}"), relations) for factor in (0.6, 1.7)]
-        others = [one for one in (*beside, (weight, 0.5 - relations)) if one not in grid]
-        found += [factors("ComplEx", *one, after=factors("ComplEx", weight, relations)[0]) for one in others]
+    for one in grid:
+        (label, *_), (name, weight, relations) = factors(*one), one
+        if (name, weight, 0.5 - relations) not in grid:
+            found.append(factors(name, weight, 0.5 - relations, after=label))
+        found.append(factors(*one, width=2, after=label))
+        found += [factors(name, float(f"{x * weight:.2g}"), relations, after=label) for x in (0.6, 1.7)]
     found.append(("CompGCN, wider", seldom | {"encoder.dims": (200, 200)}, "encoder", "CompGCN"))
     return [*found, (wider, conditional | dict([more]), "conditional", "conditional")]
 
