@@ -225,9 +225,9 @@ def portfolio(num_entities: int, facts: int, seconds: float | None, on_gpu: bool
     found.insert(3, ("CompGCN", seldom, "encoder", ""))
     for one in grid:
         (label, *_), (name, weight, relations) = factors(*one), one
+        found.append(factors(*one, width=2, after=label))
         if (name, weight, 0.5 - relations) not in grid:
             found.append(factors(name, weight, 0.5 - relations, after=label))
-        found.append(factors(*one, width=2, after=label))
         found += [factors(name, float(f"{x * weight:.2g}"), relations, after=label) for x in (0.6, 1.7)]
     found.append(("CompGCN, wider", seldom | {"encoder.dims": (200, 200)}, "encoder", "CompGCN"))
     return [*found, (wider, conditional | dict([more]), "conditional", "conditional")]
