@@ -180,5 +180,5 @@ def test_models_compete_for_triples_of_ones_own(command: Command, data: Path, mo
         return search(settings, data, Budget(trials=1), *rest)
 
     monkeypatch.setattr(portfolio, "search", shorter)
-    assert "for at most 5 minutes (--minutes, --trials)" in command("train", data).out
+    assert "for at most 5 min (--minutes, --trials)" in command("train", data).out
     assert given == [Budget(seconds=300.0)]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from compgcn.errors import InputError
-from compgcn.run.search import LATER, Budget, Candidate, Cost, Journal, Search, Trial, best_first
+from compgcn.run.search import Budget, Candidate, Cost, Journal, Search, Trial, best_first
 from compgcn.train.loop import Interrupted
 
 SECONDS = 10.0  # of a whole training of the candidates below
@@ -138,6 +138,15 @@ def test_a_candidate_that_cannot_end_in_time_is_left_out_with_a_reason(tmp_path:
         searched(tmp_path / "b", judge, [Candidate("s", {"value": 1.0}, "slow")], seconds=30).run()
 
 
+def test_a_shortest_training_of_most_of_the_time_waits_until_the_winner_is_trained(tmp_path: Path) -> None:
+    judge = Pretended(lambda one: 25.0 if one.kind == "slow" else SECONDS)
+    judge.cost = lambda one: Cost(judge.seconds(one), 1.0 if one.kind == "slow" else 0.01)  # type: ignore[method-assign]
+    some = [*candidates(3), Candidate("slow", {"value": 2.0}, "slow")]
+    outcome = searched(tmp_path, judge, some, seconds=45.0).run()
+    assert judge.calls.index(("c2", 1.0)) < judge.calls.index(("slow", 1.0))
+    assert outcome.trials[0].name == "slow"
+
+
 def test_settings_that_do_not_go_together_lose(tmp_path: Path) -> None:
     some = [Candidate("bad", {"value": None}), *candidates(3)]
     outcome = searched(tmp_path, Pretended(), some, trials=6).run()
@@ -173,12 +182,13 @@ def test_the_journal_of_another_search_is_refused(tmp_path: Path) -> None:
         searched(tmp_path, Pretended(), candidates(3), trials=4)
 
 
-def test_a_value_of_a_short_training_counts_less_than_one_of_a_long_or_whole_training() -> None:
+def test_a_value_of_a_training_half_as_long_counts_and_one_of_a_shorter_training_counts_less() -> None:
     """Few folds of a cross-validation may be lucky."""
     trials = [Trial(0, "lucky", 0.1, 0.9, 1.0), Trial(0, "whole", 1.0, 0.7, 1.0), Trial(0, "last", 0.1, 0.5, 1.0)]
     trials += [Trial(1, "last", 0.5, 0.6, 1.0), Trial(1, "other", 0.0, None, 0.0, "too slow")]
+    trials += [Trial(2, "late", 0.3, 0.8, 1.0)]
     rungs = [{"field": ["lucky", "whole", "last"]}, {"field": ["last", "other"]}]
-    assert [trial.name for trial in best_first(trials, rungs)] == ["whole", "last", "lucky", "other"]
+    assert [trial.name for trial in best_first(trials, rungs)] == ["late", "whole", "last", "lucky", "other"]
 
 
 def test_a_candidate_faster_than_estimated_has_its_time_nevertheless(tmp_path: Path) -> None:
@@ -191,14 +201,22 @@ def test_a_candidate_faster_than_estimated_has_its_time_nevertheless(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("budget", "tried"), [({"trials": 30}, False), ({"seconds": 10.0}, False), ({"seconds": 70.0}, True)]
+    ("budget", "leads", "tried"),
+    [
+        ({"trials": 30}, "c4", False),
+        ({"seconds": 10.0}, "c4", False),
+        ({"seconds": 70.0}, "c4", True),
+        ({"seconds": 70.0}, "c3", False),
+    ],
 )
-def test_a_later_candidate_has_time_left_over_alone(tmp_path: Path, budget: dict[str, float], tried: bool) -> None:
+def test_a_follower_has_time_left_over_alone_where_its_candidate_leads(
+    tmp_path: Path, budget: dict[str, float], leads: str, tried: bool
+) -> None:
     judge = Pretended()
-    some = [*candidates(5), Candidate("late", {"value": 2.0}, LATER)]
+    some = [*candidates(5), *(Candidate(f"late {i}", {"value": 2.0 + i}, after=leads) for i in range(2))]
     outcome = searched(tmp_path, judge, some, **budget).run()
-    assert ("late" in judge.trained) is tried
-    assert (outcome.trials[0].name == "late") is tried
+    assert ("late 0" in judge.trained) is tried
+    assert (outcome.trials[0].name == "late 1") is tried, "the second follows too, where the first has won"
 
 
 def test_an_outcome_counts_the_seconds_of_all_rungs(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
@@ -49,6 +49,7 @@ from compgcn.train.recipes import model as find_model
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.table import Table
 
     from compgcn.run import Run
     from compgcn.run.search import Budget
@@ -414,7 +415,7 @@ def compare_models(
     from compgcn.train.folder import default_folder
 
     folder = run_dir or default_folder(configure(Config(), asked), "best")
-    bound = f"{budget.trials} trainings" if budget.seconds is None else f"at most {budget.seconds / 60:g} minutes"
+    bound = f"{budget.trials} trainings" if budget.seconds is None else f"at most {budget.seconds / 60:g} min"
     if not as_json:
         describe(data.name, data.statistics(), data.notes)
         alone = "--model" if getattr(data, "labels", None) is None else "--encoder"
@@ -461,12 +462,20 @@ def board() -> Line:
             return text if event["event"] != "trial" else ""
         left = now["left"] - time.monotonic() + now["at"]
         whole = f"  about {in_words(max(left, 1.0))} left of the search" if math.isfinite(left) else ""
-        table = plain_table(*_HEADER)
-        for row in sorted(rows.values(), key=lambda row: -(row.get("value") or 0.0)):
-            table.add_row(*_row(row))
-        return Group(table, f"{text}{whole}")
+        return Group(_live_table(rows.values()), f"{text}{whole}")
 
     return show
+
+
+def _live_table(rows: Iterable[Mapping[str, Any]]) -> Table:
+    """Return the table of a search under way, for narrow terminals too; the last one says why candidates were left out."""
+    table = plain_table(*_HEADER[:-1])
+    for column in table.columns[1:]:
+        column.no_wrap = True
+    for row in sorted(rows, key=lambda row: -(row.get("value") or 0.0)):
+        name, value, trained, seconds, _ = _row(row)
+        table.add_row(name, value, "left out" if row.get("error") else trained, seconds)
+    return table
 
 
 def _row(trial: Mapping[str, Any]) -> tuple[str, ...]:

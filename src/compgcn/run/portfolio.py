@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -90,29 +90,16 @@ def unsuited(settings: Mapping[str, Any], data: Dataset) -> str | None:
     return None
 
 
+@dataclass
 class _FolderJudge:
-    """Trains candidates in a folder each.
+    """Trains candidates in a folder each."""
 
-    Args:
-        settings: of the user, by name.
-        data: without test.
-        folder: of all candidates.
-        notify: takes the events of training.
-        interrupted: whether to stop.
-        clock: in seconds.
-    """
-
-    def __init__(
-        self,
-        settings: Mapping[str, Any],
-        data: KnowledgeGraph,
-        folder: Path,
-        notify: Callable[[Event], None] = lambda event: None,
-        interrupted: Callable[[], bool] = lambda: False,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.settings, self.data, self.folder = settings, data, folder
-        self.notify, self.interrupted, self.clock = notify, interrupted, clock
+    settings: Mapping[str, Any]  # of the user, by name
+    data: KnowledgeGraph  # without test
+    folder: Path  # of all candidates
+    notify: Callable[[Event], None] = lambda event: None  # takes the events of training
+    interrupted: Callable[[], bool] = lambda: False  # whether to stop
+    clock: Callable[[], float] = time.monotonic  # in seconds
 
     def config(self, candidate: Candidate, share: float = 1.0, data: KnowledgeGraph | None = None) -> Config:
         """Return the settings of a candidate for a share of its epochs."""
@@ -138,15 +125,13 @@ class _FolderJudge:
                 replace_file(run.path / name, lambda path, kept=kept: shutil.copyfile(kept, path))  # type: ignore[misc]
 
 
+@dataclass
 class LinkJudge(_FolderJudge):
     """Trains link predictors and compares them by the MRR of validation."""
 
     goal = "mrr"
-
-    @cached_property
-    def _paces(self) -> dict[str, float]:
-        """Seconds of a whole training, by everything but the regulariser's weight."""
-        return {}
+    # Seconds of a whole training, by everything but the regulariser's weight.
+    _paces: dict[str, float] = field(default_factory=dict, init=False)
 
     def cost(self, candidate: Candidate) -> Cost:
         """Train for a moment, and take the time of a step."""
@@ -202,6 +187,7 @@ class LinkJudge(_FolderJudge):
         run.create(self.config(candidate, share, data), data)
 
 
+@dataclass
 class NodeJudge(_FolderJudge):
     """Cross-validates classifiers of nodes within train and valid, and compares them by the likelihood.
 
@@ -210,19 +196,8 @@ class NodeJudge(_FolderJudge):
     """
 
     goal = "likelihood"
-
-    def __init__(
-        self,
-        settings: Mapping[str, Any],
-        data: KnowledgeGraph,
-        folder: Path,
-        notify: Callable[[Event], None] = lambda event: None,
-        interrupted: Callable[[], bool] = lambda: False,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        super().__init__(settings, data, folder, notify, interrupted, clock)
-        self._sessions: dict[str, ClassSession] = {}
-        self._slow: set[str] = set()  # candidates that a single fold has to judge at first
+    _sessions: dict[str, ClassSession] = field(default_factory=dict, init=False)
+    _slow: set[str] = field(default_factory=set, init=False)  # candidates that a single fold has to judge at first
 
     def _session(self, candidate: Candidate) -> ClassSession:
         if candidate.name not in self._sessions:
@@ -301,7 +276,7 @@ def search(
     must_suffice(base, [base], labelled_items(hidden))
     kind = LinkJudge if base.task == "link-prediction" else NodeJudge
     judge = kind(settings, hidden, searching, notify, interrupted, clock)
-    candidates = [Candidate(*one) for one in _candidates(base, hidden, budget)]
+    candidates = _candidates(base, hidden, budget)
     about = {"goal": judge.goal, "budget": budget, "seed": base.training.seed, "data": data.fingerprint()}
     with run.lock():
         if overwrite:
@@ -324,9 +299,9 @@ def search(
     return train(run.config(), data, run.path, notify, interrupted)
 
 
-def _candidates(base: Config, data: KnowledgeGraph, budget: Budget) -> list[tuple[str, dict[str, Any], str]]:
+def _candidates(base: Config, data: KnowledgeGraph, budget: Budget) -> list[Candidate]:
     if base.task == "link-prediction":
         on_gpu = find_device(base.training.device).type == "cuda"
-        return portfolio(data.num_entities, len(data.train), budget.seconds, on_gpu)
+        return [Candidate(*one) for one in portfolio(data.num_entities, len(data.train), budget.seconds, on_gpu)]
     given = [name for name in TASKS["node-classification"].inputs if INPUTS[name].there(data)]
-    return node_portfolio(given, fitted=find_spec("sklearn") is not None)
+    return [Candidate(*one) for one in node_portfolio(given, fitted=find_spec("sklearn") is not None)]

@@ -18,7 +18,6 @@ from compgcn.errors import InputError
 from compgcn.train.loop import Event, Interrupted
 
 JOURNAL = "journal.jsonl"
-LATER = "later"  # the kind of candidates that have time left over alone
 _FEWER = 3  # a rung keeps one in so many candidates
 _SHORTEST = 0.1  # share of a whole training that every candidate of the first rung should have
 
@@ -30,12 +29,14 @@ class Candidate(NamedTuple):
         name: in tables.
         settings: by dotted name.
         kind: of the model. The first rung compares candidates of a kind, so that the only one of its kind joins in
-            the second, where the best of each kind meet. Candidates of the kind `LATER` have time left over alone.
+            the second, where the best of each kind meet.
+        after: the candidate that it follows, if any: it has time left over alone, where that one leads.
     """
 
     name: str
     settings: Mapping[str, Any]
     kind: str = ""
+    after: str = ""
 
 
 class Cost(NamedTuple):
@@ -142,14 +143,14 @@ def _read(path: Path) -> list[dict[str, Any]]:
 def best_first(trials: Sequence[Trial], rungs: Sequence[Mapping[str, Any]]) -> list[Trial]:
     """Return the last trial of every candidate, the best first.
 
-    A candidate with a smaller share than all of the last rung comes after those: few folds may be lucky.
+    A candidate with at most half the share of those in the last rung comes after them: few folds may be lucky.
     """
     last = {trial.name: trial for trial in trials}
     field = [last[name] for name in (rungs[-1]["field"] if rungs else ()) if name in last]
     least = min((trial.share for trial in field if trial.value is not None), default=0.0)
 
     def merit(trial: Trial) -> tuple[bool, bool, float]:
-        return trial.value is not None, trial.share >= least, trial.value or 0.0
+        return trial.value is not None, trial.share > least / 2, trial.value or 0.0
 
     ordered = sorted(last.values(), key=merit, reverse=True)
     return [one._replace(spent=sum(trial.spent for trial in trials if trial.name == one.name)) for one in ordered]
@@ -209,7 +210,7 @@ class Search:
             over = len(field) == len(kept) == 1 or all(self.share(name) >= 1 for name in kept)
             field, rung = kept, rung + 1
         after = len(self.journal.of("rung"))
-        while (waiting := self._unfinished()) and self._goes_on(after, waiting, self.left):
+        while (waiting := self._next()) and self._goes_on(after, waiting, self.left):
             pass
         table = self.table()
         if not table or table[0].value is None:
@@ -225,17 +226,17 @@ class Search:
         spent: float = sum(line.get("spent", 0.0) for line in self.journal.lines)
         return math.inf if self.budget.seconds is None else self.budget.seconds - spent
 
-    def last(self, name: str) -> Trial | None:
-        """Return the last trial of a candidate that ended."""
-        return next((trial for trial in reversed(self.ended) if trial.name == name), None)
-
     def value(self, name: str, rung: int) -> float | None:
         """Return the value that a candidate had after a rung."""
         return next((one.value for one in reversed(self.ended) if one.name == name and one.rung <= rung), None)
 
     def share(self, name: str) -> float:
         """Return the share of a whole training that a candidate has had."""
-        return 0.0 if (trial := self.last(name)) is None else trial.share
+        return next((trial.share for trial in reversed(self.ended) if trial.name == name), 0.0)
+
+    def spent(self, name: str) -> float:
+        """Return the seconds that a candidate has had."""
+        return sum(trial.spent for trial in self.ended if trial.name == name)
 
     def table(self) -> list[Trial]:
         """Return the last trial of every candidate that has one, the best first."""
@@ -248,7 +249,7 @@ class Search:
 
         A candidate that no other of its kind competes with joins, unless that is true of all.
         """
-        names = [name for name, one in self.candidates.items() if one.kind != LATER]
+        names = [name for name, one in self.candidates.items() if not one.after]
         while True:
             kinds = Counter(self.candidates[name].kind for name in names)
             first = [name for name in names if kinds[self.candidates[name].kind] > 1] or names
@@ -289,20 +290,32 @@ class Search:
         kept = ranked[: max(round(len(field) / _FEWER), 1)]
         return kept if rung else kept + self._entrants()[1]
 
-    def _unfinished(self) -> str | None:
-        """Return the first candidate that the time left is for, if any: not tried yet, or not trained to its end."""
-        if self.budget.seconds is None:
+    def _next(self) -> str | None:
+        """Return the candidate that the time left is for, if any.
+
+        The first is the winner, if it is not trained to its end, then those that follow it, those that had lost, the
+        best first, and those that were not tried.
+        """
+        if self.budget.seconds is None or not self.ended:
             return None
-        for name in self.candidates:
-            trial = self.last(name)
-            if trial is None or (trial.rung and trial.value is not None and trial.share < 1):
-                seconds, least = self.cost(name)
-                if seconds * least <= self.left:
-                    return name
+        table = self.table()
+        best = self.candidates[table[0].name]
+        going = [one.name for one in table if one.rung and one.value is not None and one.share < 1]
+        leading = [name for name in going if name == best.name]
+        untried = {name: one.after for name, one in self.candidates.items() if not self.share(name) + self.spent(name)}
+        following = [name for name in untried if untried[name] == (best.after or best.name)]
+        alone = [name for name in untried if not untried[name]]
+        for name in (*leading, *following, *going, *alone):
+            seconds, least = self.cost(name)
+            if seconds * least <= self.left:
+                return name
         return None
 
     def _race(self, rung: int, field: Sequence[str]) -> None:
-        """Train every candidate of a rung, the cheapest first, so that the others have the time that it leaves."""
+        """Train every candidate of a rung, all for the same share in the first and for the same time in later ones.
+
+        One whose shortest training takes long comes last: it may take more than its part.
+        """
         about = self.journal.of("rung")[rung]
         done = {trial.name for trial in self.ended if trial.rung == rung}
         waiting = [name for name in field if name not in done]
@@ -310,7 +323,12 @@ class Search:
             for name in waiting:
                 self._try(rung, name, float(_FEWER) ** (1 - about["ahead"]), final=about["ahead"] == 1)
             return
-        waiting.sort(key=lambda name: self.cost(name).seconds)
+        if not rung:
+            share = max(self.left - about["floor"], 0.0) / max(sum(self.cost(name).seconds for name in waiting), 1e-9)
+            for name in waiting:
+                self._goes_on(rung, name, share * self.cost(name).seconds)
+            return
+        waiting.sort(key=lambda name: math.prod(self.cost(name)))
         for number, name in enumerate(waiting):
             given = max(self.left - about["floor"], 0.0) / (len(waiting) - number)
             until = self.left - given
@@ -318,12 +336,15 @@ class Search:
                 pass  # it was faster than estimated
 
     def _goes_on(self, rung: int, name: str, given: float) -> bool:
-        """Train a candidate for so many seconds, and for its shortest training at least; return whether it did."""
+        """Train a candidate for so many seconds; return whether it did.
+
+        Its shortest training may take longer, but no more than half of the time left, unless there is no model yet.
+        """
         (seconds, least), before = self.cost(name), self.share(name)
         share = min(max(before + given / max(seconds, 1e-9), before + least), 1.0)
         wanted = (share - before) * seconds
         found = any(trial.value is not None for trial in self.ended)
-        most = self.left if found else max(self.left, self.budget.seconds or 0.0)  # one model at least
+        most = max(given, self.left / 2) if found else max(self.left, self.budget.seconds or 0.0)
         if share > before and wanted <= most:
             self._try(rung, name, share, final=share >= 1 or self.left - wanted < least * seconds)
             return self.share(name) > before
@@ -348,8 +369,7 @@ class Search:
     def _end(self, trial: Trial) -> None:
         self.journal.add("end", **trial._asdict())
         self.ended.append(trial)
-        spent = sum(one.spent for one in self.ended if one.name == trial.name)
-        self.notify({"event": "trial", **trial._asdict(), "spent": spent, "left": self.left})
+        self.notify({"event": "trial", **trial._asdict(), "spent": self.spent(trial.name), "left": self.left})
 
     def cost(self, name: str) -> Cost:
         """Return the cost of a candidate: as its trials so far took, or as estimated once."""
@@ -358,5 +378,5 @@ class Search:
             found = self.judge.cost(self.candidates[name])
             self.costs[name] = found
             self.journal.add("cost", name=name, **found._asdict(), spent=self.clock() - begun)
-        spent, share = sum(trial.spent for trial in self.ended if trial.name == name), self.share(name)
+        spent, share = self.spent(name), self.share(name)
         return self.costs[name]._replace(seconds=spent / share) if spent and share else self.costs[name]

@@ -159,24 +159,24 @@ MODELS: dict[str, Model] = {
 
 _SPEED = {False: 1e11, True: 7e13}  # operations a second that training without an encoder reaches on a CPU and a GPU
 _WIDTHS = {False: (128, 256, 512), True: (256, 512, 1024, 2048)}
-_WEIGHTS = (0.2, 0.1, 0.05, 0.02, 0.005)  # of N3 in a search: the best one differs by a factor of 20 between graphs
-_SPARSE = 16  # facts per entity up to which the weight is largest
+_WEIGHTS = (0.1, 0.03, 0.01, 0.003, 0.001)  # of N3 in a search: the best one differs by a factor of 100
 _MINUTES = 300.0  # seconds of a search, where nobody bounds it
 
 
 def factorisation(num_entities: int, facts: int, on_gpu: bool, seconds: float = _MINUTES) -> dict[str, Any]:
     """Return dimension, batch and weight of N3 for a decoder without an encoder; a third of the time trains it.
 
-    Where an entity has many facts, they keep its vector in check, and the regulariser's weight falls.
+    The weight was fitted to the best ones on graphs of 100 to 41,000 entities: it rises with the number of entities,
+    and where an entity has many facts, they keep its vector in check.
     """
     each = 12 * facts * num_entities * _SHORT["training.epochs"]  # operations of a dimension: three products
     widths = _WIDTHS[on_gpu]
     width = max((one for one in widths if one * each <= seconds / 3 * _SPEED[on_gpu]), default=widths[0])
-    weight = 0.1 * min(1.0, _SPARSE * num_entities / max(facts, 1)) ** 2
+    weight = 0.0016 * num_entities / math.sqrt(max(facts, 1))
     return {
         "encoder.dims": (width,),
         "training.batch_size": min(max(2 * facts // 60, 100), 1000),  # on a small graph a step sees a part of it
-        "training.regularisation": float(f"{max(weight, 0.01):.2g}"),
+        "training.regularisation": float(f"{min(max(weight, 0.001), 0.1):.2g}"),
     }
 
 
@@ -188,42 +188,49 @@ def scaled(name: str, num_entities: int, facts: int, on_gpu: bool) -> dict[str, 
     return chosen | ({"training.relation_prediction": 0.5} if name == "complex-n3-rp" else {})
 
 
-def portfolio(
-    num_entities: int, facts: int, seconds: float | None, on_gpu: bool
-) -> list[tuple[str, dict[str, Any], str]]:
-    """Return the candidates of a search on a graph, the more promising first: name, settings, and kind of model.
+Row = tuple[str, dict[str, Any], str, str]  # name, settings, kind of model, and the candidate that it follows
 
-    The last two are for time left over, which small graphs leave.
+
+def portfolio(num_entities: int, facts: int, seconds: float | None, on_gpu: bool) -> list[Row]:
+    """Return the candidates of a search on a graph, the more promising first.
+
+    One that follows another differs a little from it, and is for time left over.
     """
-    seldom: dict[str, Any] = {
-        "training.step": "recorded",
-        "training.evaluate_every": 4,
-        "training.patience": 3,
-        "training.valid_sample": 2000,
-    }
-    conditional: dict[str, Any] = {"encoder.name": "conditional", "training.valid_sample": 2000}
-    if not on_gpu:  # the time bounds it, more than the recipe does
-        conditional["training.epochs"] = min(max(4 * _PASSED // max(1, num_entities * facts), 2), 20)
-    found = [("conditional", conditional, "conditional")]
+    sample: dict[str, Any] = {"training.step": "recorded", "training.valid_sample": 2000}
+    seldom = sample | {"training.evaluate_every": 4, "training.patience": 3}
     usual = factorisation(num_entities, facts, on_gpu, seconds or _MINUTES)
+    conditional: dict[str, Any] = {"encoder.name": "conditional", "training.valid_sample": 2000}
+    more: tuple[str, Any]
+    if on_gpu:
+        usual |= seldom
+        wider, more = "conditional, four statistics", ("encoder.statistics", "pna")
+    else:  # small batches need fewer epochs; the time bounds the conditional model, more than the recipe does
+        batch = min(max(2 * facts // 240, 100), 1000)
+        epochs = min(max(16 * 240 * batch // max(2 * facts, 1), 16), _SHORT["training.epochs"])
+        usual |= sample | {"training.batch_size": batch, "training.epochs": epochs, "training.evaluate_every": 2}
+        usual["training.patience"] = epochs  # validation may gain once the rate falls
+        conditional["training.epochs"] = min(max(4 * _PASSED // max(1, num_entities * facts), 2), 20)
+        wider, more = "conditional, wider", ("encoder.dims", (32,) * 5)
 
-    def add(name: str, decoder: str, weight: float, relations: float = 0.0) -> None:
-        chosen = _alone(decoder, relation_prediction=relations) | _FACTORS | usual | seldom
-        label = f"{name}, N3 {weight:g}" + ", relation prediction" * bool(relations)
-        found.append((label, chosen | {"training.regularisation": weight}, "factorisation"))
+    def factors(name: str, weight: float, relations: float = 0.0, width: int = 1, after: str = "") -> Row:
+        chosen = _alone(name.lower(), relation_prediction=relations) | _FACTORS | usual
+        chosen |= {"training.regularisation": weight, "encoder.dims": (width * usual["encoder.dims"][0],)}
+        label = f"{name}, N3 {weight:g}" + ", relation prediction" * bool(relations) + ", wider" * (width > 1)
+        return label, chosen, "factorisation", after
 
-    near = sorted(_WEIGHTS, key=lambda weight: abs(math.log(weight / usual["training.regularisation"])))
-    for weight in near[:2]:
-        add("ComplEx", "complex", weight)
-        add("ComplEx", "complex", weight, relations=0.5)
-    found.insert(3, ("CompGCN", seldom, "encoder"))
-    for weight in near[2:]:
-        add("ComplEx", "complex", weight)
-    add("DistMult", "distmult", near[0])
-    more: dict[str, Any] = {"encoder.statistics": "pna"} if on_gpu else {"encoder.dims": (32,) * 5}
-    label = "conditional, four statistics" if on_gpu else "conditional, wider"
-    found.append(("CompGCN, wider", seldom | {"encoder.dims": (200, 200)}, "later"))
-    return [*found, (label, conditional | more, "later")]
+    first, *rest = sorted(_WEIGHTS, key=lambda weight: abs(math.log(weight / usual["training.regularisation"])))[:4]
+    grid = [("ComplEx", first, 0.0), ("ComplEx", first, 0.5), *(("ComplEx", weight, 0.0) for weight in rest)]
+    grid.append(("DistMult", first, 0.0))
+    found = [("conditional", conditional, "conditional", ""), *(factors(*one) for one in grid)]
+    found.insert(3, ("CompGCN", seldom, "encoder", ""))
+    for one in grid:
+        (label, *_), (name, weight, relations) = factors(*one), one
+        found.append(factors(*one, width=2, after=label))
+        if (name, weight, 0.5 - relations) not in grid:
+            found.append(factors(name, weight, 0.5 - relations, after=label))
+        found += [factors(name, float(f"{x * weight:.2g}"), relations, after=label) for x in (0.6, 1.7)]
+    found.append(("CompGCN, wider", seldom | {"encoder.dims": (200, 200)}, "encoder", "CompGCN"))
+    return [*found, (wider, conditional | dict([more]), "conditional", "conditional")]
 
 
 def node_portfolio(inputs: Sequence[str], *, fitted: bool) -> list[tuple[str, dict[str, Any], str]]:
