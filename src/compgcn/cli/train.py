@@ -468,7 +468,7 @@ def board() -> Line:
 
 
 def _live_table(rows: Iterable[Mapping[str, Any]]) -> Table:
-    """Return the table of a search under way, for narrow terminals too; the last one says why candidates were left out."""
+    """Return the table of a search under way, for narrow terminals too; the last table says why one was left out."""
     table = plain_table(*_HEADER[:-1])
     for column in table.columns[1:]:
         column.no_wrap = True
