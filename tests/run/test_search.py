@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -133,7 +134,7 @@ def test_a_candidate_that_cannot_end_in_time_is_left_out_with_a_reason(tmp_path:
     judge = Pretended(lambda one: 1e6 if one.kind == "slow" else SECONDS)
     outcome = searched(tmp_path, judge, [*candidates(3), Candidate("s", {"value": 1.0}, "slow")], seconds=30).run()
     assert "s" not in judge.trained
-    assert outcome.trials[-1].error.startswith("its shortest training takes about 10000 s, with ")
+    assert outcome.trials[-1].error.startswith("its shortest training takes about 10000 s, more than half of the ")
     with pytest.raises(InputError, match="found no model: its shortest training takes"):
         searched(tmp_path / "b", judge, [Candidate("s", {"value": 1.0}, "slow")], seconds=30).run()
 
@@ -223,3 +224,57 @@ def test_an_outcome_counts_the_seconds_of_all_rungs(tmp_path: Path) -> None:
     judge = Pretended()
     outcome = searched(tmp_path, judge, candidates(9), seconds=60.0).run()
     assert sum(trial.spent for trial in outcome.trials) == pytest.approx(judge.now)
+
+
+def test_rounding_does_not_refuse_a_candidate_all_of_the_time_left(tmp_path: Path) -> None:
+    numbers = random.Random(0)
+    for number in range(100):
+        cost, left = numbers.uniform(20, 90), numbers.uniform(5, 20)
+        search = searched(tmp_path / str(number), Pretended(lambda one, cost=cost: cost), candidates(2), seconds=left)  # type: ignore[misc]
+        search.ended.append(Trial(0, "c0", 0.1, 0.5, 0.0))
+        assert search._goes_on(1, "c1", search.left)
+
+
+def followed(number: int, *values: float | None) -> list[Candidate]:
+    """Candidates of which the best has others that follow it."""
+    some = candidates(number)
+    return [*some, *(Candidate(f"after {i}", {"value": one}, "", some[-1].name) for i, one in enumerate(values))]
+
+
+def test_a_follower_that_fails_leaves_the_time_to_the_next(tmp_path: Path) -> None:
+    judge = Pretended()
+    outcome = searched(tmp_path, judge, followed(3, None, 2.0), seconds=200).run()
+    assert outcome.trials[0].name == "after 1"
+    assert next(one.error for one in outcome.trials if one.name == "after 0") == "these settings do not go together"
+
+
+@pytest.mark.parametrize("failing", ["after 0", "c0", "c2"])
+def test_a_candidate_whose_cost_cannot_be_found_is_left_out(tmp_path: Path, failing: str) -> None:
+    judge = Pretended()
+
+    def cost(candidate: Candidate) -> Cost:
+        if candidate.name == failing:
+            raise InputError("it does not fit into memory")
+        return Cost(SECONDS, 0.01)
+
+    judge.cost = cost  # type: ignore[method-assign]
+    for _ in range(2):  # again from the journal
+        outcome = searched(tmp_path, judge, followed(3, 2.0, 3.0), seconds=200).run()
+        assert [(one.name, one.error) for one in outcome.trials if one.error] == [
+            (failing, "it does not fit into memory")
+        ]
+        assert outcome.trials[0].share == 1.0
+
+
+def test_no_cost_is_found_once_the_time_is_gone(tmp_path: Path) -> None:
+    judge, late = Pretended(), list[str]()
+
+    def cost(candidate: Candidate) -> Cost:
+        if judge.now >= 30:
+            late.append(candidate.name)
+        judge.now += 0.5
+        return Cost(SECONDS, 0.01)
+
+    judge.cost = cost  # type: ignore[method-assign]
+    searched(tmp_path, judge, followed(12, *([0.5] * 8)), seconds=30).run()
+    assert late == []

@@ -12,6 +12,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import torch
+
 from compgcn import processes
 from compgcn.config import PATHS, Config, configure, names
 from compgcn.data import DATASETS, KnowledgeGraph
@@ -177,9 +179,12 @@ class LinkJudge(_FolderJudge):
         self, candidate: Candidate, config: Config, notify: Callable[[Event], None], interrupted: Callable[[], bool]
     ) -> Progress:
         device = find_device(config.training.device)
-        with randomness(config.training.seed, device):
-            task = build_links(config, self.data, device)
-            return optimise(task, config.training, self.place(candidate), notify, interrupted, self.clock)
+        try:
+            with randomness(config.training.seed, device):
+                task = build_links(config, self.data, device)
+                return optimise(task, config.training, self.place(candidate), notify, interrupted, self.clock)
+        except (MemoryError, torch.OutOfMemoryError):
+            raise InputError("it does not fit into memory") from None
 
     def keep(self, candidate: Candidate, share: float, run: Folder, data: KnowledgeGraph) -> None:
         """Make the winner, as far as it is trained, a run on the whole data that only lacks its metrics."""

@@ -10,7 +10,7 @@ import json
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -53,13 +53,13 @@ class Judge(Protocol):
     def goal(self) -> str: ...  # the metric to raise
 
     def cost(self, candidate: Candidate) -> Cost:
-        """Estimate the cost of a candidate; called where time is the budget."""
+        """Estimate the cost of a candidate; called where time is the budget. Errors as in `train`."""
 
     def train(self, candidate: Candidate, share: float, *, final: bool) -> float:
         """Train up to a share of a whole training, from where the candidate stopped; return its best value.
 
         With `final` no training follows, so that a schedule of the learning rate should end here. Raise `InputError`
-        for settings that do not go together, and `Interrupted` where the caller stops.
+        for settings that do not go together or do not fit into memory, and `Interrupted` where the caller stops.
         """
 
     def drop(self, candidate: Candidate) -> None:
@@ -209,9 +209,10 @@ class Search:
                 self.judge.drop(self.candidates[name])
             over = len(field) == len(kept) == 1 or all(self.share(name) >= 1 for name in kept)
             field, rung = kept, rung + 1
-        after = len(self.journal.of("rung"))
-        while (waiting := self._next()) and self._goes_on(after, waiting, self.left):
-            pass
+        after, refused = len(self.journal.of("rung")), set[str]()
+        while waiting := self._next(refused):
+            if not self._goes_on(after, waiting, self.left):
+                refused.add(waiting)
         table = self.table()
         if not table or table[0].value is None:
             why = table[0].error if table else "no candidate was tried"
@@ -267,7 +268,9 @@ class Search:
         taken, limit = 0.0, self.left / (2 + len(_sizes(len(first), len(joining))))
         chosen: list[str] = []
         for name in first:
-            taken += _SHORTEST * self.cost(name).seconds
+            if math.isinf(seconds := self.cost(name).seconds):
+                continue
+            taken += _SHORTEST * seconds
             if chosen and taken > limit:  # an estimate takes time too
                 break
             chosen.append(name)
@@ -290,8 +293,8 @@ class Search:
         kept = ranked[: max(round(len(field) / _FEWER), 1)]
         return kept if rung else kept + self._entrants()[1]
 
-    def _next(self) -> str | None:
-        """Return the candidate that the time left is for, if any.
+    def _next(self, refused: Collection[str]) -> str | None:
+        """Return the candidate that the time left is for, if any but those refused.
 
         The first is the winner, if it is not trained to its end, then those that follow it, those that had lost, the
         best first, and those that were not tried.
@@ -306,8 +309,9 @@ class Search:
         following = [name for name in untried if untried[name] == (best.after or best.name)]
         alone = [name for name in untried if not untried[name]]
         for name in (*leading, *following, *going, *alone):
-            seconds, least = self.cost(name)
-            if seconds * least <= self.left:
+            if self.left <= 0:  # an estimate takes time too
+                return None
+            if name not in refused and math.prod(self.cost(name)) <= self.left:
                 return name
         return None
 
@@ -345,11 +349,12 @@ class Search:
         wanted = (share - before) * seconds
         found = any(trial.value is not None for trial in self.ended)
         most = max(given, self.left / 2) if found else max(self.left, self.budget.seconds or 0.0)
-        if share > before and wanted <= most:
+        if share > before and wanted <= most * (1 + 1e-9):  # the share is rounded
             self._try(rung, name, share, final=share >= 1 or self.left - wanted < least * seconds)
             return self.share(name) > before
-        if not before:
-            why = f"its shortest training takes about {wanted:.0f} s, with {max(self.left, 0):.0f} s left"
+        if not before and math.isfinite(seconds):
+            left = f"{max(self.left, 0):.0f} s left"
+            why = f"its shortest training takes about {wanted:.0f} s, more than half of the {left}"
             self._end(Trial(rung, name, 0.0, None, 0.0, why))
         return False
 
@@ -372,11 +377,16 @@ class Search:
         self.notify({"event": "trial", **trial._asdict(), "spent": self.spent(trial.name), "left": self.left})
 
     def cost(self, name: str) -> Cost:
-        """Return the cost of a candidate: as its trials so far took, or as estimated once."""
+        """Return the cost of a candidate, as its trials so far took or as estimated once; infinite if it cannot train."""
         if name not in self.costs:
-            begun = self.clock()
-            found = self.judge.cost(self.candidates[name])
+            begun, error = self.clock(), ""
+            try:
+                found = self.judge.cost(self.candidates[name])
+            except InputError as reason:
+                found, error = Cost(math.inf, 1.0), str(reason)
             self.costs[name] = found
             self.journal.add("cost", name=name, **found._asdict(), spent=self.clock() - begun)
+            if error:
+                self._end(Trial(0, name, 0.0, None, 0.0, error))
         spent, share = self.spent(name), self.share(name)
         return self.costs[name]._replace(seconds=spent / share) if spent and share else self.costs[name]
