@@ -377,7 +377,7 @@ class Search:
         self.notify({"event": "trial", **trial._asdict(), "spent": self.spent(trial.name), "left": self.left})
 
     def cost(self, name: str) -> Cost:
-        """Return the cost of a candidate, as its trials so far took or as estimated once; infinite if it cannot train."""
+        """Return the cost of a candidate, by its trials so far or as estimated once; infinite if it cannot train."""
         if name not in self.costs:
             begun, error = self.clock(), ""
             try:
