@@ -342,19 +342,23 @@ class Search:
     def _goes_on(self, rung: int, name: str, given: float) -> bool:
         """Train a candidate for so many seconds; return whether it did.
 
-        Its shortest training may take longer, but no more than half of the time left, unless there is no model yet.
+        Its shortest training may take longer, but must leave the best candidate the time to end its own; the first
+        model may take all the time there is.
         """
         (seconds, least), before = self.cost(name), self.share(name)
         share = min(max(before + given / max(seconds, 1e-9), before + least), 1.0)
         wanted = (share - before) * seconds
-        found = any(trial.value is not None for trial in self.ended)
-        most = max(given, self.left / 2) if found else max(self.left, self.budget.seconds or 0.0)
+        best = self.table()[0] if self.ended else None
+        if best is None or best.value is None:
+            most = max(self.left, self.budget.seconds or 0.0)
+        else:
+            kept = 0.0 if best.name == name else (1 - best.share) * self.cost(best.name).seconds
+            most = max(given, self.left - kept)
         if share > before and wanted <= most * (1 + 1e-9):  # the share is rounded
             self._try(rung, name, share, final=share >= 1 or self.left - wanted < least * seconds)
             return self.share(name) > before
         if not before and math.isfinite(seconds):
-            left = f"{max(self.left, 0):.0f} s left"
-            why = f"its shortest training takes about {wanted:.0f} s, more than half of the {left}"
+            why = f"its shortest training takes about {wanted:.0f} s, too much of the {max(self.left, 0):.0f} s left"
             self._end(Trial(rung, name, 0.0, None, 0.0, why))
         return False
 
