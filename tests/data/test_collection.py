@@ -122,9 +122,13 @@ def test_the_fingerprint_changes_with_the_data_and_not_with_the_name() -> None:
         ({"graph_of": np.array([1, 0, 1])}, "must stand together"),
         ({"graph_of": np.array([0, 0, 0])}, "graph 1 has no node"),
         ({"graph_of": np.array([0, 0, 2])}, "refer to rows beyond the sizes 2"),
+        ({"graph_of": np.array([0.0, 0, 1])}, "whole numbers of shape .*, not float64"),
+        ({"targets": np.array([0, -1])}, "targets refer to rows beyond"),
         ({"triples": np.array([[0, 0, 2]])}, "edge 0 goes from graph 0 to graph 1"),
         ({"triples": np.array([[0, 3, 1]])}, "beyond the sizes 3, 3, 3"),
         ({"node_labels": np.array([0, 1])}, "2 node labels were given for 3 nodes"),
+        ({"node_labels": np.array([0, 1, 3])}, "node labels refer to rows beyond the sizes 3"),
+        ({"node_features": np.zeros((2, 1))}, r"shape \[2, 1\]; expected \[3, f\]"),
         ({"graph_ids": ("a",)}, "1 graph ids were given for 2 graphs"),
     ],
 )
@@ -149,9 +153,10 @@ def test_every_example_is_in_one_fold_and_folds_differ_by_at_most_one(case: tupl
     assert (np.ptp(counts, axis=0) <= 1).all()
 
 
-def test_a_number_of_folds_that_cannot_be_is_refused() -> None:
-    with pytest.raises(InputError, match="3 examples cannot be dealt over 4 folds"):
-        folds([0, 1, 1], 4, 0)
+@pytest.mark.parametrize("k", [-1, 0, 1, 4])
+def test_a_number_of_folds_that_cannot_be_is_refused(k: int) -> None:
+    with pytest.raises(InputError, match=f"3 examples cannot be dealt over {k} folds"):
+        folds([0, 1, 1], k, 0)
 
 
 Write = Callable[[str, str | bytes], Path]
@@ -214,6 +219,7 @@ def test_lines_that_name_the_columns_are_skipped_and_said_so(write: Write) -> No
         ("m1\tno\n", None, "has no class for 1 graph: 'm2'"),
         (LABELS + "m1\tyes\n", None, "more than one line: 'm1'"),
         (LABELS, "m1\ta\tC\n", "not so for 3 nodes"),
+        (LABELS, "m1\ta\tC\nm1\tb\tC\nm1\tc\tC\nm2\ta\tC\nm1\ta\tN\n", "not so for 1 node"),
         ("m1\tno\ttrain\nm2\tyes\ttest\n", None, "have no split; say with label_columns"),
         ("graph\tlabel\n", None, "holds a header"),
     ],
@@ -265,10 +271,16 @@ def test_edge_types_come_first_and_other_features_stay_features() -> None:
     ("items", "expected"),
     [
         ([], "the list of graphs is empty"),
+        ([SimpleNamespace(y=0)], "graph 0 has no edge_index"),
+        ([data([], y=torch.tensor([0.5]))], "graph 0 has no class"),
+        ([data([], y=torch.tensor([0, 1]))], "graph 0 has no class"),
+        ([data([], num_nodes=0)], "graph 0 has no node"),
         ([data([]), data([], y=None)], "graph 1 has no class"),
         ([data([(0, 3)])], "refers to nodes beyond the 3 it has"),
         ([data([(0, 1)], edge_attr=torch.rand(1, 2))], "edge_attr of graph 0 is no relation"),
+        ([data([(0, 1)], edge_type=torch.tensor([-1]))], "edge_type of graph 0 is no relation"),
         ([data([(0, 1)], edge_type=torch.tensor([0, 1]))], "has 2 rows for 1 edges"),
+        ([data([], x=torch.rand(3, 2)), data([])], "the same width in every graph"),
         ([data([], x=torch.rand(3, 2)), data([], x=torch.rand(3, 1))], "the same width in every graph"),
     ],
 )
@@ -327,13 +339,22 @@ def test_labels_and_attributes_need_not_be_there() -> None:
     )
 
 
+def test_nodes_in_any_order_are_sorted_by_graph_and_everything_with_them() -> None:
+    graphs = read(graph_indicator="2\n1\n1\n1\n", A="2, 3\n3, 2\n3, 4\n4, 3\n", node_labels="6\n6\n6\n8\n",
+                  node_attributes=".25, 4\n0.5, 1\n-1, 20\n0, 3\n")  # fmt: skip
+    assert graphs.fingerprint() == read().fingerprint()
+    assert "the nodes were put in the order of their graphs" in graphs.notes
+
+
 BAD: dict[str, tuple[dict[str, str | bytes | None], str]] = {
     "a node beyond the last": ({"A": "1, 2\n\n2, 9\n"}, r"'X_A\.txt' refers to number 9; expected 1 to 4"),
     "an edge across graphs": ({"A": "1, 2\n3, 4\n", "edge_labels": None}, "edges must stay in one graph"),
-    "nodes in another order": ({"graph_indicator": "2\n1\n1\n1\n"}, "must stand together"),
+    "three columns": ({"A": "1, 2, 3\n"}, "has 3 numbers in a line; expected 2"),
     "a word": ({"A": "1, x\n"}, r"'X_A\.txt' cannot be read: .*' x'"),
+    "a graph without a node": ({"graph_indicator": "1\n1\n1\n1\n", "A": ""}, "lines where|no node"),
     "too few node labels": ({"node_labels": "6\n"}, r"'X_node_labels\.txt' has 1 lines where 4 are needed"),
     "a missing file": ({"graph_labels": None}, r"there is no file 'X_graph_labels\.txt'"),
+    "an attribute that is no number": ({"node_attributes": "1\n2\nnan\n4\n"}, "row 2 holds a NaN"),
 }
 
 
@@ -349,6 +370,8 @@ def test_a_place_without_or_with_several_collections_is_refused(tmp_path: Path) 
         collection.read(tmp_path)
     with pytest.raises(InputError, match="found X, Y"):
         collection.read(write(tmp_path, {**FILES, "Y_A.txt": ""}))
+    with pytest.raises(InputError, match="is not a folder"):
+        collection.read(tmp_path / "nothing")
 
 
 pieces = st.sampled_from([b"1", b"2", b"3", b"-", b"+", b",", b", ", b" ", b"\t", b"\n", b"\r\n", b"\r", b".", b"e",

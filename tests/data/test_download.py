@@ -140,7 +140,7 @@ def test_the_named_members_come_out_and_no_other(make: Make, prefix: str, tmp_pa
     assert unpack(data, tmp_path) == {name: MEMBERS[name] for name in WANTED}
 
 
-@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE])
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE])
 def test_a_member_that_is_no_file_is_refused(kind: bytes, tmp_path: Path) -> None:
     link = tarfile.TarInfo("set/train.txt")
     link.type, link.linkname = kind, "/etc/hostname"

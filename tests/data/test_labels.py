@@ -110,6 +110,9 @@ def test_labels_of_other_nodes_are_counted_and_none_left_is_an_error(graph_file:
         ("n1\tred\nn2\tred\nn1\tblue\n", "line 3: the node 'n1' is labelled 'blue', and 'red' before"),
         ("n1\tred\ttrain\nn1\tred\ttest\n", "line 2: the node 'n1' is in the split test, and in train before"),
         ("n1\tred\ttrain\nn2\tred\tlater\n", "line 2: the split 'later' is none of train, valid and test"),
+        ("n1\tred\nn2\n", "line 2: expected 2 columns, found 1"),
+        ("n1\t\n", "line 1: column 2 is empty"),
+        ("", "is empty"),
         ("node\tlabel\n", "is empty: it holds a header and no label"),
         ("a\tb\tc\td\n", "has 4 columns; say with label_columns="),
         ("n1\tred\ttest\n", "none of the labelled nodes is for training"),
@@ -125,6 +128,7 @@ def test_what_does_not_go_together_is_refused(graph_file: Path, write: Write) ->
     for arguments, expected in (
         ({"train": graph_file, "valid": graph_file, "test": graph_file, "labels": table}, "labels go with one file"),
         ({"path": graph_file, "test_labels": table}, "give labels= for training and test_labels="),
+        ({"path": graph_file, "labels": write("m.tsv", "n1\tred\ttrain\n"), "test_labels": table}, "split of its own"),
         ({"path": graph_file, "labels": table, "label_columns": ("node",)}, "columns must be 2 names"),
     ):
         with pytest.raises(InputError, match=expected):
@@ -191,6 +195,9 @@ def test_what_is_left_out_of_a_table_is_counted(three_nodes: Path, tmp_path: Pat
         ({"id": ["a", "b", "c", "a"], "x": [1.0] * 4}, "several rows for the id 'a'"),
         ({"id": ["a", "b", "c"], "x": [1.0, None, 2.0]}, "has gaps"),
         ({"id": ["a", "b", "c"], "x": [[1.0], [1.0, 2.0], [3.0]]}, "differ in length"),
+        ({"id": ["a", "b", "c"], "x": [[1.0], [None], [3.0]]}, "has gaps"),
+        ({"id": ["a", "b", "c"], "x": [[1.0], [2.0], [3.0]], "y": [1, 2, 3]}, "expected columns of numbers"),
+        ({"id": ["a", "b", "c"]}, "expected columns of numbers"),
         ({"id": ["a", "b", "c"], "x": ["1", "2", "3"]}, "expected columns of numbers"),
         ({"id": ["a", "b", "c"], "x": [1.0, 2.0, 1e300]}, "row 2 holds a NaN or an infinity"),
     ],
@@ -211,6 +218,7 @@ def test_an_array_that_does_not_fit_or_is_a_pickle_is_refused(three_nodes: Path,
         (tmp_path / "s.npy", r"shape \[2, 2\]; expected \[3, f\]"),
         (write("x.npy", b"nonsense"), "is not an array of numbers"),
         (write("x.npz", b""), "cannot read features"),
+        (tmp_path / "none.npy", "there is no file"),
     ):
         with pytest.raises(InputError, match=expected):
             read(three_nodes, node_features=file)

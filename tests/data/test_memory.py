@@ -78,7 +78,7 @@ def test_whatever_the_ids_the_graph_is_that_of_the_file(
 
 
 def test_a_first_row_that_names_the_columns_is_skipped(tmp_path: Path) -> None:
-    rows = [("tail", "head", "relation"), ("b", "a", "r"), ("c", "b", "q")]
+    rows = [("tail", "\thead ", "relation"), ("b", "a", "r"), ("c", "b", "q")]
     file = written(tmp_path / "x.csv", rows)
     graph = read(rows)
     assert graph.fingerprint() == read(file).fingerprint() == read([("a", "r", "b"), ("b", "q", "c")]).fingerprint()
@@ -111,9 +111,15 @@ def test_three_tables_are_three_splits(tmp_path: Path) -> None:
     [
         ([], "'triples' is empty"),
         ([("a", "r", "b"), ("a", "r")], r"row 2: expected \(subject, relation, object\), found \('a', 'r'\)"),
+        (["arb"], r"row 1: expected \(subject, relation, object\), found 'arb'"),
         ([("a", "r", "b"), ("a", "r", None)], "row 2: an id is missing"),
+        ([("a", "r", float("nan"))], "row 1: an id is missing"),
         ([("a", " ", "b")], "row 1: an id is empty"),
         ([("a", "r", 0.5)], "row 1: 0.5 is no id; ids are text or whole numbers"),
+        ([("a", "r", True)], "row 1: True is no id"),
+        ([("a", "r", "\ud800")], "an id that is no text"),
+        (np.array([[0.5, 1.0, 2.0]]), "row 1: 0.5 is no id"),
+        (np.zeros((2, 2, 3)), "row 1: expected"),
         ({"a": "b"}, "triples are read from a file, or from a list of .*, not from dict"),
         (pa.table({"x": ["a"], "y": ["r"], "z": ["b"], "w": ["c"]}), "call three of them head, relation and tail"),
     ],
@@ -161,6 +167,7 @@ def test_a_networkx_graph_gives_its_edges_by_attribute_or_key() -> None:
         (nx.Graph([("a", "b", {"relation": "r"})]), "is undirected"),
         (nx.DiGraph(), "has no edges"),
         (nx.DiGraph([(1, "1", {"relation": "r"})]), "entity id '1' occurs more than once"),
+        ([("a", "r", "b")], "expected a NetworkX graph, not list"),
     ],
 )
 def test_a_networkx_graph_that_does_not_fit_is_refused(given: object, expected: str) -> None:

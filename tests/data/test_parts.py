@@ -53,6 +53,8 @@ def test_the_parts_of_a_file_are_its_rows(
         ("graph.tsv", "#\na\tr\tb\n", Options(comment="#")),
         ("graph.tsv", "\na\tr\tb\n", Options()),
         ("graph.tsv", '"a"\t"r"\t"b"\n"c"\t"r"\t"d"\n', Options()),
+        ("graph.tsv", 'head\trelation\ttail\n"a"\t"r"\t"b"\n"c"\t"r"\t"d"\n', Options()),
+        ("graph.tsv", "head\trelation\ttail\na\tr\tb\n", Options()),
         ("graph.tsv", "a\tr\tb\n \tr\tb\n", Options()),
         ("graph.tsv", "a\tr\tb\na\tr\n", Options()),
         ("graph.tsv", "a\tr\tb\rc\tr\td\r", Options()),

@@ -119,6 +119,9 @@ def test_blank_nodes_of_different_files_are_different_nodes(write: Write, ending
 BAD = {
     "no object": ("x.nt", NT.replace("knows> _:someone .", "knows> ."), 3),
     "bad UTF-8": ("x.nt", NT.encode() + b"<http://x/a> <http://x/p> <http://x/\xff> .\n", 8),
+    "a literal as relation": ("x.nt", NT + '<http://x/a> "p" <http://x/b> .\n', 8),
+    "an unknown prefix": ("x.ttl", TTL + ":a no:p :a .\n", 4),
+    "no XML": ("x.owl", "\n\nnothing <", None),
     "a relative IRI": ("x.ttl", TTL + "<c> :p :a .\n", 4),
     "a tag that is not closed": ("x.rdf", XML.replace("</rdf:Description></rdf:RDF>", "</rdf:RDF>"), None),
     "a triple about a triple": ("x.nt", NT + "<x:a> <x:p> <<( <x:a> <x:p> _:b )>> .\n", None),

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import compgcn
 from compgcn.data import read
 from compgcn.data.columns import Options
-from compgcn.data.tables import Text, text
+from compgcn.data.tables import Text, table, text
 from compgcn.errors import InputError
 
 marks = [b"\t", b"\t", b",", b",", b"\n", b"\n", b"\r\n", b"\r", b" ", b'"']
@@ -84,6 +84,18 @@ def test_the_ending_tells_separator_and_compression(tmp_path: Path, name: str) -
         (tmp_path / name).write_bytes(pack(content)[:-3])
         with pytest.raises(InputError, match="cannot be read"):
             fast(text(tmp_path / name))
+
+
+def test_a_gzip_file_of_several_members_is_read_whole(tmp_path: Path) -> None:
+    (tmp_path / "t.tsv.gz").write_bytes(gzip.compress(b"a\tr\tb\n") + gzip.compress(b"c\tr\td\n"))
+    assert fast(text(tmp_path / "t.tsv.gz")) == slow(text(tmp_path / "t.tsv.gz")) == [("a", "r", "b"), ("c", "r", "d")]
+
+
+@pytest.mark.parametrize("ending", ["tsv", "csv"])
+def test_a_field_may_be_long(ending: str) -> None:
+    row = ("a" * 200_000, "r", "b")
+    content = ("\t" if ending == "tsv" else ",").join(row).encode()
+    assert answer(slow, content, ending) == [row]
 
 
 @pytest.mark.parametrize("ending", ["tsv", "csv"])
@@ -182,6 +194,18 @@ def test_three_columns_are_the_triples_and_equal_those_of_text(tmp_path: Path) -
 def test_a_table_that_holds_no_triples_is_refused(tmp_path: Path, columns: dict[str, Any], expected: str) -> None:
     with pytest.raises(InputError, match=expected):
         read(parquet(tmp_path / "x.parquet", **columns))
+
+
+def test_the_rows_of_a_parquet_file_are_counted_over_its_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("compgcn.data.tables._BATCH", 2)
+    found = table(parquet(tmp_path / "x.parquet", tail=list("bcdef"), head=[*"abcd", None], relation=["r"] * 5))
+    rows = [*zip("abcd", "rrrr", "bcde", strict=True), (None, "r", "f")]
+    expected = [(f"row {number}", list(fields)) for number, fields in enumerate(rows, 1)]
+    assert list(found.lines(allow_empty=True)) == expected
+    with pytest.raises(InputError, match="row 5: the column 'head' is empty"):
+        list(found.lines())
 
 
 def test_bytes_that_are_no_text_and_files_that_are_no_parquet_are_refused(tmp_path: Path) -> None:

@@ -97,6 +97,10 @@ def test_any_bytes_give_a_graph_or_one_input_error(name: str, pack: bool, conten
 BAD_LINES = {
     "too few columns": ("x.tsv", b"a\tr\tb\na\tr\n", "line 2: expected 3 columns, found 2"),
     "an empty field": ("x.tsv", b"a\tr\tb\nc\t\td\n", "line 2: column 2 is empty"),
+    "too many columns": ("x.tsv", b"a\tr\tb\n\nc\tr\td\te\n", "line 3: expected 3 columns, found 4"),
+    "a field of spaces": ("x.tsv", b"a\tr\tb\nc\tr\t  \n", "line 2: column 3 is empty"),
+    "bad UTF-8": ("x.tsv", b"a\tr\tb\na\tr\tc\r\nd\tr\t\xff\n", "line 3: byte 5 is not UTF-8"),
+    "a bad line after a byte order mark": ("x.tsv", b"\xef\xbb\xbfa\tr\tb\nq\n", "line 2: expected 3 columns, found 1"),
     "UTF-16": ("x.tsv", "a\tr\tb\n".encode("utf-16"), "line 1: byte 1 is not UTF-8; save the file as UTF-8"),
     "an open quote": ("x.csv", b'a,r,b\n"a,r,b\nc,r,d\n', "line 2: not separated by commas"),
     "a record after a quoted line end": ("x.csv", b'"a\nb",r,c\nd,r\n', "line 3: expected 3 columns, found 2"),
@@ -150,6 +154,9 @@ TABLE = "year,who,how,whom\n2020,007,knows,b\n2021,b,knows,c\n2021,c,sees,007\n"
     [
         (("wo", "how", "whom"), "unknown column 'wo'; did you mean 'who'"),
         ((1, 2, 4), "has no column 4: it has 4 columns, counted from 0"),
+        ((1, 2), "columns must be 3 names or 3 positions"),
+        ((1, "how", 2), "columns must be 3 names or 3 positions"),
+        ((-1, 0, 1), "columns must be 3 names or 3 positions"),
         ((1, 1, 2), "columns must be 3 names or 3 positions"),
         ("abc", "columns must be 3 names or 3 positions"),
     ],
@@ -227,6 +234,9 @@ def test_the_fingerprint_changes_with_the_data_and_not_with_the_names(write: Wri
     ("nodes", "relations", "expected"),
     [
         (np.zeros((2, 4)), None, r"shape \[2, 4\]; expected \[3, f\]"),
+        (np.zeros(3), None, r"shape \[3\]"),
+        (np.zeros((3, 0)), None, r"shape \[3, 0\]"),
+        (None, np.full((1, 4), np.inf), "row 0 holds a NaN or an infinity"),
         (np.array([[0.0], [np.nan], [1.0]]), None, "row 1 holds a NaN"),
         ([["x"]] * 3, None, "not an array of numbers"),
         (None, np.zeros((3, 4)), r"expected \[1, f\] or \[2, f\]"),

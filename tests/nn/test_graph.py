@@ -66,7 +66,9 @@ def test_messages_and_weights_are_made_once(flow):
     norm = Norm("mean")
     assert messages.plan(norm) is messages.plan(norm)
     assert messages.plan(norm).by_row.order is messages.plan(Norm("none")).by_row.order, "sorted once for all norms"
-    assert messages.weights("mean") is messages.weights("mean")
+    assert messages.weights("mean") is messages.weights("mean", True, torch.float32)
+    kipf = messages.weights("kipf", self_loop=True)
+    assert messages.weights("kipf") is kipf is not messages.weights("kipf", self_loop=False)
     assert messages.weights("mean", True, torch.float64).message.dtype == torch.float64
 
 

@@ -184,12 +184,18 @@ def test_a_foreign_host_name_is_refused_and_every_answer_has_safety_headers(mode
     with TestClient(create_app(models, hosts=LOCAL)) as client:
         for host, status in (("evil.example", 400), ("localhost:8000", 200), ("127.0.0.1", 200), ("[::1]:80", 200)):
             assert client.get("/api/models", headers={"Host": host}).status_code == status
-            for path in ("/health", "/", "/docs", "/api/models", "/nothing", "/api/map?limit=0"):
+            for path in ("/health", "/", "/static/index.html", "/docs", "/api/models", "/nothing", "/api/map?limit=0"):
                 headers = client.get(path, headers={"Host": host}).headers
                 assert headers["x-content-type-options"] == "nosniff"
                 assert "default-src 'none'" in headers["content-security-policy"]
                 assert "access-control-allow-origin" not in headers
         assert client.get("/api/models", headers={"Host": "localhost"}).headers["cache-control"] == "no-store"
+
+
+def test_without_plotly_a_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("compgcn.serve.app.find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"pip install 'compgcn\[serve\]'"):
+        create_app({})
 
 
 # Load, delay, failure

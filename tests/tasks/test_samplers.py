@@ -136,3 +136,13 @@ def test_negatives_that_are_shared_give_the_loss_of_the_same_ones_drawn_for_ever
         found.append([loss.detach(), *(p.grad for p in task.model.parameters() if p.grad is not None)])
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other)
+
+
+def test_every_entity_is_drawn_about_equally_often() -> None:
+    torch.manual_seed(0)
+    task = build(sampler="uniform", negatives=2000)
+    negatives = SAMPLERS["uniform"].draw(task, task.batch(torch.arange(12))).entities
+    assert negatives.shape == (12, 2000)
+    counts = torch.bincount(negatives.flatten(), minlength=12)
+    assert len(counts) == 12
+    assert (counts - 2000).abs().max() < 6 * 2000**0.5

@@ -357,6 +357,14 @@ def test_a_damaged_file_is_one_sentence_that_names_it(
     assert toy.contents(tmp_path / "run") == before
 
 
+@pytest.mark.parametrize("damage", ["gone", "cut", "object"])
+def test_a_damaged_environment_is_one_sentence_that_names_it(finished: Path, tmp_path: Path, damage: str) -> None:
+    path = shutil.copytree(finished, tmp_path / "run")
+    DAMAGES[damage](path / "environment.json")
+    with pytest.raises(InputError, match=r"is damaged: environment\.json"):
+        Folder(path).seconds()
+
+
 @pytest.mark.parametrize("damage", ["other shapes", "missing"])
 def test_weights_of_another_model_are_refused(finished: Path, tmp_path: Path, damage: str) -> None:
     path = shutil.copytree(finished, tmp_path / "run") / "model.safetensors"

@@ -341,18 +341,23 @@ def read(source: str | Path | Iterable[Path], *, name: str | None = None) -> Gra
     relations, rels = _optional(files, f"{prefix}_edge_labels.txt", len(ends))
     node_classes, node_labels = _optional(files, f"{prefix}_node_labels.txt", len(graph_of))
     attributes = f"{prefix}_node_attributes.txt"
+    features = _table(files, attributes, None) if attributes in files else None
+    order = np.argsort(graph_of, kind="stable")
+    number = np.argsort(order)  # [N], the new number of a node
     notes = [f"the file '{prefix}{ending}' is not used" for ending in _UNUSED if f"{prefix}{ending}" in files]
+    if (np.diff(graph_of) < 0).any():
+        notes.append("the nodes were put in the order of their graphs")
     rels = np.zeros(len(ends), dtype=np.int64) if rels is None else rels
     collection = GraphCollection(
         name or prefix,
         Vocabulary("relation", relations or ("edge",)),
         classes,
-        graph_of=graph_of,
-        triples=np.column_stack([ends[:, 0], rels, ends[:, 1]]),
+        graph_of=graph_of[order],
+        triples=np.column_stack([number[ends[:, 0]], rels, number[ends[:, 1]]]),
         targets=targets,
-        node_labels=node_labels,
+        node_labels=None if node_labels is None else node_labels[order],
         node_classes=node_classes,
-        node_features=_table(files, attributes, None) if attributes in files else None,
+        node_features=None if features is None else checked_features("node", features, len(order))[order],
         graph_ids=tuple(str(g + 1) for g in range(len(targets))),
         origin=origin,
     )

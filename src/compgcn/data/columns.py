@@ -149,7 +149,7 @@ def checked_features(kind: str, given: Any, *rows: int) -> Features:
 
 def named_places(fields: Sequence[str], words: Sequence[set[str]]) -> list[int] | None:
     """Return the position of each kind of column, if exactly one field names each."""
-    folded = [field.strip(' "').casefold() for field in fields]
+    folded = [field.strip().strip('"').strip().casefold() for field in fields]
     known = [[place for place, name in enumerate(folded) if name in kind] for kind in words]
     return [places[0] for places in known] if all(len(places) == 1 for places in known) else None
 

@@ -40,7 +40,10 @@ class Memory:
         places, named = picked(self.label, header, self.columns)
         texts = [_texts(self.label, columns[place]) for place in places]
         texts, notes = headless(self.label, texts, named and frame is None)
-        arrays = [pa.chunked_array([pa.array(column, pa.string())]) for column in texts]
+        try:
+            arrays = [pa.chunked_array([pa.array(column, pa.string())]) for column in texts]
+        except UnicodeEncodeError as error:
+            raise InputError(f"'{self.label}' holds an id that is no text: {error.reason}") from None
         return Facts(arrays, notes, guessed=frame is None and not notes)
 
     def _columns(self) -> tuple[list[str], list[Sequence[Any]]]:

@@ -78,7 +78,9 @@ class Text(File):
             found = self._parse(width, take, first + rows if number else rows)
         except (pa.ArrowException, UnicodeDecodeError):
             return None
-        if not first.strip() or b"\r" in first.strip() or any(map(_has_blank, found)) or _all_quoted(found):
+        body = [column[1:] for column in found] if named else found
+        odd = not first.strip() or b"\r" in first.strip() or not len(body[0])
+        if odd or any(map(_has_blank, body)) or _all_quoted(body):
             return None
         if number:
             return Facts([column[1:] for column in found])
@@ -190,6 +192,7 @@ class Text(File):
             quoting=csv.QUOTE_MINIMAL if self.delimiter == "," else csv.QUOTE_NONE,
             strict=True,
         )
+        bound = csv.field_size_limit(2**31 - 1)
         try:
             for fields in reader:
                 inside = False
@@ -198,6 +201,8 @@ class Text(File):
                 start = reader.line_num + 1
         except csv.Error as error:
             raise self._wrong(start, f"not separated by {_SEPARATORS[self.delimiter]}: {error}") from None
+        finally:
+            csv.field_size_limit(bound)
 
     def _lines(self) -> Iterator[str]:
         """Yield decoded lines with their ends; LF, CRLF and CR all end a line."""
@@ -255,20 +260,24 @@ class Parquet(File):
         """Yield the place of each row, in words, with the ids in the columns that `picked` tells, or None for a gap."""
         import pyarrow as pa
 
-        columns = self.read(picked(self.label, self.header(), chosen, words)[0], allow_empty=allow_empty)
-        number = 0
-        for batch in pa.table(columns, names=[str(place) for place in range(len(columns))]).to_batches(_BATCH):
-            for fields in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                number += 1
-                yield f"row {number}", list(fields)
+        header, number = self.header(), 0
+        names = [header[place] for place in picked(self.label, header, chosen, words)[0]]
+        self._must_have_rows()
+        try:
+            for batch in self._opened.iter_batches(_BATCH, columns=names):
+                columns = [self._texts(name, batch.column(name), allow_empty, number).to_pylist() for name in names]
+                for row, fields in enumerate(zip(*columns, strict=True), number + 1):
+                    yield f"row {row}", list(fields)
+                number += len(batch)
+        except (pa.ArrowException, OSError) as error:
+            raise self._damaged(error) from None
 
-    def read(self, take: Sequence[int], groups: Sequence[int] | None = None, *, allow_empty: bool = False) -> list[Any]:
+    def read(self, take: Sequence[int], groups: Sequence[int] | None = None) -> list[Any]:
         """Return columns of ids as strings, of some row groups or of all."""
         table = self.table(take, groups)
-        if not self._opened.metadata.num_rows:
-            raise InputError(f"'{self.label}' is empty: it holds no row")
+        self._must_have_rows()
         named = zip(table.column_names, table.columns, strict=True)
-        return [self._texts(name, column, allow_empty) for name, column in named]
+        return [self._texts(name, column) for name, column in named]
 
     def table(self, take: Sequence[int] | None = None, groups: Sequence[int] | None = None) -> Any:
         """Return some columns, or all, of some row groups, or all, as a pyarrow table."""
@@ -281,7 +290,12 @@ class Parquet(File):
         except (pa.ArrowException, OSError, ValueError) as error:
             raise self._damaged(error) from None
 
-    def _texts(self, name: str, column: Any, allow_empty: bool) -> Any:
+    def _must_have_rows(self) -> None:
+        if not self._opened.metadata.num_rows:
+            raise InputError(f"'{self.label}' is empty: it holds no row")
+
+    def _texts(self, name: str, column: Any, allow_empty: bool = False, before: int = 0) -> Any:
+        """Return a column as strings; so many rows of the file stand before it."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -296,7 +310,7 @@ class Parquet(File):
             raise self._damaged(error) from None
         blank = pc.fill_null(pc.equal(pc.ascii_trim(column, " "), ""), True)
         if pc.any(blank).as_py() and not allow_empty:
-            row = pc.index(blank, True).as_py() + 1
+            row = before + pc.index(blank, True).as_py() + 1
             raise InputError(f"'{self.label}', row {row}: the column '{name}' is empty")
         return column
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from itertools import accumulate, pairwise
-from typing import Any, Concatenate, Literal, NamedTuple, ParamSpec, TypeVar, cast, get_args
+from typing import Any, Literal, NamedTuple, TypeVar, TypeVarTuple, cast, get_args
 
 import torch
 from torch import Tensor
@@ -103,7 +103,7 @@ NORMS: dict[str, Callable[[Messages, bool, torch.dtype], Weights]] = {
 COUNT_SENT = ("symmetric", "kipf", "released")
 
 
-_P = ParamSpec("_P")
+_Args = TypeVarTuple("_Args")
 _T = TypeVar("_T")
 
 
@@ -115,15 +115,15 @@ def lasting(make: Callable[[], _T]) -> _T:
         return make()
 
 
-def _once(make: Callable[Concatenate[Messages, _P], _T]) -> Callable[Concatenate[Messages, _P], _T]:
+def _once(make: Callable[[Messages, *_Args], _T]) -> Callable[[Messages, *_Args], _T]:
     """Keep what a method returns with the messages: the same arguments give the same tensors."""
     name = make.__name__
 
     @wraps(make)
-    def get(self: Messages, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    def get(self: Messages, *args: *_Args) -> _T:
         key = (name, *args)
         if key not in self._kept:
-            self._kept[key] = lasting(lambda: make(self, *args, **kwargs))
+            self._kept[key] = lasting(lambda: make(self, *args))
         return cast(_T, self._kept[key])
 
     return get
@@ -237,9 +237,12 @@ class Messages:
         """Return these messages in another form, with the weights they have here unless the changes say otherwise."""
         return replace(self, **{"part_of": (self, slice(None), slice(None)), "scale": None, **changes}, _kept={})
 
-    @_once
     def weights(self, norm: str, self_loop: bool = True, dtype: torch.dtype = torch.float32) -> Weights:
         """Return the weights of `NORMS[norm]`, computed in `dtype`."""
+        return self._weights(norm, self_loop, dtype)
+
+    @_once
+    def _weights(self, norm: str, self_loop: bool, dtype: torch.dtype) -> Weights:
         if self.part_of is None:
             return NORMS[norm](self, self_loop, dtype)
         whole, messages, nodes = self.part_of

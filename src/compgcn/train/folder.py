@@ -287,7 +287,10 @@ class Folder:
 
     def seconds(self) -> float:
         """Read the time of training from environment.json."""
-        return float(self._read_json("environment.json").get("seconds", 0.0))
+        try:
+            return float(self._read_json("environment.json")["seconds"])
+        except (ValueError, LookupError, TypeError) as error:
+            raise self._damage("environment.json", reason(error)) from None
 
     # Reading and writing
 
