@@ -27,7 +27,6 @@ from torch import Tensor, nn
 from compgcn import __version__
 from compgcn.config import Config, Training, configure
 from compgcn.data import KnowledgeGraph
-from compgcn.data.columns import counted
 from compgcn.kernels.reference import update
 from compgcn.nn import CompGCNConv
 from compgcn.nn.conditional import STATISTICS, ConditionalLayer, View
@@ -127,7 +126,7 @@ def environment(device: torch.device | None = None) -> dict[str, Any]:
         "commit": commit(),
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "device": torch.cuda.get_device_name(device) if cuda else counted(torch.get_num_threads(), "CPU core"),
+        "device": torch.cuda.get_device_name(device) if cuda else f"{torch.get_num_threads()} CPU cores",
         "processor": None if cuda else platform.processor() or platform.machine(),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
     }

@@ -26,8 +26,7 @@ _SHARE = 1 / 3  # "around 6 %" is 4 % to 8 %
 RULE = (
     "*Yes* and *no*: the claim holds, or does not. *More*: the gain is larger than claimed. *Open*: rows are missing, "
     f"or {_ERRORS} standard errors over seeds could turn the answer.",
-    f"A gain is relative; its ± is {_ERRORS} standard errors. A mean rank and a number of parameters are better when "
-    "lower.",
+    f"A gain is relative, its ± {_ERRORS} standard errors. Mean ranks and numbers of parameters are better when lower.",
     "If several rows stand for one side, the one with the best validation metric counts, for CompGCN and for the "
     "others alike.",
     f"A row with one seed gets a standard error of {100 * _TOLERANCE:.0f} %, a category of relations one of "
@@ -199,10 +198,8 @@ def reason(claim: Claim, judged: Judged, missing: str) -> str:
     else:
         one = min(found, key=lambda one: _by(claim, one) - one.error)
         points = round(100 * one.share, 1)
-        words = f"{one.mine.label} and {one.theirs.label} do not differ"
-        if points:
-            size = f"{abs(points):.1f} % {'better' if points > 0 else 'worse'}"
-            words = f"{one.mine.label} is {size} than {one.theirs.label}"
+        size = f"is {abs(points)} % {'better' if points > 0 else 'worse'} than" if points else "does not differ from"
+        words = f"{one.mine.label} {size} {one.theirs.label}"
         words += f" in {title(one.metric)}" if len({other.metric for other in found}) > 1 else ""
         words = f"at the least, {words}" if judged.answer == "yes" and len(found) > 1 else words
         words += ", which chance can explain" if judged.answer == "open" and points else ""

@@ -34,8 +34,8 @@ def page(board: Board, experiment: Experiment, level: int = 1, figure: str | Non
     """Return an experiment as headings, paragraphs and tables; a page of its own has the rules too."""
     parts: list[str | Table] = [f"{'#' * level} {experiment.title}"]
     source = claims.placed(experiment.source)
-    whose = "Ranks" if source == experiment.source else "Ranks in the paper"
-    ranks = f"{whose}: {experiment.ranks}." if experiment.ranks else ""
+    whose = " in the paper" if source != experiment.source else ""
+    ranks = f"Ranks{whose}: {experiment.ranks}." if experiment.ranks else ""
     parts.append(" ".join(filter(None, (f"Source: {source}.", ranks, experiment.note))))
     if figure is not None:
         parts.append(f"![{experiment.title}]({figure})")
