@@ -44,7 +44,8 @@ def filled(text: str, board: Board) -> str:
 def load(name: str) -> Any:
     """Return a committed measurement; None if it is not there."""
     path = BENCHMARKS / f"{name}.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    text = path.read_text(encoding="utf-8") if path.is_file() else "null"
+    return json.loads(text.replace('"1 CPU cores"', '"1 CPU core"'))
 
 
 # Accuracy

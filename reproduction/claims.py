@@ -15,7 +15,7 @@ from pydantic import Field
 from compgcn.config import Section, read_tree
 from compgcn.run.report import MISSING, Table
 from reproduction.experiment import CLAIMS, Experiment, Row
-from reproduction.tables import LOWER, Board, number, title, verdict
+from reproduction.tables import LOWER, Board, number, percent, title, verdict
 
 _TOLERANCE = 0.01  # "not worse" is at most this share worse; also the assumed error of a single seed
 _TOLERANCE_PARTS = 0.04  # assumed error of a category of relations, by the seeds of the headline model
@@ -26,7 +26,7 @@ _SHARE = 1 / 3  # "around 6 %" is 4 % to 8 %
 RULE = (
     "*Yes* and *no*: the claim holds, or does not. *More*: the gain is larger than claimed. *Open*: rows are missing, "
     f"or {_ERRORS} standard errors over seeds could turn the answer.",
-    "A gain is relative. A mean rank and a number of parameters are better when lower.",
+    f"A gain is relative, its ± {_ERRORS} standard errors. Mean ranks and numbers of parameters are better when lower.",
     "If several rows stand for one side, the one with the best validation metric counts, for CompGCN and for the "
     "others alike.",
     f"A row with one seed gets a standard error of {100 * _TOLERANCE:.0f} %, a category of relations one of "
@@ -190,24 +190,21 @@ def reason(claim: Claim, judged: Judged, missing: str) -> str:
         return missing
     if claim.kind == "gain":
         mean, error = _mean(found)
-        words = f"the gain is {_percent(mean)}" + (f" ± {100 * error:.1f} %" if judged.answer == "open" else "")
+        words = f"the gain is {percent(mean)}" + (f" ± {100 * error:.1f} %" if judged.answer == "open" else "")
     elif claim.kind == "count":
         sure, possible = _counted(found)
-        words = f"better or equal in {sure} of {len(judged.gains)} comparisons"
+        words = f"better or equal in {sure} of {len(found)} comparisons"
         words += f", perhaps in {possible}" if judged.answer == "open" else ""
     else:
         one = min(found, key=lambda one: _by(claim, one) - one.error)
-        percent = round(100 * one.share, 1)
-        size = f"{abs(percent):.1f} % {'better' if percent > 0 else 'worse'} than" if percent else "as good as"
-        words = f"{one.mine.label} is {size} {one.theirs.label}"
+        points = round(100 * one.share, 1)
+        size = f"is {abs(points)} % {'better' if points > 0 else 'worse'} than" if points else "does not differ from"
+        words = f"{one.mine.label} {size} {one.theirs.label}"
         words += f" in {title(one.metric)}" if len({other.metric for other in found}) > 1 else ""
         words = f"at the least, {words}" if judged.answer == "yes" and len(found) > 1 else words
-        words += ", which chance can explain" if judged.answer == "open" else ""
+        words += ", which chance can explain" if judged.answer == "open" and points else ""
+    words += "; the rows that are not trained cannot change it" if len(found) < len(judged.gains) else ""
     return words + "".join(f"; our {label} is below the paper's number" for label in judged.below)
-
-
-def _percent(share: float) -> str:
-    return f"{round(100 * share, 1) + 0.0:+.1f} %"  # no -0.0
 
 
 def _named(experiment: Experiment, row: Row) -> str:
@@ -264,7 +261,7 @@ def claims_tables(board: Board) -> list[Table]:
                     compared = f"{one.mine.label} against {one.theirs.label}{one.known}"
                     cell = lines.setdefault((title(one.metric), compared), [MISSING, MISSING])
                     values = ", ".join(number(row.value, one.metric) for row in (one.mine, one.theirs))
-                    cell[side] = f"{_percent(one.share)} ({values})"
+                    cell[side] = f"{percent(one.share)} ({values})"
             evidence += [[str(place), *key, *cells] for key, cells in lines.items()]
     return [
         Table("", ("", "the paper says", "where", "by its numbers", "by ours", "because"), answers),

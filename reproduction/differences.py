@@ -19,8 +19,8 @@ _RULE = (
     "Differences are between models of the same seed. *Seeds move* is the standard deviation of {metric} over seeds "
     "alone, for each decoder. A smaller difference is *within the noise of seeds*. *By chance* is the size that a "
     "difference exceeds once in 20 if nothing but chance differs: Student's t times √2 times that deviation, for one "
-    "seed. A difference up to that size is *undecided*, a larger one *better* or *worse*. Of {rows} rows, chance would "
-    "make about {wrong:.1f} better or worse."
+    "seed. A difference up to that size is *undecided*, a larger one *better* or *worse*. Chance would make about "
+    "{wrong:.1f} of {rows} rows better or worse."
 )
 
 

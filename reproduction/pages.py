@@ -33,8 +33,10 @@ _READ = (
 def page(board: Board, experiment: Experiment, level: int = 1, figure: str | None = None) -> list[str | Table]:
     """Return an experiment as headings, paragraphs and tables; a page of its own has the rules too."""
     parts: list[str | Table] = [f"{'#' * level} {experiment.title}"]
-    ranks = f"Ranks in the paper: {experiment.ranks}." if experiment.ranks else ""
-    parts.append(" ".join(filter(None, (f"Source: {claims.placed(experiment.source)}.", ranks, experiment.note))))
+    source = claims.placed(experiment.source)
+    whose = " in the paper" if source != experiment.source else ""
+    ranks = f"Ranks{whose}: {experiment.ranks}." if experiment.ranks else ""
+    parts.append(" ".join(filter(None, (f"Source: {source}.", ranks, experiment.note))))
     if figure is not None:
         parts.append(f"![{experiment.title}]({figure})")
     compared = experiment.kind == "differences"

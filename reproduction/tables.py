@@ -103,6 +103,11 @@ def number(value: float, metric: str) -> str:
     return f"{value:.1f}" if last.startswith("accuracy") else f"{value:.3f}".replace("0.", ".", 1)
 
 
+def percent(share: float) -> str:
+    """Format a relative change with its sign."""
+    return f"{round(100 * share, 1) + 0.0:+.1f} %".replace("-", "−")  # + 0.0: no negative zero
+
+
 def shown(figure: Figure | None, metric: str) -> str:
     """Format mean ± standard deviation."""
     if figure is None:
@@ -292,7 +297,7 @@ def _points(board: Board, experiment: Experiment) -> Table:
     metric, lines = experiment.metrics[0], []
     for row in experiment.rows:
         ours, change = board.ours(experiment, row, metric), relative(board, experiment, row)
-        moved = MISSING if change is None else f"{100 * change[0]:+.1f} %"
+        moved = MISSING if change is None else percent(change[0])
         lines.append([row.label, shown(ours, metric), moved, *costs(board.results(experiment, row))])
     return Table("", ("model", f"ours, {title(metric)}", f"relative to {experiment.reference}", *COSTS), lines)
 

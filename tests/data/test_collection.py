@@ -98,7 +98,7 @@ def test_what_is_odd_is_counted() -> None:
         "1 graph without an edge kept",
         "2 edges of 5 in one direction only",
     ]
-    assert list(noted(build(items[2:])).notes) == ["every edge stands there in both directions"]
+    assert list(noted(build(items[2:])).notes) == ["every edge is there in both directions"]
     assert list(noted(build([(2, [(0, 0, 1)], 0)])).notes) == []
 
 
@@ -324,7 +324,7 @@ def test_the_files_say_what_is_in_the_collection() -> None:
     assert graphs.node_features is not None
     assert graphs.node_features.tolist() == [[0.5, 1], [-1, 20], [0, 3], [0.25, 4]]
     assert graphs.both_directions
-    assert graphs.notes == ("1 graph without an edge kept", "every edge stands there in both directions")
+    assert graphs.notes == ("1 graph without an edge kept", "every edge is there in both directions")
 
 
 def test_labels_and_attributes_need_not_be_there() -> None:

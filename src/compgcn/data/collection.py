@@ -300,7 +300,7 @@ def noted(collection: GraphCollection, notes: Sequence[str] = ()) -> GraphCollec
     found = [f"{counted(count, noun)}{rest} kept" for count, noun, rest in counts if count]
     one_way = _one_way(collection)
     if len(triples) and not one_way:
-        found.append("every edge stands there in both directions")
+        found.append("every edge is there in both directions")
     elif one_way < len(triples):
         found.append(f"{counted(one_way, 'edge')} of {len(triples):,} in one direction only")
     collection = replace(collection, notes=(*notes, *found))
