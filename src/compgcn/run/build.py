@@ -81,7 +81,7 @@ def find_device(name: str) -> torch.device:
         device = torch.device(name)
         torch.zeros((), device=device).item()
     except (RuntimeError, AssertionError, NotImplementedError):
-        raise InputError(f"there is no device '{name}' here; use cpu, cuda or auto") from None
+        raise InputError(f"there is no device '{name}' here; use cpu or auto") from None
     return device
 
 

@@ -18,6 +18,13 @@ from compgcn.errors import InputError
 from compgcn.train.loop import Event, Interrupted
 
 JOURNAL = "journal.jsonl"
+_WORDS = {  # for the parts of a search
+    "goal": "another task",
+    "budget": "other --minutes or --trials",
+    "seed": "another seed",
+    "data": "other data",
+    "candidates": "other models",
+}
 _FEWER = 3  # a rung keeps one in so many candidates
 _SHORTEST = 0.1  # share of a whole training that every candidate of the first rung should have
 
@@ -111,7 +118,7 @@ class Journal:
         changed = [key for key in about if about[key] != self.lines[0].get(key)]
         if changed:
             raise InputError(
-                f"{path.parent.parent} holds a search with other options ({', '.join(changed)}); choose another "
+                f"{path.parent.parent} holds a search with {_WORDS[changed[0]]}; choose another "
                 "--run-dir, or say --overwrite to remove it"
             )
 
