@@ -187,7 +187,7 @@ class _Compiled:
 
 
 class RecordedStep(Step):
-    """The same update as one CUDA graph, which saves the launches and gives the numbers of the eager step.
+    """An update recorded as one CUDA graph, which saves the launches and gives the numbers of the eager step.
 
     The loss must depend on the examples, the parameters and buffers, and torch's random numbers alone, and all shapes
     must be those of the first call.
