@@ -33,7 +33,7 @@ from reproduction.synthetic import synthetic, write
 SIZES = ("100000:20000:100", "1000000:200000:100", "10000000:1000000:500")
 _RANKED, _PREDICTED, _WARM_UP = 20_000, 1_000, 5
 _WHOLE = 10**7  # triples of a graph up to which every stage is measured whole
-_STEPS = 200  # of an epoch of a larger one
+_STEPS = 50  # of an epoch of a larger one
 _PEER = 16  # queries at a time of PyKEEN's evaluation
 
 

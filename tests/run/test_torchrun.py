@@ -41,7 +41,7 @@ def losses(folder: Path) -> dict[str, float]:
 def test_two_processes_of_which_one_is_killed_end_with_the_answers_of_one(gpus: int, tmp_path: Path) -> None:
     if torch.cuda.device_count() < gpus:
         pytest.skip(f"it takes {gpus} of the GPUs, and there are {torch.cuda.device_count()}")
-    more = {"device": "cuda", "precision": "float32", "step": "eager"} if gpus else {}
+    more = {"device": "cuda", "precision": "float32", "step": "eager"} if gpus else {"device": "cpu"}
     alone, together = tmp_path / "alone", tmp_path / "together"
     for folder in (alone, together):
         folder.mkdir()

@@ -45,15 +45,21 @@ def _spectrum(x: Tensor) -> Tensor:
     kernels read whole vectors.
     """
     x = x if x.dtype == torch.float64 else x.float()
-    with torch.autocast(x.device.type, enabled=False):  # a rounded matrix would be no Fourier transform
-        return torch.matmul(x, _fourier(x.shape[-1], False, x.dtype, x.device))
+    return _exact_product(x, _fourier(x.shape[-1], False, x.dtype, x.device))
 
 
 def _signal(y: Tensor, dim: int) -> Tensor:
     """Invert `_spectrum`; d and d + 1 can have equally many frequencies, so it needs `dim`."""
     y = y if y.dtype == torch.float64 else y.float()
-    with torch.autocast(y.device.type, enabled=False):
-        return torch.matmul(y, _fourier(dim, True, y.dtype, y.device))
+    return _exact_product(y, _fourier(dim, True, y.dtype, y.device))
+
+
+def _exact_product(x: Tensor, matrix: Tensor) -> Tensor:
+    """Multiply without autocast: a rounded matrix would be no Fourier transform."""
+    if not torch.is_autocast_enabled(x.device.type):
+        return x @ matrix
+    with torch.autocast(x.device.type, enabled=False):
+        return x @ matrix
 
 
 def _fourier(d: int, inverse: bool, dtype: torch.dtype, device: torch.device) -> Tensor:
@@ -131,15 +137,16 @@ class Composition(NamedTuple):
         return self.lower(combined(self.combine, self.lift(x), self.lift_relation(z)), x.shape[-1])
 
     def fold(self, filters: Tensor, width: int) -> Tensor:
-        """Return the filter of sums [.., D] not lowered yet, D = `width`: y fold(W) = lower(y) W, for W [d, out]."""
+        """Return the filters of sums [.., D] not lowered yet, D = `width`: y fold(W) = lower(y) W, W [.., d, out]."""
         if self.lower is _drop_width:
             return filters
-        d = len(filters)
+        d = filters.shape[-2]
         if self.lower is _signal:
             matrix = _fourier(d, True, wide(filters.dtype), filters.device)
         else:
             matrix = self.lower(torch.eye(width, dtype=filters.dtype, device=filters.device), d)
-        return matrix.to(filters.dtype) @ filters
+        matrix = matrix.to(filters.dtype)
+        return matrix @ filters if filters.dim() == 2 else matrix.expand(len(filters), -1, -1).bmm(filters)
 
     def fold_fixed(self, z: Tensor, filters: Tensor) -> tuple[Tensor, Tensor]:
         """Return A [d, out] and b [out] with phi(x, z) W = x A + b for one relation z [1, d], if `lift` is linear."""

@@ -83,7 +83,7 @@ def _direction(p: Mapping[str, Tensor], m: Incoming) -> list[Tensor]:
     sums = m.by_direction(sums)  # [N, G, D]
     names = _DIRECTIONS[: m.messages.num_directions - m.messages.loops]
     names += ("weight_loop",) if m.messages.loops else ()
-    filters = torch.stack([m.phi.fold(p[name], sums.shape[-1]) for name in names])  # [G, D, out]
+    filters = m.phi.fold(torch.stack([p[name] for name in names]), sums.shape[-1])  # [G, D, out]
     if m.apart:
         return [half @ filter for half, filter in zip(sums.unbind(1), filters.unbind(), strict=True)]
     return [sums.flatten(1) @ filters.flatten(0, 1)]  # [N, G D] @ [G D, out]
