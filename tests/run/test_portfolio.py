@@ -68,7 +68,9 @@ def test_a_stopped_search_resumes_to_the_same_bits(tmp_path: Path, steps: int) -
     with pytest.raises(Interrupted):
         searched(tmp_path / "b", notify=count, interrupted=lambda: len(seen) >= steps)
     assert not (tmp_path / "b" / "metrics.json").exists(), "the test metrics come last"
-    resumed = searched(tmp_path / "b")
+    seen.clear()
+    resumed = searched(tmp_path / "b", notify=count)
+    assert [event["note"] for event in seen if "note" in event] == [f"resuming the search in {resumed.path}"]
     trials = [line for line in told(resumed.path) if line["event"] != "stop"]
     assert trials == told(whole.path)
     assert (resumed.path / MODEL).read_bytes() == (whole.path / MODEL).read_bytes()
@@ -150,6 +152,12 @@ def test_train_compares_models_and_prints_why_one_was_kept(command: Command, dat
     assert all(name in shown.out for name, *_ in FEW)
     assert "has the highest validation mrr of 4 candidates" in shown.out
     assert "run folder runs/mine-best-0" in shown.out
+    assert "candidate ComplEx" in shown.err
+    again = command("train", data, "--trials", 6, "--device", "cpu").out
+    assert "the search in runs/mine-best-0 is finished; --overwrite searches anew" in again
+    refused(
+        command("train", data, "--trials", 7, "--device", "cpu", "--json"), "a finished search with other --minutes"
+    )
     report = json.loads(command("train", data, "--trials", 6, "--device", "cpu", "--json").out)
     assert len(report["candidates"]) == 4
     assert report["test"]["mrr"] > 0

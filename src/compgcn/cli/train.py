@@ -114,7 +114,12 @@ def train(
         Path | None, Option(help="A TOML with a table [search], for --protocol nested.", metavar="FILE")
     ] = None,
     run_dir: Annotated[
-        Path | None, Option(help="The run folder; by default runs/<data>-<encoder>-<decoder>-<seed>.")
+        Path | None,
+        Option(
+            help="The run folder; by default runs/<data>-<encoder>-<decoder>-<seed>, with --model "
+            "runs/<data>-<model>-<seed>, of a comparison runs/<data>-best-<seed>, with --labels "
+            "runs/<data>-best-labels-<seed>."
+        ),
     ] = None,
     overwrite: Annotated[bool, Option("--overwrite", help="Remove the run in the run folder first.")] = False,
     minutes: Annotated[
@@ -130,6 +135,7 @@ def train(
     Without a model or settings of one, models compete for your own triples, and the best on validation stays.
 
     Example: compgcn train my-triples.tsv --minutes 5
+
     Example: compgcn train my-triples.tsv --decoder distmult --epochs 100 --set training.lr=0.01
 
     Example: torchrun --nproc-per-node 4 -m compgcn train my-triples.tsv
@@ -410,25 +416,32 @@ def compare_models(
     asked: Mapping[str, Any], data: Dataset, budget: Budget, run_dir: Path | None, overwrite: bool, as_json: bool
 ) -> None:
     """Compare the models of the portfolio; print the table of candidates and the test metrics of the winner."""
-    from compgcn.run.portfolio import search
+    from compgcn.run.portfolio import search, search_folder
     from compgcn.run.search import journalled
-    from compgcn.train.folder import default_folder
+    from compgcn.train.folder import Folder
 
-    folder = run_dir or default_folder(configure(Config(), asked), "best")
+    assert isinstance(data, KnowledgeGraph)  # or there is no budget
+    folder = run_dir or search_folder(asked, data)
+    finished = Folder(folder).is_calibrated and not overwrite
     bound = f"{budget.trials} trainings" if budget.seconds is None else f"at most {budget.seconds / 60:g} min"
     if not as_json:
         describe(data.name, data.statistics(), data.notes)
-        alone = "--model" if getattr(data, "labels", None) is None else "--encoder"
-        out.print(f"comparing models on validation for {bound} (--minutes, --trials); {alone} NAME trains one alone")
+        alone = "--model" if data.labels is None else "--encoder"
+        if not finished:
+            out.print(
+                f"comparing models on validation for {bound} (--minutes, --trials); {alone} NAME trains one alone"
+            )
     keep_memory()
     with watched(folder, as_json, board()) as (notify, stopped):
 
         def tell(event: Event) -> None:
+            if "note" in event and not as_json:
+                out.print(event["note"])
             if not as_json and not err.is_terminal and event["event"] == "trial" and "value" in event:
-                err.print("  ".join(cell for cell in _row(event) if cell))
+                cells = zip(_HEADER, _row(event), strict=True)
+                err.print("  ".join(f"{name.removesuffix('>')} {cell}".strip() for name, cell in cells if cell))
             notify(event)
 
-        assert isinstance(data, KnowledgeGraph)  # or there is no budget
         run = search(asked, data, budget, folder, tell, stopped, overwrite)
     found = journalled(run.path)
     assert found is not None
@@ -436,6 +449,8 @@ def compare_models(
         rows = [trial._asdict() for trial in found.trials]
         out.print_json(data={"run": str(run.path), **run.metrics, "candidates": rows})
         return
+    if finished:
+        out.print(f"the search in {run.path} is finished; --overwrite searches anew")
     show_table(_HEADER, [_row(trial._asdict()) for trial in found.trials])
     out.print(found.reason)
     if run.config.classifier.protocol is None:

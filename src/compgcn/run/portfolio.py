@@ -270,7 +270,7 @@ def search(
 
     The same call resumes a search that was stopped, and opens the run of a finished one.
     """
-    run = Folder(run_dir or default_folder(configure(Config(), settings), "best"))
+    run = Folder(run_dir or search_folder(settings, data))
     notify = notify or (lambda event: None)
     searching = run.path / "search"
     if run.is_run and not overwrite and not (searching / JOURNAL).is_file():
@@ -291,8 +291,11 @@ def search(
         except InputError:
             if run.is_run:
                 raise
-            shutil.rmtree(searching)  # a search with other options that has chosen no model
+            notify({"event": "search", "note": f"the search stopped in {run.path} had other options: it begins anew"})
+            shutil.rmtree(searching)
             journal = Journal(searching / JOURNAL, about | {"candidates": candidates})
+        if len(journal.lines) > 1 and not run.is_calibrated:
+            notify({"event": "search", "note": f"resuming the search in {run.path}"})
         if not run.is_run:
             bounded = budget._replace(seconds=budget.seconds and (1 - _FINAL) * budget.seconds)
             outcome = Search(candidates, judge, bounded, journal, notify, clock).run()
@@ -302,6 +305,12 @@ def search(
             if place.is_dir():
                 shutil.rmtree(place)
     return train(run.config(), data, run.path, notify, interrupted)
+
+
+def search_folder(settings: Mapping[str, Any], data: KnowledgeGraph) -> Path:
+    """Return runs/<data>-best-<seed> of a search for links, runs/<data>-best-labels-<seed> of one for classes."""
+    config = resolve(settings, data).config
+    return default_folder(config, "best" if config.task == "link-prediction" else "best-labels")
 
 
 def _candidates(base: Config, data: KnowledgeGraph, budget: Budget) -> list[Candidate]:

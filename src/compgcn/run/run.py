@@ -61,7 +61,8 @@ def fit(
         minutes, trials: compare models on validation for so long, or by so many trainings, and keep the best one; see
             `compgcn.run.portfolio`.
         run_dir: the folder; `runs/<data>-<encoder>-<decoder>-<seed>` if not given, with a model
-            `runs/<data>-<model>-<seed>`, of a comparison `runs/<data>-best-<seed>`.
+            `runs/<data>-<model>-<seed>`, of a comparison `runs/<data>-best-<seed>`, of one of classifiers
+            `runs/<data>-best-labels-<seed>`.
         overwrite: whether to remove a run that is in the folder, of whatever settings, and begin anew.
         notify: called with every event of `events.jsonl`, and for every step and every block of an evaluation or a
             calibration.
