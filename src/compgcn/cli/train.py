@@ -114,12 +114,7 @@ def train(
         Path | None, Option(help="A TOML with a table [search], for --protocol nested.", metavar="FILE")
     ] = None,
     run_dir: Annotated[
-        Path | None,
-        Option(
-            help="The run folder; by default runs/<data>-<encoder>-<decoder>-<seed>, with --model "
-            "runs/<data>-<model>-<seed>, of a comparison runs/<data>-best-<seed>, with --labels "
-            "runs/<data>-best-labels-<seed>."
-        ),
+        Path | None, Option(help="By default runs/<data>-MODEL-<seed>; MODEL is encoder-decoder, --model or best.")
     ] = None,
     overwrite: Annotated[bool, Option("--overwrite", help="Remove the run in the run folder first.")] = False,
     minutes: Annotated[
@@ -416,21 +411,19 @@ def compare_models(
     asked: Mapping[str, Any], data: Dataset, budget: Budget, run_dir: Path | None, overwrite: bool, as_json: bool
 ) -> None:
     """Compare the models of the portfolio; print the table of candidates and the test metrics of the winner."""
-    from compgcn.run.portfolio import search, search_folder
+    from compgcn.run.portfolio import BEST, search
+    from compgcn.run.resolve import resolve
     from compgcn.run.search import journalled
-    from compgcn.train.folder import Folder
+    from compgcn.train.folder import default_folder
 
     assert isinstance(data, KnowledgeGraph)  # or there is no budget
-    folder = run_dir or search_folder(asked, data)
-    finished = Folder(folder).is_calibrated and not overwrite
+    config = resolve(asked, data).config
+    folder = run_dir or default_folder(config, BEST[config.task])
     bound = f"{budget.trials} trainings" if budget.seconds is None else f"at most {budget.seconds / 60:g} min"
     if not as_json:
         describe(data.name, data.statistics(), data.notes)
         alone = "--model" if data.labels is None else "--encoder"
-        if not finished:
-            out.print(
-                f"comparing models on validation for {bound} (--minutes, --trials); {alone} NAME trains one alone"
-            )
+        out.print(f"comparing models on validation for {bound} (--minutes, --trials); {alone} NAME trains one alone")
     keep_memory()
     with watched(folder, as_json, board()) as (notify, stopped):
 
@@ -438,8 +431,8 @@ def compare_models(
             if "note" in event and not as_json:
                 out.print(event["note"])
             if not as_json and not err.is_terminal and event["event"] == "trial" and "value" in event:
-                cells = zip(_HEADER, _row(event), strict=True)
-                err.print("  ".join(f"{name.removesuffix('>')} {cell}".strip() for name, cell in cells if cell))
+                name, value, trained, seconds, error = _row(event)
+                err.print(f"{name}  valid {value}  trained {trained}  {seconds} s  {error}".rstrip())
             notify(event)
 
         run = search(asked, data, budget, folder, tell, stopped, overwrite)
@@ -449,8 +442,6 @@ def compare_models(
         rows = [trial._asdict() for trial in found.trials]
         out.print_json(data={"run": str(run.path), **run.metrics, "candidates": rows})
         return
-    if finished:
-        out.print(f"the search in {run.path} is finished; --overwrite searches anew")
     show_table(_HEADER, [_row(trial._asdict()) for trial in found.trials])
     out.print(found.reason)
     if run.config.classifier.protocol is None:

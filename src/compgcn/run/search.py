@@ -95,12 +95,11 @@ class Outcome(NamedTuple):
     def reason(self) -> str:
         """A sentence that says why the winner was chosen."""
         (name, value), *others = [(one.name, round(one.value, 4)) for one in self.trials if one.value is not None]
-        field = counted(len(self.trials), "candidate")
         rival, second = max(others, key=lambda one: one[1], default=("", -math.inf))
         if second >= value:  # a tie, or the rival had less training
-            kept = f"'{name}' is kept of {field}, with a validation {self.goal} of {value:.4f}"
-            return f"{kept}; '{rival}' is no worse, with {second:.4f}"
-        why = f"'{name}' has the highest validation {self.goal} of {field}, {value:.4f}"
+            return f"'{name}' is kept with validation {self.goal} {value:.4f}; '{rival}' is no worse with {second:.4f}"
+        of = counted(len(self.trials), "candidate")
+        why = f"'{name}' has the highest validation {self.goal} of {of}, {value:.4f}"
         return why + (f"; '{rival}' is next with {second:.4f}" if others else "")
 
 
