@@ -141,7 +141,9 @@ def test_the_command_answers_a_file_of_queries(command: Command, run: Run, tmp_p
     assert printed == {"queries": 5, "answers": 10, "file": "out.csv"}
     refused(command(*ask, "out.csv", "--head", "p0"), "leave out --head")
     refused(command(*ask, "out.csv", "--plausible"), "line 3: plausible selects entities")
-    refused(command("predict", run.path, "--queries", queries), "--to answers.parquet")
+    refused(command("predict", run.path, "--queries", queries, "--json"), "--to answers.parquet")
+    assert command(*ask, "out.tsv", "--top", 2).code == 0
+    assert command(*ask[:-1], "--top", 2).out == (tmp_path / "out.tsv").read_text()
     write(queries, [("p0", "lives", "?")])
     assert command(*ask, "out.csv", "--plausible").code == 0
     plausible = run.predict("p0", "lives", plausible=True)

@@ -132,6 +132,7 @@ def test_own_labels_are_searched_by_default_and_named_settings_are_not(command: 
     shown = command("train", "institute.tsv", "--labels", "labels.tsv", "--trials", 9, "--device", "cpu").out
     assert "'mult, learned' has the highest validation likelihood of 3 candidates" in shown
     assert "protocol 'refit'" in shown
+    assert "run folder runs/institute-best-labels-0" in shown
     for words in (["--minutes", 1], []):
         done = command("train", "institute.tsv", "--labels", "labels.tsv", "--encoder", "gcn", "--epochs", 2, *words)
         assert ("a comparison of models" in done.err) == bool(words)

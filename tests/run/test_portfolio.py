@@ -68,7 +68,9 @@ def test_a_stopped_search_resumes_to_the_same_bits(tmp_path: Path, steps: int) -
     with pytest.raises(Interrupted):
         searched(tmp_path / "b", notify=count, interrupted=lambda: len(seen) >= steps)
     assert not (tmp_path / "b" / "metrics.json").exists(), "the test metrics come last"
-    resumed = searched(tmp_path / "b")
+    seen.clear()
+    resumed = searched(tmp_path / "b", notify=count)
+    assert [event["note"] for event in seen if "note" in event] == [f"the search in {resumed.path} resumes"]
     trials = [line for line in told(resumed.path) if line["event"] != "stop"]
     assert trials == told(whole.path)
     assert (resumed.path / MODEL).read_bytes() == (whole.path / MODEL).read_bytes()
@@ -92,8 +94,8 @@ def test_the_winner_is_an_ordinary_run_that_says_why_it_won(tmp_path: Path) -> N
 def test_a_finished_search_trains_no_more_and_refuses_another_budget(tmp_path: Path) -> None:
     run, events = searched(tmp_path / "run"), list[Event]()
     assert searched(run.path, notify=events.append).metrics == run.metrics
-    assert events == []
-    with pytest.raises(InputError, match="other --minutes or --trials"):
+    assert [event["note"].split("; ")[0] for event in events] == [f"the search in {run.path} is finished"]
+    with pytest.raises(InputError, match="a finished search with other --minutes or --trials"):
         searched(run.path, trials=1)
     assert searched(run.path, trials=1, overwrite=True).path == run.path
     assert sum(line["event"] == "end" for line in told(run.path)) == 1
@@ -150,6 +152,9 @@ def test_train_compares_models_and_prints_why_one_was_kept(command: Command, dat
     assert all(name in shown.out for name, *_ in FEW)
     assert "has the highest validation mrr of 4 candidates" in shown.out
     assert "run folder runs/mine-best-0" in shown.out
+    assert "  valid 0." in shown.err
+    again = command("train", data, "--trials", 6, "--device", "cpu").out
+    assert "the search in runs/mine-best-0 is finished; --overwrite searches anew" in again
     report = json.loads(command("train", data, "--trials", 6, "--device", "cpu", "--json").out)
     assert len(report["candidates"]) == 4
     assert report["test"]["mrr"] > 0

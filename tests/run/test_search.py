@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from compgcn.errors import InputError
-from compgcn.run.search import Budget, Candidate, Cost, Journal, Search, Trial, best_first
+from compgcn.run.search import Budget, Candidate, Cost, Journal, Outcome, Search, Trial, best_first
 from compgcn.train.loop import Interrupted
 
 SECONDS = 10.0  # of a whole training of the candidates below
@@ -128,6 +128,12 @@ def test_the_only_one_of_its_kind_meets_the_best_of_another_in_the_second_rung(
     assert order.index("alone") >= 6, "the first rung is for the six of one kind"
     assert {"c4", "c5", "alone"} == set(order[6:9])
     assert order[9] == "c5"
+
+
+def test_a_tie_names_no_winner() -> None:
+    a, b, c = (Trial(0, name, 1.0, value, 1.0) for name, value in (("a", 0.9), ("b", 0.90001), ("c", 0.5)))
+    assert "'a' has the highest" in Outcome("mrr", [a, c]).reason
+    assert Outcome("mrr", [a, c, b]).reason == "'a' is kept with validation mrr 0.9000; 'b' is no worse with 0.9000"
 
 
 def test_a_candidate_that_cannot_end_in_time_is_left_out_with_a_reason(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from typer import Argument, Option
@@ -21,6 +22,7 @@ from compgcn.cli.console import (
     show_table,
     tell,
     told_apart,
+    under_torchrun,
 )
 from compgcn.data import GraphCollection, KnowledgeGraph, collection
 from compgcn.data.columns import counted
@@ -170,7 +172,7 @@ def _complete(run: Run, query: dict[str, Any], chosen: dict[str, bool], top: int
 def _answer_file(
     run: Run, queries: Path, to: Path | None, top: int, chosen: dict[str, bool], doubtful: bool, as_json: bool
 ) -> None:
-    """Answer the queries of a file, or score its facts."""
+    """Answer the queries of a file, as a table on stdout or in a file, or score its facts."""
     from compgcn.answers.score import holds_facts
 
     if holds_facts(queries):
@@ -180,10 +182,15 @@ def _answer_file(
         return
     if doubtful:
         raise InputError(f"--doubtful puts facts in order, and '{queries}' asks for what is missing; leave it out")
-    if to is None:
-        raise InputError("--queries needs a file to write the answers to: give --to answers.parquet, .csv or .tsv")
-    with progress("answering") as notify:
-        written = run.predict_file(queries, to, top, **chosen, notify=notify)
+    if to is None and (as_json or under_torchrun()):
+        raise InputError("--json and torchrun need a file for the answers: give --to answers.parquet, .csv or .tsv")
+    with TemporaryDirectory() as place, progress("answering") as notify:
+        file = to or Path(place) / "answers.tsv"
+        written = run.predict_file(queries, file, top, **chosen, notify=notify)
+        if to is None:
+            with file.open(encoding="utf-8") as lines:
+                out.file.writelines("\t".join(map(printable, line[:-1].split("\t"))) + "\n" for line in lines)
+            return
     if as_json:
         out.print_json(data={**written._asdict(), "file": str(to)})
         return

@@ -100,7 +100,7 @@ def plain_table(*columns: str) -> Table:
 def show_table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "", caption: str = "", *, ranked: bool = False
 ) -> None:
-    """Print a table with a line above and a line below it; with `ranked`, number its rows."""
+    """Print a table with a line above and a line below it, as wide as the terminal; with `ranked`, number its rows."""
     if ranked:
         columns, rows = ("rank>", *columns), [(str(rank), *row) for rank, row in enumerate(rows, 1)]
     table = plain_table(*map(printable, columns))
@@ -108,6 +108,7 @@ def show_table(
     table.caption, table.caption_justify = caption or None, "left"
     for row in rows:
         table.add_row(*map(printable, row))
+    table.width = None if out.is_terminal else out.measure(table, options=out.options.update(width=10_000)).maximum
     out.print(table)
 
 

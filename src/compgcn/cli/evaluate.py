@@ -46,6 +46,8 @@ def evaluate(
     which = split or found.reported
     with progress("ranking") as notify:  # an unknown part or split is refused
         report = found.evaluate(which, by, notify) if isinstance(found, Links) else found.evaluate(which, by)
+    if graph is not None and not report:
+        raise InputError(f"'{graph}' has no {which} triples to rank; give a graph that has some, or another --split")
     if by == "relation":
         report = dict(sorted(report.items(), key=lambda item: -item[1]["triples"]))
     if plot is not None:
@@ -54,7 +56,7 @@ def evaluate(
         out.print_json(data=report)
         return
     if not report:
-        known = [split for split in ("valid", "test") if opened.metrics.get(split) and graph is None]
+        known = [split for split in ("valid", "test") if opened.metrics.get(split)]
         elsewhere = f"; the run has metrics of {' and '.join(known)}" if known else ""
         out.print(f"the {which} split is empty{elsewhere}")
     elif opened.config.classifier.protocol is None:

@@ -114,7 +114,7 @@ def train(
         Path | None, Option(help="A TOML with a table [search], for --protocol nested.", metavar="FILE")
     ] = None,
     run_dir: Annotated[
-        Path | None, Option(help="The run folder; by default runs/<data>-<encoder>-<decoder>-<seed>.")
+        Path | None, Option(help="By default runs/<data>-MODEL-<seed>; MODEL is encoder-decoder, --model or best.")
     ] = None,
     overwrite: Annotated[bool, Option("--overwrite", help="Remove the run in the run folder first.")] = False,
     minutes: Annotated[
@@ -130,6 +130,7 @@ def train(
     Without a model or settings of one, models compete for your own triples, and the best on validation stays.
 
     Example: compgcn train my-triples.tsv --minutes 5
+
     Example: compgcn train my-triples.tsv --decoder distmult --epochs 100 --set training.lr=0.01
 
     Example: torchrun --nproc-per-node 4 -m compgcn train my-triples.tsv
@@ -410,25 +411,30 @@ def compare_models(
     asked: Mapping[str, Any], data: Dataset, budget: Budget, run_dir: Path | None, overwrite: bool, as_json: bool
 ) -> None:
     """Compare the models of the portfolio; print the table of candidates and the test metrics of the winner."""
-    from compgcn.run.portfolio import search
+    from compgcn.run.portfolio import BEST, search
+    from compgcn.run.resolve import resolve
     from compgcn.run.search import journalled
     from compgcn.train.folder import default_folder
 
-    folder = run_dir or default_folder(configure(Config(), asked), "best")
+    assert isinstance(data, KnowledgeGraph)  # or there is no budget
+    config = resolve(asked, data).config
+    folder = run_dir or default_folder(config, BEST[config.task])
     bound = f"{budget.trials} trainings" if budget.seconds is None else f"at most {budget.seconds / 60:g} min"
     if not as_json:
         describe(data.name, data.statistics(), data.notes)
-        alone = "--model" if getattr(data, "labels", None) is None else "--encoder"
+        alone = "--model" if data.labels is None else "--encoder"
         out.print(f"comparing models on validation for {bound} (--minutes, --trials); {alone} NAME trains one alone")
     keep_memory()
     with watched(folder, as_json, board()) as (notify, stopped):
 
         def tell(event: Event) -> None:
+            if "note" in event and not as_json:
+                out.print(event["note"])
             if not as_json and not err.is_terminal and event["event"] == "trial" and "value" in event:
-                err.print("  ".join(cell for cell in _row(event) if cell))
+                name, value, trained, seconds, error = _row(event)
+                err.print(f"{name}  valid {value}  trained {trained}  {seconds} s  {error}".rstrip())
             notify(event)
 
-        assert isinstance(data, KnowledgeGraph)  # or there is no budget
         run = search(asked, data, budget, folder, tell, stopped, overwrite)
     found = journalled(run.path)
     assert found is not None

@@ -32,6 +32,7 @@ from compgcn.train.loop import Event, Interrupted, Progress, make_step, optimise
 from compgcn.train.recipes import node_portfolio, portfolio
 from compgcn.train.storage import replace as replace_file
 
+BEST: Mapping[str | None, str] = {"link-prediction": "best", "node-classification": "best-labels"}
 # Settings of a model, which a search chooses, but for these.
 _CHOSEN = ("encoder.", "decoder.", "training.", "classifier.")
 _FREE = {"training.seed", "training.device", "training.deterministic", "training.checkpoint_seconds"}
@@ -270,14 +271,14 @@ def search(
 
     The same call resumes a search that was stopped, and opens the run of a finished one.
     """
-    run = Folder(run_dir or default_folder(configure(Config(), settings), "best"))
+    hidden = without_test(data)
+    assert isinstance(hidden, KnowledgeGraph)
+    base = resolve(settings, hidden).config
+    run = Folder(run_dir or default_folder(base, BEST[base.task]))
     notify = notify or (lambda event: None)
     searching = run.path / "search"
     if run.is_run and not overwrite and not (searching / JOURNAL).is_file():
         raise InputError(f"{run.path} holds a run without a search; choose another --run-dir, or say --overwrite")
-    hidden = without_test(data)
-    assert isinstance(hidden, KnowledgeGraph)
-    base = resolve(settings, hidden).config
     must_suffice(base, [base], labelled_items(hidden))
     kind = LinkJudge if base.task == "link-prediction" else NodeJudge
     judge = kind(settings, hidden, searching, notify, interrupted, clock)
@@ -291,8 +292,12 @@ def search(
         except InputError:
             if run.is_run:
                 raise
-            shutil.rmtree(searching)  # a search with other options that has chosen no model
+            notify({"event": "search", "note": f"the search in {run.path} had other options and begins anew"})
+            shutil.rmtree(searching)
             journal = Journal(searching / JOURNAL, about | {"candidates": candidates})
+        if len(journal.lines) > 1:
+            how = "is finished; --overwrite searches anew" if run.is_calibrated else "resumes"
+            notify({"event": "search", "note": f"the search in {run.path} {how}"})
         if not run.is_run:
             bounded = budget._replace(seconds=budget.seconds and (1 - _FINAL) * budget.seconds)
             outcome = Search(candidates, judge, bounded, journal, notify, clock).run()

@@ -61,7 +61,7 @@ def fit(
         minutes, trials: compare models on validation for so long, or by so many trainings, and keep the best one; see
             `compgcn.run.portfolio`.
         run_dir: the folder; `runs/<data>-<encoder>-<decoder>-<seed>` if not given, with a model
-            `runs/<data>-<model>-<seed>`, of a comparison `runs/<data>-best-<seed>`.
+            `runs/<data>-<model>-<seed>`, of a comparison `runs/<data>-best-<seed>`, for labels `best-labels`.
         overwrite: whether to remove a run that is in the folder, of whatever settings, and begin anew.
         notify: called with every event of `events.jsonl`, and for every step and every block of an evaluation or a
             calibration.
@@ -239,10 +239,10 @@ class Run:
 
     @property
     def model_name(self) -> str:
-        """The encoder and the decoder, if it has one, or the protocol."""
+        """The encoder and the decoder, those that it has, or the protocol."""
         e, classifier = self.config.encoder.name, self.config.classifier
         if classifier.protocol is None:
-            return e if e == CONDITIONAL else f"{e} + {self.config.decoder.name}"
+            return e if e == CONDITIONAL else f"{e} + {self.config.decoder.name}".removeprefix("none + ")
         return f"{classifier.baseline or e}, {classifier.protocol}"
 
     @cached_property

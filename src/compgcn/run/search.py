@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from compgcn.data.columns import counted
 from compgcn.errors import InputError
 from compgcn.train.loop import Event, Interrupted
 
@@ -93,10 +94,13 @@ class Outcome(NamedTuple):
     @property
     def reason(self) -> str:
         """A sentence that says why the winner was chosen."""
-        first, *others = self.trials
-        why = f"'{first.name}' has the highest validation {self.goal} of {len(self.trials)} candidates"
-        rival = next((trial for trial in others if trial.value is not None), None)
-        return f"{why}, {first.value:.4f}" + (f"; '{rival.name}' is next with {rival.value:.4f}" if rival else "")
+        (name, value), *others = [(one.name, round(one.value, 4)) for one in self.trials if one.value is not None]
+        rival, second = max(others, key=lambda one: one[1], default=("", -math.inf))
+        if second >= value:  # a tie, or the rival had less training
+            return f"'{name}' is kept with validation {self.goal} {value:.4f}; '{rival}' is no worse with {second:.4f}"
+        of = counted(len(self.trials), "candidate")
+        why = f"'{name}' has the highest validation {self.goal} of {of}, {value:.4f}"
+        return why + (f"; '{rival}' is next with {second:.4f}" if others else "")
 
 
 class Budget(NamedTuple):
@@ -118,8 +122,8 @@ class Journal:
         changed = [key for key in about if about[key] != self.lines[0].get(key)]
         if changed:
             raise InputError(
-                f"{path.parent.parent} holds a search with {_WORDS[changed[0]]}; choose another "
-                "--run-dir, or say --overwrite to remove it"
+                f"{path.parent.parent} holds a finished search with {_WORDS[changed[0]]}; choose another --run-dir, "
+                "or say --overwrite to search anew"
             )
 
     def add(self, event: str, **content: Any) -> None:
