@@ -257,7 +257,8 @@ def _differences(config: Mapping[str, Any], control: Mapping[str, Any]) -> list[
     widths = [int(one["encoder"].get("residual") or one["encoder"]["dims"][-1]) for one in (config, control)]
     words = [f"{widths[1]:,} dimensions"] if widths[0] != widths[1] else []
     ours, other = ({**one["training"], **one["decoder"]} for one in (config, control))
-    changed = [name for name in ours if ours[name] != other.get(name) and name not in ("evaluate_every", "patience")]
+    both = ours.keys() & other.keys() - {"evaluate_every", "patience", "device"}  # other settings came or went since
+    changed = [name for name in ours if name in both and ours[name] != other[name]]
     words += [f"{other['epochs']} epochs"] if "epochs" in changed else []
     words += [str(other["loss"])] if "loss" in changed else []
     rest = [f"{name.replace('_', ' ')} {other.get(name)}" for name in changed if name not in ("epochs", "loss")]

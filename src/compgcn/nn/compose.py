@@ -44,22 +44,20 @@ def _spectrum(x: Tensor) -> Tensor:
     A product with a fixed matrix costs no more than the layer's own product with W. p is a multiple of 4, so that
     kernels read whole vectors.
     """
-    x = x if x.dtype == torch.float64 else x.float()
-    return _exact_product(x, _fourier(x.shape[-1], False, x.dtype, x.device))
+    return _times_fourier(x, x.shape[-1], False)
 
 
 def _signal(y: Tensor, dim: int) -> Tensor:
     """Invert `_spectrum`; d and d + 1 can have equally many frequencies, so it needs `dim`."""
-    y = y if y.dtype == torch.float64 else y.float()
-    return _exact_product(y, _fourier(dim, True, y.dtype, y.device))
+    return _times_fourier(y, dim, True)
 
 
-def _exact_product(x: Tensor, matrix: Tensor) -> Tensor:
-    """Multiply without autocast: a rounded matrix would be no Fourier transform."""
+def _times_fourier(x: Tensor, d: int, inverse: bool) -> Tensor:
+    matrix = _fourier(d, inverse, wide(x.dtype), x.device)
     if not torch.is_autocast_enabled(x.device.type):
-        return x @ matrix
-    with torch.autocast(x.device.type, enabled=False):
-        return x @ matrix
+        return x.to(matrix.dtype) @ matrix
+    with torch.autocast(x.device.type, enabled=False):  # a rounded matrix would be no Fourier transform
+        return x.to(matrix.dtype) @ matrix
 
 
 def _fourier(d: int, inverse: bool, dtype: torch.dtype, device: torch.device) -> Tensor:

@@ -287,14 +287,7 @@ def search(
     with run.lock():
         if overwrite:
             run.clear()
-        try:
-            journal = Journal(searching / JOURNAL, about | {"candidates": candidates})
-        except InputError:
-            if run.is_run:
-                raise
-            notify({"event": "search", "note": f"the search in {run.path} had other options and begins anew"})
-            shutil.rmtree(searching)
-            journal = Journal(searching / JOURNAL, about | {"candidates": candidates})
+        journal = Journal(searching / JOURNAL, about | {"candidates": candidates})
         if len(journal.lines) > 1:
             how = "is finished; --overwrite searches anew" if run.is_calibrated else "resumes"
             notify({"event": "search", "note": f"the search in {run.path} {how}"})

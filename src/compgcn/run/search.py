@@ -122,7 +122,7 @@ class Journal:
         changed = [key for key in about if about[key] != self.lines[0].get(key)]
         if changed:
             raise InputError(
-                f"{path.parent.parent} holds a finished search with {_WORDS[changed[0]]}; choose another --run-dir, "
+                f"{path.parent.parent} holds a search with {_WORDS[changed[0]]}; choose another --run-dir, "
                 "or say --overwrite to search anew"
             )
 
