@@ -95,7 +95,7 @@ def test_a_finished_search_trains_no_more_and_refuses_another_budget(tmp_path: P
     run, events = searched(tmp_path / "run"), list[Event]()
     assert searched(run.path, notify=events.append).metrics == run.metrics
     assert [event["note"].split("; ")[0] for event in events] == [f"the search in {run.path} is finished"]
-    with pytest.raises(InputError, match="a finished search with other --minutes or --trials"):
+    with pytest.raises(InputError, match="holds a search with other --minutes or --trials"):
         searched(run.path, trials=1)
     assert searched(run.path, trials=1, overwrite=True).path == run.path
     assert sum(line["event"] == "end" for line in told(run.path)) == 1
