@@ -215,15 +215,16 @@ def large_graphs(_: Board) -> str:
     """Return time and memory of every stage on synthetic graphs, and the recipe's accuracy beside popularity's."""
     rows, trained = [], []
     for report in (load(f"{machine}/large") for machine in MACHINES):
-        device = report["environment"]["device"]
         stage = partial(_of_stage, key="cpu_seconds" if report["environment"]["processor"] else "seconds")
         for row in report["rows"]:
+            device = row.get("environment", report["environment"])["device"]
             size = f"{row['triples']:,}, {row['entities']:,}, {row['relations']:,}"
             for model, found in row["models"].items():
                 cells = [stage(found.get(name)) for name in _STAGES]
                 rows.append([device, size, model, stage(row.get("read")), *cells])
             if "mrr" in (done := row.get("recipe", {})):
-                trained.append([device, size, stage(done), _short(done["mrr"]), _short(done["popularity"])])
+                took = f"{done['seconds']:,.0f} s, {done['cpu_seconds']:,.0f} s of the processor, {done['gib']:.1f} GiB"
+                trained.append([device, size, took, _short(done["mrr"]), _short(done["popularity"])])
     sizes = "triples, entities, relations"
     header = ("on", sizes, "model", "read", "an epoch", "ranks", "calibrate", "1,000 predictions", "`discover`")
     recipe = Table("", ("on", sizes, "the whole recipe", "test MRR", "of popularity"), trained)

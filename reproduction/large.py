@@ -112,6 +112,7 @@ def bench_large(
     stage = Stages(device, say, keep)
     for triples, entities, relations in sizes:
         row: Report = {"triples": triples, "entities": entities, "relations": relations, "models": {}}
+        row["environment"] = report["environment"]
         report["rows"] = sorted([*report["rows"], row], key=itemgetter("triples"))
         say(f"{triples:,} triples, {entities:,} entities, {relations:,} relations")
         with tempfile.TemporaryDirectory() as folder:
