@@ -166,8 +166,8 @@ def draw_speed(reports: Sequence[dict[str, Any]], path: Path) -> None:
     save(panels, "One layer (mult, 100 → 100), forward and backward", check_figure(path), height=3.2)
 
 
-def draw_large(reports: Sequence[dict[str, Any]], path: Path) -> None:
-    """Draw the time and the peak memory of every stage against the number of triples, for each machine."""
+def draw_large(report: dict[str, Any], path: Path) -> None:
+    """Draw the time and the peak memory of every stage against the number of triples."""
     named = {
         "read": "read",
         "distmult/epoch": "an epoch, DistMult",
@@ -175,16 +175,13 @@ def draw_large(reports: Sequence[dict[str, Any]], path: Path) -> None:
         "distmult/evaluate": "ranks of up to 20,000 triples",
         "distmult/discover": "discover",
     }
-    panels, beneath = list[Panel](), {"bbox_to_anchor": (0.5, -0.25), "loc": "upper center"}
-    for report in reports:
-        lines = {}
-        for (name, legend), colour in zip(named.items(), COLOURS, strict=False):
-            model, _, stage = name.rpartition("/")
-            stages = [(row["triples"], row["models"].get(model, {}) if model else row) for row in report["rows"]]
-            lines[legend] = colour, [(size, one.get(stage, {})) for size, one in stages]
-        time = ("cpu_seconds", "CPU time, s") if report["environment"]["processor"] else ("seconds", "time, s")
-        kinds = (time, ("gib", "peak memory, GiB"))
-        panels += [partial(_grown, report, lines, "triples", *kind, beneath) for kind in kinds]
+    lines, beneath = {}, {"bbox_to_anchor": (0.5, -0.25), "loc": "upper center"}
+    for (name, legend), colour in zip(named.items(), COLOURS, strict=False):
+        model, _, stage = name.rpartition("/")
+        stages = [(row["triples"], row["models"].get(model, {}) if model else row) for row in report["rows"]]
+        lines[legend] = colour, [(size, one.get(stage, {})) for size, one in stages]
+    kinds = (("seconds", "time, s"), ("gib", "peak memory, GiB"))
+    panels = [partial(_grown, report, lines, "triples", *kind, beneath) for kind in kinds]
     save(panels, "Synthetic graphs", check_figure(path), height=4.2)
 
 
@@ -208,6 +205,4 @@ def _grown(
         axis.set_minor_formatter("")
     axes.set_title(report["environment"]["device"])
     axes.grid()
-    if key == "gib":
-        axes.set(yscale="linear", ylim=(0, None))
     axes.legend(frameon=False, **legend)
