@@ -24,7 +24,7 @@ from reproduction.claims import verdicts
 from reproduction.differences import deviations, price
 from reproduction.experiment import Row, at_home, chosen, control_of, experiments
 from reproduction.large import settings_of, sizes_of
-from reproduction.pages import draw_large, draw_speed
+from reproduction.pages import draw_large, draw_speed, stage_of
 from reproduction.tables import Board, Figure, costs, markdown, shown, stated, title, verdict
 
 MACHINES = ("h200", "cpu")
@@ -220,7 +220,7 @@ def large_graphs(_: Board) -> str:
             device = row.get("environment", report["environment"])["device"]
             size = f"{row['triples']:,}, {row['entities']:,}, {row['relations']:,}"
             for model, found in row["models"].items():
-                cells = [stage(found.get(name)) for name in _STAGES]
+                cells = [stage(stage_of(found, name)) for name in _STAGES]
                 rows.append([device, size, model, stage(row.get("read")), *cells])
             if "mrr" in (done := row.get("recipe", {})):
                 took = f"{done['seconds']:,.0f} s, {done['cpu_seconds']:,.0f} s of the processor, {done['gib']:.1f} GiB"

@@ -31,7 +31,8 @@ RULE = (
     "others alike.",
     f"A row with one seed gets a standard error of {100 * _TOLERANCE:.0f} %, a category of relations one of "
     f"{100 * _TOLERANCE_PARTS:.0f} %. An error is never less than one item of a classification.",
-    f"*Around* a gain is at most a third away from it. *Comparable* is at most {100 * _NEAR:.0f} % worse.",
+    f"*Around* a gain is at most a third away from it. *Comparable* is at most {100 * _NEAR:.0f} % worse; *not lower*, "
+    f"at most {100 * _TOLERANCE:.0f} %.",
     "Where a CompGCN of ours is below the paper's number, the answer judges our training as much as the claim.",
 )
 
@@ -137,11 +138,9 @@ def _best(rows: Sequence[Reached], lower: bool) -> Reached:
 
 
 def _error(comparison: Comparison, mine: Reached, theirs: Reached) -> float:
-    """Return the standard error of the ratio of two numbers; at least the assumed one where a row has one seed."""
-    rows = (mine, theirs)
-    known = math.hypot(*(one.error / one.value for one in rows if one.error))
+    """Return the standard error of the ratio of two numbers; a row with one seed has the assumed one."""
     assumed = _TOLERANCE_PARTS if "/" in comparison.metric else _TOLERANCE
-    return known if all(one.error is not None for one in rows) else max(known, assumed)
+    return math.hypot(*(assumed if one.error is None else one.error / one.value for one in (mine, theirs)))
 
 
 def judge(claim: Claim, value: Value) -> Judged:
@@ -201,7 +200,7 @@ def reason(claim: Claim, judged: Judged, missing: str) -> str:
         size = f"is {abs(points)} % {'better' if points > 0 else 'worse'} than" if points else "does not differ from"
         words = f"{one.mine.label} {size} {one.theirs.label}"
         words += f" in {title(one.metric)}" if len({other.metric for other in found}) > 1 else ""
-        words = f"at the least, {words}" if judged.answer == "yes" and len(found) > 1 else words
+        words = f"in the closest comparison, {words}" if judged.answer == "yes" and len(found) > 1 else words
         words += ", which chance can explain" if judged.answer == "open" and points else ""
     words += "; the rows that are not trained cannot change it" if len(found) < len(judged.gains) else ""
     return words + "".join(f"; our {label} is below the paper's number" for label in judged.below)

@@ -166,6 +166,12 @@ def draw_speed(reports: Sequence[dict[str, Any]], path: Path) -> None:
     save(panels, "One layer (mult, 100 → 100), forward and backward", check_figure(path), height=3.2)
 
 
+def stage_of(found: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return a stage of a model; an epoch with the peak of its first steps too, which compile and record."""
+    peaks = [found[one]["gib"] for one in ("warm up", name) if name == "epoch" and "gib" in found.get(one, {})]
+    return {**found.get(name, {}), **({"gib": max(peaks)} if peaks else {})}
+
+
 def draw_large(report: dict[str, Any], path: Path) -> None:
     """Draw the time and the peak memory of every stage against the number of triples."""
     named = {
@@ -179,7 +185,7 @@ def draw_large(report: dict[str, Any], path: Path) -> None:
     for (name, legend), colour in zip(named.items(), COLOURS, strict=False):
         model, _, stage = name.rpartition("/")
         stages = [(row["triples"], row["models"].get(model, {}) if model else row) for row in report["rows"]]
-        lines[legend] = colour, [(size, one.get(stage, {})) for size, one in stages]
+        lines[legend] = colour, [(size, stage_of(one, stage)) for size, one in stages]
     kinds = (("seconds", "time, s"), ("gib", "peak memory, GiB"))
     panels = [partial(_grown, report, lines, "triples", *kind, beneath) for kind in kinds]
     save(panels, "Synthetic graphs", check_figure(path), height=4.2)

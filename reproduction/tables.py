@@ -257,11 +257,11 @@ def _differences(config: Mapping[str, Any], control: Mapping[str, Any]) -> list[
     widths = [int(one["encoder"].get("residual") or one["encoder"]["dims"][-1]) for one in (config, control)]
     words = [f"{widths[1]:,} dimensions"] if widths[0] != widths[1] else []
     ours, other = ({**one["training"], **one["decoder"]} for one in (config, control))
-    both = ours.keys() & other.keys() - {"evaluate_every", "patience", "device"}  # other settings came or went since
-    changed = [name for name in ours if name in both and ours[name] != other[name]]
+    same = ("evaluate_every", "patience", "device")
+    changed = [name for name in ours if name in other and ours[name] != other[name] and name not in same]
     words += [f"{other['epochs']} epochs"] if "epochs" in changed else []
     words += [str(other["loss"])] if "loss" in changed else []
-    rest = [f"{name.replace('_', ' ')} {other.get(name)}" for name in changed if name not in ("epochs", "loss")]
+    rest = [f"{name.replace('_', ' ')} {other[name]}" for name in changed if name not in ("epochs", "loss")]
     return [*words, *(rest if len(rest) <= 1 else ["another recipe"])]
 
 

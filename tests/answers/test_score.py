@@ -12,6 +12,7 @@ import pytest
 import torch
 from pyarrow import csv
 
+import compgcn
 from compgcn.answers import links, score
 from compgcn.answers.links import Links
 from compgcn.answers.score import Scored
@@ -116,6 +117,17 @@ def test_a_bad_line_or_an_interruption_leaves_the_file_as_it_was(
     assert line is None or str(caught.value).startswith(f"'{queries}', {sentence}")
     assert to.read_text() == "before"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.csv", "q.tsv"]
+
+
+def test_the_file_of_a_run_is_read_by_its_columns_and_never_overwritten(command: Command, tmp_path: Path) -> None:
+    path, folder = tmp_path / "mine.csv", tmp_path / "run"
+    path.write_text("who,when,how,whom\n" + "".join(f"p{i},2020,lives,t{i % 3}\n" for i in range(40)))
+    before = path.read_bytes()
+    compgcn.fit(compgcn.read(path, columns=("who", "how", "whom")), run_dir=folder, model="distmult", epochs=1)
+    assert "40 facts" in command("predict", folder, "--queries", path, "--to", tmp_path / "scored.csv").out
+    for asked in (("predict", folder, "--queries", path), ("discover", folder), ("export", folder)):
+        refused(command(*asked, "--to", path), "are read from", "choose another file")
+    assert path.read_bytes() == before
 
 
 def test_no_input_and_no_file_of_a_run_is_overwritten(command: Command, run: Run, tmp_path: Path) -> None:

@@ -25,9 +25,9 @@ def test_a_plan_is_a_table_and_says_what_fits(command: Command, rates: Path) -> 
     assert shown.code == 0
     for words in ("entity table", "its share", "all of it", "an epoch of", "it fits into 80 GiB"):
         assert words in shown.out
-    shown = command("plan", *SIZES, "--encoder", "compgcn", "--memory", 5, "--rates", rates)
+    shown = command("plan", *SIZES, "--encoder", "compgcn", "--memory", 10, "--rates", rates)
     assert shown.code == 1
-    assert "it does not fit into 5 GiB; each of these would make it fit:" in shown.out
+    assert "it does not fit into 10 GiB; each of these would make it fit:" in shown.out
     assert "--set encoder.name=none" in shown.out
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import compgcn
 from compgcn.data import KnowledgeGraph
 from compgcn.errors import InputError
 from compgcn.run import Run, open_run, portfolio
@@ -68,6 +69,10 @@ def test_a_stopped_search_resumes_to_the_same_bits(tmp_path: Path, steps: int) -
     with pytest.raises(Interrupted):
         searched(tmp_path / "b", notify=count, interrupted=lambda: len(seen) >= steps)
     assert not (tmp_path / "b" / "metrics.json").exists(), "the test metrics come last"
+    with pytest.raises(InputError, match="holds a search with other --minutes or --trials"):
+        searched(tmp_path / "b", trials=1)
+    with pytest.raises(InputError, match="holds an unfinished search"):
+        compgcn.fit(graph(), run_dir=tmp_path / "b", model="distmult", epochs=1)
     seen.clear()
     resumed = searched(tmp_path / "b", notify=count)
     assert [event["note"] for event in seen if "note" in event] == [f"the search in {resumed.path} resumes"]
@@ -88,6 +93,7 @@ def test_the_winner_is_an_ordinary_run_that_says_why_it_won(tmp_path: Path) -> N
     assert again.evaluate()["mrr"] == pytest.approx(run.metrics["test"]["mrr"])
     page = write_page(again).read_text()
     assert "Choice of the model" in page
+    assert "none + " not in page
     assert all(name in page for name, *_ in FEW)
 
 

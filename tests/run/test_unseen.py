@@ -21,7 +21,7 @@ from toy import Command, contents, graph, refused, train
 
 FACTS = [("ann", "lives", "t1"), ("ann", "born", "t2"), ("p3", "knows", "ann"), ("ann", "knows", "bob")]
 
-# What a model can have a row for each entity in: tables, biases, raw vectors, the adversary's tables.
+# Where a model can have a row for each entity: tables, biases, raw vectors, the adversary's tables.
 KINDS: dict[str, dict[str, Any]] = {
     "compgcn + conve": {},
     "two layers": {"encoder.dims": (8, 8, 16), "decoder": "transe"},

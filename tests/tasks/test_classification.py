@@ -78,7 +78,7 @@ def test_a_run_stopped_and_killed_anywhere_ends_with_the_same_bits(
     assert (run.path / "model.safetensors").read_bytes() == (whole.path / "model.safetensors").read_bytes()
 
 
-# What may be seen
+# Visible labels
 
 
 @pytest.mark.parametrize("protocol", TASKS["node-classification"].protocols)
@@ -208,7 +208,7 @@ def test_the_report_counts_what_it_says() -> None:
     assert macro_f1(Tally(0.0, torch.tensor([[0, 1], [0, 3]]))) == pytest.approx((0 + 6 / 7) / 2)
 
 
-# What data decide
+# Settings by data
 
 
 def test_the_task_follows_from_the_data() -> None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from compgcn.answers.links import Links, Progress, Query
 from compgcn.answers.rows import check_table, schema_of, write_rows
-from compgcn.data.columns import Numbers, existing
+from compgcn.data.columns import Columns, Numbers, existing
 from compgcn.data.files import Given, lines
 from compgcn.data.memory import Memory
 from compgcn.errors import InputError
@@ -81,9 +81,9 @@ class Written(NamedTuple):
     answers: int
 
 
-def holds_facts(path: str | Path) -> bool:
-    """Return whether a table holds facts, by its first line, rather than queries."""
-    first = next(lines(path), None)
+def holds_facts(path: str | Path, columns: Columns | None) -> bool:
+    """Return whether a table holds facts, by its first line, rather than queries; see `lines`."""
+    first = next(lines(path, columns), None)
     return first is not None and None not in _parts(first[1])
 
 
@@ -91,7 +91,7 @@ def facts_of(links: Links, given: Given) -> Numbers:
     """Return facts in a file or in memory as rows of the vocabularies [n, 3]; refuse the first that is none."""
     rows: Iterable[tuple[str, Sequence[str | None]]]
     if isinstance(given, (str, Path)):
-        label, rows = str(given), lines(given)
+        label, rows = str(given), lines(given, links.config.data.columns)
     else:
         columns = [column.to_pylist() for column in Memory("facts", given).facts().columns]
         label, rows = "facts", ((f"row {i}", parts) for i, parts in enumerate(zip(*columns, strict=True), 1))
@@ -180,7 +180,7 @@ def answer_file(
 
 def _queries(links: Links, path: Path, plausible: bool) -> Iterator[tuple[Texts, Query]]:
     """Yield the queries of a file as text and as rows; refuse the first line that is none."""
-    for place, texts in lines(path):
+    for place, texts in lines(path, links.config.data.columns):
         parts = _parts(texts)
         try:
             if None not in parts:

@@ -48,15 +48,20 @@ _TRIED = "with the largest gradients, left out one by one; paths are by the grad
 
 
 def opened_run(
-    path: Path, device: str, facts: Path | None = None, graph: str | None = None, *, divide: bool = False
-) -> Run:
+    path: Path, device: str, facts: Path | None = None, graph: str | None = None, to: Path | None = None, *,
+    divide: bool = False,
+) -> Run:  # fmt: skip
     """Open a run, on another graph or with more facts if some are given; print notes on stderr.
 
-    All facts of a graph in one file are for the model to see, unless `divide` splits them as training does.
+    All facts of a graph in one file are for the model to see, unless `divide` splits them as training does. No file
+    that the run was trained on may be written `to`.
     """
     from compgcn.run import open_run
+    from compgcn.train.storage import must_differ
 
     run = open_run(path, device)
+    for source in (run.config.data.source, run.config.data.valid, run.config.data.test, run.config.data.labels):
+        must_differ(to, data=source)
     if not run.metrics:
         _ = run.task  # refuses a run that has no weights yet
         err.print(f"note: {path} is not finished; these are its best weights so far")
@@ -107,11 +112,10 @@ def predict(
 
     Example: compgcn predict runs/world-compgcn-distmult-0 --queries facts.tsv --doubtful --top 20
     """
-    if to is not None:
-        from compgcn.train.storage import must_differ
+    from compgcn.train.storage import must_differ
 
-        must_differ(to, queries=queries, facts=facts)
-    opened = opened_run(run, device, facts, graph)
+    must_differ(to, queries=queries, facts=facts)
+    opened = opened_run(run, device, facts, graph, to)
     query: dict[str, Any] = {"relation": relation, "head": head, "tail": tail}
     chosen = {"new": new, "plausible": plausible}
     if opened.config.classifier.protocol is not None:
@@ -175,7 +179,7 @@ def _answer_file(
     """Answer the queries of a file, as a table on stdout or in a file, or score its facts."""
     from compgcn.answers.score import holds_facts
 
-    if holds_facts(queries):
+    if holds_facts(queries, run.config.data.columns):
         if wrong := _given(**chosen):
             raise InputError(f"'{queries}' holds facts to score; leave out {wrong}, for queries alone")
         _score_file(run, queries, to, top, doubtful, as_json)
@@ -183,7 +187,8 @@ def _answer_file(
     if doubtful:
         raise InputError(f"--doubtful puts facts in order, and '{queries}' asks for what is missing; leave it out")
     if to is None and (as_json or under_torchrun()):
-        raise InputError("--json and torchrun need a file for the answers: give --to answers.parquet, .csv or .tsv")
+        who = "--json" if as_json else "torchrun"
+        raise InputError(f"{who} needs a file for the answers to queries: give --to answers.parquet, .csv or .tsv")
     with TemporaryDirectory() as place, progress("answering") as notify:
         file = to or Path(place) / "answers.tsv"
         written = run.predict_file(queries, file, top, **chosen, notify=notify)
@@ -289,7 +294,7 @@ def discover(
 
     if to is not None:
         check_table(to)
-    opened = opened_run(run, device, graph=graph)
+    opened = opened_run(run, device, graph=graph, to=to)
     with progress("asking") as notify:
         found = opened.discover(relation, top, per_relation, all_heads=all_heads, notify=notify)
     tell(opened)
@@ -364,7 +369,7 @@ def explain(
         shown.append((text, f"{fact.contribution:+.4f}", *bars))
     columns = ("fact", "contribution>", "against>", "for")
     show_table(columns, shown, "" if found.paths else title, ranked=True)
-    conditional = opened.model_name == "conditional"
+    conditional = opened.config.encoder.name == "conditional"
     if conditional and not found.paths:
         out.print(
             f"no path of at most {counted(len(opened.config.encoder.dims) - 1, 'fact')} leads from {head} to {tail}"

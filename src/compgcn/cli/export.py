@@ -35,7 +35,7 @@ def export(
     from compgcn.train.storage import settled
 
     settled(to)  # refuses a place that cannot be written to before the encoder runs
-    opened = opened_run(run, device)
+    opened = opened_run(run, device, to=to)
     rows = opened.export(to, form)
     out.print(f"{rows:,} vectors written to {to}")
     if opened.config.encoder.name == "conditional":

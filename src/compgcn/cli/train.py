@@ -419,7 +419,8 @@ def compare_models(
     assert isinstance(data, KnowledgeGraph)  # or there is no budget
     config = resolve(asked, data).config
     folder = run_dir or default_folder(config, BEST[config.task])
-    bound = f"{budget.trials} trainings" if budget.seconds is None else f"at most {budget.seconds / 60:g} min"
+    count = f"{budget.trials} training{'s' * (budget.trials != 1)}"
+    bound = count if budget.seconds is None else f"at most {budget.seconds / 60:g} min"
     if not as_json:
         describe(data.name, data.statistics(), data.notes)
         alone = "--model" if data.labels is None else "--encoder"

@@ -131,9 +131,10 @@ def columns_like(path: File, columns: Columns | None, comment: str | None) -> Co
     return None
 
 
-def lines(path: File) -> Iterator[tuple[str, list[str | None]]]:
-    """Yield the place of each line, in words, with its subject, relation and object; skip a header."""
-    return table(path).lines(allow_empty=True)
+def lines(path: File, columns: Columns | None = None) -> Iterator[tuple[str, list[str | None]]]:
+    """Yield the place of each line, in words, with its subject, relation and object, as `columns_like` finds them."""
+    chosen = columns_like(path, columns, None) if columns else None
+    return table(path).lines(chosen=chosen, allow_empty=True)
 
 
 def _present(given: Mapping[str, Any]) -> dict[str, Any]:

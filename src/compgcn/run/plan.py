@@ -28,6 +28,7 @@ NETWORK = 25e9  # bytes a second that a rank is assumed to send
 _FLOAT, _LONG = 4, 8  # bytes
 _LIBRARIES = 640 * 2**20  # Python, torch and compiled kernels in the memory of a process
 _NAME = 120  # bytes of an entity's name and of its place in the vocabulary
+_SORTED = 11  # copies of the known facts that a GPU holds while it indexes them, in both directions
 _INDEX = 400  # bytes of a fact on the host: its row, and the indexes of known answers that calibration makes
 _PLAN = 3 * 20 + 4 * _LONG + _FLOAT  # bytes of a message: three orders of a plan, ends, relation and weight
 _SCORES = 3  # copies of a batch's scores that a step holds
@@ -246,6 +247,8 @@ class Cost:
         block = min(block, s.held_out * s.rows)
         held = 3 * _FLOAT * block + _CALIBRATED * min(2**22, 512 * s.rows) + encodes
         yield Part("scores of an evaluation", held, False, "evaluation")
+        if on_gpu:
+            yield Part("index of known answers", 2 * _LONG * _SORTED * facts // s.ranks, True, "evaluation")
         yield Part("checkpoint", int((table + rest) * (1 + states)), True, "disk")
 
     @property

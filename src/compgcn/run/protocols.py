@@ -181,7 +181,8 @@ def _fact_counts(session: ClassSession, train: Tensor) -> Metrics:
 
     session.pause()
     hops = min(max(len(items.model.encoder.layers), 1), 2)
-    counts = fact_counts(items.graph, items.rows, items.nodes, hops)
+    kinds = items.rows if items.rows is not None and items.rows.any() else None  # one row for all tells no kinds
+    counts = fact_counts(items.graph, kinds, items.nodes, hops)
     classes, targets = len(session.classes), session.targets.cpu()
     found = logistic_regression(counts, targets, train.cpu(), classes, session.training.seed)
     return {"facts": {"test": report(tallied(found[test.cpu()], targets[test.cpu()]), session.classes)}}

@@ -104,6 +104,8 @@ def train(
         _must_match(folder, config)
         if folder.is_calibrated:
             return Run(folder, device)
+    elif not overwrite and (folder.path / "search").exists():
+        raise InputError(f"{folder.path} holds an unfinished search; choose another --run-dir, or say --overwrite")
 
     def record(event: Event) -> None:
         if event["event"] not in ("step", "progress"):

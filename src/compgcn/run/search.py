@@ -96,11 +96,11 @@ class Outcome(NamedTuple):
         """A sentence that says why the winner was chosen."""
         (name, value), *others = [(one.name, round(one.value, 4)) for one in self.trials if one.value is not None]
         rival, second = max(others, key=lambda one: one[1], default=("", -math.inf))
-        if second >= value:  # a tie, or the rival had less training
-            return f"'{name}' is kept with validation {self.goal} {value:.4f}; '{rival}' is no worse with {second:.4f}"
-        of = counted(len(self.trials), "candidate")
-        why = f"'{name}' has the highest validation {self.goal} of {of}, {value:.4f}"
-        return why + (f"; '{rival}' is next with {second:.4f}" if others else "")
+        if second >= value:
+            how = "is no worse with" if second == value else "had less training with"
+            return f"'{name}' is kept with validation {self.goal} {value:.4f}; '{rival}' {how} {second:.4f}"
+        after, of = f"; '{rival}' is next with {second:.4f}" if others else "", counted(len(self.trials), "candidate")
+        return f"'{name}' has the highest validation {self.goal} of {of}, {value:.4f}{after}"
 
 
 class Budget(NamedTuple):

@@ -79,7 +79,7 @@ def ask_about(
     if not isinstance(ranker.model, ConditionalCompGCN):
         raise InputError(
             f"the encoder '{config.encoder.name}' has learned vectors of the entities it was trained on, so it cannot "
-            "answer about another graph; take a run of --model conditional, or add facts with --facts"
+            "answer about another graph; take a run of --model conditional, or let predict add facts with --facts"
         )
     _must_send(config, ranker)
     used = np.unique(np.concatenate([triples[:, 1] for triples in data.splits.values()])).tolist()

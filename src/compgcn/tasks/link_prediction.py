@@ -316,7 +316,7 @@ class LinkPrediction(_Task):
 class ConditionalPrediction(_Task):
     """The task of a model conditioned on the query: hide some answers of each query and find them again.
 
-    A batch holds distinct queries. Of each, up to `hidden_answers` answers leave the graph for the whole batch, as
+    A batch holds distinct queries. Up to `hidden_answers` answers of each leave the graph for the whole batch, as
     `training.hide` says, and its degrees with them; the other answers stay and take no part in the loss.
 
     Args:

@@ -99,10 +99,10 @@ def _replace_folder(path: Path, write: Callable[[Path], object], own: Sequence[s
         raise InputError(f"could not write {path}: {reason(error)}; the old folder is untouched") from None
 
 
-def must_differ(to: str | Path, **given: str | Path | None) -> None:
+def must_differ(to: str | Path | None, **given: str | Path | None) -> None:
     """Refuse to write over an input file, by whatever path."""
     for what, path in given.items():
-        if path is not None and Path(path).exists() and Path(to).exists() and os.path.samefile(path, to):
+        if path and to and Path(path).exists() and Path(to).exists() and os.path.samefile(path, to):
             raise InputError(f"the {what} are read from '{path}', so nothing is written to it; choose another file")
 
 
