@@ -196,7 +196,7 @@ class KnowledgeGraph:
         fractions = {"valid_fraction": valid_fraction, "test_fraction": test_fraction}
         train, valid, test = split(self.train, self.num_entities, self.num_relations, seed=split_seed, **fractions)
         counts = f"{len(train):,} / {len(valid):,} / {len(test):,} (train / valid / test)"
-        note = f"split into {counts} with seed {split_seed}, triples over one pair of entities together"
+        note = f"split into {counts} with seed {split_seed}, facts between the same two entities together"
         if len(valid) + len(test) < _SHORT * (valid_fraction + test_fraction) * len(self.train):
             wanted = f"{100 * valid_fraction:g} % and {100 * test_fraction:g} % for valid and test"
             note += f"; less than {wanted}, since every entity and every relation must keep a triple in train"
