@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
+import compgcn.kernels.numba as on_cpu
 import compgcn.kernels.reference as reference
 import compgcn.kernels.triton.updates as on_gpu
-from compgcn import kernels
 from compgcn.errors import InputError
 from compgcn.kernels import backend as backends
 from compgcn.kernels import update
@@ -68,11 +68,13 @@ def test_every_row_is_updated_as_defined(name, K):
 @PARTS
 @pytest.mark.parametrize("d", [16, 32, 64])
 @pytest.mark.parametrize("options", [(), ("beta",), ("bias",), ("beta", "bias")], ids=str)
-def test_the_fused_update_is_the_defined_one(monkeypatch, K, d, options):
-    """In tiles of some rows, of which a program takes several and the last is not full."""
+@pytest.mark.parametrize("name", ["numba", "triton"])
+def test_the_fused_update_is_the_defined_one(monkeypatch, K, d, options, name):
+    """In tiles or blocks of some rows, of which a program takes several and the last is not full."""
+    monkeypatch.setattr(on_cpu, "_BLOCK", 4 * 5 * d)
     monkeypatch.setattr(on_gpu, "_PROGRAMS", {K: (2, 2)})
     monkeypatch.setattr(on_gpu, "_ROWS", {K: (32, 32)})
-    monkeypatch.setattr(kernels, "_BYTES", {K: 256})  # all widths
+    monkeypatch.setattr(on_gpu, "_BYTES", {K: 256})  # all widths
     tensors = {key: value if key not in ("beta", "bias") or key in options else None
                for key, value in given(23, 5, d, K, torch.float32).items()}  # fmt: skip
     exact = {key: value if value is None else value.detach().double() for key, value in tensors.items()}
@@ -80,7 +82,7 @@ def test_the_fused_update_is_the_defined_one(monkeypatch, K, d, options):
         if value is not None:
             exact[key].requires_grad_(value.requires_grad)
     cotangent = normal(23, 5, d, seed=9, grad=False)
-    with backend("triton"):
+    with backend(name):
         ours = update(**tensors)
         by_ours = torch.autograd.grad(ours, leaves(tensors), cotangent.float())
     assert ours.grad_fn.name() == "_UpdateBackward"
@@ -90,11 +92,12 @@ def test_the_fused_update_is_the_defined_one(monkeypatch, K, d, options):
         torch.testing.assert_close(a.double(), b, rtol=1e-4, atol=1e-5 * float(b.abs().max()))
 
 
-def test_parts_apart_and_strided_give_the_same_bits_as_together():
+@pytest.mark.parametrize("name", ["numba", "triton"])
+def test_parts_apart_and_strided_give_the_same_bits_as_together(name):
     tensors = given(6, 3, 16, 4, torch.float32)
     apart = [part.detach().transpose(0, 1).contiguous().transpose(0, 1).requires_grad_() for part in tensors["parts"]]
     x = tensors["x"].detach().transpose(0, 2).contiguous().transpose(0, 2).requires_grad_()
-    with backend("triton"):
+    with backend(name):
         one, other = update(**tensors), update(**tensors | {"x": x, "parts": apart})
         assert torch.equal(one, other)
         cotangent = normal(*one.shape, seed=9, dtype=torch.float32, grad=False)

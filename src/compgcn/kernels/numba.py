@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from numba import njit, prange
 _SMALL = 2**17  # multiplications that one thread does before a second one has woken up
 _LARGE = 2**17  # multiplications of a group's block from which on a call of torch's product pays
 _CANDIDATES = 1024  # whose distances are made at a time: they stay in the cache
+_BLOCK = 2**17  # numbers of a table that an update takes at a time: all that it makes of them stays in the cache
 _TASKS = 64  # pieces of about equal numbers of edges; many more than cores, so that no thread waits long
 
 
@@ -440,6 +441,55 @@ def grouped_outer(rows: Tensor, g: Tensor, offsets: Tensor) -> Tensor:
     for group, part in reference.groups_above(offsets, most):
         torch.bmm(a[part].permute(1, 2, 0), b[part].transpose(0, 1), out=out[group])
     return out.to(rows.dtype)
+
+
+def fits_update(K: int, d: int, size: int) -> bool:
+    """Return whether `update` takes rows of d numbers of so many bytes, and K parts: it takes all."""
+    return True
+
+
+def _blocks(x: Tensor) -> Iterator[slice]:
+    step = max(1, _BLOCK // max(1, x[0].numel() if len(x) else 1))
+    return (slice(start, start + step) for start in range(0, len(x), step))
+
+
+def update(
+    x: Tensor, parts: Sequence[Tensor], degree: Tensor, scale: Tensor, weight: Tensor, gamma: Tensor,
+    beta: Tensor | None, bias: Tensor | None,
+) -> Tensor:  # fmt: skip
+    """Compute `reference.update`, some entities at a time."""
+    out, pieces = torch.empty_like(x, memory_format=torch.contiguous_format), reference.pieces(parts)
+    for few in _blocks(x):
+        rows = x[few], [piece[few] for piece in pieces], degree[few], scale[few]
+        out[few] = reference.update(*rows, weight, gamma, beta, bias)
+    return out
+
+
+def update_gradient(
+    g: Tensor, x: Tensor, parts: Sequence[Tensor], degree: Tensor, scale: Tensor, weight: Tensor, gamma: Tensor,
+    beta: Tensor | None, bias: Tensor | None,
+) -> list[Tensor]:  # fmt: skip
+    """Return the gradients of `reference.update` by x, by W, gamma, beta and bias as rows of a matrix, by the parts.
+
+    The update is computed again, so nothing but the arguments is kept until here.
+    """
+    by_x, *by_parts = (torch.empty_like(given, memory_format=torch.contiguous_format) for given in (x, *parts))
+    pieces, by_tables = reference.pieces(parts), [by_x, *reference.pieces(by_parts)]
+    sums = torch.zeros(weight.shape[0] + 3, x.shape[2])
+    by_shared = [sums[:-3], *sums[-3:]]
+    absent = torch.zeros_like(gamma)
+    given = (weight, gamma, absent if beta is None else beta, absent if bias is None else bias)
+    shared = [one.detach().requires_grad_() for one in given]
+    for few in _blocks(x):
+        tables = [table[few].detach().requires_grad_() for table in (x, *pieces)]
+        with torch.enable_grad():
+            out = reference.update(tables[0], tables[1:], degree[few], scale[few], *shared)
+        found = torch.autograd.grad(out, [*tables, *shared], g[few])
+        for whole, part in zip(by_tables, found[: len(tables)], strict=True):
+            whole[few] = part
+        for total, part in zip(by_shared, found[len(tables) :], strict=True):
+            total += part
+    return [by_x, sums, *by_parts]
 
 
 def l1_distance(q: Tensor, e: Tensor, planar: bool) -> Tensor:

@@ -180,7 +180,7 @@ class Cost:
         training = config.training
         self.objective = OBJECTIVES[training.loss]
         examples = shape.queries if self.objective.by_query else 2 * shape.triples
-        batches = Batches(examples, training.batch_size, 0, torch.device("cpu"))
+        batches = Batches(examples, training.batch_size, 0, torch.device("cpu"), training.epoch_size)
         self.steps, self.batch = batches.per_epoch, batches.size
         self.each = -(-self.batch // shape.ranks)  # triples whose negatives a rank scores
         self.together = training.sampler == "shared"

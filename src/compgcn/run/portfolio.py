@@ -26,6 +26,7 @@ from compgcn.run.run import Run, open_session, train
 from compgcn.run.search import JOURNAL, Budget, Candidate, Cost, Journal, Search
 from compgcn.tasks.classification import Classification, Nodes
 from compgcn.tasks.inputs import INPUTS, Dataset, without_test
+from compgcn.tasks.objectives import OBJECTIVES
 from compgcn.tasks.sampling import randomness
 from compgcn.train.folder import MODEL, Folder, default_folder
 from compgcn.train.loop import Event, Interrupted, Progress, make_step, optimise
@@ -36,7 +37,7 @@ BEST: Mapping[str | None, str] = {"link-prediction": "best", "node-classificatio
 # Settings of a model, which a search chooses, but for these.
 _CHOSEN = ("encoder.", "decoder.", "training.", "classifier.")
 _FREE = {"training.seed", "training.device", "training.deterministic", "training.checkpoint_seconds"}
-_MOST = {False: 10**9, True: 10**11}  # facts · entities of a graph to compare models on by default; on a GPU
+_MOST = 10**11  # facts · entities of a graph to compare models on by default
 _MOST_EDGES = 2 * 10**5  # of a graph to compare classifiers of nodes on by default
 _REPEATS = 2  # cross-validations of a classifier that wins
 _LONG = 10.0  # seconds of one, from which on a single fold is enough for the first comparison
@@ -85,8 +86,7 @@ def unsuited(settings: Mapping[str, Any], data: Dataset) -> str | None:
     config = resolve(settings, data).config
     if config.task == "node-classification":
         return None if len(data.train) <= _MOST_EDGES else "the graph is too large to compare models within minutes"
-    on_gpu = find_device(config.training.device).type == "cuda"
-    if data.num_entities * len(data.train) > _MOST[on_gpu]:
+    if data.num_entities * len(data.train) > _MOST:
         return "the graph is too large to compare models within minutes"
     if len(data.valid) < _FEW:
         return f"validation has only {counted(len(data.valid), 'triple')}, too few to compare models by"
@@ -166,7 +166,9 @@ class LinkJudge(_FolderJudge):
         pairs = pairwise(steps)
         step = median((after - before) / max(later - first, 1) for (first, before), (later, after) in pairs)
         t, judged = config.training, min(len(self.data.valid), config.training.valid_sample or len(self.data.valid))
-        ranked = t.epochs / t.evaluate_every * 2 * judged / t.batch_size
+        ranked = t.epochs / t.evaluate_every * 2 * judged / t.batch_size  # as queries of so many steps
+        if OBJECTIVES[t.loss].samples:
+            ranked *= self.data.num_entities / t.negatives
         return step * (int(events[0]["steps"]) + _FORWARD * ranked)
 
     def train(self, candidate: Candidate, share: float, *, final: bool) -> float:

@@ -204,7 +204,8 @@ class _Task(Ranker):
         self.judged_by = sample(splits["valid"], settings.valid_sample)
         self.train = self._index(splits["train"])
         self.num_examples = self._number(len(self.train) if by_query else len(self.train.answers))
-        self.batches = Batches(self.num_examples, settings.batch_size, settings.seed, self.train.keys.device)
+        batch, seed, device = settings.batch_size, settings.seed, self.train.keys.device
+        self.batches = Batches(self.num_examples, batch, seed, device, settings.epoch_size)
         self.steps_per_epoch, self.batch_size = self.batches.per_epoch, self.batches.size
 
     def _index(self, train: Tensor) -> Answers:

@@ -46,22 +46,26 @@ class Batches:
             where possible a multiple of 8, which tensor cores take whole.
         seed: of the shuffling.
         device: where the batches are wanted.
+        epoch_size: the examples of an epoch; None: all of them.
     """
 
-    def __init__(self, number: int, largest: int, seed: int, device: torch.device) -> None:
+    def __init__(
+        self, number: int, largest: int, seed: int, device: torch.device, epoch_size: int | None = None
+    ) -> None:
         self.number, self.seed, self.device = number, seed, device
-        self.per_epoch = -(-number // largest)
-        least = -(-number // self.per_epoch)
+        self.taken = min(number, epoch_size or number)
+        self.per_epoch = -(-self.taken // largest)
+        least = -(-self.taken // self.per_epoch)
         whole = -(-least // 8) * 8
-        self.size = whole if whole <= min(largest, number) else least
+        self.size = whole if whole <= min(largest, self.taken) else least
         self._order: tuple[int, Tensor] = (-1, torch.empty(0))
 
     def __call__(self, epoch: int, step: int) -> Tensor:
-        """Return the examples of a batch [B]; an epoch meets every one, and fewer than 8 a step twice."""
+        """Return the examples of a batch [B]; an epoch meets each of its own, and fewer than 8 a step twice."""
         if self._order[0] != epoch:
             order = torch.randperm(self.number, generator=seeded(self.seed, epoch))
             self._order = (epoch, order.to(self.device))
-        first = min(step * self.size, self.number - self.size)
+        first = min(step * self.size, self.taken - self.size)
         return self._order[1][first : first + self.size]
 
 

@@ -160,25 +160,37 @@ MODELS: dict[str, Model] = {
 _SPEED = {False: 1e11, True: 7e13}  # operations a second that training without an encoder reaches on a CPU and a GPU
 _WIDTHS = {False: (128, 256, 512), True: (256, 512, 1024, 2048)}
 _WEIGHTS = (0.1, 0.03, 0.01, 0.003, 0.001)  # of N3 in a search
+_NEGATIVES = 512  # that a batch shares on a CPU; a quarter of the entities or fewer is as good as all, and faster
+_EPOCHS = 16  # that are enough with small batches on a CPU
+_SAMPLED: dict[str, Any] = {
+    "training.loss": "sampled-cross-entropy",
+    "training.sampler": "shared",
+    "training.negatives": _NEGATIVES,
+}
+_PASSES = 2.5e6  # queries · (entities + facts) a second that the conditional model trains on with two cores
+_ENCODED = 2 * 10**8  # facts · entities up to which a search on a CPU tries CompGCN, which encodes all in every step
 _SPARSE = 16  # facts per entity below which the weight rises further
 _MINUTES = 300.0  # seconds of a search, where nobody bounds it
 
 
 def factorisation(num_entities: int, facts: int, on_gpu: bool, seconds: float = _MINUTES) -> dict[str, Any]:
-    """Return dimension, batch and weight of N3 for a decoder without an encoder; a third of the time trains it.
+    """Return dimension, loss, batch and weight of N3 for a decoder without an encoder; a third of the time trains it.
 
     The weight follows a rule chosen by hand on a few graphs of 100 to 41,000 entities: it rises with the number of
     entities, and where an entity has few facts to keep its vector in check.
     """
-    each = 12 * facts * num_entities * _SHORT["training.epochs"]  # operations of a dimension: three products
+    sampled = not on_gpu and num_entities > 4 * _NEGATIVES
+    candidates, epochs = (_NEGATIVES, _EPOCHS) if sampled else (num_entities, _SHORT["training.epochs"])
+    each = 12 * facts * candidates * epochs  # operations of a dimension: three products
     widths = _WIDTHS[on_gpu]
     width = max((one for one in widths if one * each <= seconds / 3 * _SPEED[on_gpu]), default=widths[0])
     weight = 0.0016 * num_entities / math.sqrt(max(facts, 1)) * max(1.0, _SPARSE * num_entities / max(facts, 1))
-    return {
+    found: dict[str, Any] = {
         "encoder.dims": (width,),
         "training.batch_size": min(max(2 * facts // 60, 100), 1000),  # on a small graph a step sees a part of it
         "training.regularisation": float(f"{min(max(weight, 0.001), 0.1):.2g}"),
     }
+    return found | _SAMPLED if sampled else found
 
 
 def scaled(name: str, num_entities: int, facts: int, on_gpu: bool) -> dict[str, Any]:
@@ -187,6 +199,19 @@ def scaled(name: str, num_entities: int, facts: int, on_gpu: bool) -> dict[str, 
         return {}
     chosen = factorisation(num_entities, facts, on_gpu)
     return chosen | ({"training.relation_prediction": 0.5} if name == "complex-n3-rp" else {})
+
+
+def _short_epochs(num_entities: int, facts: int, seconds: float) -> dict[str, Any]:
+    """Return epochs of the conditional model on a CPU that all together fill the time, and samples to judge it by."""
+    queries = round(seconds * _PASSES / (20 * max(1, num_entities + facts)))
+    return {
+        "training.epochs": 20,
+        "training.epoch_size": max(queries, 64),
+        "training.batch_size": 16 if queries < 2000 else 32,
+        "training.evaluate_every": 5,
+        "training.valid_sample": min(max(queries, 250), 2000),
+        "training.test_sample": max(2 * queries, 500),
+    }
 
 
 Row = tuple[str, dict[str, Any], str, str]  # name, settings, kind of model, and the candidate that it follows
@@ -207,10 +232,11 @@ def portfolio(num_entities: int, facts: int, seconds: float | None, on_gpu: bool
         wider, more = "conditional, four statistics", ("encoder.statistics", "pna")
     else:  # small batches need fewer epochs; the time bounds the conditional model, more than the recipe does
         batch = min(max(2 * facts // 240, 100), 1000)
-        epochs = min(max(16 * 240 * batch // max(2 * facts, 1), 16), _SHORT["training.epochs"])
-        usual |= sample | {"training.batch_size": batch, "training.epochs": epochs, "training.evaluate_every": 2}
+        epochs = min(max(_EPOCHS * 240 * batch // max(2 * facts, 1), _EPOCHS), _SHORT["training.epochs"])
+        every = 4 if "training.negatives" in usual else 2  # ranking all entities takes long beside few negatives
+        usual |= sample | {"training.batch_size": batch, "training.epochs": epochs, "training.evaluate_every": every}
         usual["training.patience"] = epochs  # validation may gain once the rate falls
-        conditional["training.epochs"] = min(max(4 * _PASSED // max(1, num_entities * facts), 2), 20)
+        conditional |= _short_epochs(num_entities, facts, seconds or _MINUTES)
         wider, more = "conditional, wider", ("encoder.dims", (32,) * 5)
 
     def factors(name: str, weight: float, relations: float = 0.0, width: int = 1, after: str = "") -> Row:
@@ -223,7 +249,8 @@ def portfolio(num_entities: int, facts: int, seconds: float | None, on_gpu: bool
     grid = [("ComplEx", first, 0.0), ("ComplEx", first, 0.5), *(("ComplEx", weight, 0.0) for weight in rest)]
     grid.append(("DistMult", first, 0.0))
     found = [("conditional", conditional, "conditional", ""), *(factors(*one) for one in grid)]
-    found.insert(3, ("CompGCN", seldom, "encoder", ""))
+    if on_gpu or num_entities * facts <= _ENCODED:
+        found.insert(3, ("CompGCN", seldom, "encoder", ""))
     for one in grid:
         (label, *_), (name, weight, relations) = factors(*one), one
         found.append(factors(*one, width=2, after=label))
