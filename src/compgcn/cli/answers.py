@@ -160,11 +160,11 @@ def _complete(run: Run, query: dict[str, Any], chosen: dict[str, bool], top: int
             fixed[column] = vocabulary.index(query[name])
         parts.append(vocabulary.names[fixed[column]] if column in fixed else "?")
     kind: Kind = "entities" if 1 in fixed else "relations"
-    with_ids = any(answer.entity != answer.name for answer in answers)
+    with_ids = any(answer.id != answer.name for answer in answers)
     rows = []
     for one in answers:
         known = f"yes, in {one.known}" if one.known else "no, new"
-        rows.append((one.name, *([one.entity] * with_ids), f"{one.probability:.4f}", known))
+        rows.append((one.name, *([one.id] * with_ids), f"{one.probability:.4f}", known))
     columns = ("name", *(["id"] * with_ids), "probability>", "in the data")
     show_table(columns, rows, " - ".join(parts), calibration_note(run, kind), ranked=True)
     splits = run.data.splits.values()
@@ -408,6 +408,6 @@ def similar(
     if as_json:
         out.print_json(data=_ranked(found))
         return
-    with_ids = any(one.entity != one.name for one in found)
-    rows = [(one.name, *([one.entity] * with_ids), f"{one.similarity:.4f}") for one in found]
+    with_ids = any(one.id != one.name for one in found)
+    rows = [(one.name, *([one.id] * with_ids), f"{one.similarity:.4f}") for one in found]
     show_table(("name", *(["id"] * with_ids), "similarity>"), rows, ranked=True)
