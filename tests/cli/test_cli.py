@@ -249,16 +249,16 @@ def test_a_time_has_two_or_three_digits(seconds: float, words: str) -> None:
 # Answers
 
 
-def test_predictions_are_a_table_of_rank_name_probability_and_known(command: Command, run: Path) -> None:
+def test_predictions_are_a_table_of_rank_name_and_probability_if_new(command: Command, run: Path) -> None:
     result = command("predict", run, "--head", "NAME of P0", "--relation", "LIVES", "--top", 12)
     title, header, *lines, note = result.out.splitlines()
     assert title.strip() == "name of p0 - lives - ?"
-    assert header.split() == ["rank", "name", "id", "probability", "in", "the", "data"]
+    assert header.split() == ["rank", "name", "id", "probability"]
     assert len(lines) == 12
     assert note.strip() == "probabilities not calibrated"
     for rank, line in enumerate(lines, 1):
-        known = r"(no, new|yes, in (train|valid|test))"
-        assert re.fullmatch(rf" *{rank} +name of \w\d +\w\d +[01]\.\d{{4}} +{known} *", line)
+        chance = r"([01]\.\d{4}|known \((train|valid|test)\))"
+        assert re.fullmatch(rf" *{rank} +name of \w\d +\w\d +{chance} *", line)
 
 
 @pytest.mark.parametrize(

@@ -163,9 +163,9 @@ def _complete(run: Run, query: dict[str, Any], chosen: dict[str, bool], top: int
     with_ids = any(answer.id != answer.name for answer in answers)
     rows = []
     for one in answers:
-        known = f"yes, in {one.known}" if one.known else "no, new"
-        rows.append((one.name, *([one.id] * with_ids), f"{one.probability:.4f}", known))
-    columns = ("name", *(["id"] * with_ids), "probability>", "in the data")
+        chance = f"known ({one.known})" if one.known else f"{one.probability:.4f}"
+        rows.append((one.name, *([one.id] * with_ids), chance))
+    columns = ("name", *(["id"] * with_ids), "probability>")
     show_table(columns, rows, " - ".join(parts), calibration_note(run, kind), ranked=True)
     splits = run.data.splits.values()
     is_known = any((triples[:, [*fixed]] == [*fixed.values()]).all(axis=1).any() for triples in splits)
