@@ -461,12 +461,13 @@ def board() -> Line:
     def show(event: Mapping[str, Any]) -> Any:
         if event["event"] == "trial":
             rows[event["name"]] = event
+        if "left" in event:
             now.update(name=event["name"], left=event["left"], at=time.monotonic())
             text: Any = "preparing"
         else:
             text = line({**event, "part": now["name"]})
         if not err.is_terminal or not text:
-            return text if event["event"] != "trial" else ""
+            return text if "left" not in event else ""
         left = now["left"] - time.monotonic() + now["at"]
         whole = f"  about {in_words(max(left, 1.0))} left of the search" if math.isfinite(left) else ""
         return Group(_live_table(rows.values()), f"{text}{whole}")
