@@ -25,7 +25,7 @@ import compgcn
 import toy
 from compgcn import cli
 from compgcn.answers.discover import weighing
-from compgcn.cli.train import in_words, progress_line, standing
+from compgcn.cli.train import board, in_words, progress_line, standing
 from compgcn.data import DATASETS, Vocabulary
 from compgcn.nn.decoders import DECODERS
 from compgcn.run import open_run
@@ -184,6 +184,18 @@ def test_a_terminal_gets_a_live_line(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "epoch 2/8  loss 0.5000  valid mrr 0.2500  best 0.3000 (epoch 1)" in drawn.getvalue()
 
 
+def test_the_live_table_of_a_search_keeps_the_value_of_a_candidate_that_goes_on(capfd: Any) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("compgcn.cli.train.err", console := Console(force_terminal=True, width=120, color_system=None))
+        show, event = board(), {"event": "trial", "name": "a", "left": 9.0}
+        for more in ({"share": 0.0025, "value": 0.5, "spent": 1.0, "error": ""}, {"share": 1.0}):
+            console.print(show(event | more))
+        console.print(show({"event": "cost", "name": "b", "left": 8.0}))
+    lines = [line.split() for line in capfd.readouterr().out.splitlines()]
+    assert lines[2::3] == [["a", "0.5000", "0.25%", "1"], *([["a", "0.5000", "to", "100%", "1"]] * 2)]
+    assert lines[6][:2] == ["preparing", "b"]
+
+
 def test_a_log_gets_a_line_ten_seconds_after_the_last(capfd: pytest.CaptureFixture[str]) -> None:
     now, lines = 1000.0, []
     event = {"event": "progress", "what": "evaluating", "total": 600}
@@ -221,10 +233,9 @@ def test_the_time_left_leaves_out_the_first_step_and_spreads_the_evaluations() -
 def test_the_time_left_is_also_that_of_a_training_whose_validation_gains_nothing_more() -> None:
     line = training([0.0], stop=12, part="fold 2 of 5")
     line(1, 300.0)
-    assert line(3, 120.0) == "about 6.6 h to the last epoch of fold 2 of 5", "an evaluation may be far"
-    assert line(60, 57 * 60.0, mrr=0.1) == (
-        "about 5.7 h to the last epoch of fold 2 of 5, 60 min if validation gains nothing more"
-    )
+    assert line(3, 120.0) == "about 6.6 h to the last epoch", "an evaluation may be far"
+    expected = "about 5.7 h to the last epoch, 60 min if validation gains nothing more"
+    assert line(60, 57 * 60.0, mrr=0.1) == expected
 
 
 def test_the_time_left_of_an_evaluation_follows_its_pace_since_its_first_event() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -143,8 +142,7 @@ def test_a_candidate_that_cannot_end_in_time_is_left_out_with_a_reason(tmp_path:
     assert "s" not in judge.trained
     assert outcome.trials[-1].error.startswith("its shortest training takes about 10000 s, and ")
     slow = Candidate("s", {"value": 1.0}, "slow")
-    sentence = "found no model (s: its shortest training takes about 10000 s, and 30 s are left); give it --minutes 334, "
-    with pytest.raises(InputError, match=re.escape(sentence)):
+    with pytest.raises(InputError, match=r"shortest training takes about 10000 s, .*; give it --minutes 334, or"):
         searched(tmp_path / "b", judge, [slow], seconds=30).run()
     assert searched(tmp_path / "b", judge, [slow], seconds=60 * 334).run().trials[0].value is not None
 

@@ -335,7 +335,7 @@ def standing(clock: Callable[[], float]) -> Line:
             stops = (
                 f", {ends[1]} if validation gains nothing more" if ends[1:] and event["stop"] < event["epochs"] else ""
             )
-            parts.append(f"about {ends[0]} to the last epoch{part}{stops}")
+            parts.append(f"about {ends[0]} to the last epoch{stops}")
         return "  ".join(parts)
 
     return line
@@ -454,23 +454,24 @@ def compare_models(
 
 
 def board() -> Line:
-    """Return what shows a search on a terminal: the table of candidates above the line of the training under way."""
+    """Return what shows a search on a terminal: the line of the training under way above the table of candidates."""
     line, rows = standing(time.monotonic), dict[str, Mapping[str, Any]]()
     now: dict[str, Any] = {"name": "", "left": 0.0, "at": 0.0}
 
     def show(event: Mapping[str, Any]) -> Any:
         if event["event"] == "trial":
-            rows[event["name"]] = event
+            before = rows.get(event["name"], {})  # one that goes on keeps its value
+            rows[event["name"]] = {**before, "error": "", "training": "value" not in event, **event}
         if "left" in event:
             now.update(name=event["name"], left=event["left"], at=time.monotonic())
-            text: Any = "preparing"
+            text: Any = f"preparing {event['name']}"
         else:
             text = line({**event, "part": now["name"]})
         if not err.is_terminal or not text:
             return text if "left" not in event else ""
         left = now["left"] - time.monotonic() + now["at"]
         whole = f"  about {in_words(max(left, 1.0))} left of the search" if math.isfinite(left) else ""
-        return Group(_live_table(rows.values()), f"{text}{whole}")
+        return Group(f"{text}{whole}", _live_table(rows.values()))
 
     return show
 
@@ -488,7 +489,6 @@ def _live_table(rows: Iterable[Mapping[str, Any]]) -> Table:
 
 def _row(trial: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the cells of a trial, begun or ended."""
-    if "value" not in trial:
-        return trial["name"], "", f"to {trial['share']:.0%}", "", "training"
-    value = "-" if trial["value"] is None else f"{trial['value']:.4f}"
-    return trial["name"], value, f"{trial['share']:.0%}", f"{trial['spent']:.0f}", trial["error"]
+    value = "-" if trial.get("value") is None else f"{trial['value']:.4f}"
+    trained = "to " * trial.get("training", False) + f"{100 * trial['share']:.3g}%"
+    return trial["name"], value, trained, f"{trial.get('spent', 0.0):.0f}", trial["error"]
