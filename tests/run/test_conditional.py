@@ -196,7 +196,7 @@ def test_commands_ask_about_another_graph(run: Run, command: Command) -> None:
         command("predict", run.path, "--graph", "wrld", "--head", "x", "--relation", "lives"), "did you mean 'world"
     )
     empty = command("evaluate", run.path, "--graph", "more.tsv")
-    assert (empty.code, "'more.tsv' has no test triples" in empty.err) == (1, True)
+    assert (empty.code, "the test split of 'more.tsv' is empty" in empty.err) == (1, True)
     Path("bad.tsv").write_text("a\tlivs\tb\n")
     refused(command("predict", run.path, "--graph", "bad.tsv", "--head", "a", "--relation", "lives"), "'lives'")
 
