@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 Line = Callable[[Mapping[str, Any]], "RenderableType"]  # shows an event; "" for nothing new
 _QUIET = 10.0  # seconds between two lines about training where there is no terminal
-_MINUTES = 5.0  # of a search, for one's own files
+MINUTES = 5.0  # of a search, for one's own files
 _HEADER = ("candidate", "valid>", "trained>", "seconds>", "")  # of the table of a search
 
 
@@ -80,7 +80,7 @@ _SETTINGS: dict[str, tuple[type, str]] = {
     "encoder": (str, "The encoder; see compgcn list encoders."),
     "composition": (str, "The composition; see compgcn list compositions."),
     "decoder": (str, "The decoder; see compgcn list decoders."),
-    "sampler": (str, "uniform, shared or kbgan: draws the negatives."),
+    "sampler": (str, "How to draw the negatives: uniform, shared or kbgan."),
     "baseline": (str, "A baseline in place of an encoder; see compgcn list baselines."),
     "protocol": (str, f"{_listed(Classifier.model_fields['protocol'].annotation)}: how to choose epochs and report."),
     "epochs": (int, "The most passes over the training triples."),
@@ -160,6 +160,8 @@ def train(
         encoder = config.encoder
         if len(encoder.dims) == 1 and encoder.name != "none" and config.classifier.baseline is None:
             notes.insert(0, f"the encoder '{encoder.name}' has no layer: encoder.dims takes two numbers for one")
+        if not config.training.epochs:
+            notes.insert(0, "no epoch is trained: the model keeps the weights that it starts with")
         if why:
             notes.insert(0, f"{why}: the recipe for one's own graph is trained")
         describe(found.name, found.statistics(), [*found.notes, *notes])
@@ -403,7 +405,7 @@ def budget_of(
 
     if minutes is None and trials is None:
         why = portfolio.unsuited(asked, data) if model is None else ""
-        return Budget(60 * _MINUTES) if why is None else why
+        return Budget(60 * MINUTES) if why is None else why
     return portfolio.budget(minutes, trials, asked, data, model)
 
 
