@@ -60,6 +60,7 @@ def test_the_help_of_every_command_has_an_example(command: Command, words: list[
     result = command(*words, "--help")
     assert result.code == 0
     assert f"Example: compgcn {' '.join(words)}".strip() in " ".join(result.out.split())
+    assert not re.search(r"[^]}]\.\.\.\n", result.out), "a summary is cut short"
 
 
 # Train
@@ -154,6 +155,7 @@ def test_an_encoder_without_a_layer_is_noticed(command: Command, data: Path) -> 
     for dims, noticed in (("[8]", True), ("[8,8]", False)):
         shown = command("train", data, "--epochs", 0, "--set", f"encoder.dims={dims}", "--run-dir", f"run{dims}").out
         assert ("has no layer: encoder.dims takes two numbers" in shown) == noticed
+        assert "no epoch is trained: the model keeps the weights that it starts with" in shown
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="mallopt is glibc's")

@@ -90,7 +90,7 @@ def predict(
         int | None, Option(help="How many answers; by default 10, or all nodes in a file of classes.", min=1)
     ] = None,
     new: Annotated[bool, Option("--new", help="Leave out known facts.")] = False,
-    plausible: Annotated[bool, Option("--plausible", help="Only entities that train has at that end.")] = False,
+    plausible: Annotated[bool, Option("--plausible", help="Only entities that train has in that place.")] = False,
     item: Annotated[list[str] | None, Option(help="A node or a graph to classify; may be repeated.")] = None,
     graphs: Annotated[Path | None, Option(help="Classify other graphs: a folder in the TU format.")] = None,
     queries: Annotated[
@@ -337,10 +337,10 @@ def explain(
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """Show the facts that carried a prediction, and the paths if the model is conditioned on the query.
+    """Show the facts that carried a prediction, and its paths.
 
-    A contribution is the part of the score that would be lost without the fact. A path leads from the head to the tail,
-    as in Ajman -in country-> United Arab Emirates -has time zone-> Asia/Dubai.
+    A contribution is the part of the score that would be lost without the fact. A model conditioned on the query has
+    paths from the head to the tail, as in Ajman -in country-> United Arab Emirates -has time zone-> Asia/Dubai.
 
     Example: compgcn explain runs/world-compgcn-distmult-0 France borders Spain
     """
