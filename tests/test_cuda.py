@@ -171,11 +171,7 @@ def test_a_recorded_step_trains_like_the_eager_one(tmp_path, decoder, loss):
     assert_recorded_trains_like_eager(tmp_path, settings, 2e-3)
 
 
-AROUND = {
-    "vrgcn": {"encoder": "vrgcn"},
-    "ntn": {"composition": "ntn"},
-    "conve": {"composition": "conve"},
-}
+AROUND = {"vrgcn": {"encoder": "vrgcn"}, "ntn": {"composition": "ntn"}, "conve": {"composition": "conve"}}
 
 
 @pytest.mark.parametrize("loss", ["bce", "cross-entropy"])

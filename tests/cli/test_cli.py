@@ -155,7 +155,7 @@ def test_an_encoder_without_a_layer_is_noticed(command: Command, data: Path) -> 
     for dims, noticed in (("[8]", True), ("[8,8]", False)):
         shown = command("train", data, "--epochs", 0, "--set", f"encoder.dims={dims}", "--run-dir", f"run{dims}").out
         assert ("has no layer: encoder.dims takes two numbers" in shown) == noticed
-        assert "no epoch is trained: the model keeps the weights that it starts with" in shown
+        assert "no epoch is trained: the model keeps its first weights" in shown
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="mallopt is glibc's")

@@ -160,10 +160,8 @@ def train(
         encoder = config.encoder
         if len(encoder.dims) == 1 and encoder.name != "none" and config.classifier.baseline is None:
             notes.insert(0, f"the encoder '{encoder.name}' has no layer: encoder.dims takes two numbers for one")
-        if not config.training.epochs:
-            notes.insert(0, "no epoch is trained: the model keeps the weights that it starts with")
-        if why:
-            notes.insert(0, f"{why}: the recipe for one's own graph is trained")
+        notes[:0] = ["no epoch is trained: the model keeps its first weights"] * (not config.training.epochs)
+        notes[:0] = [f"{why}: the recipe for one's own graph is trained"] * bool(why)
         describe(found.name, found.statistics(), [*found.notes, *notes])
     if large or config.training.hide:  # a conditional model, with states as large
         keep_memory()
