@@ -110,7 +110,7 @@ def _answers(links: Links) -> dict[str, Any]:
     with torch.inference_mode():
         judged = torch.stack([part.double() for part in links.judge(*task.splits["test"].T)])
     numbers += torch.stack((first.own, first.among), 1).tolist()
-    ids = [" ".join(one.entity for one in answers) for answers in found]
+    ids = [" ".join(one.id for one in answers) for answers in found]
     return {"answers ids": ids, "answers numbers": np.array(numbers), "answers judged": judged.numpy()}
 
 

@@ -224,7 +224,4 @@ def test_numbers_of_array_libraries_are_taken_as_numbers() -> None:
 def test_differences_name_section_key_and_both_values() -> None:
     old = configure(Config(), {"lr": 0.5, "encoder": "gcn"})
     assert differences(old, old) == []
-    assert differences(Config(), old) == [
-        "encoder.name: 'compgcn' -> 'gcn'",
-        "training.lr: 0.001 -> 0.5",
-    ]
+    assert differences(Config(), old) == ["encoder.name: 'compgcn' -> 'gcn'", "training.lr: 0.001 -> 0.5"]

@@ -148,7 +148,7 @@ def test_a_run_trains_and_answers_on_the_gpu(tmp_path, precision):
     )
     on_cpu = compgcn.open_run(tmp_path, device="cpu")
     ours, theirs = (r.predict(head="France", relation="borders", top=3) for r in (run, on_cpu))
-    assert [p.entity for p in ours] == [p.entity for p in theirs]
+    assert [p.id for p in ours] == [p.id for p in theirs]
 
 
 STILL = {"encoder.dropout": 0.0, "encoder.hidden_dropout": 0.0, "decoder.hidden_dropout": 0.0, "feature_dropout": 0.0}
@@ -171,11 +171,7 @@ def test_a_recorded_step_trains_like_the_eager_one(tmp_path, decoder, loss):
     assert_recorded_trains_like_eager(tmp_path, settings, 2e-3)
 
 
-AROUND = {
-    "vrgcn": {"encoder": "vrgcn"},
-    "ntn": {"composition": "ntn"},
-    "conve": {"composition": "conve"},
-}
+AROUND = {"vrgcn": {"encoder": "vrgcn"}, "ntn": {"composition": "ntn"}, "conve": {"composition": "conve"}}
 
 
 @pytest.mark.parametrize("loss", ["bce", "cross-entropy"])

@@ -46,8 +46,8 @@ def every_new_fact(run: Run, all_heads: bool) -> dict[tuple[str, str, str], floa
         for s, head in enumerate(data.entities.ids):
             kind = kind_of(facts, s, r)
             for answer in run.predict(head, relation, top=99, new=True) if all_heads or kind else ():
-                if answer.entity != head:
-                    found[head, relation, answer.entity] = missing[r, kind] * answer.probability
+                if answer.id != head:
+                    found[head, relation, answer.id] = missing[r, kind] * answer.probability
     return found
 
 
@@ -118,7 +118,7 @@ def test_a_weighing_is_fitted_to_discoveries_made_as_if_valid_were_unknown(
     pairs = [(s, r) for s in range(data.num_entities) for r in range(data.num_relations) if kind_of(known, s, r)]
     for s, r in pairs:
         answers = opened.predict(data.entities.ids[s], data.relations.ids[r], top=99)
-        shown += [a for a in answers if a.known not in ("train", "test") and a.entity != data.entities.ids[s]][:10]
+        shown += [a for a in answers if a.known not in ("train", "test") and a.id != data.entities.ids[s]][:10]
     asking.weighing = weighing(asking)
     assert asking.weighing is not None
     assert opened.calibrated("discoveries") == "valid"

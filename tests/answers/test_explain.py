@@ -125,7 +125,7 @@ def test_a_known_fact_is_marked_among_its_own_reasons(run: Run) -> None:
     e, relation = run.data.entities.ids, run.data.relations.ids[r]
     found = run.explain(e[s], relation, e[o], top=1000)
     assert [found.is_itself(fact) for fact in found.facts].count(True) == 1
-    (best,) = (p for p in run.predict(e[s], relation, top=100) if p.entity == e[o])
+    (best,) = (p for p in run.predict(e[s], relation, top=100) if p.id == e[o])
     assert (found.score, found.probability) == pytest.approx((best.score, best.probability))
     assert found.known == best.known == "train"
     names = f"name of {e[s]}", relation.upper(), f"name of {e[o]}"

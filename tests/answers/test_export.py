@@ -166,7 +166,7 @@ def test_an_export_that_fails_halfway_leaves_the_one_before(
 
     with monkeypatch.context() as patched:
         patched.setattr(export, "_pieces", full)
-        with pytest.raises(InputError, match=r"could not write .*No space left.*untouched"):
+        with pytest.raises(OSError, match=r"could not write .*No space left.*untouched"):
             write_vectors(tmp_path / "v", [ENTITIES], form)
     assert contents(tmp_path) == before
     write_vectors(tmp_path / "v", [ENTITIES], form)  # and over it goes the next

@@ -82,7 +82,7 @@ def test_relations_are_ranked_by_the_score_of_the_whole_fact(run: Run) -> None:
         with torch.inference_mode():
             scores = run.task.model.score(run.encoded, torch.full((3,), s), torch.arange(3))[:, o]
         order = scores.argsort(descending=True)
-        assert [answer.entity for answer in answers] == [data.relations.ids[i] for i in order]
+        assert [answer.id for answer in answers] == [data.relations.ids[i] for i in order]
         assert [answer.score for answer in answers] == pytest.approx(scores[order].tolist(), abs=1e-5)
         assert [answer.known for answer in answers] == [facts.get((s, int(i), o)) for i in order]
 
@@ -97,7 +97,7 @@ def test_plausible_answers_are_those_that_train_has_at_that_end(
     relation, end = data.relations.index(query[1]), 2 if query[2] is None else 0
     there = {data.entities.ids[row] for row in data.train[data.train[:, 1] == relation, end]}
     every = run.predict(*query, top=1000, new=new)
-    expected = [answer for answer in every if answer.entity in there]
+    expected = [answer for answer in every if answer.id in there]
     assert 0 < len(expected) < len(every)
     assert run.predict(*query, top=1000, new=new, plausible=True) == expected
     assert run.predict(*query, top=2, new=new, plausible=True) == expected[:2]

@@ -207,7 +207,7 @@ def test_an_exact_contribution_is_the_difference_of_scores_on_smaller_graphs(
             links.data.entities.index(fact.tail),
         ]
         assert fact.contribution == pytest.approx(score([]) - score(gone), abs=1e-4)
-    (best,) = (answer for answer in run.predict("p0", "knows", top=100) if answer.entity == "p5")
+    (best,) = (answer for answer in run.predict("p0", "knows", top=100) if answer.id == "p5")
     assert (found.score, found.probability, found.hidden) == pytest.approx((best.score, best.probability, 0))
     monkeypatch.setattr(explain, "EXACT_WORK", 1)
     assert run.explain("p0", "knows", "p5").method == "gradient"

@@ -87,7 +87,7 @@ def test_every_query_of_a_file_gets_the_answers_it_gets_alone(
         alone = run.predict(*query, top=3, new=True)
         assert [tuple(row[key] for key in ("head", "relation", "tail")) for row in found] == [query] * len(alone)
         assert [row["rank"] for row in found] == list(range(1, len(alone) + 1))
-        assert [(row["id"], row["name"], row["known"]) for row in found] == [(a.entity, a.name, a.known) for a in alone]
+        assert [(row["id"], row["name"], row["known"]) for row in found] == [(a.id, a.name, a.known) for a in alone]
         for key in ("score", "probability"):
             assert [row[key] for row in found] == pytest.approx([getattr(a, key) for a in alone], abs=1e-5)
 
@@ -159,7 +159,7 @@ def test_the_command_answers_a_file_of_queries(command: Command, run: Run, tmp_p
     write(queries, [("p0", "lives", "?")])
     assert command(*ask, "out.csv", "--plausible").code == 0
     plausible = run.predict("p0", "lives", plausible=True)
-    assert [row["id"] for row in read(tmp_path / "out.csv")] == [answer.entity for answer in plausible]
+    assert [row["id"] for row in read(tmp_path / "out.csv")] == [answer.id for answer in plausible]
 
 
 # Facts
@@ -203,7 +203,7 @@ def test_a_fact_gets_the_score_and_the_probability_of_the_answer(run: Run) -> No
     e, r = run.data.entities, run.data.relations
     for fact in run.score([*texts("train")[:4], *texts("test"), *NEW]):
         answers = run.predict(head=fact.head, relation=fact.relation, top=1000)
-        (answer,) = [answer for answer in answers if answer.entity == fact.tail]
+        (answer,) = [answer for answer in answers if answer.id == fact.tail]
         alone = asking.fact(e.index(fact.head), r.index(fact.relation), e.index(fact.tail))
         for one in (answer, alone):
             assert (fact.score, fact.probability) == pytest.approx((one.score, one.probability), abs=1e-5)

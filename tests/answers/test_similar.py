@@ -41,7 +41,7 @@ def test_the_neighbours_of_a_run_are_those_of_its_vectors_by_definition(run: Run
 
 
 def test_relations_and_their_inverses_are_neighbours(run: Run) -> None:
-    found = {one.entity for one in run.similar("lives (inverse)", kind="relation")}
+    found = {one.id for one in run.similar("lives (inverse)", kind="relation")}
     assert found == {"lives", "born", "knows", "born (inverse)", "knows (inverse)"}
 
 
@@ -50,7 +50,7 @@ def test_ties_keep_the_order_of_the_table_and_zero_is_similar_to_nothing(vectors
     neighbours = Neighbours(table(vectors))
     for row in range(len(vectors)):
         found = neighbours.nearest(f"e{row}", top)
-        places = [int(one.entity[1:]) for one in found]
+        places = [int(one.id[1:]) for one in found]
         assert len(set(places)) == len(found) == min(top, len(vectors) - 1)
         assert row not in places
         keys = [(-one.similarity, place) for one, place in zip(found, places, strict=True)]
@@ -72,12 +72,12 @@ def test_many_equal_rows_keep_their_order() -> None:
     """A matrix product may round its last rows differently from its first."""
     row = np.random.default_rng(0).normal(size=37)
     found = Neighbours(table(np.tile(row, (1003, 1)))).nearest("e500", 1002)
-    assert [int(one.entity[1:]) for one in found] == [k for k in range(1003) if k != 500]
+    assert [int(one.id[1:]) for one in found] == [k for k in range(1003) if k != 500]
 
 
 def test_classified_nodes_and_graphs_have_neighbours(tmp_path: Path) -> None:
     nodes = classify(tmp_path / "nodes", labelled(), epochs=1)
-    assert nodes.similar("p0", top=1)[0].entity in nodes.data.entities.ids  # type: ignore[union-attr]
+    assert nodes.similar("p0", top=1)[0].id in nodes.data.entities.ids  # type: ignore[union-attr]
     with pytest.raises(InputError, match="has vectors of entity, and none of relation"):
         nodes.similar("buys", kind="relation")
     graphs = classify(tmp_path / "graphs", molecules(), **CLASSES | {"epochs": 1, "folds": 2})

@@ -25,7 +25,7 @@ import compgcn
 import toy
 from compgcn import cli
 from compgcn.answers.discover import weighing
-from compgcn.cli.train import in_words, progress_line, standing
+from compgcn.cli.train import board, in_words, progress_line, standing
 from compgcn.data import DATASETS, Vocabulary
 from compgcn.nn.decoders import DECODERS
 from compgcn.run import open_run
@@ -60,6 +60,7 @@ def test_the_help_of_every_command_has_an_example(command: Command, words: list[
     result = command(*words, "--help")
     assert result.code == 0
     assert f"Example: compgcn {' '.join(words)}".strip() in " ".join(result.out.split())
+    assert not re.search(r"[^]}]\.\.\.\n", result.out), "a summary is cut short"
 
 
 # Train
@@ -154,6 +155,7 @@ def test_an_encoder_without_a_layer_is_noticed(command: Command, data: Path) -> 
     for dims, noticed in (("[8]", True), ("[8,8]", False)):
         shown = command("train", data, "--epochs", 0, "--set", f"encoder.dims={dims}", "--run-dir", f"run{dims}").out
         assert ("has no layer: encoder.dims takes two numbers" in shown) == noticed
+        assert "no epoch is trained: the model keeps its first weights" in shown
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="mallopt is glibc's")
@@ -182,6 +184,18 @@ def test_a_terminal_gets_a_live_line(monkeypatch: pytest.MonkeyPatch) -> None:
         notify(event | {"valid": {"mrr": 0.25}, "goal": "mrr", "best": 0.3, "best_epoch": 1})
         notify({"event": "evaluate"})
     assert "epoch 2/8  loss 0.5000  valid mrr 0.2500  best 0.3000 (epoch 1)" in drawn.getvalue()
+
+
+def test_the_live_table_of_a_search_keeps_the_value_of_a_candidate_that_goes_on(capfd: Any) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("compgcn.cli.train.err", console := Console(force_terminal=True, width=120, color_system=None))
+        show, event = board(), {"event": "trial", "name": "a", "left": 9.0}
+        for more in ({"share": 0.0025, "value": 0.5, "spent": 1.0, "error": ""}, {"share": 1.0}):
+            console.print(show(event | more))
+        console.print(show({"event": "cost", "name": "b", "left": 8.0}))
+    lines = [line.split() for line in capfd.readouterr().out.splitlines()]
+    assert lines[2::3] == [["a", "0.5000", "0.25%", "1"], *([["a", "0.5000", "to", "100%", "1"]] * 2)]
+    assert lines[6][:2] == ["preparing", "b"]
 
 
 def test_a_log_gets_a_line_ten_seconds_after_the_last(capfd: pytest.CaptureFixture[str]) -> None:
@@ -221,10 +235,9 @@ def test_the_time_left_leaves_out_the_first_step_and_spreads_the_evaluations() -
 def test_the_time_left_is_also_that_of_a_training_whose_validation_gains_nothing_more() -> None:
     line = training([0.0], stop=12, part="fold 2 of 5")
     line(1, 300.0)
-    assert line(3, 120.0) == "about 6.6 h to the last epoch of fold 2 of 5", "an evaluation may be far"
-    assert line(60, 57 * 60.0, mrr=0.1) == (
-        "about 5.7 h to the last epoch of fold 2 of 5, 60 min if validation gains nothing more"
-    )
+    assert line(3, 120.0) == "about 6.6 h to the last epoch", "an evaluation may be far"
+    expected = "about 5.7 h to the last epoch, 60 min if validation gains nothing more"
+    assert line(60, 57 * 60.0, mrr=0.1) == expected
 
 
 def test_the_time_left_of_an_evaluation_follows_its_pace_since_its_first_event() -> None:
@@ -249,16 +262,16 @@ def test_a_time_has_two_or_three_digits(seconds: float, words: str) -> None:
 # Answers
 
 
-def test_predictions_are_a_table_of_rank_name_probability_and_known(command: Command, run: Path) -> None:
+def test_predictions_are_a_table_of_rank_name_and_probability_if_new(command: Command, run: Path) -> None:
     result = command("predict", run, "--head", "NAME of P0", "--relation", "LIVES", "--top", 12)
     title, header, *lines, note = result.out.splitlines()
     assert title.strip() == "name of p0 - lives - ?"
-    assert header.split() == ["rank", "name", "id", "probability", "in", "the", "data"]
+    assert header.split() == ["rank", "name", "id", "probability"]
     assert len(lines) == 12
     assert note.strip() == "probabilities not calibrated"
     for rank, line in enumerate(lines, 1):
-        known = r"(no, new|yes, in (train|valid|test))"
-        assert re.fullmatch(rf" *{rank} +name of \w\d +\w\d +[01]\.\d{{4}} +{known} *", line)
+        chance = r"([01]\.\d{4}|known \((train|valid|test)\))"
+        assert re.fullmatch(rf" *{rank} +name of \w\d +\w\d +{chance} *", line)
 
 
 @pytest.mark.parametrize(

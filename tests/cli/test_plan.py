@@ -34,7 +34,10 @@ def test_a_plan_is_a_table_and_says_what_fits(command: Command, rates: Path) -> 
 def test_a_plan_of_a_file_is_that_of_the_settings_that_train_takes(
     command: Command, tmp_path: Path, rates: Path
 ) -> None:
-    data = write_tsv(tmp_path / "family.tsv", graph())
+    data = write_tsv(tmp_path / "family.tsv", graph(people=60))
+    compared = "`train` compares models for 5 min; --encoder compgcn trains this one\n"
+    assert command("plan", data, "--rates", rates).out.endswith(compared)
+    assert compared not in command("plan", data, "--rates", rates, "--encoder", "compgcn").out
     shown = command("plan", data, "--rates", rates, "--network", 2, "--model", "complex", "--json")
     found = json.loads(shown.out)
     assert (found["settings"]["decoder"], found["settings"]["dims"]) == ("complex", [512])

@@ -89,8 +89,8 @@ def test_more_facts_are_the_larger_graph_and_change_no_weight(run: Run) -> None:
     before = run.ranker.model.state_dict()
     for name, weight in larger.ranker.model.state_dict().items():
         assert torch.equal(weight, before[name]), name  # the mean of log-degrees is that of training, too
-    assert [one.known for one in larger.predict("ann", "lives", top=20) if one.entity == "t1"] == ["train"]
-    assert {"ann", "bob"} < {one.entity for one in larger.predict(relation="lives", tail="t1", top=100)}
+    assert [one.known for one in larger.predict("ann", "lives", top=20) if one.id == "t1"] == ["train"]
+    assert {"ann", "bob"} < {one.id for one in larger.predict(relation="lives", tail="t1", top=100)}
     twice = larger.with_facts([("cid", "knows", "ann")])
     assert twice.newcomers == 3
 
@@ -103,8 +103,8 @@ def test_all_answers_are_about_the_other_graph_and_the_folder_stays(run: Run, tm
     assert asked.data.entities.ids == ("x", "y", "z")
     assert len(asked.data.train) == 4  # a file's facts are all seen
     assert asked.data.num_relations == run.data.num_relations
-    assert {one.entity for one in asked.predict("x", "lives")} == {"x", "y", "z"}
-    assert {one.entity for one in asked.predict("x", tail="z")} == {"lives", "born", "knows"}
+    assert {one.id for one in asked.predict("x", "lives")} == {"x", "y", "z"}
+    assert {one.id for one in asked.predict("x", tail="z")} == {"lives", "born", "knows"}
     assert asked.score([("x", "lives", "y")])[0].known == "train"
     assert all({one.head, one.tail} <= {"x", "y", "z"} for one in asked.discover(top=5))
     assert asked.calibrated() == run.calibrated()
@@ -191,12 +191,12 @@ def test_commands_ask_about_another_graph(run: Run, command: Command) -> None:
     both = command(
         *("predict", run.path, "--graph", one, "--facts", "more.tsv", "--head", "ann", "--relation", "lives", "--json")
     )
-    assert ("t1", "train") in {(answer["entity"], answer["known"]) for answer in json.loads(both.out)}
+    assert ("t1", "train") in {(answer["id"], answer["known"]) for answer in json.loads(both.out)}
     refused(
         command("predict", run.path, "--graph", "wrld", "--head", "x", "--relation", "lives"), "did you mean 'world"
     )
     empty = command("evaluate", run.path, "--graph", "more.tsv")
-    assert (empty.code, "'more.tsv' has no test triples" in empty.err) == (1, True)
+    assert (empty.code, "the test split of 'more.tsv' is empty" in empty.err) == (1, True)
     Path("bad.tsv").write_text("a\tlivs\tb\n")
     refused(command("predict", run.path, "--graph", "bad.tsv", "--head", "a", "--relation", "lives"), "'lives'")
 

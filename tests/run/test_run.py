@@ -141,8 +141,8 @@ def test_predictions_are_all_entities_by_score_with_the_split_a_fact_stands_in(r
         assert [a.score for a in answers] == sorted((a.score for a in answers), reverse=True)
         for answer in answers:
             assert answer.probability == pytest.approx(1 / (1 + np.exp(-answer.score)))
-            assert answer.name == f"name of {answer.entity}"
-        known = {a.entity: a.known for a in answers}
+            assert answer.name == f"name of {answer.id}"
+        known = {a.id: a.known for a in answers}
         assert known[data.entities.ids[o]] == split
         facts = {tuple(row) for part in data.splits.values() for row in part.tolist()}
         for i, text in enumerate(data.entities.ids):
@@ -151,7 +151,7 @@ def test_predictions_are_all_entities_by_score_with_the_split_a_fact_stands_in(r
 
 def test_heads_are_predicted_through_the_inverse_relation(run: Run) -> None:
     data = graph()
-    answers = {a.entity: a for a in run.predict(tail="t1", relation="lives", top=99)}
+    answers = {a.id: a for a in run.predict(tail="t1", relation="lives", top=99)}
     t1 = data.entities.index("t1")
     with torch.inference_mode():
         scores = run.task.model.score(run.encoded, torch.tensor([t1]), torch.tensor([0 + data.num_relations]))[0]
@@ -288,7 +288,7 @@ def test_one_triple_is_enough_to_train_on(tmp_path: Path, decoder: str) -> None:
     none = np.empty((0, 3), dtype=np.int64)
     data = compgcn.KnowledgeGraph("one", *vocabularies, np.array([[0, 0, 1]]), none, none)
     run = train(tmp_path / "run", data, decoder=decoder)
-    assert run.predict("a", "r", top=1)[0].entity in ("a", "b")
+    assert run.predict("a", "r", top=1)[0].id in ("a", "b")
 
 
 def test_a_graph_without_a_second_entity_or_a_triple_is_one_sentence(tmp_path: Path) -> None:

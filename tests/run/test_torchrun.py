@@ -61,7 +61,7 @@ def test_two_processes_of_which_one_is_killed_end_with_the_answers_of_one(gpus: 
         np.testing.assert_allclose(*vectors, atol=1e-4)
         run, other = (open_run(folder / name, more["device"]) for folder in (together, alone))
         close(run.evaluate("test", by="relation"), expected["parts"])
-        assert run.predict("p0", "lives")[0].entity == other.predict("p0", "lives")[0].entity
+        assert run.predict("p0", "lives")[0].id == other.predict("p0", "lives")[0].id
     kept = load_tensors(together / "conve/model.safetensors", ["encoder.nodes"], Split(("encoder.nodes",), 3, 11, 16))
     whole = load_tensors(together / "conve/model.safetensors", ["encoder.nodes"])
     assert torch.equal(kept["encoder.nodes"], whole["encoder.nodes"][3:11])  # over two files of eight rows

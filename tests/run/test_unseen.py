@@ -109,8 +109,8 @@ def test_newcomers_are_asked_about_answers_and_reasons(run: Run) -> None:
     assert torch.equal(larger.encoded.entities, run.with_facts(FACTS).encoded.entities)
     assert larger.data.num_entities == run.data.num_entities + 2
     answers = larger.predict(head="ann", relation="lives", top=100)
-    assert [p.known for p in answers if p.entity == "t1"] == ["train"]
-    assert {"ann", "bob"} < {p.entity for p in larger.predict(relation="lives", tail="t1", top=100)}
+    assert [p.known for p in answers if p.id == "t1"] == ["train"]
+    assert {"ann", "bob"} < {p.id for p in larger.predict(relation="lives", tail="t1", top=100)}
     found = larger.explain("ann", "lives", "t1", top=100)
     assert {("ann", "lives", "t1"), ("p3", "knows", "ann")} < {fact[:3] for fact in found.facts}
     again = larger.with_facts([("cid", "knows", "ann")])  # and so on
@@ -177,7 +177,7 @@ def test_who_is_taken_for_new_and_what_was_dropped_is_said(run: Run, command: Co
     shown = command("predict", run.path, "--head", "ann", "--relation", "lives", "--facts", "new.tsv", "--json")
     assert shown.err.splitlines() == [f"note: new.tsv: {note}" for note in run.with_facts(rows).data.notes]
     expected = run.with_facts(rows).predict(head="ann", relation="lives")
-    assert [one["entity"] for one in json.loads(shown.out)] == [one.entity for one in expected]
+    assert [one["id"] for one in json.loads(shown.out)] == [one.id for one in expected]
 
 
 def test_probabilities_of_newcomers_are_said_to_be_calibrated_without_them(

@@ -58,7 +58,7 @@ def test_predictions_are_the_runs_own(client: TestClient, run: Run, question: di
     expected = run.predict(**question)
     assert [answer["rank"] for answer in found["answers"]] == [*range(1, len(expected) + 1)]
     for answer, ours in zip(found["answers"], expected, strict=True):
-        assert (answer["entity"], answer["name"], answer["known"]) == (ours.entity, ours.name, ours.known)
+        assert (answer["id"], answer["name"], answer["known"]) == (ours.id, ours.name, ours.known)
         assert answer["score"] == pytest.approx(ours.score, abs=1e-5)
         assert answer["probability"] == pytest.approx(ours.probability, abs=1e-5)
 
@@ -68,8 +68,8 @@ def test_concurrent_clients_each_get_their_own_answer(client: TestClient, run: R
     with ThreadPoolExecutor(16) as threads:
         ask = lambda head, top: client.post("/api/predict", json={"head": head, "relation": "knows", "top": top})  # noqa: E731
         answers = [answer.json()["answers"] for answer in threads.map(ask, *zip(*asked, strict=True))]
-    best = {head: [answer.entity for answer in run.predict(head, "knows", top=7)] for head, _ in asked}
-    assert [[row["entity"] for row in rows] for rows in answers] == [best[head][:top] for head, top in asked]
+    best = {head: [answer.id for answer in run.predict(head, "knows", top=7)] for head, _ in asked}
+    assert [[row["id"] for row in rows] for rows in answers] == [best[head][:top] for head, top in asked]
 
 
 def test_explanations_and_similar_entities_are_the_runs_own(client: TestClient, run: Run) -> None:
@@ -81,7 +81,7 @@ def test_explanations_and_similar_entities_are_the_runs_own(client: TestClient, 
     assert found["facts"][0]["head"] == {"id": expected.facts[0].head, "name": expected.facts[0].head_name}
 
     similar = client.get("/api/similar", params={"entity": "name of p0", "top": 4}).json()
-    assert [near["entity"] for near in similar["answers"]] == [near.entity for near in run.similar("p0", 4)]
+    assert [near["id"] for near in similar["answers"]] == [near.id for near in run.similar("p0", 4)]
 
 
 def test_look_ups_agree_with_the_graph(client: TestClient, run: Run) -> None:
@@ -318,7 +318,7 @@ def test_a_model_conditioned_on_the_query_is_served_without_map_and_likeness(
         assert (card["name"], card["vectors"]) == ("conditional", False)
         for question in (QUESTION, {"head": "p0", "tail": "t0"}):
             answers = client.post("/api/predict", json=question).json()["answers"]
-            assert [one["entity"] for one in answers] == [one.entity for one in run.predict(**question)]
+            assert [one["id"] for one in answers] == [one.id for one in run.predict(**question)]
         assert client.get("/api/neighbourhood", params={"entity": "p1"}).status_code == 200
         monkeypatch.setattr("compgcn.serve.models._PASSED", 1)
         refused(client.post("/api/predict", json={"head": "p0", "tail": "t0"}), 400, "once for each of its 3 relations")

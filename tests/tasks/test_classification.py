@@ -175,9 +175,7 @@ def test_graphs_in_a_batch_come_out_as_they_do_one_by_one(preset: str, readout: 
 
 
 @given(
-    sizes=st.lists(st.integers(1, 4), min_size=1, max_size=5),
-    readout=st.sampled_from(NAMES),
-    seed=st.integers(0, 99),
+    sizes=st.lists(st.integers(1, 4), min_size=1, max_size=5), readout=st.sampled_from(NAMES), seed=st.integers(0, 99)
 )
 def test_a_readout_is_what_it_is_called_and_cares_for_no_order(sizes: list[int], readout: str, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)

@@ -289,7 +289,7 @@ def test_a_run_goes_on_where_the_disk_was_full(
     plain, calls = getattr(module, name), iter(range(1000))
     with monkeypatch.context() as patch:
         patch.setattr(module, name, lambda *args, **named: _full() if next(calls) >= k else plain(*args, **named))
-        with pytest.raises(InputError, match="No space left on device; the old file is untouched"):
+        with pytest.raises(OSError, match="No space left on device; the old file is untouched"):
             train(tmp_path / "run", checkpoint_seconds=0.0)
     assert not list(tmp_path.rglob("*.part"))
     train(tmp_path / "run", checkpoint_seconds=0.0)
@@ -306,7 +306,7 @@ def test_a_full_disk_while_an_event_is_written_loses_nothing(tmp_path: Path, mon
             if event["event"] == "step" and event["epoch"] == 2:
                 patch.setattr(Path, "open", _full)
 
-        with pytest.raises(InputError, match=r"could not write .*events\.jsonl: .*No space left"):
+        with pytest.raises(OSError, match=r"could not write .*events\.jsonl: .*No space left"):
             train(tmp_path / "run", notify=fill, **settings)
     assert lasting(train(tmp_path / "run", **settings).path) == undisturbed
 

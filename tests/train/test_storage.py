@@ -25,7 +25,7 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path):
         part.write_text("half of")
         raise OSError(28, "No space left on device")
 
-    with pytest.raises(InputError, match="No space left on device; the old file is untouched"):
+    with pytest.raises(OSError, match="No space left on device; the old file is untouched"):
         replace(path, full)
     assert path.read_text() == "before"
     assert [p.name for p in tmp_path.iterdir()] == ["text"]

@@ -43,7 +43,7 @@ _FACTS = 20_000  # as many as the sample scores one by one, if the decoder canno
 class Prediction(NamedTuple):
     """One answer to a query."""
 
-    entity: str  # its id, or that of a relation if the query asks for one
+    id: str  # of an entity, or of a relation if the query asks for one
     name: str
     score: float  # a logit
     probability: float  # calibrated if the run is, see `Links.probabilities`

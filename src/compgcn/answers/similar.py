@@ -18,7 +18,7 @@ _SLACK = 1e-5  # above the rounding error of a cosine in single precision
 class Similar(NamedTuple):
     """One neighbour."""
 
-    entity: str  # the id of an entity, a relation or a graph
+    id: str  # of an entity, a relation or a graph
     name: str
     similarity: float  # the cosine, from -1 to 1; 0 if one of the two vectors is zero
 

@@ -90,7 +90,7 @@ def predict(
         int | None, Option(help="How many answers; by default 10, or all nodes in a file of classes.", min=1)
     ] = None,
     new: Annotated[bool, Option("--new", help="Leave out known facts.")] = False,
-    plausible: Annotated[bool, Option("--plausible", help="Only entities that train has at that end.")] = False,
+    plausible: Annotated[bool, Option("--plausible", help="Only entities that train has in that place.")] = False,
     item: Annotated[list[str] | None, Option(help="A node or a graph to classify; may be repeated.")] = None,
     graphs: Annotated[Path | None, Option(help="Classify other graphs: a folder in the TU format.")] = None,
     queries: Annotated[
@@ -160,12 +160,12 @@ def _complete(run: Run, query: dict[str, Any], chosen: dict[str, bool], top: int
             fixed[column] = vocabulary.index(query[name])
         parts.append(vocabulary.names[fixed[column]] if column in fixed else "?")
     kind: Kind = "entities" if 1 in fixed else "relations"
-    with_ids = any(answer.entity != answer.name for answer in answers)
+    with_ids = any(answer.id != answer.name for answer in answers)
     rows = []
     for one in answers:
-        known = f"yes, in {one.known}" if one.known else "no, new"
-        rows.append((one.name, *([one.entity] * with_ids), f"{one.probability:.4f}", known))
-    columns = ("name", *(["id"] * with_ids), "probability>", "in the data")
+        chance = f"known ({one.known})" if one.known else f"{one.probability:.4f}"
+        rows.append((one.name, *([one.id] * with_ids), chance))
+    columns = ("name", *(["id"] * with_ids), "probability>")
     show_table(columns, rows, " - ".join(parts), calibration_note(run, kind), ranked=True)
     splits = run.data.splits.values()
     is_known = any((triples[:, [*fixed]] == [*fixed.values()]).all(axis=1).any() for triples in splits)
@@ -337,10 +337,10 @@ def explain(
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """Show the facts that carried a prediction, and the paths if the model is conditioned on the query.
+    """Show the facts that carried a prediction, and its paths.
 
-    A contribution is the part of the score that would be lost without the fact. A path leads from the head to the tail,
-    as in Ajman -in country-> United Arab Emirates -has time zone-> Asia/Dubai.
+    A contribution is the part of the score that would be lost without the fact. A model conditioned on the query has
+    paths from the head to the tail, as in Ajman -in country-> United Arab Emirates -has time zone-> Asia/Dubai.
 
     Example: compgcn explain runs/world-compgcn-distmult-0 France borders Spain
     """
@@ -408,6 +408,6 @@ def similar(
     if as_json:
         out.print_json(data=_ranked(found))
         return
-    with_ids = any(one.entity != one.name for one in found)
-    rows = [(one.name, *([one.entity] * with_ids), f"{one.similarity:.4f}") for one in found]
+    with_ids = any(one.id != one.name for one in found)
+    rows = [(one.name, *([one.id] * with_ids), f"{one.similarity:.4f}") for one in found]
     show_table(("name", *(["id"] * with_ids), "similarity>"), rows, ranked=True)

@@ -182,9 +182,9 @@ def doubts(metrics: dict[str, Any]) -> list[str]:
     test, found = metrics["test"], []
     if "classes" not in metrics:
         popular = metrics.get("popularity", {}).get("test", {}).get("mrr", 0.0)
-        advice = "the model is no better than the baseline: give it more triples, more epochs or other settings"
+        advice = "the model is no better than the baseline: give it more triples, more time or other settings"
         return [advice] if test and test["mrr"] <= popular else []
-    advice = "give it more labels, more epochs or other settings"
+    advice = "give it more labels, more time or other settings"
     control = metrics.get("facts", {}).get("test", {})
     if control and test["accuracy"] < control["accuracy"]:
         found.append(f"the model is no better than the regression on counted facts: {advice}")

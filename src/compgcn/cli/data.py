@@ -33,7 +33,7 @@ app = typer.Typer(no_args_is_help=True, help="The data sets known by name.")
 
 @app.command("list")
 def data_list(as_json: Json = False) -> None:
-    """List the data sets known by name, and where each is: embedded, local, cached, or to fetch.
+    """List the data sets known by name, and where each is.
 
     Example: compgcn data list
     """
@@ -63,7 +63,7 @@ def data_info(
     settings: Settings = None,
     as_json: Json = False,
 ) -> None:
-    """Describe a data set, a file of triples or a folder, and its leakage.
+    """Describe a data set, a file of triples or a folder.
 
     Example: compgcn data info world --plot world.png
     """
@@ -86,11 +86,11 @@ def data_info(
 
 @app.command("fetch")
 def data_fetch(
-    names: Annotated[list[str], Argument(metavar="NAME...", help="Data sets.")],
+    names: Annotated[list[str], Argument(metavar="NAME", help="Data sets.")],
     source: Annotated[Path | None, Option("--from", metavar="DIR", help="Take the files from here alone.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Bring data sets into the cache, and compare them with their checksums.
+    """Bring data sets into the cache, and verify their checksums.
 
     Example: compgcn data fetch fb15k-237 wn18rr
     """
@@ -119,10 +119,10 @@ def data_fetch(
 
 @app.command("verify")
 def data_verify(
-    names: Annotated[list[str] | None, Argument(metavar="[NAME...]", help="Data sets; all by default.")] = None,
+    names: Annotated[list[str] | None, Argument(metavar="NAME", help="Data sets; all by default.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Compare the files in the cache and in COMPGCN_DATA with their checksums; exit code 1 if one differs.
+    """Compare the files of data sets with their checksums. The exit code is 1 if one differs.
 
     Example: compgcn data verify
     """

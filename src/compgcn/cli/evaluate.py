@@ -35,7 +35,7 @@ def evaluate(
 
     Ranks are filtered by all splits, and ties get their mean rank. With --graph, the model sees the
     train split of that graph; a single file is split as for training.
-    A side of a category is N where a relation has on average 1.5 entities or more there in train, else 1.
+    The category of a relation is 1-1, 1-N, N-1 or N-N; N is a side with 1.5 or more entities on average in train.
 
     Example: compgcn evaluate runs/world-compgcn-distmult-0 --by relation
     """
@@ -46,8 +46,8 @@ def evaluate(
     which = split or found.reported
     with progress("ranking") as notify:  # an unknown part or split is refused
         report = found.evaluate(which, by, notify) if isinstance(found, Links) else found.evaluate(which, by)
-    if graph is not None and not report:
-        raise InputError(f"'{graph}' has no {which} triples to rank; give a graph that has some, or another --split")
+    if not report:
+        raise InputError(f"the {which} split of '{graph or run}' is empty; give another --split")
     if by == "relation":
         report = dict(sorted(report.items(), key=lambda item: -item[1]["triples"]))
     if plot is not None:
@@ -55,11 +55,7 @@ def evaluate(
     if as_json:
         out.print_json(data=report)
         return
-    if not report:
-        known = [split for split in ("valid", "test") if opened.metrics.get(split)]
-        elsewhere = f"; the run has metrics of {' and '.join(known)}" if known else ""
-        out.print(f"the {which} split is empty{elsewhere}")
-    elif opened.config.classifier.protocol is None:
+    if opened.config.classifier.protocol is None:
         _show_links(opened, report, which, by)
     else:
         if split is None and which != "test":
@@ -148,8 +144,6 @@ def _draw(run: Run, split: str, path: Path) -> None:
 
     title = f"{run.data.name}  ·  {run.model_name}  ·  {split}"
     report = run.evaluate(split)
-    if not report:
-        raise InputError(f"the run {run.path} has no report on {split} to draw; try another --split")
     if run.config.classifier.protocol is None:
         given, scaling = _reliability(run, split)
         found = {"as trained": given.bins()} | ({"calibrated on valid": given.bins(scaling)} if scaling else {})

@@ -23,9 +23,9 @@ def list_all(
     kind: Annotated[str | None, Argument(metavar="KIND", help=f"One of {', '.join(KINDS)}.")] = None,
     as_json: Json = False,
 ) -> None:
-    """List everything that can be chosen by name, and the runs in the folder runs.
+    """List models, data sets and all else that has a name.
 
-    Each name comes with a description and the paper it is from; a run with its data and its metric.
+    Each name comes with a description and the paper it is from. A run in the folder runs has its data and its metric.
 
     Example: compgcn list decoders
     """

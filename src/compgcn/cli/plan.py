@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from compgcn.cli.console import Json, Settings, describe, out, show_table
-from compgcn.cli.train import Model, asked_for, in_words, read_data, with_settings
+from compgcn.cli.train import MINUTES, Model, asked_for, budget_of, in_words, read_data, with_settings
 from compgcn.config import Config, configure
 from compgcn.data import KnowledgeGraph
 from compgcn.errors import InputError
@@ -24,7 +24,7 @@ _WHEN = {"always": "", "step": "in a step", "evaluation": "in an evaluation", "d
 
 @with_settings
 def plan(
-    data: Annotated[str | None, Argument(metavar="[DATA]", help="As for train; or give sizes.")] = None,
+    data: Annotated[str | None, Argument(metavar="DATA", help="As for train; or give sizes.")] = None,
     devices: Annotated[int, Option(help="Processes that torchrun starts, each with its device.", min=1)] = 1,
     memory: Annotated[float | None, Option(help="GiB of a device, to say what fits.", min=0.001)] = None,
     entities: Annotated[int | None, Option(help="Entities, in place of DATA.", min=2, max=10**10)] = None,
@@ -39,10 +39,12 @@ def plan(
     as_json: Json = False,
     **options: Any,
 ) -> None:
-    """Count the memory and the time of a training before it begins: bytes by part and device, seconds of an epoch.
+    """Count the memory and the time of a training before it begins.
 
-    It measures this machine for about a second, and chooses settings as train does. The exit code is 1 if the training
-    does not fit.
+    It measures this machine for about a second, and plans the one model that train takes where it compares none. The
+    exit code is 1 if the training does not fit.
+
+    Example: compgcn plan my-triples.tsv --memory 8
 
     Example: compgcn plan --entities 4600000 --relations 822 --triples 20600000 --devices 4 --memory 80
     """
@@ -81,6 +83,8 @@ def plan(
     else:
         describe(found.name, found.statistics(), [])
         _show(made, here, memory, fitting)
+        if devices == 1 and not isinstance(budget_of(None, None, asked, found, model), str):
+            out.print(f"`train` compares models for {MINUTES:g} min; --encoder {config.encoder.name} trains this one")
     if not fits:
         raise SystemExit(1)
 

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 Line = Callable[[Mapping[str, Any]], "RenderableType"]  # shows an event; "" for nothing new
 _QUIET = 10.0  # seconds between two lines about training where there is no terminal
-_MINUTES = 5.0  # of a search, for one's own files
+MINUTES = 5.0  # of a search, for one's own files
 _HEADER = ("candidate", "valid>", "trained>", "seconds>", "")  # of the table of a search
 
 
@@ -80,7 +80,7 @@ _SETTINGS: dict[str, tuple[type, str]] = {
     "encoder": (str, "The encoder; see compgcn list encoders."),
     "composition": (str, "The composition; see compgcn list compositions."),
     "decoder": (str, "The decoder; see compgcn list decoders."),
-    "sampler": (str, "uniform, shared or kbgan: draws the negatives."),
+    "sampler": (str, "How to draw the negatives: uniform, shared or kbgan."),
     "baseline": (str, "A baseline in place of an encoder; see compgcn list baselines."),
     "protocol": (str, f"{_listed(Classifier.model_fields['protocol'].annotation)}: how to choose epochs and report."),
     "epochs": (int, "The most passes over the training triples."),
@@ -160,8 +160,8 @@ def train(
         encoder = config.encoder
         if len(encoder.dims) == 1 and encoder.name != "none" and config.classifier.baseline is None:
             notes.insert(0, f"the encoder '{encoder.name}' has no layer: encoder.dims takes two numbers for one")
-        if why:
-            notes.insert(0, f"{why}: the recipe for one's own graph is trained")
+        notes[:0] = ["no epoch is trained: the model keeps its first weights"] * (not config.training.epochs)
+        notes[:0] = [f"{why}: the recipe for one's own graph is trained"] * bool(why)
         describe(found.name, found.statistics(), [*found.notes, *notes])
     if large or config.training.hide:  # a conditional model, with states as large
         keep_memory()
@@ -335,7 +335,7 @@ def standing(clock: Callable[[], float]) -> Line:
             stops = (
                 f", {ends[1]} if validation gains nothing more" if ends[1:] and event["stop"] < event["epochs"] else ""
             )
-            parts.append(f"about {ends[0]} to the last epoch{part}{stops}")
+            parts.append(f"about {ends[0]} to the last epoch{stops}")
         return "  ".join(parts)
 
     return line
@@ -403,7 +403,7 @@ def budget_of(
 
     if minutes is None and trials is None:
         why = portfolio.unsuited(asked, data) if model is None else ""
-        return Budget(60 * _MINUTES) if why is None else why
+        return Budget(60 * MINUTES) if why is None else why
     return portfolio.budget(minutes, trials, asked, data, model)
 
 
@@ -454,22 +454,24 @@ def compare_models(
 
 
 def board() -> Line:
-    """Return what shows a search on a terminal: the table of candidates above the line of the training under way."""
+    """Return what shows a search on a terminal: the line of the training under way above the table of candidates."""
     line, rows = standing(time.monotonic), dict[str, Mapping[str, Any]]()
     now: dict[str, Any] = {"name": "", "left": 0.0, "at": 0.0}
 
     def show(event: Mapping[str, Any]) -> Any:
         if event["event"] == "trial":
-            rows[event["name"]] = event
+            before = rows.get(event["name"], {})  # one that goes on keeps its value
+            rows[event["name"]] = {**before, "error": "", "training": "value" not in event, **event}
+        if "left" in event:
             now.update(name=event["name"], left=event["left"], at=time.monotonic())
-            text: Any = "preparing"
+            text: Any = f"preparing {event['name']}"
         else:
             text = line({**event, "part": now["name"]})
         if not err.is_terminal or not text:
-            return text if event["event"] != "trial" else ""
+            return text if "left" not in event else ""
         left = now["left"] - time.monotonic() + now["at"]
         whole = f"  about {in_words(max(left, 1.0))} left of the search" if math.isfinite(left) else ""
-        return Group(_live_table(rows.values()), f"{text}{whole}")
+        return Group(f"{text}{whole}", _live_table(rows.values()))
 
     return show
 
@@ -487,7 +489,6 @@ def _live_table(rows: Iterable[Mapping[str, Any]]) -> Table:
 
 def _row(trial: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the cells of a trial, begun or ended."""
-    if "value" not in trial:
-        return trial["name"], "", f"to {trial['share']:.0%}", "", "training"
-    value = "-" if trial["value"] is None else f"{trial['value']:.4f}"
-    return trial["name"], value, f"{trial['share']:.0%}", f"{trial['spent']:.0f}", trial["error"]
+    value = "-" if trial.get("value") is None else f"{trial['value']:.4f}"
+    trained = "to " * trial.get("training", False) + f"{100 * trial['share']:.3g}%"
+    return trial["name"], value, trained, f"{trial.get('spent', 0.0):.0f}", trial["error"]

@@ -220,7 +220,7 @@ def existing(path: str | Path) -> Path:
     """Return the path of a file that exists."""
     path = Path(path)
     if path.is_dir():
-        raise InputError(f"'{path}' is a folder; give a file of triples in it, others with valid= (--valid) and test=")
+        raise InputError(f"'{path}' is a folder; name a file in it")
     if not path.exists():
         beside = islice(path.parent.iterdir(), _BESIDE) if path.parent.is_dir() else ()
         near = get_close_matches(path.name, [file.name for file in beside], n=1, cutoff=0.8)

@@ -372,7 +372,7 @@ def _example(run: Run, query: Tensor, rank: float) -> Example:
     if rank <= 1:  # known answers may stand before it
         known = len(run.ranker.known.lookup(query[:1], query[1:2])[0])
         answers = run.predict(**asked, top=known + 1)
-        chance = next((one.probability for one in answers if one.entity == entities.ids[target]), None)
+        chance = next((one.probability for one in answers if one.id == entities.ids[target]), None)
     other = run.predict(**asked, top=1, new=True)
     name, its = (other[0].name, other[0].probability) if other else ("", 0.0)
     question = f" — {relations.names[relation % R]} — ".join(ends)

@@ -373,7 +373,7 @@ class Run:
         *,
         new: bool = False,
         plausible: bool = False,
-        notify: Callable[[int, int], None] | None = None,
+        notify: Progress | None = None,
     ) -> Written:
         """Answer a file of queries, each with `?` or nothing for one of head, relation and tail; write another file.
 
@@ -384,9 +384,7 @@ class Run:
         must_differ(to, queries=queries)
         return answer_file(self._links(), queries, to, top, new, notify, plausible=plausible)
 
-    def score(
-        self, facts: files.Given, *, doubtful: bool = False, notify: Callable[[int, int], None] | None = None
-    ) -> list[Scored]:
+    def score(self, facts: files.Given, *, doubtful: bool = False, notify: Progress | None = None) -> list[Scored]:
         """Return score, probability, ranks and split of facts, known or not.
 
         Args:
@@ -402,12 +400,7 @@ class Run:
         return list((found.doubtful() if doubtful else found).named(links))
 
     def score_file(
-        self,
-        facts: files.Given,
-        to: str | Path,
-        *,
-        doubtful: bool = False,
-        notify: Callable[[int, int], None] | None = None,
+        self, facts: files.Given, to: str | Path, *, doubtful: bool = False, notify: Progress | None = None
     ) -> int:
         """Write the scores to a .parquet, .csv or .tsv file; return the number of facts."""
         from compgcn.answers.rows import check_table
@@ -426,7 +419,7 @@ class Run:
         per_relation: int | None = None,
         *,
         all_heads: bool = False,
-        notify: Callable[[int, int], None] | None = None,
+        notify: Progress | None = None,
     ) -> list[Discovery]:
         """Return the most probable facts that no split holds, best first; see `compgcn.answers.discover.discover`."""
         return discover(self._links(), relation, top, per_relation, all_heads=all_heads, notify=notify)

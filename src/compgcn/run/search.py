@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -191,7 +192,7 @@ class Search:
         judge: trains them.
         budget: of all trials together.
         journal: of this search.
-        notify: takes an event "trial" when a trial begins, with the seconds left, and when one ends.
+        notify: takes an event "trial" when a trial begins, with the seconds left, and when one ends; "cost" before one.
         clock: in seconds.
     """
 
@@ -226,8 +227,12 @@ class Search:
                 refused.add(waiting)
         table = self.table()
         if not table or table[0].value is None:
-            why = table[0].error if table else "no candidate was tried"
-            raise InputError(f"the search found no model: {why}; give it more minutes, or choose a --model")
+            shutil.rmtree(self.journal.path.parent)  # more minutes begin anew
+            why = f"{table[0].name}: {table[0].error}" if table else "no candidate was tried"
+            least = min((math.prod(cost) for cost in self.costs.values()), default=math.inf)
+            short = (self.budget.seconds or math.inf) < least < math.inf
+            remedy = f"give it --minutes {math.ceil(least / 30)}, or choose a --model" if short else "choose a --model"
+            raise InputError(f"the search found no model ({why}); {remedy}")
         return Outcome(self.judge.goal, table)
 
     # State
@@ -369,7 +374,7 @@ class Search:
             self._try(rung, name, share, final=share >= 1 or self.left - wanted < least * seconds)
             return self.share(name) > before
         if not before and math.isfinite(seconds):
-            why = f"its shortest training takes about {wanted:.0f} s, too much of the {max(self.left, 0):.0f} s left"
+            why = f"its shortest training takes about {wanted:.0f} s, and {max(self.left, 0):.0f} s are left"
             self._end(Trial(rung, name, 0.0, None, 0.0, why))
         return False
 
@@ -394,6 +399,7 @@ class Search:
     def cost(self, name: str) -> Cost:
         """Return the cost of a candidate, by its trials so far or as estimated once; infinite if it cannot train."""
         if name not in self.costs:
+            self.notify({"event": "cost", "name": name, "left": self.left})
             begun, error = self.clock(), ""
             try:
                 found = self.judge.cost(self.candidates[name])

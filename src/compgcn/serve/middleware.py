@@ -65,6 +65,8 @@ class Observer:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if scope["method"] == "HEAD":  # uvicorn sends no body in answer to it
+            scope = {**scope, "method": "GET"}
         begun, status = time.perf_counter(), 0
 
         async def respond(message: Message) -> None:

@@ -128,10 +128,8 @@ class Relations(Shape):
     relations: list[Relation]
 
 
-class Answer(Shape):
+class Answer(Named):
     rank: int
-    entity: str = Field(description="id of an entity, or of a relation where relations are ranked")
-    name: str
     score: float = Field(description="logit")
     probability: float
     known: str | None = Field(description="split that contains the fact")
@@ -184,10 +182,8 @@ class Neighbourhood(Shape):
     facts: list[Fact]
 
 
-class Alike(Shape):
+class Alike(Named):
     rank: int
-    entity: str
-    name: str
     similarity: float = Field(description="cosine of the two vectors")
 
 

@@ -265,7 +265,7 @@ class Folder:
                     file.write(b"\n")  # a kill cut the last line short
                 file.write(json.dumps(event).encode() + b"\n")
         except OSError as error:
-            raise InputError(f"could not write {path}: {reason(error)}; the same command resumes the run") from None
+            raise OSError(f"could not write {path}: {reason(error)}; the same command resumes the run") from None
 
     def describe_environment(self, device: torch.device, seed: int, seconds: float) -> None:
         """Write the versions, the device and the time of training to environment.json."""

@@ -64,7 +64,7 @@ def replace_here(path: Path, write: Callable[[Path], object]) -> None:
     except (OSError, pa.ArrowException, safetensors.SafetensorError) as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
-        raise InputError(f"could not write {path}: {reason(error)}; the old file is untouched") from None
+        raise OSError(f"could not write {path}: {reason(error)}; the old file is untouched") from None
 
 
 def replace_folder(path: Path, write: Callable[[Path], object], own: Sequence[str]) -> None:
@@ -96,7 +96,7 @@ def _replace_folder(path: Path, write: Callable[[Path], object], own: Sequence[s
         shutil.rmtree(temporary, ignore_errors=True)
         if old.exists() and not path.exists():
             old.rename(path)
-        raise InputError(f"could not write {path}: {reason(error)}; the old folder is untouched") from None
+        raise OSError(f"could not write {path}: {reason(error)}; the old folder is untouched") from None
 
 
 def must_differ(to: str | Path | None, **given: str | Path | None) -> None:

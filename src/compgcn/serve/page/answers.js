@@ -150,9 +150,9 @@ function row(one, end, entities, choose) {
       {
         type: "button",
         class: "answer",
-        "data-id": one.entity,
+        "data-id": one.id,
         "aria-pressed": "false",
-        onclick: () => choose(one.entity),
+        onclick: () => choose(one.id),
       },
       h("span", { class: "rank" }, one.rank),
       h("span", { class: "name" }, one.name, known),
@@ -162,7 +162,7 @@ function row(one, end, entities, choose) {
     entities
       ? h(
           "a",
-          { class: "visit", href: toEntity(one.entity), "aria-label": `Open ${one.name}`, title: "Neighbourhood" },
+          { class: "visit", href: toEntity(one.id), "aria-label": `Open ${one.name}`, title: "Neighbourhood" },
           "↗",
         )
       : null,

@@ -136,7 +136,7 @@ function alikeRow(one) {
     {},
     h(
       "a",
-      { class: "answer", href: toEntity(one.entity) },
+      { class: "answer", href: toEntity(one.id) },
       h("span", { class: "rank" }, one.rank),
       h("span", { class: "name" }, one.name),
       h("span", { class: "bar", "aria-hidden": "true", vars: { "--share": Math.max(0, one.similarity) } }),

@@ -148,7 +148,7 @@ export function map(context) {
     const { entity, answers } = (found = got.value);
     remember(model(), entity, answers);
     search.set(entity.name);
-    alike = answers.map((one) => one.entity);
+    alike = answers.map((one) => one.id);
     describe();
     say(`${entity.name} chosen.`);
     if (points) draw(here());
@@ -180,7 +180,7 @@ export function map(context) {
         "ul",
         { class: "chips" },
         answers.map((one) =>
-          h("li", {}, h("a", { class: "chip", href: address({ ...here(), entity: one.entity }) }, one.name)),
+          h("li", {}, h("a", { class: "chip", href: address({ ...here(), entity: one.id }) }, one.name)),
         ),
       ),
     );

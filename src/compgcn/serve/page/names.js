@@ -7,7 +7,7 @@ const known = new Map(); // model and id -> name
 const place = (model, id) => `${model}\n${id}`;
 
 export function remember(model, ...things) {
-  for (const thing of things.flat()) known.set(place(model, thing.id ?? thing.entity), thing.name);
+  for (const thing of things.flat()) known.set(place(model, thing.id), thing.name);
 }
 
 export const nameOf = (model, id) => known.get(place(model, id)) ?? id;
