@@ -269,28 +269,26 @@ def node_portfolio(inputs: Sequence[str], *, fitted: bool) -> list[tuple[str, di
         fitted: whether the baselines with a support vector machine are installed.
     """
     two, sums = {"encoder.dims": (32, 32, 32)}, {"encoder.norm": "none"}
-    small = {"encoder.dims": (16, 16, 16)}
-    learned = {
-        "encoder.input": "learned",
-        "training.weight_decay": 0.0,
-        "training.epochs": 60,
-    }  # for every node
+    learned = {"encoder.input": "learned", "training.weight_decay": 0.0, "training.epochs": 60}  # for every node
+    mult, half = learned | {"encoder.composition": "mult"}, {"encoder.hidden_dropout": 0.5}
+    rgcn = learned | half | {"encoder.name": "rgcn", "encoder.dims": (16, 16, 16), "training.weight_decay": 0.001}
+    slow = {"training.lr": 0.003, "training.epochs": 120}
     # Types tell more than one vector for all.
     given = [name for name in ("features", "types", "literals") if name in inputs] or ["shared"]
     found: dict[str, dict[str, Any]] = {  # first one of every sort
         f"sub, {given[0]}": {"encoder.input": given[0]},
-        "mult, learned": learned | {"encoder.composition": "mult"},
-        "R-GCN, 2 layers, sums, learned": learned | {"encoder.name": "rgcn"} | small | sums,
+        "mult, 2 layers, sums, dropout, learned": mult | two | sums | half | slow,
+        "R-GCN, 2 layers, sums, learned": rgcn | sums,
         "facts": {"classifier.baseline": "facts"},
-        "W-GCN, 2 layers, learned": learned | {"encoder.name": "wgcn", "encoder.hidden_dropout": 0.3} | two,
-        **({"feat": {"classifier.baseline": "feat"}} if fitted else {}),
         "corr, 2 layers, sums, learned": learned | {"encoder.composition": "corr"} | two | sums,
+        **({"feat": {"classifier.baseline": "feat"}} if fitted else {}),
+        "mult, learned": mult,
         f"sub, 2 layers, {given[0]}": {"encoder.input": given[0]} | two,
-        "mult, sums, learned": learned | {"encoder.composition": "mult"} | sums,
+        "mult, 2 layers, sums, learned": mult | two | sums | {"encoder.dropout": 0.3},
         **({"wl": {"classifier.baseline": "wl"}} if fitted else {}),
-        "mult, 2 layers, sums, learned": learned | {"encoder.composition": "mult"} | two | sums,
-        "R-GCN, 2 layers, learned": learned | {"encoder.name": "rgcn", "encoder.hidden_dropout": 0.3} | small,
-        "W-GCN, learned": learned | {"encoder.name": "wgcn"},
+        "mult, sums, learned": mult | sums,
+        "R-GCN, 2 layers, learned": rgcn,
+        "mult, 3 layers, sums, learned": mult | sums | {"encoder.dims": (32, 32, 32, 32)},
         "sub, 2 layers, sums, learned": learned | two | sums,
         **{f"sub, {name}": {"encoder.input": name} for name in given[1:]},
     }
