@@ -114,12 +114,13 @@ def search(board: Board) -> str:
         report, alone = json.loads(path.read_text(encoding="utf-8")), dict[str, tuple[float, str]]()
         for experiment in (board.experiments[name] for name in ("defaults", "systems", *_HEADLINES[:2])):
             for row in experiment.rows:
-                found = [one for one in board.results(experiment, row) if one["config"]["data"]["source"] == path.stem]
+                rows = board.results(experiment, row)
+                found = [one for one in rows if one["config"]["data"]["source"] == report["data"]]
                 if found and row.same_as is None and not row.group.startswith("Ablations"):
                     test, valid = (mean(one["metrics"][split]["mrr"] for one in found) for split in ("test", "valid"))
                     alone[row.label] = valid, f"{row.label} {_short(test)}"
         beside = "; ".join(text for _, text in sorted(alone.values(), reverse=True)[:3])
-        cells = [f"`{path.stem}`", report["device"], f"{report['seconds']:,.0f}", report["winner"]]
+        cells = [f"`{report['data']}`", report["device"], f"{report['seconds']:,.0f}", report["winner"]]
         lines.append([*cells, _short(report["test"]), beside])
     names = ("data", "on", "seconds", "chosen on validation", "its test MRR", "the best single models by validation")
     return markdown([Table("", names, lines)])

@@ -414,7 +414,7 @@ OF_RUNS: dict[str, Callable[[Run], Report]] = {
 
 
 def search(source: str, seconds: float, device: str) -> Path:
-    """Let models compete for a graph, as `compgcn train --minutes` does; write benchmarks/search/SOURCE.json."""
+    """Let models compete for a graph, as `compgcn train --minutes` does; write benchmarks/search/SOURCE-DEVICE.json."""
     data, begun = graph_of(source), time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "run"
@@ -431,7 +431,7 @@ def search(source: str, seconds: float, device: str) -> Path:
             "test": run.metrics["test"]["mrr"],
             "candidates": [trial._asdict() for trial in found.trials],
         }
-    return write_report(f"search/{source}", report)
+    return write_report(f"search/{source}-{run.device.type}", report)
 
 
 def measure(name: str, source: str, device: str, seeds: int, model: str | None = None) -> Path:

@@ -120,6 +120,15 @@ def test_an_epoch_meets_every_example_in_batches_of_one_size(loss: str, batch_si
     assert orders[0] != orders[1]
 
 
+@pytest.mark.parametrize("size", [1, 5, 16, 1000])
+def test_an_epoch_of_a_size_takes_that_many_examples_and_each_epoch_others(size: int) -> None:
+    task = _task(batch_size=4, epoch_size=size)
+    epochs = [torch.cat([task.examples(e, i) for i in range(task.steps_per_epoch)]).tolist() for e in range(60)]
+    taken = min(size, task.num_examples)
+    assert {len(set(one)) for one in epochs} == {taken}
+    assert {number for one in epochs for number in one} == set(range(task.num_examples))
+
+
 def test_a_batch_depends_on_seed_epoch_and_step_alone() -> None:
     one, two = _task(seed=3), _task(seed=3)
     for step in (0, 1):
