@@ -120,7 +120,7 @@ def test_an_epoch_meets_every_example_in_batches_of_one_size(loss: str, batch_si
     assert orders[0] != orders[1]
 
 
-@pytest.mark.parametrize("size", [1, 5, 16, 1000])
+@pytest.mark.parametrize("size", [5, 16, 1000])
 def test_an_epoch_of_a_size_takes_that_many_examples_and_each_epoch_others(size: int) -> None:
     task = _task(batch_size=4, epoch_size=size)
     epochs = [torch.cat([task.examples(e, i) for i in range(task.steps_per_epoch)]).tolist() for e in range(60)]

@@ -168,6 +168,7 @@ _SAMPLED: dict[str, Any] = {
     "training.negatives": _NEGATIVES,
 }
 _PASSES = 2.5e6  # queries · (entities + facts) a second that the conditional model trains on with two cores
+_FEWEST = 250  # queries of such an epoch without which it would learn too little
 _ENCODED = 2 * 10**8  # facts · entities up to which a search on a CPU tries CompGCN, which encodes all in every step
 _SPARSE = 16  # facts per entity below which the weight rises further
 _MINUTES = 300.0  # seconds of a search, where nobody bounds it
@@ -203,14 +204,14 @@ def scaled(name: str, num_entities: int, facts: int, on_gpu: bool) -> dict[str, 
 
 def _short_epochs(num_entities: int, facts: int, seconds: float) -> dict[str, Any]:
     """Return epochs of the conditional model on a CPU that all together fill the time, and samples to judge it by."""
-    queries = round(seconds * _PASSES / (20 * max(1, num_entities + facts)))
+    queries = max(round(seconds * _PASSES / (20 * max(1, num_entities + facts))), 1)
     return {
         "training.epochs": 20,
-        "training.epoch_size": max(queries, 64),
+        "training.epoch_size": queries,
         "training.batch_size": 16 if queries < 2000 else 32,
         "training.evaluate_every": 5,
-        "training.valid_sample": min(max(queries, 250), 2000),
-        "training.test_sample": max(2 * queries, 500),
+        "training.valid_sample": min(queries, 2000),
+        "training.test_sample": 2 * queries,
     }
 
 
@@ -248,9 +249,11 @@ def portfolio(num_entities: int, facts: int, seconds: float | None, on_gpu: bool
     first, *rest = sorted(_WEIGHTS, key=lambda weight: abs(math.log(weight / usual["training.regularisation"])))[:4]
     grid = [("ComplEx", first, 0.0), ("ComplEx", first, 0.5), *(("ComplEx", weight, 0.0) for weight in rest)]
     grid.append(("DistMult", first, 0.0))
-    found = [("conditional", conditional, "conditional", ""), *(factors(*one) for one in grid)]
+    found = [factors(*one) for one in grid]
     if on_gpu or num_entities * facts <= _ENCODED:
-        found.insert(3, ("CompGCN", seldom, "encoder", ""))
+        found.insert(2, ("CompGCN", seldom, "encoder", ""))
+    if on_gpu or conditional["training.epoch_size"] >= _FEWEST:
+        found.insert(0, ("conditional", conditional, "conditional", ""))
     for one in grid:
         (label, *_), (name, weight, relations) = factors(*one), one
         found.append(factors(*one, width=2, after=label))
