@@ -222,10 +222,10 @@ def run_measure(
 
 
 def main() -> None:
-    """Run a command; bad input is one sentence on stderr and exit code 1."""
+    """Run a command; bad input or a failed write is one sentence on stderr and exit code 1."""
     try:
         app()
-    except InputError as error:
+    except (InputError, OSError) as error:
         fail(str(error))
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 import compgcn.kernels.numba as on_cpu
 import compgcn.kernels.reference as reference
 import compgcn.kernels.triton.updates as on_gpu
+from compgcn import kernels
 from compgcn.errors import InputError
 from compgcn.kernels import backend as backends
 from compgcn.kernels import update
@@ -74,7 +75,7 @@ def test_the_fused_update_is_the_defined_one(monkeypatch, K, d, options, name):
     monkeypatch.setattr(on_cpu, "_BLOCK", 4 * 5 * d)
     monkeypatch.setattr(on_gpu, "_PROGRAMS", {K: (2, 2)})
     monkeypatch.setattr(on_gpu, "_ROWS", {K: (32, 32)})
-    monkeypatch.setattr(on_gpu, "_BYTES", {K: 256})  # all widths
+    monkeypatch.setattr(kernels, "_BYTES", {K: 256})  # all widths
     tensors = {key: value if key not in ("beta", "bias") or key in options else None
                for key, value in given(23, 5, d, K, torch.float32).items()}  # fmt: skip
     exact = {key: value if value is None else value.detach().double() for key, value in tensors.items()}

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ import compgcn
 from compgcn.data import KnowledgeGraph
 from compgcn.errors import InputError
 from compgcn.run import Run, open_run, portfolio
+from compgcn.run.plan import Outline
 from compgcn.run.report import write_page
 from compgcn.run.search import Budget, journalled
 from compgcn.train.folder import MODEL
@@ -107,6 +109,16 @@ def test_a_finished_search_trains_no_more_and_refuses_another_budget(tmp_path: P
     assert sum(line["event"] == "end" for line in told(run.path)) == 1
 
 
+def test_a_search_without_a_model_leaves_the_folder_to_another_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(portfolio, "portfolio", lambda *sizes: [("no", {"decoder.name": "nothing"}, "")])
+    with pytest.raises(InputError, match=r"found no model .*; choose a --model"):
+        searched(tmp_path / "run", trials=1)
+    monkeypatch.setattr(portfolio, "portfolio", lambda *sizes: FEW)
+    assert searched(tmp_path / "run", trials=2).metrics["test"]
+
+
 def test_the_clock_bounds_a_search_by_seconds(tmp_path: Path) -> None:
     now = 0.0
 
@@ -137,23 +149,53 @@ def test_candidates_have_names_of_their_own_and_settings_that_resolve(sizes: tup
         assert judge.config(portfolio.Candidate(*one), 0.01).training.epochs >= 1
 
 
-def test_on_a_cpu_a_large_graph_is_trained_in_parts() -> None:
-    """Few negatives in place of all entities, and epochs of the conditional model that cost the same on all graphs."""
-    passed = []
-    for size, on_gpu in (
-        ((2034, 32888), False),
-        ((40943, 86835), False),
-        ((14541, 272115), False),
-        ((14541, 272115), True),
-    ):
-        found = {name: settings for name, settings, *_ in candidates_of(*size, 300.0, on_gpu)}
-        loss = next(settings["training.loss"] for name, settings in found.items() if "ComplEx" in name)
-        assert (loss == "sampled-cross-entropy") == (size[0] > 2048 and not on_gpu)
-        assert ("conditional" in found) == (on_gpu or sum(size) < 200_000), "it would learn too little in five minutes"
-        assert ("CompGCN" in found) == (on_gpu or size[0] < 2048)
-        if not on_gpu and "conditional" in found:
-            passed.append(found["conditional"]["training.epoch_size"] * sum(size))
-    assert passed[0] == pytest.approx(passed[1], rel=0.01)
+@pytest.mark.parametrize(
+    ("entities", "facts", "sampled", "encoder", "conditional"),
+    [
+        (2034, 32_888, False, True, True),
+        (3100, 13_000, True, True, True),
+        (3100, 34_300, True, True, True),
+        (3100, 34_500, True, True, False),
+        (40_943, 86_835, True, False, False),
+        (14_541, 272_115, True, False, False),
+    ],
+)
+def test_on_a_cpu_a_graph_gets_models_that_learn_within_the_time(
+    entities: int, facts: int, sampled: bool, encoder: bool, conditional: bool
+) -> None:
+    """Five minutes: few negatives in place of many entities; epochs of the conditional model that cost the same."""
+    found = {name: settings for name, settings, *_ in candidates_of(entities, facts, 300.0, False)}
+    loss = next(settings["training.loss"] for name, settings in found.items() if "ComplEx" in name)
+    assert (loss == "sampled-cross-entropy") == sampled
+    assert {name in found for name in ("CompGCN", "CompGCN, wider")} == {encoder}
+    assert {name in found for name in ("conditional", "conditional, wider")} == {conditional}
+    if conditional:
+        assert found["conditional"]["training.epoch_size"] * (entities + facts) == pytest.approx(37.5e6, rel=0.01)
+    longer = [name for name, *_ in candidates_of(entities, facts, 3600.0, False)]
+    assert "conditional" in longer, "an hour is enough for all of them"
+    on_gpu = [name for name, *_ in candidates_of(entities, facts, 300.0, True)]
+    assert {"CompGCN", "conditional"} <= set(on_gpu)
+
+
+def test_the_time_of_ranking_counts_every_entity_beside_few_negatives(monkeypatch: pytest.MonkeyPatch) -> None:
+    data, now = graph(people=60), 0.0
+
+    def tick(event: Event) -> None:
+        nonlocal now
+        now += 1.0 if event["event"] in ("step", "epoch") else 0.0
+
+    def cost(**more: Any) -> float:
+        one = portfolio.Candidate("one", {**FACTORS, "epochs": 400, **more})
+        return portfolio.LinkJudge(GIVEN, data, tmp, tick, clock=lambda: now).cost(one).seconds
+
+    with TemporaryDirectory() as folder:
+        tmp = Path(folder)
+        whole = cost()
+        tmp = tmp / "sampled"
+        sampled = cost(loss="sampled-cross-entropy", sampler="shared", negatives=1)
+    judged, batch = 2 * len(data.valid), FACTORS["batch_size"]
+    ranking = portfolio._FORWARD * 400 * judged / batch
+    assert sampled - whole == pytest.approx(ranking * (data.num_entities - 1))
 
 
 def test_only_triples_of_ones_own_are_searched_by_default() -> None:
@@ -162,6 +204,8 @@ def test_only_triples_of_ones_own_are_searched_by_default() -> None:
     assert portfolio.unsuited({"data.source": "mine.tsv", "training.seed": 3}, data) is None
     assert portfolio.unsuited({"data.source": "world"}, data) == "", "it has a recipe"
     assert portfolio.unsuited({"data.source": "mine.tsv", "epochs": 3}, data) == ""
+    assert "too large" in (portfolio.unsuited({"data.source": "mine.tsv"}, Outline(90_000, 9, 2_000_000)) or "")
+    assert portfolio.unsuited({"data.source": "mine.tsv"}, Outline(14_541, 237, 310_000)) is None
     assert "only 3 triples" in (portfolio.unsuited({"data.source": "mine.tsv"}, graph()) or "")
 
 

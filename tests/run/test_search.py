@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,6 +74,20 @@ def test_the_first_candidate_is_trained_where_no_time_is_left(tmp_path: Path) ->
 
     judge.cost = cost  # type: ignore[method-assign]
     assert searched(tmp_path, judge, candidates(3), seconds=5).run().trials[0].value is not None
+
+
+def test_a_failed_write_stops_a_search_and_counts_against_no_candidate(tmp_path: Path) -> None:
+    judge, train = Pretended(), Pretended.train
+
+    def full(*given: Any, **how: Any) -> float:
+        raise OSError("no space left on device")
+
+    judge.train = full  # type: ignore[method-assign]
+    with pytest.raises(OSError, match="no space left"):
+        searched(tmp_path, judge, candidates(3), trials=4).run()
+    judge.train = partial(train, judge)  # type: ignore[method-assign]
+    outcome = searched(tmp_path, judge, candidates(3), trials=4).run()
+    assert [trial.error for trial in outcome.trials] == [""] * 3
 
 
 def test_a_rung_keeps_the_best_third_and_trains_it_for_longer(tmp_path: Path) -> None:
@@ -144,7 +160,7 @@ def test_a_candidate_that_cannot_end_in_time_is_left_out_with_a_reason(tmp_path:
     slow = Candidate("s", {"value": 1.0}, "slow")
     with pytest.raises(InputError, match=r"shortest training takes about 10000 s, .*; give it --minutes 334, or"):
         searched(tmp_path / "b", judge, [slow], seconds=30).run()
-    assert searched(tmp_path / "b", judge, [slow], seconds=60 * 334).run().trials[0].value is not None
+    assert searched(tmp_path / "c", judge, [slow], seconds=60 * 334).run().trials[0].value is not None
 
 
 @pytest.mark.parametrize(("seconds", "fits"), [(45.0, True), (35.0, False)])

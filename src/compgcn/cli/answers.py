@@ -90,7 +90,7 @@ def predict(
         int | None, Option(help="How many answers; by default 10, or all nodes in a file of classes.", min=1)
     ] = None,
     new: Annotated[bool, Option("--new", help="Leave out known facts.")] = False,
-    plausible: Annotated[bool, Option("--plausible", help="Only entities that train has in that place.")] = False,
+    plausible: Annotated[bool, Option("--plausible", help="Only entities that train has at that end.")] = False,
     item: Annotated[list[str] | None, Option(help="A node or a graph to classify; may be repeated.")] = None,
     graphs: Annotated[Path | None, Option(help="Classify other graphs: a folder in the TU format.")] = None,
     queries: Annotated[

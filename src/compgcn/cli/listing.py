@@ -23,7 +23,7 @@ def list_all(
     kind: Annotated[str | None, Argument(metavar="KIND", help=f"One of {', '.join(KINDS)}.")] = None,
     as_json: Json = False,
 ) -> None:
-    """List models, data sets and all else that has a name.
+    """List encoders, decoders, models, data sets and other names.
 
     Each name comes with a description and the paper it is from. A run in the folder runs has its data and its metric.
 

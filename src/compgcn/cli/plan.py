@@ -41,8 +41,8 @@ def plan(
 ) -> None:
     """Count the memory and the time of a training before it begins.
 
-    It measures this machine for about a second, and plans the one model that train takes where it compares none. The
-    exit code is 1 if the training does not fit.
+    It measures this machine for about a second, and plans a single model. `train` may compare several; the last line
+    then says so. The exit code is 1 if the training does not fit.
 
     Example: compgcn plan my-triples.tsv --memory 8
 

@@ -160,8 +160,10 @@ def train(
         encoder = config.encoder
         if len(encoder.dims) == 1 and encoder.name != "none" and config.classifier.baseline is None:
             notes.insert(0, f"the encoder '{encoder.name}' has no layer: encoder.dims takes two numbers for one")
-        notes[:0] = ["no epoch is trained: the model keeps its first weights"] * (not config.training.epochs)
-        notes[:0] = [f"{why}: the recipe for one's own graph is trained"] * bool(why)
+        if not config.training.epochs:
+            notes.insert(0, "no epoch is trained: the model keeps its first weights")
+        if why:
+            notes.insert(0, f"{why}: the recipe for one's own graph is trained")
         describe(found.name, found.statistics(), [*found.notes, *notes])
     if large or config.training.hide:  # a conditional model, with states as large
         keep_memory()
@@ -490,5 +492,5 @@ def _live_table(rows: Iterable[Mapping[str, Any]]) -> Table:
 def _row(trial: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the cells of a trial, begun or ended."""
     value = "-" if trial.get("value") is None else f"{trial['value']:.4f}"
-    trained = "to " * trial.get("training", False) + f"{100 * trial['share']:.3g}%"
+    trained = ("to " if trial.get("training") else "") + f"{100 * trial['share']:.3g}%"
     return trial["name"], value, trained, f"{trial.get('spent', 0.0):.0f}", trial["error"]

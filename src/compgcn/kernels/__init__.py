@@ -360,6 +360,10 @@ class _GroupedMatmul(torch.autograd.Function):
         return drows, dweight, None, None
 
 
+_WIDTHS = (16, 32, 64)  # of an update in tiles: their sides
+_BYTES = {1: 128, 4: 64}  # of a row at most, by the number of parts: what the registers of a GPU hold
+
+
 def update(
     x: Tensor, parts: Tensor | Sequence[Tensor], degree: Tensor, scale: Tensor, weight: Tensor, gamma: Tensor,
     beta: Tensor | None = None, bias: Tensor | None = None,
@@ -380,26 +384,25 @@ def update(
     """
     parts = (parts,) if isinstance(parts, Tensor) else parts
     K, (nodes, _, d) = sum(len(part) if part.ndim == 4 else 1 for part in parts), x.shape
-    if K not in (1, 4) or any(part.shape[-3:] != x.shape for part in parts):
+    if K not in _BYTES or any(part.shape[-3:] != x.shape for part in parts):
         shapes = [list(part.shape) for part in parts]
         raise InputError(f"entities {list(x.shape)} need 1 or 4 parts of that shape, not {shapes}")
     if weight.shape != ((1 + 3 * K) * d, d) or not len(degree) == len(scale) == nodes:
         expected, shapes = [[(1 + 3 * K) * d, d], [nodes], [nodes]], [list(t.shape) for t in (weight, degree, scale)]
         raise InputError(f"{K} parts of width {d} need a weight, degree and scale of {expected}, not {shapes}")
-    if x.dtype == torch.float64 or not _updates(x.device.type, K, d, x.element_size()):
+    by = _updates(x.device.type)
+    tiled = by == "triton" and d in _WIDTHS and d * x.element_size() <= _BYTES[K]
+    in_blocks = by == "numba" and not torch.compiler.is_compiling()
+    if x.dtype == torch.float64 or not (tiled or in_blocks):
         return reference.update(x, parts, degree, scale, weight, gamma, beta, bias)
     rows = degree.float(), scale.float(), weight, gamma, beta, bias
     out: Tensor = _Update.apply(x, *rows, *parts)  # type: ignore[no-untyped-call]
     return out
 
 
-def _updates(device: str, K: int, d: int, size: int) -> bool:
-    """Return whether a type of device has an update of its own for rows of d numbers of so many bytes, and K parts.
-
-    Elsewhere torch derives the reference.
-    """
-    fits: Callable[[int, int, int], bool] = getattr(kernels(device), "fits_update", lambda *sizes: False)
-    return fits(K, d, size)
+def _updates(device: str) -> str:
+    """Return the name of the kernels of a type of device; where neither Triton nor Numba has one, torch derives it."""
+    return kernels(device).__name__.rpartition(".")[2]
 
 
 _updates._dynamo_marked_constant = True  # type: ignore[attr-defined]  # as `backend.runs`

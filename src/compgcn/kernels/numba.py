@@ -443,13 +443,9 @@ def grouped_outer(rows: Tensor, g: Tensor, offsets: Tensor) -> Tensor:
     return out.to(rows.dtype)
 
 
-def fits_update(K: int, d: int, size: int) -> bool:
-    """Return whether `update` takes rows of d numbers of so many bytes, and K parts: it takes all."""
-    return True
-
-
 def _blocks(x: Tensor) -> Iterator[slice]:
-    step = max(1, _BLOCK // max(1, x[0].numel() if len(x) else 1))
+    """Yield the entities of x [N, B, d], some at a time."""
+    step = max(1, _BLOCK // max(1, x.shape[1] * x.shape[2]))
     return (slice(start, start + step) for start in range(0, len(x), step))
 
 
@@ -459,9 +455,9 @@ def update(
 ) -> Tensor:  # fmt: skip
     """Compute `reference.update`, some entities at a time."""
     out, pieces = torch.empty_like(x, memory_format=torch.contiguous_format), reference.pieces(parts)
-    for few in _blocks(x):
-        rows = x[few], [piece[few] for piece in pieces], degree[few], scale[few]
-        out[few] = reference.update(*rows, weight, gamma, beta, bias)
+    for block in _blocks(x):
+        rows = x[block], [piece[block] for piece in pieces], degree[block], scale[block]
+        out[block] = reference.update(*rows, weight, gamma, beta, bias)
     return out
 
 
@@ -479,14 +475,14 @@ def update_gradient(
     by_shared = [sums[:-3], *sums[-3:]]
     absent = torch.zeros_like(gamma)
     given = (weight, gamma, absent if beta is None else beta, absent if bias is None else bias)
-    shared = [one.detach().requires_grad_() for one in given]
-    for few in _blocks(x):
-        tables = [table[few].detach().requires_grad_() for table in (x, *pieces)]
+    shared = [one.detach().float().requires_grad_() for one in given]
+    for block in _blocks(x):
+        tables = [table[block].detach().requires_grad_() for table in (x, *pieces)]
         with torch.enable_grad():
-            out = reference.update(tables[0], tables[1:], degree[few], scale[few], *shared)
-        found = torch.autograd.grad(out, [*tables, *shared], g[few])
+            out = reference.update(tables[0], tables[1:], degree[block], scale[block], *shared)
+        found = torch.autograd.grad(out, [*tables, *shared], g[block])
         for whole, part in zip(by_tables, found[: len(tables)], strict=True):
-            whole[few] = part
+            whole[block] = part
         for total, part in zip(by_shared, found[len(tables) :], strict=True):
             total += part
     return [by_x, sums, *by_parts]

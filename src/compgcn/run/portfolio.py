@@ -295,7 +295,11 @@ def search(
             notify({"event": "search", "note": f"the search in {run.path} {how}"})
         if not run.is_run:
             bounded = budget._replace(seconds=budget.seconds and (1 - _FINAL) * budget.seconds)
-            outcome = Search(candidates, judge, bounded, journal, notify, clock).run()
+            try:
+                outcome = Search(candidates, judge, bounded, journal, notify, clock).run()
+            except InputError:  # no model was found: another budget begins anew
+                shutil.rmtree(searching)
+                raise
             best = outcome.trials[0]
             judge.keep(next(one for one in candidates if one.name == best.name), best.share, run, data)
         for place in searching.iterdir():

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -192,7 +191,8 @@ class Search:
         judge: trains them.
         budget: of all trials together.
         journal: of this search.
-        notify: takes an event "trial" when a trial begins, with the seconds left, and when one ends; "cost" before one.
+        notify: takes an event "trial" when a trial begins, with the seconds left, and when one ends; and an event
+            "cost" before it estimates a candidate.
         clock: in seconds.
     """
 
@@ -227,7 +227,6 @@ class Search:
                 refused.add(waiting)
         table = self.table()
         if not table or table[0].value is None:
-            shutil.rmtree(self.journal.path.parent)  # more minutes begin anew
             why = f"{table[0].name}: {table[0].error}" if table else "no candidate was tried"
             least = min((math.prod(cost) for cost in self.costs.values()), default=math.inf)
             short = (self.budget.seconds or math.inf) < least < math.inf

@@ -342,6 +342,9 @@ def _try(
             raise
         shutil.rmtree(folder, ignore_errors=True)
         raise optuna.TrialPruned from None
+    except OSError:  # a full disk is no fault of the settings
+        study.enqueue_trial(trial.params)
+        raise
     except InputError as error:  # these settings do not go together, or the loss is not finite
         trial.set_user_attr("error", str(error))
         raise

@@ -160,38 +160,34 @@ MODELS: dict[str, Model] = {
 _SPEED = {False: 1e11, True: 7e13}  # operations a second that training without an encoder reaches on a CPU and a GPU
 _WIDTHS = {False: (128, 256, 512), True: (256, 512, 1024, 2048)}
 _WEIGHTS = (0.1, 0.03, 0.01, 0.003, 0.001)  # of N3 in a search
-_NEGATIVES = 512  # that a batch shares on a CPU; a quarter of the entities or fewer is as good as all, and faster
-_EPOCHS = 16  # that are enough with small batches on a CPU
-_SAMPLED: dict[str, Any] = {
-    "training.loss": "sampled-cross-entropy",
-    "training.sampler": "shared",
-    "training.negatives": _NEGATIVES,
-}
-_PASSES = 2.5e6  # queries · (entities + facts) a second that the conditional model trains on with two cores
-_FEWEST = 250  # queries of such an epoch without which it would learn too little
-_ENCODED = 2 * 10**8  # facts · entities up to which a search on a CPU tries CompGCN, which encodes all in every step
 _SPARSE = 16  # facts per entity below which the weight rises further
 _MINUTES = 300.0  # seconds of a search, where nobody bounds it
+_LARGEST = 10**8  # numbers in a table of entities that a search makes by itself
 
 
-def factorisation(num_entities: int, facts: int, on_gpu: bool, seconds: float = _MINUTES) -> dict[str, Any]:
-    """Return dimension, loss, batch and weight of N3 for a decoder without an encoder; a third of the time trains it.
+def factorisation(
+    num_entities: int,
+    facts: int,
+    on_gpu: bool,
+    seconds: float = _MINUTES,
+    candidates: int | None = None,
+    epochs: int = _SHORT["training.epochs"],
+) -> dict[str, Any]:
+    """Return dimension, batch and weight of N3 for a decoder without an encoder; a third of the time trains it.
 
     The weight follows a rule chosen by hand on a few graphs of 100 to 41,000 entities: it rises with the number of
-    entities, and where an entity has few facts to keep its vector in check.
+    entities, and where an entity has few facts to keep its vector in check. `candidates` are the entities that a fact
+    is trained against, by default all.
     """
-    sampled = not on_gpu and num_entities > 4 * _NEGATIVES
-    candidates, epochs = (_NEGATIVES, _EPOCHS) if sampled else (num_entities, _SHORT["training.epochs"])
-    each = 12 * facts * candidates * epochs  # operations of a dimension: three products
-    widths = _WIDTHS[on_gpu]
-    width = max((one for one in widths if one * each <= seconds / 3 * _SPEED[on_gpu]), default=widths[0])
+    each = 12 * facts * (candidates or num_entities) * epochs  # operations of a dimension: three products
+    widths, most = _WIDTHS[on_gpu], _LARGEST // max(1, num_entities)
+    fitting = [one for one in widths if one * each <= seconds / 3 * _SPEED[on_gpu] and one <= most]
     weight = 0.0016 * num_entities / math.sqrt(max(facts, 1)) * max(1.0, _SPARSE * num_entities / max(facts, 1))
-    found: dict[str, Any] = {
-        "encoder.dims": (width,),
+    return {
+        "encoder.dims": (max(fitting, default=widths[0]),),
         "training.batch_size": min(max(2 * facts // 60, 100), 1000),  # on a small graph a step sees a part of it
         "training.regularisation": float(f"{min(max(weight, 0.001), 0.1):.2g}"),
     }
-    return found | _SAMPLED if sampled else found
 
 
 def scaled(name: str, num_entities: int, facts: int, on_gpu: bool) -> dict[str, Any]:
@@ -202,9 +198,38 @@ def scaled(name: str, num_entities: int, facts: int, on_gpu: bool) -> dict[str, 
     return chosen | ({"training.relation_prediction": 0.5} if name == "complex-n3-rp" else {})
 
 
-def _short_epochs(num_entities: int, facts: int, seconds: float) -> dict[str, Any]:
-    """Return epochs of the conditional model on a CPU that all together fill the time, and samples to judge it by."""
-    queries = max(round(seconds * _PASSES / (20 * max(1, num_entities + facts))), 1)
+_NEGATIVES = 512  # that a batch shares in a search on a CPU, where they are a quarter of the entities at most
+_QUERY_RATE = 2.5e6  # queries · (entities + facts) a second that the conditional model trains on with two cores
+_LEAST_QUERIES = 1000  # of an epoch; fewer teach the conditional model too little
+_MOST_ENCODED = 2 * 10**8  # facts · entities up to which a search on a CPU tries CompGCN, whose steps encode them all
+
+
+def _factors_on_cpu(num_entities: int, facts: int, seconds: float) -> dict[str, Any]:
+    """Return the settings of a factorisation in a search on a CPU: small batches, which need fewer epochs."""
+    batch = min(max(2 * facts // 240, 100), 1000)
+    steps = 16 * 240  # of a whole training
+    sampled = num_entities > 4 * _NEGATIVES
+    epochs = min(max(steps * batch // max(2 * facts, 1), 8 if sampled else 16), _SHORT["training.epochs"])
+    found: dict[str, Any] = {
+        "training.batch_size": batch,
+        "training.epochs": epochs,
+        "training.evaluate_every": 4 if sampled else 2,  # ranking all entities takes long beside few negatives
+        "training.patience": epochs,  # validation may gain once the rate falls
+        "training.test_sample": 10_000,
+    }
+    if not sampled:
+        return factorisation(num_entities, facts, False, seconds) | found
+    found |= {
+        "training.loss": "sampled-cross-entropy",
+        "training.sampler": "shared",
+        "training.negatives": _NEGATIVES,
+    }
+    return factorisation(num_entities, facts, False, seconds, _NEGATIVES, epochs) | found
+
+
+def _conditional_in_time(num_entities: int, facts: int, seconds: float) -> dict[str, Any]:
+    """Return epochs of the conditional model that fill the time on a CPU, and samples to measure it by."""
+    queries = max(round(seconds * _QUERY_RATE / (20 * max(1, num_entities + facts))), 1)
     return {
         "training.epochs": 20,
         "training.epoch_size": queries,
@@ -225,20 +250,18 @@ def portfolio(num_entities: int, facts: int, seconds: float | None, on_gpu: bool
     """
     sample: dict[str, Any] = {"training.step": "recorded", "training.valid_sample": 2000}
     seldom = sample | {"training.evaluate_every": 4, "training.patience": 3}
-    usual = factorisation(num_entities, facts, on_gpu, seconds or _MINUTES)
     conditional: dict[str, Any] = {"encoder.name": "conditional", "training.valid_sample": 2000}
-    more: tuple[str, Any]
+    size, more = (num_entities, facts), dict[str, Any]({"encoder.dims": (32,) * 5})
+    with_conditional = with_encoder = True
     if on_gpu:
-        usual |= seldom
-        wider, more = "conditional, four statistics", ("encoder.statistics", "pna")
-    else:  # small batches need fewer epochs; the time bounds the conditional model, more than the recipe does
-        batch = min(max(2 * facts // 240, 100), 1000)
-        epochs = min(max(_EPOCHS * 240 * batch // max(2 * facts, 1), _EPOCHS), _SHORT["training.epochs"])
-        every = 4 if "training.negatives" in usual else 2  # ranking all entities takes long beside few negatives
-        usual |= sample | {"training.batch_size": batch, "training.epochs": epochs, "training.evaluate_every": every}
-        usual["training.patience"] = epochs  # validation may gain once the rate falls
-        conditional |= _short_epochs(num_entities, facts, seconds or _MINUTES)
-        wider, more = "conditional, wider", ("encoder.dims", (32,) * 5)
+        usual = factorisation(*size, on_gpu, seconds or _MINUTES) | seldom
+        wider, more = "conditional, four statistics", {"encoder.statistics": "pna"}
+    else:
+        usual = _factors_on_cpu(*size, seconds or _MINUTES) | sample
+        conditional |= _conditional_in_time(*size, seconds or _MINUTES)
+        with_conditional = conditional["training.epoch_size"] >= _LEAST_QUERIES
+        with_encoder = num_entities * facts <= _MOST_ENCODED
+        wider = "conditional, wider"
 
     def factors(name: str, weight: float, relations: float = 0.0, width: int = 1, after: str = "") -> Row:
         chosen = _alone(name.lower(), relation_prediction=relations) | _FACTORS | usual
@@ -250,18 +273,19 @@ def portfolio(num_entities: int, facts: int, seconds: float | None, on_gpu: bool
     grid = [("ComplEx", first, 0.0), ("ComplEx", first, 0.5), *(("ComplEx", weight, 0.0) for weight in rest)]
     grid.append(("DistMult", first, 0.0))
     found = [factors(*one) for one in grid]
-    if on_gpu or num_entities * facts <= _ENCODED:
-        found.insert(2, ("CompGCN", seldom, "encoder", ""))
-    if on_gpu or conditional["training.epoch_size"] >= _FEWEST:
-        found.insert(0, ("conditional", conditional, "conditional", ""))
     for one in grid:
         (label, *_), (name, weight, relations) = factors(*one), one
         found.append(factors(*one, width=2, after=label))
         if (name, weight, 0.5 - relations) not in grid:
             found.append(factors(name, weight, 0.5 - relations, after=label))
         found += [factors(name, float(f"{x * weight:.2g}"), relations, after=label) for x in (0.6, 1.7)]
-    found.append(("CompGCN, wider", seldom | {"encoder.dims": (200, 200)}, "encoder", "CompGCN"))
-    return [*found, (wider, conditional | dict([more]), "conditional", "conditional")]
+    if with_encoder:
+        found.insert(2, ("CompGCN", seldom, "encoder", ""))
+        found.append(("CompGCN, wider", seldom | {"encoder.dims": (200, 200)}, "encoder", "CompGCN"))
+    if with_conditional:
+        found.insert(0, ("conditional", conditional, "conditional", ""))
+        found.append((wider, conditional | more, "conditional", "conditional"))
+    return found
 
 
 def node_portfolio(inputs: Sequence[str], *, fitted: bool) -> list[tuple[str, dict[str, Any], str]]:

@@ -51,6 +51,10 @@ def replace(path: Path, write: Callable[[Path], object]) -> None:
     processes.wait()
 
 
+class WriteError(OSError):
+    """A file could not be replaced; the message is whole."""
+
+
 def replace_here(path: Path, write: Callable[[Path], object]) -> None:
     """Write a file under a temporary name, then rename it over the old one. A link stays one, to the new file."""
     target = settled(path)
@@ -64,7 +68,9 @@ def replace_here(path: Path, write: Callable[[Path], object]) -> None:
     except (OSError, pa.ArrowException, safetensors.SafetensorError) as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
-        raise OSError(f"could not write {path}: {reason(error)}; the old file is untouched") from None
+        if isinstance(error, WriteError):  # of a second file that `write` replaces
+            raise
+        raise WriteError(f"could not write {path}: {reason(error)}; the old file is untouched") from None
 
 
 def replace_folder(path: Path, write: Callable[[Path], object], own: Sequence[str]) -> None:

@@ -7,12 +7,11 @@ from compgcn.kernels.triton.distances import l1_distance, l1_gradient
 from compgcn.kernels.triton.moments import pair_gradient, statistics
 from compgcn.kernels.triton.products import grouped_matmul, grouped_outer
 from compgcn.kernels.triton.segments import edge_dot, segment_reduce
-from compgcn.kernels.triton.updates import fits_update, update, update_gradient
+from compgcn.kernels.triton.updates import update, update_gradient
 
 __all__ = [
     "count_rivals",
     "edge_dot",
-    "fits_update",
     "grouped_matmul",
     "grouped_outer",
     "l1_distance",

@@ -18,8 +18,6 @@ from compgcn.kernels import reference
 from compgcn.kernels.triton.products import _precision
 from compgcn.kernels.triton.segments import launch
 
-_WIDTHS = (16, 32, 64)  # the sides of tiles
-_BYTES = {1: 128, 4: 64}  # of a row at most, by the number of parts: what the registers hold
 # By the number of parts, for the output and for the gradients: rows of a tile, warps, programs (of 132 processors).
 _ROWS = {1: (64, 64), 4: (128, 128)}
 _WARPS = {1: (4, 4), 4: (4, 8)}
@@ -205,11 +203,6 @@ def _run(
             num_warps=warps,
         )  # fmt: skip
     return sums.sum(0)
-
-
-def fits_update(K: int, d: int, size: int) -> bool:
-    """Return whether the kernel takes rows of d numbers of so many bytes, and K parts."""
-    return d in _WIDTHS and d * size <= _BYTES[K]
 
 
 def update(
