@@ -104,7 +104,7 @@ class Training(Section):
     """How the parameters are trained."""
 
     epochs: int = Field(500, ge=0)
-    epoch_size: int | None = Field(None, ge=1)  # examples of an epoch of link prediction, drawn anew; None: all
+    epoch_size: int | None = Field(None, ge=1)  # examples of an epoch, drawn anew for each; None: all
     batch_size: int = Field(128, ge=1)
     optimiser: str = "adam"
     lr: float = Field(1e-3, gt=0)

@@ -248,7 +248,7 @@ class Classification:
         self.items, self.train, self.valid, self.settings, self.goal = items, train, valid, settings, goal
         self.module: nn.Module = items.model
         size = len(train) if items.together else settings.batch_size
-        self.batches = Batches(len(train), size, settings.seed, train.device)
+        self.batches = Batches(len(train), size, settings.seed, train.device, settings.epoch_size)
         self.steps_per_epoch = self.batches.per_epoch
         self.tallies: list[Tally] = []  # of validation, one after another
 
