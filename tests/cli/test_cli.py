@@ -198,6 +198,15 @@ def test_the_live_table_of_a_search_keeps_the_value_of_a_candidate_that_goes_on(
     assert lines[6][:2] == ["preparing", "b"]
 
 
+def test_a_candidate_of_a_search_is_not_shown_with_the_value_of_another() -> None:
+    show, steps = board(), {"epochs": 8, "step": 6, "steps": 24, "stop": 8, "loss": 0.5, "goal": "mrr", "best_epoch": 1}
+    shown = []
+    for name, event in (("a", {"event": "epoch", "valid": {"mrr": 0.25}}), ("b", {"event": "step"})):
+        show({"event": "trial", "name": name, "left": 9.0, "share": 1.0})
+        shown.append(show({**steps, "epoch": 2, "best": 0.3, **event}))
+    assert ["0.25" in text for text in shown] == [True, False]
+
+
 def test_a_log_gets_a_line_ten_seconds_after_the_last(capfd: pytest.CaptureFixture[str]) -> None:
     now, lines = 1000.0, []
     event = {"event": "progress", "what": "evaluating", "total": 600}

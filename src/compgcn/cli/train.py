@@ -457,18 +457,18 @@ def compare_models(
 
 def board() -> Line:
     """Return what shows a search on a terminal: the line of the training under way above the table of candidates."""
-    line, rows = standing(time.monotonic), dict[str, Mapping[str, Any]]()
-    now: dict[str, Any] = {"name": "", "left": 0.0, "at": 0.0}
+    rows: dict[str, Mapping[str, Any]] = {}
+    now: dict[str, Any] = {"name": "", "left": 0.0, "at": 0.0, "line": standing(time.monotonic)}
 
     def show(event: Mapping[str, Any]) -> Any:
         if event["event"] == "trial":
             before = rows.get(event["name"], {})  # one that goes on keeps its value
             rows[event["name"]] = {**before, "error": "", "training": "value" not in event, **event}
         if "left" in event:
-            now.update(name=event["name"], left=event["left"], at=time.monotonic())
+            now.update(name=event["name"], left=event["left"], at=time.monotonic(), line=standing(time.monotonic))
             text: Any = f"preparing {event['name']}"
         else:
-            text = line({**event, "part": now["name"]})
+            text = now["line"]({**event, "part": now["name"]})
         if not err.is_terminal or not text:
             return text if "left" not in event else ""
         left = now["left"] - time.monotonic() + now["at"]

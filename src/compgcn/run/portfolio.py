@@ -284,7 +284,7 @@ def search(
     kind = LinkJudge if base.task == "link-prediction" else NodeJudge
     judge = kind(settings, hidden, searching, notify, interrupted, clock)
     candidates = _candidates(base, hidden, budget)
-    about = {"goal": judge.goal, "budget": budget, "seed": base.training.seed, "data": data.fingerprint()}
+    about = {"data": data.fingerprint(), "goal": judge.goal, "budget": budget, "seed": base.training.seed}
     with run.lock():
         if overwrite:
             run.clear()

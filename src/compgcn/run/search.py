@@ -99,7 +99,7 @@ class Outcome(NamedTuple):
         if second >= value:
             how = "is no worse with" if second == value else "had less training with"
             return f"'{name}' is kept with validation {self.goal} {value:.4f}; '{rival}' {how} {second:.4f}"
-        after, of = f"; '{rival}' is next with {second:.4f}" if others else "", counted(len(self.trials), "candidate")
+        after, of = f"; '{rival}' is next with {second:.4f}" if others else "", counted(1 + len(others), "candidate")
         return f"'{name}' has the highest validation {self.goal} of {of}, {value:.4f}{after}"
 
 
@@ -373,7 +373,9 @@ class Search:
             self._try(rung, name, share, final=share >= 1 or self.left - wanted < least * seconds)
             return self.share(name) > before
         if not before and math.isfinite(seconds):
-            why = f"its shortest training takes about {wanted:.0f} s, and {max(self.left, 0):.0f} s are left"
+            left = f"{max(self.left, 0):.0f} s are left"
+            left = left if wanted > self.left else f"the best model may need the {self.left:.0f} s left"
+            why = f"its shortest training takes about {max(wanted, 1):.0f} s, and {left}"
             self._end(Trial(rung, name, 0.0, None, 0.0, why))
         return False
 
