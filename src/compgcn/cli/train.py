@@ -160,11 +160,9 @@ def train(
         encoder = config.encoder
         if len(encoder.dims) == 1 and encoder.name != "none" and config.classifier.baseline is None:
             notes.insert(0, f"the encoder '{encoder.name}' has no layer: encoder.dims takes two numbers for one")
-        if not config.training.epochs:
-            notes.insert(0, "no epoch is trained: the model keeps its first weights")
-        if why:
-            notes.insert(0, f"{why}: the recipe for one's own graph is trained")
-        describe(found.name, found.statistics(), [*found.notes, *notes])
+        first = [f"{why}: the recipe for one's own graph is trained"] if why else []
+        first += [] if config.training.epochs else ["no epoch is trained: the model keeps its first weights"]
+        describe(found.name, found.statistics(), [*found.notes, *first, *notes])
     if large or config.training.hide:  # a conditional model, with states as large
         keep_memory()
     finished = Folder(folder).is_calibrated and not overwrite

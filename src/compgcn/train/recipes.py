@@ -162,7 +162,6 @@ _WIDTHS = {False: (128, 256, 512), True: (256, 512, 1024, 2048)}
 _WEIGHTS = (0.1, 0.03, 0.01, 0.003, 0.001)  # of N3 in a search
 _SPARSE = 16  # facts per entity below which the weight rises further
 _MINUTES = 300.0  # seconds of a search, where nobody bounds it
-_LARGEST = 10**8  # numbers in a table of entities that a search makes by itself
 
 
 def factorisation(
@@ -180,11 +179,11 @@ def factorisation(
     is trained against, by default all.
     """
     each = 12 * facts * (candidates or num_entities) * epochs  # operations of a dimension: three products
-    widths, most = _WIDTHS[on_gpu], _LARGEST // max(1, num_entities)
-    fitting = [one for one in widths if one * each <= seconds / 3 * _SPEED[on_gpu] and one <= most]
+    widths = _WIDTHS[on_gpu]
+    width = max((one for one in widths if one * each <= seconds / 3 * _SPEED[on_gpu]), default=widths[0])
     weight = 0.0016 * num_entities / math.sqrt(max(facts, 1)) * max(1.0, _SPARSE * num_entities / max(facts, 1))
     return {
-        "encoder.dims": (max(fitting, default=widths[0]),),
+        "encoder.dims": (width,),
         "training.batch_size": min(max(2 * facts // 60, 100), 1000),  # on a small graph a step sees a part of it
         "training.regularisation": float(f"{min(max(weight, 0.001), 0.1):.2g}"),
     }
