@@ -12,12 +12,17 @@ from torch.nn import functional as F
 from compgcn.errors import InputError
 from compgcn.nn import ConditionalCompGCN
 from compgcn.nn.compose import COMPOSITIONS
-from compgcn.nn.conditional import STATISTICS
+from compgcn.nn.conditional import STATISTICS, find_reach, query_time
 from compgcn.nn.graph import RelationalGraph
 from oracles import Edges, edge_lists
 
 EVERY_PHI = pytest.mark.parametrize("composition", COMPOSITIONS)
 EVERY_STATISTIC = pytest.mark.parametrize("statistics", STATISTICS)
+
+
+EVERY_PRODUCT = pytest.mark.parametrize(
+    "composition", [name for name in COMPOSITIONS if ConditionalCompGCN(1, 4, 1, name, bias=False).sparse]
+)
 
 
 def model_of(edges: Edges, composition: str = "mult", statistics: str = "mean", **options: int) -> ConditionalCompGCN:
@@ -55,7 +60,8 @@ def by_hand(model: ConditionalCompGCN, edges: Edges, s: int, r: int) -> Tensor:
                 deviation = (m.square().mean(0) - m.mean(0).square()).clamp_min(1e-4).sqrt()
                 parts += [deviation, m.amax(0), m.amin(0)]
             row = torch.cat([states[v], *(part * factor for part in parts for factor in (1, scale, 1 / scale))])
-            new.append(states[v] + F.relu(layer.norm(row @ layer.weight + layer.bias)))
+            row = row @ layer.weight + (0 if layer.bias is None else layer.bias)
+            new.append(states[v] + F.relu(layer.norm(row)))
         states = new
     rows = torch.stack([torch.cat((state, q)) for state in states])
     return model.out(F.relu(model.hidden(rows)))[:, 0]
@@ -63,11 +69,14 @@ def by_hand(model: ConditionalCompGCN, edges: Edges, s: int, r: int) -> Tensor:
 
 @EVERY_PHI
 @EVERY_STATISTIC
-def test_scores_and_gradients_are_those_of_every_message_by_itself(composition: str, statistics: str) -> None:
+@pytest.mark.parametrize("bias", [True, False])
+def test_scores_and_gradients_are_those_of_every_message_by_itself(
+    composition: str, statistics: str, bias: bool
+) -> None:
     if statistics == "pna" and COMPOSITIONS[composition].transforms:
         pytest.skip("refused, see below")
     edges = Edges([(0, 0, 1), (1, 1, 2), (0, 1, 2), (2, 0, 2), (1, 1, 2)], 4, 2)
-    model, (s, r) = model_of(edges, composition, statistics), every_query(edges)
+    model, (s, r) = model_of(edges, composition, statistics, bias=bias), every_query(edges)
     expected = torch.stack([by_hand(model, edges, *query) for query in zip(s.tolist(), r.tolist(), strict=True)])
     ours = model(model.view(edges.graph()), s, r)
     torch.testing.assert_close(ours, expected)
@@ -78,6 +87,55 @@ def test_scores_and_gradients_are_those_of_every_message_by_itself(composition: 
     )
     for a, b in zip(*found, strict=True):
         torch.testing.assert_close(a, b)
+
+
+@EVERY_PRODUCT
+@settings(max_examples=30)
+@given(edges=edge_lists(max_edges=12), data=st.data())
+def test_the_entities_that_a_query_reaches_give_the_scores_and_gradients_of_all(
+    composition: str, edges: Edges, data: st.DataObject
+) -> None:
+    """Hidden edges lead nowhere: whether an answer is reached must not tell that there was one."""
+    keep = torch.tensor(data.draw(st.lists(st.booleans(), min_size=len(edges.triples), max_size=len(edges.triples))))
+    model, query = model_of(edges, composition, bias=False, layers=3), every_query(edges)
+    view, found = model.view(edges.graph(), keep.double()), []
+    for sparse in (True, False):
+        model.sparse = sparse
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("compgcn.nn.conditional._SORTED", 0)
+            patch.setattr("compgcn.nn.conditional._UPDATED", 0)
+            scores = model(view, *query)
+        weights = torch.linspace(-1, 1, scores.numel(), dtype=torch.double).view_as(scores)
+        gradients = torch.autograd.grad((scores * weights).sum(), list(model.parameters()), materialize_grads=True)
+        found.append((scores, *gradients))
+    for reached, every in zip(*found, strict=True):
+        torch.testing.assert_close(reached, every)
+
+
+def test_weights_of_messages_have_the_gradients_of_all_states() -> None:
+    edges = Edges([(n, n % 2, n + 1) for n in range(30)], 31, 2)  # a chain, of which a query reaches little
+    model, query, found = model_of(edges, bias=False), every_query(edges), []
+    for sparse in (True, False):
+        model.sparse, view = sparse, model.view(edges.graph())
+        weights = [view.weight.clone().requires_grad_() for _ in model.layers]
+        scores = model([view._replace(weight=weight) for weight in weights], *query)
+        found.append(torch.autograd.grad(scores.square().sum(), weights))
+    for reached, every in zip(*found, strict=True):
+        torch.testing.assert_close(reached, every)
+
+
+def test_all_states_are_computed_where_queries_reach_most_of_a_graph() -> None:
+    chain = Edges([(n, 0, n + 1) for n in range(30)], 31, 1).graph()
+    whole = Edges([(a, 0, b) for a in range(31) for b in range(31)], 31, 1).graph()
+    for graph, near in ((chain, True), (whole, False)):
+        sent = graph.messages().receiver_plan().messages.by_sender
+        reach = find_reach(sent, torch.ones(len(sent.order)), torch.tensor([0, 9]), 3)
+        assert (reach is not None) == near
+        assert (query_time(graph, 3) < query_time(graph, 3, sparse=False)) == near
+        if reach is not None:
+            assert reach.reached == [2, 5, 8, 11]
+            assert reach.entity.tolist() == [0, 9, 1, 8, 10, 2, 7, 11, 3, 6, 12]
+            assert reach.query.tolist() == [0, 1] + [0, 1, 1] * 3
 
 
 @EVERY_STATISTIC

@@ -189,7 +189,8 @@ def test_commands_ask_about_another_graph(run: Run, command: Command) -> None:
     assert {answer["known"] for answer in json.loads(seen.out)} <= {"train", None}
     Path("more.tsv").write_text("ann\tlives\tt1\n")
     both = command(
-        *("predict", run.path, "--graph", one, "--facts", "more.tsv", "--head", "ann", "--relation", "lives", "--json")
+        *("predict", run.path, "--graph", one, "--facts", "more.tsv", "--head", "ann", "--relation", "lives", "--json"),
+        *("--top", "100"),
     )
     assert ("t1", "train") in {(answer["id"], answer["known"]) for answer in json.loads(both.out)}
     refused(

@@ -13,7 +13,7 @@ from compgcn.errors import InputError
 from compgcn.run import fit
 from compgcn.run.build import find_device
 from compgcn.run.resolve import recommended
-from compgcn.train.recipes import _BUDGET, MODELS, conditional_on_cpu, model, scaled
+from compgcn.train.recipes import _BUDGET, CONDITIONAL_ON_CPU, MODELS, model, scaled
 from toy import graph, labelled
 
 EVERY = pytest.mark.parametrize("name", MODELS)
@@ -22,9 +22,8 @@ LINKS = [name for name, row in DATASETS.items() if row.task == "link-prediction"
 
 def settings_of(name: str, device: str = "auto") -> dict[str, Any]:
     """The settings of a system on the toy graph; on a CPU the conditional model is smaller."""
-    data = graph()
     on_cpu = name == "conditional" and find_device(device).type == "cpu"
-    return {**MODELS[name].settings, **(conditional_on_cpu(data.num_entities, len(data.train)) if on_cpu else {})}
+    return {**MODELS[name].settings, **(CONDITIONAL_ON_CPU if on_cpu else {})}
 
 
 @EVERY

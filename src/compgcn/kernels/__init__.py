@@ -28,6 +28,7 @@ __all__ = [
     "Own",
     "PairPlan",
     "Plan",
+    "Segments",
     "Statistics",
     "aggregate",
     "grouped_matmul",

@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from compgcn import processes
 from compgcn.errors import InputError, unknown
-from compgcn.kernels import Combine, Own, PairPlan, Plan, aggregate, statistics, update
+from compgcn.kernels import Combine, Own, PairPlan, Plan, Segments, aggregate, make_plan, statistics, update
 from compgcn.nn.compose import Composition, find
 from compgcn.nn.graph import RelationalGraph
 
@@ -47,6 +47,22 @@ class View(NamedTuple):
     scale: Tensor  # log(1 + degree) over its mean in the training graph, [N]
 
 
+class Reach(NamedTuple):
+    """The entities that queries reach in each layer, as pairs of a query and an entity in the order of the layers.
+
+    Layer k sends the first `sent[k]` messages, from the first `reached[k]` pairs to the first `reached[k + 1]`.
+    """
+
+    query: Tensor  # of each pair [P]
+    entity: Tensor  # of each pair [P]
+    reached: list[int]  # K + 1
+    sent: list[int]  # K
+    sender: Tensor  # pair that sends each message [M]
+    receiver: Tensor  # pair that gets it [M]
+    message: Tensor  # its number in the graph [M]
+    relation: Tensor  # [M]
+
+
 class ConditionalCompGCN(nn.Module):
     r"""Score every entity as the answer to a query (s, r, ?).
 
@@ -67,6 +83,8 @@ class ConditionalCompGCN(nn.Module):
         layers: K.
         composition: phi, a name of `compgcn.nn.compose.COMPOSITIONS`.
         statistics: "mean" or "pna".
+        bias: add b and the shift of LN. Without them, an entity that no path of up to k edges leads to has the state
+            h^k = 0 if t is the mean and phi a product: a CPU then computes the states of the others alone.
         half: keep states in bfloat16; parameters and sums are float32.
 
     Shapes:
@@ -83,6 +101,7 @@ class ConditionalCompGCN(nn.Module):
         composition: str | Composition = "mult",
         statistics: str = "mean",
         *,
+        bias: bool = True,
         half: bool = False,
     ) -> None:
         super().__init__()
@@ -97,7 +116,10 @@ class ConditionalCompGCN(nn.Module):
         self.num_relations, self.dim, self.statistics = num_relations, dim, statistics
         self.dtype = torch.bfloat16 if half else torch.float32
         self.queries = nn.Embedding(2 * num_relations, dim)
-        self.layers = nn.ModuleList(ConditionalLayer(num_relations, dim, phi, statistics) for _ in range(layers))
+        self.layers = nn.ModuleList(
+            ConditionalLayer(num_relations, dim, phi, statistics, bias=bias) for _ in range(layers)
+        )
+        self.sparse = not bias and statistics == "mean" and phi.linear_lift and phi.combine in _PRODUCTS
         self.hidden = nn.Linear(2 * dim, 2 * dim)
         self.out = nn.Linear(2 * dim, 1)
         self.register_buffer("mean_log_degree", torch.ones(()))
@@ -122,6 +144,10 @@ class ConditionalCompGCN(nn.Module):
         """Return the logits of all entities for queries (s, r), [B, N] in float32; a layer may have its own view."""
         views = [view] * len(self.layers) if isinstance(view, View) else view
         q = self.queries(r)  # [B, d]
+        if self.sparse and s.device.type == "cpu":
+            reach = find_reach(views[0].pairs.messages.by_sender, views[0].weight, s, len(self.layers))
+            if reach is not None:
+                return self._reached_scores(reach, views, q)
         state = self._boundary(views[0], s, q)
         kept = len(self.layers) * _COPIES * state.numel() * state.element_size()
         again = torch.is_grad_enabled() and kept > memory(state.device) // _SHARE
@@ -129,6 +155,19 @@ class ConditionalCompGCN(nn.Module):
             given = (state, q, s, seen, number == 0)
             state = checkpoint(layer, *given, use_reentrant=False, preserve_rng_state=False) if again else layer(*given)
         return self._scores(state, q)
+
+    def _reached_scores(self, reach: Reach, views: Sequence[View], q: Tensor) -> Tensor:
+        """Return `forward` by the states of the pairs that are reached; all other states are zero."""
+        state = q.to(self._dtype(q))  # of pairs [P, d], first the queries at the entities asked about
+        for number, (layer, view) in enumerate(zip(self.layers, views, strict=True)):
+            assert isinstance(layer, ConditionalLayer)
+            state = layer.reached(state, q, reach, number, view)
+        own, asked = torch.split(self.hidden.weight, self.dim, 1)
+        base = F.linear(q, asked, self.hidden.bias)  # [B, 2d]
+        hidden = torch.cat((base, F.linear(state.to(q.dtype), own) + base[reach.query]))  # of zero, then of each pair
+        found = F.linear(F.relu(hidden), self.out.weight, self.out.bias).squeeze(-1)
+        scores = found[: len(q), None].expand(-1, len(views[0].degree))  # [B, N]
+        return scores.index_put((reach.query, reach.entity), found[len(q) :])
 
     def scorer(self, graph: RelationalGraph, keep: Tensor | None = None) -> Callable[[Tensor, Tensor], Tensor]:
         """Return the function from queries (s, r) to the logits of all entities; states at a time are bounded.
@@ -173,22 +212,25 @@ class ConditionalLayer(nn.Module):
         statistics: a name of `STATISTICS`.
     """
 
-    def __init__(self, num_relations: int, dim: int, phi: Composition, statistics: str) -> None:
+    bias: nn.Parameter | None
+
+    def __init__(self, num_relations: int, dim: int, phi: Composition, statistics: str, *, bias: bool = True) -> None:
         super().__init__()
         self.phi, self.statistics = phi, statistics
         inputs = (1 + 3 * (4 if statistics == "pna" else 1)) * dim
         self.relations = nn.Parameter(torch.empty(2 * num_relations, dim, dim))  # A_k, by relation
         self.relation_bias = nn.Parameter(torch.empty(2 * num_relations, 1, dim))
         self.weight = nn.Parameter(torch.empty(inputs, dim))  # W_k
-        self.bias = nn.Parameter(torch.empty(dim))
-        self.norm = nn.LayerNorm(dim)
+        self.register_parameter("bias", nn.Parameter(torch.empty(dim)) if bias else None)
+        self.norm = nn.LayerNorm(dim, bias=bias)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         for weight, bias in ((self.relations, self.relation_bias), (self.weight, self.bias)):
             bound = weight.shape[-2] ** -0.5  # as in a linear layer of torch
             nn.init.uniform_(weight, -bound, bound)
-            nn.init.uniform_(bias, -bound, bound)
+            if bias is not None:
+                nn.init.uniform_(bias, -bound, bound)
 
     def forward(self, state: Tensor, q: Tensor, s: Tensor, view: View, first: bool = False) -> Tensor:
         """Return the next states [N, B, d].
@@ -204,6 +246,21 @@ class ConditionalLayer(nn.Module):
         parts = sums(state, self.relation_vectors(q), q.to(state.dtype), s, view, first)
         rows = (view.degree, view.scale, self.weight, self.norm.weight, self.norm.bias, self.bias)
         return update(state, parts, *rows)
+
+    def reached(self, state: Tensor, q: Tensor, reach: Reach, number: int, view: View) -> Tensor:
+        """Return the next states of the pairs reached after this layer, [P, d] -> [P', d]; number it from 0."""
+        sent, pairs, phi = reach.sent[number], reach.reached[number + 1], self.phi
+        z = phi.lift_relation(self.relation_vectors(q)).flatten(0, 1)  # [2R B, D]
+        relation = reach.relation[:sent] * len(q) + reach.query[reach.sender[:sent]]
+        ends = reach.receiver[:sent], reach.sender[:sent]
+        plan = make_plan(*ends, relation, rows=pairs, senders=len(state), relations=len(z))
+        weight = view.weight[reach.message[:sent]]
+        sums = phi.lower(aggregate(phi.lift(state), z, weight, plan, phi.combine), state.shape[1])  # [P', d]
+        sums = torch.cat((sums[: len(q)] + q, sums[len(q) :]))  # the first pairs are the queries themselves
+        state = F.pad(state, (0, 0, 0, pairs - len(state)))
+        entity = reach.entity[:pairs]
+        rows = (view.degree[entity], view.scale[entity], self.weight, self.norm.weight, self.norm.bias, self.bias)
+        return update(state.unsqueeze(1), [sums.unsqueeze(1)], *rows).squeeze(1)
 
     def relation_vectors(self, q: Tensor) -> Tensor:
         """Return the vectors z of all relations for every query, [B, d] -> [2R, B, d]."""
@@ -231,6 +288,63 @@ class ConditionalLayer(nn.Module):
         """Return the tables that are combined on an edge: states [N, B D] and relations [2R, B D]."""
         phi, kind = self.phi, state.dtype
         return _rows(phi.lift(state).to(kind), phi.combine), _rows(phi.lift_relation(z).to(kind), phi.combine)
+
+
+_PRODUCTS = (Combine.MULT, Combine.COMPLEX, Combine.CONJUGATE)
+_ASKED = 32  # queries that tell the time of one
+_SORTED = 8  # time of a message between pairs, which is sorted first, in messages of all queries at once
+_UPDATED = 10  # time of the update of a state
+
+
+def find_reach(sent: Segments, weight: Tensor, s: Tensor, layers: int) -> Reach | None:
+    """Return the entities that queries about s reach; None where it takes less time to compute all states.
+
+    Args:
+        sent: the messages of the graph by sender, `left` the receiver, `right` the relation.
+        weight: of each message, 0 if it is hidden.
+        s: entities [B].
+        layers: K.
+    """
+    B, N = len(s), len(sent.offsets) - 1
+    left = layers * B * (len(sent.order) + _UPDATED * N)
+    query, entity = torch.arange(B), s
+    place = torch.full((B * N,), -1)  # number of a pair
+    place[query * N + entity] = query
+    begun, reached, counts, found = 0, [B], [0], []
+    for _ in range(layers):
+        first, last = sent.offsets[entity[begun:]], sent.offsets[entity[begun:] + 1]
+        left -= _SORTED * (counts[-1] + int((last - first).sum())) + _UPDATED * len(query)
+        if left < 0:
+            return None
+        sender = torch.repeat_interleave(last - first)  # among the pairs of the last layer
+        at = torch.arange(len(sender)) + (last - (last - first).cumsum(0))[sender]
+        shown = weight[sent.order[at]] != 0
+        sender, at = sender[shown] + begun, at[shown]
+        key = query[sender] * N + sent.left[at]
+        new = torch.unique(key[place[key] < 0])
+        begun = len(query)
+        query, entity = torch.cat((query, new // N)), torch.cat((entity, new % N))
+        place[new] = torch.arange(begun, len(query))
+        found.append((sender, place[key], sent.order[at], sent.right[at]))
+        counts.append(counts[-1] + len(at))
+        reached.append(len(query))
+    return Reach(query, entity, reached, counts[1:], *(torch.cat(column) for column in zip(*found, strict=True)))
+
+
+def query_time(graph: RelationalGraph, layers: int, *, sparse: bool = True) -> float:
+    """Return the time that a query takes on a CPU, in messages of all queries at once, with or without zero states.
+
+    It is the mean over some of the queries that training asks. Scores take the time of a message for each entity.
+    """
+    messages = graph.messages("source_to_target")
+    ends, N, Z = (messages.receiver, messages.sender), graph.num_nodes, messages.num_relations
+    sent = make_plan(*ends, messages.relation, rows=N, senders=N, relations=Z).by_sender
+    queries = torch.unique(messages.sender * Z + messages.relation)
+    heads = queries[:: len(queries) // _ASKED + 1] // Z
+    reach = find_reach(sent, torch.ones(len(sent.order)), heads, layers) if sparse else None
+    if reach is None:
+        return layers * (len(sent.order) + _UPDATED * N) + N
+    return (_SORTED * sum(reach.sent) + _UPDATED * sum(reach.reached)) / len(heads) + N
 
 
 _PLANES = (Combine.COMPLEX, Combine.CONJUGATE)

@@ -208,7 +208,8 @@ def build_ranker(config: Config, data: KnowledgeGraph, device: torch.device) -> 
     e = config.encoder
     if e.name == CONDITIONAL:
         sizes = data.num_relations, e.dims[-1], len(e.dims) - 1
-        model = ConditionalCompGCN(*sizes, e.composition or "mult", e.statistics, half=mixed).to(device)
+        model = ConditionalCompGCN(*sizes, e.composition or "mult", e.statistics, bias=e.bias, half=mixed)
+        model = model.to(device)
         model.measure(graph)
         return Ranker(model, graph, splits)
     return Ranker(build_model(config, data, half_query=mixed).to(device), graph, splits)

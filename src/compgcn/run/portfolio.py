@@ -18,7 +18,8 @@ from compgcn.config import PATHS, Config, configure, names
 from compgcn.data import DATASETS, KnowledgeGraph
 from compgcn.data.columns import counted
 from compgcn.errors import InputError
-from compgcn.run.build import TASKS, build_links, find_device, labelled_items
+from compgcn.nn.conditional import query_time
+from compgcn.run.build import TASKS, build_graph, build_links, find_device, labelled_items
 from compgcn.run.protocols import ClassSession, held_out, likelihood
 from compgcn.run.resolve import must_suffice, resolve
 from compgcn.run.run import Run, open_session, train
@@ -29,7 +30,7 @@ from compgcn.tasks.objectives import OBJECTIVES
 from compgcn.tasks.sampling import randomness
 from compgcn.train.folder import MODEL, Folder, default_folder
 from compgcn.train.loop import Event, Interrupted, Progress, make_step, optimise
-from compgcn.train.recipes import node_portfolio, portfolio
+from compgcn.train.recipes import CONDITIONAL_ON_CPU, node_portfolio, portfolio
 from compgcn.train.storage import replace as replace_file
 
 BEST: Mapping[str | None, str] = {"link-prediction": "best", "node-classification": "best-labels"}
@@ -309,7 +310,10 @@ def search(
 
 def _candidates(base: Config, data: KnowledgeGraph, budget: Budget) -> list[Candidate]:
     if base.task == "link-prediction":
-        on_gpu = find_device(base.training.device).type == "cuda"
-        return [Candidate(*one) for one in portfolio(data.num_entities, len(data.train), budget.seconds, on_gpu)]
+        device, layers = find_device(base.training.device), len(CONDITIONAL_ON_CPU["encoder.dims"]) - 1
+        on_gpu = device.type == "cuda"
+        time = 1.0 if on_gpu else query_time(build_graph(base, data.train, data, device), layers)
+        rows = portfolio(data.num_entities, len(data.train), budget.seconds, on_gpu, time)
+        return [Candidate(*one) for one in rows]
     given = [name for name in TASKS["node-classification"].inputs if INPUTS[name].there(data)]
     return [Candidate(*one) for one in node_portfolio(given, fitted=find_spec("sklearn") is not None)]

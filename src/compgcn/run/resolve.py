@@ -25,18 +25,18 @@ from compgcn.data.columns import Numbers, counted, quoted
 from compgcn.data.labels import deal
 from compgcn.errors import InputError, unknown
 from compgcn.nn.compose import COMPOSITIONS, LEARNED, Composition, find
-from compgcn.nn.conditional import ConditionalCompGCN, most_queries
+from compgcn.nn.conditional import ConditionalCompGCN, most_queries, query_time
 from compgcn.nn.decoders import DECODERS
 from compgcn.nn.decoders import Row as DecoderRow
 from compgcn.nn.encoder import PRESETS, preset
 from compgcn.nn.graph import NORMS
-from compgcn.run.build import CONDITIONAL, TASKS, Labelled, baseline_of, find_device, labelled_items
+from compgcn.run.build import CONDITIONAL, TASKS, Labelled, baseline_of, build_graph, find_device, labelled_items
 from compgcn.tasks.edge_masking import linked
 from compgcn.tasks.inputs import INPUTS, Dataset
 from compgcn.tasks.objectives import OBJECTIVES, REGULARISERS, rows_alone
 from compgcn.tasks.sampling import SAMPLERS
 from compgcn.train.folder import Folder
-from compgcn.train.recipes import beneath, conditional_on_cpu
+from compgcn.train.recipes import CONDITIONAL_ON_CPU, beneath, epochs_on_cpu
 from compgcn.train.recipes import model as find_model
 from compgcn.train.recipes import scaled as scaled_to
 from compgcn.train.step import OPTIMISERS
@@ -131,7 +131,7 @@ def _recommended(settings: Mapping[str, Any], data: Dataset, model: str | None) 
     large = _large(asked, settings, data, model)
     config = configure(Config(), _recipe(asked, settings, data, model))  # of the data set, or for one's own files
     config = configure(config, own)  # of the model
-    config = configure(config, _by_size(asked, data, model))
+    config = configure(config, _by_size(asked, settings, data, model))
     config = configure(config, _fitting_batch(config, settings, data))
     config = configure(config, large)
     return configure(config, settings), large
@@ -168,14 +168,23 @@ def _own_composition(config: Config) -> bool:
     return _conditional(config) or preset(config.encoder.name).composition is not None
 
 
-def _by_size(asked: Config, data: Dataset, model: str | None) -> dict[str, Any]:
+def _by_size(asked: Config, settings: Mapping[str, Any], data: Dataset, model: str | None) -> dict[str, Any]:
     """Return the settings of a model that follow from the size of the graph and the device."""
     if model is None or not isinstance(data, KnowledgeGraph):
         return {}
-    device, size = find_device(asked.training.device).type, (data.num_entities, len(data.train))
-    if model == CONDITIONAL:
-        return conditional_on_cpu(*size) if device == "cpu" and _conditional(asked) else {}
-    return {} if asked.data.source in DATASETS else scaled_to(model, *size, device == "cuda")
+    device = find_device(asked.training.device)
+    if model != CONDITIONAL:
+        size = data.num_entities, len(data.train)
+        return {} if asked.data.source in DATASETS else scaled_to(model, *size, device.type == "cuda")
+    if device.type != "cpu" or not _conditional(asked):
+        return {}
+    if "training.epochs" in {PATHS[name] for name in settings}:
+        return CONDITIONAL_ON_CPU
+    whole = configure(configure(asked, CONDITIONAL_ON_CPU), settings)
+    e, graph = whole.encoder, build_graph(whole, data.train, data, device)
+    sparse = ConditionalCompGCN(1, e.dims[0], 1, e.composition or "mult", e.statistics, bias=e.bias).sparse
+    time = query_time(graph, len(e.dims) - 1, sparse=sparse)
+    return CONDITIONAL_ON_CPU | {"training.epochs": epochs_on_cpu(2 * len(data.train), time)}
 
 
 def _fitting_batch(config: Config, settings: Mapping[str, Any], data: Dataset) -> dict[str, Any]:
@@ -555,7 +564,7 @@ _LINKS = (
     Rule(  # a model conditioned on the query has few parts
         frozenset(
             {f"encoder.{name}" for name in EncoderSettings.model_fields}
-            - {"encoder.name", "encoder.composition", "encoder.dims", "encoder.statistics", "encoder.graph"}
+            - {f"encoder.{name}" for name in ("name", "composition", "dims", "bias", "statistics", "graph")}
             | {f"decoder.{name}" for name in Decoder.model_fields}
             | {f"training.{name}" for name in _OF_TRIPLES.split()}
         ),

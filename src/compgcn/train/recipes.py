@@ -57,6 +57,7 @@ _CONDITIONAL: dict[str, Any] = {
     "encoder.name": "conditional",
     "encoder.composition": "mult",
     "encoder.dims": (32,) * 7,
+    "encoder.bias": True,
     "decoder.name": "none",
     "training.batch_size": 64,
     "training.epochs": 8,
@@ -74,17 +75,16 @@ _CONDITIONAL: dict[str, Any] = {
     "training.step": "recorded",  # its kernels are fused already
 }
 
-_PASSED = 6 * 10**7  # facts · entities that a run on a CPU passes in all its epochs: minutes on two cores
+_RATE = 3.5e7  # time that passes in a second of training on two cores, in the unit of `nn.conditional.query_time`
+_TRAINED = 100.0  # seconds that the epochs on a CPU should take
+# Without biases, a CPU computes the states of the entities that a query reaches, and no others.
+CONDITIONAL_ON_CPU: dict[str, Any] = {"encoder.dims": (16,) * 5, "encoder.bias": False, "training.batch_size": 32}
 
 
-def conditional_on_cpu(num_entities: int, facts: int) -> dict[str, Any]:
-    """Return the settings of a smaller conditional model for a CPU, with epochs by the size of the graph."""
-    epochs = _PASSED // max(1, num_entities * facts)
-    return {
-        "encoder.dims": (16,) * 5,
-        "training.batch_size": 32,
-        "training.epochs": min(max(epochs, 1), _CONDITIONAL["training.epochs"]),
-    }
+def epochs_on_cpu(queries: int, query_time: float) -> int:
+    """Return how many epochs of so many queries a CPU passes in minutes; at least one, at most those for a GPU."""
+    most: int = _CONDITIONAL["training.epochs"]
+    return min(max(int(_TRAINED * _RATE / max(1.0, queries * query_time)), 1), most)
 
 
 _HYPER = {"decoder.input_dropout": 0.2, "decoder.hidden_dropout": 0.4}
@@ -198,7 +198,6 @@ def scaled(name: str, num_entities: int, facts: int, on_gpu: bool) -> dict[str, 
 
 
 _NEGATIVES = 512  # that a batch shares in a search on a CPU, where they are a quarter of the entities at most
-_QUERY_RATE = 2.5e6  # queries · (entities + facts) a second that the conditional model trains on with two cores
 _LEAST_QUERIES = 1000  # of an epoch; fewer teach the conditional model too little
 _MOST_ENCODED = 2 * 10**8  # facts · entities up to which a search on a CPU tries CompGCN, whose steps encode them all
 
@@ -226,9 +225,9 @@ def _factors_on_cpu(num_entities: int, facts: int, seconds: float) -> dict[str, 
     return factorisation(num_entities, facts, False, seconds, _NEGATIVES, epochs) | found
 
 
-def _conditional_in_time(num_entities: int, facts: int, seconds: float) -> dict[str, Any]:
+def _conditional_in_time(query_time: float, seconds: float) -> dict[str, Any]:
     """Return epochs of the conditional model that fill the time on a CPU, and samples to measure it by."""
-    queries = max(round(seconds * _QUERY_RATE / (20 * max(1, num_entities + facts))), 1)
+    queries = max(round(seconds * _RATE / (20 * query_time)), 1)
     return {
         "training.epochs": 20,
         "training.epoch_size": queries,
@@ -242,25 +241,26 @@ def _conditional_in_time(num_entities: int, facts: int, seconds: float) -> dict[
 Row = tuple[str, dict[str, Any], str, str]  # name, settings, kind of model, and the candidate that it follows
 
 
-def portfolio(num_entities: int, facts: int, seconds: float | None, on_gpu: bool) -> list[Row]:
+def portfolio(num_entities: int, facts: int, seconds: float | None, on_gpu: bool, query_time: float = 1.0) -> list[Row]:
     """Return the candidates of a search on a graph, the more promising first.
 
-    One that follows another differs a little from it, and is for time left over.
+    One that follows another differs a little from it, and is for time left over. `query_time` is that of the
+    conditional model on a CPU, see `nn.conditional`.
     """
     sample: dict[str, Any] = {"training.step": "recorded", "training.valid_sample": 2000}
     seldom = sample | {"training.evaluate_every": 4, "training.patience": 3}
     conditional: dict[str, Any] = {"encoder.name": "conditional", "training.valid_sample": 2000}
-    size, more = (num_entities, facts), dict[str, Any]({"encoder.dims": (32,) * 5})
+    size = num_entities, facts
+    more: dict[str, dict[str, Any]] = {"wider": {"encoder.dims": (32,) * 5}, "deeper": {"encoder.dims": (16,) * 6}}
     with_conditional = with_encoder = True
     if on_gpu:
         usual = factorisation(*size, on_gpu, seconds or _MINUTES) | seldom
-        wider, more = "conditional, four statistics", {"encoder.statistics": "pna"}
+        more = {"four statistics": {"encoder.statistics": "pna"}}
     else:
         usual = _factors_on_cpu(*size, seconds or _MINUTES) | sample
-        conditional |= _conditional_in_time(*size, seconds or _MINUTES)
+        conditional |= _conditional_in_time(query_time, seconds or _MINUTES)
         with_conditional = conditional["training.epoch_size"] >= _LEAST_QUERIES
         with_encoder = num_entities * facts <= _MOST_ENCODED
-        wider = "conditional, wider"
 
     def factors(name: str, weight: float, relations: float = 0.0, width: int = 1, after: str = "") -> Row:
         chosen = _alone(name.lower(), relation_prediction=relations) | _FACTORS | usual
@@ -283,7 +283,9 @@ def portfolio(num_entities: int, facts: int, seconds: float | None, on_gpu: bool
         found.append(("CompGCN, wider", seldom | {"encoder.dims": (200, 200)}, "encoder", "CompGCN"))
     if with_conditional:
         found.insert(0, ("conditional", conditional, "conditional", ""))
-        found.append((wider, conditional | more, "conditional", "conditional"))
+        found += [
+            (f"conditional, {how}", conditional | other, "conditional", "conditional") for how, other in more.items()
+        ]
     return found
 
 
