@@ -207,6 +207,8 @@ class PerEdgeStates(nn.Module):
 
 def edge_by_edge(task: LinkTask) -> None:
     """Replace every layer of a model by its definition edge by edge, with the same weights."""
+    if isinstance(task, ConditionalPrediction):
+        task.model.sparse = False
     layers = task.model.get_submodule("layers" if isinstance(task, ConditionalPrediction) else "encoder.layers")
     assert isinstance(layers, nn.ModuleList)
     for index, layer in enumerate(layers):
