@@ -443,12 +443,12 @@ def compare_models(
         rows = [trial._asdict() for trial in found.trials]
         out.print_json(data={"run": str(run.path), **run.metrics, "candidates": rows})
         return
-    show_table(_HEADER, [_row(trial._asdict()) for trial in found.trials])
+    show_table(_HEADER, [_row(trial._asdict()) for trial in found.trials], caption=found.measure)
     out.print(found.reason)
     if run.config.classifier.protocol is None:
         show_links(run, found.trials[0].name)
         if run.config.encoder.name == "none":
-            out.print("this model has no graph encoder; `explain` needs one that has: --model conditional")
+            out.print("this model has no graph encoder; `explain` and --facts need one that has: --model conditional")
     else:
         show_classes(run)
 
@@ -483,7 +483,7 @@ def _live_table(rows: Iterable[Mapping[str, Any]]) -> Table:
         column.no_wrap = True
     for row in sorted(rows, key=lambda row: -(row.get("value") or 0.0)):
         name, value, trained, seconds, _ = _row(row)
-        table.add_row(name, value, "left out" if row.get("error") else trained, seconds)
+        table.add_row(name, value, "left out" if row.get("error") and row.get("value") is None else trained, seconds)
     return table
 
 

@@ -27,7 +27,7 @@ from compgcn.tasks.classification import Classification, Nodes
 from compgcn.tasks.inputs import INPUTS, Dataset, without_test
 from compgcn.tasks.objectives import OBJECTIVES
 from compgcn.tasks.sampling import randomness
-from compgcn.train.folder import MODEL, Folder, default_folder
+from compgcn.train.folder import EVENTS, MODEL, Folder, default_folder
 from compgcn.train.loop import Event, Interrupted, Progress, make_step, optimise
 from compgcn.train.recipes import node_portfolio, portfolio
 from compgcn.train.storage import replace as replace_file
@@ -42,6 +42,7 @@ _REPEATS = 2  # cross-validations of a classifier that wins
 _LONG = 10.0  # seconds of one, from which on a single fold is enough for the first comparison
 _FEW = 10  # validation triples to choose a model by
 _FINAL = 0.15  # share of the time for the metrics and the calibration of the winner
+_STALE = 0.25  # share of all epochs after which a best value is old
 _PROBE = 1.5  # seconds of training that tell its pace
 _STEPS = 4  # and the fewest steps
 _FORWARD = 0.4  # time of ranking a query, as a share of that of training on it
@@ -127,6 +128,17 @@ class _FolderJudge:
                 replace_file(run.path / name, lambda path, kept=kept: shutil.copyfile(kept, path))  # type: ignore[misc]
 
 
+def _recorded(place: Folder, notify: Callable[[Event], None]) -> Callable[[Event], None]:
+    """Return a function that takes events, and keeps those of epochs in a folder."""
+
+    def record(event: Event) -> None:
+        if event["event"] == "epoch":
+            place.append(event)
+        notify(event)
+
+    return record
+
+
 @dataclass
 class LinkJudge(_FolderJudge):
     """Trains link predictors and compares them by the MRR of validation."""
@@ -170,27 +182,29 @@ class LinkJudge(_FolderJudge):
             ranked *= self.data.num_entities / t.negatives
         return step * (int(events[0]["steps"]) + _FORWARD * ranked)
 
-    def train(self, candidate: Candidate, share: float, *, final: bool) -> float:
+    def train(self, candidate: Candidate, share: float, *, final: bool) -> tuple[float, bool]:
         """Train a candidate on, up to a share of its epochs; at a constant rate, if more will follow."""
         config = self.config(candidate, share)
         if not final:
             config = configure(config, {"training.schedule": "constant"})
-        return self._train(candidate, config, self.notify, self.interrupted).best
+        progress = self._train(candidate, config, self.notify, self.interrupted)
+        waited = progress.stale * config.training.evaluate_every / self.config(candidate).training.epochs
+        return progress.best, progress.stopped or (progress.stale > 1 and waited >= _STALE)
 
     def _train(
         self, candidate: Candidate, config: Config, notify: Callable[[Event], None], interrupted: Callable[[], bool]
     ) -> Progress:
-        device = find_device(config.training.device)
+        device, place = find_device(config.training.device), self.place(candidate)
         try:
             with randomness(config.training.seed, device):
                 task = build_links(config, self.data, device)
-                return optimise(task, config.training, self.place(candidate), notify, interrupted, self.clock)
+                return optimise(task, config.training, place, _recorded(place, notify), interrupted, self.clock)
         except (MemoryError, torch.OutOfMemoryError):
             raise InputError("it does not fit into memory") from None
 
     def keep(self, candidate: Candidate, share: float, run: Folder, data: KnowledgeGraph) -> None:
         """Make the winner, as far as it is trained, a run on the whole data that only lacks its metrics."""
-        self._hand_over(candidate, run, "checkpoint/state.safetensors", MODEL)
+        self._hand_over(candidate, run, "checkpoint/state.safetensors", MODEL, EVENTS)
         run.create(self.config(candidate, share, data), data)
 
 
@@ -211,7 +225,9 @@ class NodeJudge(_FolderJudge):
             config = self.config(candidate)
             device = find_device(config.training.device)
             with randomness(config.training.seed, device):
-                session = open_session(config, self.data, self.place(candidate), device, self.notify, self.interrupted)
+                place = self.place(candidate)
+                record = _recorded(place, self.notify)
+                session = open_session(config, self.data, place, device, record, self.interrupted)
             assert isinstance(session, ClassSession)
             self._sessions[candidate.name] = session
         return self._sessions[candidate.name]
@@ -236,12 +252,12 @@ class NodeJudge(_FolderJudge):
             self._slow.add(candidate.name)
         return Cost(_REPEATS * folds * fold, self._least(candidate, folds) / (_REPEATS * folds))
 
-    def train(self, candidate: Candidate, share: float, *, final: bool) -> float:
+    def train(self, candidate: Candidate, share: float, *, final: bool) -> tuple[float, bool]:
         """Cross-validate a candidate on up to a share of the folds; beyond one cross-validation, whole ones alone."""
         session = self._session(candidate)
         folds = session.config.classifier.folds
         number = max(self._least(candidate, folds), round(share * _REPEATS * folds))
-        return likelihood(session, number if number < folds else number // folds * folds)
+        return likelihood(session, number if number < folds else number // folds * folds), False
 
     def _least(self, candidate: Candidate, folds: int) -> int:
         """Return the fewest folds that judge a candidate."""
@@ -254,7 +270,7 @@ class NodeJudge(_FolderJudge):
 
     def keep(self, candidate: Candidate, share: float, run: Folder, data: KnowledgeGraph) -> None:
         """Make the winner a run on the whole data, which takes over the folds of the first cross-validation."""
-        self._hand_over(candidate, run, "checkpoint/parts.json")
+        self._hand_over(candidate, run, "checkpoint/parts.json", EVENTS)
         run.create(self.config(candidate, data=data), data)
 
 
@@ -290,7 +306,8 @@ def search(
             run.clear()
         journal = Journal(searching / JOURNAL, about | {"candidates": candidates})
         if len(journal.lines) > 1:
-            how = "is finished; --overwrite searches anew" if run.is_calibrated else "resumes"
+            how = "has ended; its winner is evaluated and calibrated next" if run.is_run else "resumes"
+            how = "is finished; --overwrite searches anew" if run.is_calibrated else how
             notify({"event": "search", "note": f"the search in {run.path} {how}"})
         if not run.is_run:
             bounded = budget._replace(seconds=budget.seconds and (1 - _FINAL) * budget.seconds)

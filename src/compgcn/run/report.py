@@ -96,7 +96,7 @@ def page(run: Run) -> list[Part]:
             for one in search.trials
         ]
         header = ("candidate", f"valid {search.goal}", "trained", "")
-        parts += ["## Choice of the model", Verbatim(f"{search.reason}."), Table("", header, rows)]
+        parts += ["## Choice of the model", Verbatim(f"{search.reason}."), Table("", header, rows), *_measure(run)]
     settings = Markup(f"<pre>{html.escape(to_toml(run.config))}</pre>")
     parts += ["## Settings", "All settings, as a file for `compgcn train`.", settings]
     environment = run.path / "environment.json"
@@ -221,7 +221,14 @@ def _training(run: Run) -> list[Part]:
     drawings = [(f"{name} by epoch", partial(panel, values=found[name], figure=name), _HIGH) for name in drawn]
     rows = [[f"{epoch:,.0f}", *(f"{found[name][k]:.4f}" for name in found)] for k, epoch in enumerate(epochs)]
     table = Table("", ("epoch", *(name.replace("_", " ") for name in found)), rows)
-    return ["## Training", *_drawn(*drawings), _folded(f"The {len(rows):,} evaluations as numbers", table)]
+    folded = _folded(f"The {len(rows):,} evaluations as numbers", table)
+    return ["## Training", *_measure(run), *_drawn(*drawings), folded]
+
+
+def _measure(run: Run) -> list[Part]:
+    """Return how the values of a search differ from the metrics of the run, if there was one."""
+    search = journalled(run.path)
+    return [f"On validation {search.measure}."] if search and search.measure else []
 
 
 def _calibration(run: Run, split: str) -> list[Part]:
