@@ -97,7 +97,7 @@ def test_the_winner_is_an_ordinary_run_that_says_why_it_won(tmp_path: Path) -> N
     assert "Choice of the model" in page
     assert "none + " not in page
     assert all(name in page for name, *_ in FEW)
-    assert page.count("filtered by train and valid alone") == 2, "beside the curve, and beside the table"
+    assert "filters ranks by train and valid alone" in page
 
 
 def test_the_run_has_the_training_curve_of_its_winner(tmp_path: Path) -> None:
@@ -252,7 +252,7 @@ def test_train_compares_models_and_prints_why_one_was_kept(command: Command, dat
     assert "has the highest validation mrr of 4 candidates" in shown.out
     assert "run folder runs/mine-best-0" in shown.out
     assert "  valid 0." in shown.err
-    assert "filtered by train and valid alone" in shown.out
+    assert "filters ranks by train and valid alone" in shown.out
     again = command("train", data, "--trials", 6, "--device", "cpu").out
     assert "the search in runs/mine-best-0 is finished; --overwrite searches anew" in again
     report = json.loads(command("train", data, "--trials", 6, "--device", "cpu", "--json").out)

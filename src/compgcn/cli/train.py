@@ -413,7 +413,7 @@ def compare_models(
     """Compare the models of the portfolio; print the table of candidates and the test metrics of the winner."""
     from compgcn.run.portfolio import BEST, search
     from compgcn.run.resolve import resolve
-    from compgcn.run.search import journalled
+    from compgcn.run.search import FILTERED, journalled
     from compgcn.train.folder import default_folder
 
     assert isinstance(data, KnowledgeGraph)  # or there is no budget
@@ -443,9 +443,10 @@ def compare_models(
         rows = [trial._asdict() for trial in found.trials]
         out.print_json(data={"run": str(run.path), **run.metrics, "candidates": rows})
         return
-    show_table(_HEADER, [_row(trial._asdict()) for trial in found.trials], caption=found.measure)
+    show_table(_HEADER, [_row(trial._asdict()) for trial in found.trials])
     out.print(found.reason)
     if run.config.classifier.protocol is None:
+        out.print(FILTERED)
         show_links(run, found.trials[0].name)
         if run.config.encoder.name == "none":
             out.print("this model has no graph encoder; `explain` and --facts need one that has: --model conditional")

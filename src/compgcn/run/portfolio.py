@@ -128,17 +128,6 @@ class _FolderJudge:
                 replace_file(run.path / name, lambda path, kept=kept: shutil.copyfile(kept, path))  # type: ignore[misc]
 
 
-def _recorded(place: Folder, notify: Callable[[Event], None]) -> Callable[[Event], None]:
-    """Return a function that takes events, and keeps those of epochs in a folder."""
-
-    def record(event: Event) -> None:
-        if event["event"] == "epoch":
-            place.append(event)
-        notify(event)
-
-    return record
-
-
 @dataclass
 class LinkJudge(_FolderJudge):
     """Trains link predictors and compares them by the MRR of validation."""
@@ -198,7 +187,7 @@ class LinkJudge(_FolderJudge):
         try:
             with randomness(config.training.seed, device):
                 task = build_links(config, self.data, device)
-                return optimise(task, config.training, place, _recorded(place, notify), interrupted, self.clock)
+                return optimise(task, config.training, place, place.recorded(notify), interrupted, self.clock)
         except (MemoryError, torch.OutOfMemoryError):
             raise InputError("it does not fit into memory") from None
 
@@ -226,7 +215,7 @@ class NodeJudge(_FolderJudge):
             device = find_device(config.training.device)
             with randomness(config.training.seed, device):
                 place = self.place(candidate)
-                record = _recorded(place, self.notify)
+                record = place.recorded(self.notify)
                 session = open_session(config, self.data, place, device, record, self.interrupted)
             assert isinstance(session, ClassSession)
             self._sessions[candidate.name] = session

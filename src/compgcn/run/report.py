@@ -20,7 +20,7 @@ from compgcn.data import KnowledgeGraph
 from compgcn.data.columns import check_place
 from compgcn.errors import InputError
 from compgcn.run import Run, plots
-from compgcn.run.search import journalled
+from compgcn.run.search import FILTERED, journalled
 from compgcn.tasks.classification import LogProbabilities
 from compgcn.tasks.ranking import METRICS, SideRanks, by_category, by_relation
 from compgcn.train.storage import replace
@@ -96,7 +96,7 @@ def page(run: Run) -> list[Part]:
             for one in search.trials
         ]
         header = ("candidate", f"valid {search.goal}", "trained", "")
-        parts += ["## Choice of the model", Verbatim(f"{search.reason}."), Table("", header, rows), *_measure(run)]
+        parts += ["## Choice of the model", Verbatim(f"{search.reason}."), Table("", header, rows)]
     settings = Markup(f"<pre>{html.escape(to_toml(run.config))}</pre>")
     parts += ["## Settings", "All settings, as a file for `compgcn train`.", settings]
     environment = run.path / "environment.json"
@@ -221,14 +221,7 @@ def _training(run: Run) -> list[Part]:
     drawings = [(f"{name} by epoch", partial(panel, values=found[name], figure=name), _HIGH) for name in drawn]
     rows = [[f"{epoch:,.0f}", *(f"{found[name][k]:.4f}" for name in found)] for k, epoch in enumerate(epochs)]
     table = Table("", ("epoch", *(name.replace("_", " ") for name in found)), rows)
-    folded = _folded(f"The {len(rows):,} evaluations as numbers", table)
-    return ["## Training", *_measure(run), *_drawn(*drawings), folded]
-
-
-def _measure(run: Run) -> list[Part]:
-    """Return how the values of a search differ from the metrics of the run, if there was one."""
-    search = journalled(run.path)
-    return [f"On validation {search.measure}."] if search and search.measure else []
+    return ["## Training", *_drawn(*drawings), _folded(f"The {len(rows):,} evaluations as numbers", table)]
 
 
 def _calibration(run: Run, split: str) -> list[Part]:
@@ -276,6 +269,7 @@ def _links(run: Run) -> list[Part]:
         "Ranks are filtered, and tied scores get the mean of the ranks they share. "
         "Where ties make a difference, *ties optimistic* counts every tie as won, *ties pessimistic* as lost.",
         Table("", ("", *(name.upper().replace("HITS", "H") for name in METRICS)), rows),
+        *([f"In the curve and the choice of the model below, {FILTERED}."] if journalled(run.path) else []),
         *_training(run),
     ]
     split = "test" if reached.get("test") else "valid"

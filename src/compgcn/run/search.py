@@ -19,6 +19,8 @@ from compgcn.errors import InputError
 from compgcn.train.loop import Event, Interrupted
 
 JOURNAL = "journal.jsonl"
+# Why the ranks of a search are not those of the run
+FILTERED = "a search never reads test: it filters ranks by train and valid alone, so its MRR is lower than the metrics"
 _WORDS = {  # for the parts of a search
     "goal": "another task",
     "budget": "other --minutes or --trials",
@@ -96,13 +98,6 @@ class Outcome(NamedTuple):
 
     goal: str
     trials: list[Trial]
-
-    @property
-    def measure(self) -> str:
-        """How the values differ from the metrics of the run, a sentence; "" where they do not."""
-        if self.goal != "mrr":
-            return ""
-        return "a search never reads test: its ranks are filtered by train and valid alone, so its values are lower"
 
     @property
     def reason(self) -> str:
@@ -277,13 +272,9 @@ class Search:
         """Return the last trial of a candidate, an empty one where it has none."""
         return next((one for one in reversed(self.ended) if one.name == name), Trial(0, name, 0.0, None, 0.0))
 
-    def share(self, name: str) -> float:
-        """Return the share of a whole training that a candidate has had."""
-        return self.last(name).share
-
     def over(self, name: str) -> bool:
         """Return whether a candidate is trained to its end, or as far as it gains."""
-        return self.share(name) >= 1 or self.last(name).error == _EARLY
+        return self.last(name).share >= 1 or self.last(name).error == _EARLY
 
     def spent(self, name: str) -> float:
         """Return the seconds that a candidate has had."""
@@ -356,7 +347,9 @@ class Search:
         best = self.candidates[table[0].name]
         going = [one.name for one in table if one.rung and one.value is not None and not self.over(one.name)]
         leading = [name for name in going if name == best.name]
-        untried = {name: one.after for name, one in self.candidates.items() if not self.share(name) + self.spent(name)}
+        untried = {
+            name: one.after for name, one in self.candidates.items() if not self.last(name).share + self.spent(name)
+        }
         following = [name for name in untried if untried[name] == (best.after or best.name)]
         alone = [name for name in untried if not untried[name] and not self.candidates[name].omitted]
         others = going + following if self.last(best.name).stale else following + going
@@ -398,7 +391,7 @@ class Search:
         model may take all the time there is. A long last training pauses half-way, where the learning rate is still
         constant: a candidate that gains no more has a short one in its place.
         """
-        (seconds, least), before, stale = self.cost(name), self.share(name), self.last(name).stale
+        (seconds, least), before, stale = self.cost(name), self.last(name).share, self.last(name).stale
         if self.over(name):
             return False
         share = min(max(before + given / max(seconds, 1e-9), before + least), 1.0)
@@ -415,9 +408,9 @@ class Search:
             until, final = self.left - given, stale or share >= 1 or self.left - wanted < least * seconds
             half = final and rung and not stale and share > 2 * (before + least)
             self._try(rung, name, share / 2 if half else share, final=final and not half)
-            if half and self.share(name) > before:
+            if half and self.last(name).share > before:
                 self._goes_on(rung, name, self.left - until)
-            return self.share(name) > before
+            return self.last(name).share > before
         if not before and math.isfinite(seconds):
             left = f"{max(self.left, 0):.0f} s are left"
             left = left if wanted > self.left else f"the best model may need the {self.left:.0f} s left"
@@ -436,7 +429,7 @@ class Search:
             self.journal.add("stop", name=name, spent=self.clock() - begun)
             raise
         except InputError as reason:  # these settings do not go together, or the loss is not finite
-            value, share, error = self.value(name, rung), self.share(name), str(reason)
+            value, share, error = self.value(name, rung), self.last(name).share, str(reason)
         self._end(Trial(rung, name, share, value, self.clock() - begun, error, stale))
 
     def _leave_out(self, name: str, why: str, rung: int = 0) -> None:
@@ -462,5 +455,5 @@ class Search:
             self.journal.add("cost", name=name, **found._asdict(), spent=self.clock() - begun)
             if error:
                 self._leave_out(name, error)
-        spent, share = self.spent(name), self.share(name)
+        spent, share = self.spent(name), self.last(name).share
         return self.costs[name]._replace(seconds=spent / share) if spent and share else self.costs[name]

@@ -13,7 +13,7 @@ import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -253,6 +253,16 @@ class Folder:
     def calibration(self) -> dict[str, Any]:
         """Read the calibration; {} in a run without one."""
         return self._read_json("calibration.json")
+
+    def recorded(self, notify: Callable[[dict[str, Any]], None]) -> Callable[[dict[str, Any]], None]:
+        """Return a function that takes events, and keeps all but those of steps and progress in events.jsonl."""
+
+        def record(event: dict[str, Any]) -> None:
+            if event["event"] not in ("step", "progress"):
+                self.append(event)
+            notify(event)
+
+        return record
 
     def append(self, event: dict[str, Any]) -> None:
         """Append a line to events.jsonl."""
