@@ -71,7 +71,7 @@ def test_a_stopped_search_resumes_to_the_same_bits(tmp_path: Path, steps: int) -
     with pytest.raises(Interrupted):
         searched(tmp_path / "b", notify=count, interrupted=lambda: len(seen) >= steps)
     assert not (tmp_path / "b" / "metrics.json").exists(), "the test metrics come last"
-    with pytest.raises(InputError, match="holds a search with other --minutes or --trials"):
+    with pytest.raises(InputError, match="holds a search with other --minutes or --trials; give it --trials 6, choose"):
         searched(tmp_path / "b", trials=1)
     with pytest.raises(InputError, match="holds an unfinished search"):
         compgcn.fit(graph(), run_dir=tmp_path / "b", model="distmult", epochs=1)
@@ -226,6 +226,21 @@ def test_the_time_of_ranking_counts_every_entity_beside_few_negatives(tmp_path: 
     ranking = portfolio._FORWARD * 400 * 2 * len(data.valid) / FACTORS["batch_size"]
     difference = cost("sampled-cross-entropy") - cost("cross-entropy")
     assert difference == pytest.approx(ranking * (data.num_entities - 1))
+
+
+def test_an_epoch_that_the_estimate_trained_is_evaluated(tmp_path: Path) -> None:
+    now = 0.0
+
+    def tick(event: Event) -> None:
+        nonlocal now
+        now += (
+            0.01 if event["event"] == "step" else 10.0 * (event["event"] == "epoch")
+        )  # the estimate ends with an epoch
+
+    judge = portfolio.LinkJudge(GIVEN, graph(people=12), tmp_path, tick, clock=lambda: now)
+    one = portfolio.Candidate("one", {**FACTORS, "evaluate_every": 2, "batch_size": 8})
+    assert judge.cost(one).seconds > 0
+    assert 0 < judge.train(one, 1 / 9, final=False)[0] <= 1
 
 
 def test_only_triples_of_ones_own_are_searched_by_default() -> None:

@@ -44,6 +44,7 @@ from compgcn.config import (
     read_search,
 )
 from compgcn.data import DATASETS, KnowledgeGraph, find
+from compgcn.data.columns import counted
 from compgcn.errors import InputError
 from compgcn.train.recipes import model as find_model
 
@@ -419,8 +420,7 @@ def compare_models(
     assert isinstance(data, KnowledgeGraph)  # or there is no budget
     config = resolve(asked, data).config
     folder = run_dir or default_folder(config, BEST[config.task])
-    count = f"{budget.trials} training{'s' * (budget.trials != 1)}"
-    bound = count if budget.seconds is None else f"at most {budget.seconds / 60:g} min"
+    bound = f"at most {budget.seconds / 60:g} min" if budget.seconds else counted(budget.trials or 1, "training")
     if not as_json:
         describe(data.name, data.statistics(), data.notes)
         alone = "--model" if data.labels is None else "--encoder"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -177,6 +178,9 @@ class LinkJudge(_FolderJudge):
         if not final:
             config = configure(config, {"training.schedule": "constant"})
         progress = self._train(candidate, config, self.notify, self.interrupted)
+        while math.isinf(progress.best):  # `cost` has trained so far already, without an evaluation
+            config = configure(config, {"training.epochs": config.training.epochs + 1})
+            progress = self._train(candidate, config, self.notify, self.interrupted)
         waited = progress.stale * config.training.evaluate_every / self.config(candidate).training.epochs
         return progress.best, progress.stopped or (progress.stale > 1 and waited >= _STALE)
 
@@ -214,8 +218,7 @@ class NodeJudge(_FolderJudge):
             config = self.config(candidate)
             device = find_device(config.training.device)
             with randomness(config.training.seed, device):
-                place = self.place(candidate)
-                record = place.recorded(self.notify)
+                record = (place := self.place(candidate)).recorded(self.notify)
                 session = open_session(config, self.data, place, device, record, self.interrupted)
             assert isinstance(session, ClassSession)
             self._sessions[candidate.name] = session

@@ -133,7 +133,8 @@ class Journal:
             self.add("search", **about)
         changed = [key for key in about if about[key] != self.lines[0].get(key)]
         if changed:
-            again = f"give it {Budget(*self.lines[0]['budget']).option}, " if changed == ["budget"] else ""
+            resumes = changed[0] == "budget" and "seed" not in changed
+            again = f"give it {Budget(*self.lines[0]['budget']).option}, " if resumes else ""
             raise InputError(
                 f"{path.parent.parent} holds a search with {_WORDS[changed[0]]}; {again}choose another --run-dir, "
                 "or say --overwrite to search anew"
@@ -185,9 +186,7 @@ def best_first(trials: Sequence[Trial], rungs: Sequence[Mapping[str, Any]]) -> l
 def journalled(folder: Path) -> Outcome | None:
     """Return the outcome of the search in a run folder, so far; None without one."""
     lines = _read(folder / "search" / JOURNAL)
-    trials = [
-        Trial(**{key: line[key] for key in Trial._fields if key in line}) for line in lines if line["event"] == "end"
-    ]
+    trials = [Trial(**{key: line[key] for key in Trial._fields}) for line in lines if line["event"] == "end"]
     rungs = [line for line in lines if line["event"] == "rung"]
     return Outcome(lines[0]["goal"], best_first(trials, rungs)) if trials else None
 
@@ -229,9 +228,8 @@ class Search:
 
     def run(self) -> Outcome:
         """Run or resume the search; the same call on a finished one returns at once."""
-        for name, one in self.candidates.items():
-            if one.omitted:
-                self._leave_out(name, one.omitted)
+        for one in (one for one in self.candidates.values() if one.omitted):
+            self._leave_out(one.name, one.omitted)
         field, rung, over = self._first(), 0, False
         while field and not over:
             field = self._begin(rung, field)
@@ -263,10 +261,6 @@ class Search:
         """Seconds left of the budget."""
         spent: float = sum(line.get("spent", 0.0) for line in self.journal.lines)
         return math.inf if self.budget.seconds is None else self.budget.seconds - spent
-
-    def value(self, name: str, rung: int) -> float | None:
-        """Return the value that a candidate had after a rung."""
-        return next((one.value for one in reversed(self.ended) if one.name == name and one.rung <= rung), None)
 
     def last(self, name: str) -> Trial:
         """Return the last trial of a candidate, an empty one where it has none."""
@@ -328,8 +322,8 @@ class Search:
 
     def _kept(self, field: Sequence[str], rung: int) -> list[str]:
         """Return the candidates of the next rung: the best third, and after the first those without rivals."""
-        values = {name: self.value(name, rung) for name in field}
-        going = [name for name, value in values.items() if value is not None]
+        values = {one.name: one.value for one in self.ended if one.rung <= rung}  # the last of each
+        going = [name for name in field if values.get(name) is not None]
         ranked = sorted(going, key=lambda name: values[name] or 0.0, reverse=True)
         kept = ranked[: max(round(len(field) / _FEWER), 1)]
         return kept if rung else kept + self._entrants()[1]
@@ -347,11 +341,10 @@ class Search:
         best = self.candidates[table[0].name]
         going = [one.name for one in table if one.rung and one.value is not None and not self.over(one.name)]
         leading = [name for name in going if name == best.name]
-        untried = {
-            name: one.after for name, one in self.candidates.items() if not self.last(name).share + self.spent(name)
-        }
+        tried = {one.name for one in table if one.share or one.spent or self.candidates[one.name].omitted}
+        untried = {name: one.after for name, one in self.candidates.items() if name not in tried}
         following = [name for name in untried if untried[name] == (best.after or best.name)]
-        alone = [name for name in untried if not untried[name] and not self.candidates[name].omitted]
+        alone = [name for name in untried if not untried[name]]
         others = going + following if self.last(best.name).stale else following + going
         for name in (*leading, *others, *alone):
             if self.left <= 0:  # an estimate takes time too
@@ -429,7 +422,7 @@ class Search:
             self.journal.add("stop", name=name, spent=self.clock() - begun)
             raise
         except InputError as reason:  # these settings do not go together, or the loss is not finite
-            value, share, error = self.value(name, rung), self.last(name).share, str(reason)
+            value, share, error = self.last(name).value, self.last(name).share, str(reason)
         self._end(Trial(rung, name, share, value, self.clock() - begun, error, stale))
 
     def _leave_out(self, name: str, why: str, rung: int = 0) -> None:
@@ -446,14 +439,12 @@ class Search:
         """Return the cost of a candidate, by its trials so far or as estimated once; infinite if it cannot train."""
         if name not in self.costs:
             self.notify({"event": "cost", "name": name, "left": self.left})
-            begun, error = self.clock(), ""
+            begun = self.clock()
             try:
-                found = self.judge.cost(self.candidates[name])
+                self.costs[name] = self.judge.cost(self.candidates[name])
             except InputError as reason:
-                found, error = Cost(math.inf, 1.0), str(reason)
-            self.costs[name] = found
-            self.journal.add("cost", name=name, **found._asdict(), spent=self.clock() - begun)
-            if error:
-                self._leave_out(name, error)
+                self.costs[name] = Cost(math.inf, 1.0)
+                self._leave_out(name, str(reason))
+            self.journal.add("cost", name=name, **self.costs[name]._asdict(), spent=self.clock() - begun)
         spent, share = self.spent(name), self.last(name).share
         return self.costs[name]._replace(seconds=spent / share) if spent and share else self.costs[name]

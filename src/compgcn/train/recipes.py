@@ -246,7 +246,7 @@ Row = tuple[str, dict[str, Any], str, str, str]
 def portfolio(num_entities: int, facts: int, seconds: float | None, on_gpu: bool) -> list[Row]:
     """Return the candidates of a search on a graph, the more promising first.
 
-    One that follows another differs a little from it, and is for time left over; of those left out, none follow.
+    One that follows another differs a little from it, and is for time left over; none follows one that is left out.
     """
     sample: dict[str, Any] = {"training.step": "recorded", "training.valid_sample": 2000}
     seldom = sample | {"training.evaluate_every": 4, "training.patience": 3}
