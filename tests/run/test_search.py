@@ -268,6 +268,30 @@ def test_a_candidate_faster_than_estimated_has_its_time_nevertheless(tmp_path: P
     assert judge.now > 40, "the time left goes to the others"
 
 
+@pytest.mark.parametrize("times", [1.5, 3.0, 8.0])
+def test_the_rate_of_a_winner_falls_though_it_is_slower_than_estimated(tmp_path: Path, times: float) -> None:
+    judge = Pretended(lambda one: times * SECONDS)
+    judge.cost = lambda candidate: Cost(SECONDS, 0.01)  # type: ignore[method-assign]
+    alone = Candidate("alone", {"value": 2.0}, "other")
+    assert searched(tmp_path, judge, [*candidates(6), alone], seconds=30).run().trials[0].name in judge.finals
+
+
+def test_a_trial_that_the_estimate_has_trained_already_does_not_tell_the_pace(tmp_path: Path) -> None:
+    judge = Pretended()
+
+    def cost(candidate: Candidate) -> Cost:
+        judge.now += 2.0
+        return Cost(SECONDS, 0.01)
+
+    judge.cost = cost  # type: ignore[method-assign]
+    search = searched(tmp_path, judge, candidates(2), seconds=100)
+    assert search.cost("c0").seconds == SECONDS
+    search.ended.append(Trial(0, "c0", 0.2, 0.5, 0.1))
+    assert search.cost("c0").seconds == SECONDS
+    search.ended.append(Trial(1, "c0", 0.5, 0.5, 5.9))
+    assert search.cost("c0").seconds == pytest.approx(12.0)
+
+
 @pytest.mark.parametrize(
     ("budget", "leads", "tried"),
     [

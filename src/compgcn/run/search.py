@@ -402,7 +402,7 @@ class Search:
             half = final and rung and not stale and share > 2 * (before + least)
             self._try(rung, name, share / 2 if half else share, final=final and not half)
             if half and self.last(name).share > before:
-                self._goes_on(rung, name, self.left - until)
+                self._goes_on(rung, name, max(self.left - until, _FALLING * self.spent(name)))  # the rate has to fall
             return self.last(name).share > before
         if not before and math.isfinite(seconds):
             left = f"{max(self.left, 0):.0f} s are left"
@@ -436,7 +436,10 @@ class Search:
         self.notify({"event": "trial", **trial._asdict(), "spent": self.spent(trial.name), "left": self.left})
 
     def cost(self, name: str) -> Cost:
-        """Return the cost of a candidate, by its trials so far or as estimated once; infinite if it cannot train."""
+        """Return the cost of a candidate; infinite if it cannot train.
+
+        It is estimated once; trials that take longer than this, which is a training too, tell more.
+        """
         if name not in self.costs:
             self.notify({"event": "cost", "name": name, "left": self.left})
             begun = self.clock()
@@ -447,4 +450,5 @@ class Search:
                 self._leave_out(name, str(reason))
             self.journal.add("cost", name=name, **self.costs[name]._asdict(), spent=self.clock() - begun)
         spent, share = self.spent(name), self.last(name).share
-        return self.costs[name]._replace(seconds=spent / share) if spent and share else self.costs[name]
+        estimate = sum(line["spent"] for line in self.journal.of("cost") if line["name"] == name)
+        return self.costs[name]._replace(seconds=spent / share) if share and spent > estimate else self.costs[name]
