@@ -146,8 +146,7 @@ class LinkJudge(_FolderJudge):
         return Cost(self._paces[str(described)], 1 / config.training.epochs)
 
     def _probe(self, candidate: Candidate, config: Config) -> float:
-        steps: list[tuple[int, float]] = []
-        events: list[Event] = []
+        steps: list[tuple[int, float, int]] = []  # done, the time, and all
 
         def enough() -> bool:
             return len(steps) >= _STEPS and steps[-1][1] - steps[0][1] >= _PROBE
@@ -155,8 +154,7 @@ class LinkJudge(_FolderJudge):
         def listen(event: Event) -> None:
             self.notify(event)
             if event["event"] in ("step", "epoch"):
-                steps.append((event["step"], self.clock()))
-                events.append(event)
+                steps.append((event["step"], self.clock(), event["steps"]))
 
         try:
             progress = self._train(candidate, config, listen, lambda: enough() or self.interrupted())
@@ -164,13 +162,13 @@ class LinkJudge(_FolderJudge):
         except Interrupted:
             if not enough():
                 raise
-        gaps = sorted((after - before) / max(later - first, 1) for (first, before), (later, after) in pairwise(steps))
+        gaps = sorted((two[1] - one[1]) / max(two[0] - one[0], 1) for one, two in pairwise(steps))
         step = gaps[len(gaps) // 4]  # a few of the first steps compile kernels
         t, judged = config.training, min(len(self.data.valid), config.training.valid_sample or len(self.data.valid))
         ranked = t.epochs / t.evaluate_every * 2 * judged / t.batch_size  # as queries of so many steps
         if OBJECTIVES[t.loss].samples:
             ranked *= self.data.num_entities / t.negatives
-        return step * (int(events[0]["steps"]) + _FORWARD * ranked)
+        return step * (steps[0][2] + _FORWARD * ranked)
 
     def train(self, candidate: Candidate, share: float, *, final: bool) -> tuple[float, bool]:
         """Train a candidate on, up to a share of its epochs; at a constant rate, if more will follow."""

@@ -133,8 +133,7 @@ class Journal:
             self.add("search", **about)
         changed = [key for key in about if about[key] != self.lines[0].get(key)]
         if changed:
-            resumes = changed[0] == "budget" and "seed" not in changed
-            again = f"give it {Budget(*self.lines[0]['budget']).option}, " if resumes else ""
+            again = f"give it {Budget(*self.lines[0]['budget']).option}, " if changed[0] == "budget" else ""
             raise InputError(
                 f"{path.parent.parent} holds a search with {_WORDS[changed[0]]}; {again}choose another --run-dir, "
                 "or say --overwrite to search anew"
@@ -174,12 +173,11 @@ def best_first(trials: Sequence[Trial], rungs: Sequence[Mapping[str, Any]]) -> l
     field = [last[name] for name in (rungs[-1]["field"] if rungs else ()) if name in last]
     least = min((trial.share for trial in field if trial.value is not None), default=0.0)
 
-    def value(trial: Trial) -> float:
-        return -math.inf if trial.value is None else trial.value
+    def merit(trial: Trial) -> tuple[bool, bool, float]:
+        return trial.value is not None, trial.share > least / 2, trial.value or 0.0
 
-    ordered = sorted(last.values(), key=value, reverse=True)
-    best = max(ordered, key=lambda one: (one.value is not None, one.share > least / 2, value(one)), default=None)
-    ordered.sort(key=lambda one: one is not best)
+    ordered = sorted(last.values(), key=merit, reverse=True)
+    ordered[1:] = sorted(ordered[1:], key=lambda one: -1.0 if one.value is None else one.value, reverse=True)
     return [one._replace(spent=sum(trial.spent for trial in trials if trial.name == one.name)) for one in ordered]
 
 
@@ -332,8 +330,7 @@ class Search:
         """Return the candidate that the time left is for, if any but those refused.
 
         The first is the winner, if it is not trained to its end, then those that follow it, those that had lost, the
-        best first, and those that were not tried. Those that had lost come before those that follow a winner that
-        ended early.
+        best first, and those that were not tried.
         """
         if self.budget.seconds is None or not self.ended:
             return None
@@ -345,8 +342,7 @@ class Search:
         untried = {name: one.after for name, one in self.candidates.items() if name not in tried}
         following = [name for name in untried if untried[name] == (best.after or best.name)]
         alone = [name for name in untried if not untried[name]]
-        others = going + following if self.last(best.name).stale else following + going
-        for name in (*leading, *others, *alone):
+        for name in (*leading, *following, *going, *alone):
             if self.left <= 0:  # an estimate takes time too
                 return None
             if name not in refused and math.prod(self.cost(name)) <= self.left:
@@ -412,17 +408,16 @@ class Search:
         return False
 
     def _try(self, rung: int, name: str, share: float, *, final: bool) -> None:
-        begun, stale = self.clock(), self.last(name).stale
-        error = _EARLY if final and stale and share < 1 else ""
+        last, begun = self.last(name), self.clock()
+        value, stale, error = last.value, last.stale, _EARLY if final and last.stale and share < 1 else ""
         self.notify({"event": "trial", "rung": rung, "name": name, "share": share, "left": self.left})
         try:
-            value: float | None
             value, stale = self.judge.train(self.candidates[name], share, final=final)
         except Interrupted:
             self.journal.add("stop", name=name, spent=self.clock() - begun)
             raise
         except InputError as reason:  # these settings do not go together, or the loss is not finite
-            value, share, error = self.last(name).value, self.last(name).share, str(reason)
+            share, error = last.share, str(reason)
         self._end(Trial(rung, name, share, value, self.clock() - begun, error, stale))
 
     def _leave_out(self, name: str, why: str, rung: int = 0) -> None:
