@@ -142,7 +142,10 @@ def test_auto_takes_the_gradient_if_exact_is_much_work(run: Run, monkeypatch: py
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"encoder": "none", "encoder.dims": (16,)}, "the encoder 'none' sends no messages"),
+        (
+            {"encoder": "none", "encoder.dims": (16,)},
+            "has no graph encoder.* train one that has, such as --model conditional",
+        ),
         ({"encoder.graph": "random"}, "encoder.graph 'random', so its edges are not facts"),
     ],
 )

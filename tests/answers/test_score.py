@@ -119,6 +119,21 @@ def test_a_bad_line_or_an_interruption_leaves_the_file_as_it_was(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.csv", "q.tsv"]
 
 
+def test_several_unknown_names_are_counted_and_the_first_few_listed_with_their_lines(run: Run, tmp_path: Path) -> None:
+    lines = [("p0", "lives", "?"), *((f"nobody {i}", "lives", "?") for i in (1, 2, 1, 3, 4)), ("p0", "eats", "?")]
+    queries = tmp_path / "q.tsv"
+    queries.write_text("".join("\t".join(line) + "\n" for line in [*lines, ("nobody 5", "lives", "?")]))
+    some = "entity 'nobody 1' (line 2), entity 'nobody 2' (line 3), entity 'nobody 3' (line 5)"
+    expected = (
+        f"'{queries}' has 6 unknown names: {some}, entity 'nobody 4' (line 6), relation 'eats' (line 7), ..; correct"
+    )
+    with pytest.raises(InputError) as caught:
+        run.predict_file(queries, tmp_path / "out.csv")
+    assert str(caught.value).startswith(expected)
+    with pytest.raises(InputError, match=r"'facts' has 2 unknown names: entity 'x' \(row 1\), relation 'y' \(row 2\);"):
+        run.score([("x", "lives", "t1"), ("p0", "y", "t1")])
+
+
 def test_the_file_of_a_run_is_read_by_its_columns_and_never_overwritten(command: Command, tmp_path: Path) -> None:
     path, folder = tmp_path / "mine.csv", tmp_path / "run"
     path.write_text("who,when,how,whom\n" + "".join(f"p{i},2020,lives,t{i % 3}\n" for i in range(40)))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from compgcn.config import PATHS
-from compgcn.run.resolve import _ANY, _LINKS, expand, recommended, unused_settings
+from compgcn.config import PATHS, read_settings, to_toml
+from compgcn.run.resolve import _ANY, _LINKS, expand, recommended, resolve, unused_settings
 from compgcn.train.recipes import factorisation
 from toy import graph
 
@@ -44,6 +45,17 @@ CHOICES: list[dict[str, Any]] = [
 def test_a_setting_that_does_nothing_is_said_to(settings: dict[str, Any], expected: list[str]) -> None:
     data = graph()
     assert unused_settings(expand(recommended(settings, data), data), settings) == expected
+
+
+@pytest.mark.parametrize("model", ["conditional", "complex", "compgcn", "sacn"])
+def test_the_config_of_a_run_is_read_back_without_a_note(tmp_path: Path, model: str) -> None:
+    """It names every setting, those without effect too."""
+    data, path = graph(), tmp_path / "config.toml"
+    config = resolve({"data.source": "toy", "device": "cpu"}, data, model).config
+    path.write_text(to_toml(config))
+    again = resolve(read_settings(path), data)
+    assert again.config == config
+    assert again.notes == []
 
 
 def test_every_rule_names_settings_there_are_and_has_configs_with_and_without_them() -> None:

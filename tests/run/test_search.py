@@ -30,7 +30,7 @@ class Pretended:
     def cost(self, candidate: Candidate) -> Cost:
         return Cost(self.seconds(candidate), 0.01)
 
-    def train(self, candidate: Candidate, share: float, *, final: bool) -> float:
+    def train(self, candidate: Candidate, share: float, *, final: bool) -> tuple[float, bool]:
         self.calls.append((candidate.name, share))
         self.finals += [candidate.name] if final else []
         self.now += (share - self.trained.get(candidate.name, 0.0)) * self.seconds(candidate)
@@ -39,7 +39,9 @@ class Pretended:
         self.trained[candidate.name] = share
         if candidate.settings["value"] is None:
             raise InputError("these settings do not go together")
-        return float(candidate.settings["value"]) * min(1.0, 0.5 + share)
+        most = candidate.settings.get("most", 1.0)  # the share up to which it gains
+        value = float(candidate.settings["value"]) * min(1.0, 0.5 + min(share, most))
+        return value, share > most
 
     def drop(self, candidate: Candidate) -> None:
         self.dropped.append(candidate.name)
@@ -51,9 +53,9 @@ def candidates(number: int, kinds: Sequence[str] = ("",)) -> list[Candidate]:
 
 
 def searched(folder: Path, judge: Pretended, some: Sequence[Candidate], **budget: float) -> Search:
-    about = {"goal": judge.goal, "budget": budget, "candidates": [one.name for one in some]}
     trials = budget.get("trials")
     limits = Budget(budget.get("seconds"), None if trials is None else int(trials))
+    about = {"goal": judge.goal, "budget": limits, "candidates": [one.name for one in some]}
     return Search(some, judge, limits, Journal(folder / "search" / "journal.jsonl", about), clock=lambda: judge.now)
 
 
@@ -176,6 +178,43 @@ def test_a_slow_candidate_leaves_the_best_one_the_time_to_end_its_training(
     assert outcome.trials[0].name == ("slow" if fits else "c2")
 
 
+@pytest.mark.parametrize(("budget", "why"), [({"trials": 4}, "no training"), ({"seconds": 4.0}, "no time")], ids=str)
+def test_a_candidate_without_a_trial_says_why(tmp_path: Path, budget: dict[str, float], why: str) -> None:
+    judge = Pretended()
+    some = [
+        Candidate("large", {"value": 2.0}, "large", omitted="it takes a GPU"),
+        *candidates(9),
+        *followed(9, 2.0)[9:],
+    ]
+    for _ in range(2):  # again from the journal
+        found = {one.name: one.error for one in searched(tmp_path, judge, some, **budget).run().trials}
+    assert found["large"] == "it takes a GPU"
+    assert found["c8"] == f"{why} was left for it"
+    assert not {"large", "c8"} & set(judge.trained)
+    assert set(found) == {one.name for one in some if not one.after}
+    assert (tmp_path / "search" / "journal.jsonl").read_text().count("it takes a GPU") == 1
+
+
+def test_a_leader_that_gains_no_more_leaves_its_time_to_the_others(tmp_path: Path) -> None:
+    def best(most: float, seconds: float = 30.0) -> tuple[Outcome, Pretended]:
+        judge, folder = Pretended(lambda one: 50.0 if one.name == "late" else SECONDS), tmp_path / str((most, seconds))
+        late = Candidate("late", {"value": 1.2}, "other")
+        some = [*candidates(3), Candidate("c3", {"value": 2.0, "most": most}), late]
+        judge.cost = lambda one: Cost(judge.seconds(one), 0.02)  # type: ignore[method-assign]
+        return searched(folder, judge, some, seconds=seconds).run(), judge
+
+    whole, judge = best(1.0)
+    assert (whole.trials[0].name, whole.trials[0].share, whole.trials[0].error) == ("c3", 1.0, "")
+    rest = judge.trained["late"]
+    early, judge = best(0.3)
+    assert (early.trials[0].name, early.trials[0].error) == ("c3", "ended early: validation gained no more")
+    assert judge.trained["c3"] < 0.8
+    assert "c3" in judge.finals, "its schedule has ended"
+    assert judge.trained["late"] > rest
+    assert judge.now == pytest.approx(30.0)
+    assert best(0.3, 300.0)[1].now < 100, "a search with nothing left to train ends early"
+
+
 def test_settings_that_do_not_go_together_lose(tmp_path: Path) -> None:
     some = [Candidate("bad", {"value": None}), *candidates(3)]
     outcome = searched(tmp_path, Pretended(), some, trials=6).run()
@@ -207,17 +246,17 @@ def test_a_stopped_search_resumes_where_it_was(tmp_path: Path, budget: dict[str,
 
 def test_the_journal_of_another_search_is_refused(tmp_path: Path) -> None:
     searched(tmp_path, Pretended(), candidates(3), trials=3).run()
-    with pytest.raises(InputError, match="other --minutes or --trials"):
+    with pytest.raises(InputError, match="other --minutes or --trials; give it --trials 3, choose another --run-dir"):
         searched(tmp_path, Pretended(), candidates(3), trials=4)
 
 
-def test_a_value_of_a_training_half_as_long_counts_and_one_of_a_shorter_training_counts_less() -> None:
+def test_the_winner_has_half_the_training_of_the_last_rung_and_the_others_come_by_value() -> None:
     """Few folds of a cross-validation may be lucky."""
     trials = [Trial(0, "lucky", 0.1, 0.9, 1.0), Trial(0, "whole", 1.0, 0.7, 1.0), Trial(0, "last", 0.1, 0.5, 1.0)]
     trials += [Trial(1, "last", 0.5, 0.6, 1.0), Trial(1, "other", 0.0, None, 0.0, "too slow")]
     trials += [Trial(2, "late", 0.3, 0.8, 1.0)]
     rungs = [{"field": ["lucky", "whole", "last"]}, {"field": ["last", "other"]}]
-    assert [trial.name for trial in best_first(trials, rungs)] == ["late", "whole", "last", "lucky", "other"]
+    assert [trial.name for trial in best_first(trials, rungs)] == ["late", "lucky", "whole", "last", "other"]
 
 
 def test_a_candidate_faster_than_estimated_has_its_time_nevertheless(tmp_path: Path) -> None:
@@ -227,6 +266,30 @@ def test_a_candidate_faster_than_estimated_has_its_time_nevertheless(tmp_path: P
     assert outcome.trials[0].name == "alone"
     assert outcome.trials[0].share == 1.0
     assert judge.now > 40, "the time left goes to the others"
+
+
+@pytest.mark.parametrize("times", [1.5, 3.0, 8.0])
+def test_the_rate_of_a_winner_falls_though_it_is_slower_than_estimated(tmp_path: Path, times: float) -> None:
+    judge = Pretended(lambda one: times * SECONDS)
+    judge.cost = lambda candidate: Cost(SECONDS, 0.01)  # type: ignore[method-assign]
+    alone = Candidate("alone", {"value": 2.0}, "other")
+    assert searched(tmp_path, judge, [*candidates(6), alone], seconds=30).run().trials[0].name in judge.finals
+
+
+def test_a_trial_that_the_estimate_has_trained_already_does_not_tell_the_pace(tmp_path: Path) -> None:
+    judge = Pretended()
+
+    def cost(candidate: Candidate) -> Cost:
+        judge.now += 2.0
+        return Cost(SECONDS, 0.01)
+
+    judge.cost = cost  # type: ignore[method-assign]
+    search = searched(tmp_path, judge, candidates(2), seconds=100)
+    assert search.cost("c0").seconds == SECONDS
+    search.ended.append(Trial(0, "c0", 0.2, 0.5, 0.1))
+    assert search.cost("c0").seconds == SECONDS
+    search.ended.append(Trial(1, "c0", 0.5, 0.5, 5.9))
+    assert search.cost("c0").seconds == pytest.approx(12.0)
 
 
 @pytest.mark.parametrize(

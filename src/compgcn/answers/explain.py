@@ -92,8 +92,8 @@ def explain(links: Links, head: str, relation: str, tail: str, top: int = 5, met
     else:
         if not len(links.task.predictor.encoder.layers):
             raise InputError(
-                f"the encoder '{encoder.name}' sends no messages, so no edge carried this prediction; explain a run "
-                "with a graph encoder, such as --encoder compgcn"
+                "this model has no graph encoder: it answers by a learned vector of each entity, so no fact carried "
+                "the prediction; train one that has, such as --model conditional or --encoder compgcn"
             )
         answer, field = links.fact(*triple), receptive_field(links.task.predictor, links.task.graph, triple)
         exact = method == "exact" or (method == "auto" and is_small(field))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +21,7 @@ from compgcn.data.memory import Memory
 from compgcn.errors import InputError
 
 _GAPS = ("", "?")  # mark the part of a query that is asked for
+_NAMED = 5  # unknown names that an error lists
 _TOGETHER, _ANSWERS = 4096, 2**17  # queries or facts, and answers, in memory at a time
 
 Texts = tuple[str | None, str | None, str | None]
@@ -95,6 +97,8 @@ def facts_of(links: Links, given: Given) -> Numbers:
     else:
         columns = [column.to_pylist() for column in Memory("facts", given).facts().columns]
         label, rows = "facts", ((f"row {i}", parts) for i, parts in enumerate(zip(*columns, strict=True), 1))
+    rows = list(rows)
+    _must_know(links, label, rows)
     entities, relations = links.data.entities, links.data.relations
     found = []
     for place, texts in rows:
@@ -106,6 +110,19 @@ def facts_of(links: Links, given: Given) -> Numbers:
         except InputError as error:
             raise InputError(f"'{label}', {place}: {error}") from None
     return np.array(found, dtype=np.int64).reshape(-1, 3)
+
+
+def _must_know(links: Links, label: str, rows: Iterable[tuple[str, Sequence[str | None]]]) -> None:
+    """Refuse several unknown names at once; the line of a single one, or of a name that several share, says more."""
+    data, found = links.data, dict[str, str]()
+    for place, texts in rows:
+        for one, text in zip((data.entities, data.relations, data.entities), _parts(texts), strict=True):
+            with suppress(InputError):
+                if text is not None and one.find(text) is None:
+                    found.setdefault(text, f"{one.kind} '{text}' ({place})")
+    if len(found) > 1:
+        some = ", ".join(islice(found.values(), _NAMED)) + ", .." * (len(found) > _NAMED)
+        raise InputError(f"'{label}' has {len(found):,} unknown names: {some}; correct them or leave their lines out")
 
 
 def _parts(texts: Sequence[str | None]) -> Texts:
@@ -160,6 +177,7 @@ def answer_file(
     if not isinstance(top, int) or top < 1:
         raise InputError(f"top must be a whole number from 1 on, not {top!r}")
     path, to = existing(path), check_table(to)
+    _must_know(links, str(path), lines(path, links.config.data.columns))
     total = sum(1 for _ in _queries(links, path, plausible))
 
     def batches() -> Iterator[list[tuple[object, ...]]]:

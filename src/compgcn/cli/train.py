@@ -44,6 +44,7 @@ from compgcn.config import (
     read_search,
 )
 from compgcn.data import DATASETS, KnowledgeGraph, find
+from compgcn.data.columns import counted
 from compgcn.errors import InputError
 from compgcn.train.recipes import model as find_model
 
@@ -413,14 +414,13 @@ def compare_models(
     """Compare the models of the portfolio; print the table of candidates and the test metrics of the winner."""
     from compgcn.run.portfolio import BEST, search
     from compgcn.run.resolve import resolve
-    from compgcn.run.search import journalled
+    from compgcn.run.search import FILTERED, journalled
     from compgcn.train.folder import default_folder
 
     assert isinstance(data, KnowledgeGraph)  # or there is no budget
     config = resolve(asked, data).config
     folder = run_dir or default_folder(config, BEST[config.task])
-    count = f"{budget.trials} training{'s' * (budget.trials != 1)}"
-    bound = count if budget.seconds is None else f"at most {budget.seconds / 60:g} min"
+    bound = f"at most {budget.seconds / 60:g} min" if budget.seconds else counted(budget.trials or 1, "training")
     if not as_json:
         describe(data.name, data.statistics(), data.notes)
         alone = "--model" if data.labels is None else "--encoder"
@@ -446,9 +446,10 @@ def compare_models(
     show_table(_HEADER, [_row(trial._asdict()) for trial in found.trials])
     out.print(found.reason)
     if run.config.classifier.protocol is None:
+        out.print(FILTERED)
         show_links(run, found.trials[0].name)
         if run.config.encoder.name == "none":
-            out.print("this model has no graph encoder; `explain` needs one that has: --model conditional")
+            out.print("this model has no graph encoder; `explain` and --facts need one that has: --model conditional")
     else:
         show_classes(run)
 
@@ -483,7 +484,7 @@ def _live_table(rows: Iterable[Mapping[str, Any]]) -> Table:
         column.no_wrap = True
     for row in sorted(rows, key=lambda row: -(row.get("value") or 0.0)):
         name, value, trained, seconds, _ = _row(row)
-        table.add_row(name, value, "left out" if row.get("error") else trained, seconds)
+        table.add_row(name, value, "left out" if row.get("error") and row.get("value") is None else trained, seconds)
     return table
 
 

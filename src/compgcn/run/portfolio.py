@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -28,7 +29,7 @@ from compgcn.tasks.classification import Classification, Nodes
 from compgcn.tasks.inputs import INPUTS, Dataset, without_test
 from compgcn.tasks.objectives import OBJECTIVES
 from compgcn.tasks.sampling import randomness
-from compgcn.train.folder import MODEL, Folder, default_folder
+from compgcn.train.folder import EVENTS, MODEL, Folder, default_folder
 from compgcn.train.loop import Event, Interrupted, Progress, make_step, optimise
 from compgcn.train.recipes import CONDITIONAL_ON_CPU, node_portfolio, portfolio
 from compgcn.train.storage import replace as replace_file
@@ -43,6 +44,7 @@ _REPEATS = 2  # cross-validations of a classifier that wins
 _LONG = 10.0  # seconds of one, from which on a single fold is enough for the first comparison
 _FEW = 10  # validation triples to choose a model by
 _FINAL = 0.15  # share of the time for the metrics and the calibration of the winner
+_STALE = 0.25  # share of all epochs after which a best value is old
 _PROBE = 1.5  # seconds of training that tell its pace
 _STEPS = 4  # and the fewest steps
 _FORWARD = 0.4  # time of ranking a query, as a share of that of training on it
@@ -145,8 +147,7 @@ class LinkJudge(_FolderJudge):
         return Cost(self._paces[str(described)], 1 / config.training.epochs)
 
     def _probe(self, candidate: Candidate, config: Config) -> float:
-        steps: list[tuple[int, float]] = []
-        events: list[Event] = []
+        steps: list[tuple[int, float, int]] = []  # done, the time, and all
 
         def enough() -> bool:
             return len(steps) >= _STEPS and steps[-1][1] - steps[0][1] >= _PROBE
@@ -154,8 +155,7 @@ class LinkJudge(_FolderJudge):
         def listen(event: Event) -> None:
             self.notify(event)
             if event["event"] in ("step", "epoch"):
-                steps.append((event["step"], self.clock()))
-                events.append(event)
+                steps.append((event["step"], self.clock(), event["steps"]))
 
         try:
             progress = self._train(candidate, config, listen, lambda: enough() or self.interrupted())
@@ -163,35 +163,40 @@ class LinkJudge(_FolderJudge):
         except Interrupted:
             if not enough():
                 raise
-        gaps = sorted((after - before) / max(later - first, 1) for (first, before), (later, after) in pairwise(steps))
+        gaps = sorted((two[1] - one[1]) / max(two[0] - one[0], 1) for one, two in pairwise(steps))
         step = gaps[len(gaps) // 4]  # a few of the first steps compile kernels
         t, judged = config.training, min(len(self.data.valid), config.training.valid_sample or len(self.data.valid))
         ranked = t.epochs / t.evaluate_every * 2 * judged / t.batch_size  # as queries of so many steps
         if OBJECTIVES[t.loss].samples:
             ranked *= self.data.num_entities / t.negatives
-        return step * (int(events[0]["steps"]) + _FORWARD * ranked)
+        return step * (steps[0][2] + _FORWARD * ranked)
 
-    def train(self, candidate: Candidate, share: float, *, final: bool) -> float:
+    def train(self, candidate: Candidate, share: float, *, final: bool) -> tuple[float, bool]:
         """Train a candidate on, up to a share of its epochs; at a constant rate, if more will follow."""
         config = self.config(candidate, share)
         if not final:
             config = configure(config, {"training.schedule": "constant"})
-        return self._train(candidate, config, self.notify, self.interrupted).best
+        progress = self._train(candidate, config, self.notify, self.interrupted)
+        while math.isinf(progress.best):  # `cost` has trained so far already, without an evaluation
+            config = configure(config, {"training.epochs": config.training.epochs + 1})
+            progress = self._train(candidate, config, self.notify, self.interrupted)
+        waited = progress.stale * config.training.evaluate_every / self.config(candidate).training.epochs
+        return progress.best, progress.stopped or (progress.stale > 1 and waited >= _STALE)
 
     def _train(
         self, candidate: Candidate, config: Config, notify: Callable[[Event], None], interrupted: Callable[[], bool]
     ) -> Progress:
-        device = find_device(config.training.device)
+        device, place = find_device(config.training.device), self.place(candidate)
         try:
             with randomness(config.training.seed, device):
                 task = build_links(config, self.data, device)
-                return optimise(task, config.training, self.place(candidate), notify, interrupted, self.clock)
+                return optimise(task, config.training, place, place.recorded(notify), interrupted, self.clock)
         except (MemoryError, torch.OutOfMemoryError):
             raise InputError("it does not fit into memory") from None
 
     def keep(self, candidate: Candidate, share: float, run: Folder, data: KnowledgeGraph) -> None:
         """Make the winner, as far as it is trained, a run on the whole data that only lacks its metrics."""
-        self._hand_over(candidate, run, "checkpoint/state.safetensors", MODEL)
+        self._hand_over(candidate, run, "checkpoint/state.safetensors", MODEL, EVENTS)
         run.create(self.config(candidate, share, data), data)
 
 
@@ -212,7 +217,8 @@ class NodeJudge(_FolderJudge):
             config = self.config(candidate)
             device = find_device(config.training.device)
             with randomness(config.training.seed, device):
-                session = open_session(config, self.data, self.place(candidate), device, self.notify, self.interrupted)
+                record = (place := self.place(candidate)).recorded(self.notify)
+                session = open_session(config, self.data, place, device, record, self.interrupted)
             assert isinstance(session, ClassSession)
             self._sessions[candidate.name] = session
         return self._sessions[candidate.name]
@@ -237,12 +243,12 @@ class NodeJudge(_FolderJudge):
             self._slow.add(candidate.name)
         return Cost(_REPEATS * folds * fold, self._least(candidate, folds) / (_REPEATS * folds))
 
-    def train(self, candidate: Candidate, share: float, *, final: bool) -> float:
+    def train(self, candidate: Candidate, share: float, *, final: bool) -> tuple[float, bool]:
         """Cross-validate a candidate on up to a share of the folds; beyond one cross-validation, whole ones alone."""
         session = self._session(candidate)
         folds = session.config.classifier.folds
         number = max(self._least(candidate, folds), round(share * _REPEATS * folds))
-        return likelihood(session, number if number < folds else number // folds * folds)
+        return likelihood(session, number if number < folds else number // folds * folds), False
 
     def _least(self, candidate: Candidate, folds: int) -> int:
         """Return the fewest folds that judge a candidate."""
@@ -255,7 +261,7 @@ class NodeJudge(_FolderJudge):
 
     def keep(self, candidate: Candidate, share: float, run: Folder, data: KnowledgeGraph) -> None:
         """Make the winner a run on the whole data, which takes over the folds of the first cross-validation."""
-        self._hand_over(candidate, run, "checkpoint/parts.json")
+        self._hand_over(candidate, run, "checkpoint/parts.json", EVENTS)
         run.create(self.config(candidate, data=data), data)
 
 
@@ -291,7 +297,8 @@ def search(
             run.clear()
         journal = Journal(searching / JOURNAL, about | {"candidates": candidates})
         if len(journal.lines) > 1:
-            how = "is finished; --overwrite searches anew" if run.is_calibrated else "resumes"
+            how = "has ended; its winner is evaluated and calibrated next" if run.is_run else "resumes"
+            how = "is finished; --overwrite searches anew" if run.is_calibrated else how
             notify({"event": "search", "note": f"the search in {run.path} {how}"})
         if not run.is_run:
             bounded = budget._replace(seconds=budget.seconds and (1 - _FINAL) * budget.seconds)

@@ -20,7 +20,7 @@ from compgcn.data import KnowledgeGraph
 from compgcn.data.columns import check_place
 from compgcn.errors import InputError
 from compgcn.run import Run, plots
-from compgcn.run.search import journalled
+from compgcn.run.search import FILTERED, journalled
 from compgcn.tasks.classification import LogProbabilities
 from compgcn.tasks.ranking import METRICS, SideRanks, by_category, by_relation
 from compgcn.train.storage import replace
@@ -269,6 +269,7 @@ def _links(run: Run) -> list[Part]:
         "Ranks are filtered, and tied scores get the mean of the ranks they share. "
         "Where ties make a difference, *ties optimistic* counts every tie as won, *ties pessimistic* as lost.",
         Table("", ("", *(name.upper().replace("HITS", "H") for name in METRICS)), rows),
+        *([f"In the curve and the choice of the model below, {FILTERED}."] if journalled(run.path) else []),
         *_training(run),
     ]
     split = "test" if reached.get("test") else "valid"

@@ -79,7 +79,8 @@ def resolve(settings: Mapping[str, Any], data: Dataset, model: str | None = None
         rule, why = hiding(data)
         config = configure(config, {"training.hide": rule})
     config = expand(config, data)
-    notes = [*unused_settings(config, settings), *_size_notes(scaled, data), *label_notes(config, labelled_items(data))]
+    notes = [] if "fingerprint" in settings else unused_settings(config, settings)  # the config of a run names them all
+    notes += [*_size_notes(scaled, data), *label_notes(config, labelled_items(data))]
     if why:
         notes.append(why)
     by_device = _conditional(config) and model in (None, CONDITIONAL) and not {"dims", "encoder.dims"} & set(settings)

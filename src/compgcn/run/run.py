@@ -106,13 +106,7 @@ def train(
             return Run(folder, device)
     elif not overwrite and (folder.path / "search").exists():
         raise InputError(f"{folder.path} holds an unfinished search; choose another --run-dir, or say --overwrite")
-
-    def record(event: Event) -> None:
-        if event["event"] not in ("step", "progress"):
-            folder.append(event)
-        if notify is not None:
-            notify(event)
-
+    record = folder.recorded(notify or (lambda event: None))
     with randomness(config.training.seed, device):
         # Built before there is a folder: an error leaves none behind.
         session = open_session(config, data, folder, device, record, lambda: processes.anyone(interrupted()))

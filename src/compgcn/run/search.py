@@ -19,6 +19,8 @@ from compgcn.errors import InputError
 from compgcn.train.loop import Event, Interrupted
 
 JOURNAL = "journal.jsonl"
+# Why the ranks of a search are not those of the run
+FILTERED = "a search never reads test: it filters ranks by train and valid alone, so its MRR is lower than the metrics"
 _WORDS = {  # for the parts of a search
     "goal": "another task",
     "budget": "other --minutes or --trials",
@@ -28,6 +30,8 @@ _WORDS = {  # for the parts of a search
 }
 _FEWER = 3  # a rung keeps one in so many candidates
 _SHORTEST = 0.1  # share of a whole training that every candidate of the first rung should have
+_FALLING = 0.25  # length of the last training of a candidate that gains no more, as a share of those before
+_EARLY = "ended early: validation gained no more"
 
 
 class Candidate(NamedTuple):
@@ -39,12 +43,14 @@ class Candidate(NamedTuple):
         kind: of the model. The first rung compares candidates of a kind, so that the only one of its kind joins in
             the second, where the best of each kind meet.
         after: the candidate that it follows, if any: it has time left over alone, where that one leads.
+        omitted: why not to try it; "" for those to try.
     """
 
     name: str
     settings: Mapping[str, Any]
     kind: str = ""
     after: str = ""
+    omitted: str = ""
 
 
 class Cost(NamedTuple):
@@ -63,11 +69,12 @@ class Judge(Protocol):
     def cost(self, candidate: Candidate) -> Cost:
         """Estimate the cost of a candidate; called where time is the budget. Errors as in `train`."""
 
-    def train(self, candidate: Candidate, share: float, *, final: bool) -> float:
-        """Train up to a share of a whole training, from where the candidate stopped; return its best value.
+    def train(self, candidate: Candidate, share: float, *, final: bool) -> tuple[float, bool]:
+        """Train up to a share of a whole training, from where the candidate stopped.
 
-        With `final` no training follows, so that a schedule of the learning rate should end here. Raise `InputError`
-        for settings that do not go together or do not fit into memory, and `Interrupted` where the caller stops.
+        Return its best value, and whether that is so old that more training at this rate seems in vain. With `final` no
+        training follows, so that a schedule of the learning rate should end here. Raise `InputError` for settings that
+        do not go together or do not fit into memory, and `Interrupted` where the caller stops.
         """
 
     def drop(self, candidate: Candidate) -> None:
@@ -75,7 +82,7 @@ class Judge(Protocol):
 
 
 class Trial(NamedTuple):
-    """A training of one candidate in one rung; a trial without a value says why in `error`."""
+    """A training of one candidate in one rung; one that failed, was left out or ended early says so in `error`."""
 
     rung: int
     name: str
@@ -83,6 +90,7 @@ class Trial(NamedTuple):
     value: float | None
     spent: float  # seconds; in an outcome, those of all its rungs
     error: str = ""
+    stale: bool = False  # it seems to gain no more
 
 
 class Outcome(NamedTuple):
@@ -109,6 +117,10 @@ class Budget(NamedTuple):
     seconds: float | None = None
     trials: int | None = None
 
+    @property
+    def option(self) -> str:
+        return f"--trials {self.trials}" if self.seconds is None else f"--minutes {self.seconds / 60:g}"
+
 
 class Journal:
     """The file that a stopped search resumes from: one line about each cost, trial begun and trial ended."""
@@ -121,8 +133,9 @@ class Journal:
             self.add("search", **about)
         changed = [key for key in about if about[key] != self.lines[0].get(key)]
         if changed:
+            again = f"give it {Budget(*self.lines[0]['budget']).option}, " if changed[0] == "budget" else ""
             raise InputError(
-                f"{path.parent.parent} holds a search with {_WORDS[changed[0]]}; choose another --run-dir, "
+                f"{path.parent.parent} holds a search with {_WORDS[changed[0]]}; {again}choose another --run-dir, "
                 "or say --overwrite to search anew"
             )
 
@@ -152,9 +165,9 @@ def _read(path: Path) -> list[dict[str, Any]]:
 
 
 def best_first(trials: Sequence[Trial], rungs: Sequence[Mapping[str, Any]]) -> list[Trial]:
-    """Return the last trial of every candidate, the best first.
+    """Return the last trial of every candidate: the winner, then the others by their values.
 
-    A candidate with at most half the share of those in the last rung comes after them: few folds may be lucky.
+    A candidate with at most half the share of those in the last rung does not win: few folds may be lucky.
     """
     last = {trial.name: trial for trial in trials}
     field = [last[name] for name in (rungs[-1]["field"] if rungs else ()) if name in last]
@@ -164,6 +177,7 @@ def best_first(trials: Sequence[Trial], rungs: Sequence[Mapping[str, Any]]) -> l
         return trial.value is not None, trial.share > least / 2, trial.value or 0.0
 
     ordered = sorted(last.values(), key=merit, reverse=True)
+    ordered[1:] = sorted(ordered[1:], key=lambda one: -1.0 if one.value is None else one.value, reverse=True)
     return [one._replace(spent=sum(trial.spent for trial in trials if trial.name == one.name)) for one in ordered]
 
 
@@ -212,6 +226,8 @@ class Search:
 
     def run(self) -> Outcome:
         """Run or resume the search; the same call on a finished one returns at once."""
+        for one in (one for one in self.candidates.values() if one.omitted):
+            self._leave_out(one.name, one.omitted)
         field, rung, over = self._first(), 0, False
         while field and not over:
             field = self._begin(rung, field)
@@ -219,12 +235,14 @@ class Search:
             kept = self._kept(field, rung)
             for name in () if rung else set(field) - set(kept):
                 self.judge.drop(self.candidates[name])
-            over = len(field) == len(kept) == 1 or all(self.share(name) >= 1 for name in kept)
+            over = len(field) == len(kept) == 1 or all(self.over(name) for name in kept)
             field, rung = kept, rung + 1
         after, refused = len(self.journal.of("rung")), set[str]()
         while waiting := self._next(refused):
             if not self._goes_on(after, waiting, self.left):
                 refused.add(waiting)
+        for name in (name for name, one in self.candidates.items() if not one.after):
+            self._leave_out(name, f"no {'time' if self.budget.trials is None else 'training'} was left for it")
         table = self.table()
         if not table or table[0].value is None:
             why = f"{table[0].name}: {table[0].error}" if table else "no candidate was tried"
@@ -242,13 +260,13 @@ class Search:
         spent: float = sum(line.get("spent", 0.0) for line in self.journal.lines)
         return math.inf if self.budget.seconds is None else self.budget.seconds - spent
 
-    def value(self, name: str, rung: int) -> float | None:
-        """Return the value that a candidate had after a rung."""
-        return next((one.value for one in reversed(self.ended) if one.name == name and one.rung <= rung), None)
+    def last(self, name: str) -> Trial:
+        """Return the last trial of a candidate, an empty one where it has none."""
+        return next((one for one in reversed(self.ended) if one.name == name), Trial(0, name, 0.0, None, 0.0))
 
-    def share(self, name: str) -> float:
-        """Return the share of a whole training that a candidate has had."""
-        return next((trial.share for trial in reversed(self.ended) if trial.name == name), 0.0)
+    def over(self, name: str) -> bool:
+        """Return whether a candidate is trained to its end, or as far as it gains."""
+        return self.last(name).share >= 1 or self.last(name).error == _EARLY
 
     def spent(self, name: str) -> float:
         """Return the seconds that a candidate has had."""
@@ -265,7 +283,7 @@ class Search:
 
         A candidate that no other of its kind competes with joins, unless that is true of all.
         """
-        names = [name for name, one in self.candidates.items() if not one.after]
+        names = [name for name, one in self.candidates.items() if not one.after and not one.omitted]
         while True:
             kinds = Counter(self.candidates[name].kind for name in names)
             first = [name for name in names if kinds[self.candidates[name].kind] > 1] or names
@@ -302,8 +320,8 @@ class Search:
 
     def _kept(self, field: Sequence[str], rung: int) -> list[str]:
         """Return the candidates of the next rung: the best third, and after the first those without rivals."""
-        values = {name: self.value(name, rung) for name in field}
-        going = [name for name, value in values.items() if value is not None]
+        values = {one.name: one.value for one in self.ended if one.rung <= rung}  # the last of each
+        going = [name for name in field if values.get(name) is not None]
         ranked = sorted(going, key=lambda name: values[name] or 0.0, reverse=True)
         kept = ranked[: max(round(len(field) / _FEWER), 1)]
         return kept if rung else kept + self._entrants()[1]
@@ -318,9 +336,10 @@ class Search:
             return None
         table = self.table()
         best = self.candidates[table[0].name]
-        going = [one.name for one in table if one.rung and one.value is not None and one.share < 1]
+        going = [one.name for one in table if one.rung and one.value is not None and not self.over(one.name)]
         leading = [name for name in going if name == best.name]
-        untried = {name: one.after for name, one in self.candidates.items() if not self.share(name) + self.spent(name)}
+        tried = {one.name for one in table if one.share or one.spent or self.candidates[one.name].omitted}
+        untried = {name: one.after for name, one in self.candidates.items() if name not in tried}
         following = [name for name in untried if untried[name] == (best.after or best.name)]
         alone = [name for name in untried if not untried[name]]
         for name in (*leading, *following, *going, *alone):
@@ -358,39 +377,53 @@ class Search:
         """Train a candidate for so many seconds; return whether it did.
 
         Its shortest training may take longer, but must leave the best candidate the time to end its own; the first
-        model may take all the time there is.
+        model may take all the time there is. A long last training pauses half-way, where the learning rate is still
+        constant: a candidate that gains no more has a short one in its place.
         """
-        (seconds, least), before = self.cost(name), self.share(name)
+        (seconds, least), before, stale = self.cost(name), self.last(name).share, self.last(name).stale
+        if self.over(name):
+            return False
         share = min(max(before + given / max(seconds, 1e-9), before + least), 1.0)
+        if stale:
+            share = min(share, before + max(least, _FALLING * before))
         wanted = (share - before) * seconds
         best = self.table()[0] if self.ended else None
         if best is None or best.value is None:
             most = max(self.left, self.budget.seconds or 0.0)
         else:
-            kept = 0.0 if best.name == name else (1 - best.share) * self.cost(best.name).seconds
+            kept = 0.0 if name == best.name or self.over(best.name) else (1 - best.share) * self.cost(best.name).seconds
             most = max(given, self.left - kept)
         if share > before and wanted <= most * (1 + 1e-9):  # the share is rounded
-            self._try(rung, name, share, final=share >= 1 or self.left - wanted < least * seconds)
-            return self.share(name) > before
+            until, final = self.left - given, stale or share >= 1 or self.left - wanted < least * seconds
+            half = final and rung and not stale and share > 2 * (before + least)
+            self._try(rung, name, share / 2 if half else share, final=final and not half)
+            if half and self.last(name).share > before:
+                self._goes_on(rung, name, max(self.left - until, _FALLING * self.spent(name)))  # the rate has to fall
+            return self.last(name).share > before
         if not before and math.isfinite(seconds):
             left = f"{max(self.left, 0):.0f} s are left"
             left = left if wanted > self.left else f"the best model may need the {self.left:.0f} s left"
             why = f"its shortest training takes about {max(wanted, 1):.0f} s, and {left}"
-            self._end(Trial(rung, name, 0.0, None, 0.0, why))
+            self._leave_out(name, why, rung)
         return False
 
     def _try(self, rung: int, name: str, share: float, *, final: bool) -> None:
-        begun = self.clock()
+        last, begun = self.last(name), self.clock()
+        value, stale, error = last.value, last.stale, _EARLY if final and last.stale and share < 1 else ""
         self.notify({"event": "trial", "rung": rung, "name": name, "share": share, "left": self.left})
         try:
-            value: float | None = self.judge.train(self.candidates[name], share, final=final)
-            error = ""
+            value, stale = self.judge.train(self.candidates[name], share, final=final)
         except Interrupted:
             self.journal.add("stop", name=name, spent=self.clock() - begun)
             raise
         except InputError as reason:  # these settings do not go together, or the loss is not finite
-            value, share, error = self.value(name, rung), self.share(name), str(reason)
-        self._end(Trial(rung, name, share, value, self.clock() - begun, error))
+            share, error = last.share, str(reason)
+        self._end(Trial(rung, name, share, value, self.clock() - begun, error, stale))
+
+    def _leave_out(self, name: str, why: str, rung: int = 0) -> None:
+        """Say why a candidate has no trial, unless it has one."""
+        if all(trial.name != name for trial in self.ended):
+            self._end(Trial(rung, name, 0.0, None, 0.0, why))
 
     def _end(self, trial: Trial) -> None:
         self.journal.add("end", **trial._asdict())
@@ -398,17 +431,19 @@ class Search:
         self.notify({"event": "trial", **trial._asdict(), "spent": self.spent(trial.name), "left": self.left})
 
     def cost(self, name: str) -> Cost:
-        """Return the cost of a candidate, by its trials so far or as estimated once; infinite if it cannot train."""
+        """Return the cost of a candidate; infinite if it cannot train.
+
+        It is estimated once; trials that take longer than this, which is a training too, tell more.
+        """
         if name not in self.costs:
             self.notify({"event": "cost", "name": name, "left": self.left})
-            begun, error = self.clock(), ""
+            begun = self.clock()
             try:
-                found = self.judge.cost(self.candidates[name])
+                self.costs[name] = self.judge.cost(self.candidates[name])
             except InputError as reason:
-                found, error = Cost(math.inf, 1.0), str(reason)
-            self.costs[name] = found
-            self.journal.add("cost", name=name, **found._asdict(), spent=self.clock() - begun)
-            if error:
-                self._end(Trial(0, name, 0.0, None, 0.0, error))
-        spent, share = self.spent(name), self.share(name)
-        return self.costs[name]._replace(seconds=spent / share) if spent and share else self.costs[name]
+                self.costs[name] = Cost(math.inf, 1.0)
+                self._leave_out(name, str(reason))
+            self.journal.add("cost", name=name, **self.costs[name]._asdict(), spent=self.clock() - begun)
+        spent, share = self.spent(name), self.last(name).share
+        estimate = sum(line["spent"] for line in self.journal.of("cost") if line["name"] == name)
+        return self.costs[name]._replace(seconds=spent / share) if share and spent > estimate else self.costs[name]

@@ -78,8 +78,8 @@ def ask_about(
     """
     if not isinstance(ranker.model, ConditionalCompGCN):
         raise InputError(
-            f"the encoder '{config.encoder.name}' has learned vectors of the entities it was trained on, so it cannot "
-            "answer about another graph; take a run of --model conditional, or let predict add facts with --facts"
+            "this model has learned vectors of the entities it was trained on, so it cannot answer about another "
+            "graph; train --model conditional for that, or with a graph encoder let predict add facts by --facts"
         )
     _must_send(config, ranker)
     used = np.unique(np.concatenate([triples[:, 1] for triples in data.splits.values()])).tolist()
@@ -133,8 +133,8 @@ def _must_send(config: Config, ranker: Ranker) -> None:
     """Refuse a model in which facts tell nothing about an entity."""
     if not isinstance(ranker.model, ConditionalCompGCN) and not len(ranker.model.encoder.layers):
         raise InputError(
-            f"the encoder '{config.encoder.name}' sends no messages, so it cannot place entities by their facts; "
-            "take a run with a graph encoder, such as --encoder compgcn, or train again with the new facts"
+            "this model has no graph encoder: it answers by a learned vector of each entity and takes no more facts; "
+            "train one that has, such as --model conditional or --encoder compgcn, or train again with the new facts"
         )
     if config.encoder.graph != "given":
         raise InputError(f"this run was trained with encoder.graph '{config.encoder.graph}', so it takes no facts")

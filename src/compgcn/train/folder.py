@@ -13,7 +13,7 @@ import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ from compgcn.train.storage import (
     settled,
 )
 
-MODEL = "model.safetensors"
+MODEL, EVENTS = "model.safetensors", "events.jsonl"
 _SPLITS = ("train", "valid", "test")
 _SPLIT = pa.dictionary(pa.int8(), pa.string())
 
@@ -60,7 +60,7 @@ _ALWAYS = ("vocabulary.parquet", "triples.parquet")
 _UNCALIBRATED = "checkpoint/uncalibrated"  # there from the end of training to that of calibration
 _LAST = "training.device"  # the last setting of a config that a run wrote
 # The files of a run but for the lock and the checkpoint. The config, which makes a folder a run, is removed last.
-_FILES = (*SCHEMAS, MODEL, "metrics.json", "calibration.json", "environment.json", "events.jsonl", "config.toml")
+_FILES = (*SCHEMAS, MODEL, "metrics.json", "calibration.json", "environment.json", EVENTS, "config.toml")
 
 
 class Folder:
@@ -120,7 +120,7 @@ class Folder:
 
     def _is_free(self) -> bool:
         """Whether a run can begin here: in an empty folder, or in one whose search or creation was stopped."""
-        first = (*SCHEMAS, "checkpoint", "search", MODEL)
+        first = (*SCHEMAS, "checkpoint", "search", MODEL, EVENTS)
         return self.path.is_dir() and all(p.name in first or p.name[0] == "." for p in self.path.iterdir())
 
     # Config and data: never changed
@@ -254,11 +254,21 @@ class Folder:
         """Read the calibration; {} in a run without one."""
         return self._read_json("calibration.json")
 
+    def recorded(self, notify: Callable[[dict[str, Any]], None]) -> Callable[[dict[str, Any]], None]:
+        """Return a function that takes events, and keeps all but those of steps and progress in events.jsonl."""
+
+        def record(event: dict[str, Any]) -> None:
+            if event["event"] not in ("step", "progress"):
+                self.append(event)
+            notify(event)
+
+        return record
+
     def append(self, event: dict[str, Any]) -> None:
         """Append a line to events.jsonl."""
         if processes.rank():
             return
-        path = self.path / "events.jsonl"
+        path = self.path / EVENTS
         try:
             with path.open("ab+") as file:
                 if file.tell() and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n":

@@ -238,35 +238,37 @@ def _conditional_in_time(query_time: float, seconds: float) -> dict[str, Any]:
     }
 
 
-Row = tuple[str, dict[str, Any], str, str]  # name, settings, kind of model, and the candidate that it follows
+# Name, settings, kind of model, the candidate that it follows, and why a search leaves it out, if it does
+Row = tuple[str, dict[str, Any], str, str, str]
 
 
 def portfolio(num_entities: int, facts: int, seconds: float | None, on_gpu: bool, query_time: float = 1.0) -> list[Row]:
     """Return the candidates of a search on a graph, the more promising first.
 
-    One that follows another differs a little from it, and is for time left over. `query_time` is that of the
-    conditional model on a CPU, see `nn.conditional`.
+    One that follows another differs a little from it, and is for time left over; none follows one that is left out.
+    `query_time` is that of the conditional model on a CPU, see `nn.conditional`.
     """
     sample: dict[str, Any] = {"training.step": "recorded", "training.valid_sample": 2000}
     seldom = sample | {"training.evaluate_every": 4, "training.patience": 3}
     conditional: dict[str, Any] = {"encoder.name": "conditional", "training.valid_sample": 2000}
     size = num_entities, facts
     more: dict[str, dict[str, Any]] = {"wider": {"encoder.dims": (32,) * 5}, "deeper": {"encoder.dims": (16,) * 6}}
-    with_conditional = with_encoder = True
+    few = slow = ""  # why to leave the conditional model and CompGCN out
     if on_gpu:
         usual = factorisation(*size, on_gpu, seconds or _MINUTES) | seldom
         more = {"four statistics": {"encoder.statistics": "pna"}}
     else:
         usual = _factors_on_cpu(*size, seconds or _MINUTES) | sample
         conditional |= _conditional_in_time(query_time, seconds or _MINUTES)
-        with_conditional = conditional["training.epoch_size"] >= _LEAST_QUERIES
-        with_encoder = num_entities * facts <= _MOST_ENCODED
+        few = _too_few(query_time, conditional["training.epoch_size"])
+        if num_entities * facts > _MOST_ENCODED:
+            slow = "its steps take too long on a CPU; --encoder compgcn trains it alone"
 
     def factors(name: str, weight: float, relations: float = 0.0, width: int = 1, after: str = "") -> Row:
         chosen = _alone(name.lower(), relation_prediction=relations) | _FACTORS | usual
         chosen |= {"training.regularisation": weight, "encoder.dims": (width * usual["encoder.dims"][0],)}
         label = f"{name}, N3 {weight:g}" + ", relation prediction" * bool(relations) + ", wider" * (width > 1)
-        return label, chosen, "factorisation", after
+        return label, chosen, "factorisation", after, ""
 
     first, *rest = sorted(_WEIGHTS, key=lambda weight: abs(math.log(weight / usual["training.regularisation"])))[:4]
     grid = [("ComplEx", first, 0.0), ("ComplEx", first, 0.5), *(("ComplEx", weight, 0.0) for weight in rest)]
@@ -278,15 +280,24 @@ def portfolio(num_entities: int, facts: int, seconds: float | None, on_gpu: bool
         if (name, weight, 0.5 - relations) not in grid:
             found.append(factors(name, weight, 0.5 - relations, after=label))
         found += [factors(name, float(f"{x * weight:.2g}"), relations, after=label) for x in (0.6, 1.7)]
-    if with_encoder:
-        found.insert(2, ("CompGCN", seldom, "encoder", ""))
-        found.append(("CompGCN, wider", seldom | {"encoder.dims": (200, 200)}, "encoder", "CompGCN"))
-    if with_conditional:
-        found.insert(0, ("conditional", conditional, "conditional", ""))
+    found.insert(2, ("CompGCN", seldom, "encoder", "", slow))
+    found.insert(0, ("conditional", conditional, "conditional", "", few))
+    if not slow:
+        found.append(("CompGCN, wider", seldom | {"encoder.dims": (200, 200)}, "encoder", "CompGCN", ""))
+    if not few:
         found += [
-            (f"conditional, {how}", conditional | other, "conditional", "conditional") for how, other in more.items()
+            (f"conditional, {how}", conditional | other, "conditional", "conditional", "")
+            for how, other in more.items()
         ]
     return found
+
+
+def _too_few(query_time: float, queries: int) -> str:
+    """Return why the queries of an epoch teach the conditional model too little, and in how many minutes they do."""
+    if queries >= _LEAST_QUERIES:
+        return ""
+    minutes = math.ceil(20 * _LEAST_QUERIES * query_time / _RATE / 60)
+    return f"there is time for {queries:,} of {_LEAST_QUERIES:,} queries an epoch; give it --minutes {minutes} or a GPU"
 
 
 def node_portfolio(inputs: Sequence[str], *, fitted: bool) -> list[tuple[str, dict[str, Any], str]]:
