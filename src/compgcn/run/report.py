@@ -269,7 +269,7 @@ def _links(run: Run) -> list[Part]:
         "Ranks are filtered, and tied scores get the mean of the ranks they share. "
         "Where ties make a difference, *ties optimistic* counts every tie as won, *ties pessimistic* as lost.",
         Table("", ("", *(name.upper().replace("HITS", "H") for name in METRICS)), rows),
-        *([f"In the curve and the choice of the model below, {FILTERED}."] if journalled(run.path) else []),
+        *([f"About the curve and the choice of the model below: {FILTERED}."] if journalled(run.path) else []),
         *_training(run),
     ]
     split = "test" if reached.get("test") else "valid"
