@@ -278,7 +278,7 @@ def bench_kernels(data: KnowledgeGraph, device: torch.device, scaling: bool, say
     for name in PHI:
         say(f"layer, {name}")
         ours, theirs = (layer_cost(name, graph, 100, 200, device, per_edge=one) for one in (False, True))
-        report["layer"].append({"composition": name, **_beside(ours, theirs)})
+        report["layer"].append({"composition": name, "ours": ours, "per_edge": theirs})
     if scaling:
         report["scaling"] = _scaling(device, say)
     return report
@@ -301,15 +301,6 @@ def layer_cost(
     return cost(call, device, repeats=3 if per_edge and device.type == "cpu" else 7, warm_up=1 if per_edge else 2)
 
 
-def _beside(ours: Report, theirs: Report | None) -> Report:
-    report: Report = {"ours": ours, "per_edge": theirs}
-    if theirs is not None:
-        report["times_faster"] = round(theirs["ms"] / ours["ms"], 2)
-        if ours["mib"] and theirs["mib"]:
-            report["times_less_memory"] = round(theirs["mib"] / ours["mib"], 2)
-    return report
-
-
 def _scaling(device: torch.device, say: Say) -> list[Report]:
     """Measure a layer (mult, 100 -> 100) on power-law graphs, edge by edge as long as that fits."""
     rows, fits = [], True
@@ -321,7 +312,7 @@ def _scaling(device: torch.device, say: Say) -> list[Report]:
         theirs = layer_cost("mult", graph, _DIM, _DIM, device, per_edge=True) if fits else None
         if theirs is not None:  # the next graph is ten times larger
             fits = 10 * theirs["ms"] < _SLOW and 10 * (theirs["mib"] or 0.0) < free_mib(device)
-        rows.append({"messages": messages, "nodes": nodes, **_beside(ours, theirs)})
+        rows.append({"messages": messages, "nodes": nodes, "ours": ours, "per_edge": theirs})
     return rows
 
 

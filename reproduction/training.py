@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -90,13 +90,12 @@ def train_row(
 
 def train_job(job: Job, **options: Any) -> None:
     """Train a row until a signal stops it; a process of its own can import this."""
-    with stop_requests() as stopped, variant(job.row.variant):
+    with stop_requests() as stopped, VARIANTS[job.row.variant]:
         train_row(job, interrupted=stopped, **options)
 
 
-def kept(run: Run, asked: Run | None = None) -> dict[str, Any]:
+def kept(run: Run, asked: Run) -> dict[str, Any]:
     """Return everything a report needs from a run; `asked` is the run on the graph that answers for its test split."""
-    asked = asked or run
     found: dict[str, Any] = {
         "config": json.loads(run.config.model_dump_json()),
         "parameters": parameters(run.task),
@@ -284,20 +283,10 @@ def _free_reset(self: ConditionalLayer) -> None:
     nn.init.normal_(self.relation_bias)
 
 
-VARIANTS: dict[str, dict[tuple[type, str], Callable[..., Any]]] = {
-    "": {},
-    "degrees kept": {(ConditionalCompGCN, "view"): _degrees_kept},
-    "free relations": {
-        (ConditionalLayer, "relation_vectors"): _free_relations,
-        (ConditionalLayer, "reset_parameters"): _free_reset,
-    },
+VARIANTS: dict[str, AbstractContextManager[Any]] = {
+    "": nullcontext(),
+    "degrees kept": patch.object(ConditionalCompGCN, "view", _degrees_kept),
+    "free relations": patch.multiple(
+        ConditionalLayer, relation_vectors=_free_relations, reset_parameters=_free_reset
+    ),
 }
-
-
-@contextmanager
-def variant(name: str) -> Iterator[None]:
-    """Make the conditional model the variant of that name."""
-    with ExitStack() as stack:
-        for (owner, method), other in VARIANTS[name].items():
-            stack.enter_context(patch.object(owner, method, other))
-        yield

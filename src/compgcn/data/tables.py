@@ -107,17 +107,10 @@ class Text(File):
         header = self.header() if chosen else next(self.scan(len(words), allow_empty=allow_empty))[1]
         return len(header), *picked(self.label, header, chosen, words)
 
-    def read(self, width: int, take: Sequence[int] | None = None, *, allow_empty: bool = False) -> list[Any]:
-        """Return columns of strings, as pyarrow chunked arrays.
-
-        Args:
-            width: the number of fields of every line.
-            take: positions of the wanted columns; all by default.
-            allow_empty: whether a field may be empty.
-        """
+    def read(self, width: int, take: Sequence[int], *, allow_empty: bool = False) -> list[Any]:
+        """Return the columns at these positions as pyarrow chunked arrays; every line has `width` fields."""
         import pyarrow as pa  # here, not above: the embedded graph needs none of it
 
-        take = range(width) if take is None else take
         try:
             found = self._parse(width, take)
             if len(found[0]) and (allow_empty or not any(map(_has_blank, found))):
