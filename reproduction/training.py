@@ -286,7 +286,5 @@ def _free_reset(self: ConditionalLayer) -> None:
 VARIANTS: dict[str, AbstractContextManager[Any]] = {
     "": nullcontext(),
     "degrees kept": patch.object(ConditionalCompGCN, "view", _degrees_kept),
-    "free relations": patch.multiple(
-        ConditionalLayer, relation_vectors=_free_relations, reset_parameters=_free_reset
-    ),
+    "free relations": patch.multiple(ConditionalLayer, relation_vectors=_free_relations, reset_parameters=_free_reset),
 }

@@ -33,9 +33,7 @@ def test_what_is_kept_says_the_same_and_the_vocabulary_has_no_more(seed: int) ->
 
 def test_the_relations_train_has_most_of_are_kept_in_every_split() -> None:
     world = load("world")
-    assert isinstance(world, KnowledgeGraph)
     found = find(Data(source="world", top_relations=3))
-    assert isinstance(found, KnowledgeGraph)
     assert set(found.relations.ids) == {"near", "in_time_zone", "in_country"}
     for part in world.splits:
         assert facts(found, part) == [fact for fact in facts(world, part) if fact[1] in found.relations.ids]

@@ -190,14 +190,12 @@ def test_features_and_labels_of_a_pyg_graph_come_along() -> None:
     x = torch.arange(8.0).reshape(4, 2)
     given = pyg(edge_type=torch.tensor([0, 1, 0]), x=x, y=torch.tensor([2, 0, 1, 0]), **masks)
     graph = KnowledgeGraph.from_pyg(given)
-    assert graph.labels is not None
     assert [rows.tolist() for rows in graph.labels.splits.values()] == [[[0, 2]], [[1, 0]], [[2, 1]]]
     assert graph.labels.classes == ("0", "1", "2")
     np.testing.assert_array_equal(graph.node_features, x.numpy())
     assert len(graph.train) == 3
     lists = {"train_idx": torch.tensor([3]), "train_y": torch.tensor([1]), "test_idx": torch.tensor([0])}
     graph = KnowledgeGraph.from_pyg(pyg(edge_type=torch.tensor([0, 1, 0]), **lists, test_y=torch.tensor([0])))
-    assert graph.labels is not None
     assert [rows.tolist() for rows in graph.labels.splits.values()] == [[[3, 1]], [], [[0, 0]]]
 
 
@@ -213,5 +211,4 @@ def test_a_heterogeneous_pyg_graph_has_nodes_by_type_and_relations_by_middle_nam
     graph = KnowledgeGraph.from_pyg(given)
     writes = {("author/0", "writes", "paper/1"), ("author/1", "writes", "paper/0")}
     assert {*facts(graph)} == writes | {("paper/0", "cites", "paper/1")}
-    assert graph.labels is not None
     assert graph.labels.train.tolist() == [[graph.entities.index("author/0"), 1]]

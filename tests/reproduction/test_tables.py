@@ -186,7 +186,6 @@ def test_the_shares_of_vanished_messages_are_those_of_the_data(name: str) -> Non
     if "COMPGCN_DATA" not in os.environ:
         pytest.skip("COMPGCN_DATA is not set: the published data sets are not at hand")
     data = compgcn.load(name)
-    assert isinstance(data, compgcn.KnowledgeGraph)
     ends = data.train[:, 0], data.train[:, 2]
     shares = [np.mean(~np.isin(sender, receiver)) for receiver, sender in (ends, ends[::-1])]
     cells = " | ".join(f"{share:.1%}".replace("%", " %") for share in shares)
@@ -199,7 +198,7 @@ CLAIMS = committed().claims
 def claim(kind: str, pairs: list[tuple[float, float]], error: float | None = 0.0, **more: Any) -> tuple[Claim, Any]:
     values = {f"{side}{k}": Reached(pair[n], error) for k, pair in enumerate(pairs) for n, side in enumerate("ab")}
     made = [Comparison(experiment="e", rows=(f"a{k}",), than=(f"b{k}",)) for k in range(len(pairs))]
-    stated = Claim(text="", source="", kind=kind, compare=tuple(made), **more)  # type: ignore[arg-type]
+    stated = Claim(text="", source="", kind=kind, compare=tuple(made), **more)
     return stated, lambda experiment, row, metric: values.get(row)
 
 

@@ -121,12 +121,15 @@ class UnavailableError(InputError):
 
 
 class Entry(NamedTuple):
-    """File of a data set in the cache; `verified` if its sha256 is published, else it is that of the first download."""
+    """File of a data set in the cache: its sha256 when it came, and its state now, see `verify`."""
 
     path: Path
     sha256: str
-    size: int
-    verified: bool
+    state: str
+
+    @property
+    def verified(self) -> bool:
+        return self.state == "ok"
 
 
 class Fetched(NamedTuple):
@@ -186,9 +189,9 @@ def entries(name: str, files: Files, *, read: bool = False) -> Mapping[str, Entr
 
     Unless they are `read`, the size of a file stands for its bytes.
     """
-    found = _manifest(name, files)
-    states = {_state(files, role, entry, read=read) for role, entry in found.items()}
-    return found if set(files.required) <= set(found) and not states & {"altered", "missing"} else None
+    found = _recorded(name, files, read=read)
+    bad = any(entry.state in ("altered", "missing") for entry in found.values())
+    return found if set(files.required) <= set(found) and not bad else None
 
 
 def verify(name: str, files: Files) -> list[tuple[str, Path, str]]:
@@ -204,8 +207,8 @@ def verify(name: str, files: Files) -> list[tuple[str, Path, str]]:
                     states.append(("local", path, files.state(role, sha256(path))))
         except UnavailableError:  # of an archive
             states.append(("local", found.archive or root(), "altered"))
-    cached = _manifest(name, files).items()
-    return states + [("cached", entry.path, _state(files, role, entry, read=True)) for role, entry in cached]
+    cached = _recorded(name, files, read=True).values()
+    return states + [("cached", entry.path, entry.state) for entry in cached]
 
 
 def fetch(wanted: Mapping[str, Files], source: Path | None = None, notify: Notify | None = None) -> list[Fetched]:
@@ -229,17 +232,18 @@ def fetch(wanted: Mapping[str, Files], source: Path | None = None, notify: Notif
 
 def _bring(name: str, files: Files, source: Path | None, notify: Notify | None) -> Fetched:
     """Fetch one data set, unless another process just did."""
-    before = _manifest(name, files)
-    if source is None and entries(name, files, read=True) is not None:
-        return Fetched(name, before, "the cache", already=True)
+    cached = entries(name, files, read=True) if source is None else None
+    if cached is not None:
+        return Fetched(name, cached, "the cache", already=True)
+    before = _recorded(name, files)
     mirror = _from_folder(source, name, files) if source is not None else _from_mirrors(name, files, notify)
-    found = _manifest(name, files)
+    found = _recorded(name, files)
     trusted = [entry.path.name for entry in found.values() if not entry.verified]
     if trusted:
         what = f"no checksum of {', '.join(trusted)} is published"
         log.warning("%s: %s; what came is pinned from now on, but unverified", name, what)
     for role, entry in before.items():
-        if not entry.verified and role in found and found[role].sha256 != entry.sha256:
+        if entry.sha256 not in files.known(role) and role in found and found[role].sha256 != entry.sha256:
             log.warning("%s: %s is not what was first downloaded", name, found[role].path.name)
     return Fetched(name, found, mirror, already=False)
 
@@ -314,8 +318,11 @@ def _assemble(found: _Found, name: str, files: Files, mirror: str) -> str:
     return mirror
 
 
-def _manifest(name: str, files: Files) -> dict[str, Entry]:
-    """Return the files of a data set by role, as the cache recorded them; nothing without a readable record."""
+def _recorded(name: str, files: Files, *, read: bool = False) -> dict[str, Entry]:
+    """Return the files of a data set by role that the cache has a record of; none if it cannot be read.
+
+    Unless they are `read`, the size of a file stands for its bytes.
+    """
     folder = root() / name
     try:
         rows = json.loads((folder / MANIFEST).read_text())["files"]
@@ -323,17 +330,13 @@ def _manifest(name: str, files: Files) -> dict[str, Entry]:
         return {}
     found = {}
     for role, row in rows.items():
-        verified = files.state(role, row["sha256"]) == "ok"
-        found[role] = Entry(folder / row["file"], row["sha256"], row["size"], verified)
+        path, state = folder / row["file"], files.state(role, row["sha256"])
+        if not path.is_file():
+            state = "missing"
+        elif (sha256(path) != row["sha256"]) if read else (path.stat().st_size != row["size"]):
+            state = "altered"
+        found[role] = Entry(path, row["sha256"], state)
     return found
-
-
-def _state(files: Files, role: str, entry: Entry, *, read: bool) -> str:
-    """Return the state of a cached file, see `verify`; unless `read`, its size stands for its bytes."""
-    if not entry.path.is_file():
-        return "missing"
-    same = sha256(entry.path) == entry.sha256 if read else entry.path.stat().st_size == entry.size
-    return files.state(role, entry.sha256) if same else "altered"
 
 
 def sha256(path: Path) -> str:
