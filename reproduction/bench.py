@@ -32,10 +32,12 @@ from compgcn.nn import CompGCNConv
 from compgcn.nn.conditional import STATISTICS, ConditionalLayer, View
 from compgcn.nn.graph import RelationalGraph
 from compgcn.run.build import build_links
+from compgcn.run.plan import measure
 from compgcn.run.resolve import expand, recommended
 from compgcn.tasks.link_prediction import ConditionalPrediction, LinkTask
 from compgcn.train.folder import commit
 from compgcn.train.loop import make_step
+from compgcn.train.storage import reason
 from reproduction.experiment import Row
 
 Report = dict[str, Any]
@@ -327,7 +329,8 @@ def bench_step(data: KnowledgeGraph, device: torch.device, settings: dict[str, A
     config = expand(recommended(settings, data), data)
     say("the recommended model")
     line = _line(data, device, settings, config.training.step, any_model=True)
-    return {**_header("step", data, device), "config": config.model_dump(), **line}
+    stream = round(measure(device).stream / 1e9, 1)  # a plan needs it, see `reproduction.blocks.rates`
+    return {**_header("step", data, device), "config": config.model_dump(), "copy_gb_s": stream, **line}
 
 
 def bench_costs(
@@ -371,16 +374,16 @@ def bench_conditional(data: KnowledgeGraph, device: torch.device, settings: dict
     return {**_header("conditional", data, device), "rows": rows}
 
 
-def attempt(measure: Callable[[], Report], needed: float, device: torch.device) -> Report:
+def attempt(measured: Callable[[], Report], needed: float, device: torch.device) -> Report:
     """Return a measurement, or the reason why it is left out, so that the others go on."""
     try:
         if needed > free_mib(device):  # a CPU would end the process
             raise torch.OutOfMemoryError
-        return measure()
+        return measured()
     except torch.OutOfMemoryError:
         return {"left_out": TOO_LARGE}
     except Exception as error:
-        return {"left_out": f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"}
+        return {"left_out": f"{type(error).__name__}: {reason(error)}"}
 
 
 def fewer_queries(config: Config, data: KnowledgeGraph, device: torch.device) -> Report:
@@ -429,7 +432,7 @@ def _line(
     if find_spec("pykeen") is not None and (any_model or same):
         dims = config.encoder.dims if same else (200, 200)
         measures["PyKEEN"] = lambda: _pykeen(data, line["batch"], device, dims)
-    found = {name: attempt(measure, needed.get(name, 0.0), device) for name, measure in measures.items()}
+    found = {name: attempt(one, needed.get(name, 0.0), device) for name, one in measures.items()}
     left_out = {name: one["left_out"] for name, one in found.items() if "left_out" in one}
     made = {
         name: {**one, "seconds_per_epoch": round(steps * one["ms"] / 1000, 4)}
