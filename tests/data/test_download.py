@@ -223,12 +223,12 @@ def files(server: Server | None = None, archive: bytes = ZIP, *, pin: bool = Tru
     known = {part: sha(data) if pin else None for part, data in PLAIN.items()}
     address = server.url("/set.zip") if server else "http://127.0.0.1:9/set.zip"
     items = {part: Item(f"set/{part}.txt", known[part]) for part in PLAIN}
-    archives = [Archive("set.zip", sha(archive) if pin else None, items, address=address)]
+    archives = [Archive("set.zip", items, sha(archive) if pin else None, address=address)]
     if package:
         items = {part: Item(f"pkg-1.0/d/{part}.txt", known[part]) for part in PLAIN}
-        archives.append(Archive("pkg-1.0.tar.gz", sha(SDIST), items, project="pkg"))
+        archives.append(Archive("pkg-1.0.tar.gz", items, sha(SDIST), project="pkg"))
     local = {part: Item(f"{part}.txt", known[part]) for part in PLAIN} | {"names": Item("names.txt", sha(b"a\tb\n"))}
-    return Files(tuple(PLAIN), ("names",), "set", local, tuple(archives), limit_mib=4)
+    return Files(tuple(PLAIN), "set", local, ("names",), tuple(archives), limit_mib=4)
 
 
 def contents(row: Files) -> dict[str, bytes]:

@@ -30,10 +30,12 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from functools import partial
 from importlib import resources
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from typing import IO, Any, NamedTuple
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from filelock import FileLock
+from pydantic import TypeAdapter
 
 from compgcn import __version__
 from compgcn.errors import InputError
@@ -63,8 +65,8 @@ class Archive(NamedTuple):
     """
 
     file: str  # its name, also that of a copy in a local folder
-    sha256: str | None
     items: Mapping[str, Item]  # its members by role
+    sha256: str | None = None
     address: str = ""
     project: str = ""
 
@@ -73,9 +75,9 @@ class Files(NamedTuple):
     """Files of a data set."""
 
     required: tuple[str, ...]  # roles that every mirror must have
-    optional: tuple[str, ...]  # roles that a mirror may have
     folder: str  # their place below a local folder
-    local: Mapping[str, Item]  # the files there by role, unless they are in an archive
+    local: Mapping[str, Item] = MappingProxyType({})  # the files there by role, unless they are in an archive
+    optional: tuple[str, ...] = ()  # roles that a mirror may have
     archives: tuple[Archive, ...] = ()  # the mirrors, in the order in which they are tried
     limit_mib: int = 256  # larger archives are refused, packed or unpacked
 
@@ -92,25 +94,16 @@ class Files(NamedTuple):
 
 def _mirrors() -> dict[str, Files]:
     """Read the table of mirrors; a row with `sets` stands for several data sets."""
-
-    def items(rows: Mapping[str, list[str]]) -> dict[str, Item]:
-        return {role: Item(*row) for role, row in rows.items()}
-
-    def files(row: Mapping[str, Any]) -> Files:
-        rows = row.get("archives", ())
-        archives = tuple(Archive(**{"sha256": None, **one, "items": items(one["items"])}) for one in rows)
-        roles = tuple(row["required"]), tuple(row.get("optional", ()))
-        return Files(*roles, row["folder"], items(row.get("local", {})), archives, row.get("limit_mib", 256))
-
     found = {}
     for name, row in tomllib.loads(resources.files("compgcn.data").joinpath("mirrors.toml").read_text()).items():
-        if "sets" not in row:
-            found[name] = files(row)
-        for one, (folder, *digests) in row.get("sets", {}).items():
+        sets = row.pop("sets", {})
+        if not sets:
+            found[name] = row
+        for one, (folder, *digests) in sets.items():
             plain = {part: [f"{folder}/{part}.txt", sha] for part, sha in zip(row["required"], digests, strict=True)}
             archives = [{**archive, "items": plain} for archive in row["archives"]]
-            found[one] = files({**row, "local": {**row["local"], **plain}, "archives": archives})
-    return found
+            found[one] = {**row, "local": {**row["local"], **plain}, "archives": archives}
+    return TypeAdapter(dict[str, Files]).validate_python(found)
 
 
 FILES = _mirrors()
