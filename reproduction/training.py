@@ -131,23 +131,15 @@ def among(sides: SideRanks, triples: Tensor, known: Answers, num_entities: int, 
     With n negatives of which b score higher, the number drawn among the b is hypergeometric. NBFNet estimates the same
     from its ranks, with draws that may repeat.
     """
+    from scipy.stats import hypergeom  # of the extra `baselines`
+
     s, r, o = triples.unbind(1)
     queries = torch.cat((torch.stack((s, r), 1), torch.stack((o, r + known.num_relations), 1)))  # as the ranks below
     rows, _ = known.lookup(*queries.unbind(1))
-    n = num_entities - torch.bincount(rows, minlength=len(queries)).double()  # the true answer is known too
-    better = torch.cat((sides.tail.realistic, sides.head.realistic)) - 1
-    draws, hits = n.clamp_max(size - 1), torch.arange(top, device=n.device)
-
-    def ways(of: Tensor, taken: Tensor) -> Tensor:
-        """Return the logarithm of the binomial coefficient; of none, -inf."""
-        found = torch.lgamma(of + 1) - torch.lgamma(taken + 1) - torch.lgamma((of - taken).clamp_min(0) + 1)
-        return torch.where((taken >= 0) & (taken <= of), found, -torch.inf)
-
-    chances = []
-    for b in (better.floor(), better.ceil()):  # a tie is half above and half below
-        of_each = ways(b[:, None], hits) + ways((n - b)[:, None], draws[:, None] - hits) - ways(n, draws)[:, None]
-        chances.append(of_each.exp().sum(1))
-    return float(torch.stack(chances).mean())
+    n = num_entities - np.bincount(rows.cpu(), minlength=len(queries))  # the true answer is known too
+    better = torch.cat((sides.tail.realistic, sides.head.realistic)).cpu().numpy() - 1
+    bounds = np.floor(better), np.ceil(better)  # a tie is half above and half below
+    return float(np.mean([hypergeom.cdf(top - 1, n, b, np.minimum(n, size - 1)) for b in bounds]))
 
 
 def results(folder: Path, experiment: Experiment, row: Row) -> list[dict[str, Any]]:

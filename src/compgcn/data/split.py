@@ -85,11 +85,6 @@ def first(codes: Triples, size: int) -> Triples:
 
 
 def _nearest(filled: Triples, target: int) -> int:
-    """Return how many groups, taken in order, come nearest to `target` triples."""
-    if target <= 0 or not len(filled):
-        return 0
-    above = int(np.searchsorted(filled, target))
-    if above == len(filled):
-        return above
-    below = int(filled[above - 1]) if above else 0
-    return above + 1 if filled[above] - target <= target - below else above
+    """Return how many groups, taken in order, come nearest to `target` triples; of two numbers as near, the larger."""
+    missed = np.abs(np.append(0, filled) - target)
+    return len(filled) - int(missed[::-1].argmin())
