@@ -121,7 +121,7 @@ def free_mib(device: torch.device) -> float:
 
 
 def environment(device: torch.device | None = None) -> dict[str, Any]:
-    """Return what a report was measured with, by default on a CPU."""
+    """Return the versions, the commit, the device (by default the CPU) and the date, for a report."""
     cuda = device is not None and device.type == "cuda"
     return {
         "compgcn": __version__,
@@ -387,7 +387,7 @@ def attempt(measured: Callable[[], Report], needed: float, device: torch.device)
 
 
 def fewer_queries(config: Config, data: KnowledgeGraph, device: torch.device) -> Report:
-    """Measure a step edge by edge, with half the queries as often as it takes to fit into memory."""
+    """Measure a step edge by edge, and halve its queries until it fits into memory."""
     queries, found = config.training.batch_size, Report({"left_out": TOO_LARGE})
     while queries and found.get("left_out") == TOO_LARGE:
         made = configure(config, {"training.batch_size": queries, "training.step": "eager"})

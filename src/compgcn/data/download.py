@@ -135,11 +135,11 @@ class Fetched(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """Contents of a mirror: plain files by role, all its items, and the archive of those that are no plain files."""
+    """Files of a data set, as a mirror has them."""
 
-    paths: Mapping[str, Path]
-    items: Mapping[str, Item]
-    archive: Path | None = None
+    paths: Mapping[str, Path]  # plain files by role
+    items: Mapping[str, Item]  # all files by role
+    archive: Path | None = None  # holds those that are no plain files
 
 
 def root() -> Path:
@@ -159,7 +159,7 @@ def place(name: str, files: Files) -> str:
 
 @contextlib.contextmanager
 def located(name: str, files: Files) -> Iterator[dict[str, Path]]:
-    """Give the files by role: from COMPGCN_DATA, or else from the cache, which is filled on first use."""
+    """Yield the files of a data set by role: those in COMPGCN_DATA, or else the cached ones, fetched on first use."""
     found = _local(files)
     if found is not None:
         with tempfile.TemporaryDirectory(prefix="compgcn-") as temporary:
@@ -198,7 +198,7 @@ def verify(name: str, files: Files) -> list[tuple[str, Path, str]]:
             with tempfile.TemporaryDirectory(prefix="compgcn-") as temporary:
                 for role, path in _unpack(found, files, Path(temporary)).items():
                     states.append(("local", path, files.state(role, sha256(path))))
-        except UnavailableError:  # of an archive
+        except UnavailableError:  # its archive is damaged
             states.append(("local", found.archive or root(), "altered"))
     cached = _recorded(name, files, read=True).values()
     return states + [("cached", entry.path, entry.state) for entry in cached]
@@ -293,7 +293,7 @@ def _download(archive: Archive, name: str, files: Files, notify: Notify | None) 
 def _assemble(found: _Found, name: str, files: Files, mirror: str) -> str:
     """Copy or unpack into a new folder, compare every file with its sha256, and put the folder in place."""
     folder = root() / f".staging-{name}"
-    shutil.rmtree(folder, ignore_errors=True)  # of a process that was killed
+    shutil.rmtree(folder, ignore_errors=True)  # a process that was killed may have left one
     folder.mkdir()
     try:
         copied = {role: shutil.copyfile(path, folder / path.name) for role, path in found.paths.items()}

@@ -63,7 +63,7 @@ class Text(File):
         return Facts(found, notes, guessed=guessed)
 
     def part(self, number: int, of: int) -> Facts | None:
-        """Read one of so many parts, about as many bytes each; None where only the whole file tells how to read it."""
+        """Read one of `of` parts of about equal size; return None if only the whole file tells how to read it."""
         import pyarrow as pa
 
         if self.delimiter != "\t" or self.options.comment or endings(self.path)[1]:
@@ -243,7 +243,7 @@ class Parquet(File):
         return Facts(self.read(picked(self.label, self.header(), self.options.columns)[0]))
 
     def part(self, number: int, of: int) -> Facts:
-        """Read one of so many parts, about as many row groups each."""
+        """Read one of `of` parts with about as many row groups each."""
         groups, (places, _) = self._opened.num_row_groups, picked(self.label, self.header(), self.options.columns)
         return Facts(self.read(places, range(groups * number // of, groups * (number + 1) // of)))
 
@@ -288,7 +288,7 @@ class Parquet(File):
             raise InputError(f"'{self.label}' is empty: it holds no row")
 
     def _texts(self, name: str, column: Any, allow_empty: bool = False, before: int = 0) -> Any:
-        """Return a column as strings; so many rows of the file stand before it."""
+        """Return a column as strings; `before` counts the rows of the file before it."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -345,7 +345,7 @@ def text(path: str | Path) -> Text:
 
 
 def _line(file: BinaryIO, place: int) -> int:
-    """Return where the first line that begins at or after a place begins."""
+    """Return the start of the first line that begins at this place or later."""
     file.seek(max(place - 1, 0))
     if place:
         file.readline()
