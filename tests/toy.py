@@ -146,6 +146,7 @@ class Result:
 
 
 Command = Callable[..., Result]
+Write = Callable[[str, str | bytes], Path]  # a fixture of the data tests: write a file by its name and content
 
 
 def command(

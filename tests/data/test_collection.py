@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +19,7 @@ from compgcn.data import collection, from_pyg, read_graphs
 from compgcn.data.collection import GraphCollection, folds, noted
 from compgcn.data.vocabulary import Vocabulary
 from compgcn.errors import InputError
+from toy import Write
 
 Graph = tuple[int, list[tuple[int, int, int]], int]
 
@@ -157,7 +157,6 @@ def test_a_number_of_folds_that_cannot_be_is_refused(k: int) -> None:
         folds([0, 1, 1], k, 0)
 
 
-Write = Callable[[str, str | bytes], Path]
 Row = tuple[str, str, str, str]
 
 TRIPLES = "m1\ta\tsingle\tb\nm2\ta\tdouble\ta\nm1\tb\tsingle\tc\n"

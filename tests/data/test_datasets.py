@@ -8,7 +8,6 @@ import inspect
 import os
 import re
 import zipfile
-from collections.abc import Callable
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
@@ -23,7 +22,7 @@ from compgcn.data.datasets import canonical
 from compgcn.data.download import FILES
 from compgcn.errors import InputError
 from server import sha
-from toy import graph
+from toy import Write, graph
 
 PUBLISHED = ("fb15k-237", "wn18rr", "nations", "umls", "kinship")
 INDUCTIVE = [name for name in DATASETS if f"{name}-ind" in DATASETS]
@@ -174,9 +173,6 @@ def test_a_number_in_other_digits_is_the_same_number() -> None:
     assert canonical(one) == canonical(with_ids("a", f'"0.1"{double}'))
     assert canonical(one) != canonical(with_ids("a", f'"0.2"{double}'))
     assert canonical(with_ids("a", '"0.10"')) != canonical(with_ids("a", '"0.1"'))  # text is text
-
-
-Write = Callable[[str, str | bytes], Path]
 
 
 def test_every_setting_of_the_data_is_an_argument_of_read_with_the_same_default() -> None:

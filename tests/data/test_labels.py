@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,7 @@ from compgcn.config import parse_setting
 from compgcn.data import KnowledgeGraph, read
 from compgcn.data.labels import deal
 from compgcn.errors import InputError
-
-Write = Callable[[str, str | bytes], Path]
+from toy import Write
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import gzip
 import logging
 import shlex
 import tempfile
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
@@ -22,9 +21,7 @@ from compgcn.config import as_list, parse_setting
 from compgcn.data import KnowledgeGraph, Vocabulary, read
 from compgcn.data.files import lines as read_lines
 from compgcn.errors import InputError
-from toy import facts
-
-Write = Callable[[str, str | bytes], Path]
+from toy import Write, facts
 
 ids = st.sampled_from(["a", "b", "c", "007", "7", "1e5", "é", "NA"])
 triples_text = st.lists(st.tuples(ids, ids, ids), min_size=1, max_size=30)

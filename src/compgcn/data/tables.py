@@ -255,7 +255,6 @@ class Parquet(File):
 
         header, number = self.header(), 0
         names = [header[place] for place in picked(self.label, header, chosen, words)[0]]
-        self._must_have_rows()
         try:
             for batch in self._opened.iter_batches(_BATCH, columns=names):
                 columns = [self._texts(name, batch.column(name), allow_empty, number).to_pylist() for name in names]
@@ -268,7 +267,6 @@ class Parquet(File):
     def read(self, take: Sequence[int], groups: Sequence[int] | None = None) -> list[Any]:
         """Return columns of ids as strings, of some row groups or of all."""
         table = self.table(take, groups)
-        self._must_have_rows()
         named = zip(table.column_names, table.columns, strict=True)
         return [self._texts(name, column) for name, column in named]
 
@@ -282,10 +280,6 @@ class Parquet(File):
             return opened.read_row_groups(range(opened.num_row_groups) if groups is None else groups, wanted)
         except (pa.ArrowException, OSError, ValueError) as error:
             raise self._damaged(error) from None
-
-    def _must_have_rows(self) -> None:
-        if not self._opened.metadata.num_rows:
-            raise InputError(f"'{self.label}' is empty: it holds no row")
 
     def _texts(self, name: str, column: Any, allow_empty: bool = False, before: int = 0) -> Any:
         """Return a column as strings; `before` counts the rows of the file before it."""
@@ -313,9 +307,12 @@ class Parquet(File):
         import pyarrow.parquet as pq
 
         try:
-            return pq.ParquetFile(self.label)
+            found = pq.ParquetFile(self.label)
         except (pa.ArrowException, OSError) as error:
             raise self._damaged(error) from None
+        if not found.metadata.num_rows:
+            raise InputError(f"'{self.label}' is empty: it holds no row")
+        return found
 
     def _damaged(self, error: Exception) -> InputError:
         return InputError(f"'{self.label}' cannot be read: {str(error).strip().splitlines()[0].rstrip('.')}")
