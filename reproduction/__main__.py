@@ -19,6 +19,7 @@ from compgcn.errors import InputError, unknown
 from compgcn.run import open_run
 from compgcn.run.build import find_device
 from compgcn.train.loop import Interrupted
+from compgcn.train.storage import reason
 from reproduction import RESULTS, ROOT, bench, large, measure
 from reproduction.blocks import write_blocks
 from reproduction.experiment import Job, chosen, experiments, jobs_of
@@ -77,7 +78,7 @@ def train(
     folder = results or (runs / "results" if smoke else RESULTS)
     waiting = [job for job in wanted if not is_done(job, folder, smoke=smoke)]
     out.print(f"{len(wanted)} rows and seeds, {len(wanted) - len(waiting)} of them done already")
-    beside = min(jobs, len(waiting)) - 1 if jobs > 1 else 0
+    beside = max(0, min(jobs, len(waiting)) - 1)
     one = partial(train_job, folder=folder, runs=runs, smoke=smoke, device=device, beside=beside)
     failed = []
     try:
@@ -89,9 +90,8 @@ def train(
             except Interrupted:
                 raise
             except Exception as error:  # the other rows are trained all the same
-                reason = (str(error).splitlines() or [""])[0]
-                known = isinstance(error, InputError)
-                failed.append(f"{name}: {reason if known else f'{type(error).__name__}: {reason}'}")
+                kind = "" if isinstance(error, InputError) else f"{type(error).__name__}: "
+                failed.append(f"{name}: {kind}{reason(error)}")
     except (Interrupted, KeyboardInterrupt):
         err.print(f"stopped; the same command resumes ({runs})")
         raise SystemExit(130) from None

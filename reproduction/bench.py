@@ -32,10 +32,12 @@ from compgcn.nn import CompGCNConv
 from compgcn.nn.conditional import STATISTICS, ConditionalLayer, View
 from compgcn.nn.graph import RelationalGraph
 from compgcn.run.build import build_links
+from compgcn.run.plan import measure
 from compgcn.run.resolve import expand, recommended
 from compgcn.tasks.link_prediction import ConditionalPrediction, LinkTask
 from compgcn.train.folder import commit
 from compgcn.train.loop import make_step
+from compgcn.train.storage import reason
 from reproduction.experiment import Row
 
 Report = dict[str, Any]
@@ -119,7 +121,7 @@ def free_mib(device: torch.device) -> float:
 
 
 def environment(device: torch.device | None = None) -> dict[str, Any]:
-    """Return what a report was measured with, by default on a CPU."""
+    """Return the versions, the commit, the device (by default the CPU) and the date, for a report."""
     cuda = device is not None and device.type == "cuda"
     return {
         "compgcn": __version__,
@@ -280,7 +282,7 @@ def bench_kernels(data: KnowledgeGraph, device: torch.device, scaling: bool, say
     for name in PHI:
         say(f"layer, {name}")
         ours, theirs = (layer_cost(name, graph, 100, 200, device, per_edge=one) for one in (False, True))
-        report["layer"].append({"composition": name, **_beside(ours, theirs)})
+        report["layer"].append({"composition": name, "ours": ours, "per_edge": theirs})
     if scaling:
         report["scaling"] = _scaling(device, say)
     return report
@@ -303,15 +305,6 @@ def layer_cost(
     return cost(call, device, repeats=3 if per_edge and device.type == "cpu" else 7, warm_up=1 if per_edge else 2)
 
 
-def _beside(ours: Report, theirs: Report | None) -> Report:
-    report: Report = {"ours": ours, "per_edge": theirs}
-    if theirs is not None:
-        report["times_faster"] = round(theirs["ms"] / ours["ms"], 2)
-        if ours["mib"] and theirs["mib"]:
-            report["times_less_memory"] = round(theirs["mib"] / ours["mib"], 2)
-    return report
-
-
 def _scaling(device: torch.device, say: Say) -> list[Report]:
     """Measure a layer (mult, 100 -> 100) on power-law graphs, edge by edge as long as that fits."""
     rows, fits = [], True
@@ -323,7 +316,7 @@ def _scaling(device: torch.device, say: Say) -> list[Report]:
         theirs = layer_cost("mult", graph, _DIM, _DIM, device, per_edge=True) if fits else None
         if theirs is not None:  # the next graph is ten times larger
             fits = 10 * theirs["ms"] < _SLOW and 10 * (theirs["mib"] or 0.0) < free_mib(device)
-        rows.append({"messages": messages, "nodes": nodes, **_beside(ours, theirs)})
+        rows.append({"messages": messages, "nodes": nodes, "ours": ours, "per_edge": theirs})
     return rows
 
 
@@ -338,7 +331,8 @@ def bench_step(data: KnowledgeGraph, device: torch.device, settings: dict[str, A
     config = expand(recommended(settings, data), data)
     say("the recommended model")
     line = _line(data, device, settings, config.training.step, any_model=True)
-    return {**_header("step", data, device), "config": config.model_dump(), **line}
+    stream = round(measure(device).stream / 1e9, 1)  # a plan needs it, see `reproduction.blocks.rates`
+    return {**_header("step", data, device), "config": config.model_dump(), "copy_gb_s": stream, **line}
 
 
 def bench_costs(
@@ -382,20 +376,20 @@ def bench_conditional(data: KnowledgeGraph, device: torch.device, settings: dict
     return {**_header("conditional", data, device), "rows": rows}
 
 
-def attempt(measure: Callable[[], Report], needed: float, device: torch.device) -> Report:
+def attempt(measured: Callable[[], Report], needed: float, device: torch.device) -> Report:
     """Return a measurement, or the reason why it is left out, so that the others go on."""
     try:
         if needed > free_mib(device):  # a CPU would end the process
             raise torch.OutOfMemoryError
-        return measure()
+        return measured()
     except torch.OutOfMemoryError:
         return {"left_out": TOO_LARGE}
     except Exception as error:
-        return {"left_out": f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"}
+        return {"left_out": f"{type(error).__name__}: {reason(error)}"}
 
 
 def fewer_queries(config: Config, data: KnowledgeGraph, device: torch.device) -> Report:
-    """Measure a step edge by edge, with half the queries as often as it takes to fit into memory."""
+    """Measure a step edge by edge, and halve its queries until it fits into memory."""
     queries, found = config.training.batch_size, Report({"left_out": TOO_LARGE})
     while queries and found.get("left_out") == TOO_LARGE:
         made = configure(config, {"training.batch_size": queries, "training.step": "eager"})
@@ -440,7 +434,7 @@ def _line(
     if find_spec("pykeen") is not None and (any_model or same):
         dims = config.encoder.dims if same else (200, 200)
         measures["PyKEEN"] = lambda: _pykeen(data, line["batch"], device, dims)
-    found = {name: attempt(measure, needed.get(name, 0.0), device) for name, measure in measures.items()}
+    found = {name: attempt(one, needed.get(name, 0.0), device) for name, one in measures.items()}
     left_out = {name: one["left_out"] for name, one in found.items() if "left_out" in one}
     made = {
         name: {**one, "seconds_per_epoch": round(steps * one["ms"] / 1000, 4)}

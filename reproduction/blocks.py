@@ -25,7 +25,7 @@ from reproduction.differences import deviations, price
 from reproduction.experiment import Row, at_home, chosen, control_of, experiments
 from reproduction.large import settings_of, sizes_of
 from reproduction.pages import draw_large, draw_speed, stage_of
-from reproduction.tables import Board, Figure, costs, markdown, shown, stated, title, verdict
+from reproduction.tables import Board, Figure, costs, markdown, number, shown, stated, title, verdict
 
 MACHINES = ("h200", "cpu")
 _BLOCK = re.compile(r"(<!-- python -m reproduction tables: (\S+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
@@ -251,10 +251,7 @@ def measured(_: Board) -> str:
     return markdown([Table("", ("what", "data", "measured", "compared with"), rows)])
 
 
-def _short(value: float) -> str:
-    return f"{value:.3f}".lstrip("0")
-
-
+_short = partial(number, metric="mrr")  # three digits
 _ASKED = {
     "newcomer_given_mrr": "MRR of queries about them",
     "newcomer_answer_mrr": "MRR of queries they answer",

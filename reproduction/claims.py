@@ -38,14 +38,13 @@ RULE = (
 
 
 class Reached(NamedTuple):
-    """A number, its standard error over seeds (None: one seed), the validation metric that chooses among rows, the
-    difference that one item makes, and the label of its row."""
+    """A number that a row reached."""
 
     value: float
-    error: float | None = None
-    valid: float | None = None
-    item: float = 0.0
-    label: str = ""
+    error: float | None = None  # its standard error over seeds; None: one seed
+    valid: float | None = None  # the validation metric that chooses among rows
+    item: float = 0.0  # the difference that one item makes
+    label: str = ""  # of the row
 
 
 class Gain(NamedTuple):
@@ -231,7 +230,7 @@ def verdicts(board: Board) -> list[tuple[Judged, Judged, str]]:
 
     made = []
     for claim in committed().claims:
-        judged, below, missing = judge(claim, ours), dict[str, None](), ""
+        judged, below, missing = judge(claim, ours), list[str](), ""
         for one, found in zip(claim.compare, judged.gains, strict=True):
             experiment = board.experiments[one.experiment]
             metric = one.metric if "/" in one.metric else experiment.metrics[0]
@@ -239,8 +238,8 @@ def verdicts(board: Board) -> list[tuple[Judged, Judged, str]]:
                 reached, label = board.ours(experiment, row, metric), _named(experiment, row)
                 if reached is None:
                     missing = f"{label} is not trained" if row.missing else missing
-                elif found is not None and label == found.mine.label:
-                    below |= dict.fromkeys([label] * verdict(experiment, row, metric, reached).startswith("below"))
+                elif found is not None and label == found.mine.label and label not in below:
+                    below += [label] if verdict(experiment, row, metric, reached).startswith("below") else []
         judged = judged._replace(below=tuple(below))
         made.append((judge(claim, paper), judged, reason(claim, judged, missing)))
     return made

@@ -27,6 +27,7 @@ from compgcn.run.resolve import expand, recommended
 from compgcn.run.run import fit_probabilities
 from compgcn.tasks.link_prediction import LinkTask
 from compgcn.train.loop import make_step
+from compgcn.train.storage import reason
 from reproduction.bench import Report, Say, _peak, _start_peak, environment, fresh_task
 from reproduction.synthetic import synthetic, write
 
@@ -79,7 +80,7 @@ class Stages:
                 "gib": round(_peak(self._device) / 1024, 3),
             }
         except Exception as error:  # the other stages go on
-            into[name] = {"failed": f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"}
+            into[name] = {"failed": f"{type(error).__name__}: {reason(error)}"}
         self._keep()
         return value
 

@@ -97,7 +97,7 @@ def about(run: Run) -> Report:
 
 
 def links_of(run: Run) -> Links:
-    """Return what a run answers about links."""
+    """Return the answers of a run of link prediction."""
     assert isinstance(run.answers, Links)
     return run.answers
 

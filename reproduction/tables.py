@@ -353,8 +353,8 @@ def _datasets(experiment: Experiment) -> Table:
     for row in experiment.rows:
         known = DATASETS[row.name].statistics
         graphs = known.get("graphs", 1)
-        entities, edges = known.get("entities", known.get("nodes", 0)), known.get("triples", known.get("edges"))
-        edges = sum(known.get(part, 0) for part in ("train", "valid", "test")) if edges is None else edges
+        entities, edges = known.get("entities") or known["nodes"], known.get("triples") or known.get("edges")
+        edges = edges or sum(known[part] for part in ("train", "valid", "test"))
         found = {"graphs": graphs, "entities": entities / graphs, "edges": edges / graphs}
         found |= {key: known[key] for key in ("relations", "classes") if key in known}
         found = found if DATASETS[row.name].canonical else {}

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -90,13 +90,12 @@ def train_row(
 
 def train_job(job: Job, **options: Any) -> None:
     """Train a row until a signal stops it; a process of its own can import this."""
-    with stop_requests() as stopped, variant(job.row.variant):
+    with stop_requests() as stopped, VARIANTS[job.row.variant]:
         train_row(job, interrupted=stopped, **options)
 
 
-def kept(run: Run, asked: Run | None = None) -> dict[str, Any]:
+def kept(run: Run, asked: Run) -> dict[str, Any]:
     """Return everything a report needs from a run; `asked` is the run on the graph that answers for its test split."""
-    asked = asked or run
     found: dict[str, Any] = {
         "config": json.loads(run.config.model_dump_json()),
         "parameters": parameters(run.task),
@@ -132,23 +131,15 @@ def among(sides: SideRanks, triples: Tensor, known: Answers, num_entities: int, 
     With n negatives of which b score higher, the number drawn among the b is hypergeometric. NBFNet estimates the same
     from its ranks, with draws that may repeat.
     """
+    from scipy.stats import hypergeom  # of the extra `baselines`
+
     s, r, o = triples.unbind(1)
     queries = torch.cat((torch.stack((s, r), 1), torch.stack((o, r + known.num_relations), 1)))  # as the ranks below
     rows, _ = known.lookup(*queries.unbind(1))
-    n = num_entities - torch.bincount(rows, minlength=len(queries)).double()  # the true answer is known too
-    better = torch.cat((sides.tail.realistic, sides.head.realistic)) - 1
-    draws, hits = n.clamp_max(size - 1), torch.arange(top, device=n.device)
-
-    def ways(of: Tensor, taken: Tensor) -> Tensor:
-        """Return the logarithm of the binomial coefficient; of none, -inf."""
-        found = torch.lgamma(of + 1) - torch.lgamma(taken + 1) - torch.lgamma((of - taken).clamp_min(0) + 1)
-        return torch.where((taken >= 0) & (taken <= of), found, -torch.inf)
-
-    chances = []
-    for b in (better.floor(), better.ceil()):  # a tie is half above and half below
-        of_each = ways(b[:, None], hits) + ways((n - b)[:, None], draws[:, None] - hits) - ways(n, draws)[:, None]
-        chances.append(of_each.exp().sum(1))
-    return float(torch.stack(chances).mean())
+    n = num_entities - np.bincount(rows.cpu(), minlength=len(queries))  # the true answer is known too
+    better = torch.cat((sides.tail.realistic, sides.head.realistic)).cpu().numpy() - 1
+    bounds = np.floor(better), np.ceil(better)  # a tie is half above and half below
+    return float(np.mean([hypergeom.cdf(top - 1, n, b, np.minimum(n, size - 1)) for b in bounds]))
 
 
 def results(folder: Path, experiment: Experiment, row: Row) -> list[dict[str, Any]]:
@@ -284,20 +275,8 @@ def _free_reset(self: ConditionalLayer) -> None:
     nn.init.normal_(self.relation_bias)
 
 
-VARIANTS: dict[str, dict[tuple[type, str], Callable[..., Any]]] = {
-    "": {},
-    "degrees kept": {(ConditionalCompGCN, "view"): _degrees_kept},
-    "free relations": {
-        (ConditionalLayer, "relation_vectors"): _free_relations,
-        (ConditionalLayer, "reset_parameters"): _free_reset,
-    },
+VARIANTS: dict[str, AbstractContextManager[Any]] = {
+    "": nullcontext(),
+    "degrees kept": patch.object(ConditionalCompGCN, "view", _degrees_kept),
+    "free relations": patch.multiple(ConditionalLayer, relation_vectors=_free_relations, reset_parameters=_free_reset),
 }
-
-
-@contextmanager
-def variant(name: str) -> Iterator[None]:
-    """Make the conditional model the variant of that name."""
-    with ExitStack() as stack:
-        for (owner, method), other in VARIANTS[name].items():
-            stack.enter_context(patch.object(owner, method, other))
-        yield

@@ -59,11 +59,16 @@ def graph(
     )
 
 
-def write_tsv(path: Path, graph: KnowledgeGraph, *splits: str) -> Path:
+def facts(graph: KnowledgeGraph, *splits: str) -> list[tuple[str, str, str]]:
     """The triples of some splits, of all if none is named, by their ids."""
     rows = np.concatenate([graph.splits[split] for split in splits or graph.splits])
     e, r = graph.entities.ids, graph.relations.ids
-    path.write_text("".join(f"{e[s]}\t{r[p]}\t{e[o]}\n" for s, p, o in rows))
+    return [(e[s], r[p], e[o]) for s, p, o in rows.tolist()]
+
+
+def write_tsv(path: Path, graph: KnowledgeGraph, *splits: str) -> Path:
+    """A file of these triples."""
+    path.write_text("".join("\t".join(fact) + "\n" for fact in facts(graph, *splits)))
     return path
 
 
@@ -141,9 +146,12 @@ class Result:
 
 
 Command = Callable[..., Result]
+Write = Callable[[str, str | bytes], Path]  # a fixture of the data tests: write a file by its name and content
 
 
-def command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Command:
+def command(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], main: Callable[[], None] = main
+) -> Command:
     """`compgcn ARGUMENTS` inside this process; however slow that is, it tells nothing now and then."""
     monkeypatch.setattr("compgcn.cli.train._QUIET", math.inf)
 

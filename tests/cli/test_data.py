@@ -112,8 +112,8 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         server.answers["/set.zip"] = whole(ZIP)
         for name, pinned in (("made-up", True), ("unhashed", False)):
             items = {part: Item(f"{part}.txt", sha(data) if pinned else None) for part, data in PLAIN.items()}
-            archive = Archive("set.zip", sha(ZIP) if pinned else None, items, address=server.url("/set.zip"))
-            monkeypatch.setitem(FILES, name, Files(tuple(PLAIN), (), "set", items, (archive,)))
+            archive = Archive("set.zip", items, sha(ZIP) if pinned else None, address=server.url("/set.zip"))
+            monkeypatch.setitem(FILES, name, Files(tuple(PLAIN), "set", items, archives=(archive,)))
         yield server
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,8 +11,7 @@ import pytest
 from clock import HANGS
 from compgcn.data import download
 from server import Server, serving
-
-Write = Callable[[str, str | bytes], Path]
+from toy import Write
 
 
 @pytest.fixture

@@ -59,7 +59,7 @@ def get(server: Server, path: Path, sha256: str | None = sha(DATA)) -> list[int]
 def test_a_file_arrives_whole_whatever_part_of_it_was_there(
     server: Server, tmp_path: Path, sha256: str | None, stale: bytes, answer: Callable[[bytes], object]
 ) -> None:
-    server.answers["/file.zip"] = answer(DATA)  # type: ignore[assignment]
+    server.answers["/file.zip"] = answer(DATA)
     (tmp_path / "file.zip.part").write_bytes(stale)
     steps = get(server, tmp_path / "file.zip", sha256)
     assert [path.name for path in tmp_path.iterdir()] == ["file.zip"]
@@ -92,7 +92,7 @@ def test_a_wrong_answer_is_one_sentence_and_nothing_is_kept(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: object, message: str
 ) -> None:
     monkeypatch.setattr(module, "TIMEOUT", 0.1 if answer is silent else HANGS)
-    server.answers["/file.zip"] = answer  # type: ignore[assignment]
+    server.answers["/file.zip"] = answer
     with pytest.raises(UnavailableError, match=message):
         get(server, tmp_path / "file.zip")
     assert not (tmp_path / "file.zip").exists()
@@ -223,17 +223,16 @@ def files(server: Server | None = None, archive: bytes = ZIP, *, pin: bool = Tru
     known = {part: sha(data) if pin else None for part, data in PLAIN.items()}
     address = server.url("/set.zip") if server else "http://127.0.0.1:9/set.zip"
     items = {part: Item(f"set/{part}.txt", known[part]) for part in PLAIN}
-    archives = [Archive("set.zip", sha(archive) if pin else None, items, address=address)]
+    archives = [Archive("set.zip", items, sha(archive) if pin else None, address=address)]
     if package:
         items = {part: Item(f"pkg-1.0/d/{part}.txt", known[part]) for part in PLAIN}
-        archives.append(Archive("pkg-1.0.tar.gz", sha(SDIST), items, project="pkg"))
+        archives.append(Archive("pkg-1.0.tar.gz", items, sha(SDIST), project="pkg"))
     local = {part: Item(f"{part}.txt", known[part]) for part in PLAIN} | {"names": Item("names.txt", sha(b"a\tb\n"))}
-    return Files(tuple(PLAIN), ("names",), "set", local, tuple(archives), limit_mib=4)
+    return Files(tuple(PLAIN), "set", local, ("names",), tuple(archives), limit_mib=4)
 
 
 def contents(row: Files) -> dict[str, bytes]:
     entries = module.entries("made-up", row)
-    assert entries is not None
     return {role: entry.path.read_bytes() for role, entry in entries.items()}
 
 
@@ -379,7 +378,7 @@ def test_a_file_without_a_checksum_is_pinned_when_it_first_comes(
 def test_a_bad_mirror_leaves_nothing_behind_and_a_good_one_mends_it(
     server: Server, home: Path, bad: object, pin: bool
 ) -> None:
-    server.answers["/set.zip"] = bad  # type: ignore[assignment]
+    server.answers["/set.zip"] = bad
     row = files(server, pin=pin)
     with pytest.raises(InputError, match="'made-up' could not be fetched"):
         module.fetch({"made-up": row})

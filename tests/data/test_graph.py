@@ -16,12 +16,7 @@ from compgcn.config import Data
 from compgcn.data import KnowledgeGraph, Vocabulary, find, load, read
 from compgcn.data.graph import Literals, is_value, literal_features, restricted, rows_by_type, top_relations
 from compgcn.errors import InputError
-from toy import graph, labelled
-
-
-def facts(data: KnowledgeGraph, part: str) -> list[tuple[str, str, str]]:
-    e, r = data.entities.ids, data.relations.ids
-    return [(e[s], r[p], e[o]) for s, p, o in data.splits[part]]
+from toy import facts, graph, labelled
 
 
 @given(st.integers(0, 2**16))
@@ -32,16 +27,13 @@ def test_what_is_kept_says_the_same_and_the_vocabulary_has_no_more(seed: int) ->
     for part in data.splits:
         expected = [fact for fact, kept in zip(facts(data, part), keep[part], strict=True) if kept]
         assert facts(found, part) == expected
-    everything = [fact for part in found.splits for fact in facts(found, part)]
-    assert set(found.entities.ids) == {end for s, _, o in everything for end in (s, o)}
-    assert set(found.relations.ids) == {r for _, r, _ in everything}
+    assert set(found.entities.ids) == {end for s, _, o in facts(found) for end in (s, o)}
+    assert set(found.relations.ids) == {r for _, r, _ in facts(found)}
 
 
 def test_the_relations_train_has_most_of_are_kept_in_every_split() -> None:
     world = load("world")
-    assert isinstance(world, KnowledgeGraph)
     found = find(Data(source="world", top_relations=3))
-    assert isinstance(found, KnowledgeGraph)
     assert set(found.relations.ids) == {"near", "in_time_zone", "in_country"}
     for part in world.splits:
         assert facts(found, part) == [fact for fact in facts(world, part) if fact[1] in found.relations.ids]

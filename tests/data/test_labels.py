@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,7 @@ from compgcn.config import parse_setting
 from compgcn.data import KnowledgeGraph, read
 from compgcn.data.labels import deal
 from compgcn.errors import InputError
-
-Write = Callable[[str, str | bytes], Path]
+from toy import Write
 
 
 @pytest.fixture
@@ -28,7 +26,6 @@ def graph_file(write: Write) -> Path:
 
 
 def named(graph: KnowledgeGraph, part: str) -> dict[str, str]:
-    assert graph.labels is not None
     return {graph.entities.ids[node]: graph.labels.classes[c] for node, c in graph.labels.splits[part].tolist()}
 
 
@@ -42,7 +39,6 @@ def test_a_header_or_a_third_column_of_something_else_is_answered_with_the_setti
             read(graph_file, labels=path)
         assert way in str(error.value)
         graph = read(graph_file, labels=path, label_columns=parse_setting(way)[1])
-        assert graph.labels is not None
         assert graph.labels.classes == ("blue", "red")
     with pytest.raises(InputError, match="label_columns=person,dept,part;"):
         read(graph_file, labels=write("l.csv", "person,dept,part\nn1,red,train\nn2,blue,test\n"))
@@ -97,7 +93,6 @@ def test_files_of_their_own_say_the_split_and_validation_is_drawn_from_training(
 
 def test_labels_of_other_nodes_are_counted_and_none_left_is_an_error(graph_file: Path, write: Write) -> None:
     graph = read(graph_file, labels=write("l.tsv", "n1\tred\nm1\tred\nm2\tgreen\n"))
-    assert graph.labels is not None
     assert graph.labels.classes == ("red",)
     assert any("2 of 3 labelled nodes not in the graph, left out, such as 'm1', 'm2'" in note for note in graph.notes)
     with pytest.raises(InputError, match="none of the 1 labelled nodes is in the graph, such as 'm1'"):

@@ -25,40 +25,21 @@ def graphs(draw: st.DrawFn) -> tuple[Triples, int, int]:
     return np.column_stack([ends[:, 0], rels, ends[:, 1]]), int(ends.max()) + 1, int(rels.max()) + 1
 
 
-def as_set(triples: Triples) -> set[tuple[int, ...]]:
-    return {tuple(row) for row in triples.tolist()}
-
-
-def pairs(triples: Triples) -> set[frozenset[int]]:
-    return {frozenset((s, o)) for s, _, o in triples.tolist()}
-
-
-@given(graphs(), st.integers(0, 5))
-def test_the_splits_are_a_partition_in_the_given_order(graph: tuple[Triples, int, int], seed: int) -> None:
+@given(graphs(), st.integers(0, 5), st.sampled_from([0.1, 0.3, 0.45]))
+def test_the_splits_are_a_partition_by_pairs_in_the_given_order_and_train_has_everything(
+    graph: tuple[Triples, int, int], seed: int, fraction: float
+) -> None:
     triples, N, R = graph
-    parts = split(triples, N, R, seed=seed)
-    assert sum(map(len, parts)) == len(triples)
-    assert set.union(*map(as_set, parts)) == as_set(triples)
+    parts = split(triples, N, R, seed=seed, valid_fraction=fraction, test_fraction=fraction)
     place = {tuple(row): i for i, row in enumerate(triples.tolist())}
-    for part in parts:
-        order = [place[tuple(row)] for row in part.tolist()]
-        assert order == sorted(order)
-
-
-@given(graphs(), st.integers(0, 5))
-def test_every_entity_and_every_relation_is_in_train(graph: tuple[Triples, int, int], seed: int) -> None:
-    triples, N, R = graph
-    train, _, _ = split(triples, N, R, seed=seed, valid_fraction=0.4, test_fraction=0.4)
+    orders = [[place[tuple(row)] for row in part.tolist()] for part in parts]
+    assert all(order == sorted(order) for order in orders)
+    assert sorted(place for order in orders for place in order) == list(range(len(triples)))
+    pairs = [{frozenset((s, o)) for s, _, o in part.tolist()} for part in parts]
+    assert sum(map(len, pairs)) == len(set.union(*pairs)), "no pair of entities is in two splits"
+    train = parts[0]
     assert set(train[:, [0, 2]].ravel().tolist()) == set(range(N))
     assert set(train[:, 1].tolist()) == set(range(R))
-
-
-@given(graphs(), st.integers(0, 5))
-def test_no_pair_of_entities_is_in_two_splits(graph: tuple[Triples, int, int], seed: int) -> None:
-    train, valid, test = split(*graph, seed=seed, valid_fraction=0.3, test_fraction=0.3)
-    assert not pairs(train) & pairs(valid)
-    assert not pairs(train) & pairs(test)
-    assert not pairs(valid) & pairs(test)
 
 
 def dense(n: int = 60) -> tuple[Triples, int, int]:

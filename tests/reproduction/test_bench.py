@@ -121,6 +121,7 @@ def test_the_commands_print_reports_of_what_they_are_asked_for(reproduction: toy
     assert [row["settings"]["training.batch_size"] for row in report["rows"]] == [8, 8]
     step = json.loads(reproduction("bench", "step", *words).out)
     assert {"ours", "per edge"} <= set(step["steps"])
+    assert step["copy_gb_s"] > 0  # for plans of this device
     assert (step["batch"], step["config"]["training"]["loss"]) == (8, "bce")
     assert json.loads(reproduction("bench", "evaluate", *words).out)["ranks"] == 4  # two test facts
     report = json.loads(reproduction("bench", "conditional", *words).out)

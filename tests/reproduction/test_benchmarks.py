@@ -28,8 +28,7 @@ PARTS = ("mrr", "newcomer_given_mrr", "newcomer_answer_mrr", "ordinary_mrr", "en
 
 def test_scores_that_put_every_true_answer_first_have_rank_one() -> None:
     data = toy.graph(40, 20, valid=20, test=20)
-    e, r = data.entities.ids, data.relations.ids
-    queries = [(e[s], r[p], e[o]) for s, p, o in data.test.tolist()]
+    queries = toy.facts(data, "test")
     facts = np.concatenate(list(data.splits.values()))
 
     def score(s: torch.Tensor, p: torch.Tensor) -> torch.Tensor:

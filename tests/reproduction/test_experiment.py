@@ -25,7 +25,7 @@ from laboratory import EXPERIMENTS, job, write
 from reproduction import training
 from reproduction.experiment import Experiment, Row, at_home, chosen, control_of, jobs_of, read_experiment
 from reproduction.tables import Board, Figure, read
-from reproduction.training import VARIANTS, expected, is_done, train_row, trial_data, trial_settings, variant
+from reproduction.training import VARIANTS, expected, is_done, train_row, trial_data, trial_settings
 from toy import Command, refused
 
 CPU = torch.device("cpu")
@@ -226,7 +226,7 @@ def test_rows_may_ask_for_every_variant() -> None:
 def test_degrees_kept_hides_an_edge_from_the_sums_alone() -> None:
     model, keep = ConditionalCompGCN(2, 4, 2), torch.tensor([1.0, 0.0, 1.0, 1.0])
     whole, hidden = model.view(graph()), model.view(graph(), keep)
-    with variant("degrees kept"):
+    with VARIANTS["degrees kept"]:
         seen = model.view(graph(), keep)
     assert torch.equal(seen.weight, hidden.weight)
     assert torch.equal(seen.degree, whole.degree)
@@ -235,7 +235,7 @@ def test_degrees_kept_hides_an_edge_from_the_sums_alone() -> None:
 
 
 def test_free_relations_are_the_same_for_every_query_and_only_within_the_variant() -> None:
-    with variant("free relations"):
+    with VARIANTS["free relations"]:
         layer = ConditionalCompGCN(2, 4, 2).layers[0]
         free = layer.relation_vectors(torch.randn(3, 4))
     assert torch.equal(free, layer.relation_bias.expand(-1, 3, -1))

@@ -291,7 +291,7 @@ def _check_owners(labels: str | Path, labelled: Sequence[str], used: Sequence[st
 
 
 def noted(collection: GraphCollection, notes: Sequence[str] = ()) -> GraphCollection:
-    """Return the collection with notes on its reading and on itself, which change nothing."""
+    """Return the collection with the notes of its reader, and notes on odd edges and graphs, all of which it keeps."""
     triples, N, R = collection.triples, collection.num_nodes, collection.num_relations
     repeated = len(triples) - len(np.unique(keys(triples, N, R)))
     loops = int((triples[:, 0] == triples[:, 2]).sum())

@@ -33,8 +33,7 @@ Paths = Mapping[str, Path]
 _STEPS, _LEAST, _MOST = 64, 4096, 2**20  # of an epoch over a large graph; examples in one of them
 # A number as RDF writes it; another mirror may write it with more or fewer zeros.
 _NUMBER = re.compile(r'"([^"]*)"\^\^<http://www\.w3\.org/2001/XMLSchema#(double|float|decimal)>')
-_DRAWN = ("split_seed", "valid_fraction", "test_fraction")
-_OWN = tuple(key for key in Data.model_fields if key not in ("source", "top_relations", *_DRAWN))
+_ANY = {"source", "top_relations", "split_seed", "valid_fraction", "test_fraction"}  # settings of data sets by name too
 
 
 class Source(NamedTuple):
@@ -85,7 +84,7 @@ def find(data: Data, task: str | None = None) -> KnowledgeGraph | GraphCollectio
 
 def _find(data: Data, task: str | None) -> KnowledgeGraph | GraphCollection:
     if data.source in DATASETS:
-        chosen = [key for key in _OWN if getattr(data, key) != Data.model_fields[key].default]
+        chosen = data.model_dump(exclude_defaults=True, exclude=_ANY)
         if chosen:
             what = f"the data set '{data.source}' is read in its own way, with its own splits and names"
             raise InputError(f"{what}; leave {' and '.join(chosen)} out")

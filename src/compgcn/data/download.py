@@ -30,10 +30,12 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from functools import partial
 from importlib import resources
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from typing import IO, Any, NamedTuple
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from filelock import FileLock
+from pydantic import TypeAdapter
 
 from compgcn import __version__
 from compgcn.errors import InputError
@@ -63,8 +65,8 @@ class Archive(NamedTuple):
     """
 
     file: str  # its name, also that of a copy in a local folder
-    sha256: str | None
     items: Mapping[str, Item]  # its members by role
+    sha256: str | None = None
     address: str = ""
     project: str = ""
 
@@ -73,9 +75,9 @@ class Files(NamedTuple):
     """Files of a data set."""
 
     required: tuple[str, ...]  # roles that every mirror must have
-    optional: tuple[str, ...]  # roles that a mirror may have
     folder: str  # their place below a local folder
-    local: Mapping[str, Item]  # the files there by role, unless they are in an archive
+    local: Mapping[str, Item] = MappingProxyType({})  # the files there by role, unless they are in an archive
+    optional: tuple[str, ...] = ()  # roles that a mirror may have
     archives: tuple[Archive, ...] = ()  # the mirrors, in the order in which they are tried
     limit_mib: int = 256  # larger archives are refused, packed or unpacked
 
@@ -92,25 +94,16 @@ class Files(NamedTuple):
 
 def _mirrors() -> dict[str, Files]:
     """Read the table of mirrors; a row with `sets` stands for several data sets."""
-
-    def items(rows: Mapping[str, list[str]]) -> dict[str, Item]:
-        return {role: Item(*row) for role, row in rows.items()}
-
-    def files(row: Mapping[str, Any]) -> Files:
-        rows = row.get("archives", ())
-        archives = tuple(Archive(**{"sha256": None, **one, "items": items(one["items"])}) for one in rows)
-        roles = tuple(row["required"]), tuple(row.get("optional", ()))
-        return Files(*roles, row["folder"], items(row.get("local", {})), archives, row.get("limit_mib", 256))
-
     found = {}
     for name, row in tomllib.loads(resources.files("compgcn.data").joinpath("mirrors.toml").read_text()).items():
-        if "sets" not in row:
-            found[name] = files(row)
-        for one, (folder, *digests) in row.get("sets", {}).items():
+        sets = row.pop("sets", {})
+        if not sets:
+            found[name] = row
+        for one, (folder, *digests) in sets.items():
             plain = {part: [f"{folder}/{part}.txt", sha] for part, sha in zip(row["required"], digests, strict=True)}
             archives = [{**archive, "items": plain} for archive in row["archives"]]
-            found[one] = files({**row, "local": {**row["local"], **plain}, "archives": archives})
-    return found
+            found[one] = {**row, "local": {**row["local"], **plain}, "archives": archives}
+    return TypeAdapter(dict[str, Files]).validate_python(found)
 
 
 FILES = _mirrors()
@@ -121,12 +114,15 @@ class UnavailableError(InputError):
 
 
 class Entry(NamedTuple):
-    """File of a data set in the cache; `verified` if its sha256 is published, else it is that of the first download."""
+    """File of a data set in the cache: its sha256 when it came, and its state now, see `verify`."""
 
     path: Path
     sha256: str
-    size: int
-    verified: bool
+    state: str
+
+    @property
+    def verified(self) -> bool:
+        return self.state == "ok"
 
 
 class Fetched(NamedTuple):
@@ -139,11 +135,11 @@ class Fetched(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """Contents of a mirror: plain files by role, all its items, and the archive of those that are no plain files."""
+    """Files of a data set, as a mirror has them."""
 
-    paths: Mapping[str, Path]
-    items: Mapping[str, Item]
-    archive: Path | None = None
+    paths: Mapping[str, Path]  # plain files by role
+    items: Mapping[str, Item]  # all files by role
+    archive: Path | None = None  # holds those that are no plain files
 
 
 def root() -> Path:
@@ -163,7 +159,7 @@ def place(name: str, files: Files) -> str:
 
 @contextlib.contextmanager
 def located(name: str, files: Files) -> Iterator[dict[str, Path]]:
-    """Give the files by role: from COMPGCN_DATA, or else from the cache, which is filled on first use."""
+    """Yield the files of a data set by role: those in COMPGCN_DATA, or else the cached ones, fetched on first use."""
     found = _local(files)
     if found is not None:
         with tempfile.TemporaryDirectory(prefix="compgcn-") as temporary:
@@ -186,9 +182,9 @@ def entries(name: str, files: Files, *, read: bool = False) -> Mapping[str, Entr
 
     Unless they are `read`, the size of a file stands for its bytes.
     """
-    found = _manifest(name, files)
-    states = {_state(files, role, entry, read=read) for role, entry in found.items()}
-    return found if set(files.required) <= set(found) and not states & {"altered", "missing"} else None
+    found = _recorded(name, files, read=read)
+    bad = any(entry.state in ("altered", "missing") for entry in found.values())
+    return found if set(files.required) <= set(found) and not bad else None
 
 
 def verify(name: str, files: Files) -> list[tuple[str, Path, str]]:
@@ -202,10 +198,10 @@ def verify(name: str, files: Files) -> list[tuple[str, Path, str]]:
             with tempfile.TemporaryDirectory(prefix="compgcn-") as temporary:
                 for role, path in _unpack(found, files, Path(temporary)).items():
                     states.append(("local", path, files.state(role, sha256(path))))
-        except UnavailableError:  # of an archive
+        except UnavailableError:  # its archive is damaged
             states.append(("local", found.archive or root(), "altered"))
-    cached = _manifest(name, files).items()
-    return states + [("cached", entry.path, _state(files, role, entry, read=True)) for role, entry in cached]
+    cached = _recorded(name, files, read=True).values()
+    return states + [("cached", entry.path, entry.state) for entry in cached]
 
 
 def fetch(wanted: Mapping[str, Files], source: Path | None = None, notify: Notify | None = None) -> list[Fetched]:
@@ -229,17 +225,18 @@ def fetch(wanted: Mapping[str, Files], source: Path | None = None, notify: Notif
 
 def _bring(name: str, files: Files, source: Path | None, notify: Notify | None) -> Fetched:
     """Fetch one data set, unless another process just did."""
-    before = _manifest(name, files)
-    if source is None and entries(name, files, read=True) is not None:
-        return Fetched(name, before, "the cache", already=True)
+    cached = entries(name, files, read=True) if source is None else None
+    if cached is not None:
+        return Fetched(name, cached, "the cache", already=True)
+    before = _recorded(name, files)
     mirror = _from_folder(source, name, files) if source is not None else _from_mirrors(name, files, notify)
-    found = _manifest(name, files)
+    found = _recorded(name, files)
     trusted = [entry.path.name for entry in found.values() if not entry.verified]
     if trusted:
         what = f"no checksum of {', '.join(trusted)} is published"
         log.warning("%s: %s; what came is pinned from now on, but unverified", name, what)
     for role, entry in before.items():
-        if not entry.verified and role in found and found[role].sha256 != entry.sha256:
+        if entry.sha256 not in files.known(role) and role in found and found[role].sha256 != entry.sha256:
             log.warning("%s: %s is not what was first downloaded", name, found[role].path.name)
     return Fetched(name, found, mirror, already=False)
 
@@ -296,7 +293,7 @@ def _download(archive: Archive, name: str, files: Files, notify: Notify | None) 
 def _assemble(found: _Found, name: str, files: Files, mirror: str) -> str:
     """Copy or unpack into a new folder, compare every file with its sha256, and put the folder in place."""
     folder = root() / f".staging-{name}"
-    shutil.rmtree(folder, ignore_errors=True)  # of a process that was killed
+    shutil.rmtree(folder, ignore_errors=True)  # a process that was killed may have left one
     folder.mkdir()
     try:
         copied = {role: shutil.copyfile(path, folder / path.name) for role, path in found.paths.items()}
@@ -314,8 +311,11 @@ def _assemble(found: _Found, name: str, files: Files, mirror: str) -> str:
     return mirror
 
 
-def _manifest(name: str, files: Files) -> dict[str, Entry]:
-    """Return the files of a data set by role, as the cache recorded them; nothing without a readable record."""
+def _recorded(name: str, files: Files, *, read: bool = False) -> dict[str, Entry]:
+    """Return the files of a data set by role that the cache has a record of; none if it cannot be read.
+
+    Unless they are `read`, the size of a file stands for its bytes.
+    """
     folder = root() / name
     try:
         rows = json.loads((folder / MANIFEST).read_text())["files"]
@@ -323,17 +323,13 @@ def _manifest(name: str, files: Files) -> dict[str, Entry]:
         return {}
     found = {}
     for role, row in rows.items():
-        verified = files.state(role, row["sha256"]) == "ok"
-        found[role] = Entry(folder / row["file"], row["sha256"], row["size"], verified)
+        path, state = folder / row["file"], files.state(role, row["sha256"])
+        if not path.is_file():
+            state = "missing"
+        elif (sha256(path) != row["sha256"]) if read else (path.stat().st_size != row["size"]):
+            state = "altered"
+        found[role] = Entry(path, row["sha256"], state)
     return found
-
-
-def _state(files: Files, role: str, entry: Entry, *, read: bool) -> str:
-    """Return the state of a cached file, see `verify`; unless `read`, its size stands for its bytes."""
-    if not entry.path.is_file():
-        return "missing"
-    same = sha256(entry.path) == entry.sha256 if read else entry.path.stat().st_size == entry.size
-    return files.state(role, entry.sha256) if same else "altered"
 
 
 def sha256(path: Path) -> str:

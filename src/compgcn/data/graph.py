@@ -270,7 +270,7 @@ def tidied(
 
 def read_names(text: Text, *, width: int = 2) -> dict[str, str]:
     """Return id -> name from the first two columns of a table; ids that the graph lacks do no harm."""
-    ids, names = (column.to_pylist() for column in text.read(width, allow_empty=True)[:2])
+    ids, names = (column.to_pylist() for column in text.read(width, (0, 1), allow_empty=True))
     found: dict[str, str] = {}
     for key, name in zip(ids, names, strict=True):
         before = found.setdefault(key, name)

@@ -42,14 +42,12 @@ def split(
     free[pair[_anchors(triples, num_entities, num_relations, rng)]] = False
 
     dealt = rng.permutation(np.flatnonzero(free))
-    filled = np.cumsum(size[dealt])
-    for_test, for_valid = round(test_fraction * n), round(valid_fraction * n)
-    left = int(size[dealt].sum())
+    filled = np.append(0, np.cumsum(size[dealt]))  # triples of the first 0, 1, 2 ... pairs
+    for_test, for_valid, left = round(test_fraction * n), round(valid_fraction * n), int(filled[-1])
     if left < for_test + for_valid:
         for_test = round(left * for_test / (for_test + for_valid))
     in_test = _nearest(filled, for_test)
-    start = filled[in_test - 1] if in_test else 0
-    in_valid = _nearest(filled[in_test:] - start, for_valid)
+    in_valid = _nearest(filled[in_test:] - filled[in_test], for_valid)
     home = np.zeros(len(size), dtype=np.int8)
     home[dealt[:in_test]] = 2
     home[dealt[in_test : in_test + in_valid]] = 1
@@ -85,11 +83,5 @@ def first(codes: Triples, size: int) -> Triples:
 
 
 def _nearest(filled: Triples, target: int) -> int:
-    """Return how many groups, taken in order, come nearest to `target` triples."""
-    if target <= 0 or not len(filled):
-        return 0
-    above = int(np.searchsorted(filled, target))
-    if above == len(filled):
-        return above
-    below = int(filled[above - 1]) if above else 0
-    return above + 1 if filled[above] - target <= target - below else above
+    """Return the place of the number nearest to the target; of two as near, the later."""
+    return len(filled) - 1 - int(np.abs(filled - target)[::-1].argmin())

@@ -61,10 +61,7 @@ class Leakage:
         """Return the report as JSON, relations by their names."""
 
         def pairs(overlaps: tuple[Overlap, ...]) -> list[dict[str, Any]]:
-            return [
-                {"relation": names[a.relation], "other": names[a.other], "shared": a.shared, "pairs": a.pairs}
-                for a in overlaps
-            ]
+            return [{**a._asdict(), "relation": names[a.relation], "other": names[a.other]} for a in overlaps]
 
         shares = {part: one.copy_rule / max(one.triples, 1) for part, one in self.splits.items()}
         return {
@@ -142,15 +139,9 @@ def _given(triples: Numbers, train: Numbers, N: int, R: int, same: Numbers, mirr
     s, r, o = triples.T
     copies, duplicates, by_same = _match(train, N, R, s, r, o, same)
     symmetric, inverses, by_mirrored = (flags & (s != o) for flags in _match(train, N, R, o, r, s, mirrored))
-    return Given(
-        triples=len(triples),
-        copies=int(copies.sum()),
-        symmetric=int(symmetric.sum()),
-        near_duplicates=int(duplicates.sum()),
-        inverses=int(inverses.sum()),
-        any=int((copies | symmetric | duplicates | inverses).sum()),
-        copy_rule=int((by_same | by_mirrored).sum()),
-    )
+    some, ruled = copies | symmetric | duplicates | inverses, by_same | by_mirrored
+    counts = (int(flags.sum()) for flags in (copies, symmetric, duplicates, inverses, some, ruled))
+    return Given(len(triples), *counts)
 
 
 def _match(train: Numbers, N: int, R: int, s: Numbers, r: Numbers, o: Numbers, rules: Numbers) -> tuple[_Flags, ...]:

@@ -63,7 +63,7 @@ class Text(File):
         return Facts(found, notes, guessed=guessed)
 
     def part(self, number: int, of: int) -> Facts | None:
-        """Read one of so many parts, about as many bytes each; None where only the whole file tells how to read it."""
+        """Read one of `of` parts of about equal size; return None if only the whole file tells how to read it."""
         import pyarrow as pa
 
         if self.delimiter != "\t" or self.options.comment or endings(self.path)[1]:
@@ -107,17 +107,10 @@ class Text(File):
         header = self.header() if chosen else next(self.scan(len(words), allow_empty=allow_empty))[1]
         return len(header), *picked(self.label, header, chosen, words)
 
-    def read(self, width: int, take: Sequence[int] | None = None, *, allow_empty: bool = False) -> list[Any]:
-        """Return columns of strings, as pyarrow chunked arrays.
-
-        Args:
-            width: the number of fields of every line.
-            take: positions of the wanted columns; all by default.
-            allow_empty: whether a field may be empty.
-        """
+    def read(self, width: int, take: Sequence[int], *, allow_empty: bool = False) -> list[Any]:
+        """Return the columns at these positions as pyarrow chunked arrays; every line has `width` fields."""
         import pyarrow as pa  # here, not above: the embedded graph needs none of it
 
-        take = range(width) if take is None else take
         try:
             found = self._parse(width, take)
             if len(found[0]) and (allow_empty or not any(map(_has_blank, found))):
@@ -250,7 +243,7 @@ class Parquet(File):
         return Facts(self.read(picked(self.label, self.header(), self.options.columns)[0]))
 
     def part(self, number: int, of: int) -> Facts:
-        """Read one of so many parts, about as many row groups each."""
+        """Read one of `of` parts with about as many row groups each."""
         groups, (places, _) = self._opened.num_row_groups, picked(self.label, self.header(), self.options.columns)
         return Facts(self.read(places, range(groups * number // of, groups * (number + 1) // of)))
 
@@ -262,7 +255,6 @@ class Parquet(File):
 
         header, number = self.header(), 0
         names = [header[place] for place in picked(self.label, header, chosen, words)[0]]
-        self._must_have_rows()
         try:
             for batch in self._opened.iter_batches(_BATCH, columns=names):
                 columns = [self._texts(name, batch.column(name), allow_empty, number).to_pylist() for name in names]
@@ -275,7 +267,6 @@ class Parquet(File):
     def read(self, take: Sequence[int], groups: Sequence[int] | None = None) -> list[Any]:
         """Return columns of ids as strings, of some row groups or of all."""
         table = self.table(take, groups)
-        self._must_have_rows()
         named = zip(table.column_names, table.columns, strict=True)
         return [self._texts(name, column) for name, column in named]
 
@@ -290,12 +281,8 @@ class Parquet(File):
         except (pa.ArrowException, OSError, ValueError) as error:
             raise self._damaged(error) from None
 
-    def _must_have_rows(self) -> None:
-        if not self._opened.metadata.num_rows:
-            raise InputError(f"'{self.label}' is empty: it holds no row")
-
     def _texts(self, name: str, column: Any, allow_empty: bool = False, before: int = 0) -> Any:
-        """Return a column as strings; so many rows of the file stand before it."""
+        """Return a column as strings; `before` counts the rows of the file before it."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -320,9 +307,12 @@ class Parquet(File):
         import pyarrow.parquet as pq
 
         try:
-            return pq.ParquetFile(self.label)
+            found = pq.ParquetFile(self.label)
         except (pa.ArrowException, OSError) as error:
             raise self._damaged(error) from None
+        if not found.metadata.num_rows:
+            raise InputError(f"'{self.label}' is empty: it holds no row")
+        return found
 
     def _damaged(self, error: Exception) -> InputError:
         return InputError(f"'{self.label}' cannot be read: {str(error).strip().splitlines()[0].rstrip('.')}")
@@ -352,7 +342,7 @@ def text(path: str | Path) -> Text:
 
 
 def _line(file: BinaryIO, place: int) -> int:
-    """Return where the first line that begins at or after a place begins."""
+    """Return the start of the first line that begins at this place or later."""
     file.seek(max(place - 1, 0))
     if place:
         file.readline()
