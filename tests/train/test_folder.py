@@ -73,11 +73,16 @@ def test_a_finished_folder_holds_these_files_and_no_others(tmp_path: Path) -> No
 
 def test_an_event_cut_short_by_a_kill_spoils_only_its_own_line(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
-    folder.append({"a": 1})
+    folder.append({"event": "a"})
     with (tmp_path / "events.jsonl").open("a") as file:
-        file.write('{"b": ')
-    folder.append({"c": 3})
-    assert (tmp_path / "events.jsonl").read_text() == '{"a": 1}\n{"b": \n{"c": 3}\n'
+        file.write('{"event": ')
+    folder.append({"event": "c"})
+    assert (tmp_path / "events.jsonl").read_text() == '{"event": "a"}\n{"event": "c"}\n'
+
+
+def test_events_are_read_without_damaged_lines(tmp_path: Path) -> None:
+    (tmp_path / "events.jsonl").write_bytes(b'\xff\x00\n[]\nnull\n{}\n{"event": "a"}\n{"event": "b"')
+    assert Folder(tmp_path).events() == [{"event": "a"}]
 
 
 @given(sizes=st.tuples(st.integers(1, 6), st.integers(0, 4), st.integers(0, 4)))

@@ -35,6 +35,7 @@ from compgcn.errors import InputError
 from compgcn.train.storage import (
     Array,
     Split,
+    append,
     load_tensors,
     pieces,
     read_metadata,
@@ -256,16 +257,16 @@ class Folder:
 
     def append(self, event: dict[str, Any]) -> None:
         """Append a line to events.jsonl."""
-        if processes.rank():
-            return
-        path = self.path / "events.jsonl"
-        try:
-            with path.open("ab+") as file:
-                if file.tell() and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n":
-                    file.write(b"\n")  # a kill cut the last line short
-                file.write(json.dumps(event).encode() + b"\n")
-        except OSError as error:
-            raise OSError(f"could not write {path}: {reason(error)}; the same command resumes the run") from None
+        if processes.rank() == 0:
+            append(self.path / "events.jsonl", json.dumps(event) + "\n")
+
+    def events(self) -> list[dict[str, Any]]:
+        """Read the events of training, without damaged lines."""
+        path, found = self.path / "events.jsonl", []
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else ():
+            with contextlib.suppress(ValueError):
+                found.append(json.loads(line))
+        return [event for event in found if isinstance(event, dict) and "event" in event]
 
     def describe_environment(self, device: torch.device, seed: int, seconds: float) -> None:
         """Write the versions, the device and the time of training to environment.json."""
@@ -287,10 +288,14 @@ class Folder:
         }
         self._json("environment.json", environment)
 
+    def environment(self) -> dict[str, Any]:
+        """Read versions, device and time of training; {} while the run is unfinished."""
+        return self._read_json("environment.json")
+
     def seconds(self) -> float:
         """Read the time of training from environment.json."""
         try:
-            return float(self._read_json("environment.json")["seconds"])
+            return float(self.environment()["seconds"])
         except (ValueError, LookupError, TypeError) as error:
             raise self._damage("environment.json", reason(error)) from None
 
