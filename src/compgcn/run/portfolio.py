@@ -22,7 +22,7 @@ from compgcn.run.build import TASKS, build_links, find_device, labelled_items
 from compgcn.run.protocols import ClassSession, held_out, likelihood
 from compgcn.run.resolve import must_suffice, resolve
 from compgcn.run.run import Run, open_session, train
-from compgcn.run.search import JOURNAL, Budget, Candidate, Cost, Journal, Search
+from compgcn.run.search import JOURNAL, Budget, Candidate, Cost, Journal, Search, journalled
 from compgcn.tasks.classification import Classification, Nodes
 from compgcn.tasks.inputs import INPUTS, Dataset, without_test
 from compgcn.tasks.objectives import OBJECTIVES
@@ -278,7 +278,7 @@ def search(
     run = Folder(run_dir or default_folder(base, BEST[base.task]))
     notify = notify or (lambda event: None)
     searching = run.path / "search"
-    if run.is_run and not overwrite and not (searching / JOURNAL).is_file():
+    if run.is_run and not overwrite and journalled(run.path) is None:
         raise InputError(f"{run.path} holds a run without a search; choose another --run-dir, or say --overwrite")
     must_suffice(base, [base], labelled_items(hidden))
     kind = LinkJudge if base.task == "link-prediction" else NodeJudge
