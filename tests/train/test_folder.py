@@ -384,6 +384,26 @@ def test_weights_of_another_model_are_refused(finished: Path, tmp_path: Path, da
     assert ":)" not in str(caught.value), "the reason is missing"
 
 
+@pytest.mark.parametrize(
+    ("function", "error"),
+    [
+        ("folder.pq.read_table", pa.ArrowMemoryError("malloc of size 1728 failed")),
+        ("folder.load_tensors", RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried")),
+        ("folder.load_tensors", OSError(errno.EMFILE, "Too many open files")),
+    ],
+)
+def test_a_run_that_could_not_be_read_is_not_called_damaged(
+    command: toy.Command, finished: Path, monkeypatch: pytest.MonkeyPatch, function: str, error: Exception
+) -> None:
+    def fail(*args: object, **named: object) -> None:
+        raise error
+
+    monkeypatch.setattr(f"compgcn.train.{function}", fail)
+    result = command("predict", finished, "--head", "p0", "--relation", "lives")
+    toy.refused(result, "Too many open files" if isinstance(error, OSError) else "more memory than there is")
+    assert "damaged" not in result.err
+
+
 def _other_shapes(path: Path) -> None:
     tensors = {name: value.flatten()[:1].clone() for name, value in load_file(path).items()}
     save_file(tensors, path, {"progress": "{}"})

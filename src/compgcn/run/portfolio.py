@@ -11,13 +11,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from compgcn import processes
 from compgcn.config import PATHS, Config, configure, names
 from compgcn.data import DATASETS, KnowledgeGraph
 from compgcn.data.columns import counted
-from compgcn.errors import InputError
+from compgcn.errors import InputError, out_of_memory
 from compgcn.run.build import TASKS, build_links, find_device, labelled_items
 from compgcn.run.protocols import ClassSession, held_out, likelihood
 from compgcn.run.resolve import must_suffice, resolve
@@ -185,7 +183,9 @@ class LinkJudge(_FolderJudge):
             with randomness(config.training.seed, device):
                 task = build_links(config, self.data, device)
                 return optimise(task, config.training, self.place(candidate), notify, interrupted, self.clock)
-        except (MemoryError, torch.OutOfMemoryError):
+        except (MemoryError, RuntimeError) as error:
+            if not out_of_memory(error):
+                raise
             raise InputError("it does not fit into memory") from None
 
     def keep(self, candidate: Candidate, share: float, run: Folder, data: KnowledgeGraph) -> None:

@@ -31,7 +31,7 @@ from compgcn import __version__, processes
 from compgcn.config import Config, read_config, read_settings, to_toml
 from compgcn.data import GraphCollection, KnowledgeGraph, Labels, Vocabulary
 from compgcn.data.columns import Numbers, counted
-from compgcn.errors import InputError
+from compgcn.errors import InputError, out_of_memory
 from compgcn.train.storage import (
     Array,
     Split,
@@ -220,7 +220,11 @@ class Folder:
                 f"the run folder {self.path} has no {MODEL}; give the same train command again, with --overwrite if "
                 "training had ended"
             ) from None
-        except (safetensors.SafetensorError, OSError, RuntimeError) as error:
+        except OSError as error:
+            raise InputError(f"could not read the weights {path}: {reason(error)}") from None
+        except (safetensors.SafetensorError, RuntimeError) as error:
+            if out_of_memory(error):
+                raise
             raise InputError(
                 f"the weights {path} are damaged or of another model ({reason(error)}); remove the folder, train again"
             ) from None
@@ -311,6 +315,8 @@ class Folder:
             table = pq.read_table(self.path / name)
         except FileNotFoundError:
             raise self._damage(name, "the file is missing") from None
+        except MemoryError:
+            raise
         except (OSError, pa.ArrowException) as error:
             raise self._damage(name, reason(error)) from None
         if not table.schema.equals(schema) or any(column.null_count for column in table.columns):
