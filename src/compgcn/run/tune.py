@@ -186,13 +186,13 @@ def open_study(plan: Plan, storage: str | None, trials: int, pruner: str = "medi
             f"{plan.folder} holds a study of something else ({'; '.join(changed)}); take another --study-dir"
         )
     if grid_size(plan.space) <= trials:
-        running = (TrialState.WAITING, TrialState.RUNNING)
-        known = [_values(one) for one in (*study.get_trials(deepcopy=False, states=running), *finished(study))]
+        ahead = (TrialState.WAITING, TrialState.RUNNING)
         texts = [list(_texts(values)) for values in plan.space.values()]
         points = [dict(zip(plan.space, point, strict=True)) for point in itertools.product(*texts)]
         random.Random(config.training.seed).shuffle(points)
         for point in points:
-            if point not in known:
+            known = (*study.get_trials(deepcopy=False, states=ahead), *finished(study))  # other workers queue too
+            if point not in map(_values, known):
                 study.enqueue_trial(point)
     return study
 
