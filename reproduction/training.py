@@ -99,9 +99,9 @@ def kept(run: Run, asked: Run) -> dict[str, Any]:
     found: dict[str, Any] = {
         "config": json.loads(run.config.model_dump_json()),
         "parameters": parameters(run.task),
-        "environment": json.loads((run.path / "environment.json").read_text(encoding="utf-8")),
+        "environment": run.folder.environment(),
         "metrics": run.metrics,
-        "curve": curve(run.path / "events.jsonl"),
+        "curve": curve(run.folder.events()),
     }
     if run.config.task == "link-prediction" and run.metrics["test"]:
         task, data = asked.ranker, asked.data

@@ -1,4 +1,4 @@
-"""The one error a user can cause, and the sentence that answers a typo."""
+"""The one error a user can cause, the sentence that answers a typo, and errors that say that memory is short."""
 
 from __future__ import annotations
 
@@ -10,6 +10,13 @@ _COMPARED = 2**20  # letters of the given name times letters of the known ones: 
 
 class InputError(ValueError):
     """Wrong input from outside; the message is one sentence that says what is wrong and what to do."""
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Return whether an error says that there is too little memory; by its name, since torch may not be loaded."""
+    said = ("can't allocate memory", "not enough memory", "Storage size calculation overflowed")
+    named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    return named or (isinstance(error, RuntimeError) and any(words in str(error) for words in said))
 
 
 def unknown(kind: str, given: str, known: Iterable[str], *, listed: int = 12) -> InputError:

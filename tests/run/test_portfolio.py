@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import compgcn
+from compgcn.config import Config
 from compgcn.data import KnowledgeGraph
 from compgcn.errors import InputError
 from compgcn.run import Run, open_run, portfolio
@@ -133,6 +134,23 @@ def test_a_finished_search_trains_no_more_and_refuses_another_budget(tmp_path: P
         searched(run.path, trials=1)
     assert searched(run.path, trials=1, overwrite=True).path == run.path
     assert sum(line["event"] == "end" and line["share"] > 0 for line in told(run.path)) == 1
+    (run.path / "search" / "journal.jsonl").write_text("")
+    with pytest.raises(InputError, match="holds a run without a search"):
+        searched(run.path, trials=1)
+
+
+def test_a_candidate_that_does_not_fit_into_memory_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    build = portfolio.build_links
+
+    def too_large(config: Config, *others: Any) -> Any:
+        if config.encoder.name == "conditional":
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes")
+        return build(config, *others)
+
+    monkeypatch.setattr(portfolio, "build_links", too_large)
+    found = journalled(searched(tmp_path / "run").path)
+    assert found is not None
+    assert "it does not fit into memory" in {one.error for one in found.trials if one.name == "conditional"}
 
 
 def test_a_search_without_a_model_leaves_the_folder_to_another_budget(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from compgcn.errors import InputError
-from compgcn.run.search import Budget, Candidate, Cost, Journal, Outcome, Search, Trial, best_first
+from compgcn.run.search import Budget, Candidate, Cost, Journal, Outcome, Search, Trial, best_first, journalled
 from compgcn.train.loop import Interrupted
 
 SECONDS = 10.0  # of a whole training of the candidates below
@@ -242,6 +242,30 @@ def test_a_stopped_search_resumes_where_it_was(tmp_path: Path, budget: dict[str,
         assert found.trials == [trial._replace(spent=found.trials[i].spent) for i, trial in enumerate(expected.trials)]
     else:
         assert judge.now <= budget["seconds"] * (1 + 1e-9), "the time before the stop counts"
+
+
+@pytest.mark.parametrize("line", [b"\xff", b"{", b"[]", b"null", b"{}"])
+def test_a_damaged_journal_is_one_sentence(tmp_path: Path, line: bytes) -> None:
+    searched(tmp_path, Pretended(), candidates(3), trials=3).run()
+    journal = tmp_path / "search" / "journal.jsonl"
+    journal.write_bytes(line + b"\n" + journal.read_bytes())
+    for use in (journalled, lambda folder: searched(folder, Pretended(), candidates(3), trials=3)):
+        with pytest.raises(InputError, match=r"is damaged: search/journal\.jsonl: "):
+            use(tmp_path)
+
+
+def test_a_journal_cut_short_is_whole_again_even_if_the_disk_is_still_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = searched(tmp_path, Pretended(), candidates(3), trials=3).run()
+    journal = tmp_path / "search" / "journal.jsonl"
+    cut = journal.read_bytes()[:-5]
+    journal.write_bytes(cut)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", lambda path, text, **how: path.write_bytes(b""))
+        assert journalled(tmp_path) is not None
+    assert journal.read_bytes() == cut
+    assert searched(tmp_path, Pretended(), candidates(3), trials=3).run().trials[0].name == expected.trials[0].name
 
 
 def test_the_journal_of_another_search_is_refused(tmp_path: Path) -> None:

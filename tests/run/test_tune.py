@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
+import signal
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +140,59 @@ def test_an_interrupted_study_goes_on_with_the_trial_it_was_in(tmp_path: Path) -
     events: list[Any] = []
     searched(made, notify=events.append)  # once more there is nothing to do
     assert events == []
+
+
+def test_a_study_goes_on_where_the_disk_was_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No file may grow beyond so many bytes, as on a full disk: the last line of a file is cut short."""
+    resource = pytest.importorskip("resource")
+    expected = tune.history(searched(plan(tmp_path / "whole")))
+    made, before = plan(tmp_path / "full"), resource.getrlimit(resource.RLIMIT_FSIZE)
+    monkeypatch.setattr(tune, "timedelta", lambda minutes: timedelta(0))  # no other process may just have begun
+    for room in range(500, 9000, 500):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+        try:
+            with pytest.raises(OSError, match=r"^could not write .*File too large; the"):
+                searched(made)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    found = tune.history(searched(made))
+    assert sorted(value or 0.0 for _, value in found) == sorted(value or 0.0 for _, value in expected)
+
+
+def test_a_kill_while_a_study_is_locked_stops_no_other_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Optuna's own lock stays behind: a link that leads nowhere if the folder is relative, which it waits for."""
+    monkeypatch.chdir(tmp_path)
+    made = plan(Path("study"))
+    made.folder.mkdir()
+    (made.folder / "study.jsonl.lock").symlink_to("study/study.jsonl")
+    before = signal.signal(signal.SIGALRM, lambda number, frame: pytest.fail("it waits for the lock"))
+    signal.alarm(20)
+    try:
+        tune.open_study(made, None, 3)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_a_trial_of_a_process_that_died_before_its_first_line_is_taken_up(tmp_path: Path) -> None:
+    made = plan(tmp_path)
+    study = tune.open_study(made, None, 3)
+    study.ask()  # of the queued values, and none of them is drawn yet
+    tune.work(made, study, 3)
+    assert len(tune.finished(study)) == 2, "another process may just have begun it"
+    path = tmp_path / "study.jsonl"
+    path.write_text(re.sub(r'"datetime_start": ?"20..', '"datetime_start": "2000', path.read_text()))
+    study = searched(made)
+    assert sorted(trial.params["training.lr"] for trial in tune.finished(study)) == sorted(RATES["training.lr"])
+
+
+def test_a_damaged_study_is_one_sentence(tmp_path: Path) -> None:
+    made = plan(tmp_path)
+    searched(made, 1)
+    path = tmp_path / "study.jsonl"
+    path.write_bytes(b"\xff\x00\n" + path.read_bytes())
+    with pytest.raises(InputError, match=r"the study .*study\.jsonl is damaged \(.*\); choose another --study-dir"):
+        searched(made)
 
 
 @pytest.mark.parametrize(("process", "taken"), [(2**22 + 1, True), (os.getppid(), False)])

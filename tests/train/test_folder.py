@@ -73,11 +73,16 @@ def test_a_finished_folder_holds_these_files_and_no_others(tmp_path: Path) -> No
 
 def test_an_event_cut_short_by_a_kill_spoils_only_its_own_line(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
-    folder.append({"a": 1})
+    folder.append({"event": "a"})
     with (tmp_path / "events.jsonl").open("a") as file:
-        file.write('{"b": ')
-    folder.append({"c": 3})
-    assert (tmp_path / "events.jsonl").read_text() == '{"a": 1}\n{"b": \n{"c": 3}\n'
+        file.write('{"event": ')
+    folder.append({"event": "c"})
+    assert (tmp_path / "events.jsonl").read_text() == '{"event": "a"}\n{"event": "c"}\n'
+
+
+def test_events_are_read_without_damaged_lines(tmp_path: Path) -> None:
+    (tmp_path / "events.jsonl").write_bytes(b'\xff\x00\n[]\nnull\n{}\n{"event": "a"}\n{"event": "b"')
+    assert Folder(tmp_path).events() == [{"event": "a"}]
 
 
 @given(sizes=st.tuples(st.integers(1, 6), st.integers(0, 4), st.integers(0, 4)))
@@ -377,6 +382,26 @@ def test_weights_of_another_model_are_refused(finished: Path, tmp_path: Path, da
         open_run(path.parent).predict("p0", "lives")
     assert "\n" not in str(caught.value)
     assert ":)" not in str(caught.value), "the reason is missing"
+
+
+@pytest.mark.parametrize(
+    ("function", "error"),
+    [
+        ("folder.pq.read_table", pa.ArrowMemoryError("malloc of size 1728 failed")),
+        ("folder.load_tensors", RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried")),
+        ("folder.load_tensors", OSError(errno.EMFILE, "Too many open files")),
+    ],
+)
+def test_a_run_that_could_not_be_read_is_not_called_damaged(
+    command: toy.Command, finished: Path, monkeypatch: pytest.MonkeyPatch, function: str, error: Exception
+) -> None:
+    def fail(*args: object, **named: object) -> None:
+        raise error
+
+    monkeypatch.setattr(f"compgcn.train.{function}", fail)
+    result = command("predict", finished, "--head", "p0", "--relation", "lives")
+    toy.refused(result, "Too many open files" if isinstance(error, OSError) else "more memory than there is")
+    assert "damaged" not in result.err
 
 
 def _other_shapes(path: Path) -> None:

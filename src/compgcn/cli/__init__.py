@@ -16,7 +16,7 @@ from typer import Option
 from compgcn import __version__
 from compgcn.cli import answers, data, evaluate, export, listing, plan, train, tune
 from compgcn.cli.console import fail, out, under_torchrun
-from compgcn.errors import InputError
+from compgcn.errors import InputError, out_of_memory
 
 _PLAIN = {"█": "#", "–": "-", "…": "~", "′": "'"}  # where a terminal lacks the letter; others become ?
 
@@ -42,14 +42,12 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None
     except (MemoryError, RuntimeError) as error:
-        said = ("can't allocate memory", "not enough memory", "Storage size calculation overflowed")
-        kinds = ("MemoryError", "OutOfMemoryError")  # by name, since torch may not be loaded
         if under_torchrun() and isinstance(error, RuntimeError):
             from compgcn.processes import lost
 
             if lost(error):
                 fail("another process has ended, so this one cannot go on; the same command resumes the run")
-        if type(error).__name__ not in kinds and not any(words in str(error) for words in said):
+        if not out_of_memory(error):
             raise
         fail("this needs more memory than there is; smaller encoder.dims or training.batch_size need less")
     except OSError as error:

@@ -12,19 +12,17 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from compgcn import processes
 from compgcn.config import PATHS, Config, configure, names
 from compgcn.data import DATASETS, KnowledgeGraph
 from compgcn.data.columns import counted
-from compgcn.errors import InputError
+from compgcn.errors import InputError, out_of_memory
 from compgcn.nn.conditional import query_time
 from compgcn.run.build import TASKS, build_graph, build_links, find_device, labelled_items
 from compgcn.run.protocols import ClassSession, held_out, likelihood
 from compgcn.run.resolve import must_suffice, resolve
 from compgcn.run.run import Run, open_session, train
-from compgcn.run.search import JOURNAL, Budget, Candidate, Cost, Journal, Search
+from compgcn.run.search import JOURNAL, Budget, Candidate, Cost, Journal, Search, journalled
 from compgcn.tasks.classification import Classification, Nodes
 from compgcn.tasks.inputs import INPUTS, Dataset, without_test
 from compgcn.tasks.objectives import OBJECTIVES
@@ -191,7 +189,9 @@ class LinkJudge(_FolderJudge):
             with randomness(config.training.seed, device):
                 task = build_links(config, self.data, device)
                 return optimise(task, config.training, place, place.recorded(notify), interrupted, self.clock)
-        except (MemoryError, torch.OutOfMemoryError):
+        except (MemoryError, RuntimeError) as error:
+            if not out_of_memory(error):
+                raise
             raise InputError("it does not fit into memory") from None
 
     def keep(self, candidate: Candidate, share: float, run: Folder, data: KnowledgeGraph) -> None:
@@ -285,7 +285,7 @@ def search(
     run = Folder(run_dir or default_folder(base, BEST[base.task]))
     notify = notify or (lambda event: None)
     searching = run.path / "search"
-    if run.is_run and not overwrite and not (searching / JOURNAL).is_file():
+    if run.is_run and not overwrite and journalled(run.path) is None:
         raise InputError(f"{run.path} holds a run without a search; choose another --run-dir, or say --overwrite")
     must_suffice(base, [base], labelled_items(hidden))
     kind = LinkJudge if base.task == "link-prediction" else NodeJudge

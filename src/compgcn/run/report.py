@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import html
-import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -23,6 +22,7 @@ from compgcn.run import Run, plots
 from compgcn.run.search import FILTERED, journalled
 from compgcn.tasks.classification import LogProbabilities
 from compgcn.tasks.ranking import METRICS, SideRanks, by_category, by_relation
+from compgcn.train.loop import Event
 from compgcn.train.storage import replace
 
 MISSING = "–"
@@ -99,9 +99,7 @@ def page(run: Run) -> list[Part]:
         parts += ["## Choice of the model", Verbatim(f"{search.reason}."), Table("", header, rows)]
     settings = Markup(f"<pre>{html.escape(to_toml(run.config))}</pre>")
     parts += ["## Settings", "All settings, as a file for `compgcn train`.", settings]
-    environment = run.path / "environment.json"
-    if environment.is_file():
-        made = json.loads(environment.read_text(encoding="utf-8"))
+    if made := run.folder.environment():
         rows = [[key.replace("_", " "), Verbatim(MISSING if value is None else value)] for key, value in made.items()]
         parts += ["## Environment", Table("", ("made with", ""), rows)]
     return parts
@@ -193,15 +191,11 @@ def parameters(task: Any) -> int:
     return sum(weights.numel() for weights in scoring)
 
 
-def curve(path: Path) -> dict[str, list[float]]:
-    """Read the loss and the validation metrics of each evaluated epoch; their means over the folds of a split."""
+def curve(events: Iterable[Event]) -> dict[str, list[float]]:
+    """Return the loss and the validation metrics of each evaluated epoch; their means over the folds of a split."""
     rows: dict[int, list[dict[str, float]]] = {}
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            event = json.loads(line)
-        except ValueError:  # a kill cut the line short
-            continue
-        if event.get("event") == "epoch" and _FOLD.fullmatch(event.get("part", "fold 1 of 1")):
+    for event in events:
+        if event["event"] == "epoch" and _FOLD.fullmatch(event.get("part", "fold 1 of 1")):
             rows.setdefault(event["epoch"], []).append({"loss": event["loss"], **event["valid"]})
     seen = {key for many in rows.values() for one in many for key in one}
     keys: list[str] = [key for key in ("loss", "mrr", "accuracy", "log_likelihood") if key in seen]
@@ -211,8 +205,7 @@ def curve(path: Path) -> dict[str, list[float]]:
 
 
 def _training(run: Run) -> list[Part]:
-    path = run.path / "events.jsonl"
-    found = curve(path) if path.is_file() else {"epoch": []}
+    found = curve(run.folder.events())
     epochs, best = found.pop("epoch"), run.metrics.get("best_epoch")
     if len(epochs) < 2:
         return []

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 from compgcn.data.columns import counted
 from compgcn.errors import InputError
 from compgcn.train.loop import Event, Interrupted
+from compgcn.train.storage import append, reason
 
 JOURNAL = "journal.jsonl"
 # Why the ranks of a search are not those of the run
@@ -143,8 +144,7 @@ class Journal:
         """Append a line."""
         self.lines.append({"event": event, **content})
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(self.lines[-1]) + "\n")
+        append(self.path, json.dumps(self.lines[-1]) + "\n")
 
     def of(self, event: str) -> list[dict[str, Any]]:
         """Return the contents of all lines about an event."""
@@ -152,16 +152,12 @@ class Journal:
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
-    """Return the whole lines of a journal; a kill may have cut the last one short."""
-    if not path.is_file():
-        return []
-    found: list[dict[str, Any]] = []
-    for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
-        if not line.endswith("\n"):
-            path.write_text("".join(json.dumps(one) + "\n" for one in found), encoding="utf-8")
-            break
-        found.append(json.loads(line))
-    return found
+    """Return the whole lines of a journal; a kill or a full disk may have cut the last one short."""
+    whole, _, _ = path.read_bytes().rpartition(b"\n") if path.is_file() else (b"", b"", b"")
+    try:
+        return [{"event": line["event"], **line} for line in map(json.loads, whole.splitlines())]
+    except (ValueError, TypeError, LookupError) as error:
+        raise InputError(f"{path.parent.parent} is damaged: search/{path.name}: {reason(error)}") from None
 
 
 def best_first(trials: Sequence[Trial], rungs: Sequence[Mapping[str, Any]]) -> list[Trial]:

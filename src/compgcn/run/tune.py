@@ -15,13 +15,16 @@ import platform
 import random
 import re
 import shutil
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import optuna
+from filelock import FileLock
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 
@@ -34,6 +37,7 @@ from compgcn.run.resolve import NAMES, resolve
 from compgcn.tasks.inputs import Dataset, without_test
 from compgcn.train.folder import default_folder
 from compgcn.train.loop import Event, Interrupted
+from compgcn.train.storage import append, reason
 from compgcn.train.storage import replace as replace_file
 
 optuna.logging.set_verbosity(optuna.logging.CRITICAL)
@@ -170,10 +174,10 @@ def open_study(plan: Plan, storage: str | None, trials: int, pruner: str = "medi
     seed = config.training.seed + len(study.get_trials(deepcopy=False))
     others = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))  # must not draw the same
     study.sampler = optuna.samplers.TPESampler(seed=seed + (os.getpid() if others else 0), constant_liar=True)
-    if "config" not in study.user_attrs:
-        study.set_user_attr("config", config.model_dump_json())
+    if "config" not in study.user_attrs:  # written last: a kill on the way loses nothing
         study.set_user_attr("space", json.dumps(plan.space))
         _queue_own(plan, study)
+        study.set_user_attr("config", config.model_dump_json())
     changed = differences(Config.model_validate_json(study.user_attrs["config"]), config)
     if json.loads(study.user_attrs["space"]) != json.loads(json.dumps(plan.space)):
         changed.append("another table [search]")
@@ -181,25 +185,46 @@ def open_study(plan: Plan, storage: str | None, trials: int, pruner: str = "medi
         raise InputError(
             f"{plan.folder} holds a study of something else ({'; '.join(changed)}); take another --study-dir"
         )
-    if grid_size(plan.space) <= trials and "queued" not in study.user_attrs:
-        study.set_user_attr("queued", True)
+    if grid_size(plan.space) <= trials:
+        ahead = (TrialState.WAITING, TrialState.RUNNING)
         texts = [list(_texts(values)) for values in plan.space.values()]
         points = [dict(zip(plan.space, point, strict=True)) for point in itertools.product(*texts)]
         random.Random(config.training.seed).shuffle(points)
         for point in points:
-            study.enqueue_trial(point, skip_if_exists=True)
+            known = (*study.get_trials(deepcopy=False, states=ahead), *finished(study))  # other workers queue too
+            if point not in map(_values, known):
+                study.enqueue_trial(point)
     return study
 
 
 def _storage(plan: Plan, url: str | None) -> optuna.storages.BaseStorage:
     if url is None:
-        return optuna.storages.JournalStorage(JournalFileBackend(str(plan.folder / "study.jsonl")))
+        file = plan.folder / "study.jsonl"
+        try:
+            return optuna.storages.JournalStorage(_StudyFile(file))
+        except (ValueError, LookupError, TypeError) as error:
+            raise InputError(f"the study {file} is damaged ({reason(error)}); choose another --study-dir") from None
     try:
         return optuna.storages.RDBStorage(url)
     except Exception as error:  # each database has errors of its own
         what = f"'{url}': {str(error).strip().partition(chr(10))[0]}"
         shown = re.sub(r"(://[^:/@]*:)[^@]*@", r"\1***@", what)  # without the password
         raise InputError(f"could not open the storage {shown}; give a URL such as sqlite:///study.db") from None
+
+
+class _StudyFile(JournalFileBackend):
+    """The file of a study; its lock ends with its process, and a line cut short is replaced by the next.
+
+    Optuna's own lock outlives a process that is killed, and a line cut short makes its study unreadable.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(str(path))
+        self._path, self._alone = path, FileLock(path.with_name(".lock"))
+
+    def append_logs(self, logs: list[dict[str, Any]]) -> None:
+        with self._alone:
+            append(self._path, "".join(json.dumps(log) + "\n" for log in logs))
 
 
 def _queue_own(plan: Plan, study: optuna.Study) -> None:
@@ -213,6 +238,11 @@ def _queue_own(plan: Plan, study: optuna.Study) -> None:
 
     if all(inside(path, values) for path, values in plan.space.items()):
         study.enqueue_trial({path: _text(own[path]) for path in plan.space}, skip_if_exists=True)
+
+
+def _values(trial: FrozenTrial) -> dict[str, Any]:
+    """Return the values that a trial has drawn, or is to take, as Optuna has them."""
+    return {**trial.system_attrs.get("fixed_params", {}), **trial.params}
 
 
 def _text(value: Any) -> Any:
@@ -244,27 +274,31 @@ def work(
     for left in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
         if _is_left(left):  # its process died: queue it again
             study.tell(left.number, state=TrialState.FAIL)
-            study.enqueue_trial(left.params)
+            study.enqueue_trial(_values(left))
 
     def enough() -> bool:
         running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
         return len(finished(study)) + len(running) >= trials
 
-    def stop(study: optuna.Study, trial: FrozenTrial) -> None:
-        if enough():
-            study.stop()
-
-    def objective(trial: optuna.Trial) -> float:
+    begun = time.monotonic()
+    while not enough() and (timeout is None or time.monotonic() - begun < timeout):
+        trial = study.ask()
         trial.set_user_attr("worker", [platform.node(), os.getpid()])
-        return _try(plan, study, trial, notify, interrupted)
-
-    if not enough():
-        study.optimize(objective, timeout=timeout, callbacks=[stop], catch=(InputError,))
+        try:
+            study.tell(trial, _try(plan, study, trial, notify, interrupted))
+        except optuna.TrialPruned:
+            study.tell(trial, state=TrialState.PRUNED)
+        except (InputError, Interrupted, OSError) as error:
+            study.tell(trial, state=TrialState.FAIL)
+            if not isinstance(error, InputError):
+                raise
 
 
 def _is_left(trial: FrozenTrial) -> bool:
     """Return whether the process of a running trial has ended, or is this one."""
-    machine, process = trial.user_attrs.get("worker", ("", 0))
+    if "worker" not in trial.user_attrs:  # it has not begun yet, or never will
+        return trial.datetime_start is None or datetime.now() - trial.datetime_start > timedelta(minutes=1)
+    machine, process = trial.user_attrs["worker"]
     if machine != platform.node():
         return False
     try:

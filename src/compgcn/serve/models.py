@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import importlib
-import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cached_property, partial
 from itertools import chain, count
@@ -27,6 +26,7 @@ from compgcn.serve.batching import Batcher
 from compgcn.serve.graph_index import GraphIndex
 from compgcn.serve.middleware import Limits
 from compgcn.serve.shapes import POINTS
+from compgcn.train.loop import Event
 
 _KINDS: tuple[Kind, ...] = ("entities", "relations", "discoveries")  # of answers with probabilities
 _PROPAGATIONS = 4  # queries of a model conditioned on the query that are answered in one go
@@ -207,7 +207,7 @@ class ServedModel:
             "parameters": sum(parameter.numel() for parameter in self.run.task.model.parameters()),
             "metrics": {key: value for key, value in self.run.metrics.items() if key in _METRICS},
             "config": config,
-            "curve": _curve(self.run.path / "events.jsonl"),
+            "curve": _curve(self.run.folder.events()),
             "examples": [{"head": self.named_entity(s), "relation": self.named_relation(r)} for s, r in examples],
             "vectors": self.has_vectors,
             "calibrated": [kind for kind in _KINDS if self.run.calibrated(kind) is not None],
@@ -246,13 +246,11 @@ def _turn() -> AbstractContextManager[Any]:
     return _TURN
 
 
-def _curve(path: Path) -> list[dict[str, Any]]:
-    """Return loss and validation MRR of each epoch in events.jsonl; the last line about an epoch counts."""
+def _curve(events: Iterable[Event]) -> list[dict[str, Any]]:
+    """Return loss and validation MRR of each epoch; the last event of an epoch counts."""
     epochs: dict[int, dict[str, Any]] = {}
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
-        with suppress(ValueError):  # the last line of a killed run
-            event = json.loads(line)
-            if event["event"] == "epoch":
-                mrr = (event.get("valid") or {}).get("mrr")
-                epochs[event["epoch"]] = {"epoch": event["epoch"], "loss": event.get("loss"), "mrr": mrr}
+    for event in events:
+        if event["event"] == "epoch":
+            mrr = (event.get("valid") or {}).get("mrr")
+            epochs[event["epoch"]] = {"epoch": event["epoch"], "loss": event.get("loss"), "mrr": mrr}
     return list(epochs.values())

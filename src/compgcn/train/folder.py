@@ -31,10 +31,11 @@ from compgcn import __version__, processes
 from compgcn.config import Config, read_config, read_settings, to_toml
 from compgcn.data import GraphCollection, KnowledgeGraph, Labels, Vocabulary
 from compgcn.data.columns import Numbers, counted
-from compgcn.errors import InputError
+from compgcn.errors import InputError, out_of_memory
 from compgcn.train.storage import (
     Array,
     Split,
+    append,
     load_tensors,
     pieces,
     read_metadata,
@@ -219,7 +220,11 @@ class Folder:
                 f"the run folder {self.path} has no {MODEL}; give the same train command again, with --overwrite if "
                 "training had ended"
             ) from None
-        except (safetensors.SafetensorError, OSError, RuntimeError) as error:
+        except OSError as error:
+            raise InputError(f"could not read the weights {path}: {reason(error)}") from None
+        except (safetensors.SafetensorError, RuntimeError) as error:
+            if out_of_memory(error):
+                raise
             raise InputError(
                 f"the weights {path} are damaged or of another model ({reason(error)}); remove the folder, train again"
             ) from None
@@ -266,16 +271,16 @@ class Folder:
 
     def append(self, event: dict[str, Any]) -> None:
         """Append a line to events.jsonl."""
-        if processes.rank():
-            return
-        path = self.path / EVENTS
-        try:
-            with path.open("ab+") as file:
-                if file.tell() and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n":
-                    file.write(b"\n")  # a kill cut the last line short
-                file.write(json.dumps(event).encode() + b"\n")
-        except OSError as error:
-            raise OSError(f"could not write {path}: {reason(error)}; the same command resumes the run") from None
+        if processes.rank() == 0:
+            append(self.path / EVENTS, json.dumps(event) + "\n")
+
+    def events(self) -> list[dict[str, Any]]:
+        """Read the events of training, without damaged lines."""
+        path, found = self.path / EVENTS, []
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else ():
+            with contextlib.suppress(ValueError):
+                found.append(json.loads(line))
+        return [event for event in found if isinstance(event, dict) and "event" in event]
 
     def describe_environment(self, device: torch.device, seed: int, seconds: float) -> None:
         """Write the versions, the device and the time of training to environment.json."""
@@ -297,10 +302,14 @@ class Folder:
         }
         self._json("environment.json", environment)
 
+    def environment(self) -> dict[str, Any]:
+        """Read versions, device and time of training; {} while the run is unfinished."""
+        return self._read_json("environment.json")
+
     def seconds(self) -> float:
         """Read the time of training from environment.json."""
         try:
-            return float(self._read_json("environment.json")["seconds"])
+            return float(self.environment()["seconds"])
         except (ValueError, LookupError, TypeError) as error:
             raise self._damage("environment.json", reason(error)) from None
 
@@ -316,6 +325,8 @@ class Folder:
             table = pq.read_table(self.path / name)
         except FileNotFoundError:
             raise self._damage(name, "the file is missing") from None
+        except MemoryError:
+            raise
         except (OSError, pa.ArrowException) as error:
             raise self._damage(name, reason(error)) from None
         if not table.schema.equals(schema) or any(column.null_count for column in table.columns):

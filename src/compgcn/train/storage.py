@@ -52,7 +52,7 @@ def replace(path: Path, write: Callable[[Path], object]) -> None:
 
 
 class WriteError(OSError):
-    """A file could not be replaced; the message is whole."""
+    """A file could not be written; the message is whole."""
 
 
 def replace_here(path: Path, write: Callable[[Path], object]) -> None:
@@ -71,6 +71,18 @@ def replace_here(path: Path, write: Callable[[Path], object]) -> None:
         if isinstance(error, WriteError):  # of a second file that `write` replaces
             raise
         raise WriteError(f"could not write {path}: {reason(error)}; the old file is untouched") from None
+
+
+def append(path: Path, lines: str) -> None:
+    """Append lines to a file, in the place of a last one that a kill or a full disk cut short."""
+    try:
+        with path.open("ab+") as file:
+            if file.tell() and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n":
+                file.seek(0)
+                file.truncate(file.read().rfind(b"\n") + 1)
+            file.write(lines.encode())
+    except OSError as error:
+        raise WriteError(f"could not write {path}: {reason(error)}; the same command goes on from here") from None
 
 
 def replace_folder(path: Path, write: Callable[[Path], object], own: Sequence[str]) -> None:
