@@ -34,7 +34,7 @@ class Data(Section):
     names: str | None = None  # a file of ids and readable names
     columns: tuple[str | int, ...] | None = None  # subject, relation and object of a table: names, or positions
     comment: str | None = None  # begins lines to skip
-    literals: Literal["drop", "keep", "nodes"] = "drop"  # of an RDF file
+    literals: Literal["drop", "keep", "nodes"] | None = None  # of an RDF file; None: nodes beside labels, else drop
     exclude: tuple[str, ...] = ()  # relations to leave out
     top_relations: int | None = Field(None, ge=1)  # keep only the most frequent relations of train
     labels: str | None = None  # tables of nodes (or graphs) and their classes

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from compgcn.data import KnowledgeGraph, read
+from compgcn.config import Data
+from compgcn.data import KnowledgeGraph, find, read
 from compgcn.errors import InputError
 
 pytest.importorskip("pyoxigraph", reason="pyoxigraph is not installed: RDF cannot be read")
@@ -74,6 +75,16 @@ def test_every_syntax_packed_or_not_gives_the_same_graph(write: Write, name: str
     assert facts(dropped) == LINKS
     assert any(note.startswith("3 triples with a literal dropped") for note in dropped.notes)
     assert facts(read(path, literals="nodes")) == LINKS | VALUES
+
+
+def test_literals_are_nodes_where_nodes_have_labels_unless_the_caller_says_otherwise(write: Write) -> None:
+    path, labels = write("g.nt", NT), write("l.tsv", "node\tlabel\tsplit\nhttp://x/a\tx\ttrain\nhttp://x/b\ty\ttest\n")
+    graph = read(path, labels=labels)
+    assert facts(graph) == LINKS | VALUES
+    assert "3 triples with a literal kept, each distinct literal a node" in graph.notes
+    assert facts(read(path, labels=labels, literals="drop")) == LINKS
+    found = [find(Data(source=str(path), labels=str(labels), **more)) for more in ({}, {"literals": "drop"})]
+    assert [facts(one) for one in found] == [LINKS | VALUES, LINKS]
 
 
 def test_kept_literals_are_attributes_and_no_part_of_the_graph(write: Write) -> None:
@@ -198,3 +209,4 @@ def test_labels_are_names_those_without_a_language_or_in_english_first(write: Wr
     assert dict(zip(own.entities.ids, own.entities.names, strict=True))["http://x/b"] == "http://x/b"
     assert own.fingerprint() == graph.fingerprint()
     assert not any("rdfs:label" in note for note in own.notes)
+    assert read(write("g.ttl", LABELLED), literals="nodes").entities.names[0] == "Ann"

@@ -178,6 +178,13 @@ def test_a_slow_candidate_leaves_the_best_one_the_time_to_end_its_training(
     assert outcome.trials[0].name == ("slow" if fits else "c2")
 
 
+def test_another_kind_is_tried_also_where_the_best_could_use_all_the_time(tmp_path: Path) -> None:
+    judge = Pretended(lambda one: 300.0)
+    judge.cost = lambda one: Cost(300.0, 0.05 if one.kind == "slow" else 0.001)  # type: ignore[method-assign]
+    some = [*candidates(6), Candidate("slow", {"value": 2.0}, "slow")]
+    assert searched(tmp_path, judge, some, seconds=60.0).run().trials[0].name == "slow"
+
+
 @pytest.mark.parametrize(("budget", "why"), [({"trials": 4}, "no training"), ({"seconds": 4.0}, "no time")], ids=str)
 def test_a_candidate_without_a_trial_says_why(tmp_path: Path, budget: dict[str, float], why: str) -> None:
     judge = Pretended()

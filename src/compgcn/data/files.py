@@ -35,7 +35,7 @@ def read(
     test: Given | None = None,
     columns: Columns | None = None,
     comment: str | None = None,
-    literals: str = "drop",
+    literals: str | None = None,
     exclude: str | tuple[str, ...] | list[str] = (),
     names: File | None = None,
     labels: File | None = None,
@@ -62,10 +62,11 @@ def read(
         train, valid, test: or three files, used as they are.
         columns: names, or positions from 0 on, of subject, relation and object in a table; by default the only three.
         comment: skip the lines of a .tsv, .txt or .csv file that start with it; by default none.
-        literals: "drop" RDF literals, "keep" them (as `graph.literals`, no part of the graph) or make "nodes" of them.
+        literals: "drop" RDF literals, "keep" them (as `graph.literals`, no part of the graph) or make "nodes" of them;
+            by default "nodes" with labels, and "drop" without.
         exclude: ids of relations to leave out, such as the one that tells the label.
         names: a table with two columns, id and readable name, of entities and relations alike. Without it names come
-            from rdfs:label, unless literals are nodes.
+            from rdfs:label.
         labels: a table of node and label, and perhaps split, for node classification.
         valid_labels, test_labels: further such tables; `labels` then holds the training labels.
         label_columns: names or positions of node and label, and perhaps split, in these tables.
@@ -80,7 +81,7 @@ def read(
     _check_labels(divide, tables, label_columns)
     excluded = (exclude,) if isinstance(exclude, str) else tuple(exclude)
     columns = None if columns is None else check_columns(columns)
-    options = Options(columns, comment, literals, named=names is None)
+    options = Options(columns, comment, treatment(literals, bool(tables)), named=names is None)
     sources = {part: source(file, options._replace(part=part)) for part, file in files.items()}
     stem = Path(given["source"]).name.split(".")[0] if isinstance(given["source"], (str, Path)) else ""
     graph = assemble(name or stem or "graph", sources, excluded)
@@ -111,9 +112,9 @@ def source(path: Given, options: Options) -> Source:
     return opened(path, READERS, options)
 
 
-def like(path: File, columns: Columns | None, comment: str | None, literals: str) -> Source:
-    """Return a file of triples to be read by the columns of another file, or by its only three if it lacks them."""
-    return source(path, Options(columns_like(path, columns, comment), comment, literals))
+def treatment(literals: str | None, labelled: bool) -> str:
+    """Return how to treat RDF literals where nobody says it: nodes may share them with others of their class."""
+    return literals or ("nodes" if labelled else "drop")
 
 
 def columns_like(path: File, columns: Columns | None, comment: str | None) -> Columns | None:

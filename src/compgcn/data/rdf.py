@@ -41,8 +41,7 @@ class Document(File):
         """Read the triples, and count the literals among them."""
         import pyarrow as pa
 
-        literals = self.options.literals
-        named = self.options.named and literals != "nodes"  # where literals are nodes, labels are facts
+        literals, named = self.options.literals, self.options.named
         nodes: dict[str, int] = {}
         relations: dict[str, int] = {}
         subjects, predicates, objects = array("i"), array("i"), array("i")

@@ -372,9 +372,10 @@ class Search:
     def _goes_on(self, rung: int, name: str, given: float) -> bool:
         """Train a candidate for so many seconds; return whether it did.
 
-        Its shortest training may take longer, but must leave the best candidate the time to end its own; the first
-        model may take all the time there is. A long last training pauses half-way, where the learning rate is still
-        constant: a candidate that gains no more has a short one in its place.
+        Its shortest training may take longer, but must leave the best candidate the time to end its own; if it is its
+        first, half of the time left is enough for the best. The first model may take all the time there is. A long last
+        training pauses half-way, where the learning rate is still constant: a candidate that gains no more has a short
+        one in its place.
         """
         (seconds, least), before, stale = self.cost(name), self.last(name).share, self.last(name).stale
         if self.over(name):
@@ -388,7 +389,7 @@ class Search:
             most = max(self.left, self.budget.seconds or 0.0)
         else:
             kept = 0.0 if name == best.name or self.over(best.name) else (1 - best.share) * self.cost(best.name).seconds
-            most = max(given, self.left - kept)
+            most = max(given, self.left - kept, 0.0 if before else self.left / 2)
         if share > before and wanted <= most * (1 + 1e-9):  # the share is rounded
             until, final = self.left - given, stale or share >= 1 or self.left - wanted < least * seconds
             half = final and rung and not stale and share > 2 * (before + least)

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from compgcn.config import Config, Data
 from compgcn.data import DATASETS, KnowledgeGraph, Vocabulary, find
-from compgcn.data.columns import Numbers, counted, keys
-from compgcn.data.files import columns_like, like
+from compgcn.data.columns import Numbers, Options, counted, keys
+from compgcn.data.files import columns_like, source, treatment
 from compgcn.errors import InputError, nearest
 from compgcn.nn.conditional import ConditionalCompGCN
 from compgcn.run.build import build_ranker
@@ -104,15 +104,16 @@ def read_graph(given: str | Path, trained: Data, *, divide: bool = False) -> Kno
 
     All facts of a single file are train, unless `divide` splits them as training does.
     """
-    source = Data(source=str(given))
-    if source.source not in DATASETS:
+    named = Data(source=str(given))
+    if named.source not in DATASETS:
         alone = Path(given).is_file()
         columns = columns_like(given, trained.columns, trained.comment) if alone else trained.columns
-        how = trained.model_dump(include={"comment", "literals", "split_seed", "valid_fraction", "test_fraction"})
+        how = trained.model_dump(include={"comment", "split_seed", "valid_fraction", "test_fraction"})
+        how["literals"] = treatment(trained.literals, trained.labels is not None)
         if not divide:
             how |= {"valid_fraction": 0.0, "test_fraction": 0.0}
-        source = Data(source=str(given), columns=None if columns is None else tuple(columns), **how)
-    found = find(source)
+        named = Data(source=str(given), columns=None if columns is None else tuple(columns), **how)
+    found = find(named)
     if not isinstance(found, KnowledgeGraph):
         raise InputError(f"'{given}' is a collection of graphs; name one graph")
     return found
@@ -206,7 +207,9 @@ def _padded(old: Tensor, fresh: Tensor) -> Tensor:
 def _triples(given: Given, trained: Data) -> list[tuple[str, str, str]]:
     """Read triples of text from a list, or from a file in the format of the training file."""
     if isinstance(given, (str, Path)):
-        facts = like(given, trained.columns, trained.comment, trained.literals).facts()
+        literals = treatment(trained.literals, trained.labels is not None)
+        chosen = columns_like(given, trained.columns, trained.comment)
+        facts = source(given, Options(chosen, trained.comment, literals)).facts()
         columns = [column.cast("string").to_pylist() for column in facts.columns]
         return list(zip(*columns, strict=True))
     rows = [tuple(row) if not isinstance(row, str) else (row,) for row in given]
