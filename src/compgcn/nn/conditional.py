@@ -331,10 +331,11 @@ def find_reach(sent: Segments, weight: Tensor, s: Tensor, layers: int) -> Reach 
     return Reach(query, entity, reached, counts[1:], *(torch.cat(column) for column in zip(*found, strict=True)))
 
 
-def query_time(graph: RelationalGraph, layers: int, *, sparse: bool = True) -> float:
-    """Return the time that a query takes on a CPU, in messages of all queries at once, with or without zero states.
+def query_time(graph: RelationalGraph, layers: int, *, sparse: bool = True) -> tuple[float, int]:
+    """Return the time of a query on a CPU, in messages of all queries at once, and how many queries the graph answers.
 
-    It is the mean over some of the queries that training asks. Scores take the time of a message for each entity.
+    The time is the mean over some of these queries, with or without states that are zero. Scores take the time of a
+    message for each entity.
     """
     messages = graph.messages("source_to_target")
     ends, N, Z = (messages.receiver, messages.sender), graph.num_nodes, messages.num_relations
@@ -343,8 +344,8 @@ def query_time(graph: RelationalGraph, layers: int, *, sparse: bool = True) -> f
     heads = queries[:: len(queries) // _ASKED + 1] // Z
     reach = find_reach(sent, torch.ones(len(sent.order)), heads, layers) if sparse else None
     if reach is None:
-        return layers * (len(sent.order) + _UPDATED * N) + N
-    return (_SORTED * sum(reach.sent) + _UPDATED * sum(reach.reached)) / len(heads) + N
+        return layers * (len(sent.order) + _UPDATED * N) + N, len(queries)
+    return (_SORTED * sum(reach.sent) + _UPDATED * sum(reach.reached)) / len(heads) + N, len(queries)
 
 
 _PLANES = (Combine.COMPLEX, Combine.CONJUGATE)

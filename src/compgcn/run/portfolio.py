@@ -319,7 +319,7 @@ def _candidates(base: Config, data: KnowledgeGraph, budget: Budget) -> list[Cand
     if base.task == "link-prediction":
         device, layers = find_device(base.training.device), len(CONDITIONAL_ON_CPU["encoder.dims"]) - 1
         on_gpu = device.type == "cuda"
-        time = 1.0 if on_gpu else query_time(build_graph(base, data.train, data, device), layers)
+        time = 1.0 if on_gpu else query_time(build_graph(base, data.train, data, device), layers)[0]
         rows = portfolio(data.num_entities, len(data.train), budget.seconds, on_gpu, time)
         return [Candidate(*one) for one in rows]
     given = [name for name in TASKS["node-classification"].inputs if INPUTS[name].there(data)]

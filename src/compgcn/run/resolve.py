@@ -184,8 +184,7 @@ def _by_size(asked: Config, settings: Mapping[str, Any], data: Dataset, model: s
     whole = configure(configure(asked, CONDITIONAL_ON_CPU), settings)
     e, graph = whole.encoder, build_graph(whole, data.train, data, device)
     sparse = ConditionalCompGCN(1, e.dims[0], 1, e.composition or "mult", e.statistics, bias=e.bias).sparse
-    time = query_time(graph, len(e.dims) - 1, sparse=sparse)
-    return CONDITIONAL_ON_CPU | {"training.epochs": epochs_on_cpu(2 * len(data.train), time)}
+    return CONDITIONAL_ON_CPU | {"training.epochs": epochs_on_cpu(*query_time(graph, len(e.dims) - 1, sparse=sparse))}
 
 
 def _fitting_batch(config: Config, settings: Mapping[str, Any], data: Dataset) -> dict[str, Any]:

@@ -81,7 +81,7 @@ _TRAINED = 100.0  # seconds that the epochs on a CPU should take
 CONDITIONAL_ON_CPU: dict[str, Any] = {"encoder.dims": (16,) * 5, "encoder.bias": False, "training.batch_size": 32}
 
 
-def epochs_on_cpu(queries: int, query_time: float) -> int:
+def epochs_on_cpu(query_time: float, queries: int) -> int:
     """Return how many epochs of so many queries a CPU passes in minutes; at least one, at most those for a GPU."""
     most: int = _CONDITIONAL["training.epochs"]
     return min(max(int(_TRAINED * _RATE / max(1.0, queries * query_time)), 1), most)
