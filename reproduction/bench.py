@@ -361,7 +361,7 @@ _RANKED = {"cuda": None, "cpu": 100}  # triples of test to rank; None: all
 def bench_conditional(data: KnowledgeGraph, device: torch.device, settings: dict[str, Any], say: Say) -> Report:
     """Measure a step of the model conditioned on the query, by its statistics, and the ranks of test."""
     rows = []
-    for kind in STATISTICS:
+    for kind in STATISTICS if "encoder.statistics" not in settings else (settings["encoder.statistics"],):
         say(f"step, {kind}")
         asked = {"encoder.name": "conditional", "encoder.statistics": kind, **settings}
         config = expand(recommended(asked, data), data)
