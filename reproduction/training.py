@@ -40,7 +40,7 @@ from reproduction.experiment import Experiment, Job, Row, at_home, chosen
 # Settings that change no result: the seed and the data, which a result names, and where and how fast training runs.
 _FREE = {
     *("fingerprint", "training.seed", "training.device", "training.checkpoint_seconds"),
-    *("training.step", "training.deterministic"),
+    *("training.step", "training.deterministic", "data.literals"),  # a data set is read in its own way
 }
 _BY_DATA = {"encoder.input": None, "training.precision": "auto"}  # before data are read
 

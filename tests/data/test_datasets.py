@@ -224,6 +224,7 @@ def test_a_data_set_known_by_name_takes_no_such_option(setting: dict[str, object
     (key,) = setting
     with pytest.raises(InputError, match=f"read in its own way.*; leave {key} out"):
         find(Data(source="world", **setting))
+    assert find(Data(source="world", literals="drop")).name == "world", "the default of earlier runs"
 
 
 UNHASHED = {"am", "aifb", "bgs"}  # nobody has had these archives in hand yet

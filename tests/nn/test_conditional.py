@@ -117,6 +117,7 @@ def test_weights_of_messages_have_the_gradients_of_all_states() -> None:
     model, query, found = model_of(edges, bias=False), every_query(edges), []
     for sparse in (True, False):
         model.sparse, view = sparse, model.view(edges.graph())
+        assert find_reach(view.pairs.messages.by_sender, view.weight, query[0], 2) is not None
         weights = [view.weight.clone().requires_grad_() for _ in model.layers]
         scores = model([view._replace(weight=weight) for weight in weights], *query)
         found.append(torch.autograd.grad(scores.square().sum(), weights))
@@ -134,6 +135,7 @@ def test_all_states_are_computed_where_queries_reach_most_of_a_graph() -> None:
         (time, queries), (of_all, _) = query_time(graph, 3), query_time(graph, 3, sparse=False)
         assert (time < of_all) == near
         assert queries == (60 if near else 62)
+        assert query_time(graph.without_edges(), 3)[1] == 0
         if reach is not None:
             assert reach.reached == [2, 5, 8, 11]
             assert reach.entity.tolist() == [0, 9, 1, 8, 10, 2, 7, 11, 3, 6, 12]

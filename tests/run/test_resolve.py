@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from compgcn.config import PATHS, read_settings, to_toml
+from compgcn.data import load
+from compgcn.errors import InputError
 from compgcn.run.resolve import _ANY, _LINKS, expand, recommended, resolve, unused_settings
 from compgcn.train.recipes import factorisation
 from toy import graph
@@ -93,3 +95,14 @@ def test_a_step_of_a_conditional_model_has_as_many_queries_as_memory_holds(monke
     monkeypatch.setattr("compgcn.nn.conditional.memory", lambda device: needed)
     assert recommended({"encoder": "conditional"}, data).training.batch_size == 5
     assert recommended({"encoder": "conditional", "batch_size": 7}, data).training.batch_size == 7
+
+
+def test_epochs_of_the_conditional_model_on_a_cpu_follow_from_the_time_of_its_queries() -> None:
+    on_cpu: dict[str, Any] = {"encoder.name": "conditional", "training.device": "cpu"}
+    found = {bias: resolve({"encoder.bias": bias, **on_cpu}, load("world")).config for bias in (False, True)}
+    assert 1 <= found[True].training.epochs < found[False].training.epochs <= 8
+    assert resolve({"encoder.graph": "none", **on_cpu}, graph()).config.training.epochs == 8
+    assert resolve({"training.epochs": 3, **on_cpu}, graph()).config.training.epochs == 3
+    for refused, why in ({"encoder.dims": (16,)}, "takes one width"), ({"encoder.composition": "ntn"}, "parameters"):
+        with pytest.raises(InputError, match=why):
+            resolve({**on_cpu, **refused}, graph())

@@ -30,7 +30,7 @@ class Pretended:
     def cost(self, candidate: Candidate) -> Cost:
         return Cost(self.seconds(candidate), 0.01)
 
-    def train(self, candidate: Candidate, share: float, *, final: bool) -> tuple[float, bool]:
+    def train(self, candidate: Candidate, share: float, *, final: bool) -> float:
         self.calls.append((candidate.name, share))
         self.finals += [candidate.name] if final else []
         self.now += (share - self.trained.get(candidate.name, 0.0)) * self.seconds(candidate)
@@ -39,9 +39,7 @@ class Pretended:
         self.trained[candidate.name] = share
         if candidate.settings["value"] is None:
             raise InputError("these settings do not go together")
-        most = candidate.settings.get("most", 1.0)  # the share up to which it gains
-        value = float(candidate.settings["value"]) * min(1.0, 0.5 + min(share, most))
-        return value, share > most
+        return float(candidate.settings["value"]) * min(1.0, 0.5 + share)
 
     def drop(self, candidate: Candidate) -> None:
         self.dropped.append(candidate.name)
@@ -200,26 +198,6 @@ def test_a_candidate_without_a_trial_says_why(tmp_path: Path, budget: dict[str, 
     assert not {"large", "c8"} & set(judge.trained)
     assert set(found) == {one.name for one in some if not one.after}
     assert (tmp_path / "search" / "journal.jsonl").read_text().count("it takes a GPU") == 1
-
-
-def test_a_leader_that_gains_no_more_leaves_its_time_to_the_others(tmp_path: Path) -> None:
-    def best(most: float, seconds: float = 30.0) -> tuple[Outcome, Pretended]:
-        judge, folder = Pretended(lambda one: 50.0 if one.name == "late" else SECONDS), tmp_path / str((most, seconds))
-        late = Candidate("late", {"value": 1.2}, "other")
-        some = [*candidates(3), Candidate("c3", {"value": 2.0, "most": most}), late]
-        judge.cost = lambda one: Cost(judge.seconds(one), 0.02)  # type: ignore[method-assign]
-        return searched(folder, judge, some, seconds=seconds).run(), judge
-
-    whole, judge = best(1.0)
-    assert (whole.trials[0].name, whole.trials[0].share, whole.trials[0].error) == ("c3", 1.0, "")
-    rest = judge.trained["late"]
-    early, judge = best(0.3)
-    assert (early.trials[0].name, early.trials[0].error) == ("c3", "ended early: validation gained no more")
-    assert judge.trained["c3"] < 0.8
-    assert "c3" in judge.finals, "its schedule has ended"
-    assert judge.trained["late"] > rest
-    assert judge.now == pytest.approx(30.0)
-    assert best(0.3, 300.0)[1].now < 100, "a search with nothing left to train ends early"
 
 
 def test_settings_that_do_not_go_together_lose(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import toy
-from compgcn.config import Range, candidates, parse_space, read_config
+from compgcn.config import Config, Range, candidates, parse_space, read_config
 from compgcn.data import GraphCollection, KnowledgeGraph
 from compgcn.errors import InputError
 from compgcn.run import open_run, tune
@@ -239,6 +239,21 @@ def test_settings_that_do_not_go_together_are_refused_and_the_search_goes_on(tmp
     hopeless = plan(tmp_path / "b", space={"encoder.composition": ("rotate",), "encoder.dims": ((7, 16),)})
     with pytest.raises(InputError, match=r"no trial came to an end: .*even dimension"):
         tune.result(hopeless, searched(hopeless))
+
+
+def test_a_trial_that_does_not_fit_into_memory_counts_as_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, train = plan(tmp_path, space={"encoder.composition": ("sub", "mult")}), tune.train
+
+    def too_large(config: Config, *others: Any, **more: Any) -> Any:
+        if config.encoder.composition == "mult":
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes")
+        return train(config, *others, **more)
+
+    monkeypatch.setattr(tune, "train", too_large)
+    found = tune.result(made, searched(made))
+    assert (found["complete"], found["refused"]) == (1, 1)
 
 
 def test_a_study_of_something_else_is_refused(tmp_path: Path) -> None:

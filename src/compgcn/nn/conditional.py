@@ -83,8 +83,8 @@ class ConditionalCompGCN(nn.Module):
         layers: K.
         composition: phi, a name of `compgcn.nn.compose.COMPOSITIONS`.
         statistics: "mean" or "pna".
-        bias: add b and the shift of LN. Without them, an entity that no path of up to k edges leads to has the state
-            h^k = 0 if t is the mean and phi a product: a CPU then computes the states of the others alone.
+        bias: add a learned vector to W_k [..] and to LN. Without them, an entity that no path of up to k edges leads to
+            has the state h^k = 0 if t is the mean and phi a product; a CPU then computes only the other states.
         half: keep states in bfloat16; parameters and sums are float32.
 
     Shapes:
@@ -119,7 +119,7 @@ class ConditionalCompGCN(nn.Module):
         self.layers = nn.ModuleList(
             ConditionalLayer(num_relations, dim, phi, statistics, bias=bias) for _ in range(layers)
         )
-        self.sparse = not bias and statistics == "mean" and phi.linear_lift and phi.combine in _PRODUCTS
+        self.sparse = is_sparse(phi, statistics, bias=bias)
         self.hidden = nn.Linear(2 * dim, 2 * dim)
         self.out = nn.Linear(2 * dim, 1)
         self.register_buffer("mean_log_degree", torch.ones(()))
@@ -141,7 +141,10 @@ class ConditionalCompGCN(nn.Module):
         return View(plan, pairs, weight, degree, scale)
 
     def forward(self, view: View | Sequence[View], s: Tensor, r: Tensor) -> Tensor:
-        """Return the logits of all entities for queries (s, r), [B, N] in float32; a layer may have its own view."""
+        """Return the logits of all entities for queries (s, r), [B, N] in float32.
+
+        Each layer may have a view of its own, with other weights but the same hidden messages.
+        """
         views = [view] * len(self.layers) if isinstance(view, View) else view
         q = self.queries(r)  # [B, d]
         if self.sparse and s.device.type == "cpu":
@@ -291,9 +294,19 @@ class ConditionalLayer(nn.Module):
 
 
 _PRODUCTS = (Combine.MULT, Combine.COMPLEX, Combine.CONJUGATE)
-_ASKED = 32  # queries that tell the time of one
+_ASKED, _PLACES = 32, 2**25  # queries that tell the time of one, and entities of all of them together
 _SORTED = 8  # time of a message between pairs, which is sorted first, in messages of all queries at once
 _UPDATED = 10  # time of the update of a state
+
+
+def is_sparse(phi: Composition, statistics: str, *, bias: bool) -> bool:
+    """Tell whether states stay zero where no path leads."""
+    return not bias and statistics == "mean" and phi.linear_lift and phi.combine in _PRODUCTS
+
+
+def _time_of_all(sent: Segments, layers: int) -> float:
+    """Return the time of all states of a query, in messages of all queries at once."""
+    return layers * (len(sent.order) + _UPDATED * (len(sent.offsets) - 1))
 
 
 def find_reach(sent: Segments, weight: Tensor, s: Tensor, layers: int) -> Reach | None:
@@ -306,7 +319,7 @@ def find_reach(sent: Segments, weight: Tensor, s: Tensor, layers: int) -> Reach 
         layers: K.
     """
     B, N = len(s), len(sent.offsets) - 1
-    left = layers * B * (len(sent.order) + _UPDATED * N)
+    left = B * _time_of_all(sent, layers)
     query, entity = torch.arange(B), s
     place = torch.full((B * N,), -1)  # number of a pair
     place[query * N + entity] = query
@@ -341,10 +354,10 @@ def query_time(graph: RelationalGraph, layers: int, *, sparse: bool = True) -> t
     ends, N, Z = (messages.receiver, messages.sender), graph.num_nodes, messages.num_relations
     sent = make_plan(*ends, messages.relation, rows=N, senders=N, relations=Z).by_sender
     queries = torch.unique(messages.sender * Z + messages.relation)
-    heads = queries[:: len(queries) // _ASKED + 1] // Z
-    reach = find_reach(sent, torch.ones(len(sent.order)), heads, layers) if sparse else None
+    heads = queries[:: len(queries) // min(_ASKED, _PLACES // N + 1) + 1] // Z
+    reach = find_reach(sent, torch.ones(len(sent.order)), heads, layers) if sparse and len(heads) else None
     if reach is None:
-        return layers * (len(sent.order) + _UPDATED * N) + N, len(queries)
+        return _time_of_all(sent, layers) + N, len(queries)
     return (_SORTED * sum(reach.sent) + _UPDATED * sum(reach.reached)) / len(heads) + N, len(queries)
 
 

@@ -42,7 +42,6 @@ _REPEATS = 2  # cross-validations of a classifier that wins
 _LONG = 10.0  # seconds of one, from which on a single fold is enough for the first comparison
 _FEW = 10  # validation triples to choose a model by
 _FINAL = 0.15  # share of the time for the metrics and the calibration of the winner
-_STALE = 0.25  # share of all epochs after which a best value is old
 _PROBE = 1.5  # seconds of training that tell its pace
 _STEPS = 4  # and the fewest steps
 _FORWARD = 0.4  # time of ranking a query, as a share of that of training on it
@@ -169,7 +168,7 @@ class LinkJudge(_FolderJudge):
             ranked *= self.data.num_entities / t.negatives
         return step * (steps[0][2] + _FORWARD * ranked)
 
-    def train(self, candidate: Candidate, share: float, *, final: bool) -> tuple[float, bool]:
+    def train(self, candidate: Candidate, share: float, *, final: bool) -> float:
         """Train a candidate on, up to a share of its epochs; at a constant rate, if more will follow."""
         config = self.config(candidate, share)
         if not final:
@@ -178,8 +177,7 @@ class LinkJudge(_FolderJudge):
         while math.isinf(progress.best):  # `cost` has trained so far already, without an evaluation
             config = configure(config, {"training.epochs": config.training.epochs + 1})
             progress = self._train(candidate, config, self.notify, self.interrupted)
-        waited = progress.stale * config.training.evaluate_every / self.config(candidate).training.epochs
-        return progress.best, progress.stopped or (progress.stale > 1 and waited >= _STALE)
+        return progress.best
 
     def _train(
         self, candidate: Candidate, config: Config, notify: Callable[[Event], None], interrupted: Callable[[], bool]
@@ -243,12 +241,12 @@ class NodeJudge(_FolderJudge):
             self._slow.add(candidate.name)
         return Cost(_REPEATS * folds * fold, self._least(candidate, folds) / (_REPEATS * folds))
 
-    def train(self, candidate: Candidate, share: float, *, final: bool) -> tuple[float, bool]:
+    def train(self, candidate: Candidate, share: float, *, final: bool) -> float:
         """Cross-validate a candidate on up to a share of the folds; beyond one cross-validation, whole ones alone."""
         session = self._session(candidate)
         folds = session.config.classifier.folds
         number = max(self._least(candidate, folds), round(share * _REPEATS * folds))
-        return likelihood(session, number if number < folds else number // folds * folds), False
+        return likelihood(session, number if number < folds else number // folds * folds)
 
     def _least(self, candidate: Candidate, folds: int) -> int:
         """Return the fewest folds that judge a candidate."""

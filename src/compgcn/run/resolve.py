@@ -25,7 +25,7 @@ from compgcn.data.columns import Numbers, counted, quoted
 from compgcn.data.labels import deal
 from compgcn.errors import InputError, unknown
 from compgcn.nn.compose import COMPOSITIONS, LEARNED, Composition, find
-from compgcn.nn.conditional import ConditionalCompGCN, most_queries, query_time
+from compgcn.nn.conditional import ConditionalCompGCN, is_sparse, most_queries, query_time
 from compgcn.nn.decoders import DECODERS
 from compgcn.nn.decoders import Row as DecoderRow
 from compgcn.nn.encoder import PRESETS, preset
@@ -179,11 +179,11 @@ def _by_size(asked: Config, settings: Mapping[str, Any], data: Dataset, model: s
         return {} if asked.data.source in DATASETS else scaled_to(model, *size, device.type == "cuda")
     if device.type != "cpu" or not _conditional(asked):
         return {}
-    if "training.epochs" in {PATHS[name] for name in settings}:
-        return CONDITIONAL_ON_CPU
     whole = configure(configure(asked, CONDITIONAL_ON_CPU), settings)
-    e, graph = whole.encoder, build_graph(whole, data.train, data, device)
-    sparse = ConditionalCompGCN(1, e.dims[0], 1, e.composition or "mult", e.statistics, bias=e.bias).sparse
+    e, phi = whole.encoder, find(whole.encoder.composition or "mult")
+    if "training.epochs" in {PATHS[name] for name in settings} or len(e.dims) < 2 or not isinstance(phi, Composition):
+        return CONDITIONAL_ON_CPU  # `expand` refuses others
+    graph, sparse = build_graph(whole, data.train, data, device), is_sparse(phi, e.statistics, bias=e.bias)
     return CONDITIONAL_ON_CPU | {"training.epochs": epochs_on_cpu(*query_time(graph, len(e.dims) - 1, sparse=sparse))}
 
 

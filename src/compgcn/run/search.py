@@ -21,7 +21,9 @@ from compgcn.train.storage import append, reason
 
 JOURNAL = "journal.jsonl"
 # Why the ranks of a search are not those of the run
-FILTERED = "a search never reads test: it filters ranks by train and valid alone, so its MRR is lower than the metrics"
+FILTERED = (
+    "a search never reads test: it filters ranks by train and valid alone, so its MRR may be lower than the run's"
+)
 _WORDS = {  # for the parts of a search
     "goal": "another task",
     "budget": "other --minutes or --trials",
@@ -31,8 +33,6 @@ _WORDS = {  # for the parts of a search
 }
 _FEWER = 3  # a rung keeps one in so many candidates
 _SHORTEST = 0.1  # share of a whole training that every candidate of the first rung should have
-_FALLING = 0.25  # length of the last training of a candidate that gains no more, as a share of those before
-_EARLY = "ended early: validation gained no more"
 
 
 class Candidate(NamedTuple):
@@ -70,12 +70,11 @@ class Judge(Protocol):
     def cost(self, candidate: Candidate) -> Cost:
         """Estimate the cost of a candidate; called where time is the budget. Errors as in `train`."""
 
-    def train(self, candidate: Candidate, share: float, *, final: bool) -> tuple[float, bool]:
-        """Train up to a share of a whole training, from where the candidate stopped.
+    def train(self, candidate: Candidate, share: float, *, final: bool) -> float:
+        """Train up to a share of a whole training, from where the candidate stopped; return its best value.
 
-        Return its best value, and whether that is so old that more training at this rate seems in vain. With `final` no
-        training follows, so that a schedule of the learning rate should end here. Raise `InputError` for settings that
-        do not go together or do not fit into memory, and `Interrupted` where the caller stops.
+        With `final` no training follows, so that a schedule of the learning rate should end here. Raise `InputError`
+        for settings that do not go together or do not fit into memory, and `Interrupted` where the caller stops.
         """
 
     def drop(self, candidate: Candidate) -> None:
@@ -91,7 +90,6 @@ class Trial(NamedTuple):
     value: float | None
     spent: float  # seconds; in an outcome, those of all its rungs
     error: str = ""
-    stale: bool = False  # it seems to gain no more
 
 
 class Outcome(NamedTuple):
@@ -157,7 +155,8 @@ def _read(path: Path) -> list[dict[str, Any]]:
     try:
         return [{"event": line["event"], **line} for line in map(json.loads, whole.splitlines())]
     except (ValueError, TypeError, LookupError) as error:
-        raise InputError(f"{path.parent.parent} is damaged: search/{path.name}: {reason(error)}") from None
+        what = f"{path.parent.parent} is damaged: search/{path.name}: {reason(error)}"
+        raise InputError(f"{what}; --overwrite searches anew") from None
 
 
 def best_first(trials: Sequence[Trial], rungs: Sequence[Mapping[str, Any]]) -> list[Trial]:
@@ -231,7 +230,7 @@ class Search:
             kept = self._kept(field, rung)
             for name in () if rung else set(field) - set(kept):
                 self.judge.drop(self.candidates[name])
-            over = len(field) == len(kept) == 1 or all(self.over(name) for name in kept)
+            over = len(field) == len(kept) == 1 or all(self.last(name).share >= 1 for name in kept)
             field, rung = kept, rung + 1
         after, refused = len(self.journal.of("rung")), set[str]()
         while waiting := self._next(refused):
@@ -259,10 +258,6 @@ class Search:
     def last(self, name: str) -> Trial:
         """Return the last trial of a candidate, an empty one where it has none."""
         return next((one for one in reversed(self.ended) if one.name == name), Trial(0, name, 0.0, None, 0.0))
-
-    def over(self, name: str) -> bool:
-        """Return whether a candidate is trained to its end, or as far as it gains."""
-        return self.last(name).share >= 1 or self.last(name).error == _EARLY
 
     def spent(self, name: str) -> float:
         """Return the seconds that a candidate has had."""
@@ -332,7 +327,7 @@ class Search:
             return None
         table = self.table()
         best = self.candidates[table[0].name]
-        going = [one.name for one in table if one.rung and one.value is not None and not self.over(one.name)]
+        going = [one.name for one in table if one.rung and one.value is not None and one.share < 1]
         leading = [name for name in going if name == best.name]
         tried = {one.name for one in table if one.share or one.spent or self.candidates[one.name].omitted}
         untried = {name: one.after for name, one in self.candidates.items() if name not in tried}
@@ -373,29 +368,19 @@ class Search:
         """Train a candidate for so many seconds; return whether it did.
 
         Its shortest training may take longer, but must leave the best candidate the time to end its own; if it is its
-        first, half of the time left is enough for the best. The first model may take all the time there is. A long last
-        training pauses half-way, where the learning rate is still constant: a candidate that gains no more has a short
-        one in its place.
+        first, half of the time left is enough for the best. The first model may take all the time there is.
         """
-        (seconds, least), before, stale = self.cost(name), self.last(name).share, self.last(name).stale
-        if self.over(name):
-            return False
+        (seconds, least), before = self.cost(name), self.last(name).share
         share = min(max(before + given / max(seconds, 1e-9), before + least), 1.0)
-        if stale:
-            share = min(share, before + max(least, _FALLING * before))
         wanted = (share - before) * seconds
         best = self.table()[0] if self.ended else None
         if best is None or best.value is None:
             most = max(self.left, self.budget.seconds or 0.0)
         else:
-            kept = 0.0 if name == best.name or self.over(best.name) else (1 - best.share) * self.cost(best.name).seconds
+            kept = 0.0 if name == best.name else (1 - best.share) * self.cost(best.name).seconds
             most = max(given, self.left - kept, 0.0 if before else self.left / 2)
         if share > before and wanted <= most * (1 + 1e-9):  # the share is rounded
-            until, final = self.left - given, stale or share >= 1 or self.left - wanted < least * seconds
-            half = final and rung and not stale and share > 2 * (before + least)
-            self._try(rung, name, share / 2 if half else share, final=final and not half)
-            if half and self.last(name).share > before:
-                self._goes_on(rung, name, max(self.left - until, _FALLING * self.spent(name)))  # the rate has to fall
+            self._try(rung, name, share, final=share >= 1 or self.left - wanted < least * seconds)
             return self.last(name).share > before
         if not before and math.isfinite(seconds):
             left = f"{max(self.left, 0):.0f} s are left"
@@ -406,16 +391,16 @@ class Search:
 
     def _try(self, rung: int, name: str, share: float, *, final: bool) -> None:
         last, begun = self.last(name), self.clock()
-        value, stale, error = last.value, last.stale, _EARLY if final and last.stale and share < 1 else ""
+        value, error = last.value, ""
         self.notify({"event": "trial", "rung": rung, "name": name, "share": share, "left": self.left})
         try:
-            value, stale = self.judge.train(self.candidates[name], share, final=final)
+            value = self.judge.train(self.candidates[name], share, final=final)
         except Interrupted:
             self.journal.add("stop", name=name, spent=self.clock() - begun)
             raise
         except InputError as reason:  # these settings do not go together, or the loss is not finite
             share, error = last.share, str(reason)
-        self._end(Trial(rung, name, share, value, self.clock() - begun, error, stale))
+        self._end(Trial(rung, name, share, value, self.clock() - begun, error))
 
     def _leave_out(self, name: str, why: str, rung: int = 0) -> None:
         """Say why a candidate has no trial, unless it has one."""

@@ -30,7 +30,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from compgcn.config import PATHS, Config, Range, Space, configure, differences, grid_size, names, to_toml
 from compgcn.data import GraphCollection
-from compgcn.errors import InputError, unknown
+from compgcn.errors import InputError, out_of_memory, unknown
 from compgcn.run import train
 from compgcn.run.build import CONDITIONAL
 from compgcn.run.resolve import NAMES, resolve
@@ -288,9 +288,11 @@ def work(
             study.tell(trial, _try(plan, study, trial, notify, interrupted))
         except optuna.TrialPruned:
             study.tell(trial, state=TrialState.PRUNED)
-        except (InputError, Interrupted, OSError) as error:
+        except Exception as error:
+            if too_large := out_of_memory(error):
+                trial.set_user_attr("error", "it does not fit into memory")
             study.tell(trial, state=TrialState.FAIL)
-            if not isinstance(error, InputError):
+            if not too_large and not isinstance(error, InputError):
                 raise
 
 
