@@ -81,10 +81,8 @@ def discover(
     shares = quotas(counts, rates[list(relations)], most_queries(links), evenly=per_relation is not None)
     total, every = int(shares.sum()), int(counts.sum())
     if total < every:
-        log.warning(
-            "%s of %s queries asked, about heads that most often lack a tail; name a relation to ask about it alone",
-            *(f"{number:,}" for number in (total, every)),
-        )
+        more = "; name a relation to ask about it alone" if relation is None else ""
+        log.warning(f"{total:,} of {every:,} queries asked, about heads that most often lack a tail{more}")
     done, most = 0, min(top, per_relation or top)
     nothing = found = torch.zeros(0, 5, dtype=torch.double, device=links.device)
     for r, share in zip(relations, shares, strict=True):

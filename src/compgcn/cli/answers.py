@@ -364,7 +364,7 @@ def explain(
     shown = []
     for fact in found.facts:
         text = " - ".join(told_apart(fact, opened.data)) + " (itself)" * found.is_itself(fact)
-        bar = "█" * max(1, round(_BAR * abs(fact.contribution) / most))
+        bar = "█" * max(round(_BAR * abs(fact.contribution) / most), bool(round(fact.contribution, 4)))
         bars = ("", bar) if fact.contribution >= 0 else (bar, "")
         shown.append((text, f"{fact.contribution:+.4f}", *bars))
     columns = ("fact", "contribution>", "against>", "for")

@@ -92,7 +92,12 @@ def page(run: Run) -> list[Part]:
     parts += ["## Metrics", *(_links(run) if run.config.task == "link-prediction" else _classes(run))]
     if search := journalled(run.path):
         rows = [
-            [Verbatim(one.name), MISSING if one.value is None else f"{one.value:.4f}", f"{one.share:.0%}", one.error]
+            [
+                Verbatim(one.name),
+                MISSING if one.value is None else f"{one.value:.4f}",
+                f"{100 * one.share:.3g}%",
+                one.error,
+            ]
             for one in search.trials
         ]
         header = ("candidate", f"valid {search.goal}", "trained", "")

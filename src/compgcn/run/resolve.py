@@ -484,7 +484,7 @@ def must_suffice(config: Config, candidates: Sequence[Config], items: Labelled) 
     for name, k, examples in dealt:
         if examples < k:
             what = f"{counted(examples, 'example')} cannot be dealt over {k} folds"
-            raise InputError(f"{what}; lower classifier.{name}, or give more labels")
+            raise InputError(f"{what}; give more labels, or lower classifier.{name}, which trains one model")
 
 
 def label_notes(config: Config, items: Labelled) -> list[str]:
