@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from compgcn.errors import InputError
 from compgcn.nn import ConditionalCompGCN
 from compgcn.nn.compose import COMPOSITIONS
-from compgcn.nn.conditional import STATISTICS, find_reach, query_time
+from compgcn.nn.conditional import STATISTICS, find_pace, find_reach
 from compgcn.nn.graph import RelationalGraph
 from oracles import Edges, edge_lists
 
@@ -132,10 +132,10 @@ def test_all_states_are_computed_where_queries_reach_most_of_a_graph() -> None:
         sent = graph.messages().receiver_plan().messages.by_sender
         reach = find_reach(sent, torch.ones(len(sent.order)), torch.tensor([0, 9]), 3)
         assert (reach is not None) == near
-        (time, queries), (of_all, _) = query_time(graph, 3), query_time(graph, 3, sparse=False)
-        assert (time < of_all) == near
-        assert queries == (60 if near else 62)
-        assert query_time(graph.without_edges(), 3)[1] == 0
+        pace, of_all = find_pace(graph, 3), find_pace(graph, 3, sparse=False)
+        assert (pace.time < of_all.time, pace.sparse, of_all.sparse) == (near, near, False)
+        assert pace.queries == (60 if near else 62)
+        assert find_pace(graph.without_edges(), 3).queries == 0
         if reach is not None:
             assert reach.reached == [2, 5, 8, 11]
             assert reach.entity.tolist() == [0, 9, 1, 8, 10, 2, 7, 11, 3, 6, 12]

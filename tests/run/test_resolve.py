@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from compgcn.config import PATHS, read_settings, to_toml
-from compgcn.data import load
+from compgcn.data import KnowledgeGraph, load
 from compgcn.errors import InputError
 from compgcn.run.resolve import _ANY, _LINKS, expand, recommended, resolve, unused_settings
 from compgcn.train.recipes import factorisation
@@ -101,6 +101,9 @@ def test_epochs_of_the_conditional_model_on_a_cpu_follow_from_the_time_of_its_qu
     on_cpu: dict[str, Any] = {"encoder.name": "conditional", "training.device": "cpu"}
     found = {bias: resolve({"encoder.bias": bias, **on_cpu}, load("world")).config for bias in (False, True)}
     assert 1 <= found[True].training.epochs < found[False].training.epochs <= 8
+    assert not resolve(on_cpu, load("world")).config.encoder.bias
+    whole = [(f"a{i}", "r", f"a{j}") for i in range(30) for j in range(30)]
+    assert resolve(on_cpu, KnowledgeGraph.from_triples(whole)).config.encoder.bias, "where a query reaches most"
     assert resolve({"encoder.graph": "none", **on_cpu}, graph()).config.training.epochs == 8
     assert resolve({"training.epochs": 3, **on_cpu}, graph()).config.training.epochs == 3
     for refused, why in ({"encoder.dims": (16,)}, "takes one width"), ({"encoder.composition": "ntn"}, "parameters"):

@@ -23,7 +23,10 @@ LINKS = [name for name, row in DATASETS.items() if row.task == "link-prediction"
 def settings_of(name: str, device: str = "auto") -> dict[str, Any]:
     """The settings of a system on the toy graph; on a CPU the conditional model is smaller."""
     on_cpu = name == "conditional" and find_device(device).type == "cpu"
-    return {**MODELS[name].settings, **(CONDITIONAL_ON_CPU if on_cpu else {})}
+    if not on_cpu:
+        return dict(MODELS[name].settings)
+    bias = recommended({"training.device": "cpu"}, graph(), name).encoder.bias  # by the graph
+    return {**MODELS[name].settings, **CONDITIONAL_ON_CPU, "encoder.bias": bias}
 
 
 @EVERY

@@ -344,11 +344,18 @@ def find_reach(sent: Segments, weight: Tensor, s: Tensor, layers: int) -> Reach 
     return Reach(query, entity, reached, counts[1:], *(torch.cat(column) for column in zip(*found, strict=True)))
 
 
-def query_time(graph: RelationalGraph, layers: int, *, sparse: bool = True) -> tuple[float, int]:
-    """Return the time of a query on a CPU, in messages of all queries at once, and how many queries the graph answers.
+class Pace(NamedTuple):
+    """How fast a CPU passes the queries that a graph answers."""
 
-    The time is the mean over some of these queries, with or without states that are zero. Scores take the time of a
-    message for each entity.
+    time: float  # of a query, in messages of all queries at once
+    queries: int
+    sparse: bool  # computing only the states that queries reach takes less time
+
+
+def find_pace(graph: RelationalGraph, layers: int, *, sparse: bool = True) -> Pace:
+    """Return the pace on a graph, as the mean over some of its queries, with or without states that are zero.
+
+    Scores take the time of a message for each entity.
     """
     messages = graph.messages("source_to_target")
     ends, N, Z = (messages.receiver, messages.sender), graph.num_nodes, messages.num_relations
@@ -357,8 +364,9 @@ def query_time(graph: RelationalGraph, layers: int, *, sparse: bool = True) -> t
     heads = queries[:: len(queries) // min(_ASKED, _PLACES // N + 1) + 1] // Z
     reach = find_reach(sent, torch.ones(len(sent.order)), heads, layers) if sparse and len(heads) else None
     if reach is None:
-        return _time_of_all(sent, layers) + N, len(queries)
-    return (_SORTED * sum(reach.sent) + _UPDATED * sum(reach.reached)) / len(heads) + N, len(queries)
+        return Pace(_time_of_all(sent, layers) + N, len(queries), False)
+    time = (_SORTED * sum(reach.sent) + _UPDATED * sum(reach.reached)) / len(heads) + N
+    return Pace(time, len(queries), True)
 
 
 _PLANES = (Combine.COMPLEX, Combine.CONJUGATE)

@@ -17,7 +17,7 @@ from compgcn.config import PATHS, Config, configure, names
 from compgcn.data import DATASETS, KnowledgeGraph
 from compgcn.data.columns import counted
 from compgcn.errors import InputError, out_of_memory
-from compgcn.nn.conditional import query_time
+from compgcn.nn.conditional import find_pace
 from compgcn.run.build import TASKS, build_graph, build_links, find_device, labelled_items
 from compgcn.run.protocols import ClassSession, held_out, likelihood
 from compgcn.run.resolve import must_suffice, resolve
@@ -317,8 +317,11 @@ def _candidates(base: Config, data: KnowledgeGraph, budget: Budget) -> list[Cand
     if base.task == "link-prediction":
         device, layers = find_device(base.training.device), len(CONDITIONAL_ON_CPU["encoder.dims"]) - 1
         on_gpu = device.type == "cuda"
-        time = 1.0 if on_gpu else query_time(build_graph(base, data.train, data, device), layers)[0]
-        rows = portfolio(data.num_entities, len(data.train), budget.seconds, on_gpu, time)
+        sizes = data.num_entities, len(data.train), budget.seconds, on_gpu
+        if on_gpu:
+            return [Candidate(*one) for one in portfolio(*sizes)]
+        pace = find_pace(build_graph(base, data.train, data, device), layers)
+        rows = portfolio(*sizes, pace.time, not pace.sparse)
         return [Candidate(*one) for one in rows]
     given = [name for name in TASKS["node-classification"].inputs if INPUTS[name].there(data)]
     return [Candidate(*one) for one in node_portfolio(given, fitted=find_spec("sklearn") is not None)]

@@ -25,7 +25,7 @@ from compgcn.data.columns import Numbers, counted, quoted
 from compgcn.data.labels import deal
 from compgcn.errors import InputError, unknown
 from compgcn.nn.compose import COMPOSITIONS, LEARNED, Composition, find
-from compgcn.nn.conditional import ConditionalCompGCN, is_sparse, most_queries, query_time
+from compgcn.nn.conditional import ConditionalCompGCN, find_pace, is_sparse, most_queries
 from compgcn.nn.decoders import DECODERS
 from compgcn.nn.decoders import Row as DecoderRow
 from compgcn.nn.encoder import PRESETS, preset
@@ -179,12 +179,15 @@ def _by_size(asked: Config, settings: Mapping[str, Any], data: Dataset, model: s
         return {} if asked.data.source in DATASETS else scaled_to(model, *size, device.type == "cuda")
     if device.type != "cpu" or not _conditional(asked):
         return {}
-    whole = configure(configure(asked, CONDITIONAL_ON_CPU), settings)
-    e, phi = whole.encoder, find(whole.encoder.composition or "mult")
-    if "training.epochs" in {PATHS[name] for name in settings} or len(e.dims) < 2 or not isinstance(phi, Composition):
-        return CONDITIONAL_ON_CPU  # `expand` refuses others
-    graph, sparse = build_graph(whole, data.train, data, device), is_sparse(phi, e.statistics, bias=e.bias)
-    return CONDITIONAL_ON_CPU | {"training.epochs": epochs_on_cpu(*query_time(graph, len(e.dims) - 1, sparse=sparse))}
+    # Without biases, a CPU computes only the states that a query reaches; where it reaches most, it has them.
+    whole = configure(configure(asked, {**CONDITIONAL_ON_CPU, "encoder.bias": False}), settings)
+    e, phi, given = whole.encoder, find(whole.encoder.composition or "mult"), {PATHS[name] for name in settings}
+    if {"training.epochs", "encoder.bias"} <= given or len(e.dims) < 2 or not isinstance(phi, Composition):
+        return CONDITIONAL_ON_CPU  # `expand` refuses other sizes and compositions
+    graph = build_graph(whole, data.train, data, device)
+    pace = find_pace(graph, len(e.dims) - 1, sparse=is_sparse(phi, e.statistics, bias=e.bias))
+    chosen = {"encoder.bias": not pace.sparse, "training.epochs": epochs_on_cpu(pace.time, pace.queries)}
+    return CONDITIONAL_ON_CPU | chosen
 
 
 def _fitting_batch(config: Config, settings: Mapping[str, Any], data: Dataset) -> dict[str, Any]:

@@ -75,10 +75,9 @@ _CONDITIONAL: dict[str, Any] = {
     "training.step": "recorded",  # its kernels are fused already
 }
 
-_RATE = 3.5e7  # time that passes in a second of training on two cores, in the unit of `nn.conditional.query_time`
+_RATE = 3.5e7  # time that passes in a second of training on two cores, in the unit of `nn.conditional.Pace`
 _TRAINED = 100.0  # seconds that the epochs on a CPU should take
-# Without biases, a CPU computes the states of the entities that a query reaches, and no others.
-CONDITIONAL_ON_CPU: dict[str, Any] = {"encoder.dims": (16,) * 5, "encoder.bias": False, "training.batch_size": 32}
+CONDITIONAL_ON_CPU: dict[str, Any] = {"encoder.dims": (16,) * 5, "training.batch_size": 32}
 
 
 def epochs_on_cpu(query_time: float, queries: int) -> int:
@@ -242,11 +241,18 @@ def _conditional_in_time(query_time: float, seconds: float) -> dict[str, Any]:
 Row = tuple[str, dict[str, Any], str, str, str]
 
 
-def portfolio(num_entities: int, facts: int, seconds: float | None, on_gpu: bool, query_time: float = 1.0) -> list[Row]:
+def portfolio(
+    num_entities: int,
+    facts: int,
+    seconds: float | None,
+    on_gpu: bool,
+    query_time: float = 1.0,
+    bias: bool = False,
+) -> list[Row]:
     """Return the candidates of a search on a graph, the more promising first.
 
     One that follows another differs a little from it, and is for time left over; none follows one that is left out.
-    `query_time` is that of the conditional model on a CPU, see `nn.conditional`.
+    `query_time` is that of the conditional model on a CPU, see `nn.conditional.Pace`, and `bias` whether it has biases.
     """
     sample: dict[str, Any] = {"training.step": "recorded", "training.valid_sample": 2000}
     seldom = sample | {"training.evaluate_every": 4, "training.patience": 3}
@@ -259,7 +265,7 @@ def portfolio(num_entities: int, facts: int, seconds: float | None, on_gpu: bool
         more = {"four statistics": {"encoder.statistics": "pna"}}
     else:
         usual = _factors_on_cpu(*size, seconds or _MINUTES) | sample
-        conditional |= _conditional_in_time(query_time, seconds or _MINUTES)
+        conditional |= _conditional_in_time(query_time, seconds or _MINUTES) | {"encoder.bias": bias}
         few = _too_few(query_time, conditional["training.epoch_size"])
         if num_entities * facts > _MOST_ENCODED:
             slow = "its steps take too long on a CPU; --encoder compgcn trains it alone"
