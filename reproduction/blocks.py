@@ -165,7 +165,7 @@ def _lines_of(machine: str, short: bool) -> Iterator[list[str]]:
             decoder, encoder = report["config"]["decoder"], report["config"]["encoder"]
             model = f"{decoder['name']} + {encoder['name']} ({encoder['composition']})"
             yield from steps(f"{data}, {model}, batch {report['batch']}", report["steps"], "compiled and recorded")
-    if (not short or machine == MACHINES[0]) and (report := load(f"{machine}/conditional")):
+    if report := load(f"{machine}/conditional"):
         for row in report["rows"][: 1 if short else None]:
             ours, theirs, queries = row["steps"]["ours"], row["per_edge"], row["batch"]
             model = f"{report['data']}, conditional ({row['settings']['encoder.statistics']})"
