@@ -108,8 +108,9 @@ def test_nobody_is_offered_a_tail_that_such_entities_never_have(tmp_path: Path) 
     entities = Vocabulary("entity", [f"person {i}" for i in range(2 * couples)] + [f"town {i}" for i in range(towns)])
     relations = Vocabulary("relation", ["wife", "lives", "born"])
     data = KnowledgeGraph("couples", entities, relations, facts[60:], facts[:30], facts[30:60])
-    found = train(tmp_path / "run", data, loss="cross-entropy", decoder="distmult", epochs=60).discover(top=10_000)
-    assert max(fact.probability for fact in found if fact.relation == "wife") < 0.2
+    settings = {"encoder": "none", "encoder.dims": (32,), "decoder": "distmult", "loss": "cross-entropy", "lr": 0.03}
+    found = train(tmp_path / "run", data, epochs=100, **settings).discover("wife")
+    assert found[0].probability < 0.1  # DistMult is symmetric, and sure that a husband is the wife of his wife
 
 
 @pytest.mark.parametrize("all_heads", [False, True])
