@@ -74,7 +74,7 @@ def discover(
             raise InputError(f"{name} must be a whole number from 1 on, not {value!r}")
     data = links.data
     relations = range(data.num_relations) if relation is None else [data.relations.index(relation)]
-    peers, rates = Peers(data), lacking(data)
+    peers, rates = Peers(data), lacking(data, Peers(data, "valid"))
     search = _Search(links, links.known_entities, rates)
     counts = peers.counts(relations, strangers=all_heads)  # [R', 3]
     shares = quotas(counts, rates[list(relations)], most_queries(links), evenly=per_relation is not None)
@@ -124,19 +124,17 @@ def weighing(links: Links, notify: Progress | None = None) -> Weighing | None:
     return fit_weighing(torch.cat(odds), torch.cat(hits))
 
 
-def lacking(data: KnowledgeGraph, peers: Peers | None = None) -> Rates:
+def lacking(data: KnowledgeGraph, peers: Peers) -> Rates:
     """Return the rate at which strangers, peers and heads lack a tail of each relation [R, 3].
 
     It is the share of them that have a tail in validation, so that a relation of one tail each is not offered a second.
-    The peers counted are those that `discover` asks about, and those that have their only tails in validation. Rates of
-    few entities are drawn to those of all relations; without validation all are 1. A caller that has the peers without
-    tails of validation gives them.
+    `peers` hide validation: those that `discover` asks about, and those whose only tails it holds. Rates of few
+    entities are drawn to those of all relations; without validation all are 1.
     """
     N, R = data.num_entities, data.num_relations
     if not len(data.valid):
         return np.ones((R, 3))
     there, lack = np.zeros((2, R, 3))
-    peers = peers or Peers(data, "valid")
     having = index(data.valid[:, 1], data.valid[:, 0], N)  # the heads of each relation in valid
     for r in range(R):
         (entities, _, kinds), (_, asking) = peers.of(r).T, having.pairs(np.array([r]))
@@ -173,8 +171,7 @@ class Peers:
         common = np.bincount(self._places.pairs(every)[1], minlength=len(self._lengths))  # heads with each place
         common[relation] = 0  # it would tell the hidden heads
         telling = np.flatnonzero(common >= np.maximum(_SHARE * self._lengths, 1))
-        # `np.unique` of NumPy 2.3 would hash, which is slow.
-        entities = np.sort(np.concatenate((heads, self._having.pairs(telling)[1])))
+        entities = np.sort(np.concatenate((heads, self._having.pairs(telling)[1])))  # `np.unique` would hash: slow
         entities = entities[np.diff(entities, prepend=-1) > 0]
         kinds = np.full(len(entities), PEER)
         kinds[np.searchsorted(entities, heads)] = HEAD
