@@ -63,13 +63,8 @@ class Walk(NamedTuple):
 class QueryScore:
     """The score of a triple (s, r, o) by a model conditioned on the query, as a function of the edges of the graph.
 
-    A fact does not explain itself: if it is an edge of the graph, that edge is hidden as it was in training.
-
-    Args:
-        model: the model.
-        graph: of E edges, 2E messages.
-        triple: the prediction.
-        hide: the rule of `HiddenEdges`.
+    A fact does not explain itself: if it is an edge of the graph, that edge is hidden as it was in training, by the
+    rule `hide` of `HiddenEdges`.
     """
 
     def __init__(self, model: ConditionalCompGCN, graph: RelationalGraph, triple: Triple, hide: str) -> None:

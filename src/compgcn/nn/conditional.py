@@ -79,7 +79,6 @@ class ConditionalCompGCN(nn.Module):
 
     Args:
         num_relations: R, inverses not counted.
-        dim: d.
         layers: K.
         composition: phi, a name of `compgcn.nn.compose.COMPOSITIONS`.
         statistics: "mean" or "pna".
@@ -207,13 +206,7 @@ class ConditionalCompGCN(nn.Module):
 
 
 class ConditionalLayer(nn.Module):
-    """One layer: sum the messages, take their statistics, update the states.
-
-    Args:
-        num_relations, dim: R and d.
-        phi: the composition.
-        statistics: a name of `STATISTICS`.
-    """
+    """One layer: sum the messages, take their statistics, update the states."""
 
     bias: nn.Parameter | None
 

@@ -67,8 +67,6 @@ class ConvolutionQuery(nn.Module, ABC):
     more queries, because the last batch norm finds no variance in one.
 
     Args:
-        dim: d.
-        settings: the sizes.
         image_norm: the batch norm of the image.
         convolution: the module with the filters, or the one that makes them of a relation.
         positions: the number of places of a filter.

@@ -60,7 +60,6 @@ class Decoder(nn.Module):
     Args:
         phi: (x [B, d], z [B, d]) -> q [B, d], or of another width that the similarity takes; a composition or a module.
         similarity: (q [B, d], e [C, d] or [B, C, d]) -> [B, C]; a function or a module.
-        num_entities: N.
         entity_bias: whether each entity has a learned bias, zero at first.
         half_query: in training, make the queries in bfloat16 where autocast finds it safe.
         margin: added to every score, or None. The buffer `margin` is saved with the weights; a schedule changes it in
@@ -281,9 +280,6 @@ def build_decoder(
     """Build the decoder of that name for N entities of dimension d.
 
     Args:
-        name: a key of `DECODERS`.
-        num_entities: N.
-        dim: d.
         entity_bias: whether entities have a bias; None leaves it to the row.
         margin: the initial margin of a decoder that has one.
         settings: the sizes of a convolution; None leaves them to the row.

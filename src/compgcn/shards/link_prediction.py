@@ -82,9 +82,6 @@ class ShardedLinkPrediction(LinkPrediction):
             nodes whose tables `Rows.learned` draws.
         graph: all edges, or at least those at the rank's rows.
         splits: triples [n, 3]: train, valid, test, all of them on every rank, on a CPU.
-        settings: of training.
-        margin_decay: as for `LinkPrediction`.
-        rows: the layout of the entities.
     """
 
     def __init__(
@@ -279,12 +276,7 @@ _OVER_ALL: dict[str, Callable[[ShardedLinkPrediction, Encoded, Batch, Tensor], T
 
 
 class SharedConditionalPrediction(ConditionalPrediction):
-    """The task of `ConditionalPrediction`: a rank scores its part of the queries of a batch.
-
-    Args:
-        model, graph, splits, settings: as for `ConditionalPrediction`, the same on every rank.
-        world: the ranks.
-    """
+    """The task of `ConditionalPrediction`, the same on every rank: a rank scores its part of the queries of a batch."""
 
     def __init__(
         self,

@@ -17,7 +17,6 @@ class HiddenEdges:
     A fact is hidden whichever of its two readings is asked, and both of its messages go.
 
     Args:
-        graph: of E edges.
         train: the training triples, with inverses.
         rule: "facts" or "pairs".
     """

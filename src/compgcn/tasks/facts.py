@@ -146,7 +146,6 @@ class Known:
     Args:
         keys, values: numbers from 0 on, one of each for every fact [A].
         codes: the position of each fact's split among `splits` [A].
-        splits: their names.
         size: an upper bound of the values.
     """
 

@@ -71,9 +71,7 @@ def rank_triples(
             relation, (o, r + R).
         triples: (s, r, o) [n, 3], on the device of the scores.
         known: the answers to leave out, those in all splits, with inverses, on the same device.
-        num_entities: N.
         max_elements: bound on q·N; memory holds two such blocks of scores.
-        notify: called after each block.
         count: counts the rivals, as `_count` by default; another may add those of slices of the entities, `score` and N
             then being of one slice.
     """

@@ -91,9 +91,7 @@ class Step:
     """Loss, gradients, clipping, optimiser: maps the examples of a batch and the learning rate to the loss.
 
     Args:
-        module: the module to train.
         loss: examples -> loss of the module on them.
-        settings: of training.
         compiled: fuse the loss and its gradient with torch.compile.
     """
 
