@@ -157,23 +157,16 @@ class Decoder(nn.Module):
 class Row(NamedTuple):
     """A decoder as data.
 
-    Fields:
-        query: a composition's name, or a class of modules built from the dimension and the settings.
-        similarity: a function, or a class of modules built like the query.
-        entity_bias: whether entities have a bias by default.
-        margin: whether the score is margin + similarity.
-        settings: the default number of filters and size of kernel.
-        backwards: z [R, d] -> [R, d], vectors of inverse relations that give a triple read backwards its score; None
-            where there are none.
+    With the vectors `backwards` of inverse relations, z [R, d] -> [R, d], a triple read backwards has the same score.
     """
 
-    query: str | Callable[[int, ConvolutionSettings], nn.Module]
-    similarity: Similarity | type[nn.Module]
-    entity_bias: bool = False
-    margin: bool = False
+    query: str | Callable[[int, ConvolutionSettings], nn.Module]  # a composition, or made of dimension and settings
+    similarity: Similarity | type[nn.Module]  # a function, or a class of modules built like the query
+    entity_bias: bool = False  # whether entities have a bias by default
+    margin: bool = False  # whether the score is margin + similarity
     description: str = ""
     reference: str = ""
-    settings: ConvolutionSettings = ConvolutionSettings()
+    settings: ConvolutionSettings = ConvolutionSettings()  # the default number of filters and size of kernel
     backwards: Callable[[Tensor], Tensor] | None = None
 
 
