@@ -131,10 +131,8 @@ def best_walks(messages: Messages, slopes: Tensor, head: int, tail: int, top: in
     takes the fact of the largest slope, so paths differ in their entities.
 
     Args:
-        messages: of the graph, M.
         slopes: of every message in every layer, -inf where it is not to be taken [K, M].
         head, tail: where paths start and end; if they are the same, paths are cycles.
-        top: how many.
     """
     if head != tail:  # no path comes back to its head, or goes on from its tail
         slopes = slopes.masked_fill((messages.receiver == head) | (messages.sender == tail), -torch.inf)
