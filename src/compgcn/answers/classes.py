@@ -83,7 +83,8 @@ class Classes:
         rows = INPUTS[start].start(others).rows
         assert rows is not None
         every = torch.arange(len(graphs), device=self.items.device)
-        found = log_probabilities(self.items.of(others, rows), every, self._batch_size)
+        items = Graphs(self.items.model, others, rows, self.items.device)
+        found = log_probabilities(items, every, self._batch_size)
         known = [graphs.classes[target] for target in graphs.targets]
         return self._answers(graphs.graph_ids, graphs.graph_ids, found, known)
 

@@ -189,10 +189,6 @@ class Graphs:
         self._collection = replace(collection, node_labels=rows, node_classes=names, node_features=None)
         self._kept = lru_cache(_KEPT)(self._union)
 
-    def of(self, collection: GraphCollection, rows: Numbers) -> Graphs:
-        """Return other graphs for the same model."""
-        return Graphs(self.model, collection, rows, self.device)
-
     def batch(self, items: Tensor) -> tuple[RelationalGraph, Tensor]:
         """Return the disjoint union of some of the graphs [B], and the rows of its nodes."""
         return self._kept(items.cpu().numpy().tobytes())
