@@ -95,12 +95,9 @@ def statistics(
     it too; the extremes have no gradient by the weight.
 
     Args:
-        x: entities [N, D].
-        z: relations [Z, D]; a copy never reads them.
+        x, z, combine, own: as for `aggregate`.
         weight: [M], in the order in which `make_pair_plan` got the messages.
         plan: the M messages, see `make_pair_plan`.
-        combine: what happens on an edge.
-        own: a message that rows get besides.
     """
     if not torch.compiler.is_compiling():
         _check(x, z, weight, plan.messages, combine)
