@@ -390,8 +390,8 @@ def update(
         raise InputError(f"{K} parts of width {d} need a weight, degree and scale of {expected}, not {shapes}")
     by = _updates(x.device.type)
     tiled = by == "triton" and d in _WIDTHS and d * x.element_size() <= _BYTES[K]
-    in_blocks = by == "numba" and not torch.compiler.is_compiling()
-    if x.dtype == torch.float64 or not (tiled or in_blocks):
+    looped = by == "numba" and not torch.compiler.is_compiling()
+    if x.dtype == torch.float64 or not (tiled or looped):
         return reference.update(x, parts, degree, scale, weight, gamma, beta, bias)
     rows = degree.float(), scale.float(), weight, gamma, beta, bias
     out: Tensor = _Update.apply(x, *rows, *parts)  # type: ignore[no-untyped-call]
