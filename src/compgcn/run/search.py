@@ -269,18 +269,25 @@ class Search:
 
     # Rungs
 
+    @property
+    def _few(self) -> bool:
+        """Whether rungs of so few trials would compare two candidates or three; each trains another, to its end."""
+        return self.budget.trials is not None and self.budget.trials <= _FEWER + 1
+
     def _entrants(self) -> tuple[list[str], list[str]]:
         """Return the candidates of the first rung and those that join in the second; as many as there are trials for.
 
         A candidate that no other of its kind competes with joins, unless that is true of all.
         """
         names = [name for name, one in self.candidates.items() if not one.after and not one.omitted]
+        if self._few:
+            return names[: self.budget.trials], []
         while True:
             kinds = Counter(self.candidates[name].kind for name in names)
             first = [name for name in names if kinds[self.candidates[name].kind] > 1] or names
             joining = [name for name in names if name not in first]
             trials = sum(_sizes(len(first), len(joining)))
-            if self.budget.trials is None or trials <= self.budget.trials or len(names) == 1:
+            if self.budget.trials is None or trials <= self.budget.trials:
                 return first, joining
             names = names[:-1]
 
@@ -303,7 +310,8 @@ class Search:
     def _begin(self, rung: int, field: list[str]) -> list[str]:
         """Return the candidates of a rung, as the journal has them."""
         if rung == len(known := self.journal.of("rung")):
-            ahead = len(_sizes(len(field), 0 if rung else len(self._entrants()[1])))  # rungs, with this one
+            joining = 0 if rung else len(self._entrants()[1])
+            ahead = 1 if self._few else len(_sizes(len(field), joining))  # rungs, with this one
             floor = 0.0 if self.budget.seconds is None or ahead == 1 else self.left * (1 - 1 / (2 + ahead))
             self.journal.add("rung", field=field, floor=floor, ahead=ahead)
             return field
