@@ -296,7 +296,7 @@ def test_train_compares_models_and_prints_why_one_was_kept(command: Command, dat
     ("words", "expected"),
     [
         (("--minutes", 1, "--model", "complex"), ("minutes bound a comparison", "'complex' is one model")),
-        (("--trials", 3, *flags(SMALL)), ("trials bound a comparison", "decoder.name is a setting of one")),
+        (("--trials", 3, *flags(SMALL)), ("trials bound a comparison", "decoder is a setting of one")),
         (("--trials", 3, "--minutes", 1), ("give one of them",)),
         (("--trials", 3, "--set", "valid_fraction=0"), ("no validation triples",)),
     ],

@@ -28,7 +28,8 @@ _WORDS = {  # for the parts of a search
     "goal": "another task",
     "budget": "other --minutes or --trials",
     "seed": "another seed",
-    "data": "other data",
+    "triples": "other triples or features",
+    "data": "other labels",
     "candidates": "other models",
 }
 _FEWER = 3  # a rung keeps one in so many candidates
@@ -130,7 +131,7 @@ class Journal:
         about = json.loads(json.dumps(about))
         if not self.lines:
             self.add("search", **about)
-        changed = [key for key in about if about[key] != self.lines[0].get(key)]
+        changed = [key for key in about if about[key] != self.lines[0].get(key, about[key])]
         if changed:
             again = f"give it {Budget(*self.lines[0]['budget']).option}, " if changed[0] == "budget" else ""
             raise InputError(
@@ -216,6 +217,7 @@ class Search:
     ) -> None:
         self.candidates, self.judge, self.budget = {one.name: one for one in candidates}, judge, budget
         self.journal, self.notify, self.clock = journal, notify, clock
+        self._few = (budget.trials or math.inf) <= _FEWER + 1  # too few for rungs: each trains another, to its end
         self.ended = [Trial(**line) for line in journal.of("end")]
         self.costs = {line["name"]: Cost(line["seconds"], line["least"]) for line in journal.of("cost")}
 
@@ -268,11 +270,6 @@ class Search:
         return best_first(self.ended, self.journal.of("rung"))
 
     # Rungs
-
-    @property
-    def _few(self) -> bool:
-        """Whether rungs of so few trials would compare two candidates or three; each trains another, to its end."""
-        return self.budget.trials is not None and self.budget.trials <= _FEWER + 1
 
     def _entrants(self) -> tuple[list[str], list[str]]:
         """Return the candidates of the first rung and those that join in the second; as many as there are trials for.
