@@ -289,7 +289,7 @@ def search(
     kind = LinkJudge if base.task == "link-prediction" else NodeJudge
     judge = kind(settings, hidden, searching, notify, interrupted, clock)
     candidates = _candidates(base, hidden, budget)
-    about = {"triples": replace(data, labels=None).fingerprint(), "data": data.fingerprint()}
+    about: dict[str, Any] = {"triples": replace(data, labels=None).fingerprint(), "data": data.fingerprint()}
     about |= {"goal": judge.goal, "budget": budget, "seed": base.training.seed}
     with run.lock():
         if overwrite:

@@ -200,8 +200,7 @@ def fit_probabilities(links: Links, told: Callable[[str], Progress | None] = lam
 
 
 def _must_match(folder: Folder, config: Config, data: Dataset) -> None:
-    old = folder.config()
-    if changed := differences(old, config):
+    if changed := differences(old := folder.config(), config):
         labels = getattr(folder.data(data.name), "labels", None)  # of nodes
         if labels and replace(data, labels=labels).fingerprint() == old.fingerprint != config.fingerprint:
             changed = [f"data.labels: {old.data.labels!r} -> {config.data.labels!r}, with other labels"]
