@@ -20,8 +20,9 @@ import compgcn
 from compgcn.answers.discover import discover
 from compgcn.answers.links import Links
 from compgcn.config import Config
-from compgcn.data import LARGE_ENCODED, LARGE_RECIPE, KnowledgeGraph, Vocabulary, large_batch
+from compgcn.data import KnowledgeGraph, Vocabulary
 from compgcn.data.columns import Numbers
+from compgcn.data.datasets import LARGE_ENCODED, LARGE_RECIPE, large_batch
 from compgcn.errors import InputError
 from compgcn.run.resolve import expand, recommended
 from compgcn.run.run import fit_probabilities

@@ -13,7 +13,7 @@ from compgcn.nn.compose import COMPOSITIONS, LEARNED
 from compgcn.nn.decoders import DECODERS, ConvolutionSettings, build_decoder
 from compgcn.nn.encoder import PRESETS, Encoder
 from compgcn.nn.graph import RelationalGraph
-from compgcn.run.build import build_task
+from compgcn.run.build import build_links
 from compgcn.run.resolve import expand, recommended
 from compgcn.tasks.sampling import SAMPLERS, Negatives
 from compgcn.train.loop import Interrupted, make_step
@@ -209,9 +209,9 @@ def test_a_recorded_step_on_the_rows_of_its_batch_has_the_numbers_of_the_whole_t
     tables = []
     for device in ("cpu", "cuda"):
         torch.manual_seed(0)
-        task = build_task(config, data, torch.device("cpu"))
+        task = build_links(config, data, torch.device("cpu"))
         if device == "cuda":
-            weights, task = task.model.state_dict(), build_task(config, data, torch.device("cuda"))
+            weights, task = task.model.state_dict(), build_links(config, data, torch.device("cuda"))
             task.model.load_state_dict(weights)
         assert task.in_part
         task.in_part = device == "cuda"
@@ -250,7 +250,7 @@ def test_a_compiled_loss_has_the_gradients_of_the_plain_one(settings, precision)
     gradients = []
     for compiled in (True, False):
         torch.manual_seed(0)
-        task = build_task(config, data, torch.device("cuda"))
+        task = build_links(config, data, torch.device("cuda"))
         task.model.train()
         step = Step(task.model, task.loss, config.training, compiled=compiled)
         step.optimiser.step = lambda: None  # keeps the weights as they are

@@ -26,7 +26,8 @@ from compgcn.answers.export import ENDINGS
 from compgcn.answers.export import FORMATS as EXPORTS
 from compgcn.baselines import BASELINES
 from compgcn.cli import app, main
-from compgcn.data import DATASETS, OWN_RECIPES
+from compgcn.data import DATASETS
+from compgcn.data.datasets import OWN_RECIPES
 from compgcn.data.download import FILES
 from compgcn.nn.compose import COMPOSITIONS, LEARNED
 from compgcn.nn.decoders import DECODERS

@@ -13,10 +13,13 @@ from unittest import mock
 
 import numpy as np
 import pytest
+import torch
 
 from compgcn.cli import main
+from compgcn.config import Config
 from compgcn.data import GraphCollection, KnowledgeGraph, Labels, Vocabulary
 from compgcn.run import Run, fit
+from compgcn.run.build import build_items, build_links
 
 SMALL: dict[str, Any] = {
     "decoder": "conve",
@@ -259,3 +262,8 @@ def write_tu(folder: Path, graphs: GraphCollection) -> Path:
     for name, lines in files.items():
         (folder / f"toy_{name}.txt").write_text("".join(f"{line}\n" for line in lines))
     return folder
+
+
+def build_task(config: Config, data: KnowledgeGraph | GraphCollection, device: torch.device) -> Any:
+    """Make the task of link prediction or the items of a classification, with fresh weights."""
+    return build_links(config, data, device) if config.task == "link-prediction" else build_items(config, data, device)

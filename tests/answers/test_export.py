@@ -132,8 +132,7 @@ def test_tokens_are_unique_and_have_no_blanks(ids: list[str]) -> None:
         ("v.tsv", "parket", "unknown format 'parket'; did you mean 'parquet'"),
         ("no/v.npy", None, "there is no folder"),
         ("folder", "npy", "it is a folder"),
-        ("folder", "projector", "is not a folder that was exported before"),
-        ("file", "projector", "is not a folder that was exported before"),
+        ("file", "projector", "it is a file; name a folder"),
     ],
 )
 def test_an_export_to_a_wrong_place_is_refused_and_changes_nothing(
@@ -141,7 +140,6 @@ def test_an_export_to_a_wrong_place_is_refused_and_changes_nothing(
 ) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "mine.txt").write_text("kept")
-    (tmp_path / "folder" / PROJECTOR).write_text("of another export, beside what is not")
     (tmp_path / "file").write_text("kept")
     before = contents(tmp_path)
     with pytest.raises(InputError, match=sentence):

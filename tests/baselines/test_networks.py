@@ -20,7 +20,6 @@ from compgcn.data import GraphCollection
 from compgcn.errors import InputError
 from compgcn.nn.graph import RelationalGraph
 from compgcn.run import Run, fit, open_run
-from compgcn.run.build import build_task
 from compgcn.run.resolve import expand, recommended
 from compgcn.tasks.classification import GraphClassifier, Graphs
 from compgcn.tasks.inputs import Start
@@ -38,7 +37,7 @@ def built(baseline: str, data: GraphCollection) -> Graphs:
     config = expand(recommended({"data.source": data.name, "baseline": baseline}, data), data)
     assert expand(config, data) == config
     torch.manual_seed(0)
-    items: Graphs = build_task(config, data, torch.device("cpu"))
+    items: Graphs = toy.build_task(config, data, torch.device("cpu"))
     for name, buffer in items.model.named_buffers():
         if name.endswith("running_var"):
             buffer.uniform_(0.5, 1.5)

@@ -15,7 +15,6 @@ from compgcn.config import Config, configure
 from compgcn.errors import InputError
 from compgcn.nn.conditional import ConditionalCompGCN
 from compgcn.nn.graph import RelationalGraph
-from compgcn.run.build import build_task
 from compgcn.run.resolve import expand, recommended
 from compgcn.tasks.classification import Classification
 from compgcn.tasks.facts import Answers
@@ -26,7 +25,7 @@ from reproduction import training
 from reproduction.experiment import Experiment, Row, at_home, chosen, control_of, jobs_of, read_experiment
 from reproduction.tables import Board, Figure, read
 from reproduction.training import VARIANTS, expected, is_done, train_row, trial_data, trial_settings
-from toy import Command, refused
+from toy import Command, build_task, refused
 
 CPU = torch.device("cpu")
 EVERY = pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=list(EXPERIMENTS))

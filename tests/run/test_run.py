@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 
 import compgcn
 from compgcn.config import Config, changes, configure, differences
-from compgcn.data import LARGE_RECIPE, OWN_RECIPES, large_batch
+from compgcn.data.datasets import LARGE_RECIPE, OWN_RECIPES, large_batch
 from compgcn.errors import InputError
 from compgcn.nn.encoder import PRESETS
 from compgcn.run import Run, open_run

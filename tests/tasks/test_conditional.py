@@ -10,12 +10,12 @@ from torch.nn import functional as F
 
 from compgcn.config import Training
 from compgcn.nn import ConditionalCompGCN
-from compgcn.tasks.edge_masking import RULES, linked
+from compgcn.tasks.edge_masking import linked
 from compgcn.tasks.link_prediction import ConditionalPrediction
 from compgcn.tasks.losses import hidden_answers
 from oracles import Edges, edge_lists
 
-EVERY_RULE = pytest.mark.parametrize("rule", RULES)
+EVERY_RULE = pytest.mark.parametrize("rule", ["facts", "pairs"])
 
 
 def task_of(edges: Edges, rule: str, most: int) -> ConditionalPrediction:

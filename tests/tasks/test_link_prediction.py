@@ -16,12 +16,11 @@ from compgcn.errors import InputError
 from compgcn.nn.decoders import DECODERS
 from compgcn.nn.encoder import PRESETS
 from compgcn.run import Run, open_run
-from compgcn.run.build import build_task
 from compgcn.run.resolve import expand
 from compgcn.tasks.link_prediction import LinkPrediction
 from compgcn.tasks.objectives import OBJECTIVES
 from compgcn.train.loop import Interrupted, make_step
-from toy import graph, train
+from toy import build_task, graph, train
 
 BY_HEART: dict[str, Any] = {
     "encoder.dims": (16, 16),

@@ -22,13 +22,12 @@ from compgcn.nn.decoders import (
     negative_complex_l1,
     negative_l1,
 )
-from compgcn.run.build import build_task
 from compgcn.run.resolve import expand
 from compgcn.tasks import objectives
 from compgcn.tasks.link_prediction import Encoded, LinkPrediction
 from compgcn.tasks.objectives import REGULARISERS, relation_scores
 from oracles import assert_same_with_gradients, normal
-from toy import SMALL, graph
+from toy import SMALL, build_task, graph
 
 
 @pytest.fixture(autouse=True)

@@ -10,11 +10,10 @@ import torch
 
 from compgcn.config import Config, configure
 from compgcn.run import open_run
-from compgcn.run.build import build_task
 from compgcn.run.resolve import expand
 from compgcn.tasks.link_prediction import LinkPrediction
 from compgcn.tasks.sampling import SAMPLERS, Negatives
-from toy import SMALL, graph, train
+from toy import SMALL, build_task, graph, train
 
 KBGAN: dict[str, Any] = {"loss": "margin", "sampler": "kbgan", "decoder": "transe", "encoder": "none", "negatives": 5}
 

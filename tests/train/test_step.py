@@ -13,7 +13,7 @@ from torch import nn
 from compgcn.config import Training
 from compgcn.data import load
 from compgcn.nn.decoders import ConvolutionSettings, build_decoder
-from compgcn.run.build import build_task
+from compgcn.run.build import build_links
 from compgcn.run.resolve import expand, recommended
 from compgcn.train.step import OPTIMISERS, Adagrad, Step, deterministic
 
@@ -47,7 +47,7 @@ def test_a_compiled_step_has_the_loss_and_the_gradients_of_a_plain_one(settings,
     found = []
     for compiled in (True, False):
         torch.manual_seed(0)
-        task = build_task(config, data, torch.device("cpu"))
+        task = build_links(config, data, torch.device("cpu"))
         task.model.train()
         step = Step(task.model, task.loss, config.training, compiled=compiled)
         loss = step(task.examples(0, 0), 0.0)
@@ -160,7 +160,7 @@ def test_an_encoder_has_a_rate_of_its_own_and_the_raw_vectors_of_a_residual_have
     config = recommended(
         {"data.source": "world", "dims": [4, 4], "residual": 8, "optimiser": "sgd", "lr": 1.0, "encoder_lr": 0.25}, data
     )
-    task = build_task(expand(config, data), data, torch.device("cpu"))
+    task = build_links(expand(config, data), data, torch.device("cpu"))
     before = {name: weight.detach().clone() for name, weight in task.model.named_parameters()}
     Step(task.module, task.loss, config.training)(task.examples(0, 0), 0.5)
     for name, weight in task.model.named_parameters():

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from compgcn.answers.calibrate import Bin, Scaling, bins
-from compgcn.answers.links import index
+from compgcn.answers.links import index, must_be_finite
 from compgcn.config import Config
 from compgcn.data import GraphCollection, KnowledgeGraph, Vocabulary
 from compgcn.data.columns import Numbers
@@ -83,7 +83,8 @@ class Classes:
         rows = INPUTS[start].start(others).rows
         assert rows is not None
         every = torch.arange(len(graphs), device=self.items.device)
-        found = log_probabilities(self.items.of(others, rows), every, self._batch_size)
+        items = Graphs(self.items.model, others, rows, self.items.device)
+        found = log_probabilities(items, every, self._batch_size)
         known = [graphs.classes[target] for target in graphs.targets]
         return self._answers(graphs.graph_ids, graphs.graph_ids, found, known)
 
@@ -93,9 +94,7 @@ class Classes:
         """Return the most probable classes by their log probabilities [n, C]."""
         if not len(found):
             return []
-        if not torch.isfinite(found).all():
-            raise InputError("the model's scores are not finite; train again with a lower training.lr")
-        chances, places = (part.tolist() for part in self._chances(found).max(1))
+        chances, places = (part.tolist() for part in self._chances(must_be_finite(found)).max(1))
         labels = [self.classes[place] for place in places]
         return [Classified(*row) for row in zip(ids, names, labels, chances, known, strict=True)]
 

@@ -27,7 +27,7 @@ Rates = NDArray[np.float64]
 STRANGER, PEER, HEAD = range(3)  # the kinds of entities, for a relation
 
 _SHARE = 0.5  # of the entities with a place must be heads
-_PRIOR = 10  # entities of the average relation that each relation is taken to have besides its own
+_PRIOR = 2  # entities of the average relation that each relation is taken to have besides its own
 _ASKED = {"cuda": 2**16, "cpu": PROPAGATED}  # queries to a model conditioned on the query, each a way through the graph
 _SCORED = {"cuda": 2**36, "cpu": 2**31}  # scores of another model: about a minute on a GPU, or on two cores
 _SHOWN = 10  # answers to a query that a weighing is fitted to
@@ -59,7 +59,7 @@ def discover(
 
     The order is that of the answer's probability times the rate at which such entities lack a tail, see `lacking`. The
     probability is this product, calibrated by `weighing` if the run is. The heads of the highest rates are asked about,
-    as many as take about a minute; a warning tells how many. No discovery is more probable than its rate.
+    as many as take about a minute; a warning tells how many.
 
     Args:
         links: the link predictor.
@@ -74,8 +74,7 @@ def discover(
             raise InputError(f"{name} must be a whole number from 1 on, not {value!r}")
     data = links.data
     relations = range(data.num_relations) if relation is None else [data.relations.index(relation)]
-    peers = Peers(np.concatenate(list(data.splits.values())), data.num_entities, data.num_relations)
-    rates = lacking(data)
+    peers, rates = Peers(data), lacking(data, Peers(data, "valid"))
     search = _Search(links, links.known_entities, rates)
     counts = peers.counts(relations, strangers=all_heads)  # [R', 3]
     shares = quotas(counts, rates[list(relations)], most_queries(links), evenly=per_relation is not None)
@@ -102,15 +101,15 @@ def discover(
 def weighing(links: Links, notify: Progress | None = None) -> Weighing | None:
     """Calibrate discoveries on validation; None if it has too few facts.
 
-    Discoveries are made as if validation were yet to be found, for a sample of heads and peers by the other splits, and
-    looked up in it. `notify` is called with the queries answered so far and with their number.
+    Discoveries are made as if validation were yet to be found, for a sample of the heads and peers that `lacking`
+    counts, and looked up in it. `notify` is called with the queries answered so far and with their number.
     """
     data, R = links.data, links.data.num_relations
-    others = _but_valid(data)
+    others = _facts(data, "valid")
     if not len(data.valid) or not len(others):
         return None
     known, right = (known_entities({"known": facts}, data.num_entities, R) for facts in (others, data.valid))
-    peers = Peers(others, data.num_entities, R)
+    peers = Peers(data, "valid")
     size = PROPAGATED if isinstance(links.task.model, ConditionalCompGCN) else sample_size(data.num_entities)
     search, pairs = _Search(links, known, lacking(data, peers)), peers.sample(size)
     odds, hits = [], []
@@ -125,18 +124,17 @@ def weighing(links: Links, notify: Progress | None = None) -> Weighing | None:
     return fit_weighing(torch.cat(odds), torch.cat(hits))
 
 
-def lacking(data: KnowledgeGraph, peers: Peers | None = None) -> Rates:
+def lacking(data: KnowledgeGraph, peers: Peers) -> Rates:
     """Return the rate at which strangers, peers and heads lack a tail of each relation [R, 3].
 
-    It is the share of those, by the other splits, that have a tail in validation, so that a relation of one tail each
-    is not offered a second. Rates of few entities are drawn to those of all relations; without validation all are 1.
-    A caller that has the peers by the other splits gives them.
+    It is the share of them that have a tail in validation, so that a relation of one tail each is not offered a second.
+    `peers` hide validation: those that `discover` asks about, and those whose only tails it holds. Rates of few
+    entities are drawn to those of all relations; without validation all are 1.
     """
     N, R = data.num_entities, data.num_relations
     if not len(data.valid):
         return np.ones((R, 3))
     there, lack = np.zeros((2, R, 3))
-    peers = peers or Peers(_but_valid(data), N, R)
     having = index(data.valid[:, 1], data.valid[:, 0], N)  # the heads of each relation in valid
     for r in range(R):
         (entities, _, kinds), (_, asking) = peers.of(r).T, having.pairs(np.array([r]))
@@ -150,28 +148,30 @@ def lacking(data: KnowledgeGraph, peers: Peers | None = None) -> Rates:
 
 
 class Peers:
-    """The heads of each relation by some facts [n, 3], and their peers.
+    """The heads of each relation, and their peers; an entity whose only tails are in the split `hidden` is no head.
 
     An entity has a place for each relation that it is the head of, and for each that it is the tail of. A peer of the
     heads of a relation is no head, and has a place that at least half heads have: if nearly everyone who works
-    somewhere lives somewhere, a person who works and lives nowhere is a peer.
+    somewhere lives somewhere, a person who works and lives nowhere is a peer. The places are those of all splits, so
+    that a hidden split changes no peer into a stranger: near one half, it would change all.
     """
 
-    def __init__(self, facts: Numbers, num_entities: int, num_relations: int) -> None:
-        self.num_entities = num_entities
-        s, r, o = facts.T
-        entity, place, number = np.concatenate((s, o)), np.concatenate((r, r + num_relations)), 2 * num_relations
-        self._places, self._having = index(entity, place, number), index(place, entity, num_entities)
+    def __init__(self, data: KnowledgeGraph, hidden: str = "") -> None:
+        self.num_entities = data.num_entities
+        (s, r, o), known, number = _facts(data).T, _facts(data, hidden), 2 * data.num_relations
+        entity, place = np.concatenate((s, o)), np.concatenate((r, r + data.num_relations))
+        self._heads = index(known[:, 1], known[:, 0], data.num_entities)
+        self._places, self._having = index(entity, place, number), index(place, entity, data.num_entities)
         self._lengths = np.bincount(self._having.pairs(np.arange(number))[0], minlength=number)  # entities of a place
         self._counts: dict[int, tuple[int, int]] = {}  # peers and heads of the relations that `of` has looked at
 
     def of(self, relation: int, *, strangers: bool = False) -> Numbers:
         """Return the heads of a relation and their peers, or every entity, ascending: entity, relation, kind [n, 3]."""
-        _, heads = self._having.pairs(np.array([relation]))
-        common = np.bincount(self._places.pairs(heads)[1], minlength=len(self._lengths))  # heads with each place
+        (_, heads), (_, every) = (held.pairs(np.array([relation])) for held in (self._heads, self._having))
+        common = np.bincount(self._places.pairs(every)[1], minlength=len(self._lengths))  # heads with each place
+        common[relation] = 0  # it would tell the hidden heads
         telling = np.flatnonzero(common >= np.maximum(_SHARE * self._lengths, 1))
-        # Heads are among them: all have the place of the relation. `np.unique` of NumPy 2.3 would hash, which is slow.
-        entities = np.sort(self._having.pairs(telling)[1])
+        entities = np.sort(np.concatenate((heads, self._having.pairs(telling)[1])))  # `np.unique` would hash: slow
         entities = entities[np.diff(entities, prepend=-1) > 0]
         kinds = np.full(len(entities), PEER)
         kinds[np.searchsorted(entities, heads)] = HEAD
@@ -244,8 +244,8 @@ def some(queries: Numbers, share: Numbers) -> Numbers:
     return chosen
 
 
-def _but_valid(data: KnowledgeGraph) -> Numbers:
-    return np.concatenate([facts for name, facts in data.splits.items() if name != "valid"])
+def _facts(data: KnowledgeGraph, hidden: str = "") -> Numbers:
+    return np.concatenate([facts for name, facts in data.splits.items() if name != hidden])
 
 
 def _best(facts: Tensor, top: int) -> Tensor:
@@ -258,7 +258,7 @@ class _Search:
 
     def __init__(self, links: Links, known: Known, rates: Rates) -> None:
         self._links, self._known, self._rates = links, known, torch.from_numpy(rates).to(links.device)
-        facts = np.concatenate(list(links.data.splits.values()))
+        facts = _facts(links.data)
         loops = np.isin(np.arange(links.data.num_relations), facts[facts[:, 0] == facts[:, 2], 1])
         self._loops = torch.from_numpy(loops).to(links.device)  # relations that relate an entity to itself [R]
 

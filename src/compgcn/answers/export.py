@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ import pyarrow.parquet as pq
 from compgcn.answers.rows import write_tabs
 from compgcn.errors import InputError, unknown
 from compgcn.train.folder import spared
-from compgcn.train.storage import Table, replace, replace_folder, replace_here
+from compgcn.train.storage import Table, replace, replace_here
 
 PROJECTOR = "projector_config.pbtxt"  # TensorBoard looks for this file
 _ROWS = 2**14  # written at a time, so that no second copy of a large table is made
@@ -32,8 +33,9 @@ def write_vectors(path: Path, tables: Sequence[Table], form: str | None = None) 
         raise unknown("format", form, FORMATS)
     if not path.parent.is_dir():
         raise InputError(f"cannot export to '{path}': there is no folder {path.parent}; make it first")
-    if path.is_dir() and form != "projector":
-        raise InputError(f"could not write {path}: it is a folder; name a file")
+    if path.exists() and path.is_dir() != (form == "projector"):
+        is_a, wanted = ("folder", "file") if path.is_dir() else ("file", "folder")
+        raise InputError(f"could not write {path}: it is a {is_a}; name a {wanted}")
 
     def write(part: Path) -> None:
         FORMATS[form](part, tables)
@@ -41,7 +43,7 @@ def write_vectors(path: Path, tables: Sequence[Table], form: str | None = None) 
             replace_here(path.with_suffix(".names.tsv"), lambda names: _names(names, tables))
 
     if form == "projector":
-        replace_folder(spared(path), write, (PROJECTOR, "*_tensors.tsv", "*_metadata.tsv"))
+        _projector(spared(path), tables)
     else:
         replace(spared(path), write)
     return sum(len(table.ids) for table in tables)
@@ -125,16 +127,19 @@ def _word2vec(path: Path, tables: Sequence[Table]) -> None:
 
 
 def _projector(folder: Path, tables: Sequence[Table]) -> None:
-    """Write the vectors and the names of each kind, and the file that tells TensorBoard about them."""
+    """Write the vectors and the names of each kind, and last the file that tells TensorBoard about them."""
     config = ""
+    folder.mkdir(exist_ok=True)
     for table in tables:
         vectors, metadata = (f"{table.kind}_{what}.tsv" for what in ("tensors", "metadata"))
-        _write_tabs(folder / vectors, (vector for *_, vector in _rows([table])))
-        _write_tabs(folder / metadata, [("name", "id"), *zip(table.names, table.ids, strict=True)])
+        numbers = (vector for *_, vector in _rows([table]))
+        names = [("name", "id"), *zip(table.names, table.ids, strict=True)]
+        replace(folder / vectors, partial(_write_tabs, rows=numbers))
+        replace(folder / metadata, partial(_write_tabs, rows=names))
         shape = "".join(f"  tensor_shape: {size}\n" for size in table.vectors.shape)
         paths = f'  tensor_path: "{vectors}"\n  metadata_path: "{metadata}"\n'
         config += f'embeddings {{\n  tensor_name: "{table.kind}"\n{shape}{paths}}}\n'
-    (folder / PROJECTOR).write_text(config, encoding="utf-8")
+    replace(folder / PROJECTOR, lambda path: path.write_text(config, encoding="utf-8"))
 
 
 FORMATS: dict[str, Callable[[Path, Sequence[Table]], None]] = {

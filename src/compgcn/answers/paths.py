@@ -63,13 +63,8 @@ class Walk(NamedTuple):
 class QueryScore:
     """The score of a triple (s, r, o) by a model conditioned on the query, as a function of the edges of the graph.
 
-    A fact does not explain itself: if it is an edge of the graph, that edge is hidden as it was in training.
-
-    Args:
-        model: the model.
-        graph: of E edges, 2E messages.
-        triple: the prediction.
-        hide: the rule of `HiddenEdges`.
+    A fact does not explain itself: if it is an edge of the graph, that edge is hidden as it was in training, by the
+    rule `hide` of `HiddenEdges`.
     """
 
     def __init__(self, model: ConditionalCompGCN, graph: RelationalGraph, triple: Triple, hide: str) -> None:
@@ -136,10 +131,8 @@ def best_walks(messages: Messages, slopes: Tensor, head: int, tail: int, top: in
     takes the fact of the largest slope, so paths differ in their entities.
 
     Args:
-        messages: of the graph, M.
         slopes: of every message in every layer, -inf where it is not to be taken [K, M].
         head, tail: where paths start and end; if they are the same, paths are cycles.
-        top: how many.
     """
     if head != tail:  # no path comes back to its head, or goes on from its tail
         slopes = slopes.masked_fill((messages.receiver == head) | (messages.sender == tail), -torch.inf)

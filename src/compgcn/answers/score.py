@@ -168,7 +168,6 @@ def answer_file(
     """Answer a table of queries, in each of which one of head, relation and tail is `?` or empty.
 
     Args:
-        links: the link predictor.
         path: a .tsv, .txt, .csv (or .gz, .zst) or .parquet file.
         to: a .parquet, .csv or .tsv file, replaced once all answers are written.
         top, new, plausible: as in `Links.answer`.

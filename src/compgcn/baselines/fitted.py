@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from compgcn.data import KnowledgeGraph
-from compgcn.data.columns import Numbers
+from compgcn.data.columns import Numbers, ranges
 from compgcn.tasks.classification import LogProbabilities
 
 Matrix = Any  # [n, F]: an array, or a sparse one of scipy
@@ -119,8 +119,7 @@ class Adjacency(NamedTuple):
     def follow(self, at: Numbers) -> tuple[Numbers, Numbers]:
         """Return all edges of nodes [n]: the place of their node in [0, n), and their own number."""
         sizes = self.first[at + 1] - self.first[at]
-        before = np.cumsum(sizes) - sizes
-        return np.repeat(np.arange(len(at)), sizes), np.arange(sizes.sum()) + np.repeat(self.first[at] - before, sizes)
+        return np.repeat(np.arange(len(at)), sizes), ranges(self.first[at], sizes)
 
 
 def outgoing(triples: Numbers, num_nodes: int) -> Adjacency:

@@ -107,7 +107,6 @@ class DGCNN(GraphNetwork):
     kinds of edges.
 
     Args:
-        start: see `GraphNetwork`.
         kept: k; a graph with fewer nodes is padded with zeros.
         dims: of each Z_t.
         dropout: on the vector of a graph.

@@ -32,7 +32,6 @@ class PachySAN(GraphNetwork):
     difference.
 
     Args:
-        start: see `GraphNetwork`.
         width: w; a graph with fewer nodes is padded with zeros.
         dims: of the two convolutions, over one field and over ten, and of the vector of a graph.
         dropout: on the vector of a graph.

@@ -3,17 +3,7 @@
 from __future__ import annotations
 
 from compgcn.data.collection import GraphCollection, read_graphs
-from compgcn.data.datasets import (
-    DATASETS,
-    LARGE_ENCODED,
-    LARGE_RECIPE,
-    OWN_RECIPES,
-    Source,
-    find,
-    large_batch,
-    load,
-    where,
-)
+from compgcn.data.datasets import DATASETS, Source, find, load, where
 from compgcn.data.files import read
 from compgcn.data.graph import KnowledgeGraph
 from compgcn.data.labels import Labels
@@ -22,9 +12,6 @@ from compgcn.data.vocabulary import Vocabulary
 
 __all__ = [
     "DATASETS",
-    "LARGE_ENCODED",
-    "LARGE_RECIPE",
-    "OWN_RECIPES",
     "GraphCollection",
     "KnowledgeGraph",
     "Labels",
@@ -32,7 +19,6 @@ __all__ = [
     "Vocabulary",
     "find",
     "from_pyg",
-    "large_batch",
     "load",
     "read",
     "read_graphs",

@@ -218,10 +218,6 @@ def assemble(name: str, sources: Mapping[str, Source], exclude: Sequence[str] = 
 
     The vocabulary is the union of the splits, in order of first appearance. Only repeated triples and excluded
     relations are left out.
-
-    Args:
-        sources: one entry, or the three splits in order.
-        exclude: ids of relations to leave out.
     """
     own = None if exclude else _parts(list(sources.values()))
     facts = own or [source.facts() for source in sources.values()]

@@ -97,7 +97,6 @@ def from_networkx(graph: Any, relation: str = "relation", name: str = "graph") -
     Args:
         graph: a DiGraph or MultiDiGraph; the id of a node is its text.
         relation: the edge attribute that holds the relation; where an edge has none, its key, if that is text.
-        name: the name in reports.
     """
     from compgcn.nn.graph import networkx_edges  # here, not above: it imports torch
 
@@ -177,7 +176,6 @@ def from_pyg(graphs: Iterable[Any], *, name: str = "graphs") -> GraphCollection:
         graphs: each with `edge_index` [2, e] and the class `y`, one whole number. The relation of an edge is
             `edge_type` [e] or, as in PyG's own data sets, a one-hot (or whole-number) `edge_attr`; without either
             there is one relation. `x` [n, f] gives the features of nodes, or, if every row is one-hot, their labels.
-        name: the name in reports.
     """
     items = list(graphs)
     if not items:

@@ -95,12 +95,9 @@ def statistics(
     it too; the extremes have no gradient by the weight.
 
     Args:
-        x: entities [N, D].
-        z: relations [Z, D]; a copy never reads them.
+        x, z, combine, own: as for `aggregate`.
         weight: [M], in the order in which `make_pair_plan` got the messages.
         plan: the M messages, see `make_pair_plan`.
-        combine: what happens on an edge.
-        own: a message that rows get besides.
     """
     if not torch.compiler.is_compiling():
         _check(x, z, weight, plan.messages, combine)
@@ -393,8 +390,8 @@ def update(
         raise InputError(f"{K} parts of width {d} need a weight, degree and scale of {expected}, not {shapes}")
     by = _updates(x.device.type)
     tiled = by == "triton" and d in _WIDTHS and d * x.element_size() <= _BYTES[K]
-    in_blocks = by == "numba" and not torch.compiler.is_compiling()
-    if x.dtype == torch.float64 or not (tiled or in_blocks):
+    looped = by == "numba" and not torch.compiler.is_compiling()
+    if x.dtype == torch.float64 or not (tiled or looped):
         return reference.update(x, parts, degree, scale, weight, gamma, beta, bias)
     rows = degree.float(), scale.float(), weight, gamma, beta, bias
     out: Tensor = _Update.apply(x, *rows, *parts)  # type: ignore[no-untyped-call]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,8 +28,8 @@ from numba import njit, prange
 _SMALL = 2**17  # multiplications that one thread does before a second one has woken up
 _LARGE = 2**17  # multiplications of a group's block from which on a call of torch's product pays
 _CANDIDATES = 1024  # whose distances are made at a time: they stay in the cache
-_BLOCK = 2**17  # numbers of a table that an update takes at a time: all that it makes of them stays in the cache
 _TASKS = 64  # pieces of about equal numbers of edges; many more than cores, so that no thread waits long
+_FLOOR, _EPSILON = reference.FLOOR, reference.EPSILON
 
 
 def _compiled(parallel: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -276,6 +276,155 @@ def _outer_shares(rows, g, offsets, most, out):  # pragma: no cover
 
 
 @_compiled(parallel=False)
+def _add_products(rows, matrix, out):  # pragma: no cover
+    """Add rows [n, i] times a matrix [i, o] to out [n, o], four rows of either at a time."""
+    (n, inputs), width = rows.shape, matrix.shape[1]
+    p4, i4 = n // 4 * 4, inputs // 4 * 4
+    for p in range(0, p4, 4):
+        a, b, c, d = rows[p], rows[p + 1], rows[p + 2], rows[p + 3]
+        ya, yb, yc, yd = out[p], out[p + 1], out[p + 2], out[p + 3]
+        for i in range(0, i4, 4):
+            a0, a1, a2, a3 = a[i], a[i + 1], a[i + 2], a[i + 3]
+            b0, b1, b2, b3 = b[i], b[i + 1], b[i + 2], b[i + 3]
+            c0, c1, c2, c3 = c[i], c[i + 1], c[i + 2], c[i + 3]
+            d0, d1, d2, d3 = d[i], d[i + 1], d[i + 2], d[i + 3]
+            w0, w1, w2, w3 = matrix[i], matrix[i + 1], matrix[i + 2], matrix[i + 3]
+            for j in range(width):
+                v0, v1, v2, v3 = w0[j], w1[j], w2[j], w3[j]
+                ya[j] += a0 * v0 + a1 * v1 + a2 * v2 + a3 * v3
+                yb[j] += b0 * v0 + b1 * v1 + b2 * v2 + b3 * v3
+                yc[j] += c0 * v0 + c1 * v1 + c2 * v2 + c3 * v3
+                yd[j] += d0 * v0 + d1 * v1 + d2 * v2 + d3 * v3
+    for p in range(n):
+        y = out[p]
+        for i in range(i4 if p < p4 else 0, inputs):
+            a0, w0 = rows[p, i], matrix[i]
+            for j in range(width):
+                y[j] += a0 * w0[j]
+
+
+@_compiled(parallel=False)
+def _norm_rows(x, parts, degree, scale, filters, bias, t, folded, out, spread):  # pragma: no cover
+    """Write the statistics t [K, B, d] of an entity, and the normed rows [B, d] of its update.
+
+    The filters of a statistic are one matrix for the entity: A + s B + C / s, written to `folded` [K, d, d]. `spread`
+    gets the standard deviation of each row before the norm [B].
+    """
+    (B, d), one, floor = x.shape, np.float32(1), np.float32(_FLOOR)
+    share = one / np.float32(d)
+    for b in range(B):
+        for j in range(d):
+            out[b, j] = bias[j]
+    _add_products(x, filters[0], out)
+    for k in range(len(parts)):
+        divisor = degree if k < 2 else one
+        for b in range(B):
+            for j in range(d):
+                value = parts[k, b, j] / divisor
+                t[k, b, j] = np.sqrt(max(value - t[0, b, j] * t[0, b, j], floor)) if k == 1 else value
+        first, more, less = filters[3 * k + 1], filters[3 * k + 2], filters[3 * k + 3]
+        for i in range(d):
+            for j in range(d):
+                folded[k, i, j] = first[i, j] + scale * more[i, j] + less[i, j] / scale
+        _add_products(t[k], folded[k], out)
+    for b in range(B):
+        mean = square = np.float32(0)
+        for j in range(d):
+            mean += out[b, j]
+        mean *= share
+        for j in range(d):
+            out[b, j] -= mean
+        for j in range(d):
+            square += out[b, j] * out[b, j]
+        spread[b] = np.sqrt(square * share + np.float32(_EPSILON))
+        for j in range(d):
+            out[b, j] *= one / spread[b]
+
+
+@_compiled(parallel=False)
+def _update_rows(x, parts, degree, scale, filters, gamma, beta, bias, out, first, last):  # pragma: no cover
+    (_, B, d), K = x.shape, len(parts)
+    t, folded, spread = np.empty((K, B, d), x.dtype), np.empty((K, d, d), x.dtype), np.empty(B, x.dtype)
+    for v in range(first, last):
+        y = out[v]
+        _norm_rows(x[v], parts[:, v], degree[v], scale[v], filters, bias, t, folded, y, spread)
+        for b in range(B):
+            for j in range(d):
+                y[b, j] = x[v, b, j] + max(gamma[j] * y[b, j] + beta[j], np.float32(0))
+
+
+@_compiled(parallel=True)
+def _update_shares(x, parts, degree, scale, filters, gamma, beta, bias, out):  # pragma: no cover
+    rows = x.shape[0]
+    for task in prange(_TASKS):
+        first, last = rows * task // _TASKS, rows * (task + 1) // _TASKS
+        _update_rows(x, parts, degree, scale, filters, gamma, beta, bias, out, first, last)
+
+
+@_compiled(parallel=False)
+def _update_slopes(
+    g, x, parts, degree, scale, filters, gamma, beta, bias, by_x, by_parts, by_filters, by_rows, first, last
+):  # fmt: skip  # pragma: no cover
+    """Write the gradients by x and the parts; add those by the filters [1 + 3K, d, d], and by gamma, beta and bias."""
+    (_, B, d), K = x.shape, len(parts)
+    t, by_t, n, h = (np.empty((K, B, d), x.dtype), np.empty((K, B, d), x.dtype), np.empty((B, d), x.dtype),
+                     np.empty((B, d), x.dtype))  # fmt: skip
+    folded, outer, spread = np.empty((K, d, d), x.dtype), np.empty((d, d), x.dtype), np.empty(B, x.dtype)
+    one = np.float32(1)
+    share, least, own = one / np.float32(d), np.sqrt(np.float32(_FLOOR)), filters[0].T.copy()
+    for v in range(first, last):
+        _norm_rows(x[v], parts[:, v], degree[v], scale[v], filters, bias, t, folded, n, spread)
+        for b in range(B):
+            for j in range(d):  # sums of a row have a loop of their own: the others use vector instructions
+                slope = g[v, b, j] if gamma[j] * n[b, j] + beta[j] > 0 else np.float32(0)
+                by_rows[0, j] += slope * n[b, j]
+                by_rows[1, j] += slope
+                h[b, j] = slope * gamma[j]
+            mean = along = np.float32(0)
+            for j in range(d):
+                mean += h[b, j]
+                along += h[b, j] * n[b, j]
+            mean, along, inverse = mean * share, along * share, one / spread[b]
+            for j in range(d):
+                h[b, j] = (h[b, j] - mean - n[b, j] * along) * inverse
+                by_rows[2, j] += h[b, j]
+                by_x[v, b, j] = g[v, b, j]
+        _add_products(h, own, by_x[v])
+        _add_products(x[v].T.copy(), h, by_filters[0])
+        by_t[:] = 0
+        for k in range(K):
+            _add_products(h, folded[k].T.copy(), by_t[k])
+            outer[:] = 0
+            _add_products(t[k].T.copy(), h, outer)
+            for i in range(d):
+                for j in range(d):
+                    by_filters[3 * k + 1, i, j] += outer[i, j]
+                    by_filters[3 * k + 2, i, j] += outer[i, j] * scale[v]
+                    by_filters[3 * k + 3, i, j] += outer[i, j] / scale[v]
+        for b in range(B):
+            for j in range(d):
+                if K == 4:
+                    by_variance = np.float32(0.5) * by_t[1, b, j] / t[1, b, j] if t[1, b, j] > least else np.float32(0)
+                    by_t[0, b, j] -= np.float32(2) * t[0, b, j] * by_variance
+                    by_parts[1, v, b, j] = by_variance / degree[v]
+                    by_parts[2, v, b, j], by_parts[3, v, b, j] = by_t[2, b, j], by_t[3, b, j]
+                by_parts[0, v, b, j] = by_t[0, b, j] / degree[v]
+
+
+@_compiled(parallel=True)
+def _update_slope_shares(
+    g, x, parts, degree, scale, filters, gamma, beta, bias, by_x, by_parts, by_filters, by_rows
+):  # fmt: skip  # pragma: no cover
+    rows, tasks = x.shape[0], len(by_rows)
+    for task in prange(tasks):
+        first, last = rows * task // tasks, rows * (task + 1) // tasks
+        _update_slopes(
+            g, x, parts, degree, scale, filters, gamma, beta, bias, by_x, by_parts, by_filters[task], by_rows[task],
+            first, last,
+        )  # fmt: skip
+
+
+@_compiled(parallel=False)
 def _moduli_rows(q, e, out, first, last):  # pragma: no cover
     half, C = q.shape[1] // 2, e.shape[1]
     for begin in range(0, C, _CANDIDATES):
@@ -443,22 +592,14 @@ def grouped_outer(rows: Tensor, g: Tensor, offsets: Tensor) -> Tensor:
     return out.to(rows.dtype)
 
 
-def _blocks(x: Tensor) -> Iterator[slice]:
-    """Yield the entities of x [N, B, d], some at a time."""
-    step = max(1, _BLOCK // max(1, x.shape[1] * x.shape[2]))
-    return (slice(start, start + step) for start in range(0, len(x), step))
-
-
 def update(
     x: Tensor, parts: Sequence[Tensor], degree: Tensor, scale: Tensor, weight: Tensor, gamma: Tensor,
     beta: Tensor | None, bias: Tensor | None,
 ) -> Tensor:  # fmt: skip
-    """Compute `reference.update`, some entities at a time."""
-    out, pieces = torch.empty_like(x, memory_format=torch.contiguous_format), reference.pieces(parts)
-    for block in _blocks(x):
-        rows = x[block], [piece[block] for piece in pieces], degree[block], scale[block]
-        out[block] = reference.update(*rows, weight, gamma, beta, bias)
-    return out
+    """Compute `reference.update` in one pass over the rows."""
+    given, out = _update_operands(x, parts, degree, scale, weight, gamma, beta, bias), torch.empty(x.shape)
+    _call(_update_rows, _update_shares, out.numel() * len(weight), len(x), *given, out)
+    return out.to(x.dtype)
 
 
 def update_gradient(
@@ -469,23 +610,26 @@ def update_gradient(
 
     The update is computed again, so nothing but the arguments is kept until here.
     """
-    by_x, *by_parts = (torch.empty_like(given, memory_format=torch.contiguous_format) for given in (x, *parts))
-    pieces, by_tables = reference.pieces(parts), [by_x, *reference.pieces(by_parts)]
-    sums = torch.zeros(weight.shape[0] + 3, x.shape[2])
-    by_shared = [sums[:-3], *sums[-3:]]
-    absent = torch.zeros_like(gamma)
-    given = (weight, gamma, absent if beta is None else beta, absent if bias is None else bias)
-    shared = [one.detach().float().requires_grad_() for one in given]
-    for block in _blocks(x):
-        tables = [table[block].detach().requires_grad_() for table in (x, *pieces)]
-        with torch.enable_grad():
-            out = reference.update(tables[0], tables[1:], degree[block], scale[block], *shared)
-        found = torch.autograd.grad(out, [*tables, *shared], g[block])
-        for whole, part in zip(by_tables, found[: len(tables)], strict=True):
-            whole[block] = part
-        for total, part in zip(by_shared, found[len(tables) :], strict=True):
-            total += part
-    return [by_x, sums, *by_parts]
+    given = _update_operands(x, parts, degree, scale, weight, gamma, beta, bias)
+    by_x, by_parts = torch.empty(x.shape), torch.empty_like(given[1])
+    by_filters, by_rows = torch.zeros(_TASKS, *given[4].shape), torch.zeros(_TASKS, 3, x.shape[2])
+    arrays = [_array(one) for one in (g, *given, by_x, by_parts, by_filters, by_rows)]
+    _update_slope_shares(*arrays)
+    sums = torch.cat((by_filters.sum(0).view(weight.shape), by_rows.sum(0)))
+    shaped = by_parts.to(x.dtype).split([len(part) if part.ndim == 4 else 1 for part in parts])
+    return [by_x.to(x.dtype), sums, *(one.view(part.shape) for one, part in zip(shaped, parts, strict=True))]
+
+
+def _update_operands(
+    x: Tensor, parts: Sequence[Tensor], degree: Tensor, scale: Tensor, weight: Tensor, gamma: Tensor,
+    beta: Tensor | None, bias: Tensor | None,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """Return the arguments of an update with all parts in one table and W as matrices, zeros for absent rows."""
+    d, zeros = x.shape[2], torch.zeros_like(gamma)
+    filters = weight.view(-1, d, d)
+    table = torch.stack(reference.pieces(parts)) if len(parts) > 1 else parts[0].reshape(len(filters) // 3, *x.shape)
+    rows = (gamma, zeros if beta is None else beta, zeros if bias is None else bias)
+    return x, _plain(table), degree, scale, filters, *rows
 
 
 def l1_distance(q: Tensor, e: Tensor, planar: bool) -> Tensor:

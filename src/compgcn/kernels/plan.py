@@ -65,14 +65,10 @@ class Groups(NamedTuple):
 def make_plan(
     row: Tensor, sender: Tensor, relation: Tensor, *, rows: int, senders: int, relations: int, in_runs: bool = False
 ) -> Plan:
-    """Sort the messages (sender, relation) -> row, each [M], three times.
+    """Sort messages three times: `sender` is a row of x, `relation` one of z, and `row` gets the message, [M] each.
 
-    Args:
-        row: the row that gets each message, out of `rows`.
-        sender: the row of x, out of `senders`.
-        relation: the row of z, out of `relations`.
-        in_runs: sort the messages of a row, sender or relation too, so that a GPU loads their second operand once for
-            a run of equal ones. It pays where a sum is wide and runs are long; sums add in another order.
+    With `in_runs`, sort the messages of a row, sender or relation too, so that a GPU loads their second operand once
+    for a run of equal ones. It pays where a sum is wide and runs are long; sums add in another order.
     """
     if max(rows, senders, relations) >= 2**31:
         raise InputError(f"a table of {max(rows, senders, relations):,} rows is too long: expected fewer than 2^31")

@@ -78,9 +78,7 @@ class ConditionalCompGCN(nn.Module):
     No parameter belongs to an entity: the model answers about any graph with the same relations.
 
     Args:
-        num_relations: R, inverses not counted.
-        dim: d.
-        layers: K.
+        num_relations, dim, layers: R without inverses, d and K.
         composition: phi, a name of `compgcn.nn.compose.COMPOSITIONS`.
         statistics: "mean" or "pna".
         bias: add a learned vector to W_k [..] and to LN. Without them, an entity that no path of up to k edges leads to
@@ -207,13 +205,7 @@ class ConditionalCompGCN(nn.Module):
 
 
 class ConditionalLayer(nn.Module):
-    """One layer: sum the messages, take their statistics, update the states.
-
-    Args:
-        num_relations, dim: R and d.
-        phi: the composition.
-        statistics: a name of `STATISTICS`.
-    """
+    """One layer: sum the messages, take their statistics, update the states."""
 
     bias: nn.Parameter | None
 
@@ -315,8 +307,6 @@ def find_reach(sent: Segments, weight: Tensor, s: Tensor, layers: int) -> Reach 
     Args:
         sent: the messages of the graph by sender, `left` the receiver, `right` the relation.
         weight: of each message, 0 if it is hidden.
-        s: entities [B].
-        layers: K.
     """
     B, N = len(s), len(sent.offsets) - 1
     left = B * _time_of_all(sent, layers)

@@ -21,21 +21,13 @@ _UNITS_CPU, _UNITS = 2**22, 2**28  # units of ConvKB that one step lays out
 
 @dataclass(frozen=True, slots=True)
 class ConvolutionSettings:
-    """The sizes of a convolutional query; the defaults are those of ConvE.
+    """The sizes of a convolutional query; the defaults are those of ConvE."""
 
-    Args:
-        filters: channels of the convolution.
-        kernel: side of its square kernel, or length of a kernel of one dimension.
-        input_dropout: on what is convolved.
-        feature_dropout: on the feature maps.
-        hidden_dropout: on the projection, "hidden dropout 2" in the recipes.
-    """
-
-    filters: int = 200
-    kernel: int = 7
-    input_dropout: float = 0.0
-    feature_dropout: float = 0.3
-    hidden_dropout: float = 0.3
+    filters: int = 200  # channels of the convolution
+    kernel: int = 7  # side of its square kernel, or length of a kernel of one dimension
+    input_dropout: float = 0.0  # on the image
+    feature_dropout: float = 0.3  # on the feature maps
+    hidden_dropout: float = 0.3  # on the projection, "hidden dropout 2" in the recipes
 
 
 def image_shape(dim: int, *, stacked: int = 2) -> tuple[int, int]:
@@ -67,8 +59,6 @@ class ConvolutionQuery(nn.Module, ABC):
     more queries, because the last batch norm finds no variance in one.
 
     Args:
-        dim: d.
-        settings: the sizes.
         image_norm: the batch norm of the image.
         convolution: the module with the filters, or the one that makes them of a relation.
         positions: the number of places of a filter.

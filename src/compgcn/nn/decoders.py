@@ -60,7 +60,6 @@ class Decoder(nn.Module):
     Args:
         phi: (x [B, d], z [B, d]) -> q [B, d], or of another width that the similarity takes; a composition or a module.
         similarity: (q [B, d], e [C, d] or [B, C, d]) -> [B, C]; a function or a module.
-        num_entities: N.
         entity_bias: whether each entity has a learned bias, zero at first.
         half_query: in training, make the queries in bfloat16 where autocast finds it safe.
         margin: added to every score, or None. The buffer `margin` is saved with the weights; a schedule changes it in
@@ -158,23 +157,16 @@ class Decoder(nn.Module):
 class Row(NamedTuple):
     """A decoder as data.
 
-    Fields:
-        query: a composition's name, or a class of modules built from the dimension and the settings.
-        similarity: a function, or a class of modules built like the query.
-        entity_bias: whether entities have a bias by default.
-        margin: whether the score is margin + similarity.
-        settings: the default number of filters and size of kernel.
-        backwards: z [R, d] -> [R, d], vectors of inverse relations that give a triple read backwards its score; None
-            where there are none.
+    With the vectors `backwards` of inverse relations, z [R, d] -> [R, d], a triple read backwards has the same score.
     """
 
-    query: str | Callable[[int, ConvolutionSettings], nn.Module]
-    similarity: Similarity | type[nn.Module]
-    entity_bias: bool = False
-    margin: bool = False
+    query: str | Callable[[int, ConvolutionSettings], nn.Module]  # a composition, or made of dimension and settings
+    similarity: Similarity | type[nn.Module]  # a function, or a class of modules built like the query
+    entity_bias: bool = False  # whether entities have a bias by default
+    margin: bool = False  # whether the score is margin + similarity
     description: str = ""
     reference: str = ""
-    settings: ConvolutionSettings = ConvolutionSettings()
+    settings: ConvolutionSettings = ConvolutionSettings()  # the default number of filters and size of kernel
     backwards: Callable[[Tensor], Tensor] | None = None
 
 
@@ -281,9 +273,6 @@ def build_decoder(
     """Build the decoder of that name for N entities of dimension d.
 
     Args:
-        name: a key of `DECODERS`.
-        num_entities: N.
-        dim: d.
         entity_bias: whether entities have a bias; None leaves it to the row.
         margin: the initial margin of a decoder that has one.
         settings: the sizes of a convolution; None leaves them to the row.

@@ -198,9 +198,7 @@ class Residual(nn.Module):
         num_nodes: rows of the raw table, as many as the input of the encoder has.
         inputs: the output dimension of the encoder.
         dim: D, the dimension of the raw vectors.
-        relations: the raw vectors of relations, or None.
         init_scale: initial standard deviation of the nodes' raw vectors; None for Xavier's.
-        table: draws the raw vectors.
     """
 
     weight_relation: nn.Parameter | None

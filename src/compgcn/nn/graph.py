@@ -397,7 +397,6 @@ class RelationalGraph:
         """Make a graph of a NetworkX DiGraph or MultiDiGraph; nodes and relations are numbered as they are met.
 
         Args:
-            graph: the graph.
             relation: the edge attribute that holds the relation; an edge without one has its key, if that is text.
         """
         node = {name: i for i, name in enumerate(graph)}
@@ -405,24 +404,6 @@ class RelationalGraph:
         number = {name: i for i, name in enumerate(dict.fromkeys(r for _, r, _ in rows))}
         triples = torch.tensor([(node[s], number[r], node[o]) for s, r, o in rows], dtype=torch.int64).reshape(-1, 3)
         return cls.from_triples(triples, len(node), len(number))
-
-    @classmethod
-    def union(cls, graphs: Sequence[RelationalGraph]) -> RelationalGraph:
-        """Put graphs over the same relations side by side, as one graph."""
-        if not graphs:
-            raise InputError("a union needs at least one graph")
-        if len({g.num_relations for g in graphs}) > 1:
-            raise InputError("graphs of a union must have the same relations")
-        sizes = [g.num_nodes for g in graphs]
-        pieces = list(zip(graphs, accumulate(sizes, initial=0), strict=False))
-        return cls(
-            torch.cat([g.src + start for g, start in pieces]),
-            torch.cat([g.dst + start for g, start in pieces]),
-            torch.cat([g.rel for g in graphs]),
-            sum(sizes),
-            graphs[0].num_relations,
-            torch.repeat_interleave(torch.arange(len(graphs)), torch.tensor(sizes)).to(graphs[0].src.device),
-        )
 
     @property
     def num_edges(self) -> int:

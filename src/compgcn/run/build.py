@@ -336,13 +336,6 @@ def build_items(config: Config, data: Dataset, device: torch.device, whole: bool
     return build_nodes(config, data, device, whole)
 
 
-def build_task(config: Config, data: Dataset, device: torch.device) -> LinkTask | Nodes | Fitted | Graphs:
-    """Make the task of link prediction or the items of a classification, with fresh weights."""
-    if config.task == "link-prediction" and isinstance(data, KnowledgeGraph):
-        return build_links(config, data, device)
-    return build_items(config, data, device)
-
-
 def _must_fill_batches(alone: bool, part: nn.Module, config: Config, what: str) -> None:
     """Refuse batches of one example where something normalises over the batch."""
     if alone and any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in part.modules()):

@@ -12,16 +12,9 @@ import torch
 from compgcn import processes
 from compgcn.config import PATHS, Config, Decoder, Training, configure, names, searchable
 from compgcn.config import Encoder as EncoderSettings
-from compgcn.data import (
-    DATASETS,
-    LARGE_ENCODED,
-    LARGE_RECIPE,
-    OWN_RECIPES,
-    GraphCollection,
-    KnowledgeGraph,
-    large_batch,
-)
+from compgcn.data import DATASETS, GraphCollection, KnowledgeGraph
 from compgcn.data.columns import Numbers, counted, quoted
+from compgcn.data.datasets import LARGE_ENCODED, LARGE_RECIPE, OWN_RECIPES, large_batch
 from compgcn.data.labels import deal
 from compgcn.errors import InputError, unknown
 from compgcn.nn.compose import COMPOSITIONS, LEARNED, Composition, find

@@ -37,9 +37,6 @@ def add_facts(config: Config, data: KnowledgeGraph, ranker: Ranker, given: Given
     """Return the data with more facts in train, and the same model on the larger graph.
 
     Args:
-        config: of a run.
-        data: its graph.
-        ranker: with the weights of the run.
         given: a file of triples in any format, with the columns of the run's own file if that names them, or triples
             (head, relation, tail) by id or name.
     """
@@ -71,10 +68,7 @@ def ask_about(
     """Return another graph over the relations of a run, and the run's model on it.
 
     Args:
-        config: of the run.
         data: the other graph; each of its relations must be one of the run, by id or name.
-        ranker: with the weights of the run.
-        relations: of the run.
     """
     if not isinstance(ranker.model, ConditionalCompGCN):
         raise InputError(

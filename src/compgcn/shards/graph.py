@@ -23,7 +23,6 @@ class Part(RelationalGraph):
     their messages itself, and looks those of the halo up too: messages have their weights in the whole graph.
 
     Args:
-        rows: the layout.
         graph: all edges at the rank's rows, with nodes numbered among all N, see `edges_at`; others are not allowed.
     """
 
@@ -45,12 +44,7 @@ class Part(RelationalGraph):
 
 
 class SharedNorm(nn.BatchNorm1d):
-    """Batch norm over the rows of all ranks, [n, d] of each.
-
-    Args:
-        norm: gives the weights.
-        rows: the layout.
-    """
+    """Batch norm over the rows of all ranks, [n, d] of each."""
 
     running_mean: Tensor
     running_var: Tensor

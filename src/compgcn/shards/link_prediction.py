@@ -24,10 +24,10 @@ from compgcn.nn.graph import RelationalGraph
 from compgcn.shards.graph import Part, SharedNorm, edges_at
 from compgcn.shards.rows import Lookup, Rows, World
 from compgcn.tasks import losses
-from compgcn.tasks.facts import Answers, search
+from compgcn.tasks.facts import Answers
 from compgcn.tasks.link_prediction import Batch, ConditionalPrediction, Encoded, LinkPrediction, LinkPredictor
 from compgcn.tasks.objectives import OBJECTIVES, REGULARISERS, Vectors, add_terms
-from compgcn.tasks.ranking import Scorer, SideRanks, Watch, rank_triples
+from compgcn.tasks.ranking import Popularity, Scorer, SideRanks, Watch, rank_triples
 from compgcn.tasks.sampling import SAMPLERS, randomness
 
 # The weights and buffers of a link predictor that have an entity axis: the rank's rows of each.
@@ -82,9 +82,6 @@ class ShardedLinkPrediction(LinkPrediction):
             nodes whose tables `Rows.learned` draws.
         graph: all edges, or at least those at the rank's rows.
         splits: triples [n, 3]: train, valid, test, all of them on every rank, on a CPU.
-        settings: of training.
-        margin_decay: as for `LinkPrediction`.
-        rows: the layout of the entities.
     """
 
     def __init__(
@@ -229,17 +226,9 @@ class ShardedLinkPrediction(LinkPrediction):
         return rank_triples(own, triples, self.known, n, max_elements=bound, notify=notify, count=self._count)
 
     def popular(self, triples: Tensor, notify: Watch | None = None) -> SideRanks:
-        """Return the filtered ranks of triples by the popularity baseline: o has by r its answers to (o, r inverse)."""
-        (o, r), counts = self.train.queries.unbind(1), self.train.offsets.diff().float()
-        o, r = o - self.rows.start, (r + self.num_relations) % (2 * self.num_relations)
-
-        def score(_: Tensor, asked: Tensor) -> Tensor:
-            relations, row = torch.unique(asked, return_inverse=True)
-            at, found = search(relations, r)
-            table = counts.new_zeros(len(relations), self.rows.size)
-            return table.index_put_((at[found], o[found]), counts[found])[row]
-
-        return self.rank(triples, notify=notify, score=score)
+        """Return the filtered ranks of triples by the popularity baseline."""
+        baseline = Popularity(self.train, self.rows.size, self.rows.start)
+        return self.rank(triples, notify=notify, score=baseline.score)
 
     def _count(self, scores: Tensor, row: Tensor, target: Tensor, rows: Tensor, cols: Tensor) -> tuple[Tensor, Tensor]:
         """Count the rivals of all slices, as `compgcn.tasks.ranking._count` does those of one."""
@@ -287,12 +276,7 @@ _OVER_ALL: dict[str, Callable[[ShardedLinkPrediction, Encoded, Batch, Tensor], T
 
 
 class SharedConditionalPrediction(ConditionalPrediction):
-    """The task of `ConditionalPrediction`: a rank scores its part of the queries of a batch.
-
-    Args:
-        model, graph, splits, settings: as for `ConditionalPrediction`, the same on every rank.
-        world: the ranks.
-    """
+    """The task of `ConditionalPrediction`, the same on every rank: a rank scores its part of the queries of a batch."""
 
     def __init__(
         self,

@@ -116,12 +116,7 @@ class _Swap(torch.autograd.Function):
 
 
 class Rows(Candidates):
-    """Rows 0 .. N-1 of a table, of which rank p of W owns [p C, min((p + 1) C, N)), C = ceil(N / W).
-
-    Args:
-        total: N.
-        world: the ranks.
-    """
+    """Rows 0 .. N-1 of a table, of which rank p of W owns [p C, min((p + 1) C, N)), C = ceil(N / W)."""
 
     def __init__(self, total: int, world: World) -> None:
         self.total, self.world = total, world
@@ -204,7 +199,6 @@ class Lookup:
     and its gradient moves the gradients back and adds them up.
 
     Args:
-        rows: the layout.
         ids: the rows that this rank wants, int64 of any shape.
     """
 

@@ -46,7 +46,6 @@ class Readout(nn.Module):
 
     Args:
         name: "mean", the paper's, "sum", "max", or "attention": a mean weighted by a softmax of a learned linear score.
-        dim: d.
     """
 
     gate: nn.Parameter | None
@@ -92,13 +91,7 @@ class Classifier(nn.Module):
 
 
 class GraphClassifier(nn.Module):
-    """A network from graphs to vectors, without vectors of nodes in between, and a linear map to the logits.
-
-    Args:
-        encoder: maps a disjoint union, the rows of its nodes [N] and the number of graphs to vectors [graphs, d].
-        dim: d.
-        num_classes: C.
-    """
+    """A network from graphs to vectors [graphs, d], without vectors of nodes in between, and a linear map to logits."""
 
     def __init__(self, encoder: nn.Module, dim: int, num_classes: int) -> None:
         super().__init__()
@@ -142,7 +135,6 @@ class Nodes:
 
     Args:
         model: classifies them, on the graph's device.
-        graph: of N nodes.
         rows: the row of the encoder's input table of each of the N nodes, int64 [N]; None: its own.
         nodes: int64 [n], which of them are classified.
         targets: int64 [n], their classes.
@@ -181,9 +173,7 @@ class Graphs:
 
     Args:
         model: classifies them, with a readout or a network of its own.
-        collection: G graphs.
         rows: the row of the encoder's input table of each node of the collection, int64 [N].
-        device: of the model.
     """
 
     together = False
@@ -198,10 +188,6 @@ class Graphs:
         # The rows travel with the nodes as if they were their labels.
         self._collection = replace(collection, node_labels=rows, node_classes=names, node_features=None)
         self._kept = lru_cache(_KEPT)(self._union)
-
-    def of(self, collection: GraphCollection, rows: Numbers) -> Graphs:
-        """Return other graphs for the same model."""
-        return Graphs(self.model, collection, rows, self.device)
 
     def batch(self, items: Tensor) -> tuple[RelationalGraph, Tensor]:
         """Return the disjoint union of some of the graphs [B], and the rows of its nodes."""
@@ -234,9 +220,7 @@ class Classification:
     """The task: cross-entropy on some of the items, a tally of others after every epoch.
 
     Args:
-        items: the items to classify.
         train, valid: which of the items, int64 [n]; validation may have none.
-        settings: of training.
         goal: the figure of the report to raise.
     """
 

@@ -8,8 +8,6 @@ from torch import Tensor
 from compgcn.nn.graph import RelationalGraph
 from compgcn.tasks.facts import Answers, search
 
-RULES = ("facts", "pairs")
-
 
 class HiddenEdges:
     """Which edges leave the graph with hidden answers: the facts themselves, or all edges between the same entities.
@@ -17,7 +15,6 @@ class HiddenEdges:
     A fact is hidden whichever of its two readings is asked, and both of its messages go.
 
     Args:
-        graph: of E edges.
         train: the training triples, with inverses.
         rule: "facts" or "pairs".
     """

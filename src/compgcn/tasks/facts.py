@@ -67,20 +67,13 @@ class Answers:
 
     The query (?, r, o) is asked as (o, r + R): relations R to 2R are the inverses of 0 to R. Query i,
     `queries[i] = (s, r)`, has the answers `answers[offsets[i] : offsets[i + 1]]`.
-
-    Args:
-        queries: the distinct queries, ordered by their key [Q, 2].
-        offsets: where the answers of each query begin, and at the end their number [Q + 1].
-        answers: entities [A].
-        keys: `s * 2R + r` of each query, ascending [Q].
-        num_relations: R, inverses not counted.
     """
 
-    queries: Tensor
-    offsets: Tensor
-    answers: Tensor
-    keys: Tensor
-    num_relations: int
+    queries: Tensor  # the distinct queries, ordered by their key [Q, 2]
+    offsets: Tensor  # where the answers of each query begin, and at the end their number [Q + 1]
+    answers: Tensor  # entities [A]
+    keys: Tensor  # `s * 2R + r` of each query, ascending [Q]
+    num_relations: int  # R, inverses not counted
 
     @classmethod
     def from_triples(cls, triples: Tensor, num_relations: int, inverse: bool = True) -> Answers:
@@ -146,7 +139,6 @@ class Known:
     Args:
         keys, values: numbers from 0 on, one of each for every fact [A].
         codes: the position of each fact's split among `splits` [A].
-        splits: their names.
         size: an upper bound of the values.
     """
 

@@ -47,7 +47,6 @@ class LinkPredictor(nn.Module):
     Shapes: s, r int64 [B]; candidates as in `Decoder.forward`; scores are logits [B, C].
 
     Args:
-        encoder, decoder: its parts.
         tie_inverse: maps a relation to its inverse in the decoder's own table; None: an inverse has its own vector.
         init_scale: initial standard deviation of this table; None for Xavier's.
         adversary: chooses the negatives in training and takes no part in any score.
@@ -79,8 +78,6 @@ class LinkPredictor(nn.Module):
         """Return the vectors of distinct entities [n] alone, made of sampled messages.
 
         Args:
-            graph: the whole graph.
-            nodes: the entities.
             fanout: for each layer, the most messages that an entity receives, see `RelationalGraph.sampled`.
             sparse: as in `Encoder.forward`.
         """
@@ -190,7 +187,6 @@ class _Task(Ranker):
 
     Args:
         model, graph, splits: as for `Ranker`.
-        settings: of training.
         by_query: whether an example is a query with all its answers, or a single answer.
     """
 
@@ -233,7 +229,6 @@ class LinkPrediction(_Task):
 
     Args:
         model, graph, splits: as for `Ranker`.
-        settings: of training.
         margin_decay: subtracted from the decoder's margin after every `_STALE` evaluations without gain, while the
             margin is above `_LOWEST_MARGIN`.
         fanout: for each layer, the most messages that an entity receives in training; (): all of them.
@@ -319,10 +314,6 @@ class ConditionalPrediction(_Task):
 
     A batch holds distinct queries. Up to `hidden_answers` answers of each leave the graph for the whole batch, as
     `training.hide` says, and its degrees with them; the other answers stay and take no part in the loss.
-
-    Args:
-        model, graph, splits: as for `Ranker`.
-        settings: of training.
     """
 
     model: ConditionalCompGCN

@@ -137,7 +137,6 @@ def sampled_cross_entropy(positive: Tensor, negative: Tensor, *, num_entities: i
     Args:
         positive: logits of the true triples [B].
         negative: logits of their negatives [B, K].
-        num_entities: N.
     """
     positive, negative = _wide(positive), _wide(negative)
     others = torch.logsumexp(negative, 1) + math.log(num_entities / negative.shape[1])

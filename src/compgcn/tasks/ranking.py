@@ -71,9 +71,7 @@ def rank_triples(
             relation, (o, r + R).
         triples: (s, r, o) [n, 3], on the device of the scores.
         known: the answers to leave out, those in all splits, with inverses, on the same device.
-        num_entities: N.
         max_elements: bound on q·N; memory holds two such blocks of scores.
-        notify: called after each block.
         count: counts the rivals, as `_count` by default; another may add those of slices of the entities, `score` and N
             then being of one slice.
     """
@@ -235,15 +233,20 @@ def relation_categories(train: Tensor, num_relations: int, threshold: float = 1.
 
 
 class Popularity:
-    """A baseline: score(s, r, o) = the distinct training triples with relation r and object o, whatever s is."""
+    """A baseline: score(s, r, o) = the distinct training triples with relation r and object o, whatever s is.
 
-    def __init__(self, answers: Answers, num_entities: int) -> None:
-        self.num_entities = num_entities
-        relation = answers.queries[:, 1].repeat_interleave(answers.offsets.diff())  # [A]
-        key, self.counts = torch.unique(relation * num_entities + answers.answers, return_counts=True)
-        self.objects = key % num_entities
-        steps = torch.arange(2 * answers.num_relations + 1, device=key.device)
-        self.offsets = torch.searchsorted(key // num_entities, steps)  # of each relation in objects and counts
+    Args:
+        answers: of training, to the queries about the candidates: (o, r inverse) has one for each such triple.
+        num_entities: the number of candidates.
+        start: the first of them.
+    """
+
+    def __init__(self, answers: Answers, num_entities: int, start: int = 0) -> None:
+        self.num_entities, R = num_entities, answers.num_relations
+        relation, order = ((answers.queries[:, 1] + R) % (2 * R)).sort(stable=True)
+        self.objects, self.counts = answers.queries[order, 0] - start, answers.offsets.diff()[order].float()
+        steps = torch.arange(2 * R + 1, device=order.device)
+        self.offsets = torch.searchsorted(relation, steps)  # of each relation in objects and counts
 
     def score(self, s: Tensor, r: Tensor) -> Tensor:
         """Return the scores of all entities for queries (s, r), [B, N] of [B]."""
@@ -251,5 +254,5 @@ class Popularity:
         table = torch.zeros(len(relations), self.num_entities, device=r.device)
         ends = zip(self.offsets[relations].tolist(), self.offsets[relations + 1].tolist(), strict=True)
         for i, (start, end) in enumerate(ends):
-            table[i, self.objects[start:end]] = self.counts[start:end].float()
+            table[i, self.objects[start:end]] = self.counts[start:end]
         return table[row]

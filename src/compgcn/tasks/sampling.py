@@ -44,8 +44,6 @@ class Batches:
         number: n, the number of examples.
         largest: an upper bound of the size. Batches are made alike, so that few examples come twice in an epoch, and
             where possible a multiple of 8, which tensor cores take whole.
-        seed: of the shuffling.
-        device: where the batches are wanted.
         epoch_size: the examples of an epoch; None: all of them.
     """
 

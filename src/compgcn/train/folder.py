@@ -72,9 +72,6 @@ class Folder:
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
 
-    def __fspath__(self) -> str:
-        return str(self.path)
-
     @property
     def is_run(self) -> bool:
         """Whether the folder has a config, which is written last of the files that never change."""

@@ -24,12 +24,7 @@ class Adagrad(torch.optim.Optimizer):
     """w ← w − lr · g / (√Σg² + ε), the sum over all steps so far (Duchi et al., 2011), of g + decay · w.
 
     A sparse gradient costs as much as its rows: the others, whose gradient is 0, stay as they are. It takes no decay.
-
-    Args:
-        weights: parameters, or groups of them with a rate of their own.
-        lr: the learning rate; unlike in torch's own class it may be a tensor, read at every step of a CUDA graph.
-        weight_decay: λ of an L2 penalty.
-        eps: ε.
+    Unlike in torch's own class, the rate may be a tensor, read at every step of a CUDA graph.
     """
 
     def __init__(
@@ -91,9 +86,7 @@ class Step:
     """Loss, gradients, clipping, optimiser: maps the examples of a batch and the learning rate to the loss.
 
     Args:
-        module: the module to train.
         loss: examples -> loss of the module on them.
-        settings: of training.
         compiled: fuse the loss and its gradient with torch.compile.
     """
 

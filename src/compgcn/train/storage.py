@@ -1,13 +1,11 @@
-"""Files and folders that are replaced all or nothing, and tensors in safetensors files. No pickle."""
+"""Files that are replaced all or nothing, and tensors in safetensors files. No pickle."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
-import shutil
 from collections.abc import Callable, Sequence
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
@@ -83,38 +81,6 @@ def append(path: Path, lines: str) -> None:
             file.write(lines.encode())
     except OSError as error:
         raise WriteError(f"could not write {path}: {reason(error)}; the same command goes on from here") from None
-
-
-def replace_folder(path: Path, write: Callable[[Path], object], own: Sequence[str]) -> None:
-    """Write a folder anew, all or nothing; refuse one that holds files other than those of the patterns `own`."""
-    if processes.rank() == 0:
-        _replace_folder(path, write, own)
-    processes.wait()
-
-
-def _replace_folder(path: Path, write: Callable[[Path], object], own: Sequence[str]) -> None:
-
-    def is_own(file: Path) -> bool:
-        return file.is_file() and any(fnmatchcase(file.name, pattern) for pattern in own)
-
-    path = settled(path)
-    if path.exists() and not (path.is_dir() and all(is_own(file) for file in path.iterdir())):
-        raise InputError(f"'{path}' exists and is not a folder that was exported before; choose another")
-    temporary, old = path.with_name(f".{path.name}.part"), path.with_name(f".{path.name}.old")
-    try:
-        for left in (temporary, old):  # by a kill
-            shutil.rmtree(left, ignore_errors=True)
-        temporary.mkdir()
-        write(temporary)
-        if path.exists():
-            path.rename(old)
-        temporary.rename(path)
-        shutil.rmtree(old, ignore_errors=True)
-    except OSError as error:
-        shutil.rmtree(temporary, ignore_errors=True)
-        if old.exists() and not path.exists():
-            old.rename(path)
-        raise OSError(f"could not write {path}: {reason(error)}; the old folder is untouched") from None
 
 
 def must_differ(to: str | Path | None, **given: str | Path | None) -> None:
