@@ -380,7 +380,7 @@ def changes(old: Config, new: Config) -> dict[str, Any]:
 def differences(old: Config, new: Config) -> list[str]:
     """Return `section.key: old -> new` for every setting that makes another run."""
     if old.fingerprint != new.fingerprint:
-        return [f"data.source: {old.data.source!r} -> {new.data.source!r}, with other triples or features"]
+        return [f"data.source: {old.data.source!r} -> {new.data.source!r}, with other triples, features or labels"]
     before = names(old.model_dump())
     return [f"{path}: {before[path]!r} -> {now!r}" for path, now in changes(old, new).items() if path not in _FREE]
 

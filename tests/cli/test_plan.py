@@ -54,6 +54,7 @@ def test_mistakes_are_one_sentence(command: Command, tmp_path: Path) -> None:
     refused(command("plan", "--entities", 5, "--triples", 9), "give one or the other")
     refused(command("plan", *SIZES, "--rates", tmp_path / "none.json"), "is no JSON file of rates")
     refused(command("plan", *SIZES, "--rates", tmp_path / "no.json"), "has no rates: expected those")
-    refused(command("plan", "world", "--model", "conditional"), "not for the conditional model")
+    most = ("--entities", 10**10, "--relations", 9, "--triples", 10**12)
+    refused(command("plan", *most, "--model", "nbfnet"), "not for the conditional model")
     refused(command("plan", *SIZES, "--epochs", 0), "training.epochs = 0 trains nothing to plan; give at least 1")
     refused(command("plan", *SIZES, "--devices", 10**6 + 1), "devices cannot share 1,000,000 entities")

@@ -13,7 +13,8 @@ import pytest
 
 import toy
 from compgcn.data import KnowledgeGraph, Labels, Vocabulary
-from compgcn.run import Run, portfolio
+from compgcn.errors import InputError
+from compgcn.run import Run, portfolio, train
 from compgcn.run.search import Budget, journalled
 from compgcn.train.loop import Interrupted
 from compgcn.train.recipes import node_portfolio
@@ -68,6 +69,15 @@ def whole(few: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, lis
 
 def searched(folder: Path, data: KnowledgeGraph, **options: Any) -> Run:
     return portfolio.search(SETTINGS, data, Budget(trials=9), folder, **options)
+
+
+def test_changed_labels_are_named(whole: tuple[Run, list[dict[str, Any]]]) -> None:
+    run, data = whole[0], institute()
+    other = replace(data, labels=replace(data.labels, train=data.labels.train[1:]))
+    with pytest.raises(InputError, match="holds a search with other labels"):
+        searched(run.path, other)
+    with pytest.raises(InputError, match=r"data\.labels: None -> None, with other labels"):
+        train(run.config.model_copy(update={"fingerprint": other.fingerprint()}), other, run.path)
 
 
 def test_a_graph_whose_types_tell_nothing_gets_a_model_with_a_vector_of_every_node(

@@ -11,7 +11,7 @@ from compgcn.config import PATHS, read_settings, to_toml
 from compgcn.data import KnowledgeGraph, load
 from compgcn.errors import InputError
 from compgcn.run.resolve import _ANY, _LINKS, expand, recommended, resolve, unused_settings
-from compgcn.train.recipes import factorisation
+from compgcn.train.recipes import MODELS, factorisation
 from toy import graph
 
 CHOICES: list[dict[str, Any]] = [
@@ -47,6 +47,13 @@ CHOICES: list[dict[str, Any]] = [
 def test_a_setting_that_does_nothing_is_said_to(settings: dict[str, Any], expected: list[str]) -> None:
     data = graph()
     assert unused_settings(expand(recommended(settings, data), data), settings) == expected
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_model_and_an_encoder_that_do_not_go_together_are_both_named(model: str) -> None:
+    other = "compgcn" if MODELS[model].settings.get("encoder.name") == "conditional" else "conditional"
+    with pytest.raises(InputError, match=f"--model {model} and --encoder {other} do not go together"):
+        resolve({"data.source": "toy", "device": "cpu", "encoder": other}, graph(), model)
 
 
 @pytest.mark.parametrize("model", ["conditional", "complex", "compgcn", "sacn"])

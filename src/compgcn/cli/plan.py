@@ -14,6 +14,7 @@ from compgcn.cli.train import MINUTES, Model, asked_for, budget_of, in_words, re
 from compgcn.config import Config, configure
 from compgcn.data import KnowledgeGraph
 from compgcn.errors import InputError
+from compgcn.train.recipes import model as find_model
 
 if TYPE_CHECKING:
     from compgcn.run.plan import Plan, Rates
@@ -41,8 +42,8 @@ def plan(
 ) -> None:
     """Count the memory and the time of a training before it begins.
 
-    It measures this machine for about a second, and plans a single model. `train` may compare several; the last line
-    then says so. The exit code is 1 if the training does not fit.
+    It measures this machine for about a second, and plans a single model, but not the conditional one. `train`
+    may compare several; the last line then says so. The exit code is 1 if the training does not fit.
 
     Example: compgcn plan my-triples.tsv --memory 8
 
@@ -57,6 +58,8 @@ def plan(
     from compgcn.run.build import find_device
     from compgcn.run.resolve import resolve
 
+    own = {} if model is None else find_model(model).settings
+    planning.must_have_vectors(configure(configure(Config(), own), asked))  # before it reads any data
     if data is None:
         shares = configure(Config(), asked).data
         held_out = shares.valid_fraction, shares.test_fraction

@@ -121,11 +121,16 @@ class Plan(NamedTuple):
     seconds: dict[str, float]  # of a step by part, of an epoch of steps, and of an evaluation
 
 
+def must_have_vectors(config: Config) -> None:
+    """Refuse a model that no plan counts; the task may still be open."""
+    what = "the conditional model" if config.encoder.name == CONDITIONAL else config.task or "link-prediction"
+    if what != "link-prediction":
+        raise InputError(f"a plan is for link prediction with a vector for each entity, not for {what}")
+
+
 def plan(config: Config, data: KnowledgeGraph, ranks: int, rates: Rates) -> Plan:
     """Return the cost of training a resolved config on so many ranks."""
-    if config.task != "link-prediction" or config.encoder.name == CONDITIONAL:
-        what = "the conditional model" if config.task == "link-prediction" else config.task
-        raise InputError(f"a plan is for link prediction with a vector for each entity, not for {what}")
+    must_have_vectors(config)
     cost = Cost(config, data, shape_of(config, data, ranks), rates)
     parts = list(cost.parts())
     on_cpu = cost.kind == "cpu"

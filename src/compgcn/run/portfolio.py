@@ -6,7 +6,7 @@ import math
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -66,7 +66,7 @@ def obstacle(settings: Mapping[str, Any], data: Dataset, model: str | None = Non
         return f"'{model}' is one model; leave either out"
     chosen = [path for name in settings if (path := PATHS.get(name, name)) not in _FREE and path.startswith(_CHOSEN)]
     if chosen:
-        return f"{chosen[0]} is a setting of one; leave either out"
+        return f"{chosen[0].removesuffix('.name')} is a setting of one; leave either out"
     task = resolve(settings, data).config.task
     if not isinstance(data, KnowledgeGraph):
         return f"only those of links and nodes are compared, not those of {task}; leave it out"
@@ -289,7 +289,8 @@ def search(
     kind = LinkJudge if base.task == "link-prediction" else NodeJudge
     judge = kind(settings, hidden, searching, notify, interrupted, clock)
     candidates = _candidates(base, hidden, budget)
-    about = {"data": data.fingerprint(), "goal": judge.goal, "budget": budget, "seed": base.training.seed}
+    about: dict[str, Any] = {"triples": replace(data, labels=None).fingerprint(), "data": data.fingerprint()}
+    about |= {"goal": judge.goal, "budget": budget, "seed": base.training.seed}
     with run.lock():
         if overwrite:
             run.clear()

@@ -121,7 +121,9 @@ def _recommended(settings: Mapping[str, Any], data: Dataset, model: str | None) 
     if model is None and configure(Config(), settings).encoder.name == CONDITIONAL:
         model = CONDITIONAL  # no recipe of a data set fits it
     own = {} if model is None else find_model(model).settings
-    asked = configure(configure(Config(), own), settings)
+    asked = configure(base := configure(Config(), own), settings)
+    if _conditional(asked) != _conditional(base):  # they share neither decoder nor training
+        raise InputError(f"--model {model} and --encoder {asked.encoder.name} do not go together; leave either out")
     large = _large(asked, settings, data, model)
     config = configure(Config(), _recipe(asked, settings, data, model))  # of the data set, or for one's own files
     config = configure(config, own)  # of the model
@@ -170,7 +172,7 @@ def _by_size(asked: Config, settings: Mapping[str, Any], data: Dataset, model: s
     if model != CONDITIONAL:
         size = data.num_entities, len(data.train)
         return {} if asked.data.source in DATASETS else scaled_to(model, *size, device.type == "cuda")
-    if device.type != "cpu" or not _conditional(asked):
+    if device.type != "cpu":
         return {}
     # Without biases, a CPU computes only the states that a query reaches; where it reaches most, it has them.
     whole = configure(configure(asked, {**CONDITIONAL_ON_CPU, "encoder.bias": False}), settings)
@@ -297,10 +299,7 @@ def _of_links(config: Config) -> dict[str, Any]:
     if config.classifier.candidates:
         raise InputError("link prediction has no candidates to choose among; search for settings with compgcn tune")
     if d.name == "none":
-        raise InputError(
-            f"the encoder '{config.encoder.name}' needs a decoder: name one, such as --decoder distmult, or leave the "
-            f"encoder to --model {CONDITIONAL}"
-        )
+        raise InputError(f"the encoder '{config.encoder.name}' needs a decoder; name one, such as --decoder distmult")
     row = DECODERS[d.name]
     if config.encoder.tie_inverse:
         _must_tie(config.encoder.name, d.name, row)

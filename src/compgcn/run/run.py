@@ -101,7 +101,7 @@ def train(
     if processes.size() > 1 and config.task != "link-prediction":
         raise InputError(f"torchrun trains link prediction, and this is {config.task}; train it without torchrun")
     if folder.is_run and not overwrite:
-        _must_match(folder, config)
+        _must_match(folder, config, data)
         if folder.is_calibrated:
             return Run(folder, device)
     elif not overwrite and (folder.path / "search").exists():
@@ -116,7 +116,7 @@ def train(
             if overwrite:
                 folder.clear()
             if folder.is_run:
-                _must_match(folder, config)
+                _must_match(folder, config, data)
             else:
                 folder.create(config, data)
             if not folder.is_calibrated:  # another process may have been quicker
@@ -199,9 +199,11 @@ def fit_probabilities(links: Links, told: Callable[[str], Progress | None] = lam
     return any(links.scalings.values())
 
 
-def _must_match(folder: Folder, config: Config) -> None:
-    changed = differences(folder.config(), config)
-    if changed:
+def _must_match(folder: Folder, config: Config, data: Dataset) -> None:
+    if changed := differences(old := folder.config(), config):
+        labels = getattr(folder.data(data.name), "labels", None)  # of nodes
+        if labels and replace(data, labels=labels).fingerprint() == old.fingerprint != config.fingerprint:
+            changed = [f"data.labels: {old.data.labels!r} -> {config.data.labels!r}, with other labels"]
         state = "a finished" if folder.is_finished else "an unfinished"
         raise InputError(
             f"{folder.path} holds {state} run with other options ({'; '.join(changed)}); choose another --run-dir, "

@@ -28,7 +28,8 @@ _WORDS = {  # for the parts of a search
     "goal": "another task",
     "budget": "other --minutes or --trials",
     "seed": "another seed",
-    "data": "other data",
+    "triples": "other triples or features",
+    "data": "other labels",
     "candidates": "other models",
 }
 _FEWER = 3  # a rung keeps one in so many candidates
@@ -130,7 +131,7 @@ class Journal:
         about = json.loads(json.dumps(about))
         if not self.lines:
             self.add("search", **about)
-        changed = [key for key in about if about[key] != self.lines[0].get(key)]
+        changed = [key for key in about if about[key] != self.lines[0].get(key, about[key])]
         if changed:
             again = f"give it {Budget(*self.lines[0]['budget']).option}, " if changed[0] == "budget" else ""
             raise InputError(
@@ -216,6 +217,7 @@ class Search:
     ) -> None:
         self.candidates, self.judge, self.budget = {one.name: one for one in candidates}, judge, budget
         self.journal, self.notify, self.clock = journal, notify, clock
+        self._few = (budget.trials or math.inf) <= _FEWER + 1  # too few for rungs: each trains another, to its end
         self.ended = [Trial(**line) for line in journal.of("end")]
         self.costs = {line["name"]: Cost(line["seconds"], line["least"]) for line in journal.of("cost")}
 
@@ -275,12 +277,14 @@ class Search:
         A candidate that no other of its kind competes with joins, unless that is true of all.
         """
         names = [name for name, one in self.candidates.items() if not one.after and not one.omitted]
+        if self._few:
+            return names[: self.budget.trials], []
         while True:
             kinds = Counter(self.candidates[name].kind for name in names)
             first = [name for name in names if kinds[self.candidates[name].kind] > 1] or names
             joining = [name for name in names if name not in first]
             trials = sum(_sizes(len(first), len(joining)))
-            if self.budget.trials is None or trials <= self.budget.trials or len(names) == 1:
+            if self.budget.trials is None or trials <= self.budget.trials:
                 return first, joining
             names = names[:-1]
 
@@ -303,7 +307,8 @@ class Search:
     def _begin(self, rung: int, field: list[str]) -> list[str]:
         """Return the candidates of a rung, as the journal has them."""
         if rung == len(known := self.journal.of("rung")):
-            ahead = len(_sizes(len(field), 0 if rung else len(self._entrants()[1])))  # rungs, with this one
+            joining = 0 if rung else len(self._entrants()[1])
+            ahead = 1 if self._few else len(_sizes(len(field), joining))  # rungs, with this one
             floor = 0.0 if self.budget.seconds is None or ahead == 1 else self.left * (1 - 1 / (2 + ahead))
             self.journal.add("rung", field=field, floor=floor, ahead=ahead)
             return field

@@ -152,9 +152,7 @@ class Folder:
         if not self.path.is_dir():
             raise InputError(f"there is no run folder {self.path}")
         if self.is_search:
-            raise InputError(
-                f"{self.path} holds a search that has not ended; give the command that began it again to finish it"
-            )
+            raise InputError(f"{self.path} holds an unfinished search; the train command that began it resumes it")
         if not self.is_run:
             raise InputError(f"{self.path} is not a run folder: it has no config.toml")
         path = self.path / "config.toml"

@@ -286,7 +286,7 @@ def portfolio(
         if (name, weight, 0.5 - relations) not in grid:
             found.append(factors(name, weight, 0.5 - relations, after=label))
         found += [factors(name, float(f"{x * weight:.2g}"), relations, after=label) for x in (0.6, 1.7)]
-    found.insert(2, ("CompGCN", seldom, "encoder", "", slow))
+    found.insert(1, ("CompGCN", seldom, "encoder", "", slow))
     found.insert(0, ("conditional", conditional, "conditional", "", few))
     if not slow:
         found.append(("CompGCN, wider", seldom | {"encoder.dims": (200, 200)}, "encoder", "CompGCN", ""))
