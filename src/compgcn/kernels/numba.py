@@ -616,7 +616,7 @@ def update_gradient(
     arrays = [_array(one) for one in (g, *given, by_x, by_parts, by_filters, by_rows)]
     _update_slope_shares(*arrays)
     sums = torch.cat((by_filters.sum(0).view(weight.shape), by_rows.sum(0)))
-    shaped = by_parts.to(x.dtype).split([len(part) if part.ndim == 4 else 1 for part in parts])
+    shaped = torch.split(by_parts.to(x.dtype), [len(part) if part.ndim == 4 else 1 for part in parts])
     return [by_x.to(x.dtype), sums, *(one.view(part.shape) for one, part in zip(shaped, parts, strict=True))]
 
 
