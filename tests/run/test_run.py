@@ -19,11 +19,12 @@ from compgcn.config import Config, changes, configure, differences
 from compgcn.data.datasets import LARGE_RECIPE, OWN_RECIPES, large_batch
 from compgcn.errors import InputError
 from compgcn.nn.encoder import PRESETS
-from compgcn.run import Run, open_run
+from compgcn.run import Run, fit, open_run
 from compgcn.run.build import build_links
 from compgcn.run.resolve import expand, recommended, resolve
 from compgcn.train.folder import default_folder
 from compgcn.train.loop import Interrupted
+from compgcn.train.recipes import MODELS
 from toy import SMALL, graph, lasting, train
 
 
@@ -435,3 +436,31 @@ def test_where_a_run_is_made_and_how_its_files_are_called_does_not_make_it_anoth
 def test_fit_takes_a_graph(data: Any) -> None:
     with pytest.raises(InputError, match="fit takes a graph"):
         compgcn.fit(data)
+
+
+@pytest.mark.parametrize("loss", ["cross-entropy", "sampled-cross-entropy", "margin"])
+@pytest.mark.parametrize("model", sorted(MODELS))
+def test_threads_add_up_no_gradient_in_an_order_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str, loss: str
+) -> None:
+    """The gradient of an index by a tensor is added up by atomic operations of all threads, whoever comes first."""
+    found: set[str] = set()
+
+    def backward(of: torch.Tensor, *given: Any, **named: Any) -> None:
+        waiting = [of.grad_fn]
+        seen = set(waiting)
+        while waiting:
+            node = waiting.pop()
+            found.add(node.name())
+            new = {after for after, _ in node.next_functions if after} - seen
+            waiting, seen = [*waiting, *new], seen | new
+        plain(of, *given, **named)
+
+    plain = torch.Tensor.backward
+    monkeypatch.setattr(torch.Tensor, "backward", backward)
+    try:
+        fit(graph(), model=model, run_dir=tmp_path / "run", epochs=1, loss=loss, entity_bias=True, device="cpu")
+    except InputError as reason:
+        pytest.skip(str(reason))
+    assert found
+    assert not found & {"IndexBackward0", "TakeBackward0"}

@@ -265,8 +265,10 @@ def test_the_winner_has_half_the_training_of_the_last_rung_and_the_others_come_b
     trials = [Trial(0, "lucky", 0.1, 0.9, 1.0), Trial(0, "whole", 1.0, 0.7, 1.0), Trial(0, "last", 0.1, 0.5, 1.0)]
     trials += [Trial(1, "last", 0.5, 0.6, 1.0), Trial(1, "other", 0.0, None, 0.0, "too slow")]
     trials += [Trial(2, "late", 0.3, 0.8, 1.0)]
-    rungs = [{"field": ["lucky", "whole", "last"]}, {"field": ["last", "other"]}]
-    assert [trial.name for trial in best_first(trials, rungs)] == ["late", "lucky", "whole", "last", "other"]
+    fields = [["lucky", "whole", "last"], ["last", "other"]]
+    lines = [*({"event": "rung", "field": field} for field in fields)]
+    lines += [{"event": "end", **trial._asdict()} for trial in trials]
+    assert [trial.name for trial in best_first(lines)] == ["late", "lucky", "whole", "last", "other"]
 
 
 def test_a_candidate_faster_than_estimated_has_its_time_nevertheless(tmp_path: Path) -> None:
@@ -296,9 +298,9 @@ def test_a_trial_that_the_estimate_has_trained_already_does_not_tell_the_pace(tm
     judge.cost = cost  # type: ignore[method-assign]
     search = searched(tmp_path, judge, candidates(2), seconds=100)
     assert search.cost("c0").seconds == SECONDS
-    search.ended.append(Trial(0, "c0", 0.2, 0.5, 0.1))
+    search._end(Trial(0, "c0", 0.2, 0.5, 0.1))
     assert search.cost("c0").seconds == SECONDS
-    search.ended.append(Trial(1, "c0", 0.5, 0.5, 5.9))
+    search._end(Trial(1, "c0", 0.5, 0.5, 5.9))
     assert search.cost("c0").seconds == pytest.approx(12.0)
 
 
@@ -321,8 +323,14 @@ def test_a_follower_has_time_left_over_alone_where_its_candidate_leads(
     assert (outcome.trials[0].name == "late 1") is tried, "the second follows too, where the first has won"
 
 
-def test_an_outcome_counts_the_seconds_of_all_rungs(tmp_path: Path) -> None:
+def test_an_outcome_counts_the_seconds_of_all_rungs_and_of_the_estimates(tmp_path: Path) -> None:
     judge = Pretended()
+
+    def cost(candidate: Candidate) -> Cost:
+        judge.now += 0.5
+        return Cost(SECONDS, 0.01)
+
+    judge.cost = cost  # type: ignore[method-assign]
     outcome = searched(tmp_path, judge, candidates(9), seconds=60.0).run()
     assert sum(trial.spent for trial in outcome.trials) == pytest.approx(judge.now)
 
@@ -332,8 +340,23 @@ def test_rounding_does_not_refuse_a_candidate_all_of_the_time_left(tmp_path: Pat
     for number in range(100):
         cost, left = numbers.uniform(20, 90), numbers.uniform(5, 20)
         search = searched(tmp_path / str(number), Pretended(lambda one, cost=cost: cost), candidates(2), seconds=left)  # type: ignore[misc]
-        search.ended.append(Trial(0, "c0", 0.1, 0.5, 0.0))
+        search._end(Trial(0, "c0", 0.1, 0.5, 0.0))
         assert search._goes_on(1, "c1", search.left)
+
+
+def test_a_candidate_that_is_estimated_and_left_out_is_tried_where_time_is_left(tmp_path: Path) -> None:
+    judge = Pretended()
+
+    def cost(candidate: Candidate) -> Cost:
+        judge.now += 0.1
+        return Cost(SECONDS, 0.01) if candidate.name == "alone" else Cost(5 * SECONDS, 0.01)
+
+    judge.cost = cost  # type: ignore[method-assign]
+    search = searched(tmp_path, judge, [*candidates(2), Candidate("alone", {"value": 0.1}, "other")], seconds=100)
+    search.cost("alone")
+    search._leave_out("alone", "there is no time")
+    search._try(1, "c1", 1.0, final=True)
+    assert search._next({"c0"}) == "alone"
 
 
 def followed(number: int, *values: float | None) -> list[Candidate]:

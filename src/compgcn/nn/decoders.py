@@ -54,6 +54,11 @@ Similarity = Callable[[Tensor, Tensor], Tensor]
 Query = Composition | Callable[[Tensor, Tensor], Tensor]  # from an entity and a relation, by a composition or a module
 
 
+def biases(of_all: Tensor, entities: Tensor) -> Tensor:
+    """Return the biases of some entities; threads add up the gradient of `of_all[entities]` in any order."""
+    return F.embedding(entities, of_all.unsqueeze(1)).squeeze(-1)
+
+
 class Decoder(nn.Module):
     """score(s, r, o) = similarity(phi(x_s, z_r), e_o) + bias_o + margin, the last two where asked for.
 
@@ -123,10 +128,12 @@ class Decoder(nn.Module):
         self._check(q, entities, candidates, nodes)
         bias: Tensor | None = self.entity_bias
         if bias is not None and nodes is not None:
-            bias = bias[nodes]
-        if candidates is not None:
-            chosen = F.embedding(candidates, entities) if isinstance(candidates, Tensor) else entities[candidates]
-            entities, bias = chosen, None if bias is None else bias[candidates]  # [C, d] or [B, C, d]
+            bias = biases(bias, nodes)
+        if isinstance(candidates, Tensor):
+            bias = None if bias is None else biases(bias, candidates)
+            entities = F.embedding(candidates, entities)  # [C, d] or [B, C, d]
+        elif candidates is not None:
+            entities, bias = entities[candidates], None if bias is None else bias[candidates]
         return self.between(q, entities, bias)
 
     def between(self, q: Tensor, e: Tensor, bias: Tensor | None) -> Tensor:

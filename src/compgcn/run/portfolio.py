@@ -139,11 +139,14 @@ class LinkJudge(_FolderJudge):
         """Train for a moment, and take the time of a step."""
         config = self.config(candidate)
         described = names(config.model_dump()) | {"training.regularisation": None}
-        if str(described) not in self._paces:
-            self._paces[str(described)] = self._probe(candidate, config)
-        return Cost(self._paces[str(described)], 1 / config.training.epochs)
+        trained, pace = False, self._paces.get(str(described))
+        if pace is None:
+            trained, pace = self._probe(candidate, config)
+            self._paces[str(described)] = pace
+        return Cost(pace, 1.0 if trained else 1 / config.training.epochs)
 
-    def _probe(self, candidate: Candidate, config: Config) -> float:
+    def _probe(self, candidate: Candidate, config: Config) -> tuple[bool, float]:
+        """Return whether a candidate is trained already, and the seconds of a whole training."""
         steps: list[tuple[int, float, int]] = []  # done, the time, and all
 
         def enough() -> bool:
@@ -156,7 +159,7 @@ class LinkJudge(_FolderJudge):
 
         try:
             progress = self._train(candidate, config, listen, lambda: enough() or self.interrupted())
-            return progress.seconds  # it is trained already
+            return True, progress.seconds
         except Interrupted:
             if not enough():
                 raise
@@ -166,7 +169,7 @@ class LinkJudge(_FolderJudge):
         ranked = t.epochs / t.evaluate_every * 2 * judged / t.batch_size  # as queries of so many steps
         if OBJECTIVES[t.loss].samples:
             ranked *= self.data.num_entities / t.negatives
-        return step * (steps[0][2] + _FORWARD * ranked)
+        return False, step * (steps[0][2] + _FORWARD * ranked)
 
     def train(self, candidate: Candidate, share: float, *, final: bool) -> float:
         """Train a candidate on, up to a share of its epochs; at a constant rate, if more will follow."""

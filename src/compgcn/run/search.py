@@ -160,12 +160,14 @@ def _read(path: Path) -> list[dict[str, Any]]:
         raise InputError(f"{what}; --overwrite searches anew") from None
 
 
-def best_first(trials: Sequence[Trial], rungs: Sequence[Mapping[str, Any]]) -> list[Trial]:
-    """Return the last trial of every candidate: the winner, then the others by their values.
+def best_first(lines: Sequence[Mapping[str, Any]]) -> list[Trial]:
+    """Return the last trial of every candidate in a journal: the winner, then the others by their values.
 
+    Each has the seconds of all that the candidate was given, its estimate included.
     A candidate with at most half the share of those in the last rung does not win: few folds may be lucky.
     """
-    last = {trial.name: trial for trial in trials}
+    trials = (Trial(**{key: line[key] for key in Trial._fields}) for line in lines if line["event"] == "end")
+    last, rungs = {trial.name: trial for trial in trials}, [line for line in lines if line["event"] == "rung"]
     field = [last[name] for name in (rungs[-1]["field"] if rungs else ()) if name in last]
     least = min((trial.share for trial in field if trial.value is not None), default=0.0)
 
@@ -174,15 +176,19 @@ def best_first(trials: Sequence[Trial], rungs: Sequence[Mapping[str, Any]]) -> l
 
     ordered = sorted(last.values(), key=merit, reverse=True)
     ordered[1:] = sorted(ordered[1:], key=lambda one: -1.0 if one.value is None else one.value, reverse=True)
-    return [one._replace(spent=sum(trial.spent for trial in trials if trial.name == one.name)) for one in ordered]
+    return [one._replace(spent=_spent(lines, one.name)) for one in ordered]
+
+
+def _spent(lines: Sequence[Mapping[str, Any]], name: str) -> float:
+    spent: float = sum(line["spent"] for line in lines if line["event"] in ("cost", "end") and line["name"] == name)
+    return spent
 
 
 def journalled(folder: Path) -> Outcome | None:
     """Return the outcome of the search in a run folder, so far; None without one."""
     lines = _read(folder / "search" / JOURNAL)
-    trials = [Trial(**{key: line[key] for key in Trial._fields}) for line in lines if line["event"] == "end"]
-    rungs = [line for line in lines if line["event"] == "rung"]
-    return Outcome(lines[0]["goal"], best_first(trials, rungs)) if trials else None
+    table = best_first(lines)
+    return Outcome(lines[0]["goal"], table) if table else None
 
 
 def _sizes(first: int, joining: int) -> list[int]:
@@ -263,11 +269,11 @@ class Search:
 
     def spent(self, name: str) -> float:
         """Return the seconds that a candidate has had."""
-        return sum(trial.spent for trial in self.ended if trial.name == name)
+        return _spent(self.journal.lines, name)
 
     def table(self) -> list[Trial]:
         """Return the last trial of every candidate that has one, the best first."""
-        return best_first(self.ended, self.journal.of("rung"))
+        return best_first(self.journal.lines)
 
     # Rungs
 
@@ -334,7 +340,7 @@ class Search:
         best = self.candidates[table[0].name]
         going = [one.name for one in table if one.rung and one.value is not None and one.share < 1]
         leading = [name for name in going if name == best.name]
-        tried = {one.name for one in table if one.share or one.spent or self.candidates[one.name].omitted}
+        tried = {one.name for one in self.ended if one.share or one.spent or self.candidates[one.name].omitted}
         untried = {name: one.after for name, one in self.candidates.items() if name not in tried}
         following = [name for name in untried if untried[name] == (best.after or best.name)]
         alone = [name for name in untried if not untried[name]]
@@ -431,6 +437,6 @@ class Search:
                 self.costs[name] = Cost(math.inf, 1.0)
                 self._leave_out(name, str(reason))
             self.journal.add("cost", name=name, **self.costs[name]._asdict(), spent=self.clock() - begun)
-        spent, share = self.spent(name), self.last(name).share
         estimate = sum(line["spent"] for line in self.journal.of("cost") if line["name"] == name)
+        spent, share = self.spent(name) - estimate, self.last(name).share
         return self.costs[name]._replace(seconds=spent / share) if share and spent > estimate else self.costs[name]

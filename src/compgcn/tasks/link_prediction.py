@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from compgcn.config import Training
 from compgcn.errors import InputError
 from compgcn.nn.conditional import ConditionalCompGCN, View
-from compgcn.nn.decoders import Decoder
+from compgcn.nn.decoders import Decoder, biases
 from compgcn.nn.encoder import Backwards, Encoder, RelationTable
 from compgcn.nn.graph import RelationalGraph
 from compgcn.tasks import losses
@@ -139,7 +139,7 @@ class Ranker:
     def vectors(self, encoded: Encoded, ids: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return the vectors of entities [B, d], and their biases [B] where they have any."""
         bias = self.predictor.decoder.entity_bias
-        return F.embedding(ids, encoded.entities), None if bias is None else bias[ids]
+        return F.embedding(ids, encoded.entities), None if bias is None else biases(bias, ids)
 
     def whole(self, x: Tensor) -> Tensor:
         """Return the rows of all entities [N, ..] of those that are kept here."""

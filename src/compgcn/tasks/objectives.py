@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 from compgcn.config import Training
 from compgcn.errors import InputError
 from compgcn.nn.compose import COMPOSITIONS, Composition
-from compgcn.nn.decoders import Decoder, dot, negative_complex_l1, negative_l1
+from compgcn.nn.decoders import Decoder, biases, dot, negative_complex_l1, negative_l1
 from compgcn.nn.filters import AGAIN
 from compgcn.tasks import losses
 from compgcn.tasks.sampling import SAMPLERS
@@ -151,7 +151,7 @@ def relation_scores(decoder: Decoder, encoded: Encoded, x: Tensor, e: Tensor, o:
         scores = _by_query(decoder, encoded.relations, x, e)
     if decoder.entity_bias is not None and o is not None:
         o = o if encoded.nodes is None else encoded.nodes[o]
-        scores = scores + decoder.entity_bias[o].unsqueeze(1)
+        scores = scores + biases(decoder.entity_bias, o).unsqueeze(1)
     return scores if decoder.margin is None else scores + decoder.margin
 
 
