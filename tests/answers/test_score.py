@@ -166,6 +166,8 @@ def test_the_command_answers_a_file_of_queries(command: Command, run: Run, tmp_p
     assert command(*ask, "out.parquet", "--top", 2).out.startswith("10 answers to 5 queries written to out.parquet")
     printed = json.loads(command(*ask, "out.csv", "--top", 2, "--json").out)
     assert printed == {"queries": 5, "answers": 10, "file": "out.csv"}
+    found = json.loads(command("discover", run.path, "--top", 3, "--to", "new.csv", "--json").out)
+    assert found == {"facts": 3, "file": "new.csv"}
     refused(command(*ask, "out.csv", "--head", "p0"), "leave out --head")
     refused(command(*ask, "out.csv", "--plausible"), "line 3: plausible selects entities")
     refused(command("predict", run.path, "--queries", queries, "--json"), "--to answers.parquet")

@@ -19,6 +19,7 @@ from compgcn.cli.console import (
     err,
     out,
     progress,
+    show_json,
     show_table,
     tell,
     told_apart,
@@ -150,7 +151,7 @@ def _complete(run: Run, query: dict[str, Any], chosen: dict[str, bool], top: int
     """Answer one query."""
     answers = run.predict(**query | chosen, top=top)
     if as_json:
-        out.print_json(data=_ranked(answers))
+        show_json(_ranked(answers))
         return
     assert isinstance(run.data, KnowledgeGraph)
     parts, fixed = [], {}  # of the question, and the numbers of its known parts by their column
@@ -197,7 +198,7 @@ def _answer_file(
                 out.file.writelines("\t".join(map(printable, line[:-1].split("\t"))) + "\n" for line in lines)
             return
     if as_json:
-        out.print_json(data={**written._asdict(), "file": str(to)})
+        show_json({**written._asdict(), "file": str(to)})
         return
     out.print(f"{counted(written.answers, 'answer')} to {counted(written.queries, 'query')} written to {to}")
     entities, relations = calibration_note(run, "entities"), calibration_note(run, "relations")
@@ -211,14 +212,14 @@ def _score_file(run: Run, facts: Path, to: Path | None, top: int, doubtful: bool
         with progress("scoring") as notify:
             written = run.score_file(facts, to, doubtful=doubtful, notify=notify)
         if as_json:
-            out.print_json(data={"facts": written, "file": str(to)})
+            show_json({"facts": written, "file": str(to)})
         else:
             out.print(f"{counted(written, 'fact')} written to {to}\n{note}")
         return
     with progress("scoring") as notify:
         found = run.score(facts, doubtful=doubtful, notify=notify)
     if as_json:
-        out.print_json(data=[one._asdict() for one in found[:top]])
+        show_json([one._asdict() for one in found[:top]])
         return
     rows = []
     for fact in found[:top]:
@@ -260,7 +261,7 @@ def _classify(
         write_rows(table, schema_of(Classified), [found])
     if as_json:
         rows = [answer._asdict() for answer in found]
-        out.print_json(data=rows if table is None else {"answers": len(found), "file": str(to)})
+        show_json(rows if table is None else {"answers": len(found), "file": str(to)})
         return
     if table is not None:
         notes = [f"{counted(len(found), 'class')} written to {to}", calibration_note(run), *notes]
@@ -301,7 +302,7 @@ def discover(
     if to is not None:
         write_rows(to, schema_of(Discovery, ranked=True), [[(rank, *fact) for rank, fact in enumerate(found, 1)]])
     if as_json:
-        out.print_json(data=_ranked(found))
+        show_json(_ranked(found) if to is None else {"facts": len(found), "file": str(to)})
     elif to is not None:
         out.print(f"{counted(len(found), 'fact')} written to {to}\n{_discovery_note(opened)}")
     elif found:
@@ -353,7 +354,7 @@ def explain(
             reason["itself"] = found.is_itself(fact)
         for path in paths:
             path["steps"] = [step._asdict() for step in path["steps"]]
-        out.print_json(data={**found._asdict(), "facts": reasons, "paths": paths})
+        show_json({**found._asdict(), "facts": reasons, "paths": paths})
         return
     title = f"{head} - {relation} - {tail}"
     if found.paths:
@@ -406,7 +407,7 @@ def similar(
             raise InputError(f"'{name}' is a relation; add --relation") from None
         raise
     if as_json:
-        out.print_json(data=_ranked(found))
+        show_json(_ranked(found))
         return
     with_ids = any(one.id != one.name for one in found)
     rows = [(one.name, *([one.id] * with_ids), f"{one.similarity:.4f}") for one in found]

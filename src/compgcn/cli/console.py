@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -87,6 +88,11 @@ def progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
 
 
 # Tables
+
+
+def show_json(data: Any) -> None:
+    """Print data as JSON; rich's own printing takes far longer for many rows."""
+    out.file.write(json.dumps(data, ensure_ascii=False, indent=2) + "\n")
 
 
 def plain_table(*columns: str) -> Table:

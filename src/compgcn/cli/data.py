@@ -12,7 +12,7 @@ import typer
 from rich.text import Text
 from typer import Argument, Option
 
-from compgcn.cli.console import Json, Plot, Settings, bars, describe, out, plain_table, show_table
+from compgcn.cli.console import Json, Plot, Settings, bars, describe, out, plain_table, show_json, show_table
 from compgcn.cli.train import COLUMNS, asked_for, read_data
 from compgcn.data import DATASETS, Source, collection, download, where
 from compgcn.data.download import FILES, Files
@@ -40,7 +40,7 @@ def data_list(as_json: Json = False) -> None:
     if as_json:
         keys = ("name", "task", "where", "description", "sizes")
         rows = [(row.name, row.task, where(row), row.description, row.statistics) for row in DATASETS.values()]
-        out.print_json(data=[dict(zip(keys, row, strict=True)) for row in rows])
+        show_json([dict(zip(keys, row, strict=True)) for row in rows])
         return
     sizes = "{:<6}{:>9}{:>11}{:>11}  {}"
     table = plain_table("name", sizes.format("task", "nodes", "relations", "edges", "where"))
@@ -77,7 +77,7 @@ def data_info(
         draw_summary(summary, plot)
     if as_json:
         source = {"licence": row.licence, "citation": row.citation, "published": row.statistics} if row else {}
-        out.print_json(data={**summary.as_dict(), **source, **({"paper": paper} if paper else {})})
+        show_json({**summary.as_dict(), **source, **({"paper": paper} if paper else {})})
         return
     _show(summary, row, paper)
     if plot is not None:
@@ -105,7 +105,7 @@ def data_fetch(
                 for role, entry in row.entries.items()
             ]
             rows.append({"name": row.name, "mirror": row.mirror, "already": row.already, "files": entries})
-        out.print_json(data=rows)
+        show_json(rows)
         return
     for name, files in wanted.items():
         if files is None:
@@ -138,7 +138,7 @@ def data_verify(
             places = f"in the cache {download.root()}" + (f" nor in COMPGCN_DATA, {local}" if local else "")
             raise InputError(f"'{name}' is not {places}; run compgcn data fetch {name}")
     if as_json:
-        out.print_json(data=rows)
+        show_json(rows)
     elif rows:
         show_table(("name", "where", "file", "status"), [list(row.values()) for row in rows])
     else:

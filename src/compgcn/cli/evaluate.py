@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from compgcn.cli.answers import Graph, opened_run
-from compgcn.cli.console import Device, Json, Plot, RunFolder, out, progress, show_metrics, show_table
+from compgcn.cli.console import Device, Json, Plot, RunFolder, out, progress, show_json, show_metrics, show_table
 from compgcn.errors import InputError
 from compgcn.run.plots import calibration, draw_report, save
 
@@ -53,7 +53,7 @@ def evaluate(
     if plot is not None:
         _draw(opened, which, plot)
     if as_json:
-        out.print_json(data=report)
+        show_json(report)
         return
     if opened.config.classifier.protocol is None:
         _show_links(opened, report, which, by)

@@ -9,7 +9,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from compgcn.cli.answers import opened_run
-from compgcn.cli.console import Device, Json, RunFolder, err, out
+from compgcn.cli.console import Device, Json, RunFolder, err, out, show_json
 from compgcn.errors import InputError
 
 
@@ -58,7 +58,7 @@ def report(
         check_page(to)
     written = write_page(opened_run(run, device), to)
     if as_json:
-        out.print_json(data=[str(written)])
+        show_json([str(written)])
     else:
         out.print(f"written: {written}")
 

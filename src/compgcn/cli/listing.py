@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rich.text import Text
 from typer import Argument
 
-from compgcn.cli.console import Json, out, plain_table
+from compgcn.cli.console import Json, out, plain_table, show_json
 from compgcn.data import DATASETS
 from compgcn.errors import unknown
 from compgcn.train.recipes import MODELS
@@ -33,7 +33,7 @@ def list_all(
         raise unknown("kind", kind, KINDS)
     found = {name: rows for name, rows in _entries().items() if kind in (None, name)}
     if as_json:
-        out.print_json(data=found)
+        show_json(found)
         return
     for number, (title, rows) in enumerate((title, rows) for title, rows in found.items() if rows):
         if kind is None:

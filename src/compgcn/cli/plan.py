@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from compgcn.cli.console import Json, Settings, describe, out, show_table
+from compgcn.cli.console import Json, Settings, describe, out, show_json, show_table
 from compgcn.cli.train import MINUTES, Model, asked_for, budget_of, in_words, read_data, with_settings
 from compgcn.config import Config, configure
 from compgcn.data import KnowledgeGraph
@@ -82,7 +82,7 @@ def plan(
     fits = memory is None or made.peak <= memory * _GIB
     fitting = {} if fits else planning.remedies(config, found, devices, here, (memory or 0) * _GIB)
     if as_json:
-        out.print_json(data=_tree(made, here, memory, fitting))
+        show_json(_tree(made, here, memory, fitting))
     else:
         describe(found.name, found.statistics(), [])
         _show(made, here, memory, fitting)

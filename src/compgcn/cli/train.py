@@ -26,6 +26,7 @@ from compgcn.cli.console import (
     err,
     out,
     plain_table,
+    show_json,
     show_metrics,
     show_table,
     under_torchrun,
@@ -177,7 +178,7 @@ def train(
 
         run = train_run(config, found, folder, tell, stopped, overwrite)
     if as_json:
-        out.print_json(data={"run": str(run.path), **run.metrics})
+        show_json({"run": str(run.path), **run.metrics})
         return
     if finished:
         out.print(f"{run.path} is already finished; nothing to train")
@@ -441,7 +442,7 @@ def compare_models(
     assert found is not None
     if as_json:
         rows = [trial._asdict() for trial in found.trials]
-        out.print_json(data={"run": str(run.path), **run.metrics, "candidates": rows})
+        show_json({"run": str(run.path), **run.metrics, "candidates": rows})
         return
     show_table(_HEADER, [_row(trial._asdict()) for trial in found.trials])
     out.print(found.reason)

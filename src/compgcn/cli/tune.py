@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from compgcn.cli.console import Json, Plot, Settings, describe, out, show_table
+from compgcn.cli.console import Json, Plot, Settings, describe, out, show_json, show_table
 from compgcn.cli.train import Model, asked_for, read_data, watched, with_settings
 from compgcn.config import BUDGET, PATHS, Config, Space, configure, write_setting
 from compgcn.data.columns import counted
@@ -78,7 +78,7 @@ def tune(
     if plot is not None:
         draw_study(result, tuning.history(study), plot)
     if as_json:
-        out.print_json(data=result | {"best_toml": str(best)})
+        show_json(result | {"best_toml": str(best)})
     else:
         _show(plan, study, result, best)
 
