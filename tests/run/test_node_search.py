@@ -18,7 +18,7 @@ from compgcn.run import Run, portfolio, train
 from compgcn.run.search import Budget, journalled
 from compgcn.train.loop import Interrupted
 from compgcn.train.recipes import node_portfolio
-from toy import Command
+from toy import Command, classify, molecules
 
 TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
 SETTINGS = {"data.source": "institute", "task": "node-classification", "classifier.folds": 2, "device": "cpu"}
@@ -78,6 +78,8 @@ def test_changed_labels_are_named(whole: tuple[Run, list[dict[str, Any]]]) -> No
         searched(run.path, other)
     with pytest.raises(InputError, match=r"data\.labels: None -> None, with other labels"):
         train(run.config.model_copy(update={"fingerprint": other.fingerprint()}), other, run.path)
+    with pytest.raises(InputError, match="holds a finished run with other options"):
+        classify(run.path, molecules())
 
 
 def test_a_graph_whose_types_tell_nothing_gets_a_model_with_a_vector_of_every_node(

@@ -230,6 +230,25 @@ def test_a_stopped_search_resumes_where_it_was(tmp_path: Path, budget: dict[str,
         assert judge.now <= budget["seconds"] * (1 + 1e-9), "the time before the stop counts"
 
 
+def test_a_slow_search_that_is_stopped_keeps_its_minutes(tmp_path: Path) -> None:
+    """The seconds before a stop, in a trial or in an estimate, tell the pace and count."""
+    judge, stops = Pretended(lambda one: 3 * SECONDS, stop_after=2), [True]
+
+    def cost(candidate: Candidate) -> Cost:
+        judge.now += 1.0
+        if stops and stops.pop():
+            raise Interrupted
+        return Cost(SECONDS, 0.01)
+
+    judge.cost = cost  # type: ignore[method-assign]
+    for _ in range(2):
+        with pytest.raises(Interrupted):
+            searched(tmp_path, judge, candidates(4), seconds=60).run()
+    outcome = searched(tmp_path, judge, candidates(4), seconds=60).run()
+    assert judge.now <= 60 * 1.01
+    assert sum(trial.spent for trial in outcome.trials) == pytest.approx(judge.now)
+
+
 @pytest.mark.parametrize("line", [b"\xff", b"{", b"[]", b"null", b"{}"])
 def test_a_damaged_journal_is_one_sentence(tmp_path: Path, line: bytes) -> None:
     searched(tmp_path, Pretended(), candidates(3), trials=3).run()

@@ -151,9 +151,9 @@ class Peers:
     """The heads of each relation, and their peers; an entity whose only tails are in the split `hidden` is no head.
 
     An entity has a place for each relation that it is the head of, and for each that it is the tail of. A peer of the
-    heads of a relation is no head, and has a place that at least half heads have: if nearly everyone who works
-    somewhere lives somewhere, a person who works and lives nowhere is a peer. The places are those of all splits, so
-    that a hidden split changes no peer into a stranger: near one half, it would change all.
+    heads of a relation is no head, and has a place of whose entities at least half are heads: if nearly everyone who
+    works somewhere lives somewhere, a person who works and lives nowhere is a peer. The places are those of all splits,
+    so that a hidden split changes no peer into a stranger: near one half, it would change all.
     """
 
     def __init__(self, data: KnowledgeGraph, hidden: str = "") -> None:

@@ -360,6 +360,7 @@ class _GroupedMatmul(torch.autograd.Function):
 
 _WIDTHS = (16, 32, 64)  # of an update in tiles: their sides
 _BYTES = {1: 128, 4: 64}  # of a row at most, by the number of parts: what the registers of a GPU hold
+_QUERIES = 8  # from which on Numba's update pays: it scales the filters of an entity once for all its queries
 
 
 def update(
@@ -390,7 +391,7 @@ def update(
         raise InputError(f"{K} parts of width {d} need a weight, degree and scale of {expected}, not {shapes}")
     by = _updates(x.device.type)
     tiled = by == "triton" and d in _WIDTHS and d * x.element_size() <= _BYTES[K]
-    looped = by == "numba" and not torch.compiler.is_compiling()
+    looped = by == "numba" and x.shape[1] >= _QUERIES and d <= max(_WIDTHS) and not torch.compiler.is_compiling()
     if x.dtype == torch.float64 or not (tiled or looped):
         return reference.update(x, parts, degree, scale, weight, gamma, beta, bias)
     rows = degree.float(), scale.float(), weight, gamma, beta, bias

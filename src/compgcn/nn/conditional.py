@@ -165,7 +165,8 @@ class ConditionalCompGCN(nn.Module):
             state = layer.reached(state, q, reach, number, view)
         own, asked = torch.split(self.hidden.weight, self.dim, 1)
         base = F.linear(q, asked, self.hidden.bias)  # [B, 2d]
-        hidden = torch.cat((base, F.linear(state.to(q.dtype), own) + base.index_select(0, reach.query)))
+        hidden = F.linear(state.to(q.dtype), own) + base.index_select(0, reach.query)
+        hidden = torch.cat((base, hidden))  # of zero, then of each pair
         found = F.linear(F.relu(hidden), self.out.weight, self.out.bias).squeeze(-1)
         scores = found[: len(q), None].expand(-1, len(views[0].degree))  # [B, N]
         return scores.index_put((reach.query, reach.entity), found[len(q) :])

@@ -55,7 +55,7 @@ Query = Composition | Callable[[Tensor, Tensor], Tensor]  # from an entity and a
 
 
 def biases(of_all: Tensor, entities: Tensor) -> Tensor:
-    """Return the biases of some entities; threads add up the gradient of `of_all[entities]` in any order."""
+    """Return the biases of some entities; threads would add up the gradient of `of_all[entities]` in any order."""
     return F.embedding(entities, of_all.unsqueeze(1)).squeeze(-1)
 
 

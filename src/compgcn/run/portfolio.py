@@ -143,7 +143,7 @@ class LinkJudge(_FolderJudge):
         if pace is None:
             trained, pace = self._probe(candidate, config)
             self._paces[str(described)] = pace
-        return Cost(pace, 1.0 if trained else 1 / config.training.epochs)
+        return Cost(0.0, 1.0) if trained else Cost(pace, 1 / config.training.epochs)
 
     def _probe(self, candidate: Candidate, config: Config) -> tuple[bool, float]:
         """Return whether a candidate is trained already, and the seconds of a whole training."""

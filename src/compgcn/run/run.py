@@ -202,7 +202,8 @@ def fit_probabilities(links: Links, told: Callable[[str], Progress | None] = lam
 def _must_match(folder: Folder, config: Config, data: Dataset) -> None:
     if changed := differences(old := folder.config(), config):
         labels = getattr(folder.data(data.name), "labels", None)  # of nodes
-        if labels and replace(data, labels=labels).fingerprint() == old.fingerprint != config.fingerprint:
+        given = replace(data, labels=labels) if labels and isinstance(data, KnowledgeGraph) else None
+        if given and given.fingerprint() == old.fingerprint != config.fingerprint:
             changed = [f"data.labels: {old.data.labels!r} -> {config.data.labels!r}, with other labels"]
         state = "a finished" if folder.is_finished else "an unfinished"
         raise InputError(

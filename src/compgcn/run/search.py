@@ -56,7 +56,7 @@ class Candidate(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """Seconds that a whole training takes, and the smallest share of it that can be trained."""
+    """Seconds that a whole training takes, 0 if the estimate was one, and the smallest share that can be trained."""
 
     seconds: float
     least: float
@@ -180,7 +180,7 @@ def best_first(lines: Sequence[Mapping[str, Any]]) -> list[Trial]:
 
 
 def _spent(lines: Sequence[Mapping[str, Any]], name: str) -> float:
-    spent: float = sum(line["spent"] for line in lines if line["event"] in ("cost", "end") and line["name"] == name)
+    spent: float = sum(line["spent"] for line in lines if "spent" in line and line.get("name") == name)
     return spent
 
 
@@ -433,6 +433,9 @@ class Search:
             begun = self.clock()
             try:
                 self.costs[name] = self.judge.cost(self.candidates[name])
+            except Interrupted:
+                self.journal.add("stop", name=name, spent=self.clock() - begun)
+                raise
             except InputError as reason:
                 self.costs[name] = Cost(math.inf, 1.0)
                 self._leave_out(name, str(reason))

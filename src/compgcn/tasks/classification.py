@@ -91,7 +91,11 @@ class Classifier(nn.Module):
 
 
 class GraphClassifier(nn.Module):
-    """A network from graphs to vectors [graphs, d], without vectors of nodes in between, and a linear map to logits."""
+    """A network from graphs to vectors, without vectors of nodes in between, and a linear map to the logits.
+
+    Args:
+        encoder: maps a disjoint union, the rows of its nodes [N] and the number of graphs to vectors [graphs, d].
+    """
 
     def __init__(self, encoder: nn.Module, dim: int, num_classes: int) -> None:
         super().__init__()
