@@ -380,7 +380,9 @@ def changes(old: Config, new: Config) -> dict[str, Any]:
 def differences(old: Config, new: Config) -> list[str]:
     """Return `section.key: old -> new` for every setting that makes another run."""
     if old.fingerprint != new.fingerprint:
-        return [f"data.source: {old.data.source!r} -> {new.data.source!r}, with other triples, features or labels"]
+        what, was, now = "triples, features or labels", old.data.source, new.data.source
+        moved = f"data.source: {was!r} -> {now!r}, with other {what}"
+        return [f"the {what} of {now!r} have changed" if was == now else moved]
     before = names(old.model_dump())
     return [f"{path}: {before[path]!r} -> {now!r}" for path, now in changes(old, new).items() if path not in _FREE]
 

@@ -267,7 +267,7 @@ def test_the_command_scores_a_file_of_facts(run: Run, command: Command, tmp_path
     assert (tmp_path / "out.csv").read_text().splitlines()[0] == ",".join(f'"{name}"' for name in Scored._fields)
     refused(command(*asked, "--new"), "holds facts", "--new")
     write(facts, [("p0", "lives", "?"), ("p0", "lives", "t1")])
-    refused(command(*asked, "--to", "x.csv"), "line 2: ", "facts to be scored go in a file of their own")
+    refused(command(*asked, "--to", "x.csv"), "line 2: ", "facts go in a file of their own")
     refused(command(*asked, "--to", "x.csv", "--doubtful"), "--doubtful puts facts in order")
     write(facts, [("p0", "lives", "t1"), ("p0", "lives", "?")])
     refused(command(*asked), "line 2: a fact has a head")

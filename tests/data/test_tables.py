@@ -104,7 +104,7 @@ def test_chosen_columns_are_read_and_the_others_may_be_empty(tmp_path: Path, end
     path.write_text("w,a,,r,b\nx,c,,r,d\n".replace(",", "\t" if ending == "tsv" else ","))
     assert [column.to_pylist() for column in text(path).read(5, [1, 4])] == [["a", "c"], ["b", "d"]]
     assert [row for _, row in text(path).scan(5, [4, 1])] == [["b", "a"], ["d", "c"]]
-    with pytest.raises(InputError, match="line 1: column 3 is empty"):
+    with pytest.raises(InputError, match="line 1: column 3 is empty; fill it in or leave the line out"):
         text(path).read(5, [0, 2])
 
 
@@ -204,7 +204,7 @@ def test_the_rows_of_a_parquet_file_are_counted_over_its_batches(
     rows = [*zip("abcd", "rrrr", "bcde", strict=True), (None, "r", "f")]
     expected = [(f"row {number}", list(fields)) for number, fields in enumerate(rows, 1)]
     assert list(found.lines(allow_empty=True)) == expected
-    with pytest.raises(InputError, match="row 5: the column 'head' is empty"):
+    with pytest.raises(InputError, match="row 5: the column 'head' is empty; fill it in or leave the row out"):
         list(found.lines())
 
 

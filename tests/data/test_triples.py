@@ -151,6 +151,7 @@ TABLE = "year,who,how,whom\n2020,007,knows,b\n2021,b,knows,c\n2021,c,sees,007\n"
         ((-1, 0, 1), "columns must be 3 names or 3 positions"),
         ((1, 1, 2), "columns must be 3 names or 3 positions"),
         ("abc", "columns must be 3 names or 3 positions"),
+        (1, "columns must be 3 names or 3 positions from 0 on, of subject, relation and object, not 1"),
     ],
 )
 def test_columns_that_cannot_be_are_refused(write: Write, columns: tuple[str | int, ...], expected: str) -> None:

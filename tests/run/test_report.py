@@ -157,6 +157,7 @@ def test_the_command_writes_the_same_page_and_refuses_other_places(
         ((run.path, "--to", tmp_path), "a .html file"),
         ((run.path, "--to", run.path / "config.toml"), "a .html file, not 'config.toml'"),
         (("runs/mistyped",), "there is no run folder runs/mistyped"),
+        ((f"{run.path}x",), f"there is no run folder {run.path}x; did you mean '{run.path}'?"),
     ):
         refused(command("report", *words), sentence)
 

@@ -262,7 +262,7 @@ def test_a_study_of_something_else_is_refused(tmp_path: Path) -> None:
     searched(plan(tmp_path), 1)
     for other, what in (
         (plan(tmp_path / "run"), "is a run folder"),
-        (plan(tmp_path, graph(10)), "with other triples"),
+        (plan(tmp_path, graph(10)), "have changed"),
         (plan(tmp_path, epochs=4), "training.epochs: 3 -> 4"),
         (plan(tmp_path, space={"training.lr": (0.1,)}), "another table"),
     ):

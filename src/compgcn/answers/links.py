@@ -95,12 +95,8 @@ class Links:
         """Return ids or names as rows of the vocabularies; the part to be found is None."""
         if [head, relation, tail].count(None) != 1:
             raise InputError("a prediction needs two of head, relation and tail; give exactly two")
-        entities, relations = self.data.entities, self.data.relations
-        return (
-            None if head is None else entities.index(head),
-            None if relation is None else relations.index(relation),
-            None if tail is None else entities.index(tail),
-        )
+        s, o = (None if text is None else self.data.entities.index(text) for text in (head, tail))
+        return s, None if relation is None else self.data.relations.index(relation), o
 
     def named(self, s: int, r: int, o: int) -> tuple[str, str, str, str, str, str]:
         """Return the three ids of a fact, then its three names."""

@@ -201,10 +201,7 @@ def _queries(links: Links, path: Path, plausible: bool) -> Iterator[tuple[Texts,
         parts = _parts(texts)
         try:
             if None not in parts:
-                raise InputError(
-                    "one of head, relation and tail must be ? or empty, and none is; "
-                    "facts to be scored go in a file of their own"
-                )
+                raise InputError("one of head, relation and tail must be ? or empty; facts go in a file of their own")
             if plausible and parts[1] is None:
                 raise InputError("plausible selects entities, and here a relation is asked for; leave it out")
             yield parts, links.query(*parts)

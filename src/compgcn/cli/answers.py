@@ -372,9 +372,8 @@ def explain(
     show_table(columns, shown, "" if found.paths else title, ranked=True)
     conditional = opened.config.encoder.name == "conditional"
     if conditional and not found.paths:
-        out.print(
-            f"no path of at most {counted(len(opened.config.encoder.dims) - 1, 'fact')} leads from {head} to {tail}"
-        )
+        longest = counted(len(opened.config.encoder.dims) - 1, "fact")
+        out.print(f"no path of at most {longest} leads from {head} to {tail}")
     known = f"known, in {found.known}" if found.known else "new"
     out.print(f"score {found.score:.4f}, probability {found.probability:.4f}, {known}")
     how = _TRIED if conditional and found.method == "exact" else _WEIGHED[found.method]

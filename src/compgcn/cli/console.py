@@ -152,7 +152,6 @@ def describe(name: str, sizes: Mapping[str, int | float], notes: Sequence[str]) 
 
 
 def _headline(n: Mapping[str, int | float]) -> str:
-
     def several(**nouns: str) -> str:
         return ", ".join(counted(int(n[key]), noun) for key, noun in nouns.items())
 

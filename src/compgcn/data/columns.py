@@ -199,7 +199,7 @@ def check_columns(
     columns: Columns, count: int = 3, what: str = "subject, relation and object"
 ) -> tuple[str | int, ...]:
     """Return column names, or positions from 0 on, one for each of `what`."""
-    given = tuple(columns) if not isinstance(columns, str) else ()
+    given = tuple(columns) if isinstance(columns, Iterable) and not isinstance(columns, str) else ()
     names = all(isinstance(column, str) for column in given)
     places = all(type(column) is int and column >= 0 for column in given)
     if len(given) != count or len(set(given)) != count or not (names or places):
@@ -222,11 +222,15 @@ def existing(path: str | Path) -> Path:
     if path.is_dir():
         raise InputError(f"'{path}' is a folder; name a file in it")
     if not path.exists():
-        beside = islice(path.parent.iterdir(), _BESIDE) if path.parent.is_dir() else ()
-        near = get_close_matches(path.name, [file.name for file in beside], n=1, cutoff=0.8)
-        hint = f"; did you mean '{path.with_name(near[0])}'?" if near else ""
-        raise InputError(f"there is no file '{path}'{hint}")
+        raise InputError(f"there is no file '{path}'{meant(path)}")
     return path
+
+
+def meant(path: Path) -> str:
+    """Return a question for the path beside a missing one whose name looks like its own, if there is one."""
+    beside = islice(path.parent.iterdir(), _BESIDE) if path.parent.is_dir() else ()
+    near = get_close_matches(path.name, [file.name for file in beside], n=1, cutoff=0.8)
+    return f"; did you mean '{path.with_name(near[0])}'?" if near else ""
 
 
 def check_place(path: str | Path, what: str, *known: str) -> Path:

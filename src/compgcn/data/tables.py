@@ -129,12 +129,12 @@ class Text(File):
         for number, fields in self._records():
             if len(fields) != width:
                 many = "column" if len(fields) == 1 else "columns"
-                hint = self._hint(number, fields, width)
+                hint = self._hint(number, fields, width) or "; correct the line or leave it out"
                 raise self._wrong(number, f"expected {width} columns, found {len(fields)} {many}{hint}")
             chosen = [fields[i] for i in take]
             blank = next((i for i, field in zip(take, chosen, strict=True) if not field.strip(" ")), None)
             if blank is not None and not allow_empty:
-                raise self._wrong(number, f"column {blank + 1} is empty")
+                raise self._wrong(number, f"column {blank + 1} is empty; fill it in or leave the line out")
             empty = False
             yield number, chosen
         if empty:
@@ -298,7 +298,9 @@ class Parquet(File):
         blank = pc.fill_null(pc.equal(pc.ascii_trim(column, " "), ""), True)
         if pc.any(blank).as_py() and not allow_empty:
             row = before + pc.index(blank, True).as_py() + 1
-            raise InputError(f"'{self.label}', row {row}: the column '{name}' is empty")
+            raise InputError(
+                f"'{self.label}', row {row}: the column '{name}' is empty; fill it in or leave the row out"
+            )
         return column
 
     @cached_property

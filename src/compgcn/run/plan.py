@@ -374,6 +374,4 @@ def given_rates(tree: Mapping[str, Any], where: str) -> Rates:
             return found
     except TypeError:
         pass
-    raise InputError(
-        f"{where} has no rates: expected those that compgcn plan --json prints, numbers above 0 under 'rates'"
-    )
+    raise InputError(f"{where} has no rates: expected those of compgcn plan --json, numbers above 0 under 'rates'")

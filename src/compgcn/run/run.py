@@ -433,9 +433,7 @@ class Run:
         from compgcn.run.unseen import add_facts
 
         if self.folder.split is not None:
-            raise InputError(
-                "the entities of this run are shared out over several processes; add facts without torchrun"
-            )
+            raise InputError("several processes share the entities of this run; add facts without torchrun")
         links, data = self._links(), self._links().data
         if not isinstance(links.task.model, ConditionalCompGCN):
             data = data.with_features(*self.folder.features())

@@ -182,9 +182,7 @@ def open_study(plan: Plan, storage: str | None, trials: int, pruner: str = "medi
     if json.loads(study.user_attrs["space"]) != json.loads(json.dumps(plan.space)):
         changed.append("another table [search]")
     if changed:
-        raise InputError(
-            f"{plan.folder} holds a study of something else ({'; '.join(changed)}); take another --study-dir"
-        )
+        raise InputError(f"{plan.folder} holds another study ({'; '.join(changed)}); choose another --study-dir")
     if grid_size(plan.space) <= trials:
         ahead = (TrialState.WAITING, TrialState.RUNNING)
         texts = [list(_texts(values)) for values in plan.space.values()]

@@ -210,13 +210,9 @@ def must_agree(settings: Training, decoder: Decoder) -> None:
             "use cross-entropy, margin or self-adversarial"
         )
     if settings.regulariser == "dura" and dual(decoder) is None:
-        raise InputError(
-            "the regulariser 'dura' needs a decoder that is a product, such as complex or distmult; use n3, or none"
-        )
+        raise InputError("the regulariser 'dura' needs a decoder that is a product, such as complex; use n3, or none")
     if settings.relation_prediction and not isinstance(decoder.phi, Composition):
-        raise InputError(
-            "training.relation_prediction needs a decoder without convolutions, such as complex, distmult or transe"
-        )
+        raise InputError("training.relation_prediction needs a decoder without convolutions, such as complex")
     if SAMPLERS[settings.sampler].adversary and not objective.samples:
         raise InputError(
             f"the loss '{settings.loss}' takes no negatives, and the sampler '{settings.sampler}' makes them; "

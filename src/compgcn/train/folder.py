@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from compgcn import __version__, processes
 from compgcn.config import Config, read_config, read_settings, to_toml
 from compgcn.data import GraphCollection, KnowledgeGraph, Labels, Vocabulary
-from compgcn.data.columns import Numbers, counted
+from compgcn.data.columns import Numbers, counted, meant
 from compgcn.errors import InputError, out_of_memory
 from compgcn.train.storage import (
     Array,
@@ -107,9 +107,7 @@ class Folder:
             self.path.mkdir(parents=True, exist_ok=True)
             lock = FileLock(self.path / ".lock", timeout=0).acquire()
         except Timeout:
-            raise InputError(
-                f"another process is training in {self.path}; wait for it or choose another --run-dir"
-            ) from None
+            raise InputError(f"another process is training in {self.path}; wait or choose another --run-dir") from None
         except OSError as error:
             raise InputError(f"could not make the run folder {self.path}: {reason(error)}") from None
         with lock:
@@ -150,7 +148,7 @@ class Folder:
     def config(self) -> Config:
         """Read the resolved settings."""
         if not self.path.is_dir():
-            raise InputError(f"there is no run folder {self.path}")
+            raise InputError(f"there is no run folder {self.path}{meant(self.path)}")
         if self.is_search:
             raise InputError(f"{self.path} holds an unfinished search; the train command that began it resumes it")
         if not self.is_run:
