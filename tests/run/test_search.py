@@ -147,6 +147,19 @@ def test_the_only_one_of_its_kind_meets_the_best_of_another_in_the_second_rung(
     assert order[9] == "c5"
 
 
+def test_every_kind_has_the_same_time_where_they_meet(tmp_path: Path) -> None:
+    """A model alone of its kind has nothing of the first rung, and may learn slowly at first."""
+    alone = [Candidate(kind, {"value": 0.1}, kind) for kind in ("one", "other")]
+    search = searched(tmp_path, Pretended(lambda one: 300.0), [*candidates(6, ("many",)), *alone], seconds=120.0)
+    search.run()
+    kinds, before = dict[str, float](), sum(trial.spent for trial in search.ended if not trial.rung)
+    for trial in search.ended:
+        if trial.rung == 1:
+            kind = search.candidates[trial.name].kind
+            kinds[kind] = kinds.get(kind, 0.0) + trial.spent
+    assert kinds == {kind: pytest.approx((120.0 - before) / 6) for kind in ("many", "one", "other")}
+
+
 def test_a_tie_names_no_winner() -> None:
     a, b, c = (Trial(0, name, 1.0, value, 1.0) for name, value in (("a", 0.9), ("b", 0.90001), ("c", 0.5)))
     assert "'a' has the highest" in Outcome("mrr", [a, c]).reason

@@ -288,8 +288,9 @@ class ConditionalLayer(nn.Module):
 
 _PRODUCTS = (Combine.MULT, Combine.COMPLEX, Combine.CONJUGATE)
 _ASKED, _PLACES = 32, 2**25  # queries that tell the time of one, and entities of all of them together
-_SORTED = 8  # time of a message between pairs, which is sorted first, in messages of all queries at once
-_UPDATED = 10  # time of the update of a state
+_SORTED = 80  # time of a message between pairs, which is sorted first, in messages of all queries at once
+_UPDATED = 100  # time of the update of a state
+_SCORED = 8  # time of the score of an entity
 
 
 def is_sparse(phi: Composition, statistics: str, *, bias: bool) -> bool:
@@ -344,10 +345,7 @@ class Pace(NamedTuple):
 
 
 def find_pace(graph: RelationalGraph, layers: int, *, sparse: bool = True) -> Pace:
-    """Return the pace on a graph, as the mean over some of its queries, with or without states that are zero.
-
-    Scores take the time of a message for each entity.
-    """
+    """Return the pace on a graph, as the mean over some of its queries, with or without states that are zero."""
     messages = graph.messages("source_to_target")
     ends, N, Z = (messages.receiver, messages.sender), graph.num_nodes, messages.num_relations
     sent = make_plan(*ends, messages.relation, rows=N, senders=N, relations=Z).by_sender
@@ -355,8 +353,8 @@ def find_pace(graph: RelationalGraph, layers: int, *, sparse: bool = True) -> Pa
     heads = queries[:: len(queries) // min(_ASKED, _PLACES // N + 1) + 1] // Z
     reach = find_reach(sent, torch.ones(len(sent.order)), heads, layers) if sparse and len(heads) else None
     if reach is None:
-        return Pace(_time_of_all(sent, layers) + N, len(queries), False)
-    time = (_SORTED * sum(reach.sent) + _UPDATED * sum(reach.reached)) / len(heads) + N
+        return Pace(_time_of_all(sent, layers) + _SCORED * N, len(queries), False)
+    time = (_SORTED * sum(reach.sent) + _UPDATED * sum(reach.reached)) / len(heads) + _SCORED * N
     return Pace(time, len(queries), True)
 
 

@@ -315,7 +315,9 @@ class Search:
         if rung == len(known := self.journal.of("rung")):
             joining = 0 if rung else len(self._entrants()[1])
             ahead = 1 if self._few else len(_sizes(len(field), joining))  # rungs, with this one
-            floor = 0.0 if self.budget.seconds is None or ahead == 1 else self.left * (1 - 1 / (2 + ahead))
+            meet = len({self.candidates[name].kind for name in field}) > 1 and len(known) == 1
+            part = 1.0 if ahead == 1 else 1 / 2 if meet else 1 / (2 + ahead)  # of the time left
+            floor = 0.0 if self.budget.seconds is None else self.left * (1 - part)
             self.journal.add("rung", field=field, floor=floor, ahead=ahead)
             return field
         return list(known[rung]["field"])
@@ -352,7 +354,7 @@ class Search:
         return None
 
     def _race(self, rung: int, field: Sequence[str]) -> None:
-        """Train every candidate of a rung, all for the same share in the first and for the same time in later ones.
+        """Train every candidate of a rung: in the first all for the same share, later every kind for the same time.
 
         One whose shortest training takes long comes last: it may take more than its part.
         """
@@ -369,8 +371,10 @@ class Search:
                 self._goes_on(rung, name, share * self.cost(name).seconds)
             return
         waiting.sort(key=lambda name: math.prod(self.cost(name)))
+        kinds = Counter(self.candidates[name].kind for name in field)
+        parts = [1 / kinds[self.candidates[name].kind] for name in waiting]
         for number, name in enumerate(waiting):
-            given = max(self.left - about["floor"], 0.0) / (len(waiting) - number)
+            given = max(self.left - about["floor"], 0.0) * parts[number] / sum(parts[number:])
             until = self.left - given
             while self._goes_on(rung, name, self.left - until) and self.left - until > given / 2:
                 pass  # it was faster than estimated

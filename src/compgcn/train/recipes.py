@@ -75,7 +75,7 @@ _CONDITIONAL: dict[str, Any] = {
     "training.step": "recorded",  # its kernels are fused already
 }
 
-_RATE = 3.5e7  # time that passes in a second of training on two cores, in the unit of `nn.conditional.Pace`
+_RATE = 5e8  # time that passes in a second of training on two cores, in the unit of `nn.conditional.Pace`
 _TRAINED = 100.0  # seconds that the epochs on a CPU should take
 CONDITIONAL_ON_CPU: dict[str, Any] = {"encoder.dims": (16,) * 5, "training.batch_size": 32}
 
