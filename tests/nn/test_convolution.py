@@ -70,6 +70,21 @@ def test_dropout_acts_in_training_alone(name, place):
     assert torch.equal(query(x, z), query(x, z))
 
 
+@EVERY
+def test_feature_dropout_drops_what_the_authors_drop(name):
+    query = DECODERS[name].query(18, ConvolutionSettings(3, 2, feature_dropout=0.5, hidden_dropout=0.0)).double()
+    seen = []
+    query.linear.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].view(50, -1, 3)))
+    x, z = normal(50, 18), normal(50, 18, seed=1)
+    query(x, z)
+    query.settings = ConvolutionSettings(3, 2, feature_dropout=0.0, hidden_dropout=0.0)
+    query(x, z)
+    kept = torch.where(seen[1] == 0, torch.nan, seen[0] / seen[1])  # 0 or 2; a relu leaves nothing to drop
+    assert set(kept[~kept.isnan()].unique().tolist()) == {0.0, 2.0}
+    whole = (kept.nan_to_num(0).amax(1) == kept.nan_to_num(2).amin(1)).all()
+    assert bool(whole) == (name in ("hyper", "convr"))
+
+
 def test_the_usual_sizes_are_those_of_the_papers():
     shapes = {
         "conve": ((200, 1, 7, 7), 200 * 14 * 14),  # 200 filters of 7x7 over a square image, 20x20

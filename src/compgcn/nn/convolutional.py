@@ -67,6 +67,8 @@ class ConvolutionQuery(nn.Module, ABC):
     Shapes: x [B, d], z [B, d] -> [B, d].
     """
 
+    drops_maps = False  # whether feature dropout drops whole maps, as the authors' code may, or single features
+
     def __init__(
         self,
         dim: int,
@@ -97,8 +99,12 @@ class ConvolutionQuery(nn.Module, ABC):
         image = dropout(self.image_norm(self.image(x, z)), settings.input_dropout, self.training)
         maps = self.feature_norm(self.maps(image, z).flatten(0, 1))  # [B positions, filters]
         maps = torch.relu_(maps) if self.rectify else maps
-        features = dropout(maps.reshape(len(x), self.linear.in_features), settings.feature_dropout, self.training)
-        hidden = dropout(self.linear(features), settings.hidden_dropout, self.training)  # [B, d]
+        maps = maps.view(len(x), -1, settings.filters)
+        if self.drops_maps and self.training:
+            features = maps * dropout(maps.new_ones(len(x), 1, settings.filters), settings.feature_dropout, True)
+        else:
+            features = dropout(maps, settings.feature_dropout, self.training)
+        hidden = dropout(self.linear(features.flatten(1)), settings.hidden_dropout, self.training)  # [B, d]
         return torch.relu(self.query_norm(hidden))
 
 
@@ -144,6 +150,7 @@ class ConvRQuery(ConvolutionQuery):
     """
 
     convolution: nn.Linear
+    drops_maps = True
 
     def __init__(self, dim: int, settings: ConvolutionSettings) -> None:
         height, width = image_shape(dim, stacked=1)
@@ -168,6 +175,7 @@ class HypERQuery(ConvolutionQuery):
     """
 
     convolution: nn.Linear
+    drops_maps = True
 
     def __init__(self, dim: int, settings: ConvolutionSettings) -> None:
         places = positions(dim, (1, dim), (1, settings.kernel))
