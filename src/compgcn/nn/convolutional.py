@@ -97,9 +97,9 @@ class ConvolutionQuery(nn.Module, ABC):
     def forward(self, x: Tensor, z: Tensor) -> Tensor:
         settings = self.settings
         image = dropout(self.image_norm(self.image(x, z)), settings.input_dropout, self.training)
-        maps = self.feature_norm(self.maps(image, z).flatten(0, 1))  # [B positions, filters]
+        maps = self.maps(image, z)
+        maps = self.feature_norm(maps.flatten(0, 1)).view_as(maps)
         maps = torch.relu_(maps) if self.rectify else maps
-        maps = maps.view(len(x), -1, settings.filters)
         if self.drops_maps and self.training:
             features = maps * dropout(maps.new_ones(len(x), 1, settings.filters), settings.feature_dropout, True)
         else:
