@@ -20,9 +20,9 @@ from compgcn.config import Config, configure, differences
 from compgcn.data import GraphCollection, KnowledgeGraph, files
 from compgcn.errors import InputError
 from compgcn.nn.conditional import ConditionalCompGCN
-from compgcn.run.build import CONDITIONAL, build_items, build_ranker, find_device, labelled_items
+from compgcn.run.build import CONDITIONAL, build_items, build_ranker, find_device
 from compgcn.run.protocols import PROTOCOLS, ClassSession, LinkSession, Metrics, fitted, ranking
-from compgcn.run.resolve import as_begun, candidates, must_suffice, resolve
+from compgcn.run.resolve import as_begun, must_suffice, resolve
 from compgcn.tasks.classification import Graphs, Items, Nodes, log_probabilities
 from compgcn.tasks.inputs import Dataset
 from compgcn.tasks.link_prediction import NO_VECTORS, Encoded, Ranker
@@ -97,7 +97,7 @@ def train(
     """Begin, resume or simply open the run of a resolved config in its folder; with `overwrite`, begin it anew."""
     folder = Folder(run_dir or default_folder(config))
     device = find_device(config.training.device)
-    must_suffice(config, candidates(config, data), labelled_items(data))
+    must_suffice(config, data)
     if processes.size() > 1 and config.task != "link-prediction":
         raise InputError(f"torchrun trains link prediction, and this is {config.task}; train it without torchrun")
     if folder.is_run and not overwrite:
@@ -372,10 +372,7 @@ class Run:
         plausible: bool = False,
         notify: Progress | None = None,
     ) -> Written:
-        """Answer a file of queries, each with `?` or nothing for one of head, relation and tail; write another file.
-
-        See `compgcn.answers.score.answer_file`.
-        """
+        """Answer the queries of a file and write another file, see `compgcn.answers.score.answer_file`."""
         from compgcn.answers.score import answer_file
 
         must_differ(to, queries=queries)
