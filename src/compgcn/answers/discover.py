@@ -62,10 +62,8 @@ def discover(
     as many as take about a minute; a warning tells how many.
 
     Args:
-        links: the link predictor.
         relation: the only relation to ask about.
-        top: how many facts.
-        per_relation: at most so many of each relation.
+        top, per_relation: how many facts in all, and of each relation at most.
         all_heads: ask about every entity, not only about heads and their peers, see `Peers`.
         notify: called with the queries answered so far and with their number.
     """

@@ -110,11 +110,8 @@ class Links:
     ) -> list[list[Prediction]]:
         """Return the best answers to many queries, scored in blocks.
 
-        Args:
-            queries: each asks for one of head, relation and tail.
-            top: how many answers to each.
-            new: leave out facts that the data hold already.
-            plausible: leave out entities that train never has at that end of the relation.
+        `new` leaves out facts that the data hold already, `plausible` entities that train never has at that end of the
+        relation.
         """
         found: list[list[Prediction]] = [[] for _ in queries]
         N, R = self.data.num_entities, self.data.num_relations

@@ -45,11 +45,9 @@ _CALIBRATED = 40  # bytes of a score in a calibration, of which it holds 2^22
 
 
 class Outline(KnowledgeGraph):
-    """A graph of which only the sizes are known; enough to choose settings for it.
+    """A graph of which only the sizes are known, triples of all splits; enough to choose settings for it.
 
-    Args:
-        entities, relations, triples: its sizes, triples of all splits.
-        held_out: the shares of valid and of test.
+    `held_out` has the shares of valid and of test.
     """
 
     def __init__(self, entities: int, relations: int, triples: int, held_out: tuple[float, float] = (0.1, 0.1)) -> None:
