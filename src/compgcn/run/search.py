@@ -250,9 +250,8 @@ class Search:
     @property
     def left(self) -> float:
         """Seconds left of the budget."""
-        if self.budget.seconds is None:
-            return math.inf
-        return self.budget.seconds - sum(line.get("spent", 0.0) for line in self.journal.lines)
+        taken: float = sum(line.get("spent", 0.0) for line in self.journal.lines)
+        return math.inf if self.budget.seconds is None else self.budget.seconds - taken
 
     def last(self, name: str) -> Trial:
         """Return the last trial of a candidate, an empty one where it has none."""
