@@ -261,17 +261,17 @@ def fitted(session: ClassSession, items: Fitted) -> Metrics:
     """
     begun = time.monotonic()
 
-    def held_out(train: Tensor, others: Tensor) -> Tally:
+    def tallied_on(others: Tensor, train: Tensor) -> Tally:
         session.pause()
         return tallied(items.fitted_to(train, others), session.targets[others])
 
     if session.config.classifier.protocol == "holdout":
         pool, valid = session.validation()
-        found = report(held_out(pool, valid), session.classes) if len(valid) else {}
+        found = report(tallied_on(valid, pool), session.classes) if len(valid) else {}
     else:
         pool = session.pool()
         folds = session.folds(pool, session.config.classifier.folds)
-        found = _over_folds([held_out(_without(pool, fold), fold) for fold in folds], session.classes)
+        found = _over_folds([tallied_on(fold, _without(pool, fold)) for fold in folds], session.classes)
     session.pause()
     chosen = items.keep(pool)
     session.folder.keep_best(items.model)
@@ -414,9 +414,7 @@ class _PartStore(Folder):
         waited = time.monotonic() - self._saved
         if waited >= self._session.training.checkpoint_seconds or self._session.interrupted():
             rows = [_flat(one) for one in self._task.tallies]
-            size = 1 + self._task.items.model.num_classes**2
-            table = torch.tensor(rows, dtype=torch.float64).reshape(-1, size)
-            super().save({**tensors, self._key: table}, note)
+            super().save({**tensors, self._key: torch.tensor(rows, dtype=torch.float64)}, note)
             self._saved = time.monotonic()
 
     def keep_best(self, module: nn.Module) -> None:
