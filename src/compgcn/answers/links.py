@@ -270,10 +270,7 @@ class Links:
         return report if by is None else {side: report[side] for side in ("head", "tail") if report}
 
     def calibration(self, split: str = "test", *, calibrated: bool = False) -> list[Bin]:
-        """Return how often the best answer to the queries of a split is right, by its probability.
-
-        The probabilities are the model's own, or calibrated ones.
-        """
+        """Return how often the best answer to the queries of a split is right, by its probability."""
         scaling = self.scalings.get("entities") if calibrated else None
         if split not in self._firsts:
             self._firsts[split] = reliability(self, split, top=1, whole=True)

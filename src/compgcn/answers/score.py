@@ -165,7 +165,6 @@ def answer_file(
         path: a .tsv, .txt, .csv (or .gz, .zst) or .parquet file.
         to: a .parquet, .csv or .tsv file, replaced once all answers are written.
         top, new, plausible: as in `Links.answer`.
-        notify: called with the queries answered so far and with their number.
     """
     if not isinstance(top, int) or top < 1:
         raise InputError(f"top must be a whole number from 1 on, not {top!r}")

@@ -247,17 +247,16 @@ class Run:
     @cached_property
     def task(self) -> Ranker | Items:
         """The model with the best weights: a ranker of links, or all the items of a classification."""
-        config, device = self.config, self.device
+        config, device, data = self.config, self.device, self.data
         nodes, relations = self.folder.features()
+        built: Ranker | Items
         with randomness(config.training.seed, device):
-            built: Ranker | Items
-            if isinstance(self.data, GraphCollection):
-                data = self.data if nodes is None else replace(self.data, node_features=nodes)
-                built = build_items(config, data, device)
+            if isinstance(data, GraphCollection):
+                built = build_items(config, data if nodes is None else replace(data, node_features=nodes), device)
             elif config.task == "link-prediction":
-                built = build_ranker(config, self.data.with_features(nodes, relations), device)
+                built = build_ranker(config, data.with_features(nodes, relations), device)
             else:
-                built = build_items(config, self.data.with_features(nodes, relations), device, whole=True)
+                built = build_items(config, data.with_features(nodes, relations), device, whole=True)
         if isinstance(built, Ranker):
             self.folder.split = _split(built)
         self.folder.restore(built.model)
@@ -333,12 +332,7 @@ class Run:
         return links.answer([query], top, new, plausible)[0]
 
     def explain(self, head: str, relation: str, tail: str, top: int = 5, *, method: Method = "auto") -> Explanation:
-        """Return the facts of train that carry a prediction, with the loss of score without each; ids and names.
-
-        The method "exact" leaves out each fact of the receptive field in turn and encodes the graph again; "gradient"
-        takes the slope of the score instead; "auto" is exact for small receptive fields. A model conditioned on the
-        query has the paths from head to tail too.
-        """
+        """Return the facts of train that carry a prediction, by ids or names; see `compgcn.answers.explain.explain`."""
         from compgcn.answers.explain import explain
 
         return explain(self._links(), head, relation, tail, top, method)
