@@ -119,10 +119,7 @@ class Classes:
         return {self.vocabulary.ids[row] for row in np.flatnonzero(share & ~labelled)}
 
     def calibration(self, split: str = "test", *, calibrated: bool = False) -> list[Bin]:
-        """Return how often the most probable class of the items of a split is right, by its probability.
-
-        The probabilities are the model's own, or calibrated ones.
-        """
+        """Return how often the most probable class of the items of a split is right, by its probability."""
         rows = torch.from_numpy(self.splits[split]).to(self.items.targets.device)
         found = self._log_probabilities[rows]
         best = (self._chances(found) if calibrated else found.exp()).max(1)

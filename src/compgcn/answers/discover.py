@@ -62,12 +62,9 @@ def discover(
     as many as take about a minute; a warning tells how many.
 
     Args:
-        links: the link predictor.
         relation: the only relation to ask about.
-        top: how many facts.
-        per_relation: at most so many of each relation.
+        top, per_relation: how many facts in all, and of each relation at most.
         all_heads: ask about every entity, not only about heads and their peers, see `Peers`.
-        notify: called with the queries answered so far and with their number.
     """
     for name, value in (("top", top), ("per_relation", per_relation)):
         if value is not None and (not isinstance(value, int) or value < 1):
@@ -102,7 +99,7 @@ def weighing(links: Links, notify: Progress | None = None) -> Weighing | None:
     """Calibrate discoveries on validation; None if it has too few facts.
 
     Discoveries are made as if validation were yet to be found, for a sample of the heads and peers that `lacking`
-    counts, and looked up in it. `notify` is called with the queries answered so far and with their number.
+    counts, and looked up in it.
     """
     data, R = links.data, links.data.num_relations
     others = _facts(data, "valid")

@@ -110,11 +110,8 @@ class Links:
     ) -> list[list[Prediction]]:
         """Return the best answers to many queries, scored in blocks.
 
-        Args:
-            queries: each asks for one of head, relation and tail.
-            top: how many answers to each.
-            new: leave out facts that the data hold already.
-            plausible: leave out entities that train never has at that end of the relation.
+        `new` leaves out facts that the data hold already, `plausible` entities that train never has at that end of the
+        relation.
         """
         found: list[list[Prediction]] = [[] for _ in queries]
         N, R = self.data.num_entities, self.data.num_relations
@@ -273,10 +270,7 @@ class Links:
         return report if by is None else {side: report[side] for side in ("head", "tail") if report}
 
     def calibration(self, split: str = "test", *, calibrated: bool = False) -> list[Bin]:
-        """Return how often the best answer to the queries of a split is right, by its probability.
-
-        The probabilities are the model's own, or calibrated ones.
-        """
+        """Return how often the best answer to the queries of a split is right, by its probability."""
         scaling = self.scalings.get("entities") if calibrated else None
         if split not in self._firsts:
             self._firsts[split] = reliability(self, split, top=1, whole=True)

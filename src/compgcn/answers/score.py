@@ -13,7 +13,7 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
-from compgcn.answers.links import Links, Progress, Query
+from compgcn.answers.links import Links, Prediction, Progress, Query
 from compgcn.answers.rows import check_table, schema_of, write_rows
 from compgcn.data.columns import Columns, Numbers, existing
 from compgcn.data.files import Given, lines
@@ -47,10 +47,7 @@ ANSWERED = pa.schema(  # columns of a table of answers
     [
         ("query", pa.int64()),  # its number in the file, from 1 on
         *((name, pa.string()) for name in ("head", "relation", "tail")),  # as in the file, null for the gap
-        ("rank", pa.int32()),
-        *((name, pa.string()) for name in ("id", "name")),
-        *((name, pa.float64()) for name in ("score", "probability")),
-        ("known", pa.string()),
+        *schema_of(Prediction, ranked=True),
     ]
 )
 
@@ -133,10 +130,7 @@ def _parts(texts: Sequence[str | None]) -> Texts:
 
 @torch.inference_mode()
 def score_facts(links: Links, facts: Numbers, notify: Progress | None = None) -> Scores:
-    """Score facts [n, 3], known or not, and rank head and tail of each as in evaluation.
-
-    `notify` is called with the facts scored so far and with their number.
-    """
+    """Score facts [n, 3], known or not, and rank head and tail of each as in evaluation."""
     R, parts = links.data.num_relations, [np.empty((0, 4))]
     for block in links.blocks(len(facts)):
         s, r, o = torch.from_numpy(facts[block]).to(links.device).unbind(1)
@@ -171,7 +165,6 @@ def answer_file(
         path: a .tsv, .txt, .csv (or .gz, .zst) or .parquet file.
         to: a .parquet, .csv or .tsv file, replaced once all answers are written.
         top, new, plausible: as in `Links.answer`.
-        notify: called with the queries answered so far and with their number.
     """
     if not isinstance(top, int) or top < 1:
         raise InputError(f"top must be a whole number from 1 on, not {top!r}")

@@ -153,25 +153,27 @@ def _complete(run: Run, query: dict[str, Any], chosen: dict[str, bool], top: int
     if as_json:
         show_json(_ranked(answers))
         return
-    assert isinstance(run.data, KnowledgeGraph)
+    data = run.data
+    assert isinstance(data, KnowledgeGraph)
     parts, fixed = [], {}  # of the question, and the numbers of its known parts by their column
-    for column, name in enumerate(("head", "relation", "tail")):
-        vocabulary = run.data.relations if name == "relation" else run.data.entities
+    vocabularies = {"head": data.entities, "relation": data.relations, "tail": data.entities}
+    for column, (name, vocabulary) in enumerate(vocabularies.items()):
         if query[name] is not None:
             fixed[column] = vocabulary.index(query[name])
         parts.append(vocabulary.names[fixed[column]] if column in fixed else "?")
     kind: Kind = "entities" if 1 in fixed else "relations"
-    with_ids = any(answer.id != answer.name for answer in answers)
-    rows = []
-    for one in answers:
-        chance = f"known ({one.known})" if one.known else f"{one.probability:.4f}"
-        rows.append((one.name, *([one.id] * with_ids), chance))
-    columns = ("name", *(["id"] * with_ids), "probability>")
-    show_table(columns, rows, " - ".join(parts), calibration_note(run, kind), ranked=True)
-    splits = run.data.splits.values()
-    is_known = any((triples[:, [*fixed]] == [*fixed.values()]).all(axis=1).any() for triples in splits)
+    chances = [f"known ({one.known})" if one.known else f"{one.probability:.4f}" for one in answers]
+    _show_named(answers, "probability>", chances, " - ".join(parts), calibration_note(run, kind))
+    is_known = any((triples[:, [*fixed]] == [*fixed.values()]).all(axis=1).any() for triples in data.splits.values())
     if run.calibrated(kind) and any(answer.known is None for answer in answers) and is_known:
         out.print("an answer is known already: the probability of a new one holds if another is still missing")
+
+
+def _show_named(found: Sequence[Any], figure: str, values: Sequence[str], title: str = "", note: str = "") -> None:
+    """Print answers with a figure of each, and with their ids where these are not their names."""
+    with_ids = any(one.id != one.name for one in found)
+    rows = [(one.name, *([one.id] * with_ids), value) for one, value in zip(found, values, strict=True)]
+    show_table(("name", *(["id"] * with_ids), figure), rows, title, note, ranked=True)
 
 
 def _answer_file(
@@ -408,6 +410,4 @@ def similar(
     if as_json:
         show_json(_ranked(found))
         return
-    with_ids = any(one.id != one.name for one in found)
-    rows = [(one.name, *([one.id] * with_ids), f"{one.similarity:.4f}") for one in found]
-    show_table(("name", *(["id"] * with_ids), "similarity>"), rows, ranked=True)
+    _show_named(found, "similarity>", [f"{one.similarity:.4f}" for one in found])

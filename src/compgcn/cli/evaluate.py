@@ -143,7 +143,6 @@ def _draw(run: Run, split: str, path: Path) -> None:
     from compgcn.answers.calibrate import calibration_error
 
     title = f"{run.data.name}  ·  {run.model_name}  ·  {split}"
-    report = run.evaluate(split)
     if run.config.classifier.protocol is None:
         given, scaling = _reliability(run, split)
         found = {"as trained": given.bins()} | ({"calibrated on valid": given.bins(scaling)} if scaling else {})
@@ -153,4 +152,5 @@ def _draw(run: Run, split: str, path: Path) -> None:
     classes = run.classes
     targets = classes.items.targets.cpu().numpy()
     vectors = classes.vectors().float().cpu().numpy()
-    draw_report(title, report, classes.classes, (vectors[targets >= 0], targets[targets >= 0]), path)
+    points = vectors[targets >= 0], targets[targets >= 0]
+    draw_report(title, run.evaluate(split), classes.classes, points, path)

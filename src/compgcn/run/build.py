@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from compgcn import processes
-from compgcn.config import Config
+from compgcn.config import Config, Data
 from compgcn.data import GraphCollection, KnowledgeGraph
 from compgcn.data.columns import Numbers
+from compgcn.data.labels import deal
 from compgcn.errors import InputError
 from compgcn.nn.conditional import ConditionalCompGCN
 from compgcn.nn.convolutional import ConvolutionSettings
@@ -109,8 +110,7 @@ def build_graph(config: Config, triples: Numbers, data: Dataset, device: torch.d
 
 def build_start(config: Config, data: Dataset) -> Start:
     """Make the initial vectors of the nodes."""
-    if config.encoder.input is None:
-        raise ValueError("encoder.input is for compgcn.run.resolve.expand to fill in")
+    assert config.encoder.input is not None  # `compgcn.run.resolve.expand` fills it in
     return INPUTS[config.encoder.input].start(data)
 
 
@@ -269,6 +269,21 @@ class Labelled(NamedTuple):
     splits: dict[str, Numbers]
     targets: Numbers
     classes: tuple[str, ...]
+
+    @property
+    def pool(self) -> Numbers:
+        """All items that may be trained on and chosen by."""
+        parts = [rows for split, rows in self.splits.items() if split != "test"]
+        return np.sort(np.concatenate([np.empty(0, dtype=np.int64), *parts]))
+
+    def validation(self, settings: Data) -> tuple[Numbers, Numbers]:
+        """Return the items that `holdout` trains on, and those it chooses by, drawn from train if there are none."""
+        train, valid = self.splits["train"], self.splits["valid"]
+        if not len(valid) and settings.valid_fraction:
+            rows = np.column_stack((train, self.targets[train]))
+            parts = deal(rows, np.random.default_rng(settings.split_seed), settings.valid_fraction, 0.0)
+            train, valid = (np.sort(part[:, 0]) for part in parts[:2])
+        return train, valid
 
 
 def labelled_items(data: Dataset) -> Labelled:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,11 +46,9 @@ _CALIBRATED = 40  # bytes of a score in a calibration, of which it holds 2^22
 
 
 class Outline(KnowledgeGraph):
-    """A graph of which only the sizes are known; enough to choose settings for it.
+    """A graph of which only the sizes are known, triples of all splits; enough to choose settings for it.
 
-    Args:
-        entities, relations, triples: its sizes, triples of all splits.
-        held_out: the shares of valid and of test.
+    `held_out` has the shares of valid and of test.
     """
 
     def __init__(self, entities: int, relations: int, triples: int, held_out: tuple[float, float] = (0.1, 0.1)) -> None:
@@ -309,19 +308,16 @@ def remedies(config: Config, data: KnowledgeGraph, ranks: int, rates: Rates, mem
     kinds: list[list[tuple[int, dict[str, Any]]]] = [
         [(ranks * 2**k, {}) for k in range(1, 11)],
         [(ranks, {"encoder.dims": tuple(max(1, dim // half) for dim in dims)}) for half in (2, 4, 8)],
+        [(ranks, {"training.batch_size": max(2, training.batch_size // part)}) for part in (2, 4, 8)],
     ]
     shared = {"training.loss": "sampled-cross-entropy", "training.sampler": "shared", "training.negatives": 512}
-    kinds.append([(ranks, {"training.batch_size": max(2, training.batch_size // part)}) for part in (2, 4, 8)])
     if not OBJECTIVES[training.loss].samples:
         kinds.append([(ranks, shared)])
     if len(dims) > 1:
-        bare = {
-            "encoder.name": "none",
-            "encoder.dims": dims[-1:],
-            "training.batch_size": min(training.batch_size, 4096),
-        }
-        gaps = {"encoder.composition": None, "encoder.norm": None}  # for the preset to fill
-        kinds.append([(ranks, {**bare, **gaps})])
+        few = min(training.batch_size, 4096)
+        bare = {"encoder.name": "none", "encoder.dims": dims[-1:], "training.batch_size": few}
+        bare |= {"encoder.composition": None, "encoder.norm": None}  # for the preset to fill
+        kinds.append([(ranks, bare)])
         if ranks == 1:  # several ranks encode the whole graph
             kinds.append([(ranks, shared | {"training.batch_size": 4096, "encoder.fanout": (10,) * (len(dims) - 1)})])
     found = {}
@@ -368,10 +364,8 @@ def measure(device: torch.device, clock: Callable[[], float] = time.perf_counter
 
 def given_rates(tree: Mapping[str, Any], where: str) -> Rates:
     """Return the rates of a tree, that of `compgcn plan --json` or its part "rates"."""
-    try:
+    with suppress(TypeError):
         found = Rates(**tree.get("rates", tree))
         if min(found[1:]) > 0:
             return found
-    except TypeError:
-        pass
     raise InputError(f"{where} has no rates: expected those of compgcn plan --json, numbers above 0 under 'rates'")

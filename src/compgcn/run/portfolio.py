@@ -18,9 +18,9 @@ from compgcn.data import DATASETS, KnowledgeGraph
 from compgcn.data.columns import counted
 from compgcn.errors import InputError, out_of_memory
 from compgcn.nn.conditional import find_pace
-from compgcn.run.build import TASKS, build_graph, build_links, find_device, labelled_items
+from compgcn.run.build import TASKS, build_graph, build_links, find_device
 from compgcn.run.protocols import ClassSession, held_out, likelihood
-from compgcn.run.resolve import must_suffice, resolve
+from compgcn.run.resolve import must_suffice, resolve, task_of
 from compgcn.run.run import Run, open_session, train
 from compgcn.run.search import JOURNAL, Budget, Candidate, Cost, Journal, Search, journalled
 from compgcn.tasks.classification import Classification, Nodes
@@ -67,7 +67,7 @@ def obstacle(settings: Mapping[str, Any], data: Dataset, model: str | None = Non
     chosen = [path for name in settings if (path := PATHS.get(name, name)) not in _FREE and path.startswith(_CHOSEN)]
     if chosen:
         return f"{chosen[0].removesuffix('.name')} is a setting of one; leave either out"
-    task = resolve(settings, data).config.task
+    task = task_of(configure(Config(), settings), data)
     if not isinstance(data, KnowledgeGraph):
         return f"only those of links and nodes are compared, not those of {task}; leave it out"
     if task == "link-prediction" and not len(data.valid):
@@ -82,8 +82,7 @@ def unsuited(settings: Mapping[str, Any], data: Dataset) -> str | None:
     """
     if settings.get("data.source") in DATASETS or not isinstance(data, KnowledgeGraph) or obstacle(settings, data):
         return ""
-    config = resolve(settings, data).config
-    if config.task == "node-classification":
+    if task_of(configure(Config(), settings), data) == "node-classification":
         return None if len(data.train) <= _MOST_EDGES else "the graph is too large to compare models within minutes"
     if data.num_entities * len(data.train) > _MOST:
         return "the graph is too large to compare models within minutes"
@@ -288,7 +287,7 @@ def search(
     searching = run.path / "search"
     if run.is_run and not overwrite and journalled(run.path) is None:
         raise InputError(f"{run.path} holds a run without a search; choose another --run-dir, or say --overwrite")
-    must_suffice(base, [base], labelled_items(hidden))
+    must_suffice(base, hidden)
     kind = LinkJudge if base.task == "link-prediction" else NodeJudge
     judge = kind(settings, hidden, searching, notify, interrupted, clock)
     candidates = _candidates(base, hidden, budget)

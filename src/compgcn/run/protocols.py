@@ -20,7 +20,7 @@ from compgcn import processes
 from compgcn.config import Config, Training, changes, write_setting
 from compgcn.data import KnowledgeGraph
 from compgcn.data.collection import folds as dealt
-from compgcn.data.labels import deal
+from compgcn.data.columns import Numbers
 from compgcn.run.build import build_items, build_links, labelled_items
 from compgcn.run.resolve import candidates
 from compgcn.tasks.classification import Classification, Graphs, Nodes, Tally, macro_f1, report, tallied, tally
@@ -84,35 +84,33 @@ class ClassSession(Session):
     """A classification under way."""
 
     def __post_init__(self) -> None:
-        splits, targets, self.classes = labelled_items(self.data)
+        self._labelled = labelled_items(self.data)
+        self.classes = self._labelled.classes
         self.items = self.build(self.config)
-        self.splits = {split: torch.from_numpy(rows).to(self.device) for split, rows in splits.items()}
-        self.targets = torch.from_numpy(targets).to(self.device)  # the class of each item [n]
+        self.splits = {split: self._tensor(rows) for split, rows in self._labelled.splits.items()}
+        self.targets = self._tensor(self._labelled.targets)  # the class of each item [n]
         self.candidates = candidates(self.config, self.data)  # to choose among, or the config of the run alone
 
     def build(self, config: Config) -> Nodes | Graphs | Fitted:
         """Make the items to classify, with fresh weights."""
         return build_items(config, self.data, self.device)
 
+    def _tensor(self, rows: Numbers) -> Tensor:
+        return torch.from_numpy(rows).to(self.device)
+
     def validation(self) -> tuple[Tensor, Tensor]:
         """Return the items that `holdout` trains on, and those it chooses by, drawn from train if there are none."""
-        train, valid = self.splits["train"], self.splits["valid"]
-        settings = self.config.data
-        if len(valid) or not settings.valid_fraction:
-            return train, valid
-        rows = torch.stack((train, self.targets[train]), 1).cpu().numpy()
-        parts = deal(rows, np.random.default_rng(settings.split_seed), settings.valid_fraction, 0.0)
-        train, valid = (torch.from_numpy(np.sort(part[:, 0])).to(train.device) for part in parts[:2])
+        train, valid = map(self._tensor, self._labelled.validation(self.config.data))
         return train, valid
 
     def pool(self) -> Tensor:
         """Return all items that may be trained on and chosen by."""
-        return torch.cat([rows for split, rows in self.splits.items() if split != "test"]).sort().values
+        return self._tensor(self._labelled.pool)
 
     def folds(self, pool: Tensor, number: int, again: int = 0) -> list[Tensor]:
         """Deal items over folds, stratified by class; each time that `again` counts, over others."""
         places = dealt(self.targets[pool].cpu().numpy(), number, self.training.seed + again)
-        return [pool[torch.from_numpy(place).to(pool.device)] for place in places]
+        return [pool[self._tensor(place)] for place in places]
 
     def metrics(self, epoch: int, valid: Metrics, test: Metrics) -> Metrics:
         """Return the metrics of a classification."""
@@ -221,12 +219,12 @@ def nested(session: ClassSession) -> Metrics:
     kept = max(sorted(set(picked)), key=picked.count)
     middle = int(np.median([epoch for candidate, epoch in chosen if candidate == kept]))
     parts.final(pool, middle, session.candidates[kept])
-    report = _over_folds(found, session.classes, [epoch for _, epoch in chosen])
+    report = _over_folds(found, session.classes)
     metrics = session.metrics(middle, {}, report)
-    if settings.candidates:
-        texts = [", ".join(write_setting(*item) for item in one.items()) for one in settings.candidates]
-        for row, candidate in zip(report["folds"], picked, strict=True):
-            row["candidate"] = texts[candidate]
+    texts = [", ".join(write_setting(*item) for item in one.items()) for one in settings.candidates]
+    for row, (candidate, epoch) in zip(report["folds"], chosen, strict=True):
+        row |= {"epochs": epoch} | ({"candidate": texts[candidate]} if texts else {})
+    if texts:
         metrics |= {"candidate": texts[kept], "settings": changes(session.config, session.candidates[kept])}
     return metrics
 
@@ -263,17 +261,17 @@ def fitted(session: ClassSession, items: Fitted) -> Metrics:
     """
     begun = time.monotonic()
 
-    def held_out(train: Tensor, others: Tensor) -> Tally:
+    def tallied_on(others: Tensor, train: Tensor) -> Tally:
         session.pause()
         return tallied(items.fitted_to(train, others), session.targets[others])
 
     if session.config.classifier.protocol == "holdout":
         pool, valid = session.validation()
-        found = report(held_out(pool, valid), session.classes) if len(valid) else {}
+        found = report(tallied_on(valid, pool), session.classes) if len(valid) else {}
     else:
         pool = session.pool()
         folds = session.folds(pool, session.config.classifier.folds)
-        found = _over_folds([held_out(_without(pool, fold), fold) for fold in folds], session.classes)
+        found = _over_folds([tallied_on(fold, _without(pool, fold)) for fold in folds], session.classes)
     session.pause()
     chosen = items.keep(pool)
     session.folder.keep_best(items.model)
@@ -317,7 +315,7 @@ def _best(curves: Sequence[Sequence[Tally]], goal: str, settings: Training) -> t
     return best, min((best + 1) * settings.evaluate_every, settings.epochs)
 
 
-def _over_folds(found: Sequence[Tally], classes: Sequence[str], epochs: Sequence[int] | None = None) -> Metrics:
+def _over_folds(found: Sequence[Tally], classes: Sequence[str]) -> Metrics:
     """Return the report on all folds together, mean and standard deviation of the accuracy, and each fold's figures."""
     together = Tally(
         float(np.mean([one.log_likelihood for one in found])), torch.stack([one.confusion for one in found]).sum(0)
@@ -326,8 +324,6 @@ def _over_folds(found: Sequence[Tally], classes: Sequence[str], epochs: Sequence
     rows = [
         {"accuracy": one.accuracy, "macro_f1": macro_f1(one), "log_likelihood": one.log_likelihood} for one in found
     ]
-    if epochs is not None:
-        rows = [{**row, "epochs": epoch} for row, epoch in zip(rows, epochs, strict=True)]
     mean, deviation = float(np.mean(accuracies)), float(np.std(accuracies))
     return report(together, classes) | {"accuracy": mean, "accuracy_sd": deviation, "folds": rows}
 
@@ -418,9 +414,7 @@ class _PartStore(Folder):
         waited = time.monotonic() - self._saved
         if waited >= self._session.training.checkpoint_seconds or self._session.interrupted():
             rows = [_flat(one) for one in self._task.tallies]
-            size = 1 + self._task.items.model.num_classes**2
-            table = torch.tensor(rows, dtype=torch.float64).reshape(-1, size)
-            super().save({**tensors, self._key: table}, note)
+            super().save({**tensors, self._key: torch.tensor(rows, dtype=torch.float64)}, note)
             self._saved = time.monotonic()
 
     def keep_best(self, module: nn.Module) -> None:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from compgcn.answers.calibrate import calibration_error
+from compgcn.answers.links import Links, Query
 from compgcn.config import to_toml
 from compgcn.data import KnowledgeGraph
 from compgcn.data.columns import check_place
@@ -91,15 +92,7 @@ def page(run: Run) -> list[Part]:
         parts.append("This page has no drawings, because matplotlib is not installed: `compgcn[plot]` brings it.")
     parts += ["## Metrics", *(_links(run) if run.config.task == "link-prediction" else _classes(run))]
     if search := journalled(run.path):
-        rows = [
-            [
-                Verbatim(one.name),
-                MISSING if one.value is None else f"{one.value:.4f}",
-                f"{100 * one.share:.3g}%",
-                one.error,
-            ]
-            for one in search.trials
-        ]
+        rows = [[Verbatim(one.name), _chance(one.value), f"{100 * one.share:.3g}%", one.error] for one in search.trials]
         header = ("candidate", f"valid {search.goal}", "trained", "")
         parts += ["## Choice of the model", Verbatim(f"{search.reason}."), Table("", header, rows)]
     settings = Markup(f"<pre>{html.escape(to_toml(run.config))}</pre>")
@@ -140,12 +133,12 @@ def _markup(part: Part) -> str:
 
 def _table(table: Table) -> str:
     """Return a table whose columns of numbers are set to the right."""
+
+    def is_number(cell: str) -> bool:
+        return not cell or (not isinstance(cell, Verbatim) and _NUMBER.fullmatch(cell) is not None)
+
     columns = list(zip(*table.rows, strict=True)) or [()] * len(table.header)
-    texts = [
-        [cell for cell in column if isinstance(cell, Verbatim) or not _NUMBER.fullmatch(cell)] for column in columns
-    ]
-    right = [bool(column) and not any(some) for column, some in zip(columns, texts, strict=True)]
-    marks = [' class="n"' if number else "" for number in right]
+    marks = [' class="n"' if column and all(map(is_number, column)) else "" for column in columns]
 
     def line(cells: Sequence[str], tag: str) -> str:
         made = [f"<{tag}{mark}>{_inline(cell)}</{tag}>" for mark, cell in zip(marks, cells, strict=True)]
@@ -164,9 +157,8 @@ def _inline(text: str) -> str:
     """Return text as HTML, with `code` and *emphasis*."""
     if isinstance(text, Verbatim):
         return _shown(text)
-    pieces = html.escape(text).split("`")
-    made = [f"<code>{piece}</code>" if k % 2 else piece for k, piece in enumerate(pieces)]
-    return re.sub(r"\*([^*]+)\*", r"<em>\1</em>", "".join(made))
+    code = re.sub(r"`([^`]*)`", r"<code>\1</code>", html.escape(text))
+    return re.sub(r"\*([^*]+)\*", r"<em>\1</em>", code)
 
 
 def _folded(title: str, table: Table) -> Markup:
@@ -325,27 +317,29 @@ class Example(NamedTuple):
 
 def told(run: Run, split: str, sides: SideRanks, top: int) -> tuple[list[Example], list[Example]]:
     """Return the facts the model completes by the widest margin, and those whose true answer ranks last."""
-    s, r, o = run.ranker.splits[split].unbind(1)
-    pairs = ((s, o), (r, r + run.ranker.num_relations), (o, s))  # each fact is asked for its tail, then for its head
+    links = run.answers
+    assert isinstance(links, Links)
+    s, r, o = links.task.splits[split].unbind(1)
+    pairs = ((s, o), (r, r + links.data.num_relations), (o, s))  # each fact is asked for its tail, then for its head
     queries = torch.stack([torch.stack(pair, 1).flatten() for pair in pairs], 1)  # given, relation, target [2n, 3]
     ranks = torch.stack((sides.tail.realistic, sides.head.realistic), 1).flatten()  # [2n]
     pool = ranks.argsort(stable=True)[:_POOL]
-    best = pool[_margins(run, queries[pool]).argsort(descending=True, stable=True)]
+    best = pool[_margins(links, queries[pool]).argsort(descending=True, stable=True)]
     worst = ranks.argsort(descending=True, stable=True)
-    good = [_example(run, queries[k], ranks[k].item()) for k in _varied(queries, best, top) if ranks[k] <= 1]
-    bad = [_example(run, queries[k], ranks[k].item()) for k in _varied(queries, worst, top) if ranks[k] > 1]
+    good = [_example(links, queries[k], ranks[k].item()) for k in _varied(queries, best, top) if ranks[k] <= 1]
+    bad = [_example(links, queries[k], ranks[k].item()) for k in _varied(queries, worst, top) if ranks[k] > 1]
     return good, bad
 
 
 @torch.inference_mode()
-def _margins(run: Run, queries: Tensor) -> Tensor:
+def _margins(links: Links, queries: Tensor) -> Tensor:
     """Return by how much the score of each target exceeds the best score of an unknown answer [n]."""
-    task, score, found = run.ranker, run.ranker.model.scorer(run.ranker.graph), []
-    for part in torch.split(queries, max(1, _BLOCK // task.num_entities)):
+    found = []
+    for part in torch.split(queries, max(1, _BLOCK // links.data.num_entities)):
         given, relation, target = part.unbind(1)
-        scores = score(given, relation)  # [B, N]
+        scores = links.scorer(given, relation)  # [B, N]
         own = scores.gather(1, target.unsqueeze(1)).squeeze(1)
-        rivals = scores.index_put(task.known.lookup(given, relation), scores.new_tensor(-torch.inf))
+        rivals = scores.index_put(links.task.known.lookup(given, relation), scores.new_tensor(-torch.inf))
         found.append(own - rivals.scatter(1, target.unsqueeze(1), -torch.inf).amax(1))
     return torch.cat(found)
 
@@ -361,21 +355,17 @@ def _varied(queries: Tensor, order: Tensor, top: int) -> list[int]:
     return chosen[:top]
 
 
-def _example(run: Run, query: Tensor, rank: float) -> Example:
-    assert isinstance(run.data, KnowledgeGraph)
-    entities, relations, R = run.data.entities, run.data.relations, run.data.num_relations
+def _example(links: Links, query: Tensor, rank: float) -> Example:
+    names, R = links.data.entities.names, links.data.num_relations
     given, relation, target = query.tolist()
-    asked = {"head" if relation < R else "tail": entities.ids[given], "relation": relations.ids[relation % R]}
-    ends = (entities.names[given], "?") if relation < R else ("?", entities.names[given])
-    chance = None
-    if rank <= 1:  # known answers may stand before it
-        known = len(run.ranker.known.lookup(query[:1], query[1:2])[0])
-        answers = run.predict(**asked, top=known + 1)
-        chance = next((one.probability for one in answers if one.id == entities.ids[target]), None)
-    other = run.predict(**asked, top=1, new=True)
+    r = relation % R
+    asked: Query = (given, r, None) if relation < R else (None, r, given)
+    ends = (names[given], "?") if relation < R else ("?", names[given])
+    chance = links.fact(given, relation, target).probability if rank <= 1 else None
+    other = links.answer([asked], top=1, new=True)[0]
     name, its = (other[0].name, other[0].probability) if other else ("", 0.0)
-    question = f" — {relations.names[relation % R]} — ".join(ends)
-    return Example(question, entities.names[target], rank, chance, name, its)
+    question = f" — {links.data.relations.names[r]} — ".join(ends)
+    return Example(question, names[target], rank, chance, name, its)
 
 
 def _examples(run: Run, split: str, ranks: SideRanks) -> list[Part]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,9 +13,8 @@ from compgcn import processes
 from compgcn.config import PATHS, Config, Decoder, Training, configure, names, searchable
 from compgcn.config import Encoder as EncoderSettings
 from compgcn.data import DATASETS, GraphCollection, KnowledgeGraph
-from compgcn.data.columns import Numbers, counted, quoted
+from compgcn.data.columns import counted, quoted
 from compgcn.data.datasets import LARGE_ENCODED, LARGE_RECIPE, OWN_RECIPES, large_batch
-from compgcn.data.labels import deal
 from compgcn.errors import InputError, unknown
 from compgcn.nn.compose import COMPOSITIONS, LEARNED, Composition, find
 from compgcn.nn.conditional import ConditionalCompGCN, find_pace, is_sparse, most_queries
@@ -280,12 +279,12 @@ def _must_be_known(config: Config) -> None:
 
 def _of_baseline(config: Config, data: Dataset, task: str, own: dict[str, Any]) -> dict[str, Any]:
     """Return the settings that a baseline leaves and those that the data decide; refuse settings it does not use."""
-    from compgcn.baselines import FitOnce, find_baseline, must_fit
+    from compgcn.baselines import must_fit
 
-    baseline = find_baseline(config.classifier.baseline, task)
+    baseline = baseline_of(config, task)
     assert baseline is not None
     must_fit(baseline, config)
-    if isinstance(baseline.how, FitOnce):
+    if _fitted_once(config, task):
         return {"classifier.protocol": own["classifier.protocol"]}
     chosen = _input(config, data, task)
     start = INPUTS[chosen].start(data)
@@ -455,23 +454,23 @@ def candidates(config: Config, data: Dataset) -> list[Config]:
 # Labels
 
 
-def must_suffice(config: Config, candidates: Sequence[Config], items: Labelled) -> None:
+def must_suffice(config: Config, data: Dataset) -> None:
     """Refuse a protocol that would stop half-way: too few items for its folds, no epoch to choose, a single class."""
-    c = config.classifier
+    c, items = config.classifier, labelled_items(data)
     if c.protocol is None:
         return
-    pool = items.splits["train"] if c.protocol == "holdout" else _pool(items)
+    pool = items.splits["train"] if c.protocol == "holdout" else items.pool
     if not len(pool):
         raise InputError("there is no labelled item to train on; mark some with the split 'train'")
     present = np.unique(items.targets[pool])
     if len(present) == 1:
         raise InputError(f"all labels to train on are of one class, '{items.classes[present[0]]}'; give labels of two")
-    once = _fitted_once(config, config.task or "")  # without epochs to choose
+    once = _fitted_once(config, config.task)
     if c.protocol == "holdout":
         if not once:
             _must_validate(config, items)
         return
-    if not once and not all(one.training.epochs for one in candidates):
+    if not once and not all(one.training.epochs for one in candidates(config, data)):
         raise InputError("training.epochs is 0, and this protocol chooses the number of epochs; allow at least one")
     dealt = [("folds", c.folds, len(pool))]
     if c.protocol == "nested":
@@ -485,11 +484,11 @@ def must_suffice(config: Config, candidates: Sequence[Config], items: Labelled) 
 def label_notes(config: Config, items: Labelled) -> list[str]:
     """Return the notes on labels that are missing or rare."""
     protocol = config.classifier.protocol
-    if protocol is None or not len(pool := _pool(items)):
+    if protocol is None or not len(pool := items.pool):
         return []
     notes = []
     unchosen = protocol == "holdout" and not len(items.splits["valid"]) and not config.data.valid_fraction
-    if unchosen and not _fitted_once(config, config.task or ""):
+    if unchosen and not _fitted_once(config, config.task):
         notes.append("there are no validation labels to choose the epoch by, so the last one is kept")
     counts = dict(zip(items.classes, np.bincount(items.targets[pool], minlength=len(items.classes)), strict=True))
     if unseen := [name for name, count in counts.items() if not count]:
@@ -502,31 +501,18 @@ def label_notes(config: Config, items: Labelled) -> list[str]:
     return notes
 
 
-def _pool(items: Labelled) -> Numbers:
-    """Return all items that may be trained on and chosen by."""
-    parts = [rows for split, rows in items.splits.items() if split != "test"]
-    return np.concatenate([np.empty(0, dtype=np.int64), *parts])
-
-
-def _fitted_once(config: Config, task: str) -> bool:
-    baseline = baseline_of(config, task)
-    if baseline is None:
-        return False
-    from compgcn.baselines import FitOnce
-
-    return isinstance(baseline.how, FitOnce)
+def _fitted_once(config: Config, task: str | None) -> bool:
+    """Return whether a baseline is fitted without epochs, as those of nodes are; those of graphs are networks."""
+    return task == "node-classification" and config.classifier.baseline is not None
 
 
 def _must_validate(config: Config, items: Labelled) -> None:
     """Refuse to draw validation labels from so few that none is drawn."""
-    train, settings = items.splits["train"], config.data
-    if len(items.splits["valid"]) or not settings.valid_fraction:
-        return
-    rows = np.column_stack((train, items.targets[train]))
-    if not len(deal(rows, np.random.default_rng(settings.split_seed), settings.valid_fraction, 0.0)[1]):
+    fraction, labels = config.data.valid_fraction, counted(len(items.splits["train"]), "training label")
+    if fraction and not len(items.validation(config.data)[1]):
         raise InputError(
-            f"no validation label can be drawn from {counted(len(train), 'training label')}, so nothing would choose "
-            f"the epoch; take --protocol refit, raise data.valid_fraction = {settings.valid_fraction}, or set it to 0"
+            f"no validation label can be drawn from {labels}, so nothing would choose the epoch; take --protocol "
+            f"refit, raise data.valid_fraction = {fraction}, or set it to 0"
         )
 
 

@@ -20,9 +20,9 @@ from compgcn.config import Config, configure, differences
 from compgcn.data import GraphCollection, KnowledgeGraph, files
 from compgcn.errors import InputError
 from compgcn.nn.conditional import ConditionalCompGCN
-from compgcn.run.build import CONDITIONAL, build_items, build_ranker, find_device, labelled_items
+from compgcn.run.build import CONDITIONAL, build_items, build_ranker, find_device
 from compgcn.run.protocols import PROTOCOLS, ClassSession, LinkSession, Metrics, fitted, ranking
-from compgcn.run.resolve import as_begun, candidates, must_suffice, resolve
+from compgcn.run.resolve import as_begun, must_suffice, resolve
 from compgcn.tasks.classification import Graphs, Items, Nodes, log_probabilities
 from compgcn.tasks.inputs import Dataset
 from compgcn.tasks.link_prediction import NO_VECTORS, Encoded, Ranker
@@ -97,7 +97,7 @@ def train(
     """Begin, resume or simply open the run of a resolved config in its folder; with `overwrite`, begin it anew."""
     folder = Folder(run_dir or default_folder(config))
     device = find_device(config.training.device)
-    must_suffice(config, candidates(config, data), labelled_items(data))
+    must_suffice(config, data)
     if processes.size() > 1 and config.task != "link-prediction":
         raise InputError(f"torchrun trains link prediction, and this is {config.task}; train it without torchrun")
     if folder.is_run and not overwrite:
@@ -247,17 +247,16 @@ class Run:
     @cached_property
     def task(self) -> Ranker | Items:
         """The model with the best weights: a ranker of links, or all the items of a classification."""
-        config, device = self.config, self.device
+        config, device, data = self.config, self.device, self.data
         nodes, relations = self.folder.features()
+        built: Ranker | Items
         with randomness(config.training.seed, device):
-            built: Ranker | Items
-            if isinstance(self.data, GraphCollection):
-                data = self.data if nodes is None else replace(self.data, node_features=nodes)
-                built = build_items(config, data, device)
+            if isinstance(data, GraphCollection):
+                built = build_items(config, data if nodes is None else replace(data, node_features=nodes), device)
             elif config.task == "link-prediction":
-                built = build_ranker(config, self.data.with_features(nodes, relations), device)
+                built = build_ranker(config, data.with_features(nodes, relations), device)
             else:
-                built = build_items(config, self.data.with_features(nodes, relations), device, whole=True)
+                built = build_items(config, data.with_features(nodes, relations), device, whole=True)
         if isinstance(built, Ranker):
             self.folder.split = _split(built)
         self.folder.restore(built.model)
@@ -333,12 +332,7 @@ class Run:
         return links.answer([query], top, new, plausible)[0]
 
     def explain(self, head: str, relation: str, tail: str, top: int = 5, *, method: Method = "auto") -> Explanation:
-        """Return the facts of train that carry a prediction, with the loss of score without each; ids and names.
-
-        The method "exact" leaves out each fact of the receptive field in turn and encodes the graph again; "gradient"
-        takes the slope of the score instead; "auto" is exact for small receptive fields. A model conditioned on the
-        query has the paths from head to tail too.
-        """
+        """Return the facts of train that carry a prediction, by ids or names; see `compgcn.answers.explain.explain`."""
         from compgcn.answers.explain import explain
 
         return explain(self._links(), head, relation, tail, top, method)
@@ -372,10 +366,7 @@ class Run:
         plausible: bool = False,
         notify: Progress | None = None,
     ) -> Written:
-        """Answer a file of queries, each with `?` or nothing for one of head, relation and tail; write another file.
-
-        See `compgcn.answers.score.answer_file`.
-        """
+        """Answer the queries of a file and write another file, see `compgcn.answers.score.answer_file`."""
         from compgcn.answers.score import answer_file
 
         must_differ(to, queries=queries)

@@ -39,20 +39,15 @@ _SHORTEST = 0.1  # share of a whole training that every candidate of the first r
 class Candidate(NamedTuple):
     """Named settings to try.
 
-    Args:
-        name: in tables.
-        settings: by dotted name.
-        kind: of the model. The first rung compares candidates of a kind, so that the only one of its kind joins in
-            the second, where the best of each kind meet.
-        after: the candidate that it follows, if any: it has time left over alone, where that one leads.
-        omitted: why not to try it; "" for those to try.
+    The first rung compares candidates of a kind, so that the only one of its kind joins in the second, where the best
+    of each kind meet. A candidate that follows another has time left over alone, where that one leads.
     """
 
-    name: str
-    settings: Mapping[str, Any]
-    kind: str = ""
-    after: str = ""
-    omitted: str = ""
+    name: str  # in tables
+    settings: Mapping[str, Any]  # by dotted name
+    kind: str = ""  # of the model
+    after: str = ""  # the candidate that it follows, if any
+    omitted: str = ""  # why not to try it; "" for those to try
 
 
 class Cost(NamedTuple):
@@ -176,12 +171,13 @@ def best_first(lines: Sequence[Mapping[str, Any]]) -> list[Trial]:
 
     ordered = sorted(last.values(), key=merit, reverse=True)
     ordered[1:] = sorted(ordered[1:], key=lambda one: -1.0 if one.value is None else one.value, reverse=True)
-    return [one._replace(spent=_spent(lines, one.name)) for one in ordered]
+    return [one._replace(spent=spent(lines, one.name)) for one in ordered]
 
 
-def _spent(lines: Sequence[Mapping[str, Any]], name: str) -> float:
-    spent: float = sum(line["spent"] for line in lines if "spent" in line and line.get("name") == name)
-    return spent
+def spent(lines: Sequence[Mapping[str, Any]], name: str) -> float:
+    """Return the seconds that a candidate has had, by the lines of a journal."""
+    seconds: float = sum(line.get("spent", 0.0) for line in lines if line.get("name") == name)
+    return seconds
 
 
 def journalled(folder: Path) -> Outcome | None:
@@ -200,16 +196,10 @@ def _sizes(first: int, joining: int) -> list[int]:
 
 
 class Search:
-    """Successive halving.
+    """Successive halving; the more promising candidates come first, since a short budget leaves out the last ones.
 
-    Args:
-        candidates: the more promising first: where the budget is short, the last ones are left out.
-        judge: trains them.
-        budget: of all trials together.
-        journal: of this search.
-        notify: takes an event "trial" when a trial begins, with the seconds left, and when one ends; and an event
-            "cost" before it estimates a candidate.
-        clock: in seconds.
+    `notify` takes an event "trial" when a trial begins, with the seconds left, and when one ends; and an event "cost"
+    before the judge estimates a candidate.
     """
 
     def __init__(
@@ -246,7 +236,7 @@ class Search:
                 refused.add(waiting)
         for name in (name for name, one in self.candidates.items() if not one.after):
             self._leave_out(name, f"no {'time' if self.budget.trials is None else 'training'} was left for it")
-        table = self.table()
+        table = best_first(self.journal.lines)
         if not table or table[0].value is None:
             why = f"{table[0].name}: {table[0].error}" if table else "no candidate was tried"
             least = min((math.prod(cost) for cost in self.costs.values()), default=math.inf)
@@ -260,20 +250,12 @@ class Search:
     @property
     def left(self) -> float:
         """Seconds left of the budget."""
-        spent: float = sum(line.get("spent", 0.0) for line in self.journal.lines)
-        return math.inf if self.budget.seconds is None else self.budget.seconds - spent
+        taken: float = sum(line.get("spent", 0.0) for line in self.journal.lines)
+        return math.inf if self.budget.seconds is None else self.budget.seconds - taken
 
     def last(self, name: str) -> Trial:
         """Return the last trial of a candidate, an empty one where it has none."""
         return next((one for one in reversed(self.ended) if one.name == name), Trial(0, name, 0.0, None, 0.0))
-
-    def spent(self, name: str) -> float:
-        """Return the seconds that a candidate has had."""
-        return _spent(self.journal.lines, name)
-
-    def table(self) -> list[Trial]:
-        """Return the last trial of every candidate that has one, the best first."""
-        return best_first(self.journal.lines)
 
     # Rungs
 
@@ -338,7 +320,7 @@ class Search:
         """
         if self.budget.seconds is None or not self.ended:
             return None
-        table = self.table()
+        table = best_first(self.journal.lines)
         best = self.candidates[table[0].name]
         going = [one.name for one in table if one.rung and one.value is not None and one.share < 1]
         leading = [name for name in going if name == best.name]
@@ -388,7 +370,7 @@ class Search:
         (seconds, least), before = self.cost(name), self.last(name).share
         share = min(max(before + given / max(seconds, 1e-9), before + least), 1.0)
         wanted = (share - before) * seconds
-        best = self.table()[0] if self.ended else None
+        best = best_first(self.journal.lines)[0] if self.ended else None
         if best is None or best.value is None:
             most = max(self.left, self.budget.seconds or 0.0)
         else:
@@ -425,7 +407,8 @@ class Search:
     def _end(self, trial: Trial) -> None:
         self.journal.add("end", **trial._asdict())
         self.ended.append(trial)
-        self.notify({"event": "trial", **trial._asdict(), "spent": self.spent(trial.name), "left": self.left})
+        seconds = spent(self.journal.lines, trial.name)
+        self.notify({"event": "trial", **trial._asdict(), "spent": seconds, "left": self.left})
 
     def cost(self, name: str) -> Cost:
         """Return the cost of a candidate; infinite if it cannot train.
@@ -444,6 +427,6 @@ class Search:
                 self.costs[name] = Cost(math.inf, 1.0)
                 self._leave_out(name, str(reason))
             self.journal.add("cost", name=name, **self.costs[name]._asdict(), spent=self.clock() - begun)
-        estimate = sum(line["spent"] for line in self.journal.of("cost") if line["name"] == name)
-        spent, share = self.spent(name) - estimate, self.last(name).share
-        return self.costs[name]._replace(seconds=spent / share) if share and spent > estimate else self.costs[name]
+        estimate = spent(self.journal.of("cost"), name)
+        trained, share = spent(self.journal.lines, name) - estimate, self.last(name).share
+        return self.costs[name]._replace(seconds=trained / share) if share and trained > estimate else self.costs[name]

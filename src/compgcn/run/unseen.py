@@ -34,11 +34,9 @@ _LISTED = 5  # unseen entities, or unknown relations, that a message names
 
 
 def add_facts(config: Config, data: KnowledgeGraph, ranker: Ranker, given: Given) -> tuple[KnowledgeGraph, Ranker]:
-    """Return the data with more facts in train, and the same model on the larger graph.
+    """Return the data with more facts in train, by id or name, and the same model on the larger graph.
 
-    Args:
-        given: a file of triples in any format, with the columns of the run's own file if that names them, or triples
-            (head, relation, tail) by id or name.
+    A file of them may have the columns of the run's own file.
     """
     _must_send(config, ranker)
     triples = _triples(given, config.data)
@@ -65,11 +63,7 @@ def add_facts(config: Config, data: KnowledgeGraph, ranker: Ranker, given: Given
 def ask_about(
     config: Config, data: KnowledgeGraph, ranker: Ranker, relations: Vocabulary
 ) -> tuple[KnowledgeGraph, Ranker]:
-    """Return another graph over the relations of a run, and the run's model on it.
-
-    Args:
-        data: the other graph; each of its relations must be one of the run, by id or name.
-    """
+    """Return another graph over the relations of a run, each found by id or name, and the run's model on it."""
     if not isinstance(ranker.model, ConditionalCompGCN):
         raise InputError(
             "this model has learned vectors of the entities it was trained on, so it cannot answer about another "

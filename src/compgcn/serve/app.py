@@ -44,22 +44,18 @@ def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"model": shapes.Problem, "description": _PROBLEMS[status]} for status in statuses}
 
 
-def model_named(request: Request, name: str | None) -> ServedModel:
-    """Return a model by its id, or the first one."""
-    models: Mapping[str, ServedModel] = request.app.state.models
-    if name and name not in models:
-        raise HTTPException(404, str(unknown("model", name, models)))
-    return models[name] if name else next(iter(models.values()))
-
-
-async def _chosen(
+async def find_model(
     request: Request,
     model: Annotated[str | None, Query(max_length=NAME, description="id of a model; the first by default")] = None,
 ) -> ServedModel:
-    return model_named(request, model)
+    """Return a model by its id, or the first one."""
+    models: Mapping[str, ServedModel] = request.app.state.models
+    if model and model not in models:
+        raise HTTPException(404, str(unknown("model", model, models)))
+    return models[model] if model else next(iter(models.values()))
 
 
-Model = Annotated[ServedModel, Depends(_chosen)]
+Model = Annotated[ServedModel, Depends(find_model)]
 Entity = Annotated[str, Query(min_length=1, max_length=NAME, description="id or name")]
 
 
@@ -102,7 +98,7 @@ async def predict(request: Request, asked: shapes.PredictRequest) -> Response:
     """Predict the tails of (head, relation, ?), heads of (?, relation, tail) or relations of (head, ?, tail)."""
     if [asked.head, asked.relation, asked.tail].count(None) != 1:
         raise InputError("give two of head, relation and tail; the server predicts the third")
-    model = model_named(request, asked.model)
+    model = await find_model(request, asked.model)
     query = (
         None if asked.head is None else await model.entity(asked.head),
         None if asked.relation is None else await model.relation(asked.relation),
@@ -118,7 +114,7 @@ async def predict(request: Request, asked: shapes.PredictRequest) -> Response:
 @guarded.post("/api/explain", response_model=shapes.Explained, responses=_ASK)
 async def explain(request: Request, asked: shapes.ExplainRequest) -> Response:
     """Explain a prediction: the facts behind it, with their signed contributions to its score."""
-    model = model_named(request, asked.model)
+    model = await find_model(request, asked.model)
     fact = await model.entity(asked.head), await model.relation(asked.relation), await model.entity(asked.tail)
     return await model.explanations.ask(partial(model.explain, fact, asked.top))
 

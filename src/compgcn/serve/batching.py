@@ -24,23 +24,15 @@ ANSWERED = Counter("compgcn_answered", "Questions answered by these batches.", _
 
 
 class Batcher(Generic[Question, Answer]):
-    """Answer questions in batches, on one thread.
-
-    Args:
-        labels: names of the model and of the queue, for the counters.
-        work: returns one answer per question of a batch; an error reaches everyone who asked in that batch.
-        batch: most questions in a batch.
-        queue: most questions that wait.
-        seconds: most time for an answer, waiting included.
-    """
+    """Answer questions in batches, on one thread."""
 
     def __init__(
         self,
-        labels: tuple[str, str],
-        work: Callable[[list[Question]], Sequence[Answer]],
-        batch: int,
-        queue: int,
-        seconds: float,
+        labels: tuple[str, str],  # names of the model and of the queue, for the counters
+        work: Callable[[list[Question]], Sequence[Answer]],  # an error reaches everyone who asked in that batch
+        batch: int,  # most questions in a batch
+        queue: int,  # most questions that wait
+        seconds: float,  # most time for an answer, waiting included
     ) -> None:
         self._work, self._batch, self._seconds = work, batch, seconds
         self._queue: asyncio.Queue[tuple[Question, asyncio.Future[Answer]]] = asyncio.Queue(queue)

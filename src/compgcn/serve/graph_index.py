@@ -17,26 +17,18 @@ _EXAMPLES = 6
 
 
 class GraphIndex:
-    """Facts by entity, entities by name.
-
-    Attributes:
-        facts: triples of all splits [n, 3], train first.
-        split: number of the split of each fact [n].
-        degree: number of facts about each entity [N].
-        by_degree: entities, the best connected first [N].
-        facts_of_relation: number of facts of each relation [R].
-    """
+    """Facts by entity, entities by name."""
 
     def __init__(self, graph: KnowledgeGraph) -> None:
-        self.graph = graph
+        self.graph, N = graph, graph.num_entities
         self.splits = list(graph.splits)
-        self.facts = np.concatenate(list(graph.splits.values()))
-        self.split = np.repeat(np.arange(len(self.splits)), [len(rows) for rows in graph.splits.values()])
+        self.facts = np.concatenate(list(graph.splits.values()))  # train first [n, 3]
+        self.split = np.repeat(np.arange(len(self.splits)), [len(rows) for rows in graph.splits.values()])  # of each
         ends = np.concatenate((self.facts[:, 0], self.facts[:, 2]))
         self._about = index(ends, np.tile(np.arange(len(self.facts)), 2), len(self.facts))  # facts by entity
-        self.degree = np.bincount(self._about.pairs(np.arange(graph.num_entities))[0], minlength=graph.num_entities)
-        self.by_degree = np.argsort(-self.degree, kind="stable")
-        self.facts_of_relation = np.bincount(self.facts[:, 1], minlength=graph.num_relations)
+        self.degree = np.bincount(self._about.pairs(np.arange(N))[0], minlength=N)  # facts about each entity [N]
+        self.by_degree = np.argsort(-self.degree, kind="stable")  # entities, the best connected first [N]
+        self.facts_of_relation = np.bincount(self.facts[:, 1], minlength=graph.num_relations)  # their number [R]
         # One text per entity, the best connected first, with a line for the name and one for the id.
         ids, names = graph.entities.ids, graph.entities.names
         labels = ["\n" + _line(names[row]) + "\n" + _line(ids[row]) for row in self.by_degree]

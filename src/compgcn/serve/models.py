@@ -248,9 +248,5 @@ def _turn() -> AbstractContextManager[Any]:
 
 def _curve(events: Iterable[Event]) -> list[dict[str, Any]]:
     """Return loss and validation MRR of each epoch; the last event of an epoch counts."""
-    epochs: dict[int, dict[str, Any]] = {}
-    for event in events:
-        if event["event"] == "epoch":
-            mrr = (event.get("valid") or {}).get("mrr")
-            epochs[event["epoch"]] = {"epoch": event["epoch"], "loss": event.get("loss"), "mrr": mrr}
-    return list(epochs.values())
+    epochs = {event["epoch"]: event for event in events if event["event"] == "epoch"}
+    return [{"epoch": epoch, "loss": one["loss"], "mrr": one["valid"].get("mrr")} for epoch, one in epochs.items()]
