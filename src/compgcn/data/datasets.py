@@ -12,7 +12,6 @@ from dataclasses import replace
 from functools import partial
 from importlib import resources
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,7 +48,6 @@ class Source(NamedTuple):
     recipe: dict[str, Any]  # settings recommended for training on it, by dotted key
     files: Files | None = None  # its mirrors; None if it comes with the package
     canonical: str = ""  # published content, see `canonical`; "" if unknown
-    paper: Mapping[str, float] = MappingProxyType({})  # figures of the CompGCN paper that differ from the source's own
 
 
 def load(name: str) -> KnowledgeGraph | GraphCollection:

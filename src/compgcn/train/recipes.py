@@ -6,11 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from compgcn.config import Config, configure
+from compgcn.config import BUDGET, Config, configure
 from compgcn.errors import unknown
-
-# The data decide how long to train as much as the model does.
-_BUDGET = {"training.epochs", "training.patience", "training.evaluate_every"}
 
 # Cross-entropy over all entities, on triples from both sides, at a falling rate, brings old models to new figures in
 # tens of epochs (Lacroix et al., 2018; Ruffinelli et al., 2020).
@@ -356,4 +353,5 @@ def beneath(system: Model, recipe: Mapping[str, Any]) -> dict[str, Any]:
     shared = {s for s in ("encoder", "decoder") if getattr(theirs, s).name == getattr(ours, s).name}
     if len(shared) == 2:
         shared.add("training")
-    return {key: recipe[key] for key in recipe if key in _BUDGET or key.partition(".")[0] in shared}
+    # The data decide how long to train as much as the model does.
+    return {key: recipe[key] for key in recipe if key in BUDGET or key.partition(".")[0] in shared}
