@@ -25,7 +25,7 @@ from compgcn.data.files import read
 from compgcn.data.graph import KnowledgeGraph, assemble, read_names, top_relations
 from compgcn.data.tables import text
 from compgcn.data.vocabulary import Vocabulary
-from compgcn.errors import InputError, unknown
+from compgcn.errors import InputError, pick, unknown
 
 Paths = Mapping[str, Path]
 
@@ -52,9 +52,7 @@ class Source(NamedTuple):
 
 def load(name: str) -> KnowledgeGraph | GraphCollection:
     """Return the data set called `name`, fetched on first use and compared with its published content."""
-    if name not in DATASETS:
-        raise unknown("data set", name, DATASETS, listed=len(DATASETS))
-    source = DATASETS[name]
+    source = pick("data set", name, DATASETS, listed=len(DATASETS))
     if source.files is None:
         return _checked(source, source.load({}))
     with download.located(name, source.files) as paths:

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from compgcn.errors import InputError, unknown
+from compgcn.errors import InputError, pick
 from compgcn.kernels import l1_distance
 from compgcn.nn.compose import COMPOSITIONS, Composition
 from compgcn.nn.convolutional import (
@@ -285,9 +285,7 @@ def build_decoder(
         settings: the sizes of a convolution; None leaves them to the row.
         half_query: as in `Decoder`.
     """
-    if name not in DECODERS:
-        raise unknown("decoder", name, DECODERS)
-    row = DECODERS[name]
+    row = pick("decoder", name, DECODERS)
     settings = settings or row.settings
     query = COMPOSITIONS[row.query] if isinstance(row.query, str) else row.query(dim, settings)
     return Decoder(

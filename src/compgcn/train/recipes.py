@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from compgcn.config import BUDGET, Config, configure
-from compgcn.errors import unknown
+from compgcn.errors import pick
 
 # Cross-entropy over all entities, on triples from both sides, at a falling rate, brings old models to new figures in
 # tens of epochs (Lacroix et al., 2018; Ruffinelli et al., 2020).
@@ -339,9 +339,7 @@ def node_portfolio(inputs: Sequence[str], *, fitted: bool) -> list[tuple[str, di
 
 def model(name: str) -> Model:
     """Return the model of that name."""
-    if name not in MODELS:
-        raise unknown("model", name, MODELS, listed=len(MODELS))
-    return MODELS[name]
+    return pick("model", name, MODELS, listed=len(MODELS))
 
 
 def beneath(system: Model, recipe: Mapping[str, Any]) -> dict[str, Any]:
