@@ -220,8 +220,11 @@ def _plain(value: Any) -> Any:
     """Return the Python number of a NumPy or torch scalar, and tuples for lists; other values as they are."""
     if isinstance(value, (list, tuple)):
         return tuple(_plain(item) for item in value)
-    if isinstance(value, dict):
-        return names(value)
+    if isinstance(value, dict):  # a candidate
+        for name, item in (flat := names(value)).items():
+            if item is None:
+                raise InputError(f"{name} = None in a candidate cannot be kept in a run's config; leave it out")
+        return {name: _plain(item) for name, item in flat.items()}
     return value.item() if hasattr(value, "item") else value
 
 
