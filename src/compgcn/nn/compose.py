@@ -289,4 +289,5 @@ def find(name: Phi) -> Composition | Learned:
     """Return the row of that name, with or without parameters; a row passes through."""
     if isinstance(name, (Composition, Learned)):
         return name
-    return pick("composition", name, {**COMPOSITIONS, **LEARNED})
+    table: dict[str, Composition | Learned] = {**COMPOSITIONS, **LEARNED}
+    return pick("composition", name, table)
