@@ -227,7 +227,7 @@ def test_a_setting_needs_a_key_and_a_value(text: str) -> None:
 
 
 def test_numbers_of_array_libraries_are_taken_as_numbers() -> None:
-    given = {"lr": np.float32(0.5), "seed": np.int64(3), "dims": np.array([4, 8]).tolist(), "bias": np.bool_(True)}
+    given = {"lr": np.float32(0.5), "seed": np.int64(3), "dims": np.array([4, 8]), "bias": np.bool_(True)}
     config = configure(Config(), given | {"epochs": torch.tensor(7)})
     assert config == configure(Config(), {"lr": 0.5, "seed": 3, "dims": (4, 8), "bias": True, "epochs": 7})
     assert "np." not in to_toml(config)
