@@ -216,14 +216,13 @@ class ShardedLinkPrediction(LinkPrediction):
         `score` gives the scores of the rank's slice.
         """
         self.model.eval()
-        own = score or partial(self.score, self.encode())
+        score = score or partial(self.score, self.encode())
         if self.graph.src.device.type == "cpu":
             max_elements = min(max_elements, _SCORES)
-        n = self.rows.size
-        queries = max(1, max_elements // self.rows.chunk)  # at a time, on every rank
-        bound = queries * max(1, n)
-        triples = triples.to(self.device)
-        return rank_triples(own, triples, self.known, n, max_elements=bound, notify=notify, candidates=self.rows)
+        triples, rows = triples.to(self.device), self.rows
+        return rank_triples(
+            score, triples, self.known, rows.size, max_elements=max_elements, notify=notify, candidates=rows
+        )
 
     def popular(self, triples: Tensor, notify: Watch | None = None) -> SideRanks:
         """Return the filtered ranks of triples by the popularity baseline."""

@@ -56,6 +56,7 @@ class Candidates:
     """The candidates that a process scores, [B, C]: here all, and of several processes a slice each; ids [B, k]."""
 
     start = 0  # the id of the first
+    chunk = 0  # the most that a process has; 0: all
 
     def hold(self, ids: Tensor) -> Tensor:
         """Return which ids are of this process."""
@@ -123,7 +124,7 @@ def rank_triples(
     order = owner.argsort(stable=True)  # the triples of one query next to each other
     ends = [0, *sizes.cumsum(0).tolist()]
     greater, equal = torch.empty_like(target), torch.empty_like(target)
-    step = max(1, max_elements // max(1, num_entities))
+    step = max(1, max_elements // max(1, candidates.chunk or num_entities))  # the same on every process
     for first in range(0, len(keys), step):
         chunk = keys[first : first + step]
         mine = order[ends[first] : ends[first + len(chunk)]]  # positions in [2n] that this chunk answers
