@@ -59,15 +59,21 @@ def cost(call: Callable[[], object], device: torch.device, repeats: int = 10, wa
 
 def cost_from_scratch(make: Callable[[], Callable[[], object]], device: torch.device, repeats: int) -> Report:
     """Measure the call that `make` returns; on a GPU the memory includes everything made for the call."""
-    gc.collect()
+    free(device)
     if device.type != "cuda":
         return cost(make(), device, repeats)
-    torch.cuda.empty_cache()
     before = _start_peak(device) or 0.0
     call = make()
     call()  # compiles and records
     mib = round(_peak(device) - before, 1)
     return {**cost(call, device, repeats, 1), "mib": mib}
+
+
+def free(device: torch.device) -> None:
+    """Give back the memory of what was measured before."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
 
 
 def _timed(call: Callable[[], object], device: torch.device) -> float:

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import Field, ValidationError
 
 from compgcn.config import Config, Section, configure, in_file, names, read_tree
-from compgcn.errors import InputError, unknown
+from compgcn.errors import InputError, pick, unknown
 from compgcn.train.recipes import model as find_model
 
 FOLDER = Path(__file__).parent / "experiments"
@@ -62,9 +62,7 @@ class Experiment(Section):
     def row(self, name: str) -> Row:
         """Return the row with a name."""
         found = {row.name: row for row in self.rows}
-        if name not in found:
-            raise unknown(f"row of {self.name}", name, found, listed=len(found))
-        return found[name]
+        return pick(f"row of {self.name}", name, found, listed=len(found))
 
 
 def read_experiment(path: Path) -> Experiment:
@@ -89,10 +87,8 @@ def experiments(wanted: Sequence[str] = ()) -> dict[str, Experiment]:
     for name in wanted or paths:
         if name.endswith(".toml"):
             found[Path(name).stem] = read_experiment(Path(name))
-        elif name in paths:
-            found[name] = _committed(paths[name])
         else:
-            raise unknown("experiment", name, paths, listed=len(paths))
+            found[name] = _committed(pick("experiment", name, paths, listed=len(paths)))
     return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import tempfile
 import time
@@ -29,7 +28,7 @@ from compgcn.run.run import fit_probabilities
 from compgcn.tasks.link_prediction import LinkTask
 from compgcn.train.loop import make_step
 from compgcn.train.storage import reason
-from reproduction.bench import Report, Say, _peak, _start_peak, environment, fresh_task
+from reproduction.bench import Report, Say, _peak, _start_peak, environment, free, fresh_task
 from reproduction.synthetic import synthetic, write
 
 SIZES = ("100000:20000:100", "1000000:200000:100", "10000000:1000000:500")
@@ -149,15 +148,8 @@ def _named(facts: Numbers, entities: int, relations: int, held_out: int) -> Know
     return KnowledgeGraph("large", names, relation_names, train, valid, test)
 
 
-def _free(device: torch.device) -> None:
-    """Give back the memory of what was measured before."""
-    gc.collect()
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
-
-
 def _measure(stage: Stages, into: Report, data: KnowledgeGraph, settings: dict[str, Any], device: torch.device) -> None:
-    _free(device)
+    free(device)
     config = expand(recommended({"data.source": "large.tsv", **settings}, data), data)
     task: LinkTask | None = stage(into, "build", fresh_task, config, data, device)
     if task is None:
@@ -193,7 +185,7 @@ def _measure_peer(stage: Stages, into: Report, data: KnowledgeGraph, device: tor
     from pykeen.training import SLCWATrainingLoop
     from pykeen.triples import CoreTriplesFactory
 
-    _free(device)
+    free(device)
     parts = [torch.from_numpy(np.ascontiguousarray(part)) for part in (data.train, data.valid, data.test[:_RANKED])]
     facts = CoreTriplesFactory(parts[0], num_entities=data.num_entities, num_relations=data.num_relations)
     dim, batch, rate = (LARGE_RECIPE[name] for name in ("encoder.dims", "training.batch_size", "training.lr"))

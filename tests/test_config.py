@@ -198,6 +198,18 @@ def test_every_setting_that_is_a_list_has_an_example_that_is_one() -> None:
         configure(config, dict([parse_setting(f"{path}={example}")]))
 
 
+@pytest.mark.parametrize("value", [(32, 32), [32, 32], np.float64(0.5), torch.tensor(2), "a", True])
+def test_a_candidate_is_the_same_after_it_is_written_and_read(value: Any, tmp_path: Path) -> None:
+    config = configure(Config(), {"candidates": [{"encoder.dims": value}, {"encoder": {"dims": value}}]})
+    (tmp_path / "config.toml").write_text(to_toml(config))
+    assert differences(read_config(tmp_path / "config.toml"), config) == []
+
+
+def test_a_candidate_cannot_hold_none_as_toml_has_no_word_for_it() -> None:
+    with pytest.raises(InputError, match=r"training\.grad_clip = None in a candidate .* leave it out"):
+        configure(Config(), {"candidates": [{"training.grad_clip": None}]})
+
+
 def _annotation(path: str) -> object:
     section, _, key = path.partition(".")
     return type(getattr(Config(), section)).model_fields[key].annotation
@@ -215,7 +227,7 @@ def test_a_setting_needs_a_key_and_a_value(text: str) -> None:
 
 
 def test_numbers_of_array_libraries_are_taken_as_numbers() -> None:
-    given = {"lr": np.float32(0.5), "seed": np.int64(3), "dims": np.array([4, 8]).tolist(), "bias": np.bool_(True)}
+    given = {"lr": np.float32(0.5), "seed": np.int64(3), "dims": np.array([4, 8]), "bias": np.bool_(True)}
     config = configure(Config(), given | {"epochs": torch.tensor(7)})
     assert config == configure(Config(), {"lr": 0.5, "seed": 3, "dims": (4, 8), "bias": True, "epochs": 7})
     assert "np." not in to_toml(config)

@@ -217,12 +217,16 @@ def _no_setting(name: str, where: str) -> InputError:
 
 
 def _plain(value: Any) -> Any:
-    """Return the Python number of a NumPy or torch scalar, and tuples for lists; other values as they are."""
+    """Return Python numbers for those of NumPy and torch, and tuples for lists and arrays; other values as they are."""
+    value = value.tolist() if hasattr(value, "tolist") else value
     if isinstance(value, (list, tuple)):
         return tuple(_plain(item) for item in value)
-    if isinstance(value, dict):
-        return names(value)
-    return value.item() if hasattr(value, "item") else value
+    if isinstance(value, dict):  # a candidate
+        for name, item in (flat := names(value)).items():
+            if item is None:
+                raise InputError(f"{name} = None in a candidate cannot be kept in a run's config; leave it out")
+        return {name: _plain(item) for name, item in flat.items()}
+    return value
 
 
 def _in_settings(error: ValidationError, where: str) -> InputError:

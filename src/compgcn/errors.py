@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from typing import TypeVar
+
+_T = TypeVar("_T")
 
 _COMPARED = 2**20  # letters of the given name times letters of the known ones: about 50 ms
 
@@ -30,6 +33,13 @@ def unknown(kind: str, given: str, known: Iterable[str], *, listed: int = 12) ->
     if len(names) <= listed:
         return InputError(f"{sentence}; known: {', '.join(map(_short, names))}")
     return InputError(sentence)
+
+
+def pick(kind: str, given: str, table: Mapping[str, _T], *, listed: int = 12) -> _T:
+    """Return the entry of a table by its name; refuse a name that it does not have, see `unknown`."""
+    if given not in table:
+        raise unknown(kind, given, table, listed=listed)
+    return table[given]
 
 
 def nearest(given: str, names: Iterable[str]) -> list[str]:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from compgcn.config import Config, configure
+from compgcn.config import BUDGET, Config, configure
 from compgcn.data import DATASETS
 from compgcn.errors import InputError
 from compgcn.run import fit
 from compgcn.run.build import find_device
 from compgcn.run.resolve import recommended
-from compgcn.train.recipes import _BUDGET, CONDITIONAL_ON_CPU, MODELS, model, scaled
+from compgcn.train.recipes import CONDITIONAL_ON_CPU, MODELS, model, scaled
 from toy import graph, labelled
 
 EVERY = pytest.mark.parametrize("name", MODELS)
@@ -54,7 +54,7 @@ def _does_not_leak(name: str, source: str) -> None:
     for part, alike in zip(("encoder", "decoder", "training"), (*shared, all(shared)), strict=True):
         for key, value in getattr(found, part).model_dump().items():
             path = f"{part}.{key}"
-            if path in settings or not (alike or path in _BUDGET):
+            if path in settings or not (alike or path in BUDGET):
                 assert value == own[part][key], path
             else:
                 assert value == getattr(theirs, part).model_dump()[key], path

@@ -17,7 +17,7 @@ from compgcn.cli.train import COLUMNS, asked_for, read_data
 from compgcn.data import DATASETS, Source, collection, download, where
 from compgcn.data.download import FILES, Files
 from compgcn.data.statistics import bins, even_bins, summarise
-from compgcn.errors import InputError, unknown
+from compgcn.errors import InputError, pick
 from compgcn.run.plots import WAYS, between, draw_summary, short, typical
 
 if TYPE_CHECKING:
@@ -154,10 +154,7 @@ def data_verify(
 def _chosen(names: Sequence[str]) -> dict[str, Files | None]:
     """Return the files of data sets by name; None for one that comes with the package."""
     known: dict[str, Files | None] = {**FILES, **{name: row.files for name, row in DATASETS.items()}}
-    for name in names:
-        if name not in known:
-            raise unknown("data set", name, known, listed=len(known))
-    return {name: known[name] for name in names}
+    return {name: pick("data set", name, known, listed=len(known)) for name in names}
 
 
 # The text of `data info`

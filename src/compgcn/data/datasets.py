@@ -12,7 +12,6 @@ from dataclasses import replace
 from functools import partial
 from importlib import resources
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +25,7 @@ from compgcn.data.files import read
 from compgcn.data.graph import KnowledgeGraph, assemble, read_names, top_relations
 from compgcn.data.tables import text
 from compgcn.data.vocabulary import Vocabulary
-from compgcn.errors import InputError, unknown
+from compgcn.errors import InputError, pick, unknown
 
 Paths = Mapping[str, Path]
 
@@ -49,14 +48,11 @@ class Source(NamedTuple):
     recipe: dict[str, Any]  # settings recommended for training on it, by dotted key
     files: Files | None = None  # its mirrors; None if it comes with the package
     canonical: str = ""  # published content, see `canonical`; "" if unknown
-    paper: Mapping[str, float] = MappingProxyType({})  # figures of the CompGCN paper that differ from the source's own
 
 
 def load(name: str) -> KnowledgeGraph | GraphCollection:
     """Return the data set called `name`, fetched on first use and compared with its published content."""
-    if name not in DATASETS:
-        raise unknown("data set", name, DATASETS, listed=len(DATASETS))
-    source = DATASETS[name]
+    source = pick("data set", name, DATASETS, listed=len(DATASETS))
     if source.files is None:
         return _checked(source, source.load({}))
     with download.located(name, source.files) as paths:

@@ -312,10 +312,7 @@ def _assemble(found: _Found, name: str, files: Files, mirror: str) -> str:
 
 
 def _recorded(name: str, files: Files, *, read: bool = False) -> dict[str, Entry]:
-    """Return the files of a data set by role that the cache has a record of; none if it cannot be read.
-
-    Unless they are `read`, the size of a file stands for its bytes.
-    """
+    """Return the files of a data set by role that the cache has a record of; `read` as for `entries`."""
     folder = root() / name
     try:
         rows = json.loads((folder / MANIFEST).read_text())["files"]

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from compgcn.errors import InputError, unknown
+from compgcn.errors import InputError, pick
 from compgcn.kernels.backend import wide
 from compgcn.kernels.reference import Combine, combined
 
@@ -290,6 +290,4 @@ def find(name: Phi) -> Composition | Learned:
     if isinstance(name, (Composition, Learned)):
         return name
     table: dict[str, Composition | Learned] = {**COMPOSITIONS, **LEARNED}
-    if name not in table:
-        raise unknown("composition", name, table)
-    return table[name]
+    return pick("composition", name, table)

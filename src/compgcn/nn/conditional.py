@@ -229,14 +229,9 @@ class ConditionalLayer(nn.Module):
                 nn.init.uniform_(bias, -bound, bound)
 
     def forward(self, state: Tensor, q: Tensor, s: Tensor, view: View, first: bool = False) -> Tensor:
-        """Return the next states [N, B, d].
+        """Return the next states [N, B, d]; the query vectors q [B, d] are a message too, at the entities s [B].
 
-        Args:
-            state: [N, B, d].
-            q: query vectors [B, d]; at s they are a message too.
-            s: the entities asked about [B].
-            view: of the graph.
-            first: the states are h^0, zero but at s.
+        With `first`, the states are h^0, zero but at s.
         """
         sums = self._pna if self.statistics == "pna" else self._sum
         parts = sums(state, self.relation_vectors(q), q.to(state.dtype), s, view, first)

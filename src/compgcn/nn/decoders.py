@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from compgcn.errors import InputError, unknown
+from compgcn.errors import InputError, pick
 from compgcn.kernels import l1_distance
 from compgcn.nn.compose import COMPOSITIONS, Composition
 from compgcn.nn.convolutional import (
@@ -106,7 +106,7 @@ class Decoder(nn.Module):
         candidates: Tensor | slice | None = None,
         nodes: Tensor | None = None,
     ) -> Tensor:
-        """Score candidates for each query (x_s, z_r).
+        """Return the logits [B, C] of candidates for each query (x_s, z_r).
 
         Args:
             x_s: vectors of the queries' entities [B, d].
@@ -115,9 +115,6 @@ class Decoder(nn.Module):
             candidates: None for every entity; a slice of the entities; a list shared by all queries [C]; or a list for
                 each query [B, C].
             nodes: where the table has some entities only, which ones [n]; candidates are rows of the table.
-
-        Returns:
-            Logits [B, C], with C = N for every entity.
         """
         return self.scores(self.query(x_s, z_r), entities, candidates, nodes)
 
@@ -285,9 +282,7 @@ def build_decoder(
         settings: the sizes of a convolution; None leaves them to the row.
         half_query: as in `Decoder`.
     """
-    if name not in DECODERS:
-        raise unknown("decoder", name, DECODERS)
-    row = DECODERS[name]
+    row = pick("decoder", name, DECODERS)
     settings = settings or row.settings
     query = COMPOSITIONS[row.query] if isinstance(row.query, str) else row.query(dim, settings)
     return Decoder(

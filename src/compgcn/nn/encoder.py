@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from compgcn.errors import InputError, unknown
+from compgcn.errors import InputError, pick
 from compgcn.nn.compose import Phi
 from compgcn.nn.conv import CompGCNConv, Relations
 from compgcn.nn.dropout import dropout as drop_out
@@ -114,9 +114,7 @@ PRESETS: dict[str, Preset] = {
 
 def preset(name: str) -> Preset:
     """Return the row of that name."""
-    if name not in PRESETS:
-        raise unknown("encoder", name, PRESETS)
-    return PRESETS[name]
+    return pick("encoder", name, PRESETS)
 
 
 def xavier(*shape: int) -> nn.Parameter:

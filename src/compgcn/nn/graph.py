@@ -31,14 +31,11 @@ class Norm(NamedTuple):
     dtype: torch.dtype = torch.float32
 
 
-def _count(key: Tensor, size: int, dtype: torch.dtype) -> Tensor:
-    """Count how often each key occurs, [size]: exactly, then as floats to divide by."""
-    return torch.zeros(size, dtype=torch.long, device=key.device).scatter_add_(0, key, torch.ones_like(key)).to(dtype)
-
-
 def _degrees(m: Messages, end: Tensor, dtype: torch.dtype) -> Tensor:
     """Count the messages that each node has at this end, its sender or receiver [M], by direction: [N G]."""
-    counts = _count(end * m.num_directions + m.direction, m.num_nodes * m.num_directions, dtype)
+    key = end * m.num_directions + m.direction
+    whole = torch.zeros(m.num_nodes * m.num_directions, dtype=torch.long, device=key.device)
+    counts = whole.scatter_add_(0, key, torch.ones_like(key)).to(dtype)
     return counts if m.complete is None else m.complete(counts.view(-1, m.num_directions)).flatten()
 
 

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from compgcn.config import Training
 from compgcn.errors import InputError
-from compgcn.kernels.backend import kernels, wide
+from compgcn.kernels.backend import wide
 from compgcn.nn.conditional import ConditionalCompGCN
 from compgcn.nn.decoders import DECODERS
 from compgcn.nn.encoder import PRESETS
@@ -216,29 +216,18 @@ class ShardedLinkPrediction(LinkPrediction):
         `score` gives the scores of the rank's slice.
         """
         self.model.eval()
-        own = score or partial(self.score, self.encode())
+        score = score or partial(self.score, self.encode())
         if self.graph.src.device.type == "cpu":
             max_elements = min(max_elements, _SCORES)
-        n = self.rows.size
-        queries = max(1, max_elements // self.rows.chunk)  # at a time, on every rank
-        bound = queries * max(1, n)
-        triples = triples.to(self.device)
-        return rank_triples(own, triples, self.known, n, max_elements=bound, notify=notify, count=self._count)
+        triples, rows = triples.to(self.device), self.rows
+        return rank_triples(
+            score, triples, self.known, rows.size, max_elements=max_elements, notify=notify, candidates=rows
+        )
 
     def popular(self, triples: Tensor, notify: Watch | None = None) -> SideRanks:
         """Return the filtered ranks of triples by the popularity baseline."""
         baseline = Popularity(self.train, self.rows.size, self.rows.start)
         return self.rank(triples, notify=notify, score=baseline.score)
-
-    def _count(self, scores: Tensor, row: Tensor, target: Tensor, rows: Tensor, cols: Tensor) -> tuple[Tensor, Tensor]:
-        """Count the rivals of all slices, as `compgcn.tasks.ranking._count` does those of one."""
-        world, mine = self.rows.world, self.rows.hold(target)
-        value = world.reduced(self.rows.chosen(scores, row, target))
-        scores = scores.index_put((rows, cols - self.rows.start), scores.new_tensor(-torch.inf))
-        itself = mine & (self.rows.chosen(scores, row, target) == value)
-        greater, equal = kernels(scores.device.type).count_rivals(scores, row, value)
-        greater, equal = world.reduced(torch.stack((greater, equal - itself.long())))
-        return greater, equal
 
 
 class _Found(NamedTuple):

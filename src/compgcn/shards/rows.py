@@ -149,13 +149,13 @@ class Rows(Candidates):
                 kept[some.start - first : some.stop - first] = piece[some.start - at : some.stop - at]
         return nn.Parameter(kept.view(rows, dim))
 
-    def chosen(self, values: Tensor, row: Tensor, ids: Tensor) -> Tensor:
-        """Return the values [B, n] of the rank's slice at rows and ids [m]; 0 where another rank has them, [m]."""
-        mine = self.hold(ids).nonzero().squeeze(1)
-        found = values[row[mine], ids[mine] - self.start]
-        return values.new_zeros(len(ids)).index_put((mine,), found)
-
     # Candidates: the entities of the rank's rows, with its slice of the scores [B, n]
+
+    def chosen(self, scores: Tensor, row: Tensor, ids: Tensor) -> Tensor:
+        """Return the scores at rows and ids [m]; 0 where another rank has them."""
+        mine = self.hold(ids).nonzero().squeeze(1)
+        found = scores[row[mine], ids[mine] - self.start]
+        return scores.new_zeros(len(ids)).index_put((mine,), found)
 
     def at(self, scores: Tensor, ids: Tensor) -> Tensor:
         """Return the scores of any entities [B, k]."""
@@ -187,9 +187,9 @@ class Rows(Candidates):
         """Return the highest score of all ranks, [B]."""
         return self.world.largest(F.pad(scores, (0, 1), value=-torch.inf).amax(1))
 
-    def added(self, counts: Tensor) -> Tensor:
-        """Return the sum of counts over the ranks."""
-        return self.world.reduced(counts)
+    def added(self, numbers: Tensor) -> Tensor:
+        """Return the sum of numbers over the ranks."""
+        return self.world.reduced(numbers)
 
 
 class Lookup:

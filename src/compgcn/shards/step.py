@@ -27,12 +27,7 @@ def add_up(world: World, weights: Sequence[nn.Parameter]) -> None:
 
 
 class ShardedStep(Step):
-    """The eager step of one rank; the norm of the gradient is that over all ranks.
-
-    Args:
-        module, loss, settings: as for `Step`; the weights named in `ENTITY_ROWS` are the rank's rows.
-        world: the ranks.
-    """
+    """The eager step of one rank, with its rows of `ENTITY_ROWS`; the norm of the gradient is that over all ranks."""
 
     def __init__(self, module: nn.Module, loss: Callable[[Tensor], Tensor], settings: Training, world: World) -> None:
         super().__init__(module, loss, settings)

@@ -75,12 +75,7 @@ class LinkPredictor(nn.Module):
         return Encoded(x, z if self.relations is None else self.relations())
 
     def encode_some(self, graph: RelationalGraph, nodes: Tensor, fanout: Sequence[int], *, sparse: bool) -> Encoded:
-        """Return the vectors of distinct entities [n] alone, made of sampled messages.
-
-        Args:
-            fanout: for each layer, the most messages that an entity receives, see `RelationalGraph.sampled`.
-            sparse: as in `Encoder.forward`.
-        """
+        """Return the vectors of distinct entities [n] alone, of messages sampled as in `RelationalGraph.sampled`."""
         around = graph.sampled(nodes, fanout, self.encoder.flow)
         x, z = self.encoder(around.layers, around.nodes, sparse=sparse)
         return Encoded(x, z if self.relations is None else self.relations(), nodes)
@@ -186,7 +181,6 @@ class _Task(Ranker):
     """The common part of the tasks: batches of training facts, filtered ranking on validation.
 
     Args:
-        model, graph, splits: as for `Ranker`.
         by_query: whether an example is a query with all its answers, or a single answer.
     """
 
@@ -228,7 +222,6 @@ class LinkPrediction(_Task):
     """The task of an encoder and a decoder: one-to-all or sampled training.
 
     Args:
-        model, graph, splits: as for `Ranker`.
         margin_decay: subtracted from the decoder's margin after every `_STALE` evaluations without gain, while the
             margin is above `_LOWEST_MARGIN`.
         fanout: for each layer, the most messages that an entity receives in training; (): all of them.

@@ -21,19 +21,15 @@ SMOOTHING_FLOORS: dict[str, Callable[[float, int], float]] = {
 def binary_cross_entropy(
     logits: Tensor, rows: Tensor, cols: Tensor, *, smoothing: float = 0.1, floor: float | None = None
 ) -> Tensor:
-    """Return the one-to-all binary cross-entropy with smoothed labels, without a dense table of them.
+    """Return the one-to-all binary cross-entropy with smoothed labels, the mean over all B·N logits x [B, N].
 
-    With labels y = (1 − ε)·[true] + c the sum over a row of logits x is
+    With labels y = (1 − ε)·[true] + c, of which no table is made, the sum over a row is
     Σ softplus(x_o) − c·Σ x_o − (1 − ε)·Σ_{o true} x_o, and its gradient σ(x_o) − c − (1 − ε)·[o true].
 
     Args:
-        logits: x [B, N].
         rows, cols: the true (query, entity) pairs, each once [k]. A pair with a negative column is padding.
         smoothing: ε.
         floor: c, see `SMOOTHING_FLOORS`; ε/N if not given.
-
-    Returns:
-        The mean over all B·N logits.
     """
     floor = smoothing / max(logits.shape[1], 1) if floor is None else floor
     loss: Tensor = _SparseBinaryCrossEntropy.apply(logits, rows, cols, 1.0 - smoothing, floor)  # type: ignore[no-untyped-call]
@@ -119,12 +115,8 @@ def margin_ranking(positive: Tensor, negative: Tensor, *, margin: float) -> Tens
 def self_adversarial(positive: Tensor, negative: Tensor, *, temperature: float = 1.0) -> Tensor:
     """Return the loss of negative sampling in which harder negatives weigh more (Sun et al., RotatE, 2019).
 
-    −½·[log σ(positive) + Σ_k p_k·log σ(−negative_k)], with p = softmax(temperature · negative) held constant.
-
-    Args:
-        positive: logits of the true triples, with any margin of the decoder [B].
-        negative: logits of their negatives [B, K].
-        temperature: 0 weighs all negatives alike.
+    −½·[log σ(positive) + Σ_k p_k·log σ(−negative_k)], with p = softmax(temperature · negative) held constant: a
+    temperature of 0 weighs all alike. The logits of true triples [B] and negatives [B, K] hold any margin of a decoder.
     """
     positive, negative = _wide(positive), _wide(negative)
     weight = torch.softmax(temperature * negative.detach(), dim=1)  # [B, K]
@@ -132,11 +124,9 @@ def self_adversarial(positive: Tensor, negative: Tensor, *, temperature: float =
 
 
 def sampled_cross_entropy(positive: Tensor, negative: Tensor, *, num_entities: int) -> Tensor:
-    """Return log(exp(positive) + N/K · Σ_k exp(negative_k)) − positive: K uniform negatives stand for N/K each.
+    """Return log(exp(positive) + N/K · Σ_k exp(negative_k)) − positive, of logits of true triples and of negatives.
 
-    Args:
-        positive: logits of the true triples [B].
-        negative: logits of their negatives [B, K].
+    K uniform negatives [B, K] stand for N/K entities each.
     """
     positive, negative = _wide(positive), _wide(negative)
     others = torch.logsumexp(negative, 1) + math.log(num_entities / negative.shape[1])
@@ -171,11 +161,9 @@ def reinforce(log_probability: Tensor, reward: Tensor, baseline: Tensor | float 
 
 
 def n3(*factors: Tensor, planes: bool = False) -> Tensor:
-    """Return the nuclear 3-norm (Lacroix et al., 2018): Σ_i |x_i|³ + |z_i|³ + |e_i|³ of subject, relation and object.
+    """Return the nuclear 3-norm (Lacroix et al., 2018): Σ_i |x_i|³ + |z_i|³ + |e_i|³ of the vectors of triples [B, d].
 
-    Args:
-        factors: vectors of the triples [B, d] each.
-        planes: the vectors hold d/2 complex numbers, real parts first; |·| is then the modulus.
+    With `planes` they hold d/2 complex numbers, real parts first, and |·| is the modulus.
     """
     squares = [_wide(factor).square() for factor in factors]
     if planes:
@@ -185,12 +173,7 @@ def n3(*factors: Tensor, planes: bool = False) -> Tensor:
 
 
 def dura(x: Tensor, e: Tensor, x_moved: Tensor, e_moved: Tensor) -> Tensor:
-    """Return the duality-induced regulariser (Zhang et al., 2020): ‖x‖² + ‖e‖² + ‖phi(x, z)‖² + ‖phi(e, z)‖².
-
-    Args:
-        x, e: subjects and objects [B, d].
-        x_moved, e_moved: phi of each with the relation [B, d].
-    """
+    """Return the duality-induced regulariser (Zhang et al., 2020): ‖x‖² + ‖e‖² + ‖phi(x, z)‖² + ‖phi(e, z)‖²."""
     lengths = [_wide(vectors).square().sum(-1) for vectors in (x, e, x_moved, e_moved)]
     return torch.stack(lengths).sum(0).mean()
 

@@ -18,7 +18,6 @@ from compgcn.tasks.facts import Answers
 
 Scorer = Callable[[Tensor, Tensor], Tensor]
 Watch = Callable[[int, int], None]  # called with the triples ranked so far and their number; may raise to stop
-Count = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 Metrics = dict[str, float]
 Report = dict[str, float | Metrics]
 
@@ -53,90 +52,19 @@ class SideRanks(NamedTuple):
     head: Ranks  # of s, asked (?, r, o)
 
 
-@torch.no_grad()
-def rank_triples(
-    score: Scorer,
-    triples: Tensor,
-    known: Answers,
-    num_entities: int,
-    *,
-    max_elements: int = 2**26,
-    notify: Watch | None = None,
-    count: Count | None = None,
-) -> SideRanks:
-    """Rank the object and the subject of each triple among the entities not known to answer; score each query once.
-
-    Args:
-        score: (s [q], r [q]) -> logits of every entity [q, N]; r runs to 2R, a subject being asked for by the inverse
-            relation, (o, r + R).
-        triples: (s, r, o) [n, 3], on the device of the scores.
-        known: the answers to leave out, those in all splits, with inverses, on the same device.
-        max_elements: bound on q·N; memory holds two such blocks of scores.
-        count: counts the rivals, as `_count` by default; another may add those of slices of the entities, `score` and N
-            then being of one slice.
-    """
-    count = count or _count
-    s, r, o = triples.long().unbind(1)
-    width = 2 * known.num_relations
-    key = torch.cat((s * width + r, o * width + r + known.num_relations))  # [2n], first all tails
-    target = torch.cat((o, s))
-    keys, owner, sizes = torch.unique(key, return_inverse=True, return_counts=True)  # [Q], [2n], [Q]
-    order = owner.argsort(stable=True)  # the triples of one query next to each other
-    ends = [0, *sizes.cumsum(0).tolist()]
-    greater, equal = torch.empty_like(target), torch.empty_like(target)
-    step = max(1, max_elements // max(1, num_entities))
-    for first in range(0, len(keys), step):
-        chunk = keys[first : first + step]
-        mine = order[ends[first] : ends[first + len(chunk)]]  # positions in [2n] that this chunk answers
-        subject, relation = chunk // width, chunk % width
-        scores = score(subject, relation)
-        if scores.shape != (len(chunk), num_entities):
-            raise InputError(
-                f"scoring {len(chunk)} queries must give shape [{len(chunk)}, {num_entities}], not {list(scores.shape)}"
-            )
-        if scores.numel() and not torch.isfinite(torch.stack(scores.aminmax())).all():
-            raise InputError("some scores are not finite: the model has diverged; train again at a lower training.lr")
-        greater[mine], equal[mine] = count(scores, owner[mine] - first, target[mine], *known.lookup(subject, relation))
-        if notify is not None:
-            notify(ends[first + len(chunk)] // 2, len(triples))  # of two ranks each
-    n = len(triples)
-    ranks = Ranks.from_counts(greater, equal)
-    return SideRanks(tail=Ranks(*(x[:n] for x in ranks)), head=Ranks(*(x[n:] for x in ranks)))
-
-
-def _count(scores: Tensor, row: Tensor, target: Tensor, rows: Tensor, cols: Tensor) -> tuple[Tensor, Tensor]:
-    """Count the rivals that score more than, and the same as, `scores[row, target]` [m], without known (rows, cols)."""
-    value = scores[row, target]  # before the known answers, the target among them, become -inf
-    scores = scores.index_put((rows, cols), scores.new_tensor(-torch.inf))
-    itself = (scores[row, target] == value).long()  # a target that was not known still stands there
-    greater, equal = kernels(scores.device.type).count_rivals(scores, row, value)
-    return greater, equal - itself
-
-
-def best(scores: Tensor, top: int) -> Tensor:
-    """Return the places of the `top` largest scores of each row, ties in the order of the row, [B, k] of [B, C]."""
-    k = min(top, scores.shape[1])
-    if 2 * k >= scores.shape[1]:
-        return scores.sort(dim=1, descending=True, stable=True).indices[:, :k]
-    values, places = scores.topk(k, 1)
-    # topk picks any of several that equal the last: sort those rows whole.
-    last = values[:, -1:]
-    cut = ((scores == last).sum(1) > (values == last).sum(1)) & (last[:, 0] > -torch.inf)
-    if cut.any():
-        places[cut] = scores[cut].sort(dim=1, descending=True, stable=True).indices[:, :k]
-    places = places.sort(1).values
-    order = scores.gather(1, places).sort(dim=1, descending=True, stable=True).indices
-    return places.gather(1, order)
-
-
 class Candidates:
     """The candidates that a process scores, [B, C]: here all, and of several processes a slice each; ids [B, k]."""
 
     start = 0  # the id of the first
+    chunk = 0  # the most that a process has; 0: all
 
     def hold(self, ids: Tensor) -> Tensor:
         """Return which ids are of this process."""
         return torch.ones_like(ids, dtype=torch.bool)
+
+    def chosen(self, scores: Tensor, row: Tensor, ids: Tensor) -> Tensor:
+        """Return the scores at rows and ids [m]; 0 where another process has them."""
+        return scores[row, ids]
 
     def at(self, scores: Tensor, ids: Tensor) -> Tensor:
         """Return the scores of some candidates, of whichever process, [B, k]."""
@@ -159,12 +87,89 @@ class Candidates:
         """Return the highest score, [B]."""
         return scores.amax(1)
 
-    def added(self, counts: Tensor) -> Tensor:
-        """Return counts of candidates, those of all processes added up."""
-        return counts
+    def added(self, numbers: Tensor) -> Tensor:
+        """Return numbers about the candidates, those of all processes added up."""
+        return numbers
 
 
 ALL = Candidates()
+
+
+@torch.no_grad()
+def rank_triples(
+    score: Scorer,
+    triples: Tensor,
+    known: Answers,
+    num_entities: int,
+    *,
+    max_elements: int = 2**26,
+    notify: Watch | None = None,
+    candidates: Candidates = ALL,
+) -> SideRanks:
+    """Rank the object and the subject of each triple among the entities not known to answer; score each query once.
+
+    Args:
+        score: (s [q], r [q]) -> logits of every entity [q, N]; r runs to 2R, a subject being asked for by the inverse
+            relation, (o, r + R).
+        triples: (s, r, o) [n, 3], on the device of the scores.
+        known: the answers to leave out, those in all splits, with inverses, on the same device.
+        max_elements: bound on q·N; memory holds two such blocks of scores.
+        candidates: the entities that this process scores, all or a slice; `score` and N are of that slice.
+    """
+    s, r, o = triples.long().unbind(1)
+    width = 2 * known.num_relations
+    key = torch.cat((s * width + r, o * width + r + known.num_relations))  # [2n], first all tails
+    target = torch.cat((o, s))
+    keys, owner, sizes = torch.unique(key, return_inverse=True, return_counts=True)  # [Q], [2n], [Q]
+    order = owner.argsort(stable=True)  # the triples of one query next to each other
+    ends = [0, *sizes.cumsum(0).tolist()]
+    greater, equal = torch.empty_like(target), torch.empty_like(target)
+    step = max(1, max_elements // max(1, candidates.chunk or num_entities))  # the same on every process
+    for first in range(0, len(keys), step):
+        chunk = keys[first : first + step]
+        mine = order[ends[first] : ends[first + len(chunk)]]  # positions in [2n] that this chunk answers
+        subject, relation = chunk // width, chunk % width
+        scores = score(subject, relation)
+        if scores.shape != (len(chunk), num_entities):
+            raise InputError(
+                f"scoring {len(chunk)} queries must give shape [{len(chunk)}, {num_entities}], not {list(scores.shape)}"
+            )
+        if scores.numel() and not torch.isfinite(torch.stack(scores.aminmax())).all():
+            raise InputError("some scores are not finite: the model has diverged; train again at a lower training.lr")
+        answers = known.lookup(subject, relation)
+        greater[mine], equal[mine] = _count(candidates, scores, owner[mine] - first, target[mine], *answers)
+        if notify is not None:
+            notify(ends[first + len(chunk)] // 2, len(triples))  # of two ranks each
+    n = len(triples)
+    ranks = Ranks.from_counts(greater, equal)
+    return SideRanks(tail=Ranks(*(x[:n] for x in ranks)), head=Ranks(*(x[n:] for x in ranks)))
+
+
+def _count(candidates: Candidates, scores: Tensor, row: Tensor, target: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
+    """Count the rivals that score more than, and the same as, targets at rows, without known (rows, cols): [2, m]."""
+    # The value before the known answers, the target among them, become -inf.
+    value = candidates.added(candidates.chosen(scores, row, target))
+    scores = scores.index_put((rows, cols - candidates.start), scores.new_tensor(-torch.inf))
+    # A target that was not known still stands there.
+    itself = candidates.hold(target) & (candidates.chosen(scores, row, target) == value)
+    greater, equal = kernels(scores.device.type).count_rivals(scores, row, value)
+    return candidates.added(torch.stack((greater, equal - itself.long())))
+
+
+def best(scores: Tensor, top: int) -> Tensor:
+    """Return the places of the `top` largest scores of each row, ties in the order of the row, [B, k] of [B, C]."""
+    k = min(top, scores.shape[1])
+    if 2 * k >= scores.shape[1]:
+        return scores.sort(dim=1, descending=True, stable=True).indices[:, :k]
+    values, places = scores.topk(k, 1)
+    # topk picks any of several that equal the last: sort those rows whole.
+    last = values[:, -1:]
+    cut = ((scores == last).sum(1) > (values == last).sum(1)) & (last[:, 0] > -torch.inf)
+    if cut.any():
+        places[cut] = scores[cut].sort(dim=1, descending=True, stable=True).indices[:, :k]
+    places = places.sort(1).values
+    order = scores.gather(1, places).sort(dim=1, descending=True, stable=True).indices
+    return places.gather(1, order)
 
 
 def metrics(ranks: Tensor) -> Metrics:

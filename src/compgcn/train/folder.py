@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from compgcn import __version__, processes
 from compgcn.config import Config, read_config, read_settings, to_toml
 from compgcn.data import GraphCollection, KnowledgeGraph, Labels, Vocabulary
-from compgcn.data.columns import Numbers, counted, meant
+from compgcn.data.columns import SPLITS, Numbers, counted, meant
 from compgcn.errors import InputError, out_of_memory
 from compgcn.train.storage import (
     Array,
@@ -46,7 +46,6 @@ from compgcn.train.storage import (
 )
 
 MODEL, EVENTS = "model.safetensors", "events.jsonl"
-_SPLITS = ("train", "valid", "test")
 _SPLIT = pa.dictionary(pa.int8(), pa.string())
 
 # The tables of the data. Every run has the first two; labels are of entities or, where there are nodes with a graph
@@ -240,7 +239,7 @@ class Folder:
     def metrics(self) -> dict[str, Any]:
         """Read the metrics; {} while the run is unfinished."""
         metrics = self._read_json("metrics.json")
-        if self.is_finished and not all(isinstance(metrics.get(split), dict) for split in _SPLITS[1:]):
+        if self.is_finished and not all(isinstance(metrics.get(split), dict) for split in SPLITS[1:]):
             raise self._damage("metrics.json", "there are no metrics of valid and test in it")
         return metrics
 
@@ -445,7 +444,7 @@ def _by_split(table: pa.Table) -> dict[str, Numbers]:
     coded = column.combine_chunks()
     names, codes = coded.dictionary.to_pylist(), coded.indices.to_numpy()
     rows = np.stack([values.to_numpy().astype(np.int64) for values in numbers], 1)  # [n, columns]
-    return {split: rows[codes == names.index(split)] if split in names else rows[:0] for split in _SPLITS}
+    return {split: rows[codes == names.index(split)] if split in names else rows[:0] for split in SPLITS}
 
 
 # The environment

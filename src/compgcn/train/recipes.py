@@ -6,11 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from compgcn.config import Config, configure
-from compgcn.errors import unknown
-
-# The data decide how long to train as much as the model does.
-_BUDGET = {"training.epochs", "training.patience", "training.evaluate_every"}
+from compgcn.config import BUDGET, Config, configure
+from compgcn.errors import pick
 
 # Cross-entropy over all entities, on triples from both sides, at a falling rate, brings old models to new figures in
 # tens of epochs (Lacroix et al., 2018; Ruffinelli et al., 2020).
@@ -342,9 +339,7 @@ def node_portfolio(inputs: Sequence[str], *, fitted: bool) -> list[tuple[str, di
 
 def model(name: str) -> Model:
     """Return the model of that name."""
-    if name not in MODELS:
-        raise unknown("model", name, MODELS, listed=len(MODELS))
-    return MODELS[name]
+    return pick("model", name, MODELS, listed=len(MODELS))
 
 
 def beneath(system: Model, recipe: Mapping[str, Any]) -> dict[str, Any]:
@@ -356,4 +351,5 @@ def beneath(system: Model, recipe: Mapping[str, Any]) -> dict[str, Any]:
     shared = {s for s in ("encoder", "decoder") if getattr(theirs, s).name == getattr(ours, s).name}
     if len(shared) == 2:
         shared.add("training")
-    return {key: recipe[key] for key in recipe if key in _BUDGET or key.partition(".")[0] in shared}
+    # The data decide how long to train as much as the model does.
+    return {key: recipe[key] for key in recipe if key in BUDGET or key.partition(".")[0] in shared}
