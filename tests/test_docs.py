@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import importlib.util
 import json
@@ -92,7 +93,6 @@ def runner() -> str:
     process = subprocess.Popen(arguments, env=environment(), stdout=subprocess.PIPE, text=True)
     atexit.register(shutil.rmtree, place)
     atexit.register(process.kill)
-    assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     return f"{place}/socket"
 
@@ -123,23 +123,38 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
+def run_blocks(page: Path, folder: Path, names: dict[str, Any]) -> None:
+    """Run the commands and the code of a page in a folder, the present one for code."""
+    for block in blocks(page):
+        match block.info:
+            case ["bash"]:
+                shell(block.text, folder)
+            case ["python"]:
+                source = "\n" * (block.line - 1) + block.text  # so that a traceback names the line of the document
+                exec(compile(source, str(page), "exec"), names)
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """The graph and the run of the front page, and the names of its code."""
+    folder, names = tmp_path_factory.mktemp("begun"), {"__name__": "__main__"}
+    with contextlib.chdir(folder):
+        run_blocks(USE, folder, names)
+    return folder, names
+
+
 @pytest.mark.usefixtures("one_thread")
 @EVERY_DOCUMENT
 def test_every_block_runs_from_top_to_bottom(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     monkeypatch.chdir(tmp_path)
     before = [dict(table) for table in REGISTRIES]
     names: dict[str, Any] = {"__name__": "__main__"}
-    goes_on = any("family" in block.text for block in blocks(path))  # from the graph and the run of the front page
-    for page in dict.fromkeys((USE, path) if goes_on else (path,)):
-        for block in blocks(page):
-            match block.info:
-                case ["bash"]:
-                    shell(block.text, tmp_path)
-                case ["python"]:
-                    source = "\n" * (block.line - 1) + block.text  # so that a traceback names the line of the document
-                    exec(compile(source, str(page), "exec"), names)
+    if path != USE and any("family" in block.text for block in blocks(path)):  # it goes on where the front page ends
+        folder, names = request.getfixturevalue("begun")
+        shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    run_blocks(path, tmp_path, dict(names))
     assert [dict(table) for table in REGISTRIES] == before
 
 
