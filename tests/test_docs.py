@@ -98,7 +98,11 @@ def runner() -> str:
 
 
 def shell(text: str, folder: Path) -> str:
-    """Run a block as a user types it, with the `compgcn` and `python -m reproduction` under test; return its stdout."""
+    """Run a block as a user types it, with the `compgcn` and `python -m reproduction` under test; return its stdout.
+
+    A search that is given a minute has six seconds.
+    """
+    text = re.sub(r"--minutes 1\b", "--minutes 0.1", text)
     lines = [line for line in text.splitlines() if line.split(" ", 1)[0] not in EXEMPT]
     typed = '"$COMPGCN_PYTHON" -S "$COMPGCN_TYPED" "$COMPGCN_SOCKET"'
     programs = [f'compgcn() {{ {typed} compgcn "$@"; }}', f'python() {{ shift 2; {typed} reproduction "$@"; }}']
