@@ -43,6 +43,7 @@ from compgcn.tasks.objectives import OBJECTIVES, REGULARISERS
 from compgcn.tasks.sampling import SAMPLERS
 from compgcn.train.recipes import MODELS
 from reproduction.__main__ import app as reproduction
+from toy import Command
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -366,6 +367,14 @@ def commands(program: Any, program_name: str) -> dict[str, set[str]]:
 
 USED = commands(app, "compgcn")
 KNOWN = USED | commands(reproduction, "python -m reproduction")
+
+
+@pytest.mark.parametrize("name", USED)
+def test_the_help_of_every_command_has_an_example(command: Command, name: str) -> None:
+    result = command(*name.split()[1:], "--help")
+    assert result.code == 0
+    assert f"Example: {name}" in " ".join(result.out.split())
+    assert not re.search(r"[^]}]\.\.\.\n", result.out), "a summary is cut short"
 
 
 def test_every_command_and_option_is_documented_and_no_other() -> None:
