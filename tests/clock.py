@@ -26,6 +26,5 @@ class Clock:
 
     def leap(self, seconds: float) -> None:
         """Let time pass, and what is due by then happen."""
-        assert self._loop is not None
         self._ahead += seconds
         self._loop.call_soon_threadsafe(lambda: None)  # wakes it

@@ -10,7 +10,7 @@ import torch
 from compgcn.answers.calibrate import Scaling
 from compgcn.answers.links import Links, Query, reliability
 from compgcn.config import Config, configure
-from compgcn.data import KnowledgeGraph, Vocabulary
+from compgcn.data import KnowledgeGraph
 from compgcn.run.build import build_links, build_shard
 from compgcn.run.resolve import expand
 from compgcn.shards.link_prediction import ENTITY_ROWS
@@ -20,6 +20,7 @@ from compgcn.tasks.link_prediction import LinkPrediction
 from compgcn.tasks.ranking import summary
 from compgcn.tasks.sampling import randomness
 from compgcn.train.loop import make_step
+from toy import numbered
 
 CPU = torch.device("cpu")
 BASE: dict[str, Any] = {
@@ -47,17 +48,9 @@ def graph(shape: str, features: bool = False) -> KnowledgeGraph:
     """Facts drawn at random."""
     N, linked = SHAPES[shape]
     random = np.random.default_rng(0)
-    facts = np.unique(random.integers(0, [linked, 3, linked], (40, 3)), axis=0)
-    facts = random.permutation(facts)
-    return KnowledgeGraph(
-        "random",
-        Vocabulary("entity", [f"e{i}" for i in range(N)]),
-        Vocabulary("relation", ["a", "b", "c"]),
-        facts[8:],
-        facts[:4],
-        facts[4:8],
-        node_features=random.normal(size=(N, 8)).astype(np.float32) if features else None,
-    )
+    facts = random.permutation(np.unique(random.integers(0, [linked, 3, linked], (40, 3)), axis=0))
+    data = numbered(facts[8:], N, 3, valid=facts[:4], test=facts[4:8])
+    return data.with_features(nodes=random.normal(size=(N, 8))) if features else data
 
 
 def _given(settings: dict[str, Any], shape: str) -> tuple[Config, KnowledgeGraph]:
@@ -69,7 +62,6 @@ def task_of(world: World | None, settings: dict[str, Any], shape: str) -> LinkPr
     """The task in double precision, whole without a world."""
     config, data = _given(settings, shape)
     task = build_links(config, data, CPU) if world is None else build_shard(config, data, CPU, world)
-    assert isinstance(task, LinkPrediction)
     task.model.double()
     return task
 

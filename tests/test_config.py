@@ -68,14 +68,10 @@ def test_toml_names_every_setting_that_is_set() -> None:
     assert tree["format"] == configuration.FORMAT
 
 
-def test_a_key_works_with_and_without_its_section() -> None:
-    assert configure(Config(), {"lr": 0.5}) == configure(Config(), {"training.lr": 0.5})
-    assert configure(Config(), {"lr": 0.5}).training.lr == 0.5
-
-
-def test_a_section_stands_for_its_name() -> None:
-    config = configure(Config(), {"encoder": "rgcn", "decoder": "transe"})
-    assert (config.encoder.name, config.decoder.name) == ("rgcn", "transe")
+def test_a_key_works_with_and_without_its_section_and_a_section_stands_for_its_name() -> None:
+    config = configure(Config(), {"lr": 0.5, "encoder": "rgcn", "decoder": "transe"})
+    assert config == configure(Config(), {"training.lr": 0.5, "encoder.name": "rgcn", "decoder.name": "transe"})
+    assert (config.training.lr, config.encoder.name, config.decoder.name) == (0.5, "rgcn", "transe")
 
 
 @pytest.mark.parametrize("key", ["hidden_dropout", "name"])
@@ -123,8 +119,6 @@ def test_what_is_wrong_with_a_setting_is_one_sentence(settings: dict[str, Any], 
     [
         ("[trainng]\nlr = 1", "unknown option 'trainng'; did you mean 'training'"),
         ("[training]\nlrr = 1", "unknown option 'training.lrr'; did you mean 'training.lr'"),
-        ("[training]\nlr = 'x'", "training.lr = 'x'"),
-        ("[training]\nprecision = 'tf3'", "did you mean 'tf32'"),
         ("training = 3", "training = 3"),
         ("lr = 3", "'lr' belongs into the table [training]"),
         ("[training", "is not a TOML file"),

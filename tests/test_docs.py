@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import importlib.util
 import json
@@ -42,6 +43,7 @@ from compgcn.tasks.objectives import OBJECTIVES, REGULARISERS
 from compgcn.tasks.sampling import SAMPLERS
 from compgcn.train.recipes import MODELS
 from reproduction.__main__ import app as reproduction
+from toy import Command
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -92,13 +94,16 @@ def runner() -> str:
     process = subprocess.Popen(arguments, env=environment(), stdout=subprocess.PIPE, text=True)
     atexit.register(shutil.rmtree, place)
     atexit.register(process.kill)
-    assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     return f"{place}/socket"
 
 
 def shell(text: str, folder: Path) -> str:
-    """Run a block as a user types it, with the `compgcn` and `python -m reproduction` under test; return its stdout."""
+    """Run a block as a user types it, with the `compgcn` and `python -m reproduction` under test; return its stdout.
+
+    A search that is given a minute has six seconds.
+    """
+    text = re.sub(r"--minutes 1\b", "--minutes 0.1", text)
     lines = [line for line in text.splitlines() if line.split(" ", 1)[0] not in EXEMPT]
     typed = '"$COMPGCN_PYTHON" -S "$COMPGCN_TYPED" "$COMPGCN_SOCKET"'
     programs = [f'compgcn() {{ {typed} compgcn "$@"; }}', f'python() {{ shift 2; {typed} reproduction "$@"; }}']
@@ -123,23 +128,38 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
+def run_blocks(page: Path, folder: Path, names: dict[str, Any]) -> None:
+    """Run the commands and the code of a page in a folder, the present one for code."""
+    for block in blocks(page):
+        match block.info:
+            case ["bash"]:
+                shell(block.text, folder)
+            case ["python"]:
+                source = "\n" * (block.line - 1) + block.text  # so that a traceback names the line of the document
+                exec(compile(source, str(page), "exec"), names)
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """The graph and the run of the front page, and the names of its code."""
+    folder, names = tmp_path_factory.mktemp("begun"), {"__name__": "__main__"}
+    with contextlib.chdir(folder):
+        run_blocks(USE, folder, names)
+    return folder, names
+
+
 @pytest.mark.usefixtures("one_thread")
 @EVERY_DOCUMENT
 def test_every_block_runs_from_top_to_bottom(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     monkeypatch.chdir(tmp_path)
     before = [dict(table) for table in REGISTRIES]
     names: dict[str, Any] = {"__name__": "__main__"}
-    goes_on = any("family" in block.text for block in blocks(path))  # from the graph and the run of the front page
-    for page in dict.fromkeys((USE, path) if goes_on else (path,)):
-        for block in blocks(page):
-            match block.info:
-                case ["bash"]:
-                    shell(block.text, tmp_path)
-                case ["python"]:
-                    source = "\n" * (block.line - 1) + block.text  # so that a traceback names the line of the document
-                    exec(compile(source, str(page), "exec"), names)
+    if path != USE and any("family" in block.text for block in blocks(path)):  # it goes on where the front page ends
+        folder, names = request.getfixturevalue("begun")
+        shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    run_blocks(path, tmp_path, dict(names))
     assert [dict(table) for table in REGISTRIES] == before
 
 
@@ -347,6 +367,14 @@ def commands(program: Any, program_name: str) -> dict[str, set[str]]:
 
 USED = commands(app, "compgcn")
 KNOWN = USED | commands(reproduction, "python -m reproduction")
+
+
+@pytest.mark.parametrize("name", USED)
+def test_the_help_of_every_command_has_an_example(command: Command, name: str) -> None:
+    result = command(*name.split()[1:], "--help")
+    assert result.code == 0
+    assert f"Example: {name}" in " ".join(result.out.split())
+    assert not re.search(r"[^]}]\.\.\.\n", result.out), "a summary is cut short"
 
 
 def test_every_command_and_option_is_documented_and_no_other() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -75,12 +75,30 @@ def write_tsv(path: Path, graph: KnowledgeGraph, *splits: str) -> Path:
     return path
 
 
-def train(folder: Path, data: KnowledgeGraph | None = None, **settings: Any) -> Run:
+def write_labels(path: Path, graph: KnowledgeGraph) -> Path:
+    """A file of the labels of a graph, with their splits."""
+    e, classes = graph.entities.ids, graph.labels.classes
+    rows = [(e[n], classes[c], split) for split, some in graph.labels.splits.items() for n, c in some.tolist()]
+    path.write_text("".join("\t".join(row) + "\n" for row in [("node", "label", "split"), *rows]))
+    return path
+
+
+def numbered(
+    train: Any, entities: int, relations: Sequence[str] | int = 1, *, valid: Any = (), test: Any = ()
+) -> KnowledgeGraph:
+    """A graph of triples of numbers, its entities called 0, 1 .. and its relations so, or by their names."""
+    names = [str(k) for k in range(relations)] if isinstance(relations, int) else relations
+    parts = [np.array(part, dtype=np.int64).reshape(-1, 3) for part in (train, valid, test)]
+    ids = [str(k) for k in range(entities)]
+    return KnowledgeGraph("numbered", Vocabulary("entity", ids), Vocabulary("relation", names), *parts)
+
+
+def train(folder: Path, data: Any = None, small: dict[str, Any] = SMALL, **settings: Any) -> Run:
     """A run with the small settings, and these."""
     notify = settings.pop("notify", None)
     interrupted = settings.pop("interrupted", lambda: False)
     data = graph() if data is None else data
-    return fit(data, run_dir=folder, notify=notify, interrupted=interrupted, **(SMALL | settings))
+    return fit(data, run_dir=folder, notify=notify, interrupted=interrupted, **(small | settings))
 
 
 def flags(settings: dict[str, Any]) -> list[str]:
@@ -244,9 +262,19 @@ def molecules(graphs: int = 18, seed: int = 0) -> GraphCollection:
 
 def classify(folder: Path, data: KnowledgeGraph | GraphCollection, **settings: Any) -> Run:
     """A classification with small settings, and these."""
-    notify = settings.pop("notify", None)
-    interrupted = settings.pop("interrupted", lambda: False)
-    return fit(data, run_dir=folder, notify=notify, interrupted=interrupted, **(CLASSES | settings))
+    return train(folder, data, CLASSES, **settings)
+
+
+def trained(
+    data: Any = None, work: Callable[..., Run] = train, each: Sequence[dict[str, Any]] | None = None, **settings: Any
+) -> Any:
+    """A fixture of a module: a run with these settings, or one after the other with each of some more."""
+
+    @pytest.fixture(scope="module", params=each, ids=None if each is None else str)
+    def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
+        return work(tmp_path_factory.mktemp("run") / "run", data, **settings | getattr(request, "param", {}))
+
+    return run
 
 
 def write_tu(folder: Path, graphs: GraphCollection) -> Path:

@@ -26,19 +26,14 @@ from compgcn.answers.calibrate import (
     restored,
     stored,
 )
-from compgcn.answers.links import Links, log_odds_among, reliability, unbeaten
+from compgcn.answers.links import log_odds_among, reliability, unbeaten
 from compgcn.errors import InputError
 from compgcn.run import Run, open_run
 from compgcn.run.report import write_page
 
 SCORES = st.lists(st.tuples(st.floats(-30, 30), st.booleans()), min_size=1, max_size=8)
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """A run with enough validation to be calibrated on."""
-    data = toy.graph(people=40, towns=5, valid=30, test=30)
-    return toy.train(tmp_path_factory.mktemp("run") / "run", data, epochs=5, decoder="distmult", loss="cross-entropy")
+# With enough validation to be calibrated on
+run = toy.trained(toy.graph(people=40, towns=5, valid=30, test=30), epochs=5, decoder="distmult", loss="cross-entropy")
 
 
 @pytest.fixture
@@ -61,26 +56,22 @@ def answers(slope: float, intercept: float, size: int = 20_000) -> Reliability:
 def test_the_scaling_that_made_the_answers_is_found(slope: float, intercept: float) -> None:
     made = answers(slope, intercept)
     found = fit_scaling(made)
-    assert found is not None
     assert not found.among
     assert (found.slope, found.intercept) == pytest.approx((slope, intercept), abs=0.15, rel=0.1)
     assert found.error_after == calibration_error(made.bins(found)) < 0.02
     assert found.error_before == calibration_error(made.bins())
     swapped = fit_scaling(Reliability(made.among, made.own, made.right, made.first))
-    assert swapped is not None
     assert swapped.among
 
 
 def test_scores_that_mislead_keep_their_order() -> None:
     found = fit_scaling(answers(-2.0, -1.0, 2000))
-    assert found is not None
     assert (found(torch.linspace(-9, 9, 50), torch.zeros(50, dtype=torch.bool)).diff() >= 0).all()
 
 
 def test_perfect_separation_is_still_not_certain() -> None:
     odds = torch.linspace(-5, 5, 200, dtype=torch.double)
     found = fit_scaling(Reliability(odds, odds, odds > 0, odds > 9))
-    assert found is not None
     assert math.isfinite(found.slope)
     assert 0.5 < found(torch.tensor([5.0]), torch.tensor([False])).item() < 1
 
@@ -96,7 +87,6 @@ def test_too_few_answers_give_no_calibration() -> None:
 def test_the_weighing_that_made_the_discoveries_is_found() -> None:
     made = answers(0.7, -2.0)
     found = fit_weighing(made.own, made.right)
-    assert found is not None
     assert found[:2] == pytest.approx((0.7, -2.0), abs=0.1)
     assert found[2:4] == (20_000, int(made.right.sum()))
 
@@ -106,7 +96,6 @@ def test_the_temperature_of_the_logits_is_found() -> None:
     true = torch.randn(20_000, 4, generator=generator, dtype=torch.double) * 2
     targets = torch.multinomial(true.softmax(1), 1, generator=generator)[:, 0]
     found = fit_temperature((true * 3).log_softmax(1), targets)
-    assert found is not None
     assert found.slope == pytest.approx(1 / 3, rel=0.05)
     assert found.error_after < 0.02 < found.error_before
 
@@ -149,7 +138,6 @@ def test_first_answers_have_a_fit_of_their_own() -> None:
     chances = torch.sigmoid(torch.where(first, 0.5 * odds + 2, odds - 1))
     made = Reliability(odds, odds, torch.rand(20_000, generator=generator) < chances, first)
     found = fit_scaling(made)
-    assert found is not None
     assert found[:4] == pytest.approx((1.0, -1.0, 0.5, 2.0), abs=0.15)
     assert calibration_error(made.where(first).bins(found)) < 0.03
 
@@ -163,7 +151,6 @@ def test_calibration_changes_probabilities_and_nothing_else(run: Run, plain: Run
         before, after = plain.predict(**question, top=99), run.predict(**question, top=99)
         assert [a[:3] + a[4:] for a in before] == [a[:3] + a[4:] for a in after]
         assert [a.probability for a in before] != [a.probability for a in after]
-    assert isinstance(plain.answers, Links)
     best = reliability(plain.answers, "valid", top=1)
     assert plain.answers.calibration("valid") == best.bins()
     assert run.answers.calibration("valid", calibrated=True) == best.bins(run.answers.scalings["entities"])
@@ -179,12 +166,10 @@ def test_it_is_fitted_to_the_answers_shown_if_valid_were_unknown(run: Run, plain
     shown = []
     for query in asked:
         shown += [a for a in plain.predict(*query, top=99) if a.known not in ("train", "test")][:10]
-    assert isinstance(plain.answers, Links)
     found = reliability(plain.answers, "valid", kind)
     assert int(found.right.sum()) == sum(answer.known == "valid" for answer in shown)
     assert sorted(found.own.sigmoid().tolist()) == pytest.approx(sorted(a.probability for a in shown), abs=1e-6)
     scaling = run.answers.scalings[kind]
-    assert scaling is not None
     assert scaling.answers == len(shown)
     assert scaling.error_after == calibration_error(found.bins(scaling))
 

@@ -15,7 +15,7 @@ from compgcn.answers.links import Links
 from compgcn.errors import InputError
 from compgcn.nn.graph import COUNT_SENT, NORMS, RelationalGraph
 from compgcn.run import Run
-from toy import graph, train
+from toy import facts, graph, train, trained
 
 TRIPLE: Triple = (0, 0, 12)  # p0 lives in t0
 LINEAR = {"encoder.batch_norm": False, "encoder.activation": "none", "encoder.norm": "none", "decoder": "distmult"}
@@ -31,13 +31,8 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-def links(run: Run) -> Links:
-    assert isinstance(run.answers, Links)
-    return run.answers
-
-
 def small(folder: Path, **settings: Any) -> Links:
-    return links(train(folder / "run", graph(12, 4), epochs=1, **settings))
+    return train(folder / "run", graph(12, 4), epochs=1, **settings).answers
 
 
 def score(asked: Links, without: tuple[int, ...] = (), triple: Triple = TRIPLE) -> float:
@@ -50,9 +45,7 @@ def score(asked: Links, without: tuple[int, ...] = (), triple: Triple = TRIPLE) 
         return asked.task.model.score(encoded, torch.tensor([s]), torch.tensor([r]))[0, o].item()
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return train(tmp_path_factory.mktemp("explain") / "run", graph(12, 4))
+run = trained(graph(12, 4))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -86,7 +79,7 @@ def test_the_gradient_of_a_linear_model_is_exact(tmp_path: Path) -> None:
 def test_an_exact_explanation_weighs_every_fact_that_the_score_depends_on(norm: str, tmp_path: Path) -> None:
     """Facts outside change nothing; a norm that counts sent messages sees one hop further."""
     settings = {"decoder": "distmult", "epochs": 1, "encoder.norm": norm, "encoder.dims": (8, 8, 16)}
-    asked = links(train(tmp_path / "run", graph(40, 20), **settings))
+    asked = train(tmp_path / "run", graph(40, 20), **settings).answers
     triple = tuple(asked.data.train[0].tolist())
     field = receptive_field(asked.task.model, asked.task.graph, triple)
     weighed, values = explain.contributions(asked, triple, field, exact=True)
@@ -102,7 +95,7 @@ def test_an_exact_explanation_weighs_every_fact_that_the_score_depends_on(norm: 
 
 
 def test_facts_that_count_at_the_same_senders_are_left_out_once(run: Run) -> None:
-    asked = links(run.with_facts([("p0", "lives", "t0"), *((f"c{i}", "lives", "t0") for i in range(20))]))
+    asked = run.with_facts([("p0", "lives", "t0"), *((f"c{i}", "lives", "t0") for i in range(20))]).answers
     field = receptive_field(asked.task.model, asked.task.graph, (0, 2, 1))  # p0 knows p1
     crowd = asked.task.graph.src[field.counted] >= run.data.num_entities
     assert crowd.sum() == 20
@@ -110,7 +103,7 @@ def test_facts_that_count_at_the_same_senders_are_left_out_once(run: Run) -> Non
 
 
 def test_sets_of_facts_are_left_out_together_in_any_number_of_copies(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = links(run)
+    asked = run.answers
     field = receptive_field(asked.task.model, asked.task.graph, TRIPLE)
     sets = [field.edges[:0], field.edges[:3], field.edges[2:4], field.edges]
     expected = torch.tensor([score(asked, tuple(part.tolist())) for part in sets])
@@ -121,14 +114,13 @@ def test_sets_of_facts_are_left_out_together_in_any_number_of_copies(run: Run, m
 
 
 def test_a_known_fact_is_marked_among_its_own_reasons(run: Run) -> None:
-    s, r, o = run.data.train[0].tolist()
-    e, relation = run.data.entities.ids, run.data.relations.ids[r]
-    found = run.explain(e[s], relation, e[o], top=1000)
+    s, r, o = facts(run.data, "train")[0]
+    found = run.explain(s, r, o, top=1000)
     assert [found.is_itself(fact) for fact in found.facts].count(True) == 1
-    (best,) = (p for p in run.predict(e[s], relation, top=100) if p.id == e[o])
+    (best,) = (p for p in run.predict(s, r, top=100) if p.id == o)
     assert (found.score, found.probability) == pytest.approx((best.score, best.probability))
     assert found.known == best.known == "train"
-    names = f"name of {e[s]}", relation.upper(), f"name of {e[o]}"
+    names = f"name of {s}", r.upper(), f"name of {o}"
     assert run.explain(*names, top=2) == found._replace(facts=found.facts[:2])
 
 

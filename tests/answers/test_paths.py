@@ -11,17 +11,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import toy
 from compgcn.answers import explain, paths
-from compgcn.answers.links import Links
 from compgcn.answers.paths import QueryScore, best_walks
-from compgcn.data import KnowledgeGraph, Vocabulary
+from compgcn.data import KnowledgeGraph
 from compgcn.nn.conditional import STATISTICS, ConditionalCompGCN
 from compgcn.nn.graph import RelationalGraph
 from compgcn.run import Run
 from compgcn.tasks.edge_masking import HiddenEdges, keep_without
 from compgcn.tasks.facts import Answers
 from oracles import Edges, edge_lists
-from toy import fit, graph
+from toy import fit, graph, numbered
 
 LAYERS = 3
 SETTINGS = {"epochs": 1, "encoder.dims": (8,) * (LAYERS + 1), "batch_size": 8, "device": "cpu"}
@@ -144,11 +144,7 @@ def test_a_known_fact_is_hidden_as_in_training(rule: str, edges: Edges, data: st
 
 
 def test_every_path_starts_at_the_head_ends_at_the_tail_and_consists_of_other_facts_of_train(run: Run) -> None:
-    facts = {
-        tuple(run.data.entities.ids[i] if j != 1 else run.data.relations.ids[i] for j, i in enumerate(row))
-        for row in run.data.train.tolist()
-    }
-    shown = 0
+    facts, shown = set(toy.facts(run.data, "train")), 0
     for asked in [*sorted(facts)[:6], ("p0", "knows", "p5"), ("t0", "born", "t0")]:
         found = run.explain(*asked, top=20)
         assert found.hidden == (asked in facts)
@@ -167,29 +163,19 @@ def test_every_path_starts_at_the_head_ends_at_the_tail_and_consists_of_other_fa
     assert shown > 20
 
 
-def chain(names: list[str], facts: list[tuple[int, int, int]]) -> KnowledgeGraph:
-    rows = np.array(facts)
-    return KnowledgeGraph(
-        "chain", Vocabulary("entity", names), Vocabulary("relation", ["knows", "employs"]), rows, rows[:0], rows[:0]
-    )
-
-
 def test_the_only_path_comes_first_and_reads_as_arrows(tmp_path: Path) -> None:
-    """Dan leads nowhere; the other way from Ada to Acme is too long."""
-    names = ["Ada", "Bob", "Acme", "Dan", *"vwxyz"]
+    """Entity 3 leads nowhere; the other way from 0 to 2 is too long."""
     facts = [(0, 0, 1), (2, 1, 1), (0, 0, 3), (0, 0, 4), (4, 0, 5), (5, 0, 6), (6, 0, 2), (7, 0, 8)]
-    run = conditional(tmp_path / "run", chain(names, facts))
-    (path,) = run.explain("Ada", "employs", "Acme").paths
-    assert path.arrows() == "Ada -knows-> Bob <-employs- Acme"
-    assert run.explain("Ada", "employs", "y").paths == []
+    run = conditional(tmp_path / "run", numbered(facts, 9, ["knows", "employs"]))
+    (path,) = run.explain("0", "employs", "2").paths
+    assert path.arrows() == "0 -knows-> 1 <-employs- 2"
+    assert run.explain("0", "employs", "7").paths == []
 
 
 def test_an_exact_contribution_is_the_difference_of_scores_on_smaller_graphs(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     links = run.answers
-    assert isinstance(links, Links)
-    assert isinstance(links.task.model, ConditionalCompGCN)
     found = run.explain("p0", "knows", "p5", top=4, method="exact")
     rows = links.data.train.tolist()
     s, r, o = links.data.entities.index("p0"), links.data.relations.index("knows"), links.data.entities.index("p5")

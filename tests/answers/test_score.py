@@ -14,12 +14,12 @@ from pyarrow import csv
 
 import compgcn
 from compgcn.answers import links, score
-from compgcn.answers.links import Links
 from compgcn.answers.score import Scored
 from compgcn.errors import InputError
 from compgcn.run import Run
 from oracles import filtered_ranks
-from toy import Command, contents, graph, refused, train
+from toy import Command, contents, graph, refused, trained
+from toy import facts as facts_of
 
 QUERIES: list[tuple[str | None, str | None, str | None]] = [
     ("p0", "lives", None),
@@ -29,18 +29,7 @@ QUERIES: list[tuple[str | None, str | None, str | None]] = [
     ("p5", "knows", None),
 ]
 NEW = [("p0", "lives", "p3"), ("t1", "knows", "t1"), ("name of p2", "born", "name of t0")]
-
-
-@pytest.fixture(scope="module", params=["distmult", "conve"])
-def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    loss = "cross-entropy" if request.param == "distmult" else "bce"
-    return train(tmp_path_factory.mktemp("run") / "run", decoder=request.param, loss=loss)
-
-
-def texts(split: str) -> list[tuple[str, str, str]]:
-    data = graph()
-    e, r = data.entities.ids, data.relations.ids
-    return [(e[s], r[p], e[o]) for s, p, o in data.splits[split].tolist()]
+run = trained(each=[{"decoder": "distmult", "loss": "cross-entropy"}, {"decoder": "conve", "loss": "bce"}])
 
 
 def write(path: Path, rows: Any = QUERIES, gap: str = "?", header: bool = False) -> Path:
@@ -189,7 +178,7 @@ def test_the_ranks_of_known_facts_are_those_of_evaluation(
     ranks = run.task.ranks(split)
     for queries in (1, 2, 512):
         monkeypatch.setattr(links, "_QUERIES", queries)
-        found = run.score(texts(split))
+        found = run.score(facts_of(graph(), split))
         assert [fact.tail_rank for fact in found] == ranks.tail.realistic.tolist()
         assert [fact.head_rank for fact in found] == ranks.head.realistic.tolist()
         assert {fact.known for fact in found} == {split}
@@ -197,7 +186,6 @@ def test_the_ranks_of_known_facts_are_those_of_evaluation(
 
 def test_the_ranks_of_new_facts_leave_out_known_answers_alone(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     asking = run.answers
-    assert isinstance(asking, Links)
     data = asking.data
     for fact in run.score(NEW):
         assert fact.known is None
@@ -216,9 +204,8 @@ def test_the_ranks_of_new_facts_leave_out_known_answers_alone(run: Run, monkeypa
 
 def test_a_fact_gets_the_score_and_the_probability_of_the_answer(run: Run) -> None:
     asking = run.answers
-    assert isinstance(asking, Links)
     e, r = run.data.entities, run.data.relations
-    for fact in run.score([*texts("train")[:4], *texts("test"), *NEW]):
+    for fact in run.score([*facts_of(graph(), "train")[:4], *facts_of(graph(), "test"), *NEW]):
         answers = run.predict(head=fact.head, relation=fact.relation, top=1000)
         (answer,) = [answer for answer in answers if answer.id == fact.tail]
         alone = asking.fact(e.index(fact.head), r.index(fact.relation), e.index(fact.tail))
@@ -231,7 +218,7 @@ def test_a_file_holds_the_scored_facts_the_doubtful_first(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(score, "_TOGETHER", 2)
-    given = [*texts("test"), *NEW]
+    given = [*facts_of(graph(), "test"), *NEW]
     seen: list[tuple[int, int]] = []
     facts, to = write(tmp_path / "facts.tsv", given), tmp_path / "out.parquet"
     assert run.score_file(facts, to, doubtful=True, notify=lambda *how: seen.append(how)) == 6
@@ -257,8 +244,8 @@ def test_a_row_that_is_no_fact_is_refused(run: Run, facts: Any, expected: str) -
 
 
 def test_the_command_scores_a_file_of_facts(run: Run, command: Command, tmp_path: Path) -> None:
-    facts = write(tmp_path / "facts.tsv", [*texts("train"), *NEW])
-    number = len(texts("train")) + 3
+    known = facts_of(graph(), "train")
+    facts, number = write(tmp_path / "facts.tsv", [*known, *NEW]), len(known) + 3
     asked = ("predict", run.path, "--queries", facts)
     shown = json.loads(command(*asked, "--doubtful", "--top", 4, "--json").out)
     assert shown == [fact._asdict() for fact in run.score(facts, doubtful=True)[:4]]

@@ -14,14 +14,10 @@ from compgcn.answers.similar import Neighbours, pca
 from compgcn.errors import InputError
 from compgcn.run import Run
 from compgcn.train.storage import Table
-from toy import CLASSES, classify, labelled, molecules, train
+from toy import CLASSES, classify, labelled, molecules, trained
 
 WHOLE = hnp.arrays(np.float32, st.tuples(st.integers(1, 9), st.integers(1, 5)), elements=st.integers(-3, 3))
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return train(tmp_path_factory.mktemp("similar") / "run", epochs=1)
+run = trained(epochs=1)
 
 
 def table(vectors: np.ndarray) -> Table:

@@ -153,7 +153,6 @@ def test_the_numbering_of_nodes_makes_no_difference_and_edges_do(baseline: str, 
     data, rng = shapes(seed), np.random.default_rng(seed)
     ends = zip(data.node_starts, data.node_starts[1:], strict=False)
     new = np.concatenate([first + rng.permutation(last - first) for first, last in ends])  # of each node
-    assert data.node_labels is not None
     labels = np.empty_like(data.node_labels)
     labels[new] = data.node_labels
     triples = np.column_stack([new[data.triples[:, 0]], data.triples[:, 1], new[data.triples[:, 2]]])
@@ -179,7 +178,6 @@ def test_a_network_learns_and_answers_the_same_when_opened_again(tmp_path: Path,
 
 def test_features_serve_as_input_in_the_nested_protocol(tmp_path: Path) -> None:
     rings = toy.molecules()
-    assert rings.node_labels is not None
     features = np.eye(3, 5, dtype=np.float32)[rings.node_labels]
     data = replace(rings, node_labels=None, node_classes=(), node_features=features)
     run = trained(tmp_path / "run", "pachysan", data, protocol="nested")

@@ -70,5 +70,4 @@ def test_nodes_come_by_degree_and_then_by_that_of_their_neighbours() -> None:
 def test_nodes_with_the_same_features_are_of_one_kind() -> None:
     features = np.array([[2.0], [1.0], [2.0]], np.float32)
     net = PachySAN(Start(3, features=features), width=10, dims=(2, 2, 2))
-    assert net._kinds is not None
     assert net._kinds.tolist() == [1, 0, 1]

@@ -60,7 +60,6 @@ def test_a_baseline_learns_answers_by_name_and_survives_an_interruption(tmp_path
 @pytest.mark.parametrize("protocol", TASKS["node-classification"].protocols)
 def test_a_fit_looks_at_no_label_outside_its_training_part(tmp_path: Path, name: str, protocol: str) -> None:
     data = toy.labelled(valid=4)
-    assert data.labels is not None
     train, valid, test = data.labels.splits.values()
     held_out = protocol == "holdout"
     flipped = [rows * [1, -1] + [0, 1] if hidden else rows for rows, hidden in ((valid, held_out), (test, True))]
@@ -83,12 +82,8 @@ def test_rare_and_missing_classes_are_no_trouble(tmp_path: Path, name: str) -> N
 
 
 def test_the_config_of_a_run_makes_the_same_run_again(tmp_path: Path, command: toy.Command) -> None:
-    data = toy.labelled()
-    assert data.labels is not None
-    toy.write_tsv(tmp_path / "graph.tsv", data)
-    rows = [(split, *row) for split, part in data.labels.splits.items() for row in part]
-    lines = [f"{data.entities.ids[node]}\t{data.labels.classes[target]}\t{split}\n" for split, node, target in rows]
-    (tmp_path / "labels.tsv").write_text("node\tlabel\tsplit\n" + "".join(lines))
+    toy.write_tsv(tmp_path / "graph.tsv", toy.labelled())
+    toy.write_labels(tmp_path / "labels.tsv", toy.labelled())
     first = command("train", "graph.tsv", "--labels", "labels.tsv", "--baseline", "facts", "--set", "folds=2")
     assert first.code == 0, first
     assert "epochs" not in first.out

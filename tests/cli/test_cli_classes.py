@@ -17,28 +17,13 @@ from compgcn.run import Run, open_run
 from toy import Command, refused
 
 SETTINGS = toy.flags({"encoder.dims": (8, 8), "lr": 0.1, "folds": 3, "device": "cpu", "weight_decay": 0.0})
-
-
-@pytest.fixture(scope="module")
-def nodes(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return toy.classify(tmp_path_factory.mktemp("nodes") / "run", toy.labelled())
-
-
-@pytest.fixture(scope="module")
-def graphs(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return toy.classify(tmp_path_factory.mktemp("graphs") / "run", toy.molecules())
+nodes = toy.trained(toy.labelled(), toy.classify)
+graphs = toy.trained(toy.molecules(), toy.classify)
 
 
 def test_nodes_are_classified_from_a_table_of_triples_and_one_of_labels(command: Command, tmp_path: Path) -> None:
-    data = toy.labelled()
-    assert data.labels is not None
-    toy.write_tsv(tmp_path / "shops.tsv", data)
-    rows = [
-        f"{data.entities.ids[e]}\t{data.labels.classes[c]}\t{part}\n"
-        for part, found in data.labels.splits.items()
-        for e, c in found
-    ]
-    (tmp_path / "labels.tsv").write_text("node\tlabel\tsplit\n" + "".join(rows))
+    toy.write_tsv(tmp_path / "shops.tsv", toy.labelled())
+    toy.write_labels(tmp_path / "labels.tsv", toy.labelled())
     done = command("train", "shops.tsv", "--labels", "labels.tsv", "--epochs", 25, *SETTINGS)
     assert done.code == 0, done
     assert "labelled nodes: 14 train, 2 valid, 8 test" in done.out
@@ -177,7 +162,6 @@ def test_the_most_certain_nodes_are_shown_and_all_are_written(
 
 def test_only_nodes_like_the_labelled_are_shown_where_there_are_such(tmp_path: Path, command: Command) -> None:
     data = toy.labelled()
-    assert data.labels is not None
     fewer = replace(data.labels, train=data.labels.train[2:])
     run = toy.classify(tmp_path / "run", replace(data, labels=fewer), epochs=2)
     freed = {data.entities.ids[row] for row in data.labels.train[:2, 0]}

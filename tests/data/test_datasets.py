@@ -165,9 +165,7 @@ def test_a_number_in_other_digits_is_the_same_number() -> None:
     double = "^^<http://www.w3.org/2001/XMLSchema#double>"
 
     def with_ids(*ids: str) -> KnowledgeGraph:
-        entities = Vocabulary("entity", ids)
-        none = np.empty((0, 3), dtype=np.int64)
-        return KnowledgeGraph("g", entities, Vocabulary("relation", ["r"]), np.array([[0, 0, 1]]), none, none)
+        return replace(toy.numbered([(0, 0, 1)], 2), entities=Vocabulary("entity", ids))
 
     one = with_ids("a", f'"0.10"{double}')
     assert canonical(one) == canonical(with_ids("a", f'"0.1"{double}'))

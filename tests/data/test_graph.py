@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import toy
 from compgcn.config import Data
-from compgcn.data import KnowledgeGraph, Vocabulary, find, load, read
+from compgcn.data import find, load, read
 from compgcn.data.graph import Literals, is_value, literal_features, restricted, rows_by_type, top_relations
 from compgcn.errors import InputError
 from toy import facts, graph, labelled
@@ -86,16 +86,10 @@ def test_numbers_that_may_be_things_are_left_alone(tmp_path: Path, lines: list[s
     assert "numbers or dates" not in notes(tmp_path, lines)
 
 
-def with_types(triples: list[tuple[int, int, int]], entities: int) -> KnowledgeGraph:
-    none = np.empty((0, 3), dtype=np.int64)
-    names = [f"e{i}" for i in range(entities)]
-    relations = Vocabulary("relation", ["knows", "rdf:type"])
-    return KnowledgeGraph("g", Vocabulary("entity", names), relations, np.array(triples), none, none)
-
-
 def test_a_row_for_each_set_of_types_and_for_each_node_without() -> None:
     # 0 and 1 are both 4 and 5, told in another order; 2 is only 4; 3, 4 and 5 have no type.
-    given = with_types([(0, 1, 4), (0, 1, 5), (1, 1, 5), (1, 1, 4), (2, 1, 4), (3, 0, 0)], 6)
+    facts = [(0, 1, 4), (0, 1, 5), (1, 1, 5), (1, 1, 4), (2, 1, 4), (3, 0, 0)]
+    given = toy.numbered(facts, 6, ["knows", "rdf:type"])
     rows = rows_by_type(given)
     assert rows[0] == rows[1]
     assert len({int(row) for row in rows}) == 5

@@ -91,7 +91,6 @@ def test_kept_literals_are_attributes_and_no_part_of_the_graph(write: Write) -> 
     only = '<http://x/z> <http://x/age> "9" .\n'
     graph = read(write("g.nt", NT + only), literals="keep")
     assert facts(graph) == LINKS
-    assert graph.literals is not None
     ids, values = [graph.entities.ids[row] for row in graph.literals.entities], ("7", "7", 'Bé "x" y')
     assert (ids, graph.literals.values) == (["http://x/a", "http://x/b", "http://x/b"], values)
     assert graph.literals.relations == ("http://x/age", "http://x/age", "http://x/name")
@@ -101,7 +100,6 @@ def test_kept_literals_are_attributes_and_no_part_of_the_graph(write: Write) -> 
 def test_literals_of_blank_nodes_are_kept_with_the_right_node(write: Write) -> None:
     lost = "_:b0 :age 9 .\n"  # of a node in no other triple, called as the first one is once it has a number
     graph = read(write("g.ttl", "@prefix : <http://x/> .\n" + lost + ":a :knows [ :age 8 ] ."), literals="keep")
-    assert graph.literals is not None
     assert [graph.entities.ids[row] for row in graph.literals.entities] == ["_:b0"]
     assert graph.literals.values == ("8",)
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import toy
 from compgcn.data import GraphCollection, KnowledgeGraph, Labels, Vocabulary, load
 from compgcn.data.statistics import Bin, Given, Overlap, bins, even_bins, report, summarise
 
@@ -96,12 +97,6 @@ Fact = tuple[int, int, int]
 facts = st.lists(st.tuples(st.integers(0, N - 1), st.integers(0, R - 1), st.integers(0, N - 1)), max_size=25)
 
 
-def of_splits(*splits: list[Fact]) -> KnowledgeGraph:
-    parts = [np.array(part, dtype=np.int64).reshape(-1, 3) for part in splits]
-    e = Vocabulary("entity", [f"e{i}" for i in range(N)])
-    return KnowledgeGraph("made up", e, Vocabulary("relation", [f"r{i}" for i in range(R)]), *parts)
-
-
 def overlaps(everything: set[Fact], share: float, least: int) -> dict[str, set[Overlap]]:
     """The definition of the three lists."""
     pairs = [{(s, o) for s, p, o in everything if p == r and s != o} for r in range(R)]
@@ -145,7 +140,7 @@ def given_away(part: list[Fact], train: set[Fact], lists: dict[str, set[Overlap]
 def test_the_report_is_its_definition(
     train: list[Fact], valid: list[Fact], test: list[Fact], share: float, least: int
 ) -> None:
-    found = report(of_splits(train, valid, test), share=share, least=least)
+    found = report(toy.numbered(train, N, R, valid=valid, test=test), share=share, least=least)
     lists = overlaps({*train, *valid, *test}, share, least)
     for name, expected in lists.items():
         assert set(getattr(found, name)) == expected

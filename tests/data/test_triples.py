@@ -18,20 +18,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compgcn.config import as_list, parse_setting
-from compgcn.data import KnowledgeGraph, Vocabulary, read
+from compgcn.data import KnowledgeGraph, read
 from compgcn.data.files import lines as read_lines
 from compgcn.errors import InputError
-from toy import Write, facts
+from toy import Write, facts, numbered
 
 ids = st.sampled_from(["a", "b", "c", "007", "7", "1e5", "é", "NA"])
 triples_text = st.lists(st.tuples(ids, ids, ids), min_size=1, max_size=30)
-
-
-def small() -> KnowledgeGraph:
-    none = np.empty((0, 3), dtype=np.int64)
-    return KnowledgeGraph(
-        "small", Vocabulary("entity", ["a", "b", "c"]), Vocabulary("relation", ["r"]), np.array([[0, 0, 1]]), none, none
-    )
 
 
 def read_three(train: str, valid: str, test: str) -> KnowledgeGraph:
@@ -232,10 +225,10 @@ def test_the_fingerprint_changes_with_the_data_and_not_with_the_names(write: Wri
 )
 def test_features_that_do_not_fit_are_refused(nodes: object, relations: object, expected: str) -> None:
     with pytest.raises(InputError, match=expected):
-        small().with_features(nodes=nodes, relations=relations)
+        numbered([(0, 0, 1)], 3).with_features(nodes=nodes, relations=relations)
 
 
 @pytest.mark.parametrize("train", [np.zeros((2, 2), int), np.zeros((1, 3)), [[0, 1, 0]], [[-1, 0, 0]]])
 def test_triples_that_do_not_fit_the_vocabulary_are_refused(train: object) -> None:
     with pytest.raises(InputError, match="the train triples"):
-        replace(small(), train=train)
+        replace(numbered([(0, 0, 1)], 3), train=train)

@@ -149,8 +149,8 @@ def test_distances_and_their_gradients_are_those_of_the_formula(name, planar, B,
 def test_distances_of_many_slices_and_narrow_types(name, planar, dtype, monkeypatch):
     candidates = 2500
     if name == "triton":  # its interpreter takes long: as many slices, of fewer
-        monkeypatch.setattr("compgcn.kernels.triton.distances._SLICE", 128)
-        candidates = 310
+        monkeypatch.setattr("compgcn.kernels.triton.distances._SLICE", 32)
+        candidates = 78
     q, e = normal(3, 20, dtype=dtype), normal(candidates, 20, seed=1, dtype=dtype)
     wide = [t.detach().double().requires_grad_() for t in (q, e)]
     expected = distances(*wide, planar)

@@ -24,7 +24,7 @@ def short_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("compgcn.kernels.plan.CHUNK", 8)
 
 
-def drawn(count: int = 60) -> tuple[Tensor, Tensor, Tensor]:
+def drawn(count: int = 40) -> tuple[Tensor, Tensor, Tensor]:
     """Row, sender and relation of messages: a hub of several chunks, pairs many times, and a row without messages."""
     generator = torch.Generator().manual_seed(0)
     row, sender, relation = (
@@ -33,7 +33,7 @@ def drawn(count: int = 60) -> tuple[Tensor, Tensor, Tensor]:
     return row, sender, relation
 
 
-def leaves_of(count: int = 60, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor, Tensor]:
+def leaves_of(count: int = 40, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor, Tensor]:
     """x, z and weights; small whole numbers make many ties, and row 1 has hidden messages alone."""
     x, z = (
         (normal(size, WIDTH, seed=size, grad=False) * 1.5).round().to(dtype).requires_grad_()
@@ -66,7 +66,7 @@ def dense(x: Tensor, z: Tensor, weight: Tensor, messages: tuple[Tensor, ...], co
 @BACKENDS
 @EVERY_COMBINE
 def test_statistics_are_those_of_a_dense_loop(name, combine):
-    """The gradient by the weight of a hidden message says what it would add, which the loop never sees."""
+    """A hidden message, of weight 0, is an absent one to the loop; the gradient by its weight is what it would add."""
     leaves, messages = leaves_of(), drawn()
     with backend(name):
         ours = statistics(*leaves, make_pair_plan(*messages, **SIZES), combine)
@@ -99,17 +99,6 @@ def test_the_gradient_by_a_weight_is_what_the_message_adds_to_the_sums(name):
         (ours,) = torch.autograd.grad((out.sum * g_sum + out.square * g_square).sum(), weight)
     m = x[sender] * z[relation]
     torch.testing.assert_close(ours, (g_sum[row] * m + g_square[row] * m**2).sum(-1))
-
-
-@BACKENDS
-@EVERY_COMBINE
-def test_a_hidden_message_is_an_absent_one(name, combine):
-    (x, z, weight), messages = leaves_of(), drawn()
-    shown = weight.detach() != 0
-    with backend(name):
-        hidden = statistics(x, z, weight.detach(), make_pair_plan(*messages, **SIZES), combine)
-        plan = make_pair_plan(*(t[shown] for t in messages), **SIZES)
-        assert_same_with_gradients(hidden, statistics(x, z, weight.detach()[shown], plan, combine), (x, z))
 
 
 @BACKENDS

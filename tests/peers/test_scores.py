@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from compgcn.nn.decoders import DECODERS, ConvolutionSettings, Decoder, build_decoder
 
@@ -74,8 +74,6 @@ def _conve(modules: ModuleType, decoder: Decoder, x: Tensor, z: Tensor, e: Tenso
 
 def _convkb(modules: ModuleType, decoder: Decoder, x: Tensor, z: Tensor, e: Tensor) -> Tensor:
     query, similarity = decoder.phi, decoder.similarity
-    assert isinstance(query, nn.Module)
-    assert isinstance(similarity, nn.Module)
     theirs = modules.ConvKBInteraction(embedding_dim=D, num_filters=SMALL.filters).eval()
     with torch.no_grad():
         filters = torch.cat((query.filters, similarity.filters.unsqueeze(1)), 1)  # [F, 3]

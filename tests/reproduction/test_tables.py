@@ -54,19 +54,19 @@ def test_rows_without_a_result_stand_in_one_line_with_the_papers_numbers(tmp_pat
 # Committed results and pages
 
 
+COMMITTED = Board(RESULTS, EXPERIMENTS)  # reads each result once
+
+
 def test_every_row_has_a_committed_result_of_its_settings_or_says_why_not() -> None:
-    board = Board(RESULTS, EXPERIMENTS)
     for experiment in EXPERIMENTS.values():
         for row in experiment.rows:
             home, line = at_home(experiment, row)
             if line.settings is not None and not line.missing:
-                assert board.ours(home, line, home.metrics[0]) is not None, f"{experiment.name}/{row.name}"
+                assert COMMITTED.ours(home, line, home.metrics[0]) is not None, f"{experiment.name}/{row.name}"
 
 
 def test_the_page_of_results_is_made_of_the_committed_files() -> None:
-    assert (ROOT / "docs" / "results.md").read_text(encoding="utf-8") == whole(
-        Board(RESULTS, EXPERIMENTS), ROOT / "docs"
-    )
+    assert (ROOT / "docs" / "results.md").read_text(encoding="utf-8") == whole(COMMITTED, ROOT / "docs")
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_the_page_of_results_is_made_of_the_committed_files() -> None:
 )
 def test_generated_blocks_are_made_of_the_committed_files(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    assert blocks.filled(text, Board(RESULTS, EXPERIMENTS)) == text
+    assert blocks.filled(text, COMMITTED) == text
     assert text.count("<!-- python -m reproduction tables: ") <= text.count("<!-- end -->")
 
 

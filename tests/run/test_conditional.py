@@ -11,32 +11,21 @@ import numpy as np
 import pytest
 import torch
 
-from compgcn.answers.links import Links
 from compgcn.cli.console import calibration_note
 from compgcn.data import KnowledgeGraph, Vocabulary
 from compgcn.errors import InputError
 from compgcn.run import Run, fit
 from compgcn.train.loop import Interrupted
-from toy import CONDITIONAL, Command, contents, graph, lasting, molecules, refused, train, write_tsv
+from toy import CONDITIONAL, Command, contents, facts, graph, lasting, molecules, refused, trained, write_tsv
 
 FACTS = [("ann", "lives", "t1"), ("ann", "born", "t2"), ("p3", "knows", "ann"), ("ann", "knows", "bob")]
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return train(tmp_path_factory.mktemp("conditional") / "run", graph(12, 4, valid=8, test=8), **CONDITIONAL)
-
-
-@pytest.fixture(scope="module")
-def other(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return train(tmp_path_factory.mktemp("other") / "run", graph(), epochs=0)
+run = trained(graph(12, 4, valid=8, test=8), **CONDITIONAL)
+other = trained(epochs=0)
 
 
 def scores(run: Run) -> torch.Tensor:
     """The scores of all queries, inverses included, [N, 2R, N]."""
     data = run.data
-    assert isinstance(data, KnowledgeGraph)
-    assert isinstance(run.answers, Links)
     N, width = data.num_entities, 2 * data.num_relations
     with torch.inference_mode():
         return run.answers.scores("entities", np.arange(N * width)).view(N, width, N)
@@ -50,22 +39,18 @@ def renamed(data: KnowledgeGraph) -> tuple[KnowledgeGraph, torch.Tensor]:
         ids[new] = f"renamed {old}"
     for old, new in enumerate(relation):
         relations[new] = data.relations.ids[old]
-    splits = {name: np.column_stack((row[s], relation[r], row[o])) for name, (s, r, o) in _columns(data)}
+    columns = ((name, *triples.T) for name, triples in data.splits.items())
+    splits = {name: np.column_stack((row[s], relation[r], row[o])) for name, s, r, o in columns}
     return (
         replace(data, entities=Vocabulary("entity", ids), relations=Vocabulary("relation", relations), **splits),
         torch.from_numpy(row),
     )
 
 
-def _columns(data: KnowledgeGraph) -> list[tuple[str, np.ndarray]]:
-    return [(name, triples.T) for name, triples in data.splits.items()]
-
-
 # Other graphs
 
 
 def test_a_graph_with_renamed_entities_gives_the_same_answers(run: Run) -> None:
-    assert isinstance(run.data, KnowledgeGraph)
     data, row = renamed(run.data)
     asked = run.with_graph(data)
     torch.testing.assert_close(scores(asked)[row][:, :, row], scores(run), atol=1e-5, rtol=1e-5)
@@ -82,7 +67,6 @@ def test_a_graph_with_renamed_entities_gives_the_same_answers(run: Run) -> None:
 def test_more_facts_are_the_larger_graph_and_change_no_weight(run: Run) -> None:
     larger = run.with_facts(FACTS)
     e, r = larger.data.entities, larger.data.relations
-    assert isinstance(larger.data, KnowledgeGraph)
     assert e.ids[-2:] == ("ann", "bob")
     again = run.with_graph(replace(larger.data, relations=Vocabulary("relation", r.ids)))
     assert torch.equal(scores(larger), scores(again))
@@ -119,8 +103,8 @@ def test_all_answers_are_about_the_other_graph_and_the_folder_stays(run: Run, tm
 
 def test_relations_of_one_meaning_count_a_fact_once(run: Run) -> None:
     one, both = (
-        run.with_graph(KnowledgeGraph.from_triples(facts, valid_fraction=0, test_fraction=0))
-        for facts in ([("x", "lives", "y")], [("x", "lives", "y"), ("x", "LIVES", "y")])
+        run.with_graph(KnowledgeGraph.from_triples(rows, valid_fraction=0, test_fraction=0))
+        for rows in ([("x", "lives", "y")], [("x", "lives", "y"), ("x", "LIVES", "y")])
     )
     assert len(both.data.train) == 1
     assert torch.equal(scores(one), scores(both))
@@ -137,13 +121,11 @@ def test_a_fact_that_the_model_sees_is_no_question_to_it(run: Run) -> None:
 
 def test_facts_of_train_are_scored_on_the_graph_without_them(run: Run) -> None:
     data = run.data
-    assert isinstance(data, KnowledgeGraph)
-    for s, r, o in data.train[:4].tolist():
-        fact = data.entities.ids[s], data.relations.ids[r], data.entities.ids[o]
+    for row, fact in zip(data.train, facts(data, "train")[:4], strict=False):
         (scored,) = run.score([fact])
         explained = run.explain(*fact, method="gradient")
         assert scored.score == pytest.approx(explained.score, abs=1e-5)
-        less = replace(data, train=data.train[(data.train != (s, r, o)).any(1)])
+        less = replace(data, train=data.train[(data.train != row).any(1)])
         view = run.with_graph(less)
         if run.config.training.hide == "facts":
             assert scored.score == pytest.approx(view.score([fact])[0].score, abs=1e-5)
@@ -174,7 +156,6 @@ def test_entities_have_no_vectors_and_relations_do(run: Run, tmp_path: Path) -> 
 
 
 def test_commands_ask_about_another_graph(run: Run, command: Command) -> None:
-    assert isinstance(run.data, KnowledgeGraph)
     one = write_tsv(Path("one.tsv"), run.data)
     Path("three").mkdir()
     for split in run.data.splits:

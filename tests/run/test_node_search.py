@@ -87,7 +87,6 @@ def test_a_graph_whose_types_tell_nothing_gets_a_model_with_a_vector_of_every_no
 ) -> None:
     run, _ = whole
     found = journalled(run.path)
-    assert found is not None
     assert found.trials[0].name == "mult, learned"
     assert run.config.encoder.input == "learned"
     assert run.metrics["test"]["accuracy"] == 1
@@ -106,13 +105,10 @@ def test_the_winner_is_the_run_that_its_settings_give(whole: tuple[Run, list[dic
 
 def test_a_search_does_not_depend_on_test_labels(whole: tuple[Run, list[dict[str, Any]]], tmp_path: Path) -> None:
     data = institute()
-    assert data.labels is not None
     nodes, classes = data.labels.test.T
     wrong = replace(data.labels, test=np.column_stack((nodes, (classes + 1) % 3)))
     other = searched(tmp_path / "run", replace(data, labels=wrong))
     first, second = journalled(whole[0].path), journalled(other.path)
-    assert first is not None
-    assert second is not None
     assert [trial[:4] for trial in first.trials] == [trial[:4] for trial in second.trials]
 
 
@@ -128,19 +124,13 @@ def test_minutes_judge_every_candidate_on_whole_cross_validations(tmp_path: Path
     """Where one takes little time: on a clock that stands still, none."""
     run = portfolio.search(SETTINGS, institute(), Budget(seconds=60), tmp_path / "run", clock=lambda: 0.0)
     found = journalled(run.path)
-    assert found is not None
     assert {trial.name for trial in found.trials} == set(FEW)
     assert all(2 * trial.share == round(2 * trial.share) > 0 for trial in found.trials)
 
 
 def test_own_labels_are_searched_by_default_and_named_settings_are_not(command: Command, tmp_path: Path) -> None:
-    data = institute()
-    assert data.labels is not None
-    toy.write_tsv(tmp_path / "institute.tsv", data)
-    rows = [(split, *row) for split, some in data.labels.splits.items() for row in some]
-    (tmp_path / "labels.tsv").write_text(
-        "node\tlabel\tsplit\n" + "".join(f"{data.entities.ids[n]}\tg{c}\t{split}\n" for split, n, c in rows)
-    )
+    toy.write_tsv(tmp_path / "institute.tsv", institute())
+    toy.write_labels(tmp_path / "labels.tsv", institute())
     shown = command("train", "institute.tsv", "--labels", "labels.tsv", "--trials", 9, "--device", "cpu").out
     assert "'mult, learned' has the highest validation likelihood of 3 candidates" in shown
     assert "protocol 'refit'" in shown

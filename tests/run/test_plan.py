@@ -11,21 +11,19 @@ import pytest
 import torch
 
 from compgcn.config import Config, configure
-from compgcn.data import KnowledgeGraph, Vocabulary
+from compgcn.data import KnowledgeGraph
 from compgcn.errors import InputError
 from compgcn.run.build import build_links
 from compgcn.run.plan import STATES, Cost, Outline, Plan, Rates, given_rates, measure, plan, remedies, shape_of
 from compgcn.run.resolve import resolve
-from compgcn.tasks.link_prediction import LinkPrediction
 from compgcn.train.loop import make_step
 from compgcn.train.step import OPTIMISERS
 from reproduction import BENCHMARKS, blocks
 from reproduction.blocks import of_size, rates
-from toy import graph
+from toy import graph, numbered
 
 RATES = Rates("cpu", stream=1e10, gather=1e9, products=1e10, call=1e-6)
 CPU = torch.device("cpu")
-GIB = 2**30
 SAMPLED = {"loss": "sampled-cross-entropy", "sampler": "shared", "negatives": 4}
 SETTINGS: dict[str, dict[str, Any]] = {
     "recommended": {},
@@ -50,7 +48,6 @@ def test_a_plan_counts_the_weights_and_steps_of_the_task(name: str) -> None:
     data = graph()
     config = resolved(data, **SETTINGS[name])
     made, task = plan(config, data, 1, RATES), build_links(config, data, CPU)
-    assert isinstance(task, LinkPrediction)
     update = make_step(task, config.training, 2)
     task.module.train()
     update(task.examples(0, 0), 0.1)
@@ -98,10 +95,9 @@ def test_the_shape_is_that_of_the_rank_with_most_to_do(ranks: int) -> None:
 def test_equal_degrees_bound_the_mean_halo_of_entities_in_any_order() -> None:
     draw = np.random.default_rng(0)
     N, (s, o) = 500, (draw.random((2, 3000)) ** 3 * 500).astype(np.int64)  # few entities have most of the facts
-    order, none = draw.permutation(N), np.empty((0, 3), dtype=np.int64)
+    order = draw.permutation(N)
     facts = np.stack((order[s], np.zeros_like(s), order[o]), 1)
-    entities = Vocabulary("entity", [f"e{i}" for i in range(N)])
-    data = KnowledgeGraph("hubs", entities, Vocabulary("relation", ["r"]), facts, none, none)
+    data = numbered(facts, N)
     outline = Outline(N, 1, len(facts), held_out=(0.0, 0.0))
     for ranks in (2, 4, 8):
         halos = [len(others) for _, others in edges(data, ranks)]

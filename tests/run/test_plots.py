@@ -6,7 +6,6 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import toy
@@ -39,13 +38,9 @@ def test_a_figure_has_the_format_of_its_ending(
 
 def test_many_relations_are_drawn_by_rank_and_few_by_name(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    few, many = toy.graph(), np.array([[i % 5, i, (i + 1) % 5] for i in range(40)])
-    large = KnowledgeGraph(
-        "many", Vocabulary("entity", list("abcde")), Vocabulary("relation", [f"r{i}" for i in range(40)]),
-        many, many[:0], many[:3],
-    )  # fmt: skip
+    many = [(i % 5, i, (i + 1) % 5) for i in range(40)]
     texts = []
-    for data in (few, large):
+    for data in (toy.graph(), toy.numbered(many, 5, 40, test=many[:3])):
         draw_summary(summarise(data), tmp_path / "x.svg")
         texts.append((tmp_path / "x.svg").read_text())
     assert "<!-- lives -->" in texts[0]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -32,9 +33,26 @@ FEW = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(portfolio, "portfolio", lambda *sizes: FEW)
+@pytest.fixture(scope="module", autouse=True)
+def few() -> Iterator[None]:
+    with mock.patch.object(portfolio, "portfolio", return_value=FEW):
+        yield
+
+
+@pytest.fixture(scope="module")
+def whole(few: None, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A search that nothing disturbed."""
+    return searched(tmp_path_factory.mktemp("whole") / "run")
+
+
+class Steps:
+    """A clock that counts steps and epochs, each with its seconds."""
+
+    def __init__(self, step: float = 1.0, epoch: float = 1.0) -> None:
+        self.now, self.seconds = 0.0, {"step": step, "epoch": epoch}
+
+    def tick(self, event: Event) -> None:
+        self.now += self.seconds.get(event["event"], 0.0)
 
 
 def searched(folder: Path, data: KnowledgeGraph | None = None, trials: int = 6, **how: Any) -> Run:
@@ -48,24 +66,17 @@ def told(folder: Path) -> list[dict[str, Any]]:
     return [{key: x for key, x in json.loads(line).items() if key not in left_out} for line in lines]
 
 
-def test_a_number_of_trials_gives_the_same_model_every_time(tmp_path: Path) -> None:
-    a, b = searched(tmp_path / "a"), searched(tmp_path / "b")
-    assert told(a.path) == told(b.path)
-    assert (a.path / MODEL).read_bytes() == (b.path / MODEL).read_bytes()
-    assert a.metrics == b.metrics
-
-
-def test_the_choice_does_not_depend_on_test(tmp_path: Path) -> None:
+def test_a_number_of_trials_gives_the_same_model_every_time_whatever_test_holds(tmp_path: Path, whole: Run) -> None:
     data = graph(people=12)
-    a, b = searched(tmp_path / "a", data), searched(tmp_path / "b", replace(data, test=data.test[:1]))
-    assert told(a.path) == told(b.path)
-    assert (a.path / MODEL).read_bytes() == (b.path / MODEL).read_bytes()
-    assert a.metrics["test"] != b.metrics["test"]
+    other = searched(tmp_path / "run", replace(data, test=data.test[:1]))
+    assert told(other.path) == told(whole.path)
+    assert (other.path / MODEL).read_bytes() == (whole.path / MODEL).read_bytes()
+    assert other.metrics["test"] != whole.metrics["test"]
 
 
 @pytest.mark.parametrize("steps", [1, 20, 60])
-def test_a_stopped_search_resumes_to_the_same_bits(tmp_path: Path, steps: int) -> None:
-    whole, seen = searched(tmp_path / "a"), list[Event]()
+def test_a_stopped_search_resumes_to_the_same_bits(tmp_path: Path, whole: Run, steps: int) -> None:
+    seen = list[Event]()
     with pytest.raises(Interrupted):
         searched(tmp_path / "b", notify=seen.append, interrupted=lambda: len(seen) >= steps)
     assert not (tmp_path / "b" / "metrics.json").exists(), "the test metrics come last"
@@ -83,38 +94,30 @@ def test_a_stopped_search_resumes_to_the_same_bits(tmp_path: Path, steps: int) -
     assert (resumed.path / MODEL).read_bytes() == (whole.path / MODEL).read_bytes()
 
 
-def test_the_winner_is_an_ordinary_run_that_says_why_it_won(tmp_path: Path) -> None:
-    run = searched(tmp_path / "run")
-    found = journalled(run.path)
-    assert found is not None
+def test_the_winner_is_an_ordinary_run_that_says_why_it_won(whole: Run, tmp_path: Path) -> None:
+    run, found = whole, journalled(whole.path)
     assert found.trials[0].share == 1.0
+    lines = [json.loads(line) for line in (run.path / "events.jsonl").read_text().splitlines()]
+    epochs = [line for line in lines if line["event"] == "epoch"]
+    assert [line["epoch"] for line in epochs] == list(range(1, run.config.training.epochs + 1))
+    assert epochs[-1]["best_epoch"] == run.metrics["best_epoch"]
+    assert max(line["valid"]["mrr"] for line in epochs if line["valid"]) == found.trials[0].value
     assert {trial.name for trial in found.trials} == {name for name, *_ in FEW}
     assert [path.name for path in (run.path / "search").iterdir()] == ["journal.jsonl"], "no weights of the losers"
     again = open_run(run.path)
     assert again.predict(head="p0", relation="lives", top=1)
     assert again.evaluate()["mrr"] == pytest.approx(run.metrics["test"]["mrr"])
-    page = write_page(again).read_text()
+    page = write_page(again, tmp_path / "page.html").read_text()
     assert "Choice of the model" in page
+    assert "<h2>Training" in page
     assert "none + " not in page
     assert all(name in page for name, *_ in FEW)
     assert "filters ranks by train and valid alone" in page
 
 
-def test_the_run_has_the_training_curve_of_its_winner(tmp_path: Path) -> None:
-    run = searched(tmp_path / "run")
-    lines = [json.loads(line) for line in (run.path / "events.jsonl").read_text().splitlines()]
-    epochs = [line for line in lines if line["event"] == "epoch"]
-    assert [line["epoch"] for line in epochs] == list(range(1, run.config.training.epochs + 1))
-    assert epochs[-1]["best_epoch"] == run.metrics["best_epoch"]
-    found = journalled(run.path)
-    assert found is not None
-    assert max(line["valid"]["mrr"] for line in epochs if line["valid"]) == found.trials[0].value
-    assert "<h2>Training" in write_page(run).read_text()
-
-
 @pytest.mark.parametrize("during", ["evaluating test", "calibrating entities"])
-def test_a_search_stopped_in_the_last_evaluation_trains_nothing_again(tmp_path: Path, during: str) -> None:
-    whole, seen = searched(tmp_path / "a"), list[Event]()
+def test_a_search_stopped_in_the_last_evaluation_trains_nothing_again(tmp_path: Path, whole: Run, during: str) -> None:
+    seen = list[Event]()
     with pytest.raises(Interrupted):
         searched(tmp_path / "b", notify=seen.append, interrupted=lambda: any(one.get("what") == during for one in seen))
     seen.clear()
@@ -148,7 +151,6 @@ def test_a_candidate_that_does_not_fit_into_memory_is_left_out(tmp_path: Path, m
 
     monkeypatch.setattr(portfolio, "build_links", too_large)
     found = journalled(searched(tmp_path / "run").path)
-    assert found is not None
     assert "it does not fit into memory" in {one.error for one in found.trials if one.name == "conditional"}
 
 
@@ -163,16 +165,9 @@ def test_a_search_without_a_model_leaves_the_folder_to_another_budget(
 
 
 def test_the_clock_bounds_a_search_by_seconds(tmp_path: Path) -> None:
-    now = 0.0
-
-    def clock() -> float:
-        return now
-
-    def tick(event: Event) -> None:
-        nonlocal now
-        now += 1.0 if event["event"] in ("step", "epoch") else 0.0
-
-    run = portfolio.search(GIVEN, graph(people=12), Budget(seconds=120.0), tmp_path / "run", tick, clock=clock)
+    steps = Steps()
+    about = GIVEN, graph(people=12), Budget(seconds=120.0)
+    run = portfolio.search(*about, tmp_path / "run", steps.tick, clock=lambda: steps.now)
     lines = (run.path / "search" / "journal.jsonl").read_text().splitlines()
     spent = sum(json.loads(line).get("spent", 0.0) for line in lines)
     assert 30.0 < spent <= 120.0
@@ -230,15 +225,11 @@ def test_on_a_cpu_a_graph_gets_models_that_learn_within_the_time(
 
 
 def test_the_time_of_ranking_counts_every_entity_beside_few_negatives(tmp_path: Path) -> None:
-    data, now = graph(people=60), 0.0
-
-    def tick(event: Event) -> None:
-        nonlocal now
-        now += 1.0 if event["event"] in ("step", "epoch") else 0.0
+    data, steps = graph(people=60), Steps()
 
     def cost(loss: str) -> float:
         settings = {**FACTORS, "epochs": 400, "loss": loss, "sampler": "shared", "negatives": 1}
-        judge = portfolio.LinkJudge(GIVEN, data, tmp_path / loss, tick, clock=lambda: now)
+        judge = portfolio.LinkJudge(GIVEN, data, tmp_path / loss, steps.tick, clock=lambda: steps.now)
         return judge.cost(portfolio.Candidate("one", settings)).seconds
 
     ranking = portfolio._FORWARD * 400 * 2 * len(data.valid) / FACTORS["batch_size"]
@@ -247,13 +238,8 @@ def test_the_time_of_ranking_counts_every_entity_beside_few_negatives(tmp_path: 
 
 
 def test_an_epoch_that_the_estimate_trained_is_evaluated(tmp_path: Path) -> None:
-    now = 0.0
-
-    def tick(event: Event) -> None:
-        nonlocal now
-        now += {"step": 0.01, "epoch": 10.0}.get(event["event"], 0.0)  # the estimate ends with an epoch
-
-    judge = portfolio.LinkJudge(GIVEN, graph(people=12), tmp_path, tick, clock=lambda: now)
+    steps = Steps(0.01, 10.0)  # the estimate ends with an epoch
+    judge = portfolio.LinkJudge(GIVEN, graph(people=12), tmp_path, steps.tick, clock=lambda: steps.now)
     one = portfolio.Candidate("one", {**FACTORS, "evaluate_every": 2, "batch_size": 8})
     assert judge.cost(one).seconds > 0
     assert 0 < judge.train(one, 1 / 9, final=False) <= 1

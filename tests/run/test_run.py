@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import random
 from pathlib import Path
 from typing import Any
@@ -25,12 +26,9 @@ from compgcn.run.resolve import expand, recommended, resolve
 from compgcn.train.folder import default_folder
 from compgcn.train.loop import Interrupted
 from compgcn.train.recipes import MODELS
-from toy import SMALL, graph, lasting, train
+from toy import SMALL, graph, lasting, numbered, train, trained
 
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return train(tmp_path_factory.mktemp("run") / "run")
+run = trained()
 
 
 # seeds
@@ -285,19 +283,13 @@ def test_a_model_that_cannot_be_built_is_one_sentence_and_no_folder(
 
 @pytest.mark.parametrize("decoder", ["distmult", "transe", "conve"])
 def test_one_triple_is_enough_to_train_on(tmp_path: Path, decoder: str) -> None:
-    vocabularies = (compgcn.data.Vocabulary("entity", ["a", "b"]), compgcn.data.Vocabulary("relation", ["r"]))
-    none = np.empty((0, 3), dtype=np.int64)
-    data = compgcn.KnowledgeGraph("one", *vocabularies, np.array([[0, 0, 1]]), none, none)
-    run = train(tmp_path / "run", data, decoder=decoder)
-    assert run.predict("a", "r", top=1)[0].id in ("a", "b")
+    run = train(tmp_path / "run", numbered([(0, 0, 1)], 2), decoder=decoder)
+    assert run.predict("0", "0", top=1)[0].id in ("0", "1")
 
 
 def test_a_graph_without_a_second_entity_or_a_triple_is_one_sentence(tmp_path: Path) -> None:
-    none = np.empty((0, 3), dtype=np.int64)
-    one = compgcn.data.Vocabulary("entity", ["a"])
-    relation = compgcn.data.Vocabulary("relation", ["r"])
     with pytest.raises(InputError, match="one entity"):
-        train(tmp_path / "run", compgcn.KnowledgeGraph("g", one, relation, np.array([[0, 0, 0]]), none, none))
+        train(tmp_path / "run", numbered([(0, 0, 0)], 1))
     with pytest.raises(InputError, match="no training triples"):
         train(tmp_path / "run", graph(empty=("train",)))
     assert not (tmp_path / "run").exists()
@@ -420,6 +412,7 @@ def test_a_sample_of_test_is_reported_as_one(tmp_path: Path) -> None:
     assert "ranked" not in train(tmp_path / "all", data, epochs=1).metrics
 
 
+@functools.cache
 def _sized(entities: int) -> compgcn.KnowledgeGraph:
     """A graph of the toy's facts with so many entities."""
     data = graph()
@@ -458,8 +451,10 @@ def test_threads_add_up_no_gradient_in_an_order_of_their_own(
 
     plain = torch.Tensor.backward
     monkeypatch.setattr(torch.Tensor, "backward", backward)
+    settings = {"model": model, "epochs": 1, "loss": loss, "entity_bias": True, "device": "cpu"}
     try:
-        fit(graph(), model=model, run_dir=tmp_path / "run", epochs=1, loss=loss, entity_bias=True, device="cpu")
+        with pytest.raises(Interrupted):  # after the first step
+            fit(graph(), run_dir=tmp_path / "run", interrupted=lambda: True, **settings)
     except InputError as reason:
         pytest.skip(str(reason))
     assert found

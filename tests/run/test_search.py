@@ -18,17 +18,32 @@ SECONDS = 10.0  # of a whole training of the candidates below
 
 
 class Pretended:
-    """A judge of candidates whose value is their setting `value`, on a clock that only training moves."""
+    """A judge of candidates whose value is their setting `value`, on a clock that training and estimates move.
+
+    Args:
+        seconds: of a whole training.
+        stop_after: so many trials.
+        cost: the estimate; without one it is right.
+        each: seconds that an estimate takes.
+    """
 
     goal = "mrr"
 
-    def __init__(self, seconds: Callable[[Candidate], float] = lambda one: SECONDS, stop_after: int | None = None):
+    def __init__(
+        self,
+        seconds: Callable[[Candidate], float] = lambda one: SECONDS,
+        stop_after: int | None = None,
+        cost: Callable[[Candidate], Cost] | None = None,
+        each: float = 0.0,
+    ):
         self.now, self.calls = 0.0, list[tuple[str, float]]()
         self.trained, self.dropped, self.finals = dict[str, float](), list[str](), list[str]()
-        self.seconds, self.stop_after = seconds, stop_after
+        self.seconds, self.stop_after, self.each = seconds, stop_after, each
+        self.estimate = cost or (lambda one: Cost(seconds(one), 0.01))
 
     def cost(self, candidate: Candidate) -> Cost:
-        return Cost(self.seconds(candidate), 0.01)
+        self.now += self.each
+        return self.estimate(candidate)
 
     def train(self, candidate: Candidate, share: float, *, final: bool) -> float:
         self.calls.append((candidate.name, share))
@@ -59,20 +74,13 @@ def searched(folder: Path, judge: Pretended, some: Sequence[Candidate], **budget
 
 def test_a_joining_candidate_that_takes_all_the_time_wins_by_its_value_alone(tmp_path: Path) -> None:
     slow = Candidate("alone", {"value": 0.05}, "other")
-    judge = Pretended(lambda one: 1000.0 if one.name == "alone" else SECONDS)
-    judge.cost = lambda one: Cost(SECONDS, 0.01)  # type: ignore[method-assign]
+    judge = Pretended(lambda one: 1000.0 if one.name == "alone" else SECONDS, cost=lambda one: Cost(SECONDS, 0.01))
     outcome = searched(tmp_path, judge, [*candidates(6, ("same",)), slow], seconds=30).run()
     assert outcome.trials[0].name == "c5"
 
 
 def test_the_first_candidate_is_trained_where_no_time_is_left(tmp_path: Path) -> None:
-    judge = Pretended()
-
-    def cost(candidate: Candidate) -> Cost:
-        judge.now += 10.0  # to find it out takes more than the budget
-        return Cost(SECONDS, 0.01)
-
-    judge.cost = cost  # type: ignore[method-assign]
+    judge = Pretended(each=10.0)  # the estimate takes more than the budget
     assert searched(tmp_path, judge, candidates(3), seconds=5).run().trials[0].value is not None
 
 
@@ -182,7 +190,7 @@ def test_a_slow_candidate_leaves_the_best_one_the_time_to_end_its_training(
     tmp_path: Path, seconds: float, fits: bool
 ) -> None:
     judge = Pretended(lambda one: 25.0 if one.kind == "slow" else SECONDS)
-    judge.cost = lambda one: Cost(judge.seconds(one), 1.0 if one.kind == "slow" else 0.01)  # type: ignore[method-assign]
+    judge.estimate = lambda one: Cost(judge.seconds(one), 1.0 if one.kind == "slow" else 0.01)
     some = [*candidates(3), Candidate("slow", {"value": 2.0}, "slow")]
     outcome = searched(tmp_path, judge, some, seconds=seconds).run()
     assert ("c2", 1.0) in judge.calls
@@ -191,8 +199,7 @@ def test_a_slow_candidate_leaves_the_best_one_the_time_to_end_its_training(
 
 
 def test_another_kind_is_tried_also_where_the_best_could_use_all_the_time(tmp_path: Path) -> None:
-    judge = Pretended(lambda one: 300.0)
-    judge.cost = lambda one: Cost(300.0, 0.05 if one.kind == "slow" else 0.001)  # type: ignore[method-assign]
+    judge = Pretended(lambda one: 300.0, cost=lambda one: Cost(300.0, 0.05 if one.kind == "slow" else 0.001))
     some = [*candidates(6), Candidate("slow", {"value": 2.0}, "slow")]
     assert searched(tmp_path, judge, some, seconds=60.0).run().trials[0].name == "slow"
 
@@ -245,15 +252,14 @@ def test_a_stopped_search_resumes_where_it_was(tmp_path: Path, budget: dict[str,
 
 def test_a_slow_search_that_is_stopped_keeps_its_minutes(tmp_path: Path) -> None:
     """The seconds before a stop, in a trial or in an estimate, tell the pace and count."""
-    judge, stops = Pretended(lambda one: 3 * SECONDS, stop_after=2), [True]
+    stops = [True]
 
     def cost(candidate: Candidate) -> Cost:
-        judge.now += 1.0
         if stops and stops.pop():
             raise Interrupted
         return Cost(SECONDS, 0.01)
 
-    judge.cost = cost  # type: ignore[method-assign]
+    judge = Pretended(lambda one: 3 * SECONDS, stop_after=2, cost=cost, each=1.0)
     for _ in range(2):
         with pytest.raises(Interrupted):
             searched(tmp_path, judge, candidates(4), seconds=60).run()
@@ -304,8 +310,7 @@ def test_the_winner_has_half_the_training_of_the_last_rung_and_the_others_come_b
 
 
 def test_a_candidate_faster_than_estimated_has_its_time_nevertheless(tmp_path: Path) -> None:
-    judge = Pretended()
-    judge.cost = lambda candidate: Cost(20 * SECONDS, 0.01)  # type: ignore[method-assign]
+    judge = Pretended(cost=lambda one: Cost(20 * SECONDS, 0.01))
     outcome = searched(tmp_path, judge, [*candidates(6), Candidate("alone", {"value": 2.0}, "other")], seconds=60).run()
     assert outcome.trials[0].name == "alone"
     assert outcome.trials[0].share == 1.0
@@ -314,21 +319,13 @@ def test_a_candidate_faster_than_estimated_has_its_time_nevertheless(tmp_path: P
 
 @pytest.mark.parametrize("times", [1.5, 3.0, 8.0])
 def test_the_rate_of_a_winner_falls_though_it_is_slower_than_estimated(tmp_path: Path, times: float) -> None:
-    judge = Pretended(lambda one: times * SECONDS)
-    judge.cost = lambda candidate: Cost(SECONDS, 0.01)  # type: ignore[method-assign]
+    judge = Pretended(lambda one: times * SECONDS, cost=lambda one: Cost(SECONDS, 0.01))
     alone = Candidate("alone", {"value": 2.0}, "other")
     assert searched(tmp_path, judge, [*candidates(6), alone], seconds=30).run().trials[0].name in judge.finals
 
 
 def test_a_trial_that_the_estimate_has_trained_already_does_not_tell_the_pace(tmp_path: Path) -> None:
-    judge = Pretended()
-
-    def cost(candidate: Candidate) -> Cost:
-        judge.now += 2.0
-        return Cost(SECONDS, 0.01)
-
-    judge.cost = cost  # type: ignore[method-assign]
-    search = searched(tmp_path, judge, candidates(2), seconds=100)
+    search = searched(tmp_path, Pretended(each=2.0), candidates(2), seconds=100)
     assert search.cost("c0").seconds == SECONDS
     search._end(Trial(0, "c0", 0.2, 0.5, 0.1))
     assert search.cost("c0").seconds == SECONDS
@@ -356,13 +353,7 @@ def test_a_follower_has_time_left_over_alone_where_its_candidate_leads(
 
 
 def test_an_outcome_counts_the_seconds_of_all_rungs_and_of_the_estimates(tmp_path: Path) -> None:
-    judge = Pretended()
-
-    def cost(candidate: Candidate) -> Cost:
-        judge.now += 0.5
-        return Cost(SECONDS, 0.01)
-
-    judge.cost = cost  # type: ignore[method-assign]
+    judge = Pretended(each=0.5)
     outcome = searched(tmp_path, judge, candidates(9), seconds=60.0).run()
     assert sum(trial.spent for trial in outcome.trials) == pytest.approx(judge.now)
 
@@ -377,13 +368,7 @@ def test_rounding_does_not_refuse_a_candidate_all_of_the_time_left(tmp_path: Pat
 
 
 def test_a_candidate_that_is_estimated_and_left_out_is_tried_where_time_is_left(tmp_path: Path) -> None:
-    judge = Pretended()
-
-    def cost(candidate: Candidate) -> Cost:
-        judge.now += 0.1
-        return Cost(SECONDS, 0.01) if candidate.name == "alone" else Cost(5 * SECONDS, 0.01)
-
-    judge.cost = cost  # type: ignore[method-assign]
+    judge = Pretended(cost=lambda one: Cost(SECONDS if one.name == "alone" else 5 * SECONDS, 0.01), each=0.1)
     search = searched(tmp_path, judge, [*candidates(2), Candidate("alone", {"value": 0.1}, "other")], seconds=100)
     search.cost("alone")
     search._leave_out("alone", "there is no time")
@@ -406,16 +391,14 @@ def test_a_follower_that_fails_leaves_the_time_to_the_next(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("failing", ["after 0", "c0", "c2"])
 def test_a_candidate_whose_cost_cannot_be_found_is_left_out(tmp_path: Path, failing: str) -> None:
-    judge = Pretended()
 
     def cost(candidate: Candidate) -> Cost:
         if candidate.name == failing:
             raise InputError("it does not fit into memory")
         return Cost(SECONDS, 0.01)
 
-    judge.cost = cost  # type: ignore[method-assign]
     for _ in range(2):  # again from the journal
-        outcome = searched(tmp_path, judge, followed(3, 2.0, 3.0), seconds=200).run()
+        outcome = searched(tmp_path, Pretended(cost=cost), followed(3, 2.0, 3.0), seconds=200).run()
         assert [(one.name, one.error) for one in outcome.trials if one.error] == [
             (failing, "it does not fit into memory")
         ]
@@ -423,14 +406,8 @@ def test_a_candidate_whose_cost_cannot_be_found_is_left_out(tmp_path: Path, fail
 
 
 def test_no_cost_is_found_once_the_time_is_gone(tmp_path: Path) -> None:
-    judge, late = Pretended(), list[str]()
-
-    def cost(candidate: Candidate) -> Cost:
-        if judge.now >= 30:
-            late.append(candidate.name)
-        judge.now += 0.5
-        return Cost(SECONDS, 0.01)
-
-    judge.cost = cost  # type: ignore[method-assign]
+    asked = list[float]()
+    judge = Pretended(cost=lambda one: asked.append(judge.now) or Cost(SECONDS, 0.01), each=0.5)
     searched(tmp_path, judge, followed(12, *([0.5] * 8)), seconds=30).run()
-    assert late == []
+    assert asked
+    assert max(asked) - 0.5 < 30, "when an estimate began"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 import re
 import signal
@@ -195,7 +194,7 @@ def test_a_damaged_study_is_one_sentence(tmp_path: Path) -> None:
         searched(made)
 
 
-@pytest.mark.parametrize(("process", "taken"), [(2**22 + 1, True), (os.getppid(), False)])
+@pytest.mark.parametrize(("process", "taken"), [(2**22 + 1, True), (1, False)])  # the first one always lives
 def test_the_trial_of_a_process_that_died_is_taken_up_and_no_other(tmp_path: Path, process: int, taken: bool) -> None:
     made = plan(tmp_path)
     study = tune.open_study(made, None, 3)

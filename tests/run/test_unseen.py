@@ -11,13 +11,14 @@ import pytest
 import torch
 
 import compgcn
+import toy
 from compgcn.cli.console import calibration_note
 from compgcn.errors import InputError
 from compgcn.nn.graph import RelationalGraph
 from compgcn.run import Run, unseen
 from compgcn.run.unseen import _examples, _tables
 from compgcn.tasks.link_prediction import LinkPrediction
-from toy import Command, contents, graph, refused, train
+from toy import Command, contents, graph, refused, train, trained
 
 FACTS = [("ann", "lives", "t1"), ("ann", "born", "t2"), ("p3", "knows", "ann"), ("ann", "knows", "bob")]
 
@@ -31,11 +32,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "rgcn-block": {"encoder": "rgcn-block"},
     "kbgan": {"decoder": "transe", "loss": "margin", "sampler": "kbgan"},
 }
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return train(tmp_path_factory.mktemp("newcomers") / "run", graph(12, 4))
+run = trained(graph(12, 4))
 
 
 def vector(run: Run, name: str) -> torch.Tensor:
@@ -48,8 +45,8 @@ def test_a_newcomer_is_an_entity_like_any_other_but_for_where_its_rows_come_from
     run = train(tmp_path / "run", graph(12, 4), epochs=2, **KINDS[kind])
     data, p5 = run.data, run.data.entities.index("p5")
     about = (data.train[:, [0, 2]] == p5).any(axis=1)
-    e, r = data.entities.ids, data.relations.ids
-    clone = [tuple("ann" if text == "p5" else text for text in (e[s], r[p], e[o])) for s, p, o in data.train[about]]
+    told = (fact for fact, own in zip(toy.facts(data, "train"), about, strict=True) if own)
+    clone = [tuple("ann" if text == "p5" else text for text in fact) for fact in told]
     larger = run.with_facts(clone).task
     with torch.no_grad():
         for ours, theirs in zip(_tables(run.task.model), _tables(larger.model), strict=True):
@@ -96,9 +93,8 @@ def test_other_facts_keep_newcomers_from_answering_queries_that_are_not_theirs(
 
 
 def test_facts_that_are_known_change_nothing(run: Run) -> None:
-    e, r = run.data.entities.ids, run.data.relations.ids
-    s, p, o = run.data.train[0].tolist()
-    same = run.with_facts([(e[s], r[p], e[o]), (run.data.entities.names[s], r[p], e[o])])
+    s, p, o = toy.facts(run.data, "train")[0]
+    same = run.with_facts([(s, p, o), (f"name of {s}", p, o)])
     assert torch.equal(same.encoded.entities, run.encoded.entities)
     assert np.array_equal(same.data.train, run.data.train)
     assert np.array_equal(run.with_facts([]).data.train, run.data.train)
@@ -164,9 +160,8 @@ def test_a_model_that_facts_tell_nothing_takes_none(tmp_path: Path) -> None:
 
 
 def test_who_is_taken_for_new_and_what_was_dropped_is_said(run: Run, command: Command, tmp_path: Path) -> None:
-    e, r = run.data.entities.ids, run.data.relations.ids
-    s, p, o = run.data.train[0].tolist()
-    rows = [("ann", "lives", "t1"), ("ann", "lives", "t1"), ("P 1", "knows", "P3"), (e[s], r[p], e[o])]
+    known = toy.facts(run.data, "train")[0]
+    rows = [("ann", "lives", "t1"), ("ann", "lives", "t1"), ("P 1", "knows", "P3"), known]
     assert run.with_facts(rows).data.notes == (
         "2 facts added, 3 new entities: 'P3' (did you mean 'p3'?), 'ann', 'P 1'",
         "1 repeated fact dropped",
@@ -174,7 +169,7 @@ def test_who_is_taken_for_new_and_what_was_dropped_is_said(run: Run, command: Co
     )
     many = run.with_facts([(f"e{i}", "lives", "t1") for i in range(7)])
     assert many.data.notes == ("7 facts added, 7 new entities: 'e0', 'e1', 'e2', 'e3', 'e4' and 2 more",)
-    assert run.with_facts([(e[s], r[p], e[o])]).data.notes[0] == "0 facts added, 0 new entities"
+    assert run.with_facts([known]).data.notes[0] == "0 facts added, 0 new entities"
     (tmp_path / "new.tsv").write_text("".join("\t".join(fact) + "\n" for fact in rows))
     shown = command("predict", run.path, "--head", "ann", "--relation", "lives", "--facts", "new.tsv", "--json")
     assert shown.err.splitlines() == [f"note: new.tsv: {note}" for note in run.with_facts(rows).data.notes]
@@ -205,9 +200,7 @@ def test_facts_are_read_as_the_file_that_was_trained_on(
         return path
 
     data = graph()
-    e, r = data.entities.ids, data.relations.ids
-    facts = [(e[s], r[p], e[o]) for part in data.splits.values() for s, p, o in part]
-    table = compgcn.read(write("table.csv", facts), columns=columns, comment="#")
+    table = compgcn.read(write("table.csv", toy.facts(data)), columns=columns, comment="#")
     run = train(tmp_path / "run", table, epochs=1)
     larger = run.with_facts(write("new.csv", FACTS))
     assert np.array_equal(larger.data.train, run.with_facts(FACTS).data.train)

@@ -147,7 +147,6 @@ def started(run: Run, files: int) -> Iterator[tuple[subprocess.Popen[str], int]]
     command = ["sh", "-c", f'ulimit -n {files}; exec "$@"', "sh", *command]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=toy.ENVIRONMENT)
     try:
-        assert process.stdout is not None
         said = process.stdout.readline()
         assert said.startswith("serving toy-run at http://127.0.0.1:")
         yield process, int(re.findall(r":(\d+) ", said)[0])
@@ -165,7 +164,6 @@ def test_a_server_short_of_file_descriptors_refuses_connections_and_says_so_once
         assert any(found.startswith(b"HTTP/1.1 200") for found in answers)
         process.send_signal(signal.SIGTERM)
         assert process.wait(HANGS) in (0, -signal.SIGTERM)
-        assert process.stderr is not None
         assert re.fullmatch(r"\d+ connections are open at once; more get 503\n", process.stderr.read())
 
 
@@ -183,7 +181,6 @@ def test_a_stopping_server_answers_the_requests_in_flight(run: Run) -> None:
             connection.sendall(BODY)
             assert answer(connection).startswith(b"HTTP/1.1 200")
         assert process.wait(HANGS) in (0, -signal.SIGTERM)
-        assert process.stderr is not None
         assert "Traceback" not in process.stderr.read()
 
 

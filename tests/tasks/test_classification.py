@@ -84,7 +84,6 @@ def test_a_run_stopped_and_killed_anywhere_ends_with_the_same_bits(
 @pytest.mark.parametrize("protocol", TASKS["node-classification"].protocols)
 def test_the_labels_of_test_change_nothing_but_the_report_on_test(tmp_path: Path, protocol: str) -> None:
     data = toy.labelled(valid=4)
-    assert data.labels is not None
     flipped = data.labels.test * [1, 0] + [0, 1] - data.labels.test * [0, 1]
     other = replace(data, labels=Labels(data.labels.classes, data.labels.train, data.labels.valid, flipped))
     runs = [toy.classify(tmp_path / name, d, protocol=protocol) for name, d in (("a", data), ("b", other))]

@@ -15,11 +15,11 @@ from compgcn.data import KnowledgeGraph
 from compgcn.errors import InputError
 from compgcn.nn.decoders import DECODERS
 from compgcn.nn.encoder import PRESETS
-from compgcn.run import Run, open_run
+from compgcn.run import open_run
 from compgcn.run.resolve import expand
 from compgcn.tasks.link_prediction import LinkPrediction
 from compgcn.tasks.objectives import OBJECTIVES
-from compgcn.train.loop import Interrupted, make_step
+from compgcn.train.loop import make_step
 from toy import build_task, graph, train
 
 BY_HEART: dict[str, Any] = {
@@ -46,21 +46,33 @@ def _task(data: KnowledgeGraph | None = None, **settings: Any) -> LinkPrediction
     return build_task(expand(configure(Config(), BY_HEART | settings), data), data, torch.device("cpu"))
 
 
-# An encoder and a decoder meet in nothing but the vectors of entities and relations, so not every pair is trained.
+# An encoder and a decoder meet in nothing but vectors, a loss and a decoder in nothing but scores, of all entities or
+# of some: so not every pair is trained.
 ENCODERS, KINDS = ("compgcn", "none"), ("transe", "distmult", "conve")
-PAIRS = [(e, d) for e in PRESETS for d in DECODERS if e in ENCODERS or d in KINDS]
+AROUND: list[dict[str, Any]] = [
+    {"composition": "ntn"},
+    {"composition": "conve"},
+    {"encoder.residual": 24},
+    {"encoder": "gcn", "encoder.residual": 24},  # which has no relation vectors
+]
+CASES: list[dict[str, Any]] = [
+    *({"encoder": e, "decoder": d} for e in PRESETS for d in DECODERS if e in ENCODERS or d in KINDS),
+    *({"loss": o, "decoder": d} for o in OBJECTIVES for d in DECODERS if d in KINDS or o == "self-adversarial"),
+    *({"decoder": decoder, **more} for more in AROUND for decoder in ("conve", "distmult")),
+    {"decoder": "distmult", "loss": "sampled-cross-entropy", "fanout": (4,), "epochs": 120},
+]
 
 
-@pytest.mark.parametrize(("encoder", "decoder"), PAIRS)
-def test_every_encoder_learns_with_every_decoder_and_comes_back(tmp_path: Path, encoder: str, decoder: str) -> None:
-    bases = {} if PRESETS[encoder].bases is None else {"bases": 2}
-    settings = BY_HEART | {"encoder": encoder, "decoder": decoder} | bases
-    if PRESETS[encoder].relation_activation:
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_every_encoder_decoder_and_loss_learns_a_graph_by_heart_and_comes_back(
+    tmp_path: Path, case: dict[str, Any]
+) -> None:
+    settings, encoder = BY_HEART | case, PRESETS[case.get("encoder", "none")]
+    if encoder.bases is not None:
+        settings["bases"] = 2
+    if encoder.relation_activation:
         settings["encoder.dims"] = (32, 32)  # what is bounded on both sides needs more room
-    _learned_and_comes_back(train(tmp_path / "run", graph(empty=("valid",)), **settings))
-
-
-def _learned_and_comes_back(run: Run) -> None:
+    run = train(tmp_path / "run", graph(empty=("valid",)), **settings)
     found, again = run.evaluate("train"), open_run(run.path)
     assert found["mrr"] > 0.9
     assert again.evaluate("train") == found
@@ -71,31 +83,6 @@ def _learned_and_comes_back(run: Run) -> None:
 def test_without_training_nothing_is_learned(tmp_path: Path, decoder: str) -> None:
     settings = BY_HEART | {"decoder": decoder, "epochs": 0}
     assert train(tmp_path / "run", graph(empty=("valid",)), **settings).evaluate("train")["mrr"] < 0.7
-
-
-AROUND: dict[str, dict[str, Any]] = {
-    "ntn": {"composition": "ntn"},
-    "conve": {"composition": "conve"},
-    "a residual": {"encoder.residual": 24},
-    "a residual, no relation vectors": {"encoder": "gcn", "encoder.residual": 24},
-}
-
-
-@pytest.mark.parametrize("what", AROUND)
-@pytest.mark.parametrize("decoder", ["conve", "distmult"])
-def test_what_stands_around_an_encoder_learns_and_comes_back(tmp_path: Path, what: str, decoder: str) -> None:
-    settings = BY_HEART | {"decoder": decoder} | AROUND[what]
-    _learned_and_comes_back(train(tmp_path / "run", graph(empty=("valid",)), **settings))
-
-
-# A loss meets a decoder in its scores alone, of all entities or of some.
-LEARNED = [(o, d) for o in OBJECTIVES for d in DECODERS if d in KINDS or o == "self-adversarial"]
-
-
-@pytest.mark.parametrize(("loss", "decoder"), LEARNED)
-def test_every_loss_learns_with_every_decoder(tmp_path: Path, loss: str, decoder: str) -> None:
-    run = train(tmp_path / "run", graph(empty=("valid",)), **(BY_HEART | {"loss": loss, "decoder": decoder}))
-    assert run.evaluate("train")["mrr"] > 0.9
 
 
 @pytest.mark.parametrize("loss", OBJECTIVES)
@@ -153,24 +140,6 @@ def test_the_margin_falls_after_every_ten_evaluations_without_gain_while_it_is_a
     for stale in evaluations:
         task.stale(stale)
     assert task.model.decoder.margin.item() == last
-
-
-def test_a_run_that_stopped_early_does_not_go_on_when_it_is_resumed(tmp_path: Path) -> None:
-    settings = {"epochs": 200, "patience": 2, "lr": 0.05, "checkpoint_seconds": 0.0}
-    whole = train(tmp_path / "whole", **settings)
-    last = whole.metrics["best_epoch"] + 2
-    ended = False
-
-    def notify(event: dict[str, Any]) -> None:
-        nonlocal ended
-        ended = event["event"] == "epoch" and event["epoch"] == last
-
-    with pytest.raises(Interrupted):
-        train(tmp_path / "run", notify=notify, interrupted=lambda: ended, **settings)
-    events: list[dict[str, Any]] = []
-    train(tmp_path / "run", notify=events.append, **settings)
-    assert [event["event"] for event in events if event["event"] != "progress"] == ["start", "evaluate", "end"]
-    assert (tmp_path / "run" / "metrics.json").read_bytes() == (whole.path / "metrics.json").read_bytes()
 
 
 PARTS: dict[str, dict[str, Any]] = {  # a model whose steps see a part of the graph, with fan-outs beyond every degree
@@ -243,11 +212,6 @@ def test_a_step_on_a_part_of_the_graph_costs_what_its_batch_does_whatever_the_si
     assert small.names == large.names
     assert 16 <= large.rows < 1000
     assert ("GPU" in part) == (not large.names & WAITS), "a recorded step has one shape for all batches"
-
-
-def test_a_part_of_the_graph_that_is_sampled_learns_too(tmp_path: Path) -> None:
-    settings = BY_HEART | {"decoder": "distmult", "loss": "sampled-cross-entropy", "fanout": (4,), "epochs": 120}
-    _learned_and_comes_back(train(tmp_path / "run", graph(empty=("valid",)), **settings))
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,6 @@ def decoder_of(name: str) -> Decoder:
         decoder = Decoder(COMPOSITIONS[phi], SIMILARITIES[similarity], 7, entity_bias=True, margin=3.0)
     else:
         decoder = build_decoder(name, 7, 6, entity_bias=True, settings=ConvolutionSettings(filters=2, kernel=2))
-    assert decoder.entity_bias is not None
     decoder.entity_bias.data.normal_(generator=torch.Generator().manual_seed(0))
     return decoder.double().eval()
 

@@ -62,24 +62,6 @@ def assert_same(left: SideRanks, right: SideRanks) -> None:
             assert torch.equal(a, b), f"{side} {name}"
 
 
-@given(SEEDS, st.integers(1, 6))
-def test_ranks_count_the_unknown_entities_above_and_beside_the_target(seed, levels):
-    generator = torch.Generator().manual_seed(seed)
-    scores = torch.randint(levels, (5, N), generator=generator).float()
-    known = torch.rand(5, N, generator=generator) < 0.4
-    target = torch.randint(N, (5,), generator=generator)
-    ranks = filtered_ranks(scores, target, known)
-    for b in range(5):
-        t = int(target[b])
-        rivals = [float(scores[b, e]) for e in range(N) if e != t and not known[b, e]]
-        value = float(scores[b, t])
-        above, beside = sum(x > value for x in rivals), sum(x == value for x in rivals)
-        assert ranks.optimistic[b] == 1 + above
-        assert ranks.pessimistic[b] == 1 + above + beside
-        assert ranks.realistic[b] == (ranks.optimistic[b] + ranks.pessimistic[b]) / 2
-        assert ranks.optimistic[b] <= ranks.realistic[b] <= ranks.pessimistic[b]
-
-
 @given(
     st.lists(TRIPLE, max_size=25), st.lists(TRIPLE, max_size=25), SEEDS, st.integers(1, 5), st.integers(1, 200)
 )  # triples of which some, or none, are known: a target need not be in the filter

@@ -30,7 +30,6 @@ def build(**settings: Any) -> LinkPrediction:
 def test_the_adversary_draws_by_the_softmax_of_its_own_scores() -> None:
     task = build()
     adversary = task.model.adversary
-    assert adversary is not None
     for table in adversary.parameters():
         table.data.mul_(3)
     n = 20_000
@@ -53,7 +52,6 @@ def test_an_adversary_draws_no_answer_of_the_training_triples() -> None:
     facts = set(zip(batch.s.tolist(), batch.r.tolist(), batch.answer.tolist(), strict=True))
     for i, (s, r) in enumerate(zip(batch.s.tolist(), batch.r.tolist(), strict=True)):
         assert true[i].tolist() == [(s, r, o) in facts for o in range(12)]
-    assert task.model.adversary is not None
     for _ in range(5):
         chosen = task.model.adversary(task.graph, batch.s, batch.r, everyone, true).entities
         assert not true.gather(1, chosen).any()
@@ -64,7 +62,6 @@ def test_an_adversary_draws_no_answer_of_the_training_triples() -> None:
 def test_the_reward_trains_the_adversary_and_not_the_model() -> None:
     task = build(loss_margin=0.0)
     adversary = task.model.adversary
-    assert adversary is not None
     with torch.no_grad():  # all scores are equal, so that the loss of the model has no gradient
         for name, table in task.model.named_parameters():
             if not name.startswith("adversary."):
@@ -79,7 +76,6 @@ def test_the_reward_trains_the_adversary_and_not_the_model() -> None:
 
 def test_the_baseline_moves_towards_the_mean_reward_and_only_in_training() -> None:
     adversary = build().model.adversary
-    assert adversary is not None
     log_probability, reward = torch.tensor([-1.0, -2.0], requires_grad=True), torch.tensor([4.0, 8.0])
     first = adversary.lesson(log_probability, reward)
     assert first.item() == pytest.approx((4 * 1 + 8 * 2) / 2)  # before there is a baseline
@@ -94,7 +90,6 @@ def test_the_baseline_moves_towards_the_mean_reward_and_only_in_training() -> No
 def test_an_adversary_learns_which_negative_a_model_that_stands_still_scores_highest() -> None:
     task = build(negatives=64, lr=0.1)
     adversary = task.model.adversary
-    assert adversary is not None
     optimiser = torch.optim.Adam(adversary.parameters(), lr=0.05)
     s, r = torch.arange(8), torch.zeros(8, dtype=torch.long)
     everyone = torch.arange(12).expand(8, 12)

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -94,9 +95,8 @@ def test_a_graph_comes_back_from_its_folder(
     everything = np.concatenate(list(full.splits.values()))
     parts = np.split(everything[: sum(sizes)], np.cumsum(sizes)[:2])
     names = ['quo"te', "back\\slash", "ta\tb", "new\nline", "emoji 🦊", "Å", "", "x", "y", "z", "\u2028", "end"]
-    data = compgcn.KnowledgeGraph(
-        "g", Vocabulary("entity", full.entities.ids, names), full.relations, parts[0], parts[1], parts[2]
-    )
+    entities = Vocabulary("entity", full.entities.ids, names)
+    data = replace(full, entities=entities, **dict(zip(full.splits, parts, strict=True)))
     folder.create(configuration.Config(), data)
     back = folder.data("g")
     assert back.fingerprint() == data.fingerprint()
@@ -161,21 +161,32 @@ def test_stopped_after_every_step_a_run_ends_with_the_same_bits(tmp_path: Path, 
     assert lasting(tmp_path / "run") == undisturbed
 
 
-def test_a_run_stopped_while_it_is_judged_has_nothing_to_train_again(tmp_path: Path) -> None:
-    settings = {"checkpoint_seconds": 1e9, "epochs": 6, "lr": 0.05}
-    undisturbed = lasting(train(tmp_path / "undisturbed", **settings).path)
+@pytest.mark.parametrize(
+    ("settings", "last"),
+    [
+        ({"checkpoint_seconds": 1e9, "epochs": 6}, "evaluate"),
+        ({"checkpoint_seconds": 0.0, "epochs": 200, "patience": 2}, "epoch"),  # training has stopped early
+    ],
+    ids=["judged", "out of patience"],
+)
+def test_a_run_stopped_after_its_last_step_has_nothing_to_train_again(
+    tmp_path: Path, settings: dict[str, Any], last: str
+) -> None:
+    settings, seen = {"lr": 0.05, **settings}, list[dict[str, Any]]()
+    undisturbed = train(tmp_path / "undisturbed", notify=seen.append, **settings)
+    moment = next(event for event in reversed(seen) if event["event"] == last) | {"seconds": 0}
     asked = False
 
     def notify(event: dict[str, Any]) -> None:
         nonlocal asked
-        asked = event["event"] == "evaluate"
+        asked = event | {"seconds": 0} == moment
 
     with pytest.raises(Interrupted):
         train(tmp_path / "run", notify=notify, interrupted=lambda: asked, **settings)
     events: list[dict[str, Any]] = []
     train(tmp_path / "run", notify=events.append, **settings)
     assert [event["event"] for event in events if event["event"] != "progress"] == ["start", "evaluate", "end"]
-    assert lasting(tmp_path / "run") == undisturbed
+    assert lasting(tmp_path / "run") == lasting(undisturbed.path)
 
 
 CALIBRATED: dict[str, Any] = {"epochs": 2, "decoder": "distmult", "loss": "cross-entropy"}
