@@ -25,14 +25,14 @@ _SHARE = 1 / 3  # "around 6 %" is 4 % to 8 %
 
 RULE = (
     "*Yes* and *no*: the claim holds, or does not. *More*: the gain is larger than claimed. *Open*: rows are missing, "
-    f"or {_ERRORS} standard errors over seeds could turn the answer.",
-    f"A gain is relative, its ± {_ERRORS} standard errors. Mean ranks and numbers of parameters are better when lower.",
-    "If several rows stand for one side, the one with the best validation metric counts, for CompGCN and for the "
-    "others alike.",
+    f"or a change of {_ERRORS} standard errors over seeds would change the answer.",
+    f"A gain is relative, and its ± is {_ERRORS} standard errors. In mean rank and parameters, fewer is a gain.",
+    "If several of our rows could represent a system, the one with the best validation value of that metric counts. "
+    "This holds for CompGCN and for the others.",
     f"A row with one seed gets a standard error of {100 * _TOLERANCE:.0f} %, a category of relations one of "
     f"{100 * _TOLERANCE_PARTS:.0f} %. An error is never less than one item of a classification.",
-    f"*Around* a gain is at most a third away from it. *Comparable* is at most {100 * _NEAR:.0f} % worse; *not lower*, "
-    f"at most {100 * _TOLERANCE:.0f} %.",
+    "A claim of *around* x % holds if the gain is within a third of x. "
+    f"*Comparable*: at most {100 * _NEAR:.0f} % worse. *Does not lower*: at most {100 * _TOLERANCE:.0f} % worse.",
     "Where a CompGCN of ours is below the paper's number, the answer judges our training as much as the claim.",
 )
 
@@ -192,7 +192,8 @@ def reason(claim: Claim, judged: Judged, missing: str) -> str:
     elif claim.kind == "count":
         sure, possible = _counted(found)
         words = f"better or equal in {sure} of {len(found)} comparisons"
-        words += f", perhaps in {possible}" if judged.answer == "open" else ""
+        more = f"; in {possible - sure} more, chance can explain the gap"
+        words += more if judged.answer == "open" and possible > sure else ""
     else:
         one = min(found, key=lambda one: _by(claim, one) - one.error)
         points = round(100 * one.share, 1)
@@ -262,6 +263,6 @@ def claims_tables(board: Board) -> list[Table]:
                     cell[side] = f"{percent(one.share)} ({values})"
             evidence += [[str(place), *key, *cells] for key, cells in lines.items()]
     return [
-        Table("", ("", "the paper says", "where", "by its numbers", "by ours", "because"), answers),
+        Table("", ("claim", "the paper says", "where", "in its numbers", "in ours", "reason for ours"), answers),
         Table("The numbers behind the claims", ("claim", "metric", "compared", "paper", "ours"), evidence),
     ]

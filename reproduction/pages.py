@@ -29,6 +29,11 @@ _READ = (
     TIES,
 )
 
+_EVIDENCE = (
+    "Each row compares the best of some rows with the best of others. The best may differ between the paper's numbers "
+    "and ours; then each has a row. Brackets hold both values."
+)
+
 
 def page(board: Board, experiment: Experiment, level: int = 1, figure: str | None = None) -> list[str | Table]:
     """Return an experiment as headings, paragraphs and tables; a page of its own has the rules too."""
@@ -49,8 +54,10 @@ def page(board: Board, experiment: Experiment, level: int = 1, figure: str | Non
     if experiment.kind in ("table", "differences"):
         about: dict[str, list[str]] = {}
         for row in experiment.rows:
-            if row.note and row.label not in about.setdefault(claims.placed(row.note), []):
-                about[claims.placed(row.note)].append(row.label)
+            alike = all(one.note == row.note for one in experiment.rows if one.label == row.label)
+            label = row.label if alike else f"{row.group}, {row.label}"
+            if row.note and label not in about.setdefault(claims.placed(row.note), []):
+                about[claims.placed(row.note)].append(label)
         parts += [f"- {'; '.join(labels)}: {note}." for note, labels in about.items()]
     parts += rule(board, experiment) if compared else []
     return [*parts, *(f"- {one}" for one in _READ)] if level == 1 and experiment.kind == "table" else parts
@@ -80,7 +87,7 @@ def whole(board: Board, beside: Path) -> str:
     """Return the page of all experiments, with links to figures relative to the folder `beside`."""
     found, (answers, evidence) = [*board.experiments.values()], claims.claims_tables(board)
     parts: list[str | Table] = ["# Results", _INTRO, *(f"- {one}" for one in _READ)]
-    parts += ["## Claims", *(f"- {one}" for one in claims.RULE), answers, f"### {evidence.title}", evidence]
+    parts += ["## Claims", *(f"- {one}" for one in claims.RULE), answers, f"### {evidence.title}", _EVIDENCE, evidence]
     places = [*claims.committed().places, ""]  # in the order of the paper
     order = {one.name: places.index(label if (label := one.source.split(",")[0]) in places else "") for one in found}
     for experiment in sorted(found, key=lambda one: order[one.name]):

@@ -26,11 +26,10 @@ _TITLES = {
 COSTS = ("parameters", "epochs", "seconds", "peak MiB", "seeds")
 
 RULE = (
-    f"*Reproduced*: our mean differs from the paper's number by {100 * TOLERANCE:.0f} % at most, by twice the standard "
-    f"error of our mean but at most {100 * ROOM:.0f} %, by one item of a classification, or by the standard error of "
-    "the paper's number (its ±, divided by the root of the number of folds where it is over folds). *Undecided*: it "
-    f"differs by more, but by twice our standard error at most; with one seed, by {100 * ROOM:.0f} % at most. *Above* "
-    "and *below*: it is better or worse than that."
+    f"*Reproduced*: our mean differs from the paper's number by at most one of these: {100 * TOLERANCE:.0f} %; two "
+    f"standard errors of our mean, up to {100 * ROOM:.0f} %; one item of a classification; the standard error of the "
+    "paper's number (its ±; over folds, divided by the root of their number). *Undecided*: the difference is larger, "
+    f"but at most two of our standard errors, or {100 * ROOM:.0f} % with one seed. *Above* and *below*: otherwise."
 )
 TIES = (
     "Our ranks are realistic: tied candidates share their mean rank. If all ties are ranked worst or best, no MRR "

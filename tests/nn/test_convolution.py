@@ -71,7 +71,7 @@ def test_dropout_acts_in_training_alone(name, place):
 
 
 @EVERY
-def test_feature_dropout_drops_what_the_authors_drop(name):
+def test_hyper_and_convr_drop_whole_maps_and_the_others_single_features(name):
     query = DECODERS[name].query(18, ConvolutionSettings(3, 2, feature_dropout=0.5, hidden_dropout=0.0)).double()
     seen = []
     query.linear.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].view(50, -1, 3)))

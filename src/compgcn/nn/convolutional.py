@@ -67,7 +67,7 @@ class ConvolutionQuery(nn.Module, ABC):
     Shapes: x [B, d], z [B, d] -> [B, d].
     """
 
-    drops_maps = False  # whether feature dropout drops whole maps, as the authors' code may, or single features
+    drops_maps = False  # whether feature dropout drops whole maps or single features
 
     def __init__(
         self,
