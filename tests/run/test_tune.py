@@ -205,6 +205,7 @@ def test_the_trial_of_a_process_that_died_is_taken_up_and_no_other(tmp_path: Pat
     rates = [trial.params["training.lr"] for trial in tune.finished(study)]
     assert (trial.params["training.lr"] in rates) == taken
     assert len(rates) == (3 if taken else 2)
+    assert tune.result(made, study)["running"] == (not taken)
 
 
 @pytest.mark.parametrize("space", [None, {"training.lr": Range(1e-3, 0.1, True)}, {"training.lr": (0.1, 0.01)}])

@@ -381,14 +381,14 @@ def test_a_damaged_environment_is_one_sentence_that_names_it(finished: Path, tmp
         Folder(path).seconds()
 
 
-@pytest.mark.parametrize("damage", ["other shapes", "missing"])
+@pytest.mark.parametrize("damage", ["other shapes", "missing", "files", "rows"])
 def test_weights_of_another_model_are_refused(finished: Path, tmp_path: Path, damage: str) -> None:
     path = shutil.copytree(finished, tmp_path / "run") / "model.safetensors"
     tensors = load_file(path)
     nodes = tensors.pop("encoder.nodes")
     if damage == "other shapes":
         tensors["encoder.nodes"] = nodes[:-1].clone()
-    save_file(tensors, path)
+    save_file(tensors, path, {damage: "[1, '../../x']"} if damage in ("files", "rows") else None)
     with pytest.raises(InputError, match="of another model") as caught:
         open_run(path.parent).predict("p0", "lives")
     assert "\n" not in str(caught.value)

@@ -128,6 +128,9 @@ def _show(plan: Plan, study: optuna.Study, result: Mapping[str, Any], best: Path
     counts = ", ".join(f"{result[key]} {key}" for key in ("complete", "pruned", "refused"))
     value = f"best validation {plan.goal} {result['best']['value']:.4f}"
     out.print(f"{counted(result['trials'], 'trial')}: {counts}; {value}")
+    if result["running"]:
+        whose = "another process trains it, or died on another machine; a larger --trials replaces it"
+        out.print(f"{counted(result['running'], 'trial')} did not end: {whose}")
     for path, share in result["importance"].items():
         out.print(f"  {100 * share:3.0f} % of the difference is {path}")
     settings = result["best"]["settings"]

@@ -390,7 +390,7 @@ def _try(
 
 
 def result(plan: Plan, study: optuna.Study) -> dict[str, Any]:
-    """Return how many trials ended how, the best of them, and the importance of each setting."""
+    """Return how many trials ended how or run elsewhere, the best of them, and the importance of each setting."""
     ended = finished(study)
     states = [trial.state for trial in ended]
     if not (whole := complete(study)):
@@ -404,6 +404,7 @@ def result(plan: Plan, study: optuna.Study) -> dict[str, Any]:
         "complete": len(whole),
         "pruned": states.count(TrialState.PRUNED),
         "refused": states.count(TrialState.FAIL),
+        "running": len(study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))),
         "best": {
             "trial": best.number,
             "value": best.value,

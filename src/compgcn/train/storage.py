@@ -149,14 +149,17 @@ def load_tensors(path: Path, wanted: Sequence[str] | None = None, split: Split |
     Tables are whole, wherever their rows lie; of those that `split` cuts, only its rows are read.
     """
     metadata = read_metadata(path)
-    files = json.loads(metadata.get("files", "[]"))
+    try:
+        files = [path.with_name(name) for name in json.loads(metadata.get("files", "[]"))]
+        total = int(metadata.get("rows", "0"))
+    except (ValueError, TypeError) as error:
+        raise safetensors.SafetensorError(f"its metadata name no files: {error}") from None
     found = _read(path, wanted, split, 0, split.total if split else 0)
-    total = int(metadata.get("rows", "0"))
     each = max(1, -(-total // max(1, len(files))))
     parts: dict[str, list[Tensor]] = {}
-    for number, name in enumerate(files):
+    for number, file in enumerate(files):
         first, last = (min(place * each, total) for place in (number, number + 1))
-        for table, rows in _read(path.with_name(name), wanted, split, first, last).items():
+        for table, rows in _read(file, wanted, split, first, last).items():
             parts.setdefault(table, []).append(rows)
     return found | {name: torch.cat(rows) for name, rows in parts.items()}
 
