@@ -29,7 +29,7 @@ _WORDS = {  # for the parts of a search
     "budget": "other --minutes or --trials",
     "seed": "another seed",
     "triples": "other triples or features",
-    "data": "other labels",
+    "labels": "other labels",
     "candidates": "other models",
 }
 _FEWER = 3  # a rung keeps one in so many candidates
@@ -127,7 +127,7 @@ class Journal:
         about = json.loads(json.dumps(about))
         if not self.lines:
             self.add("search", **about)
-        changed = [key for key in about if about[key] != self.lines[0].get(key, about[key])]
+        changed = [key for key in about if about[key] != self.lines[0][key]]
         if changed:
             again = f"give it {Budget(*self.lines[0]['budget']).option}, " if changed[0] == "budget" else ""
             raise InputError(
