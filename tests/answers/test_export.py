@@ -133,6 +133,8 @@ def test_tokens_are_unique_and_have_no_blanks(ids: list[str]) -> None:
         ("no/v.npy", None, "there is no folder"),
         ("folder", "npy", "it is a folder"),
         ("file", "projector", "it is a file; name a folder"),
+        ("folder", "projector", "the folder holds other files; name an empty or a new one"),
+        ("ours", "projector", r"'.*ours/relation_metadata\.tsv' is a file of the run .*run, which needs it"),
     ],
 )
 def test_an_export_to_a_wrong_place_is_refused_and_changes_nothing(
@@ -141,6 +143,11 @@ def test_an_export_to_a_wrong_place_is_refused_and_changes_nothing(
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "mine.txt").write_text("kept")
     (tmp_path / "file").write_text("kept")
+    (tmp_path / "ours").mkdir()
+    (tmp_path / "ours" / PROJECTOR).write_text("kept")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.toml").write_text("kept")
+    (tmp_path / "ours" / "relation_metadata.tsv").symlink_to(tmp_path / "run" / "config.toml")
     before = contents(tmp_path)
     with pytest.raises(InputError, match=sentence):
         write_vectors(tmp_path / name, TABLES, form)

@@ -22,7 +22,7 @@ from toy import Command, classify, molecules
 
 TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
 SETTINGS = {"data.source": "institute", "task": "node-classification", "classifier.folds": 2, "device": "cpu"}
-FEW = ("mult, learned", "sub, types", "facts")
+FEW = ("mult, learned", "sub, types", "facts", "sub, 2 layers, types", "R-GCN, 2 layers, learned")
 SHORT = {"training.epochs": 6, "training.lr": 0.1}
 
 
@@ -76,7 +76,7 @@ def test_changed_labels_are_named(whole: tuple[Run, list[dict[str, Any]]]) -> No
     other = replace(data, labels=replace(data.labels, train=data.labels.train[1:]))
     with pytest.raises(InputError, match="holds a search with other labels"):
         searched(run.path, other)
-    with pytest.raises(InputError, match=r"data\.labels: None -> None, with other labels"):
+    with pytest.raises(InputError, match=r"\(the labels of 'institute' have changed\);"):
         train(run.config.model_copy(update={"fingerprint": other.fingerprint()}), other, run.path)
     with pytest.raises(InputError, match="holds a finished run with other options"):
         classify(run.path, molecules())
@@ -132,7 +132,7 @@ def test_own_labels_are_searched_by_default_and_named_settings_are_not(command: 
     toy.write_tsv(tmp_path / "institute.tsv", institute())
     toy.write_labels(tmp_path / "labels.tsv", institute())
     shown = command("train", "institute.tsv", "--labels", "labels.tsv", "--trials", 9, "--device", "cpu").out
-    assert "'mult, learned' has the highest validation likelihood of 3 candidates" in shown
+    assert "'mult, learned' has the highest validation likelihood of 5 candidates" in shown
     assert "protocol 'refit'" in shown
     assert "run folder runs/institute-best-labels-0" in shown
     for words in (["--minutes", 1], []):

@@ -295,17 +295,21 @@ def test_a_graph_without_a_second_entity_or_a_triple_is_one_sentence(tmp_path: P
     assert not (tmp_path / "run").exists()
 
 
-def test_the_bits_do_not_depend_on_how_threads_are_scheduled(tmp_path: Path) -> None:
-    threads = torch.get_num_threads()
+@pytest.mark.parametrize("model", sorted(MODELS))
+def test_the_bits_do_not_depend_on_how_threads_are_scheduled(tmp_path: Path, model: str) -> None:
+    """The weights, and the moments of their gradients, are the same after a step with work for two threads."""
+    batch = 16 if MODELS[model].settings.get("encoder.name") == "conditional" else 200
+    settings = {"model": model, "batch_size": batch, "entity_bias": True, "device": "cpu"}
+    threads, states = torch.get_num_threads(), []
     torch.set_num_threads(2)
     try:
-        settings = {"decoder": "distmult", "loss": "cross-entropy", "encoder.dims": (64, 64), "epochs": 1}
-        runs = [
-            train(tmp_path / str(i), graph(people=500, towns=20), **settings | {"batch_size": 1000}) for i in range(2)
-        ]
+        for place in (tmp_path / "one", tmp_path / "other"):
+            with pytest.raises(Interrupted):
+                fit(graph(people=500, towns=20), run_dir=place, interrupted=lambda: True, **settings)
+            states.append(load_file(place / "checkpoint" / "state.safetensors"))
     finally:
         torch.set_num_threads(threads)
-    assert len({(run.path / "model.safetensors").read_bytes() for run in runs}) == 1
+    assert [name for name in states[0] if not torch.equal(states[0][name], states[1][name])] == []
 
 
 def test_a_recipe_goes_by_what_was_read_not_by_the_name_of_a_file(tmp_path: Path) -> None:
@@ -431,6 +435,12 @@ def test_fit_takes_a_graph(data: Any) -> None:
         compgcn.fit(data)
 
 
+APART = {  # do not go together
+    *((model, loss) for model in ("conditional", "nbfnet") for loss in ("sampled-cross-entropy", "margin")),
+    ("kbgan", "cross-entropy"),
+}
+
+
 @pytest.mark.parametrize("loss", ["cross-entropy", "sampled-cross-entropy", "margin"])
 @pytest.mark.parametrize("model", sorted(MODELS))
 def test_threads_add_up_no_gradient_in_an_order_of_their_own(
@@ -452,10 +462,8 @@ def test_threads_add_up_no_gradient_in_an_order_of_their_own(
     plain = torch.Tensor.backward
     monkeypatch.setattr(torch.Tensor, "backward", backward)
     settings = {"model": model, "epochs": 1, "loss": loss, "entity_bias": True, "device": "cpu"}
-    try:
-        with pytest.raises(Interrupted):  # after the first step
-            fit(graph(), run_dir=tmp_path / "run", interrupted=lambda: True, **settings)
-    except InputError as reason:
-        pytest.skip(str(reason))
-    assert found
+    apart = (model, loss) in APART
+    with pytest.raises(InputError if apart else Interrupted):  # after the first step
+        fit(graph(), run_dir=tmp_path / "run", interrupted=lambda: True, **settings)
+    assert bool(found) is not apart
     assert not found & {"IndexBackward0", "TakeBackward0"}

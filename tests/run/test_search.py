@@ -22,7 +22,7 @@ class Pretended:
 
     Args:
         seconds: of a whole training.
-        stop_after: so many trials.
+        stop_after: half of a trial after so many; it keeps what it has trained.
         cost: the estimate; without one it is right.
         each: seconds that an estimate takes.
     """
@@ -37,7 +37,7 @@ class Pretended:
         each: float = 0.0,
     ):
         self.now, self.calls = 0.0, list[tuple[str, float]]()
-        self.trained, self.dropped, self.finals = dict[str, float](), list[str](), list[str]()
+        self.trained, self.dropped, self.finals = dict[str, float](), list[str](), list[tuple[str, float]]()
         self.seconds, self.stop_after, self.each = seconds, stop_after, each
         self.estimate = cost or (lambda one: Cost(seconds(one), 0.01))
 
@@ -47,11 +47,13 @@ class Pretended:
 
     def train(self, candidate: Candidate, share: float, *, final: bool) -> float:
         self.calls.append((candidate.name, share))
-        self.finals += [candidate.name] if final else []
-        self.now += (share - self.trained.get(candidate.name, 0.0)) * self.seconds(candidate)
-        if len(self.calls) == self.stop_after:
+        self.finals += [(candidate.name, share)] if final else []
+        stops = len(self.calls) == self.stop_after
+        before = self.trained.get(candidate.name, 0.0)
+        after = self.trained[candidate.name] = max((before + share) / 2 if stops else share, before)
+        self.now += (after - before) * self.seconds(candidate)
+        if stops:
             raise Interrupted
-        self.trained[candidate.name] = share
         if candidate.settings["value"] is None:
             raise InputError("these settings do not go together")
         return float(candidate.settings["value"]) * min(1.0, 0.5 + share)
@@ -114,7 +116,19 @@ def test_a_search_has_at_most_the_trials_given(tmp_path: Path, trials: int) -> N
     assert 1 <= len(judge.calls) <= trials
     assert len(judge.trained) >= min(trials, 3), "it compares models"
     assert judge.calls[-1][1] == 1.0, "the last training is a whole one"
-    assert judge.finals == [name for name, share in judge.calls if share == 1.0]
+    assert judge.finals == [call for call in judge.calls if call[1] == 1.0]
+
+
+@pytest.mark.parametrize("kinds", ["a", "ab", "abbb", "abcbbbb", "abcdefghijkl"])
+def test_more_trials_never_compare_fewer_models(tmp_path: Path, kinds: str) -> None:
+    compared = []
+    for trials in range(1, 41):
+        judge = Pretended()
+        searched(tmp_path / str(trials), judge, candidates(12, kinds), trials=trials).run()
+        compared.append(len(judge.trained))
+        assert len(judge.trained) > 4 or judge.finals == judge.calls, "each of a few is trained to its end"
+    assert compared == sorted(compared)
+    assert compared[:6] == [1, 2, 3, 4, 4, 4]
 
 
 @pytest.mark.parametrize("seconds", [5.0, 30.0, 60.0, 119.0])
@@ -123,7 +137,7 @@ def test_a_search_takes_its_seconds_or_until_the_winner_is_trained(tmp_path: Pat
     outcome = searched(tmp_path, judge, candidates(12), seconds=seconds).run()
     assert judge.now <= seconds * (1 + 1e-9)
     assert judge.now >= 0.9 * seconds or outcome.trials[0].share == 1.0
-    assert outcome.trials[0].name in judge.finals, "its schedule has ended"
+    assert outcome.trials[0].name in dict(judge.finals), "its schedule has ended"
 
 
 def test_time_for_everything_trains_every_candidate_once_and_ends_early(tmp_path: Path) -> None:
@@ -251,7 +265,7 @@ def test_a_stopped_search_resumes_where_it_was(tmp_path: Path, budget: dict[str,
 
 
 def test_a_slow_search_that_is_stopped_keeps_its_minutes(tmp_path: Path) -> None:
-    """The seconds before a stop, in a trial or in an estimate, tell the pace and count."""
+    """The seconds before a stop, in a trial or in an estimate, count."""
     stops = [True]
 
     def cost(candidate: Candidate) -> Cost:
@@ -266,6 +280,24 @@ def test_a_slow_search_that_is_stopped_keeps_its_minutes(tmp_path: Path) -> None
     outcome = searched(tmp_path, judge, candidates(4), seconds=60).run()
     assert judge.now <= 60 * 1.01
     assert sum(trial.spent for trial in outcome.trials) == pytest.approx(judge.now)
+
+
+@pytest.mark.parametrize("budget", [{"trials": 17}, {"seconds": 40.0}, {"seconds": 119.0}], ids=str)
+def test_a_stopped_search_trains_as_one_that_is_not_stopped(tmp_path: Path, budget: dict[str, float]) -> None:
+    """A trial goes on to its share, so that no stop tells another pace or lets a rate fall twice."""
+    some = [*candidates(6), Candidate("alone", {"value": 2.0}, "other")]
+    whole = Pretended(seconds := lambda one: SECONDS + one.settings["value"])
+    searched(tmp_path / "whole", whole, some, **budget).run()
+    for number in range(1, len(whole.calls) + 1):
+        judge = Pretended(seconds, stop_after=number)
+        with pytest.raises(Interrupted):
+            searched(tmp_path / str(number), judge, some, **budget).run()
+        searched(tmp_path / str(number), judge, some, **budget).run()
+        assert judge.calls.pop(number) == judge.calls[number - 1]
+        assert [name for name, _ in judge.calls] == [name for name, _ in whole.calls]
+        assert [share for _, share in judge.calls] == pytest.approx([share for _, share in whole.calls])
+        assert judge.now == pytest.approx(whole.now)
+        assert len(set(judge.finals)) == len(dict(judge.finals)), "a rate falls once"
 
 
 @pytest.mark.parametrize("line", [b"\xff", b"{", b"[]", b"null", b"{}"])
@@ -321,7 +353,7 @@ def test_a_candidate_faster_than_estimated_has_its_time_nevertheless(tmp_path: P
 def test_the_rate_of_a_winner_falls_though_it_is_slower_than_estimated(tmp_path: Path, times: float) -> None:
     judge = Pretended(lambda one: times * SECONDS, cost=lambda one: Cost(SECONDS, 0.01))
     alone = Candidate("alone", {"value": 2.0}, "other")
-    assert searched(tmp_path, judge, [*candidates(6), alone], seconds=30).run().trials[0].name in judge.finals
+    assert searched(tmp_path, judge, [*candidates(6), alone], seconds=30).run().trials[0].name in dict(judge.finals)
 
 
 def test_a_trial_that_the_estimate_has_trained_already_does_not_tell_the_pace(tmp_path: Path) -> None:

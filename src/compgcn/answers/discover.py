@@ -125,8 +125,8 @@ def lacking(data: KnowledgeGraph, peers: Peers) -> Rates:
     """Return the rate at which strangers, peers and heads lack a tail of each relation [R, 3].
 
     It is the share of them that have a tail in validation, so that a relation of one tail each is not offered a second.
-    `peers` hide validation: those that `discover` asks about, and those whose only tails it holds. Rates of few
-    entities are drawn to those of all relations; without validation all are 1.
+    `peers` must hide validation: then they are the entities that `discover` asks about, and the ones whose only tails
+    validation holds. Rates of few entities are drawn to those of all relations; without validation all are 1.
     """
     N, R = data.num_entities, data.num_relations
     if not len(data.valid):

@@ -36,6 +36,8 @@ def write_vectors(path: Path, tables: Sequence[Table], form: str | None = None) 
     if path.exists() and path.is_dir() != (form == "projector"):
         is_a, wanted = ("folder", "file") if path.is_dir() else ("file", "folder")
         raise InputError(f"could not write {path}: it is a {is_a}; name a {wanted}")
+    if form == "projector" and path.exists() and any(path.iterdir()) and not (path / PROJECTOR).exists():
+        raise InputError(f"could not write {path}: the folder holds other files; name an empty or a new one")
 
     def write(part: Path) -> None:
         FORMATS[form](part, tables)
@@ -128,18 +130,18 @@ def _word2vec(path: Path, tables: Sequence[Table]) -> None:
 
 def _projector(folder: Path, tables: Sequence[Table]) -> None:
     """Write the vectors and the names of each kind, and last the file that tells TensorBoard about them."""
-    config = ""
+    files = [[spared(folder / f"{table.kind}_{what}.tsv") for what in ("tensors", "metadata")] for table in tables]
+    config, last = "", spared(folder / PROJECTOR)
     folder.mkdir(exist_ok=True)
-    for table in tables:
-        vectors, metadata = (f"{table.kind}_{what}.tsv" for what in ("tensors", "metadata"))
+    for table, (vectors, metadata) in zip(tables, files, strict=True):
         numbers = (vector for *_, vector in _rows([table]))
         names = [("name", "id"), *zip(table.names, table.ids, strict=True)]
-        replace(folder / vectors, partial(_write_tabs, rows=numbers))
-        replace(folder / metadata, partial(_write_tabs, rows=names))
+        replace(vectors, partial(_write_tabs, rows=numbers))
+        replace(metadata, partial(_write_tabs, rows=names))
         shape = "".join(f"  tensor_shape: {size}\n" for size in table.vectors.shape)
-        paths = f'  tensor_path: "{vectors}"\n  metadata_path: "{metadata}"\n'
+        paths = f'  tensor_path: "{vectors.name}"\n  metadata_path: "{metadata.name}"\n'
         config += f'embeddings {{\n  tensor_name: "{table.kind}"\n{shape}{paths}}}\n'
-    replace(folder / PROJECTOR, lambda path: path.write_text(config, encoding="utf-8"))
+    replace(last, lambda path: path.write_text(config, encoding="utf-8"))
 
 
 FORMATS: dict[str, Callable[[Path, Sequence[Table]], None]] = {

@@ -139,9 +139,7 @@ class KnowledgeGraph:
             if features is not None:
                 digest.update(f"\n{kind} features {features.shape}\n".encode() + features.astype("<f4").tobytes())
         if self.labels is not None:
-            digest.update(f"\nclasses {len(self.labels.classes)}\n".encode() + joined(self.labels.classes))
-            for part, rows in self.labels.splits.items():
-                digest.update(f"\n{part} labels {len(rows)}\n".encode() + rows.astype("<i8").tobytes())
+            digest.update(self.labels.content())
         return digest.hexdigest()
 
     @classmethod

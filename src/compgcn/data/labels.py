@@ -10,7 +10,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from compgcn.data.columns import SPLITS, Columns, Numbers, checked_rows, counted, existing, named_places, naming, quoted
+from compgcn.data.columns import (
+    SPLITS,
+    Columns,
+    Numbers,
+    checked_rows,
+    counted,
+    existing,
+    joined,
+    named_places,
+    naming,
+    quoted,
+)
 from compgcn.data.tables import Parquet, table
 from compgcn.data.vocabulary import Vocabulary
 from compgcn.errors import InputError
@@ -50,6 +61,12 @@ class Labels:
     @property
     def splits(self) -> dict[str, Numbers]:
         return {"train": self.train, "valid": self.valid, "test": self.test}
+
+    def content(self) -> bytes:
+        """Return all of them as bytes, for a fingerprint."""
+        parts = [f"\nclasses {len(self.classes)}\n".encode() + joined(self.classes)]
+        parts += [f"\n{k} labels {len(x)}\n".encode() + x.astype("<i8").tobytes() for k, x in self.splits.items()]
+        return b"".join(parts)
 
 
 def read_labels(

@@ -367,8 +367,8 @@ def _update_slopes(
 ):  # fmt: skip  # pragma: no cover
     """Write the gradients by x and the parts; add those by the filters [1 + 3K, d, d], and by gamma, beta and bias."""
     (_, B, d), K = x.shape, len(parts)
-    t, by_t, n, h = (np.empty((K, B, d), x.dtype), np.empty((K, B, d), x.dtype), np.empty((B, d), x.dtype),
-                     np.empty((B, d), x.dtype))  # fmt: skip
+    t, by_t = np.empty((2, K, B, d), x.dtype)
+    n, h = np.empty((2, B, d), x.dtype)
     folded, outer, spread = np.empty((K, d, d), x.dtype), np.empty((d, d), x.dtype), np.empty(B, x.dtype)
     one = np.float32(1)
     share, least, own = one / np.float32(d), np.sqrt(np.float32(_FLOOR)), filters[0].T.copy()

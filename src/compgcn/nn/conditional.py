@@ -299,7 +299,7 @@ def _time_of_all(sent: Segments, layers: int) -> float:
 
 
 def find_reach(sent: Segments, weight: Tensor, s: Tensor, layers: int) -> Reach | None:
-    """Return the entities that queries about s reach; None where it takes less time to compute all states.
+    """Return the entities that queries about s [B] reach; None where it takes less time to compute all states.
 
     Args:
         sent: the messages of the graph by sender, `left` the receiver, `right` the relation.

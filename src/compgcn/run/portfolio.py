@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import shutil
 import time
@@ -66,7 +67,7 @@ def obstacle(settings: Mapping[str, Any], data: Dataset, model: str | None = Non
         return f"'{model}' is one model; leave either out"
     chosen = [path for name in settings if (path := PATHS.get(name, name)) not in _FREE and path.startswith(_CHOSEN)]
     if chosen:
-        return f"{chosen[0].removesuffix('.name')} is a setting of one; leave either out"
+        return f"it chooses {chosen[0].removesuffix('.name')} itself; leave either out"
     task = task_of(configure(Config(), settings), data)
     if not isinstance(data, KnowledgeGraph):
         return f"only those of links and nodes are compared, not those of {task}; leave it out"
@@ -291,7 +292,8 @@ def search(
     kind = LinkJudge if base.task == "link-prediction" else NodeJudge
     judge = kind(settings, hidden, searching, notify, interrupted, clock)
     candidates = _candidates(base, hidden, budget)
-    about: dict[str, Any] = {"triples": replace(data, labels=None).fingerprint(), "data": data.fingerprint()}
+    about: dict[str, Any] = {"triples": replace(data, labels=None).fingerprint()}
+    about |= {"labels": data.labels and hashlib.sha256(data.labels.content()).hexdigest()}
     about |= {"goal": judge.goal, "budget": budget, "seed": base.training.seed}
     with run.lock():
         if overwrite:

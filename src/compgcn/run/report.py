@@ -92,7 +92,7 @@ def page(run: Run) -> list[Part]:
         parts.append("This page has no drawings, because matplotlib is not installed: `compgcn[plot]` brings it.")
     parts += ["## Metrics", *(_links(run) if run.config.task == "link-prediction" else _classes(run))]
     if search := journalled(run.path):
-        rows = [[Verbatim(one.name), _chance(one.value), f"{100 * one.share:.3g}%", one.error] for one in search.trials]
+        rows = [[Verbatim(one.name), _figure(one.value), f"{100 * one.share:.3g}%", one.error] for one in search.trials]
         header = ("candidate", f"valid {search.goal}", "trained", "")
         parts += ["## Choice of the model", Verbatim(f"{search.reason}."), Table("", header, rows)]
     settings = Markup(f"<pre>{html.escape(to_toml(run.config))}</pre>")
@@ -373,18 +373,18 @@ def _examples(run: Run, split: str, ranks: SideRanks) -> list[Part]:
     parts: list[Part] = [f"## Predictions of {split}"]
     if good:
         best = ("question", "answer", "probability", "next answer that is not in the data")
-        rows = [[*map(Verbatim, one[:2]), _chance(one.probability), Verbatim(one.instead)] for one in good]
+        rows = [[*map(Verbatim, one[:2]), _figure(one.probability), Verbatim(one.instead)] for one in good]
         parts += ["### Best", "The true answer ranks first, by the widest margin.", Table("", best, rows)]
     if bad:
         worst = ("question", "true answer", "its rank", "the model's answer", "probability")
         rows = [
-            [*map(Verbatim, one[:2]), f"{one.rank:,.10g}", Verbatim(one.instead), _chance(one.chance)] for one in bad
+            [*map(Verbatim, one[:2]), f"{one.rank:,.10g}", Verbatim(one.instead), _figure(one.chance)] for one in bad
         ]
         parts += ["### Worst", "The true answer ranks last.", Table("", worst, rows)]
     return parts
 
 
-def _chance(value: float | None) -> str:
+def _figure(value: float | None) -> str:
     return MISSING if value is None else f"{value:.4f}"
 
 
@@ -400,7 +400,7 @@ def _classes(run: Run) -> list[Part]:
     rows = []
     for name, report in lines.items():
         spread = f" ± {report['accuracy_sd']:.4f}" if "accuracy_sd" in report else ""
-        likelihood = _chance(report.get("log_likelihood"))
+        likelihood = _figure(report.get("log_likelihood"))
         rows.append([name, f"{report['accuracy']:.4f}{spread}", f"{report['macro_f1']:.4f}", likelihood])
     if not rows:
         return ["The data have no validation or test labels, so there are no metrics.", *_training(run)]

@@ -204,7 +204,9 @@ def _must_match(folder: Folder, config: Config, data: Dataset) -> None:
         labels = getattr(folder.data(data.name), "labels", None)  # of nodes
         given = replace(data, labels=labels) if labels and isinstance(data, KnowledgeGraph) else None
         if given and given.fingerprint() == old.fingerprint != config.fingerprint:
-            changed = [f"data.labels: {old.data.labels!r} -> {config.data.labels!r}, with other labels"]
+            was, now = old.data.labels, config.data.labels
+            same = f"the labels of '{data.name}' have changed"
+            changed = [same if was == now else f"data.labels: {was!r} -> {now!r}, with other labels"]
         state = "a finished" if folder.is_finished else "an unfinished"
         raise InputError(
             f"{folder.path} holds {state} run with other options ({'; '.join(changed)}); choose another --run-dir, "
@@ -332,7 +334,11 @@ class Run:
         return links.answer([query], top, new, plausible)[0]
 
     def explain(self, head: str, relation: str, tail: str, top: int = 5, *, method: Method = "auto") -> Explanation:
-        """Return the facts of train that carry a prediction, by ids or names; see `compgcn.answers.explain.explain`."""
+        """Return the facts of train that carry a prediction, by ids or names; see `compgcn.answers.explain.explain`.
+
+        `method`: "exact" leaves out each fact in turn, "gradient" takes the slope of the score; "auto" is exact if that
+        is little work.
+        """
         from compgcn.answers.explain import explain
 
         return explain(self._links(), head, relation, tail, top, method)
@@ -366,7 +372,11 @@ class Run:
         plausible: bool = False,
         notify: Progress | None = None,
     ) -> Written:
-        """Answer the queries of a file and write another file, see `compgcn.answers.score.answer_file`."""
+        """Answer a table of queries, each with `?` for one of head, relation and tail, and write a table of answers.
+
+        The files end in .tsv, .csv or .parquet, see `compgcn.answers.score.answer_file`; `new` and `plausible` as in
+        `predict`.
+        """
         from compgcn.answers.score import answer_file
 
         must_differ(to, queries=queries)
@@ -409,7 +419,10 @@ class Run:
         all_heads: bool = False,
         notify: Progress | None = None,
     ) -> list[Discovery]:
-        """Return the most probable facts that no split holds, best first; see `compgcn.answers.discover.discover`."""
+        """Return the most probable facts that no split holds, best first; see `compgcn.answers.discover.discover`.
+
+        `top` in all and `per_relation` of each at most; `all_heads` asks about every entity, not only likely heads.
+        """
         return discover(self._links(), relation, top, per_relation, all_heads=all_heads, notify=notify)
 
     def with_facts(self, facts: Given) -> Run:

@@ -29,10 +29,11 @@ _WORDS = {  # for the parts of a search
     "budget": "other --minutes or --trials",
     "seed": "another seed",
     "triples": "other triples or features",
-    "data": "other labels",
+    "labels": "other labels",
     "candidates": "other models",
 }
 _FEWER = 3  # a rung keeps one in so many candidates
+_WHOLE = 4  # trials that cannot halve more candidates train so many, each to its end
 _SHORTEST = 0.1  # share of a whole training that every candidate of the first rung should have
 
 
@@ -51,7 +52,7 @@ class Candidate(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """Seconds that a whole training takes, 0 if the estimate was one, and the smallest share that can be trained."""
+    """Seconds of a whole training (0 if the estimate already trained it), and the least share that can be trained."""
 
     seconds: float
     least: float
@@ -118,7 +119,7 @@ class Budget(NamedTuple):
 
 
 class Journal:
-    """The file that a stopped search resumes from: one line about each cost, trial begun and trial ended."""
+    """The file that a stopped search resumes from: a line about each cost, rung, stop and trial ended."""
 
     def __init__(self, path: Path, about: Mapping[str, Any]) -> None:
         """Open the journal of the search that `about` describes; refuse that of another one."""
@@ -126,7 +127,7 @@ class Journal:
         about = json.loads(json.dumps(about))
         if not self.lines:
             self.add("search", **about)
-        changed = [key for key in about if about[key] != self.lines[0].get(key, about[key])]
+        changed = [key for key in about if about[key] != self.lines[0][key]]
         if changed:
             again = f"give it {Budget(*self.lines[0]['budget']).option}, " if changed[0] == "budget" else ""
             raise InputError(
@@ -213,7 +214,6 @@ class Search:
     ) -> None:
         self.candidates, self.judge, self.budget = {one.name: one for one in candidates}, judge, budget
         self.journal, self.notify, self.clock = journal, notify, clock
-        self._few = (budget.trials or math.inf) <= _FEWER + 1  # too few for rungs: each trains another, to its end
         self.ended = [Trial(**line) for line in journal.of("end")]
         self.costs = {line["name"]: Cost(line["seconds"], line["least"]) for line in journal.of("cost")}
 
@@ -221,6 +221,8 @@ class Search:
         """Run or resume the search; the same call on a finished one returns at once."""
         for one in (one for one in self.candidates.values() if one.omitted):
             self._leave_out(one.name, one.omitted)
+        if "share" in (stopped := self.journal.lines[-1]) and stopped["event"] == "stop":  # it goes on as it was
+            self._try(stopped["rung"], stopped["name"], stopped["share"], final=stopped["final"])
         field, rung, over = self._first(), 0, False
         while field and not over:
             field = self._begin(rung, field)
@@ -262,12 +264,11 @@ class Search:
     def _entrants(self) -> tuple[list[str], list[str]]:
         """Return the candidates of the first rung and those that join in the second; as many as there are trials for.
 
-        A candidate that no other of its kind competes with joins, unless that is true of all.
+        A candidate that no other of its kind competes with joins, unless that is true of all. Trials for rungs of no
+        more than `_WHOLE` candidates train each of these to its end.
         """
         names = [name for name, one in self.candidates.items() if not one.after and not one.omitted]
-        if self._few:
-            return names[: self.budget.trials], []
-        while True:
+        while self.budget.trials is None or len(names) > _WHOLE:
             kinds = Counter(self.candidates[name].kind for name in names)
             first = [name for name in names if kinds[self.candidates[name].kind] > 1] or names
             joining = [name for name in names if name not in first]
@@ -275,6 +276,7 @@ class Search:
             if self.budget.trials is None or trials <= self.budget.trials:
                 return first, joining
             names = names[:-1]
+        return names[: self.budget.trials], []
 
     def _first(self) -> list[str]:
         """Return the candidates of the first rung: as many as there is time for."""
@@ -296,7 +298,8 @@ class Search:
         """Return the candidates of a rung, as the journal has them."""
         if rung == len(known := self.journal.of("rung")):
             joining = 0 if rung else len(self._entrants()[1])
-            ahead = 1 if self._few else len(_sizes(len(field), joining))  # rungs, with this one
+            few = self.budget.trials is not None and not rung and len(field) + joining <= _WHOLE
+            ahead = 1 if few else len(_sizes(len(field), joining))  # rungs, with this one
             meet = len({self.candidates[name].kind for name in field}) > 1 and len(known) == 1
             part = 1.0 if ahead == 1 else 1 / 2 if meet else 1 / (2 + ahead)  # of the time left
             floor = 0.0 if self.budget.seconds is None else self.left * (1 - part)
@@ -393,7 +396,7 @@ class Search:
         try:
             value = self.judge.train(self.candidates[name], share, final=final)
         except Interrupted:
-            self.journal.add("stop", name=name, spent=self.clock() - begun)
+            self.journal.add("stop", rung=rung, name=name, share=share, final=final, spent=self.clock() - begun)
             raise
         except InputError as reason:  # these settings do not go together, or the loss is not finite
             share, error = last.share, str(reason)
@@ -427,6 +430,6 @@ class Search:
                 self.costs[name] = Cost(math.inf, 1.0)
                 self._leave_out(name, str(reason))
             self.journal.add("cost", name=name, **self.costs[name]._asdict(), spent=self.clock() - begun)
-        estimate = spent(self.journal.of("cost"), name)
-        trained, share = spent(self.journal.lines, name) - estimate, self.last(name).share
+        estimate, share = spent(self.journal.of("cost"), name), self.last(name).share
+        trained = spent([line for line in self.journal.lines if "share" in line], name)  # also until a stop
         return self.costs[name]._replace(seconds=trained / share) if share and trained > estimate else self.costs[name]

@@ -220,9 +220,7 @@ class ShardedLinkPrediction(LinkPrediction):
         if self.graph.src.device.type == "cpu":
             max_elements = min(max_elements, _SCORES)
         triples, rows = triples.to(self.device), self.rows
-        return rank_triples(
-            score, triples, self.known, rows.size, max_elements=max_elements, notify=notify, candidates=rows
-        )
+        return rank_triples(score, triples, self.known, rows.size, max_elements=max_elements, notify=notify, owned=rows)
 
     def popular(self, triples: Tensor, notify: Watch | None = None) -> SideRanks:
         """Return the filtered ranks of triples by the popularity baseline."""

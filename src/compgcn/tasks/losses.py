@@ -124,7 +124,7 @@ def self_adversarial(positive: Tensor, negative: Tensor, *, temperature: float =
 
 
 def sampled_cross_entropy(positive: Tensor, negative: Tensor, *, num_entities: int) -> Tensor:
-    """Return log(exp(positive) + N/K · Σ_k exp(negative_k)) − positive, of logits of true triples and of negatives.
+    """Return log(exp(positive) + N/K · Σ_k exp(negative_k)) − positive, of logits of true triples [B] and of negatives.
 
     K uniform negatives [B, K] stand for N/K entities each.
     """
@@ -173,7 +173,7 @@ def n3(*factors: Tensor, planes: bool = False) -> Tensor:
 
 
 def dura(x: Tensor, e: Tensor, x_moved: Tensor, e_moved: Tensor) -> Tensor:
-    """Return the duality-induced regulariser (Zhang et al., 2020): ‖x‖² + ‖e‖² + ‖phi(x, z)‖² + ‖phi(e, z)‖²."""
+    """Return the duality-induced regulariser (Zhang et al., 2020): ‖x‖² + ‖e‖² + ‖phi(x, z)‖² + ‖phi(e, z)‖² [B, d]."""
     lengths = [_wide(vectors).square().sum(-1) for vectors in (x, e, x_moved, e_moved)]
     return torch.stack(lengths).sum(0).mean()
 

@@ -104,7 +104,7 @@ def rank_triples(
     *,
     max_elements: int = 2**26,
     notify: Watch | None = None,
-    candidates: Candidates = ALL,
+    owned: Candidates = ALL,
 ) -> SideRanks:
     """Rank the object and the subject of each triple among the entities not known to answer; score each query once.
 
@@ -114,7 +114,7 @@ def rank_triples(
         triples: (s, r, o) [n, 3], on the device of the scores.
         known: the answers to leave out, those in all splits, with inverses, on the same device.
         max_elements: bound on q·N; memory holds two such blocks of scores.
-        candidates: the entities that this process scores, all or a slice; `score` and N are of that slice.
+        owned: the entities that this process scores, all or a slice; `score` and N are of that slice.
     """
     s, r, o = triples.long().unbind(1)
     width = 2 * known.num_relations
@@ -124,7 +124,7 @@ def rank_triples(
     order = owner.argsort(stable=True)  # the triples of one query next to each other
     ends = [0, *sizes.cumsum(0).tolist()]
     greater, equal = torch.empty_like(target), torch.empty_like(target)
-    step = max(1, max_elements // max(1, candidates.chunk or num_entities))  # the same on every process
+    step = max(1, max_elements // max(1, owned.chunk or num_entities))  # the same on every process
     for first in range(0, len(keys), step):
         chunk = keys[first : first + step]
         mine = order[ends[first] : ends[first + len(chunk)]]  # positions in [2n] that this chunk answers
@@ -137,7 +137,7 @@ def rank_triples(
         if scores.numel() and not torch.isfinite(torch.stack(scores.aminmax())).all():
             raise InputError("some scores are not finite: the model has diverged; train again at a lower training.lr")
         answers = known.lookup(subject, relation)
-        greater[mine], equal[mine] = _count(candidates, scores, owner[mine] - first, target[mine], *answers)
+        greater[mine], equal[mine] = _count(owned, scores, owner[mine] - first, target[mine], *answers)
         if notify is not None:
             notify(ends[first + len(chunk)] // 2, len(triples))  # of two ranks each
     n = len(triples)
@@ -145,15 +145,15 @@ def rank_triples(
     return SideRanks(tail=Ranks(*(x[:n] for x in ranks)), head=Ranks(*(x[n:] for x in ranks)))
 
 
-def _count(candidates: Candidates, scores: Tensor, row: Tensor, target: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
+def _count(owned: Candidates, scores: Tensor, row: Tensor, target: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
     """Count the rivals that score more than, and the same as, targets at rows, without known (rows, cols): [2, m]."""
     # The value before the known answers, the target among them, become -inf.
-    value = candidates.added(candidates.chosen(scores, row, target))
-    scores = scores.index_put((rows, cols - candidates.start), scores.new_tensor(-torch.inf))
+    value = owned.added(owned.chosen(scores, row, target))
+    scores = scores.index_put((rows, cols - owned.start), scores.new_tensor(-torch.inf))
     # A target that was not known still stands there.
-    itself = candidates.hold(target) & (candidates.chosen(scores, row, target) == value)
+    itself = owned.hold(target) & (owned.chosen(scores, row, target) == value)
     greater, equal = kernels(scores.device.type).count_rivals(scores, row, value)
-    return candidates.added(torch.stack((greater, equal - itself.long())))
+    return owned.added(torch.stack((greater, equal - itself.long())))
 
 
 def best(scores: Tensor, top: int) -> Tensor:
