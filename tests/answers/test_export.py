@@ -154,6 +154,15 @@ def test_an_export_to_a_wrong_place_is_refused_and_changes_nothing(
     assert contents(tmp_path) == before
 
 
+@pytest.mark.parametrize("value", [np.nan, -np.inf])
+def test_vectors_that_are_not_finite_are_refused(tmp_path: Path, value: float) -> None:
+    vectors = ENTITIES.vectors.copy()
+    vectors[4, 1] = value
+    with pytest.raises(InputError, match="vectors are not finite; train again"):
+        write_vectors(tmp_path / "x.csv", [RELATIONS, ENTITIES._replace(vectors=vectors)])
+    assert contents(tmp_path) == {}
+
+
 @pytest.mark.parametrize("form", FORMATS)
 def test_an_export_that_fails_halfway_leaves_the_one_before(
     tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch

@@ -182,6 +182,19 @@ def test_every_kind_has_the_same_time_where_they_meet(tmp_path: Path) -> None:
     assert kinds == {kind: pytest.approx((120.0 - before) / 6) for kind in ("many", "one", "other")}
 
 
+def test_time_left_is_for_another_kind_that_learns_slowly_before_it_is_for_neighbours(tmp_path: Path) -> None:
+    slow = Candidate("slow", {"value": 0.7}, "other")  # half of it at first
+    many = [one._replace(settings={"value": 0.6}) for one in candidates(6, ("same",))]
+    near = [Candidate(f"near {one.name}", {"value": 0.61}, "same", one.name) for one in many]
+    judge = Pretended(lambda one: 300.0 if one.name == "slow" else SECONDS)
+    outcome = searched(tmp_path, judge, [*many, slow, *near], seconds=200).run()
+    assert outcome.trials[0].name == "slow"
+    order = [name for name, _ in judge.calls]
+    last = len(order) - order[::-1].index("slow")
+    assert order.count("slow") > 1
+    assert not any(name.startswith("near") for name in order[:last])
+
+
 def test_a_tie_names_no_winner() -> None:
     a, b, c = (Trial(0, name, 1.0, value, 1.0) for name, value in (("a", 0.9), ("b", 0.90001), ("c", 0.5)))
     assert "'a' has the highest" in Outcome("mrr", [a, c]).reason
@@ -300,7 +313,7 @@ def test_a_stopped_search_trains_as_one_that_is_not_stopped(tmp_path: Path, budg
         assert len(set(judge.finals)) == len(dict(judge.finals)), "a rate falls once"
 
 
-@pytest.mark.parametrize("line", [b"\xff", b"{", b"[]", b"null", b"{}"])
+@pytest.mark.parametrize("line", [b"\xff", b"{", b"[]", b"null", b"{}", b'{"event": "end"}', b'{"event": "search"}'])
 def test_a_damaged_journal_is_one_sentence(tmp_path: Path, line: bytes) -> None:
     searched(tmp_path, Pretended(), candidates(3), trials=3).run()
     journal = tmp_path / "search" / "journal.jsonl"

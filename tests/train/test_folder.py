@@ -381,6 +381,16 @@ def test_a_damaged_environment_is_one_sentence_that_names_it(finished: Path, tmp
         Folder(path).seconds()
 
 
+def test_a_damaged_vocabulary_is_found_before_training(tmp_path: Path) -> None:
+    with pytest.raises(Interrupted):
+        train(tmp_path / "run", interrupted=lambda: True)
+    DAMAGES["cut"](tmp_path / "run" / "vocabulary.parquet")
+    events = list[object]()
+    with pytest.raises(InputError, match=r"is damaged: vocabulary\.parquet"):
+        train(tmp_path / "run", notify=events.append)
+    assert not events
+
+
 @pytest.mark.parametrize("damage", ["other shapes", "missing", "files", "rows"])
 def test_weights_of_another_model_are_refused(finished: Path, tmp_path: Path, damage: str) -> None:
     path = shutil.copytree(finished, tmp_path / "run") / "model.safetensors"

@@ -38,6 +38,8 @@ def write_vectors(path: Path, tables: Sequence[Table], form: str | None = None) 
         raise InputError(f"could not write {path}: it is a {is_a}; name a {wanted}")
     if form == "projector" and path.exists() and any(path.iterdir()) and not (path / PROJECTOR).exists():
         raise InputError(f"could not write {path}: the folder holds other files; name an empty or a new one")
+    if not all(np.isfinite(edge(table.vectors, initial=0.0)) for table in tables for edge in (np.min, np.max)):
+        raise InputError("the model's vectors are not finite; train again with a lower training.lr")
 
     def write(part: Path) -> None:
         FORMATS[form](part, tables)

@@ -72,7 +72,7 @@ def obstacle(settings: Mapping[str, Any], data: Dataset, model: str | None = Non
     if not isinstance(data, KnowledgeGraph):
         return f"only those of links and nodes are compared, not those of {task}; leave it out"
     if task == "link-prediction" and not len(data.valid):
-        return f"'{data.name}' has no validation triples to judge by; split it, or give --valid"
+        return f"'{data.name}' has no validation triples to judge by; split it, give --valid, or leave either out"
     return ""
 
 

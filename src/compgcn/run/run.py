@@ -104,6 +104,7 @@ def train(
         _must_match(folder, config, data)
         if folder.is_calibrated:
             return Run(folder, device)
+        folder.data(data.name)  # a damaged file shows now, not after the training
     elif not overwrite and (folder.path / "search").exists():
         raise InputError(f"{folder.path} holds an unfinished search; choose another --run-dir, or say --overwrite")
     record = folder.recorded(notify or (lambda event: None))

@@ -89,6 +89,15 @@ class Trial(NamedTuple):
     error: str = ""
 
 
+_FIELDS: dict[str, set[str]] = {  # of a line of the journal, by its event
+    "search": {"goal", "budget"},
+    "cost": {"name", *Cost._fields},
+    "rung": {"field", "floor", "ahead"},
+    "stop": {"name", "spent"},
+    "end": set(Trial._fields),
+}
+
+
 class Outcome(NamedTuple):
     """The metric that decided, and the last trial of every candidate, the winner first."""
 
@@ -150,7 +159,11 @@ def _read(path: Path) -> list[dict[str, Any]]:
     """Return the whole lines of a journal; a kill or a full disk may have cut the last one short."""
     whole, _, _ = path.read_bytes().rpartition(b"\n") if path.is_file() else (b"", b"", b"")
     try:
-        return [{"event": line["event"], **line} for line in map(json.loads, whole.splitlines())]
+        lines: list[dict[str, Any]] = [json.loads(line) for line in whole.splitlines()]
+        for number, line in enumerate(lines):
+            if (line["event"] == "search") != (number == 0) or not _FIELDS[line["event"]] <= line.keys():
+                raise ValueError(f"line {number + 1} is none of a journal")
+        return lines
     except (ValueError, TypeError, LookupError) as error:
         what = f"{path.parent.parent} is damaged: search/{path.name}: {reason(error)}"
         raise InputError(f"{what}; --overwrite searches anew") from None
@@ -318,8 +331,8 @@ class Search:
     def _next(self, refused: Collection[str]) -> str | None:
         """Return the candidate that the time left is for, if any but those refused.
 
-        The first is the winner, if it is not trained to its end, then those that follow it, those that had lost, the
-        best first, and those that were not tried.
+        The first is the winner, if it is not trained to its end, then models of another kind, which may learn slowly at
+        first, then those that follow the winner, those that had lost, the best first, and those that were not tried.
         """
         if self.budget.seconds is None or not self.ended:
             return None
@@ -327,16 +340,21 @@ class Search:
         best = self.candidates[table[0].name]
         going = [one.name for one in table if one.rung and one.value is not None and one.share < 1]
         leading = [name for name in going if name == best.name]
+        rivals = [name for name in going if self.candidates[name].kind != best.kind and self._half(name)]
         tried = {one.name for one in self.ended if one.share or one.spent or self.candidates[one.name].omitted}
         untried = {name: one.after for name, one in self.candidates.items() if name not in tried}
         following = [name for name in untried if untried[name] == (best.after or best.name)]
         alone = [name for name in untried if not untried[name]]
-        for name in (*leading, *following, *going, *alone):
+        for name in (*leading, *rivals, *following, *going, *alone):
             if self.left <= 0:  # an estimate takes time too
                 return None
             if name not in refused and math.prod(self.cost(name)) <= self.left:
                 return name
         return None
+
+    def _half(self, name: str) -> bool:
+        """Tell whether the time left trains a candidate for half of a whole training."""
+        return self.last(name).share + self.left / max(self.cost(name).seconds, 1e-9) >= 1 / 2
 
     def _race(self, rung: int, field: Sequence[str]) -> None:
         """Train every candidate of a rung: in the first all for the same share, later every kind for the same time.
