@@ -179,7 +179,7 @@ def test_every_kind_has_the_same_time_where_they_meet(tmp_path: Path) -> None:
         if trial.rung == 1:
             kind = search.candidates[trial.name].kind
             kinds[kind] = kinds.get(kind, 0.0) + trial.spent
-    assert kinds == {kind: pytest.approx((120.0 - before) / 6) for kind in ("many", "one", "other")}
+    assert kinds == {kind: pytest.approx((120.0 - before) / 9) for kind in ("many", "one", "other")}
 
 
 def test_time_left_is_for_another_kind_that_learns_slowly_before_it_is_for_neighbours(tmp_path: Path) -> None:

@@ -314,7 +314,7 @@ class Search:
             few = self.budget.trials is not None and not rung and len(field) + joining <= _WHOLE
             ahead = 1 if few else len(_sizes(len(field), joining))  # rungs, with this one
             meet = len({self.candidates[name].kind for name in field}) > 1 and len(known) == 1
-            part = 1.0 if ahead == 1 else 1 / 2 if meet else 1 / (2 + ahead)  # of the time left
+            part = 1.0 if ahead == 1 else 1 / 3 if meet else 1 / (2 + ahead)  # of the time left
             floor = 0.0 if self.budget.seconds is None else self.left * (1 - part)
             self.journal.add("rung", field=field, floor=floor, ahead=ahead)
             return field
