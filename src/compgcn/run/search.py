@@ -398,7 +398,10 @@ class Search:
             kept = 0.0 if name == best.name else (1 - best.share) * self.cost(best.name).seconds
             most = max(given, self.left - kept, 0.0 if before else self.left / 2)
         if share > before and wanted <= most * (1 + 1e-9):  # the share is rounded
-            self._try(rung, name, share, final=share >= 1 or self.left - wanted < least * seconds)
+            final = share >= 1 or self.left - wanted < least * seconds
+            if final and share < 1 and sum(one.name == name and one.share > 0 for one in self.ended) == 1:
+                share, final = (before + share) / 2, False  # the pace of its first training may be far too slow
+            self._try(rung, name, share, final=final)
             return self.last(name).share > before
         if not before and math.isfinite(seconds):
             left = f"{max(self.left, 0):.0f} s are left"
@@ -434,7 +437,7 @@ class Search:
     def cost(self, name: str) -> Cost:
         """Return the cost of a candidate; infinite if it cannot train.
 
-        It is estimated once; trials that take longer than this, which is a training too, tell more.
+        It is estimated once; a trial that takes longer than this, which is a training too, tells more.
         """
         if name not in self.costs:
             self.notify({"event": "cost", "name": name, "left": self.left})
@@ -448,6 +451,10 @@ class Search:
                 self.costs[name] = Cost(math.inf, 1.0)
                 self._leave_out(name, str(reason))
             self.journal.add("cost", name=name, **self.costs[name]._asdict(), spent=self.clock() - begun)
-        estimate, share = spent(self.journal.of("cost"), name), self.last(name).share
-        trained = spent([line for line in self.journal.lines if "share" in line], name)  # also until a stop
-        return self.costs[name]._replace(seconds=trained / share) if share and trained > estimate else self.costs[name]
+        trials = [line for line in self.journal.lines if "share" in line and line["name"] == name]  # and their stops
+        ends = [place for place, line in enumerate(trials) if line["event"] == "end"]
+        first = ends[-2] + 1 if len(ends) > 1 else 0  # the latest trial: the first one may have compiled kernels
+        grown = self.last(name).share - (trials[first - 1]["share"] if first else 0.0)
+        trained = spent(trials[first:], name)
+        known = grown > 0 and trained > spent(self.journal.of("cost"), name)
+        return self.costs[name]._replace(seconds=trained / grown) if known else self.costs[name]
