@@ -190,6 +190,7 @@ def test_candidates_have_names_of_their_own_and_settings_that_resolve(sizes: tup
 @pytest.mark.parametrize(
     ("entities", "facts", "query_time", "sampled", "encoder", "conditional"),
     [
+        (250, 900, 100_000, False, True, True),
         (2034, 32_888, 1_100_000, False, True, True),
         (3100, 13_000, 1_400_000, True, True, True),
         (14_541, 240_000, 7_400_000, True, False, True),
@@ -210,7 +211,8 @@ def test_on_a_cpu_a_graph_gets_models_that_learn_within_the_time(
     assert {name in found for name in ("CompGCN", "CompGCN, wider")} == {encoder}
     assert {name in found for name in ("conditional", "conditional, wider", "conditional, deeper")} == {conditional}
     if conditional:
-        assert found["conditional"]["training.epoch_size"] * query_time == pytest.approx(7.5e9, rel=0.01)
+        enough = min(7.5e9 / query_time, 8 * 2 * facts / 20)  # of an epoch, and all of them pass eight times
+        assert found["conditional"]["training.epoch_size"] == pytest.approx(enough, rel=0.01)
     else:
         enough = re.search(r"of 1,000 queries an epoch; give it --minutes (\d+) or a GPU", reasons["conditional"])
         assert enough is not None

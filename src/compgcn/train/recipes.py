@@ -194,6 +194,7 @@ def scaled(name: str, num_entities: int, facts: int, on_gpu: bool) -> dict[str, 
 
 
 _NEGATIVES = 512  # that a batch shares in a search on a CPU, where they are a quarter of the entities at most
+_EPOCHS = 20  # short ones of the conditional model in a search on a CPU
 _LEAST_QUERIES = 1000  # of an epoch; fewer teach the conditional model too little
 _MOST_ENCODED = 2 * 10**8  # facts · entities up to which a search on a CPU tries CompGCN, whose steps encode them all
 
@@ -221,12 +222,14 @@ def _factors_on_cpu(num_entities: int, facts: int, seconds: float) -> dict[str, 
     return factorisation(num_entities, facts, False, seconds, _NEGATIVES, epochs) | found
 
 
-def _conditional_in_time(query_time: float, seconds: float) -> dict[str, Any]:
-    """Return epochs of the conditional model that fill the time on a CPU, and samples to measure it by."""
-    queries = max(round(seconds * _RATE / (20 * query_time)), 1)
+def _conditional_in_time(queries: int, facts: int) -> dict[str, Any]:
+    """Return short epochs of the conditional model on a CPU, with samples to measure it by.
+
+    `queries` are those of an epoch that there is time for; more passes over the facts than the recipe's help no more.
+    """
     return {
-        "training.epochs": 20,
-        "training.epoch_size": queries,
+        "training.epochs": _EPOCHS,
+        "training.epoch_size": min(queries, _CONDITIONAL["training.epochs"] * 2 * facts // _EPOCHS + 1),
         "training.batch_size": 16 if queries < 2000 else 32,
         "training.evaluate_every": 5,
         "training.valid_sample": min(queries, 2000),
@@ -262,8 +265,9 @@ def portfolio(
         more = {"four statistics": {"encoder.statistics": "pna"}}
     else:
         usual = _factors_on_cpu(*size, seconds or _MINUTES) | sample
-        conditional |= _conditional_in_time(query_time, seconds or _MINUTES) | {"encoder.bias": bias}
-        few = _too_few(query_time, conditional["training.epoch_size"])
+        queries = max(round((seconds or _MINUTES) * _RATE / (_EPOCHS * query_time)), 1)
+        conditional |= _conditional_in_time(queries, facts) | {"encoder.bias": bias}
+        few = _too_few(query_time, queries)
         if num_entities * facts > _MOST_ENCODED:
             slow = "its steps take too long on a CPU; --encoder compgcn trains it alone"
 
@@ -299,7 +303,7 @@ def _too_few(query_time: float, queries: int) -> str:
     """Return why the queries of an epoch teach the conditional model too little, and in how many minutes they do."""
     if queries >= _LEAST_QUERIES:
         return ""
-    minutes = math.ceil(20 * _LEAST_QUERIES * query_time / _RATE / 60)
+    minutes = math.ceil(_EPOCHS * _LEAST_QUERIES * query_time / _RATE / 60)
     return f"there is time for {queries:,} of {_LEAST_QUERIES:,} queries an epoch; give it --minutes {minutes} or a GPU"
 
 
