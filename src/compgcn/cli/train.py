@@ -258,7 +258,7 @@ def watched(
 
 @contextmanager
 def stop_requests() -> Iterator[Callable[[], bool]]:
-    """Let Ctrl-C, SIGTERM and a closed terminal end the step under way first; a second Ctrl-C ends at once."""
+    """Let Ctrl-C and SIGTERM end the step under way first; a second Ctrl-C ends at once."""
     asked = False
 
     def ask(number: int, frame: object) -> None:
@@ -267,10 +267,8 @@ def stop_requests() -> Iterator[Callable[[], bool]]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
     # torchrun ends with SIGTERM the processes that wait for one that is gone: they must not wait on.
-    numbers = ["SIGINT"] if under_torchrun() else ["SIGINT", "SIGTERM", "SIGHUP"]
-    known = [getattr(signal, name) for name in numbers if hasattr(signal, name)]  # Windows has no SIGHUP
-    heeded = [number for number in known if signal.getsignal(number) != signal.SIG_IGN]  # nohup ignores SIGHUP
-    before = {number: signal.signal(number, ask) for number in heeded}
+    numbers = (signal.SIGINT,) if under_torchrun() else (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, ask) for number in numbers}
     try:
         yield lambda: asked
     finally:
