@@ -26,7 +26,7 @@ _SHARE = 1 / 3  # "around 6 %" is 4 % to 8 %
 RULE = (
     "*Yes* and *no*: the claim holds, or does not. *More*: the gain is larger than claimed. *Open*: rows are missing, "
     f"or a change of {_ERRORS} standard errors over seeds would change the answer.",
-    f"A gain is relative, and its ± is {_ERRORS} standard errors. In mean rank and parameters, fewer is a gain.",
+    f"A gain is relative, and its ± is {_ERRORS} standard errors. In mean rank and parameters, lower is a gain.",
     "If several of our rows could represent a system, the one with the best validation value of that metric counts. "
     "This holds for CompGCN and for the others.",
     f"A row with one seed gets a standard error of {100 * _TOLERANCE:.0f} %, a category of relations one of "
