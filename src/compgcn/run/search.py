@@ -136,7 +136,7 @@ class Journal:
         about = json.loads(json.dumps(about))
         if not self.lines:
             self.add("search", **about)
-        changed = [key for key in about if about[key] != self.lines[0][key]]
+        changed = [key for key in about if about[key] != self.lines[0].get(key)]
         if changed:
             again = f"give it {Budget(*self.lines[0]['budget']).option}, " if changed[0] == "budget" else ""
             raise InputError(
