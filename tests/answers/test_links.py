@@ -94,3 +94,14 @@ def test_plausible_answers_are_those_that_train_has_at_that_end(
     assert 0 < len(expected) < len(every)
     assert run.predict(*query, top=1000, new=new, plausible=True) == expected
     assert run.predict(*query, top=2, new=new, plausible=True) == expected[:2]
+
+
+def test_an_entity_is_odd_where_it_is_like_none_at_that_end_of_the_relation(run: Run) -> None:
+    def odd(*query: str | None) -> bool:
+        return run.answers.is_odd(run.answers.query(*query))
+
+    assert odd("t1", "knows", None), "towns know nobody"
+    assert odd(None, "lives", "p0"), "nobody lives in a person"
+    assert not odd("p0", "knows", None)
+    assert not odd(None, "born", "t3")
+    assert not odd("p0", None, "p1"), "any relation may relate them"

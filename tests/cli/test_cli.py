@@ -262,6 +262,12 @@ def test_predictions_are_a_table_of_rank_name_and_probability_if_new(command: Co
         assert re.fullmatch(rf" *{rank} +name of \w\d +\w\d +{chance} *", line)
 
 
+def test_a_query_that_no_fact_resembles_has_a_note(command: Command, run: Path) -> None:
+    note = "no head of 'knows' in the data is like 'name of t1': the probabilities hold if it has a tail all the same"
+    assert command("predict", run, "--head", "t1", "--relation", "knows").out.splitlines()[-1] == note
+    assert "is like" not in command("predict", run, "--head", "p1", "--relation", "knows").out
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

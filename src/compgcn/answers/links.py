@@ -100,6 +100,27 @@ class Links:
         s, o = (None if text is None else self.data.entities.index(text) for text in (head, tail))
         return s, None if relation is None else self.data.relations.index(relation), o
 
+    def is_odd(self, query: Query) -> bool:
+        """Tell whether the entity of a query is unlike all entities at its end of the relation.
+
+        Two entities are alike if some relation has both at the same end. A town is an odd head of `reports to` if all
+        heads of that relation are people.
+        """
+        s, r, o = query
+        if r is None:
+            return False
+        entity, end = (o, 2) if s is None else (s, 0)
+        facts, alike = list(self.data.splits.values()), np.zeros(self.data.num_entities, dtype=bool)
+        for triples in facts:
+            alike[triples[triples[:, 1] == r, end]] = True
+        for column in (0, 2):
+            mine = np.zeros(self.data.num_relations, dtype=bool)
+            for triples in facts:
+                mine[triples[triples[:, column] == entity, 1]] = True
+            if any(alike[triples[mine[triples[:, 1]], column]].any() for triples in facts):
+                return False
+        return True
+
     def named(self, s: int, r: int, o: int) -> tuple[str, str, str, str, str, str]:
         """Return the three ids of a fact, then its three names."""
         entities, relations = self.data.entities, self.data.relations

@@ -153,19 +153,24 @@ def _complete(run: Run, query: dict[str, Any], chosen: dict[str, bool], top: int
     if as_json:
         show_json(_ranked(answers))
         return
-    data = run.data
+    from compgcn.answers.links import Links
+
+    data, links = run.data, run.answers
     assert isinstance(data, KnowledgeGraph)
-    parts, fixed = [], {}  # of the question, and the numbers of its known parts by their column
-    vocabularies = {"head": data.entities, "relation": data.relations, "tail": data.entities}
-    for column, (name, vocabulary) in enumerate(vocabularies.items()):
-        if query[name] is not None:
-            fixed[column] = vocabulary.index(query[name])
-        parts.append(vocabulary.names[fixed[column]] if column in fixed else "?")
+    assert isinstance(links, Links)
+    asked = links.query(**query)
+    fixed = {column: row for column, row in enumerate(asked) if row is not None}
+    names = (data.entities.names, data.relations.names, data.entities.names)
+    parts = [some[fixed[column]] if column in fixed else "?" for column, some in enumerate(names)]
     kind: Kind = "entities" if 1 in fixed else "relations"
     chances = [f"known ({one.known})" if one.known else f"{one.probability:.4f}" for one in answers]
     _show_named(answers, "probability>", chances, " - ".join(parts), calibration_note(run, kind))
     is_known = any((triples[:, [*fixed]] == [*fixed.values()]).all(axis=1).any() for triples in data.splits.values())
-    if run.calibrated(kind) and any(answer.known is None for answer in answers) and is_known:
+    if links.is_odd(asked):
+        entity, end, missing = (parts[0], "head", "tail") if 0 in fixed else (parts[2], "tail", "head")
+        alike = f"no {end} of '{parts[1]}' in the data is like '{entity}'"
+        out.print(printable(f"{alike}: the probabilities hold if it has a {missing} all the same"))
+    elif run.calibrated(kind) and any(answer.known is None for answer in answers) and is_known:
         out.print("an answer is known already: the probability of a new one holds if another is still missing")
 
 
