@@ -131,6 +131,15 @@ def test_facts_of_train_are_scored_on_the_graph_without_them(run: Run) -> None:
             assert scored.score == pytest.approx(view.score([fact])[0].score, abs=1e-5)
 
 
+def test_the_score_of_a_fact_does_not_depend_on_the_facts_scored_with_it(run: Run) -> None:
+    asked = [*facts(run.data, "train"), *facts(run.data, "valid"), ("p0", "lives", "t3")]
+    for together, fact in zip(run.score(asked), asked, strict=True):
+        (alone,) = run.score([fact])
+        assert together._replace(score=0, probability=0) == alone._replace(score=0, probability=0)
+        assert together.score == pytest.approx(alone.score, abs=1e-5)
+        assert together.probability == pytest.approx(alone.probability, abs=1e-5)
+
+
 def test_only_a_graph_is_asked_about_and_only_a_model_without_entities_can(run: Run, other: Run) -> None:
     with pytest.raises(InputError, match="with_graph takes a graph"):
         run.with_graph(molecules())  # type: ignore[arg-type]

@@ -245,10 +245,20 @@ class Links:
         return value[:, 0], self.probabilities(scores, place, ranked)[:, 0], ranks.realistic
 
     def _scores_without(self, model: ConditionalCompGCN, s: Tensor, r: Tensor, o: Tensor) -> Tensor:
-        """Return the logits of all entities for queries (s, r) on the graph without the facts (s, r, o), [B, N]."""
+        """Return the logits of all entities for queries (s, r), each on the graph without its own fact, [B, N].
+
+        Only facts of train are edges of the graph. Each takes a pass of its own, or its score would depend on the
+        facts that it is scored with.
+        """
         known, hidden = self._train
-        keep = hidden.keep(known.positions(s, r, o)[1])
-        return self.scorer(s, r) if bool(keep.all()) else model.scorer(self.task.graph, keep)(s, r)
+        places = known.positions(s, r, o)[1]
+        scores = torch.empty(len(s), self.data.num_entities, device=self.device)
+        unseen = places == len(known.answers)
+        if unseen.any():
+            scores[unseen] = self.scorer(s[unseen], r[unseen])
+        for i in (~unseen).nonzero():
+            scores[i] = model.scorer(self.task.graph, hidden.keep(places[i]))(s[i], r[i])
+        return scores
 
     @cached_property
     def _train(self) -> tuple[Answers, HiddenEdges]:
