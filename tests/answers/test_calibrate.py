@@ -180,7 +180,7 @@ def test_a_run_without_a_calibration_can_be_calibrated(run: Run, tmp_path: Path)
     path.unlink()
     old = open_run(path.parent)
     assert old.calibrated() is None
-    total = sum(answer.probability for answer in old.predict("p1", "lives", top=99))
+    total = sum(answer.probability for answer in old.predict("p1", tail="t1", top=99))
     assert total == pytest.approx(1.0)  # the softmax of the model
     assert old.calibrate()
     assert path.read_bytes() == (run.path / "calibration.json").read_bytes()

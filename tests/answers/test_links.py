@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compgcn.answers import links
+from compgcn.answers.links import Links
 from compgcn.run import Run
 from compgcn.tasks import ranking
 from compgcn.tasks.facts import known_entities, known_relations
@@ -105,3 +107,17 @@ def test_an_entity_is_odd_where_it_is_like_none_at_that_end_of_the_relation(run:
     assert not odd("p0", "knows", None)
     assert not odd(None, "born", "t3")
     assert not odd("p0", None, "p1"), "any relation may relate them"
+
+
+def test_an_entity_answers_its_own_query_where_the_data_have_such_a_fact_of_the_relation(run: Run) -> None:
+    def answers(run: Run, *query: str | None) -> set[str]:
+        return {answer.id for answer in run.predict(*query, top=1000)}
+
+    everyone = set(run.data.entities.ids)
+    assert answers(run, "p0", "knows") == everyone - {"p0"}
+    assert answers(run, None, "born", "t1") == everyone - {"t1"}
+    loop = [(run.data.entities.index("p3"), 2, run.data.entities.index("p3"))]
+    data = replace(run.data, valid=np.concatenate((run.data.valid, loop)))
+    narcissist = Links(run.config, data, run.task)
+    asked = narcissist.answer([narcissist.query("p0", "knows", None), narcissist.query("p0", "lives", None)], 1000)
+    assert [{one.id for one in found} for found in asked] == [everyone, everyone - {"p0"}]

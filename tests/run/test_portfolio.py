@@ -131,7 +131,8 @@ def test_a_search_stopped_in_the_last_evaluation_trains_nothing_again(tmp_path: 
 def test_a_finished_search_trains_no_more_and_refuses_another_budget(tmp_path: Path) -> None:
     run, events = searched(tmp_path / "run"), list[Event]()
     assert searched(run.path, notify=events.append).metrics == run.metrics
-    assert [event["note"].split("; ")[0] for event in events] == [f"the search in {run.path} is finished"]
+    assert [event["event"] for event in events] == ["search", "winner"]
+    assert events[0]["note"].split("; ")[0] == f"the search in {run.path} is finished"
     with pytest.raises(InputError, match="holds a search with other --minutes or --trials"):
         searched(run.path, trials=1)
     assert searched(run.path, trials=1, overwrite=True).path == run.path

@@ -186,7 +186,7 @@ def test_probabilities_of_newcomers_are_said_to_be_calibrated_without_them(
         assert calibration_note(one) == "probabilities not calibrated"
         monkeypatch.setattr(one.answers, "scalings", {"entities": object()})
     assert calibration_note(run) == calibration_note(same) == "probabilities calibrated on valid"
-    assert calibration_note(larger) == "probabilities calibrated on entities that were trained on"
+    assert calibration_note(larger) == "probabilities calibrated on the graph of training"
     assert calibration_note(again) == calibration_note(larger)
 
 

@@ -255,9 +255,6 @@ class _Search:
 
     def __init__(self, links: Links, known: Known, rates: Rates) -> None:
         self._links, self._known, self._rates = links, known, torch.from_numpy(rates).to(links.device)
-        facts = _facts(links.data)
-        loops = np.isin(np.arange(links.data.num_relations), facts[facts[:, 0] == facts[:, 2], 1])
-        self._loops = torch.from_numpy(loops).to(links.device)  # relations that relate an entity to itself [R]
 
     @torch.inference_mode()
     def tails(self, asked: Numbers, most: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -267,12 +264,10 @@ class _Search:
         """
         links, candidates = self._links, self._links.candidates("entities")
         keys = asked[:, 0] * (2 * links.data.num_relations) + asked[:, 1]
-        s, r, kind = torch.from_numpy(asked).to(links.device).unbind(1)
+        _, r, kind = torch.from_numpy(asked).to(links.device).unbind(1)
         scores = must_be_finite(links.scores("entities", keys))  # [B, C]
-        ranked, itself = without(scores, self._known, keys, candidates), s.unsqueeze(1)
-        loop = torch.where(self._loops[r].unsqueeze(1), candidates.at(ranked, itself), -torch.inf)
-        hidden = candidates.put(ranked, itself, loop)
-        values, places = candidates.best(hidden, most)  # [B, k]: the best by score are the best by probability
+        ranked = links.without_itself(without(scores, self._known, keys, candidates), keys)
+        values, places = candidates.best(ranked, most)  # [B, k]: the best by score are the best by probability
         chances = links.probabilities(scores, places, ranked) * self._rates[r, kind].unsqueeze(1)
         return places, values, torch.logit(chances, 1e-12)
 

@@ -160,8 +160,9 @@ class Links:
         vocabulary = self.data.entities if kind == "entities" else self.data.relations
         candidates = self.candidates(kind)
         scores = must_be_finite(self.scores(kind, keys))  # [B, C]
-        ranked = without(scores, known, keys, candidates)
-        shown = ranked if new else scores
+        shown = self.without_itself(scores, keys) if kind == "entities" else scores
+        ranked = without(shown, known, keys, candidates)
+        shown = ranked if new else shown
         if plausible:
             plain = stands(self._ends, keys % (2 * self.data.num_relations), scores, candidates)
             shown = shown.masked_fill(~plain, -torch.inf)
@@ -177,6 +178,20 @@ class Links:
             ]
             for row in rows
         ]
+
+    @cached_property
+    def _loops(self) -> Tensor:
+        """Whether a fact of each relation, or of its inverse, has one entity at both ends, bool [2R]."""
+        loops = [triples[triples[:, 0] == triples[:, 2], 1] for triples in self.data.splits.values()]
+        found = np.isin(np.arange(self.data.num_relations), np.concatenate(loops))
+        return torch.from_numpy(np.tile(found, 2)).to(self.device)
+
+    def without_itself(self, scores: Tensor, keys: Numbers) -> Tensor:
+        """Return scores [B, C], -inf for the entity that each query is about, unless its relation has such facts."""
+        candidates, width = self.task.candidates, 2 * self.data.num_relations
+        key = torch.from_numpy(keys).to(self.device).unsqueeze(1)
+        itself, loop = key // width, self._loops[key % width]
+        return candidates.put(scores, itself, torch.where(loop, candidates.at(scores, itself), -torch.inf))
 
     def blocks(self, length: int, kind: Kind = "entities") -> Iterator[slice]:
         """Cut so many queries into slices whose scores fit in memory and which take no long time."""
@@ -242,7 +257,8 @@ class Links:
         ranked, value = without(scores, self.known_entities, keys, candidates), candidates.at(scores, place)
         rivals = candidates.put(ranked, place, torch.full_like(value, -torch.inf))
         ranks = Ranks.from_counts(*(candidates.added(some.sum(1)) for some in (rivals > value, rivals == value)))
-        return value[:, 0], self.probabilities(scores, place, ranked)[:, 0], ranks.realistic
+        chances = self.probabilities(scores, place, self.without_itself(ranked, keys))  # ranks count every entity
+        return value[:, 0], chances[:, 0], ranks.realistic
 
     def _scores_without(self, model: ConditionalCompGCN, s: Tensor, r: Tensor, o: Tensor) -> Tensor:
         """Return the logits of all entities for queries (s, r), each on the graph without its own fact, [B, N].
@@ -354,6 +370,7 @@ def reliability(
     for block in links.blocks(len(keys), kind):
         scores = links.scores(kind, keys[block])  # [B, C]
         ranked = without(scores, known, keys[block], candidates)
+        ranked = links.without_itself(ranked, keys[block]) if kind == "entities" else ranked
         values, places = candidates.best(ranked, top)
         parts = (
             links.log_odds(scores, places, kind),

@@ -169,9 +169,10 @@ def _complete(run: Run, query: dict[str, Any], chosen: dict[str, bool], top: int
     if links.is_odd(asked):
         entity, end, missing = (parts[0], "head", "tail") if 0 in fixed else (parts[2], "tail", "head")
         alike = f"no {end} of '{parts[1]}' in the data is like '{entity}'"
-        out.print(printable(f"{alike}: the probabilities hold if it has a {missing} all the same"))
-    elif run.calibrated(kind) and any(answer.known is None for answer in answers) and is_known:
-        out.print("an answer is known already: the probability of a new one holds if another is still missing")
+        out.print(printable(f"{alike}: the probabilities hold only if it has a {missing}"))
+    elif is_known and any(answer.known is None for answer in answers):
+        order = ", and their order is less reliable" * (run.config.encoder.name == "conditional")
+        out.print(f"the data have an answer already: the probabilities of new ones hold if another is missing{order}")
 
 
 def _show_named(found: Sequence[Any], figure: str, values: Sequence[str], title: str = "", note: str = "") -> None:
@@ -324,11 +325,10 @@ def _discovery_note(run: Run) -> str:
     """Return the meaning of the probabilities."""
     note = calibration_note(run, "discoveries")
     if run.calibrated("discoveries"):
-        return f"{note}: the share of such facts that it held"
+        return f"{note}: the share of such facts that valid holds"
     if isinstance(run.data, KnowledgeGraph) and not len(run.data.valid):
-        answers = calibration_note(run)
-        return f"{answers}: those of the answers, since there are no validation facts to calibrate discoveries on"
-    return f"{note}: those of the answers, times how often such heads of the relation lacked a tail that valid has"
+        return f"{calibration_note(run)}: there are no validation facts to tell how often one is missing"
+    return f"{note}: the answer's probability times the share of such heads with a tail in valid"
 
 
 def explain(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -21,9 +22,19 @@ from compgcn.run.plots import check_figure, printable
 if TYPE_CHECKING:
     from compgcn.run import Kind, Run
 
+
+class _Log(Console):
+    """A console on stderr."""
+
+    def on_broken_pipe(self) -> None:
+        """Go on in silence: a training does not need a reader of its progress."""
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+
+
 # Text is shown as it is: [red] and :cat: are ids like any other.
 out = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
-err = Console(stderr=True, highlight=False, soft_wrap=True, markup=False, emoji=False)
+err = _Log(stderr=True, highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 Dataset = KnowledgeGraph | GraphCollection
 _FEW = 30  # validation triples below which a metric is mostly noise
@@ -176,8 +187,9 @@ def calibration_note(run: Run, kind: Kind | None = None) -> str:
     split = run.calibrated(kind)
     if split is None:
         return "probabilities not calibrated"
+    missing = ", for queries with a missing answer" if kind in ("entities", "relations") else ""
     # Validation has no unseen entities to compare answers about them with.
-    return f"probabilities calibrated on {'entities that were trained on' if run.newcomers else split}"
+    return f"probabilities calibrated on {'the graph of training' if run.newcomers else split}{missing}"
 
 
 def doubts(metrics: dict[str, Any]) -> list[str]:

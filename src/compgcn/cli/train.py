@@ -258,7 +258,7 @@ def watched(
 
 @contextmanager
 def stop_requests() -> Iterator[Callable[[], bool]]:
-    """Let Ctrl-C and SIGTERM end the step under way first; a second Ctrl-C ends at once."""
+    """Let Ctrl-C, SIGTERM and a closed terminal end the step under way first; a second Ctrl-C ends at once."""
     asked = False
 
     def ask(number: int, frame: object) -> None:
@@ -267,7 +267,10 @@ def stop_requests() -> Iterator[Callable[[], bool]]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
     # torchrun ends with SIGTERM the processes that wait for one that is gone: they must not wait on.
-    numbers = (signal.SIGINT,) if under_torchrun() else (signal.SIGINT, signal.SIGTERM)
+    numbers = [signal.SIGINT] if under_torchrun() else [signal.SIGINT, signal.SIGTERM]
+    closed = getattr(signal, "SIGHUP", None)  # Windows has none
+    if closed is not None and signal.getsignal(closed) == signal.SIG_DFL:  # nohup ignores it
+        numbers.append(closed)
     before = {number: signal.signal(number, ask) for number in numbers}
     try:
         yield lambda: asked
@@ -464,6 +467,8 @@ def board() -> Line:
         if event["event"] == "trial":
             before = rows.get(event["name"], {})  # one that goes on keeps its value
             rows[event["name"]] = {**before, "error": "", "training": "value" not in event, **event}
+        if event["event"] == "winner":
+            now.update(name=event["name"], left=math.inf)
         if "left" in event:
             now.update(name=event["name"], left=event["left"], at=time.monotonic(), line=standing(time.monotonic))
             text: Any = f"preparing {event['name']}"

@@ -315,6 +315,8 @@ def search(
         for place in searching.iterdir():
             if place.is_dir():
                 shutil.rmtree(place)
+    found = journalled(run.path)
+    notify({"event": "winner", "name": found.trials[0].name if found else ""})
     return train(run.config(), data, run.path, notify, interrupted)
 
 

@@ -147,7 +147,8 @@ class Journal:
     def add(self, event: str, **content: Any) -> None:
         """Append a line."""
         self.lines.append({"event": event, **content})
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        if len(self.lines) == 1:  # later the folder must be there still
+            self.path.parent.mkdir(parents=True, exist_ok=True)
         append(self.path, json.dumps(self.lines[-1]) + "\n")
 
     def of(self, event: str) -> list[dict[str, Any]]:
@@ -249,7 +250,7 @@ class Search:
         while waiting := self._next(refused):
             if not self._goes_on(after, waiting, self.left):
                 refused.add(waiting)
-        for name in (name for name, one in self.candidates.items() if not one.after):
+        for name in (name for name, one in self.candidates.items() if not one.after or name in self.costs):
             self._leave_out(name, f"no {'time' if self.budget.trials is None else 'training'} was left for it")
         table = best_first(self.journal.lines)
         if not table or table[0].value is None:

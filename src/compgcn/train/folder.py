@@ -15,6 +15,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +126,8 @@ class Folder:
         if processes.rank() == 0:
             (self.path / "checkpoint").mkdir(parents=True, exist_ok=True)
         for name, table in tables(data).items():
-            replace(self.path / name, lambda path, table=table: pq.write_table(table, path, compression="zstd"))  # type: ignore[misc]
+            write = partial(pq.write_table, table, compression="zstd", write_page_checksum=True)
+            replace(self.path / name, write)
         self._text("config.toml", to_toml(config))
 
     def clear(self) -> None:
@@ -270,7 +272,7 @@ class Folder:
         """Read the events of training, without damaged lines."""
         path, found = self.path / EVENTS, []
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else ():
-            with contextlib.suppress(ValueError):
+            with contextlib.suppress(ValueError, RecursionError):
                 found.append(json.loads(line))
         return [event for event in found if isinstance(event, dict) and "event" in event]
 
@@ -314,7 +316,7 @@ class Folder:
 
     def _read_table(self, name: str, schema: pa.Schema) -> pa.Table:
         try:
-            table = pq.read_table(self.path / name)
+            table = pq.read_table(self.path / name, page_checksum_verification=True)
         except FileNotFoundError:
             raise self._damage(name, "the file is missing") from None
         except MemoryError:
@@ -331,7 +333,7 @@ class Folder:
             content = json.loads((self.path / name).read_text(encoding="utf-8"))
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise self._damage(name, reason(error)) from None
         if not isinstance(content, dict):
             raise self._damage(name, "it is no object")
