@@ -69,16 +69,19 @@ def test_a_stopped_run_resumes_and_an_overwritten_one_does_not(
     assert (anew.code, "resuming" in anew.out, "already finished" in anew.out) == (0, False, False)
 
 
-def test_ctrl_c_during_calibration_stops_a_run_and_keeps_its_metrics(
-    command: Command, data: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_a_signal_during_calibration_stops_a_run_and_keeps_its_metrics(
+    command: Command, data: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
     def asked_to_stop(*given: Any) -> Any:
-        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), number)
         return weighing(*given)
 
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup
     with monkeypatch.context() as patch:
         patch.setattr("compgcn.run.run.weighing", asked_to_stop)
         stopped = command("train", data, *flags(SMALL))
+    signal.signal(signal.SIGHUP, before)
     assert (stopped.code, "stopped; the same command goes on" in stopped.err) == (130, True)
     measured, before = (FAMILY / "metrics.json").read_bytes(), (FAMILY / "events.jsonl").read_text()
     again = command("train", data, *flags(SMALL))
@@ -441,3 +444,12 @@ def test_the_module_is_the_command_and_a_closed_pipe_no_error(words: str, shown:
     line = f"{sys.executable} -m compgcn {words}"
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=toy.ENVIRONMENT)
     assert (done.returncode, done.stdout, done.stderr) == (0, shown, "")
+
+
+def test_a_training_goes_on_without_a_reader_of_its_progress() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    lines = "from compgcn.cli.console import err\nfor _ in range(3): err.print('epoch')\nprint('trained')"
+    done = subprocess.run([sys.executable, "-c", lines], stderr=writer, stdout=subprocess.PIPE, env=toy.ENVIRONMENT)
+    os.close(writer)
+    assert (done.returncode, done.stdout) == (0, b"trained\n")

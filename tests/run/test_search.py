@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -336,6 +337,15 @@ def test_a_damaged_journal_is_one_sentence(tmp_path: Path, line: bytes) -> None:
     for use in (journalled, lambda folder: searched(folder, Pretended(), candidates(3), trials=3)):
         with pytest.raises(InputError, match=r"is damaged: search/journal\.jsonl: "):
             use(tmp_path)
+
+
+def test_a_search_whose_folder_is_removed_ends_in_one_sentence_and_leaves_no_journal(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "search" / "journal.jsonl", {"goal": "mrr", "budget": Budget(trials=1)})
+    shutil.rmtree(tmp_path / "search")
+    (tmp_path / "search" / "a").mkdir(parents=True)  # of the candidate under way
+    with pytest.raises(InputError, match="was removed while the search ran; the same command begins anew"):
+        journal.add("rung", field=["a"], floor=0.0, ahead=1)
+    assert not journal.path.exists()
 
 
 def test_a_journal_cut_short_is_whole_again_even_if_the_disk_is_still_full(

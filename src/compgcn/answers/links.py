@@ -110,16 +110,11 @@ class Links:
         if r is None:
             return False
         entity, end = (o, 2) if s is None else (s, 0)
-        facts, alike = list(self.data.splits.values()), np.zeros(self.data.num_entities, dtype=bool)
-        for triples in facts:
-            alike[triples[triples[:, 1] == r, end]] = True
-        for column in (0, 2):
-            mine = np.zeros(self.data.num_relations, dtype=bool)
-            for triples in facts:
-                mine[triples[triples[:, column] == entity, 1]] = True
-            if any(alike[triples[mine[triples[:, 1]], column]].any() for triples in facts):
-                return False
-        return True
+        facts = np.concatenate(list(self.data.splits.values()))
+        others = facts[facts[:, 1] == r, end]
+        return not any(
+            np.isin(ends[np.isin(facts[:, 1], facts[ends == entity, 1])], others).any() for ends in facts[:, ::2].T
+        )
 
     def named(self, s: int, r: int, o: int) -> tuple[str, str, str, str, str, str]:
         """Return the three ids of a fact, then its three names."""

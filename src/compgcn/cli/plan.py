@@ -155,4 +155,4 @@ def _size(number: float) -> str:
 
 
 def _time(seconds: float) -> str:
-    return f"{1000 * seconds:.3g} ms" if seconds < 1 else in_words(seconds)
+    return f"{max(1000 * seconds, 0.001):.3g} ms" if seconds < 1 else in_words(seconds)

@@ -147,8 +147,10 @@ class Journal:
     def add(self, event: str, **content: Any) -> None:
         """Append a line."""
         self.lines.append({"event": event, **content})
-        if len(self.lines) == 1:  # later the folder must be there still
+        if len(self.lines) == 1:
             self.path.parent.mkdir(parents=True, exist_ok=True)
+        elif not self.path.is_file():
+            raise InputError(f"{self.path} was removed while the search ran; the same command begins anew")
         append(self.path, json.dumps(self.lines[-1]) + "\n")
 
     def of(self, event: str) -> list[dict[str, Any]]:
