@@ -171,6 +171,8 @@ def test_a_setting_of_a_command_line_is_toml_or_else_text(text: str, value: obje
         ("exclude=year", ["year"]),
         ("exclude=year, born in", ["year", "born in"]),
         ("exclude=1999", ["1999"]),
+        ("exclude=true, 1.50", ["true", "1.50"]),
+        ('exclude=["a, b", "c"]', ["a, b", "c"]),
         ("dims=100", [100]),
         ("encoder.dims=100,200", [100, 200]),
         ("encoder.dims=[100,200]", [100, 200]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import tomllib
@@ -260,11 +261,11 @@ def parse_setting(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
         raise InputError(f"'{text}' is not a setting; write key=value, such as training.lr=0.001")
-    try:
-        tree = tomllib.loads(f"value = {value}")
-    except tomllib.TOMLDecodeError:
-        tree = {}
-    name, read = name.strip(), tree["value"] if len(tree) == 1 else value.strip()
+    name, read = name.strip(), value.strip()
+    plain = PATHS.get(name) == "data.exclude" and not read.startswith(("[", '"', "'"))  # a relation may be called 1.50
+    with contextlib.suppress(tomllib.TOMLDecodeError):
+        if not plain and len(tree := tomllib.loads(f"value = {value}")) == 1:
+            read = tree["value"]
     return name, as_list(PATHS[name], read) if PATHS.get(name) in LISTS else read
 
 
@@ -276,7 +277,7 @@ def as_list(path: str, value: Any) -> Any:
     if isinstance(value, list):
         return value
     if not isinstance(value, str):
-        return [str(value) if path == "data.exclude" else value]  # a relation may be called 1999
+        return [value]
     parts = [part.strip() for part in value.split(",")]
     numbers = path != "data.exclude" and all(part.isdecimal() for part in parts)
     return [int(part) for part in parts] if numbers else parts

@@ -78,6 +78,21 @@ def test_a_run_stopped_and_killed_anywhere_ends_with_the_same_bits(
     assert (run.path / "model.safetensors").read_bytes() == (whole.path / "model.safetensors").read_bytes()
 
 
+@pytest.mark.parametrize("content", ["x", "[]"])
+def test_damaged_folds_are_one_sentence_that_names_their_file(tmp_path: Path, content: str) -> None:
+    events: list[Any] = []
+    settings = {"protocol": "refit", "epochs": 2}
+    second_fold = lambda: len({event.get("part") for event in events}) > 1  # noqa: E731
+    with pytest.raises(Interrupted):
+        toy.classify(tmp_path, toy.labelled(), notify=events.append, interrupted=second_fold, **settings)
+    path = tmp_path / "checkpoint" / "parts.json"
+    path.write_text(content)
+    with pytest.raises(InputError, match=r"parts\.json is damaged .*; delete it"):
+        toy.classify(tmp_path, toy.labelled(), **settings)
+    path.unlink()
+    toy.classify(tmp_path, toy.labelled(), **settings)
+
+
 # Visible labels
 
 

@@ -338,13 +338,14 @@ class Parts:
     def __init__(self, session: ClassSession) -> None:
         self._session = session
         self._path = session.folder.path / "checkpoint" / "parts.json"
-        self._finished: dict[str, list[list[float]]] = {}
+        self._finished: dict[str, list[Tally]] = {}
         if self._path.is_file():
             try:
                 kept = json.loads(self._path.read_text(encoding="utf-8"))
-                self._finished, session.seconds = kept["parts"], kept["seconds"]
-            except (OSError, ValueError, LookupError, TypeError) as error:
-                raise session.folder.damaged(error) from None
+                self._finished = {name: [_tally(row) for row in rows] for name, rows in kept["parts"].items()}
+                session.seconds = float(kept["seconds"])
+            except (OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError) as error:
+                raise session.folder.damaged(error, self._path) from None
 
     def cross_validation(self, name: str, pool: Tensor, number: int, config: Config | None = None) -> list[list[Tally]]:
         """Return for each fold the tallies, after every evaluation, of a model trained on the others."""
@@ -357,10 +358,11 @@ class Parts:
         """Train on some items and tally others after every evaluation, or once, after so many epochs."""
         if name not in self._finished:
             task = self._train(name, train, valid, config, epochs, keep=False)
-            self._finished[name] = [_flat(one) for one in task.tallies]
-            kept = json.dumps({"parts": self._finished, "seconds": self._session.seconds})
+            self._finished[name] = task.tallies
+            parts = {name: [_flat(one) for one in tallies] for name, tallies in self._finished.items()}
+            kept = json.dumps({"parts": parts, "seconds": self._session.seconds})
             replace(self._path, lambda part: part.write_text(kept, encoding="utf-8"))
-        return [_tally(row) for row in self._finished[name]]
+        return self._finished[name]
 
     def final(self, train: Tensor, epochs: int, config: Config | None = None) -> Classification:
         """Train the model of the run on all these items."""

@@ -180,10 +180,10 @@ class Folder:
         except (safetensors.SafetensorError, OSError, KeyError, TypeError) as error:
             raise self.damaged(error) from None
 
-    def damaged(self, error: Exception) -> InputError:
-        """Return the error for a checkpoint that cannot be used."""
+    def damaged(self, error: Exception, path: Path | None = None) -> InputError:
+        """Return the error for a checkpoint, or another of its files, that cannot be used."""
         return InputError(
-            f"the checkpoint {self._checkpoint} is damaged ({reason(error)}); delete it to train from the start"
+            f"the checkpoint {path or self._checkpoint} is damaged ({reason(error)}); delete it to train from the start"
         )
 
     def save(self, tensors: dict[str, Tensor], note: str) -> None:
