@@ -7,12 +7,14 @@ import dataclasses
 import io
 import json
 import os
+import pty
 import re
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,26 +71,41 @@ def test_a_stopped_run_resumes_and_an_overwritten_one_does_not(
     assert (anew.code, "resuming" in anew.out, "already finished" in anew.out) == (0, False, False)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
-def test_a_signal_during_calibration_stops_a_run_and_keeps_its_metrics(
-    command: Command, data: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+def test_a_closed_terminal_stops_a_training_in_order(data: Path) -> None:
+    settings = flags(SMALL | {"epochs": 10**6})
+    words = [sys.executable, "-m", "compgcn", "train", str(data), *settings, "--run-dir", str(data.parent / "closed")]
+    ours, theirs = pty.openpty()
+    usual = partial(signal.signal, signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup
+    with subprocess.Popen(
+        words, stdin=theirs, stdout=theirs, stderr=theirs, env=toy.ENVIRONMENT, preexec_fn=usual
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        while b"step " not in shown:
+            shown += os.read(ours, 4096)
+        os.close(ours)
+        process.send_signal(signal.SIGHUP)
+        assert process.wait(60) == 130
+    assert (data.parent / "closed" / "checkpoint" / "state.safetensors").is_file()
+
+
+def test_ctrl_c_during_calibration_stops_a_run_and_keeps_its_metrics(
+    command: Command, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def asked_to_stop(*given: Any) -> Any:
-        os.kill(os.getpid(), number)
+        os.kill(os.getpid(), signal.SIGINT)
         return weighing(*given)
 
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup
     with monkeypatch.context() as patch:
         patch.setattr("compgcn.run.run.weighing", asked_to_stop)
         stopped = command("train", data, *flags(SMALL))
-    signal.signal(signal.SIGHUP, before)
     assert (stopped.code, "stopped; the same command goes on" in stopped.err) == (130, True)
-    measured, before = (FAMILY / "metrics.json").read_bytes(), (FAMILY / "events.jsonl").read_text()
+    measured, events = (FAMILY / "metrics.json").read_bytes(), (FAMILY / "events.jsonl").read_text()
     again = command("train", data, *flags(SMALL))
     assert again.code == 0, again
     assert f"resuming the run in {FAMILY}" in again.out
     assert (FAMILY / "metrics.json").read_bytes() == measured
-    more = (FAMILY / "events.jsonl").read_text().removeprefix(before).splitlines()
+    more = (FAMILY / "events.jsonl").read_text().removeprefix(events).splitlines()
     assert [json.loads(line)["event"] for line in more] == ["start", "end"]
 
 

@@ -183,12 +183,16 @@ def test_every_kind_has_the_same_time_where_they_meet(tmp_path: Path) -> None:
     assert kinds == {kind: pytest.approx((120.0 - before) / 9) for kind in ("many", "one", "other")}
 
 
-def test_time_left_is_for_another_kind_that_learns_slowly_before_it_is_for_neighbours(tmp_path: Path) -> None:
-    slow = Candidate("slow", {"value": 0.7}, "other")  # half of it at first
+@pytest.mark.parametrize("seconds", [300.0, 600.0])  # the time left is for more than half of a training, or for less
+def test_time_left_is_for_another_kind_that_learns_slowly_before_it_is_for_neighbours(
+    tmp_path: Path, seconds: float
+) -> None:
+    slow = Candidate("slow", {"value": 1.0}, "other")  # half of it at first
     many = [one._replace(settings={"value": 0.6}) for one in candidates(6, ("same",))]
     near = [Candidate(f"near {one.name}", {"value": 0.61}, "same", one.name) for one in many]
-    judge = Pretended(lambda one: 300.0 if one.name == "slow" else SECONDS)
-    outcome = searched(tmp_path, judge, [*many, slow, *near], seconds=200).run()
+    third = Candidate("third", {"value": 0.1}, "third")  # takes a part of the rung where they meet
+    judge = Pretended(lambda one: seconds if one.name in ("slow", "third") else SECONDS)
+    outcome = searched(tmp_path, judge, [*many, slow, third, *near], seconds=200).run()
     assert outcome.trials[0].name == "slow"
     order = [name for name, _ in judge.calls]
     last = len(order) - order[::-1].index("slow")

@@ -155,4 +155,6 @@ def _size(number: float) -> str:
 
 
 def _time(seconds: float) -> str:
-    return f"{max(1000 * seconds, 0.001):.3g} ms" if seconds < 1 else in_words(seconds)
+    if seconds < 1e-6:
+        return "less than 0.001 ms"
+    return f"{1000 * seconds:.3g} ms" if seconds < 1 else in_words(seconds)

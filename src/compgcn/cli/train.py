@@ -259,12 +259,16 @@ def watched(
 @contextmanager
 def stop_requests() -> Iterator[Callable[[], bool]]:
     """Let Ctrl-C, SIGTERM and a closed terminal end the step under way first; a second Ctrl-C ends at once."""
-    asked = False
+    asked, terminals = False, [number for number in (1, 2) if os.isatty(number)]
 
     def ask(number: int, frame: object) -> None:
         nonlocal asked
         asked = True
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        if number == closed:  # writing to a closed terminal fails
+            with open(os.devnull, "w", encoding="utf-8") as nowhere:
+                for terminal in terminals:
+                    os.dup2(nowhere.fileno(), terminal)
 
     # torchrun ends with SIGTERM the processes that wait for one that is gone: they must not wait on.
     numbers = [signal.SIGINT] if under_torchrun() else [signal.SIGINT, signal.SIGTERM]

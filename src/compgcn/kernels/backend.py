@@ -40,9 +40,8 @@ def runs(name: str, device: str) -> bool:
     """Return whether a backend can run on a type of device; Triton's interpreter runs on a CPU, for tests."""
     if name == "reference":
         return True
-    if find_spec(name) is None:
-        return False
-    return device == "cpu" if name == "numba" else device == "cuda" or os.environ.get("TRITON_INTERPRET") == "1"
+    fits = device == "cpu" if name == "numba" else device == "cuda" or os.environ.get("TRITON_INTERPRET") == "1"
+    return fits and find_spec(name) is not None
 
 
 # The mark of torch.compiler.assume_constant_result, which itself loads the whole compiler and takes seconds.

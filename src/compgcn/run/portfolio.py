@@ -308,7 +308,7 @@ def search(
             try:
                 outcome = Search(candidates, judge, bounded, journal, notify, clock).run()
             except InputError:  # no model was found: another budget begins anew
-                shutil.rmtree(searching)
+                shutil.rmtree(searching, ignore_errors=True)  # somebody may have removed it
                 raise
             best = outcome.trials[0]
             judge.keep(next(one for one in candidates if one.name == best.name), best.share, run, data)

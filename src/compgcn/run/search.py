@@ -34,6 +34,7 @@ _WORDS = {  # for the parts of a search
 }
 _FEWER = 3  # a rung keeps one in so many candidates
 _WHOLE = 4  # trials that cannot halve more candidates train so many, each to its end
+_GROWS = 4  # times what it had, a slow model of another kind is worth training on
 _SHORTEST = 0.1  # share of a whole training that every candidate of the first rung should have
 
 
@@ -343,7 +344,7 @@ class Search:
         best = self.candidates[table[0].name]
         going = [one.name for one in table if one.rung and one.value is not None and one.share < 1]
         leading = [name for name in going if name == best.name]
-        rivals = [name for name in going if self.candidates[name].kind != best.kind and self._half(name)]
+        rivals = [name for name in going if self.candidates[name].kind != best.kind and self._can_grow(name)]
         tried = {one.name for one in self.ended if one.share or one.spent or self.candidates[one.name].omitted}
         untried = {name: one.after for name, one in self.candidates.items() if name not in tried}
         following = [name for name in untried if untried[name] == (best.after or best.name)]
@@ -355,9 +356,10 @@ class Search:
                 return name
         return None
 
-    def _half(self, name: str) -> bool:
-        """Tell whether the time left trains a candidate for half of a whole training."""
-        return self.last(name).share + self.left / max(self.cost(name).seconds, 1e-9) >= 1 / 2
+    def _can_grow(self, name: str) -> bool:
+        """Tell whether the time left trains a candidate for half of a whole training, or for four times what it had."""
+        share = self.last(name).share
+        return share + self.left / max(self.cost(name).seconds, 1e-9) >= min(1 / 2, _GROWS * share)
 
     def _race(self, rung: int, field: Sequence[str]) -> None:
         """Train every candidate of a rung: in the first all for the same share, later every kind for the same time.
