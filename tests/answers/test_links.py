@@ -109,7 +109,7 @@ def test_an_entity_is_odd_where_it_is_like_none_at_that_end_of_the_relation(run:
     assert not odd("p0", None, "p1"), "any relation may relate them"
 
 
-def test_an_entity_answers_its_own_query_where_the_data_have_such_a_fact_of_the_relation(run: Run) -> None:
+def test_an_entity_answers_its_own_query_where_train_has_such_a_fact_of_the_relation(run: Run) -> None:
     def answers(run: Run, *query: str | None) -> set[str]:
         return {answer.id for answer in run.predict(*query, top=1000)}
 
@@ -117,7 +117,7 @@ def test_an_entity_answers_its_own_query_where_the_data_have_such_a_fact_of_the_
     assert answers(run, "p0", "knows") == everyone - {"p0"}
     assert answers(run, None, "born", "t1") == everyone - {"t1"}
     loop = [(run.data.entities.index("p3"), 2, run.data.entities.index("p3"))]
-    data = replace(run.data, valid=np.concatenate((run.data.valid, loop)))
+    data = replace(run.data, train=np.concatenate((run.data.train, loop)))
     narcissist = Links(run.config, data, run.task)
     asked = narcissist.answer([narcissist.query("p0", "knows", None), narcissist.query("p0", "lives", None)], 1000)
     assert [{one.id for one in found} for found in asked] == [everyone, everyone - {"p0"}]

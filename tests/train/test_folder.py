@@ -6,6 +6,7 @@ import contextlib
 import errno
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -379,6 +380,18 @@ def test_a_damaged_environment_is_one_sentence_that_names_it(finished: Path, tmp
     DAMAGES[damage](path / "environment.json")
     with pytest.raises(InputError, match=r"is damaged: environment\.json"):
         Folder(path).seconds()
+
+
+@pytest.mark.parametrize("name", ["triples.parquet", "vocabulary.parquet"])
+def test_a_flipped_bit_in_a_table_is_found(finished: Path, tmp_path: Path, name: str) -> None:
+    path = shutil.copytree(finished, tmp_path / "run") / name
+    place = pq.ParquetFile(path).metadata.row_group(0).column(0)
+    content = bytearray(path.read_bytes())
+    begun = place.dictionary_page_offset if place.has_dictionary_page else place.data_page_offset
+    content[begun + place.total_compressed_size - 1] ^= 1  # the last byte of a page
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=rf"is damaged: {re.escape(name)}"):
+        open_run(path.parent)
 
 
 def test_a_damaged_vocabulary_is_found_before_training(tmp_path: Path) -> None:

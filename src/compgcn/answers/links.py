@@ -176,9 +176,9 @@ class Links:
 
     @cached_property
     def _loops(self) -> Tensor:
-        """Whether a fact of each relation, or of its inverse, has one entity at both ends, bool [2R]."""
-        loops = [triples[triples[:, 0] == triples[:, 2], 1] for triples in self.data.splits.values()]
-        found = np.isin(np.arange(self.data.num_relations), np.concatenate(loops))
+        """Whether a fact of train with each relation, or its inverse, has one entity at both ends, bool [2R]."""
+        s, r, o = self.data.train.T
+        found = np.isin(np.arange(self.data.num_relations), r[s == o])
         return torch.from_numpy(np.tile(found, 2)).to(self.device)
 
     def without_itself(self, scores: Tensor, keys: Numbers) -> Tensor:
@@ -258,17 +258,17 @@ class Links:
     def _scores_without(self, model: ConditionalCompGCN, s: Tensor, r: Tensor, o: Tensor) -> Tensor:
         """Return the logits of all entities for queries (s, r), each on the graph without its own fact, [B, N].
 
-        Only facts of train are edges of the graph. Each takes a pass of its own, or its score would depend on the
-        facts that it is scored with.
+        Only facts of train are edges of the graph. A pass scores those that hide the same edges, or a score would
+        depend on the facts that it is computed with.
         """
         known, hidden = self._train
         places = known.positions(s, r, o)[1]
         scores = torch.empty(len(s), self.data.num_entities, device=self.device)
-        unseen = places == len(known.answers)
-        if unseen.any():
-            scores[unseen] = self.scorer(s[unseen], r[unseen])
-        for i in (~unseen).nonzero():
-            scores[i] = model.scorer(self.task.graph, hidden.keep(places[i]))(s[i], r[i])
+        groups = hidden.of_answer[places]
+        for group in groups.unique():
+            some = groups == group
+            scorer = self.scorer if group == hidden.groups else model.scorer(self.task.graph, hidden.keep(places[some]))
+            scores[some] = scorer(s[some], r[some])
         return scores
 
     @cached_property

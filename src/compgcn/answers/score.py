@@ -134,9 +134,9 @@ def score_facts(links: Links, facts: Numbers, notify: Progress | None = None) ->
     R, parts = links.data.num_relations, [np.empty((0, 4))]
     for block in links.blocks(len(facts)):
         s, r, o = torch.from_numpy(facts[block]).to(links.device).unbind(1)
-        score, chance, tail_rank = links.judge(s, r, o)
-        _, _, head_rank = links.judge(o, r + R, s)
-        parts.append(torch.stack([score.double(), chance.double(), head_rank, tail_rank], 1).cpu().numpy())  # [B, 4]
+        both = links.judge(torch.cat((s, o)), torch.cat((r, r + R)), torch.cat((o, s)))  # tails, then heads
+        (score, _), (chance, _), (tail_rank, head_rank) = (part.double().chunk(2) for part in both)
+        parts.append(torch.stack([score, chance, head_rank, tail_rank], 1).cpu().numpy())  # [B, 4]
         if notify is not None:
             notify(block.stop, len(facts))
     return Scores(facts, np.concatenate(parts))
