@@ -277,14 +277,14 @@ def test_predictions_are_a_table_of_rank_name_and_probability_if_new(command: Co
     assert header.split() == ["rank", "name", "id", "probability"]
     assert len(lines) == 11  # all entities but the one asked about
     assert note.strip() == "probabilities not calibrated"
-    assert doubt == "the data have an answer already: the probabilities of new ones hold if another is missing"
+    assert doubt == "the data hold an answer already; probabilities of new ones assume that another is missing"
     for rank, line in enumerate(lines, 1):
         chance = r"([01]\.\d{4}|known \((train|valid|test)\))"
         assert re.fullmatch(rf" *{rank} +name of \w\d +\w\d +{chance} *", line)
 
 
 def test_a_query_that_no_fact_resembles_has_a_note(command: Command, run: Path) -> None:
-    note = "no head of 'knows' in the data is like 'name of t1': the probabilities hold only if it has a tail"
+    note = "'name of t1' shares no relation with any head of 'knows'; the probabilities assume that it has a tail"
     assert command("predict", run, "--head", "t1", "--relation", "knows").out.splitlines()[-1] == note
     assert "is like" not in command("predict", run, "--head", "p1", "--relation", "knows").out
 

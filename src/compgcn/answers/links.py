@@ -354,7 +354,7 @@ def reliability(
     )
     keys, candidates, each = true.keys, links.candidates(kind), 1 if kind == "entities" else max(1, data.num_relations)
     most = len(keys) if whole else sample_size(data.num_entities if kind == "entities" else data.num_relations)
-    if isinstance(links.task.model, ConditionalCompGCN):  # every query goes through the whole graph
+    if isinstance(links.task.model, ConditionalCompGCN):  # a pass through the graph for every query
         most = min(most, max(1, PROPAGATED // each))
     elif kind == "relations" and not isinstance(links.task.predictor.decoder.phi, Composition):
         most = min(most, max(1, _FACTS // each))

@@ -80,7 +80,7 @@ BASELINES: dict[str, Baseline] = {
     "dgcnn": Baseline(
         "graph-classification",
         build_dgcnn,
-        "graph convolutions, then convolutions over the nodes sorted by what came of them",
+        "graph convolutions, then convolutions over the nodes sorted by their last channel",
         "Zhang et al. 2018",
         needs=("torch_geometric",),
         recipe={"encoder.dims": (1, 32, 32, 32, 1), "training.epochs": 100, **_STEPS},

@@ -106,8 +106,8 @@ def predict(
 ) -> None:
     """Complete a fact, or classify nodes or graphs.
 
-    Give two of head, relation and tail, by id or name; or --queries, a file of them. A file of facts without ? is
-    scored. A run that classifies takes --item or --graphs; without, it shows the most certain of its unlabelled nodes.
+    Give two of head, relation and tail, by id or name; or --queries, a file of them. The command scores facts in a
+    file without ?. A run that classifies takes --item or --graphs; by default it shows its most certain unlabelled nodes.
 
     Example: compgcn predict runs/world-compgcn-distmult-0 --head France --relation borders --top 5
 
@@ -168,11 +168,11 @@ def _complete(run: Run, query: dict[str, Any], chosen: dict[str, bool], top: int
     is_known = any((triples[:, [*fixed]] == [*fixed.values()]).all(axis=1).any() for triples in data.splits.values())
     if links.is_odd(asked):
         entity, end, missing = (parts[0], "head", "tail") if 0 in fixed else (parts[2], "tail", "head")
-        alike = f"no {end} of '{parts[1]}' in the data is like '{entity}'"
-        out.print(printable(f"{alike}: the probabilities hold only if it has a {missing}"))
+        odd = f"'{entity}' shares no relation with any {end} of '{parts[1]}'"
+        out.print(printable(f"{odd}; the probabilities assume that it has a {missing}"))
     elif is_known and any(answer.known is None for answer in answers):
         order = ", and their order is less reliable" * (run.config.encoder.name == "conditional")
-        out.print(f"the data have an answer already: the probabilities of new ones hold if another is missing{order}")
+        out.print(f"the data hold an answer already; probabilities of new ones assume that another is missing{order}")
 
 
 def _show_named(found: Sequence[Any], figure: str, values: Sequence[str], title: str = "", note: str = "") -> None:
@@ -327,8 +327,8 @@ def _discovery_note(run: Run) -> str:
     if run.calibrated("discoveries"):
         return f"{note}: the share of such facts that valid holds"
     if isinstance(run.data, KnowledgeGraph) and not len(run.data.valid):
-        return f"{calibration_note(run)}: there are no validation facts to tell how often one is missing"
-    return f"{note}: the answer's probability times the share of such heads with a tail in valid"
+        return f"{calibration_note(run)}, of the answers alone: no validation facts tell how often a tail is missing"
+    return f"{note}: the probability of the answer, times the share of similar heads with a tail in valid"
 
 
 def explain(
@@ -347,7 +347,7 @@ def explain(
 ) -> None:
     """Show the facts that carried a prediction, and its paths.
 
-    A contribution is the part of the score that would be lost without the fact. A model conditioned on the query has
+    A contribution is how much the score falls without the fact. A model conditioned on the query has
     paths from the head to the tail, as in Ajman -in country-> United Arab Emirates -has time zone-> Asia/Dubai.
 
     Example: compgcn explain runs/world-compgcn-distmult-0 France borders Spain

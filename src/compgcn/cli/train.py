@@ -121,9 +121,9 @@ def train(
     overwrite: Annotated[bool, Option("--overwrite", help="Remove the run in the run folder first.")] = False,
     minutes: Annotated[
         float | None,
-        Option(help="Compare models for so long, and keep the best on validation; 5 for your own triples.", min=0.01),
+        Option(help="Compare models for so long and keep the best on validation; 5 for your own triples.", min=0.01),
     ] = None,
-    trials: Annotated[int | None, Option(help="Compare by so many trainings in place of minutes.", min=1)] = None,
+    trials: Annotated[int | None, Option(help="Compare models by so many trainings, not for a time.", min=1)] = None,
     as_json: Json = False,
     **options: Any,
 ) -> None:

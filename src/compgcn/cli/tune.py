@@ -36,7 +36,7 @@ def tune(
         Path | None,
         Option(help="A TOML with a table [search] of values to try; else the paper's grid.", metavar="FILE"),
     ] = None,
-    trials: Annotated[int, Option(help="How many trials the study is to have, over all workers.", min=1)] = 50,
+    trials: Annotated[int, Option(help="Number of trials of the study, over all workers.", min=1)] = 50,
     timeout: Annotated[float | None, Option(help="Seconds after which no new trial begins.", min=0)] = None,
     jobs: Annotated[int, Option(help="Processes that work side by side.", min=1)] = 1,
     pruner: Annotated[str, Option(help="Stops trials that fall behind: median, hyperband or none.")] = "median",
