@@ -107,7 +107,7 @@ def predict(
     """Complete a fact, or classify nodes or graphs.
 
     Give two of head, relation and tail, by id or name; or --queries, a file of them. The command scores facts in a
-    file without ?. A run that classifies takes --item or --graphs; by default it shows its most certain unlabelled nodes.
+    file without ?. A run that classifies takes --item or --graphs; by default it shows its surest unlabelled nodes.
 
     Example: compgcn predict runs/world-compgcn-distmult-0 --head France --relation borders --top 5
 
