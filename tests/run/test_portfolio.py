@@ -245,7 +245,13 @@ def test_an_epoch_that_the_estimate_trained_is_evaluated(tmp_path: Path) -> None
     judge = portfolio.LinkJudge(GIVEN, graph(people=12), tmp_path, steps.tick, clock=lambda: steps.now)
     one = portfolio.Candidate("one", {**FACTORS, "evaluate_every": 2, "batch_size": 8})
     assert judge.cost(one).seconds > 0
-    assert 0 < judge.train(one, 1 / 9, final=False) <= 1
+    assert 0 < judge.train(one, 1 / 9, final=False)[0] <= 1
+
+
+def test_a_candidate_that_stops_early_is_trained_whole(tmp_path: Path) -> None:
+    judge = portfolio.LinkJudge(GIVEN, graph(people=12), tmp_path, lambda event: None)
+    one = portfolio.Candidate("one", {**FACTORS, "epochs": 1000, "lr": 1e-9, "patience": 1})
+    assert judge.train(one, 0.5, final=False)[1] == 1.0
 
 
 def test_a_candidate_that_the_estimate_trained_to_its_end_is_shown_as_trained(tmp_path: Path) -> None:

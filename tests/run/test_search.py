@@ -46,7 +46,7 @@ class Pretended:
         self.now += self.each
         return self.estimate(candidate)
 
-    def train(self, candidate: Candidate, share: float, *, final: bool) -> float:
+    def train(self, candidate: Candidate, share: float, *, final: bool) -> tuple[float, float]:
         self.calls.append((candidate.name, share))
         self.finals += [(candidate.name, share)] if final else []
         stops = len(self.calls) == self.stop_after
@@ -57,7 +57,7 @@ class Pretended:
             raise Interrupted
         if candidate.settings["value"] is None:
             raise InputError("these settings do not go together")
-        return float(candidate.settings["value"]) * min(1.0, 0.5 + share)
+        return float(candidate.settings["value"]) * min(1.0, 0.5 + share), share
 
     def drop(self, candidate: Candidate) -> None:
         self.dropped.append(candidate.name)
@@ -200,11 +200,22 @@ def test_time_left_is_for_another_kind_that_learns_slowly_before_it_is_for_neigh
     assert not any(name.startswith("near") for name in order[:last])
 
 
+def test_a_candidate_that_stops_early_is_not_trained_again(tmp_path: Path) -> None:
+    class Early(Pretended):
+        def train(self, candidate: Candidate, share: float, *, final: bool) -> tuple[float, float]:
+            return super().train(candidate, share, final=final)[0], 1.0
+
+    judge = Early()
+    outcome = searched(tmp_path, judge, candidates(6, ("a", "b")), seconds=40).run()
+    assert {trial.share for trial in outcome.trials} == {1.0}
+    assert len({name for name, _ in judge.calls}) == len(judge.calls)
+
+
 def test_the_pace_is_known_before_the_last_training_of_a_model_that_starts_slowly(tmp_path: Path) -> None:
     """Its first training compiles kernels, so that its pace by that alone would end the last one too early."""
 
     class Compiling(Pretended):
-        def train(self, candidate: Candidate, share: float, *, final: bool) -> float:
+        def train(self, candidate: Candidate, share: float, *, final: bool) -> tuple[float, float]:
             self.now += 10.0 if candidate.name == "slow" and candidate.name not in self.trained else 0.0
             return super().train(candidate, share, final=final)
 

@@ -265,7 +265,7 @@ class Links:
         places = known.positions(s, r, o)[1]
         scores = torch.empty(len(s), self.data.num_entities, device=self.device)
         groups = hidden.of_answer[places]
-        for group in groups.unique():
+        for group in torch.unique(groups):
             some = groups == group
             scorer = self.scorer if group == hidden.groups else model.scorer(self.task.graph, hidden.keep(places[some]))
             scores[some] = scorer(s[some], r[some])

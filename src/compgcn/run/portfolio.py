@@ -171,7 +171,7 @@ class LinkJudge(_FolderJudge):
             ranked *= self.data.num_entities / t.negatives
         return False, step * (steps[0][2] + _FORWARD * ranked)
 
-    def train(self, candidate: Candidate, share: float, *, final: bool) -> float:
+    def train(self, candidate: Candidate, share: float, *, final: bool) -> tuple[float, float]:
         """Train a candidate on, up to a share of its epochs; at a constant rate, if more will follow."""
         config = self.config(candidate, share)
         if not final:
@@ -180,7 +180,7 @@ class LinkJudge(_FolderJudge):
         while math.isinf(progress.best):  # `cost` has trained so far already, without an evaluation
             config = configure(config, {"training.epochs": config.training.epochs + 1})
             progress = self._train(candidate, config, self.notify, self.interrupted)
-        return progress.best
+        return progress.best, 1.0 if progress.stopped else share
 
     def _train(
         self, candidate: Candidate, config: Config, notify: Callable[[Event], None], interrupted: Callable[[], bool]
@@ -244,12 +244,12 @@ class NodeJudge(_FolderJudge):
             self._slow.add(candidate.name)
         return Cost(_REPEATS * folds * fold, self._least(candidate, folds) / (_REPEATS * folds))
 
-    def train(self, candidate: Candidate, share: float, *, final: bool) -> float:
+    def train(self, candidate: Candidate, share: float, *, final: bool) -> tuple[float, float]:
         """Cross-validate a candidate on up to a share of the folds; beyond one cross-validation, whole ones alone."""
         session = self._session(candidate)
         folds = session.config.classifier.folds
         number = max(self._least(candidate, folds), round(share * _REPEATS * folds))
-        return likelihood(session, number if number < folds else number // folds * folds)
+        return likelihood(session, number if number < folds else number // folds * folds), share
 
     def _least(self, candidate: Candidate, folds: int) -> int:
         """Return the fewest folds that judge a candidate."""

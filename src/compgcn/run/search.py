@@ -68,8 +68,10 @@ class Judge(Protocol):
     def cost(self, candidate: Candidate) -> Cost:
         """Estimate the cost of a candidate; called where time is the budget. Errors as in `train`."""
 
-    def train(self, candidate: Candidate, share: float, *, final: bool) -> float:
-        """Train up to a share of a whole training, from where the candidate stopped; return its best value.
+    def train(self, candidate: Candidate, share: float, *, final: bool) -> tuple[float, float]:
+        """Train up to a share of a whole training, from where the candidate stopped; return its best value and share.
+
+        The share is 1 where the candidate stops early.
 
         With `final` no training follows, so that a schedule of the learning rate should end here. Raise `InputError`
         for settings that do not go together or do not fit into memory, and `Interrupted` where the caller stops.
@@ -420,7 +422,7 @@ class Search:
         value, error = last.value, ""
         self.notify({"event": "trial", "rung": rung, "name": name, "share": share, "left": self.left})
         try:
-            value = self.judge.train(self.candidates[name], share, final=final)
+            value, share = self.judge.train(self.candidates[name], share, final=final)
         except Interrupted:
             self.journal.add("stop", rung=rung, name=name, share=share, final=final, spent=self.clock() - begun)
             raise
