@@ -277,7 +277,7 @@ def test_predictions_are_a_table_of_rank_name_and_probability_if_new(command: Co
     assert header.split() == ["rank", "name", "id", "probability"]
     assert len(lines) == 11  # all entities but the one asked about
     assert note.strip() == "probabilities not calibrated"
-    assert doubt == "the data hold an answer already; probabilities of new ones assume that another is missing"
+    assert doubt == "the data hold an answer already; the probabilities assume that another is missing"
     for rank, line in enumerate(lines, 1):
         chance = r"([01]\.\d{4}|known \((train|valid|test)\))"
         assert re.fullmatch(rf" *{rank} +name of \w\d +\w\d +{chance} *", line)

@@ -45,7 +45,8 @@ _WEIGHED = {
     "exact": "that the prediction depends on, left out one by one",
     "gradient": "whose messages reach the prediction, by the gradient; effects through degrees are not listed",
 }
-_TRIED = "with the largest gradients, left out one by one; paths are by the gradient"  # of a conditional model
+# Of a conditional model.
+_TRIED = "with the largest gradients, left out one by one; paths are by the gradient, which keeps degrees"
 
 
 def opened_run(
@@ -153,26 +154,33 @@ def _complete(run: Run, query: dict[str, Any], chosen: dict[str, bool], top: int
     if as_json:
         show_json(_ranked(answers))
         return
+    parts, assumed = _assumed(run, **query)
+    kind: Kind = "entities" if query["relation"] else "relations"
+    chances = [f"known ({one.known})" if one.known else f"{one.probability:.4f}" for one in answers]
+    _show_named(answers, "probability>", chances, " - ".join(parts), calibration_note(run, kind))
+    if assumed and any(answer.known is None for answer in answers):
+        out.print(assumed)
+
+
+def _assumed(run: Run, head: str | None, relation: str | None, tail: str | None) -> tuple[list[str], str]:
+    """Return the names of a query, with ? for the gap, and what new answers assume, if anything."""
     from compgcn.answers.links import Links
 
     data, links = run.data, run.answers
     assert isinstance(data, KnowledgeGraph)
     assert isinstance(links, Links)
-    asked = links.query(**query)
+    asked = links.query(head, relation, tail)
     fixed = {column: row for column, row in enumerate(asked) if row is not None}
     names = (data.entities.names, data.relations.names, data.entities.names)
     parts = [some[fixed[column]] if column in fixed else "?" for column, some in enumerate(names)]
-    kind: Kind = "entities" if 1 in fixed else "relations"
-    chances = [f"known ({one.known})" if one.known else f"{one.probability:.4f}" for one in answers]
-    _show_named(answers, "probability>", chances, " - ".join(parts), calibration_note(run, kind))
-    is_known = any((triples[:, [*fixed]] == [*fixed.values()]).all(axis=1).any() for triples in data.splits.values())
     if links.is_odd(asked):
         entity, end, missing = (parts[0], "head", "tail") if 0 in fixed else (parts[2], "tail", "head")
         odd = f"'{entity}' shares no relation with any {end} of '{parts[1]}'"
-        out.print(printable(f"{odd}; the probabilities assume that it has a {missing}"))
-    elif is_known and any(answer.known is None for answer in answers):
+        return parts, printable(f"{odd}; the probabilities assume that it has a {missing}")
+    if any((triples[:, [*fixed]] == [*fixed.values()]).all(axis=1).any() for triples in data.splits.values()):
         order = ", and their order is less reliable" * (run.config.encoder.name == "conditional")
-        out.print(f"the data hold an answer already; probabilities of new ones assume that another is missing{order}")
+        return parts, f"the data hold an answer already; the probabilities assume that another is missing{order}"
+    return parts, ""
 
 
 def _show_named(found: Sequence[Any], figure: str, values: Sequence[str], title: str = "", note: str = "") -> None:
@@ -382,7 +390,9 @@ def explain(
         longest = counted(len(opened.config.encoder.dims) - 1, "fact")
         out.print(f"no path of at most {longest} leads from {head} to {tail}")
     known = f"known, in {found.known}" if found.known else "new"
-    out.print(f"score {found.score:.4f}, probability {found.probability:.4f}, {known}")
+    out.print(f"score {found.score:.4f}, probability {found.probability:.4f}, {known}; {calibration_note(opened)}")
+    if not found.known and (assumed := _assumed(opened, head, relation, None)[1]):
+        out.print(assumed)
     how = _TRIED if conditional and found.method == "exact" else _WEIGHED[found.method]
     out.print(f"{len(found.facts):,} of {counted(found.edges, 'fact')} {how}")
     if found.hidden:
