@@ -25,7 +25,7 @@ $(VENV)/.browser: pyproject.toml constraints.txt | $(BIN)/python
 demo: $(VENV)/.core
 	rm -rf $(DEMO)
 	$(BIN)/compgcn train world --run-dir $(DEMO)
-	$(BIN)/compgcn predict $(DEMO) --head France --relation borders --top 5
+	$(BIN)/compgcn predict $(DEMO) --head France --relation borders --top 5 --new
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -119,7 +119,7 @@ def test_examples_are_the_best_and_the_worst_of_their_split(run: Run) -> None:
     assert [one.rank for one in good] == [1.0] * len(good)
     assert bool(good) == (all_ranks[0] == 1)
     for one in good:
-        head, relation, tail = (None if part == "?" else part for part in one.question.split(" — "))
+        head, relation, tail = (None if part == "?" else part for part in one.query.split(" — "))
         found = run.predict(head, relation, tail, top=100)
         assert (one.answer, one.probability) in [(answer.name, answer.probability) for answer in found]
         assert one.instead == next(answer.name for answer in found if answer.known is None)

@@ -335,7 +335,7 @@ def calibration(axes: Axes, found: Mapping[str, Sequence[Interval]]) -> None:
     axes.set_ylim(-0.04, 1.04)
     _label(axes, "probability", "share of right answers")
     if len(found) > 1:
-        axes.legend(loc="upper left", fontsize=8)
+        axes.legend(fontsize=8)  # where it covers least
     heading(axes, "Reliability", "on the line, a probability means what it says")
 
 

@@ -67,7 +67,8 @@ def write_page(run: Run, path: Path | None = None) -> Path:
     if run.enlarged and path is None:
         raise InputError(f"the page of a run about other facts does not belong in {run.path}; say where to write it")
     path = run.path / "report.html" if path is None else check_page(path)
-    text = page_html(page(run), f"{run.model_name} on {run.data.name}")
+    parts = page(run)
+    text = page_html(parts, str(parts[0]).removeprefix("# "))
     replace(path, lambda part: part.write_text(text, encoding="utf-8"))
     return path
 
@@ -87,13 +88,18 @@ def page(run: Run) -> list[Part]:
         about.append(f"The weights are those of epoch {run.metrics['best_epoch']}.")
     if not run.metrics:
         about.append("*The run is not finished: these are the metrics of its best weights so far.*")
-    parts: list[Part] = [f"# {run.model_name} on {run.data.name}", " ".join(about)]
+    search = journalled(run.path)
+    name = search.trials[0].name if search else run.model_name
+    parts: list[Part] = [f"# {name} on {run.data.name}", " ".join(about)]
     if not plots.can_draw():
         parts.append("This page has no drawings, because matplotlib is not installed: `compgcn[plot]` brings it.")
     parts += ["## Metrics", *(_links(run) if run.config.task == "link-prediction" else _classes(run))]
-    if search := journalled(run.path):
-        rows = [[Verbatim(one.name), _figure(one.value), f"{100 * one.share:.3g}%", one.error] for one in search.trials]
-        header = ("candidate", f"valid {search.goal}", "trained", "")
+    if search:
+        rows = [
+            [Verbatim(one.name), _figure(one.value), f"{100 * one.share:.3g}%", f"{one.spent:,.0f}", one.error]
+            for one in search.trials
+        ]
+        header = ("candidate", f"valid {search.goal}", "trained", "seconds", "")
         parts += ["## Choice of the model", Verbatim(f"{search.reason}."), Table("", header, rows)]
     settings = Markup(f"<pre>{html.escape(to_toml(run.config))}</pre>")
     parts += ["## Settings", "All settings, as a file for `compgcn train`.", settings]
@@ -222,12 +228,13 @@ def _calibration(run: Run, split: str) -> list[Part]:
     if not found:
         return []
     parts: list[Part] = ["## Calibration"]
+    asked = "queries" if run.config.task == "link-prediction" else "items"
     for name, bins in found.items():
         error = calibration_error(bins)
         parts.append(
-            f"The first answer to each of {sum(one.answers for one in bins):,} questions of {split}, {name}: on "
-            f"average, probability and share of right answers lie {100 * error:.1f} percentage points apart (expected "
-            f"calibration error {error:.4f})."
+            f"The most probable answer for each of {sum(one.answers for one in bins):,} {asked} of {split}, {name}: "
+            f"probability and share of right answers differ by {100 * error:.1f} percentage points on average "
+            f"(expected calibration error {error:.4f})."
         )
     parts += _drawn(("calibration", partial(plots.calibration, found=found), _HIGH))
     for name, bins in found.items():
@@ -307,7 +314,7 @@ def _by(what: str, reports: Mapping[str, Mapping[str, Any]]) -> Table:
 class Example(NamedTuple):
     """A fact of a split of which one end was asked for."""
 
-    question: str  # with names, and ? for the missing end
+    query: str  # with names, and ? for the missing end
     answer: str  # the name of the true one
     rank: float
     probability: float | None  # of the true answer, for those that rank first
@@ -364,19 +371,19 @@ def _example(links: Links, query: Tensor, rank: float) -> Example:
     chance = links.fact(given, relation, target).probability if rank <= 1 else None
     other = links.answer([asked], top=1, new=True)[0]
     name, its = (other[0].name, other[0].probability) if other else ("", 0.0)
-    question = f" — {links.data.relations.names[r]} — ".join(ends)
-    return Example(question, names[target], rank, chance, name, its)
+    query = f" — {links.data.relations.names[r]} — ".join(ends)
+    return Example(query, names[target], rank, chance, name, its)
 
 
 def _examples(run: Run, split: str, ranks: SideRanks) -> list[Part]:
     good, bad = told(run, split, ranks, _EXAMPLES)
     parts: list[Part] = [f"## Predictions of {split}"]
     if good:
-        best = ("question", "answer", "probability", "next answer that is not in the data")
+        best = ("query", "answer", "probability", "next answer that is not in the data")
         rows = [[*map(Verbatim, one[:2]), _figure(one.probability), Verbatim(one.instead)] for one in good]
         parts += ["### Best", "The true answer ranks first, by the widest margin.", Table("", best, rows)]
     if bad:
-        worst = ("question", "true answer", "its rank", "the model's answer", "probability")
+        worst = ("query", "true answer", "its rank", "the model's answer", "probability")
         rows = [
             [*map(Verbatim, one[:2]), f"{one.rank:,.10g}", Verbatim(one.instead), _figure(one.chance)] for one in bad
         ]
