@@ -6,6 +6,8 @@ import json
 import platform
 import re
 import signal
+import subprocess
+import sys
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -15,6 +17,7 @@ import numpy as np
 import pytest
 
 import toy
+from compgcn.cli.tune import _workers
 from compgcn.config import Config, Range, candidates, parse_space, read_config
 from compgcn.data import GraphCollection, KnowledgeGraph
 from compgcn.errors import InputError
@@ -377,6 +380,19 @@ def test_candidates_are_for_nested_runs_and_must_be_settings(tmp_path: Path) -> 
 
 
 # The command
+
+
+def test_a_stopped_study_leaves_no_process_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    started, start = [], subprocess.Popen
+
+    def sleeper(*given: Any, **how: Any) -> Any:
+        started.append(start([sys.executable, "-c", "import time; time.sleep(100)"]))
+        return started[-1]
+
+    monkeypatch.setattr("compgcn.cli.tune.subprocess.Popen", sleeper)
+    with pytest.raises(Interrupted), _workers(2, lambda: True):
+        assert [one.poll() for one in started] == [None] * 2
+    assert [one.poll() for one in started] == [-signal.SIGTERM] * 2
 
 
 def test_two_processes_share_a_study_and_its_best_settings_train(command: Command, tmp_path: Path) -> None:

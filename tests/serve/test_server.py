@@ -95,6 +95,14 @@ def test_slow_clients_are_disconnected_and_others_served(models: Mapping[str, Se
         assert answer(again).startswith(b"HTTP/1.1 200")
         clock.leap(1001)
         assert [answer(slow) for slow in (silent, head, body)] == [b""] * 3
+        for begun in (REQUEST[:20], AWAITED):  # a request that comes with the one before it
+            with connect(port) as piped:
+                piped.sendall(REQUEST + begun)
+                assert answer(piped).startswith(b"HTTP/1.1 200")
+                assert asked(port).startswith(b"HTTP/1.1 200")
+                clock.leap(1001)
+                while piped.recv(1024):
+                    pass
         again.sendall(REQUEST)  # each request has its own time
         assert answer(again).startswith(b"HTTP/1.1 200")
         again.sendall(REQUEST[:20])

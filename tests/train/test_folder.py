@@ -394,6 +394,15 @@ def test_a_flipped_bit_in_a_table_is_found(finished: Path, tmp_path: Path, name:
         open_run(path.parent)
 
 
+def test_a_flipped_bit_in_the_weights_is_found(finished: Path, tmp_path: Path) -> None:
+    path = shutil.copytree(finished, tmp_path / "run") / "model.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"are damaged .*not those that training wrote"):
+        open_run(path.parent).predict("p0", "lives")
+
+
 def test_a_damaged_vocabulary_is_found_before_training(tmp_path: Path) -> None:
     with pytest.raises(Interrupted):
         train(tmp_path / "run", interrupted=lambda: True)
@@ -412,6 +421,8 @@ def test_weights_of_another_model_are_refused(finished: Path, tmp_path: Path, da
     if damage == "other shapes":
         tensors["encoder.nodes"] = nodes[:-1].clone()
     save_file(tensors, path, {damage: "[1, '../../x']"} if damage in ("files", "rows") else None)
+    made = path.with_name("environment.json")
+    made.write_text(json.dumps({**json.loads(made.read_text()), "weights": None}))  # as if training had written these
     with pytest.raises(InputError, match="of another model") as caught:
         open_run(path.parent).predict("p0", "lives")
     assert "\n" not in str(caught.value)

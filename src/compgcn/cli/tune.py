@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from compgcn.run.tune import Plan
 
 _SHOWN = 10  # trials in the table
+_WAIT = 0.2  # seconds between looks at the other processes
 
 
 @with_settings
@@ -66,7 +68,7 @@ def tune(
     if not as_json:
         describe(found.name, found.statistics(), found.notes)
         out.print(f"{plan.folder}: {counted(len(tuning.finished(study)), 'trial')} so far")
-    with _workers(jobs - 1), watched(plan.folder, as_json) as (notify, stopped):
+    with watched(plan.folder, as_json) as (notify, stopped), _workers(jobs - 1, stopped):
 
         def tell(event: dict[str, Any]) -> None:
             fold = f", {event['part']}" if "part" in event else ""
@@ -99,18 +101,22 @@ def _asked(
 
 
 @contextmanager
-def _workers(number: int) -> Iterator[None]:
-    """Run this command in other processes too; stop them if this one ends early."""
+def _workers(number: int, stopped: Callable[[], bool]) -> Iterator[None]:
+    """Run this command in other processes too, and wait for them; stop them if this one ends early."""
+    from compgcn.train.loop import Interrupted
+
     line = [sys.executable, "-m", "compgcn", *sys.argv[1:], "--jobs", "1", "--json"]
     nowhere = subprocess.DEVNULL
     started = [subprocess.Popen(line, stdin=nowhere, stdout=nowhere, stderr=nowhere) for _ in range(number)]
     try:
         yield
-    except BaseException:
+        while any(process.poll() is None for process in started):
+            if stopped():
+                raise Interrupted
+            time.sleep(_WAIT)
+    finally:
         for process in started:
             process.terminate()
-        raise
-    finally:
         for process in started:
             process.wait()
 

@@ -371,8 +371,8 @@ def _example(links: Links, query: Tensor, rank: float) -> Example:
     chance = links.fact(given, relation, target).probability if rank <= 1 else None
     other = links.answer([asked], top=1, new=True)[0]
     name, its = (other[0].name, other[0].probability) if other else ("", 0.0)
-    query = f" — {links.data.relations.names[r]} — ".join(ends)
-    return Example(query, names[target], rank, chance, name, its)
+    question = f" — {links.data.relations.names[r]} — ".join(ends)
+    return Example(question, names[target], rank, chance, name, its)
 
 
 def _examples(run: Run, split: str, ranks: SideRanks) -> list[Part]:

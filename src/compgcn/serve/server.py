@@ -151,7 +151,17 @@ class LimitedProtocol(H11Protocol):
         super().data_received(data)
         if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):  # the request is complete
             self._reading.cancel()
-        elif self._reading.cancelled():  # another request begins
+        else:
+            self._await_request()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.conn.their_state is h11.SEND_BODY or self.conn.trailing_data[0]:  # of a request that came before
+            self._await_request()
+
+    def _await_request(self) -> None:
+        """Disconnect the client unless the request that has begun is complete in time."""
+        if self._reading.cancelled():
             self._reading = self.loop.call_later(self.limits.read_seconds, self.transport.close)
 
     def pause_writing(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import hashlib
 import json
 import os
 import platform
@@ -206,8 +207,10 @@ class Folder:
 
     def restore(self, module: nn.Module) -> None:
         """Load the weights into a module of the same shape."""
-        path = self.path / MODEL
+        path, known = self.path / MODEL, self.environment().get("weights") if self.is_finished else None
         try:
+            if known and self.split is None and known != self._digest():
+                raise safetensors.SafetensorError("they are not those that training wrote")
             module.load_state_dict(load_tensors(path, split=self.split))
         except FileNotFoundError:
             raise InputError(
@@ -222,6 +225,14 @@ class Folder:
             raise InputError(
                 f"the weights {path} are damaged or of another model ({reason(error)}); remove the folder, train again"
             ) from None
+
+    def _digest(self) -> str:
+        """Return the sha256 of the files of the weights."""
+        total = hashlib.sha256()
+        for path in (self.path / MODEL, *pieces(self.path / MODEL)):
+            with path.open("rb") as file:
+                total.update(hashlib.file_digest(file, "sha256").digest())
+        return total.hexdigest()
 
     # Results
 
@@ -293,6 +304,7 @@ class Folder:
             "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "seconds": round(seconds, 3),
             "peak_memory_mib": round(memory / 2**20),
+            "weights": self._digest(),
         }
         self._json("environment.json", environment)
 
