@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from compgcn import config as configuration
@@ -40,18 +40,13 @@ SETTINGS = st.fixed_dictionaries(
 
 
 @given(SETTINGS)
+@example({"data.source": '"\\ a"b\\c \U000e0001 \u2028 \x7f\x00\x1f tab\tnew\nline Ünï'})
 def test_toml_gives_back_what_was_written(settings: dict[str, Any]) -> None:
     config = configure(Config(), settings)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "config.toml"
         path.write_text(to_toml(config), encoding="utf-8")
         assert read_config(path) == config
-
-
-@pytest.mark.parametrize("text", ['"', "\\", 'a"b\\c', "\U000e0001", "\u2028", "\x7f\x00\x1f", "tab\tnew\nline", "Ünï"])
-def test_toml_holds_any_text(text: str) -> None:
-    config = configure(Config(), {"data.source": text})
-    assert tomllib.loads(to_toml(config))["data"]["source"] == text
 
 
 def test_text_that_is_not_unicode_is_refused() -> None:
@@ -190,8 +185,8 @@ def test_every_setting_that_is_a_list_has_an_example_that_is_one() -> None:
     config = Config()
     lists = {path for path in configuration.PATHS.values() if "." in path and "tuple" in str(_annotation(path))}
     assert set(configuration.LISTS) == lists
-    for path, example in configuration.LISTS.items():
-        configure(config, dict([parse_setting(f"{path}={example}")]))
+    for path, shown in configuration.LISTS.items():
+        configure(config, dict([parse_setting(f"{path}={shown}")]))
 
 
 @pytest.mark.parametrize("value", [(32, 32), [32, 32], np.float64(0.5), torch.tensor(2), "a", True])
