@@ -277,7 +277,6 @@ def test_a_query_that_no_fact_resembles_has_a_note(command: Command, run: Path) 
     [
         (["--head", "p0", "--relation", "lives", "--device", "nonsense"], ["there is no device 'nonsense' here"]),
         (["--head", "p0", "--relation", "lives", "--to", "x.csv"], ["--to goes with --queries"]),
-        (["--queries", "q.tsv", "--head", "p0"], ["leave out --head"]),
         (["--doubtful"], ["--doubtful goes with --queries"]),
     ],
     ids=lambda value: " ".join(value) if value[0].startswith("--") else "",
