@@ -389,7 +389,6 @@ def test_the_runs_of_a_folder_are_listed_with_their_metric(command: Command, run
 # Bad input
 
 BAD_FILES = {
-    "missing.tsv": (None, ["there is no file 'missing.tsv'"]),
     "columns.tsv": (b"a\tr\tb\na\tr\nc\tr\td\n", ["'columns.tsv', line 2", "found 2 columns; correct the line"]),
     "wrong.toml": (b"[training]\nlrr = 1\n", ["wrong.toml", "unknown option 'training.lrr'"]),
     "nodata.toml": (b"[training]\nlr = 1\n", ["nodata.toml", "data.source"]),

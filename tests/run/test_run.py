@@ -241,14 +241,12 @@ def test_settings_train_to_finite_metrics_and_come_back(tmp_path: Path, settings
     ("settings", "sentence"),
     [
         ({"encoder": "compgc"}, "unknown encoder 'compgc'; did you mean 'compgcn'"),
-        ({"composition": "cor"}, "unknown composition 'cor'; did you mean 'corr'"),
         ({"regulariser": "n2"}, "unknown regulariser 'n2'; did you mean 'n3'"),
         ({"kernel": 9}, "kernel does not fit"),
         ({"composition": "rotate", "encoder.dims": (7, 16)}, "even"),
         ({"encoder": "rgcn-block", "bases": 3}, "3"),
         ({"batch_size": 1}, "batch_size"),
         ({"device": "cuda:99"}, "there is no device 'cuda:99' here"),
-        ({"colour": 3}, "unknown option 'colour'"),
     ],
     ids=str,
 )
