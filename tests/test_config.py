@@ -49,11 +49,6 @@ def test_toml_gives_back_what_was_written(settings: dict[str, Any]) -> None:
         assert read_config(path) == config
 
 
-def test_text_that_is_not_unicode_is_refused() -> None:
-    with pytest.raises(InputError, match=r"data\.source"):
-        configure(Config(), {"data.source": "caf\udce9.tsv"})
-
-
 def test_toml_names_every_setting_that_is_set() -> None:
     tree = tomllib.loads(to_toml(Config()))
     dumped = Config().model_dump(exclude_none=True)
@@ -67,12 +62,6 @@ def test_a_key_works_with_and_without_its_section_and_a_section_stands_for_its_n
     config = configure(Config(), {"lr": 0.5, "encoder": "rgcn", "decoder": "transe"})
     assert config == configure(Config(), {"training.lr": 0.5, "encoder.name": "rgcn", "decoder.name": "transe"})
     assert (config.training.lr, config.encoder.name, config.decoder.name) == (0.5, "rgcn", "transe")
-
-
-@pytest.mark.parametrize("key", ["hidden_dropout", "name"])
-def test_a_key_of_two_sections_must_name_its_section(key: str) -> None:
-    with pytest.raises(InputError, match=rf"'{key}' is ambiguous; say encoder\.{key} or decoder\.{key}"):
-        configure(Config(), {key: 0.1})
 
 
 @pytest.mark.parametrize(
@@ -99,6 +88,10 @@ def test_a_key_of_two_sections_must_name_its_section(key: str) -> None:
         ({"bias": "yes"}, "encoder.bias = 'yes'"),
         ({"seed": -1}, "training.seed = -1"),
         ({"data": "x"}, "data = 'x'"),
+        ({"data.source": "caf\udce9.tsv"}, "data.source"),  # which UTF-8 cannot hold
+        ({"candidates": [{"training.grad_clip": None}]}, "training.grad_clip = None in a candidate"),
+        ({"name": "x"}, "'name' is ambiguous; say encoder.name or decoder.name"),
+        ({"hidden_dropout": 0.1}, "'hidden_dropout' is ambiguous; say encoder.hidden_dropout or decoder.hidden_"),
         ({"encoder": 3}, "encoder.name = 3"),
     ],
 )
@@ -194,11 +187,6 @@ def test_a_candidate_is_the_same_after_it_is_written_and_read(value: Any, tmp_pa
     config = configure(Config(), {"candidates": [{"encoder.dims": value}, {"encoder": {"dims": value}}]})
     (tmp_path / "config.toml").write_text(to_toml(config))
     assert differences(read_config(tmp_path / "config.toml"), config) == []
-
-
-def test_a_candidate_cannot_hold_none_as_toml_has_no_word_for_it() -> None:
-    with pytest.raises(InputError, match=r"training\.grad_clip = None in a candidate .* leave it out"):
-        configure(Config(), {"candidates": [{"training.grad_clip": None}]})
 
 
 def _annotation(path: str) -> object:
