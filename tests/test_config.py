@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from compgcn import config as configuration
@@ -40,23 +40,13 @@ SETTINGS = st.fixed_dictionaries(
 
 
 @given(SETTINGS)
+@example({"data.source": '"\\ a"b\\c \U000e0001 \u2028 \x7f\x00\x1f tab\tnew\nline Ünï'})
 def test_toml_gives_back_what_was_written(settings: dict[str, Any]) -> None:
     config = configure(Config(), settings)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "config.toml"
         path.write_text(to_toml(config), encoding="utf-8")
         assert read_config(path) == config
-
-
-@pytest.mark.parametrize("text", ['"', "\\", 'a"b\\c', "\U000e0001", "\u2028", "\x7f\x00\x1f", "tab\tnew\nline", "Ünï"])
-def test_toml_holds_any_text(text: str) -> None:
-    config = configure(Config(), {"data.source": text})
-    assert tomllib.loads(to_toml(config))["data"]["source"] == text
-
-
-def test_text_that_is_not_unicode_is_refused() -> None:
-    with pytest.raises(InputError, match=r"data\.source"):
-        configure(Config(), {"data.source": "caf\udce9.tsv"})
 
 
 def test_toml_names_every_setting_that_is_set() -> None:
@@ -72,12 +62,6 @@ def test_a_key_works_with_and_without_its_section_and_a_section_stands_for_its_n
     config = configure(Config(), {"lr": 0.5, "encoder": "rgcn", "decoder": "transe"})
     assert config == configure(Config(), {"training.lr": 0.5, "encoder.name": "rgcn", "decoder.name": "transe"})
     assert (config.training.lr, config.encoder.name, config.decoder.name) == (0.5, "rgcn", "transe")
-
-
-@pytest.mark.parametrize("key", ["hidden_dropout", "name"])
-def test_a_key_of_two_sections_must_name_its_section(key: str) -> None:
-    with pytest.raises(InputError, match=rf"'{key}' is ambiguous; say encoder\.{key} or decoder\.{key}"):
-        configure(Config(), {key: 0.1})
 
 
 @pytest.mark.parametrize(
@@ -104,6 +88,10 @@ def test_a_key_of_two_sections_must_name_its_section(key: str) -> None:
         ({"bias": "yes"}, "encoder.bias = 'yes'"),
         ({"seed": -1}, "training.seed = -1"),
         ({"data": "x"}, "data = 'x'"),
+        ({"data.source": "caf\udce9.tsv"}, "data.source"),  # which UTF-8 cannot hold
+        ({"candidates": [{"training.grad_clip": None}]}, "training.grad_clip = None in a candidate"),
+        ({"name": "x"}, "'name' is ambiguous; say encoder.name or decoder.name"),
+        ({"hidden_dropout": 0.1}, "'hidden_dropout' is ambiguous; say encoder.hidden_dropout or decoder.hidden_"),
         ({"encoder": 3}, "encoder.name = 3"),
     ],
 )
@@ -190,8 +178,8 @@ def test_every_setting_that_is_a_list_has_an_example_that_is_one() -> None:
     config = Config()
     lists = {path for path in configuration.PATHS.values() if "." in path and "tuple" in str(_annotation(path))}
     assert set(configuration.LISTS) == lists
-    for path, example in configuration.LISTS.items():
-        configure(config, dict([parse_setting(f"{path}={example}")]))
+    for path, shown in configuration.LISTS.items():
+        configure(config, dict([parse_setting(f"{path}={shown}")]))
 
 
 @pytest.mark.parametrize("value", [(32, 32), [32, 32], np.float64(0.5), torch.tensor(2), "a", True])
@@ -199,11 +187,6 @@ def test_a_candidate_is_the_same_after_it_is_written_and_read(value: Any, tmp_pa
     config = configure(Config(), {"candidates": [{"encoder.dims": value}, {"encoder": {"dims": value}}]})
     (tmp_path / "config.toml").write_text(to_toml(config))
     assert differences(read_config(tmp_path / "config.toml"), config) == []
-
-
-def test_a_candidate_cannot_hold_none_as_toml_has_no_word_for_it() -> None:
-    with pytest.raises(InputError, match=r"training\.grad_clip = None in a candidate .* leave it out"):
-        configure(Config(), {"candidates": [{"training.grad_clip": None}]})
 
 
 def _annotation(path: str) -> object:

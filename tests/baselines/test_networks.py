@@ -191,7 +191,6 @@ def test_features_serve_as_input_in_the_nested_protocol(tmp_path: Path) -> None:
     [
         ({"composition": "sub"}, "'gin' is a network of its own and has no encoder.composition; leave it out"),
         ({"readout": "max"}, "'gin' is a network of its own and has no classifier.readout; leave it out"),
-        ({"encoder": "gcn"}, "takes the place of an encoder"),
         ({"baseline": "pachysan", "encoder.dims": (8, 8)}, "pachysan takes four"),
         ({"baseline": "dgcnn", "encoder.dims": (8,)}, "dgcnn needs a dimension for each of its layers"),
         ({"batch_size": 1, "data": shapes()}, r"batch_size = 1 a batch can hold a single node"),

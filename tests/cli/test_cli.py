@@ -294,7 +294,6 @@ def test_a_query_that_no_fact_resembles_has_a_note(command: Command, run: Path) 
     [
         (["--head", "p0", "--relation", "lives", "--device", "nonsense"], ["there is no device 'nonsense' here"]),
         (["--head", "p0", "--relation", "lives", "--to", "x.csv"], ["--to goes with --queries"]),
-        (["--queries", "q.tsv", "--head", "p0"], ["leave out --head"]),
         (["--doubtful"], ["--doubtful goes with --queries"]),
     ],
     ids=lambda value: " ".join(value) if value[0].startswith("--") else "",
@@ -407,7 +406,6 @@ def test_the_runs_of_a_folder_are_listed_with_their_metric(command: Command, run
 # Bad input
 
 BAD_FILES = {
-    "missing.tsv": (None, ["there is no file 'missing.tsv'"]),
     "columns.tsv": (b"a\tr\tb\na\tr\nc\tr\td\n", ["'columns.tsv', line 2", "found 2 columns; correct the line"]),
     "wrong.toml": (b"[training]\nlrr = 1\n", ["wrong.toml", "unknown option 'training.lrr'"]),
     "nodata.toml": (b"[training]\nlr = 1\n", ["nodata.toml", "data.source"]),

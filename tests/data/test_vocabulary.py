@@ -70,13 +70,3 @@ def test_a_text_may_differ_where_only_one_row_can_be_meant(names: list[str], row
                 vocabulary.index(text)
         else:
             assert vocabulary.index(text) == row
-
-
-def test_a_typo_is_answered_with_the_nearest_name() -> None:
-    with pytest.raises(InputError, match="unknown entity 'Frence'; did you mean 'France'"):
-        Vocabulary("entity", ["Q1", "Q2"], ["France", "Spain"]).index("Frence")
-
-
-def test_a_repeated_id_is_refused() -> None:
-    with pytest.raises(InputError, match="relation id 'b' occurs more than once"):
-        Vocabulary("relation", ["a", "b", "b"])

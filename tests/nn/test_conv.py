@@ -105,20 +105,6 @@ def test_the_layer_is_right_on_any_graph_of_which_edges_count_any_number_of_time
     assert_same_with_gradients(ours, theirs, (x, rel, *parameters.values()))
 
 
-@pytest.mark.parametrize(("flow", "original", "inverse"), [(FLOWS[0], 1, 0), (FLOWS[1], 0, 1)])
-def test_one_edge_carries_its_relation_one_way_and_the_inverse_back(flow, original, inverse):
-    """Edge 0 -> 1 by relation 1 of 2: who hears of rel[1], and who of rel[2 + 1]."""
-    layer = CompGCNConv(2, 2, 2, "mult", "none", flow, self_loop=False).double()
-    for parameter in layer.parameters():
-        torch.nn.init.eye_(parameter)
-    x = torch.tensor([[2.0, 3.0], [5.0, 7.0]], dtype=torch.float64)
-    rel = torch.tensor([[0.0, 0.0], [1.0, 10.0], [0.0, 0.0], [100.0, 1000.0]], dtype=torch.float64)
-    out, updated = layer(x, rel, torch.tensor([[0], [1]]), torch.tensor([1]))
-    assert torch.equal(out[original], x[1 - original] * rel[1])
-    assert torch.equal(out[inverse], x[1 - inverse] * rel[3])
-    assert torch.equal(updated, rel)
-
-
 def test_a_composition_of_ones_own_works_like_a_row_of_the_table():
     own = Composition("scaled", Combine.MULT, lift=lambda x: 2 * x)
     x, rel = inputs(AWKWARD)

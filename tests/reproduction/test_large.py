@@ -33,7 +33,7 @@ def test_a_synthetic_graph_has_the_sizes_asked_for_and_hubs_and_depends_on_its_s
 
 def test_a_model_learns_from_a_synthetic_graph_more_than_popularity(tmp_path: Path) -> None:
     write(tmp_path / "graph.tsv", synthetic(8000, 1000, 20))
-    settings = {"dims": [50], "epochs": 30, "evaluate_every": 10, "batch_size": 1000, "device": "cpu"}
+    settings = {"dims": [50], "epochs": 15, "evaluate_every": 15, "batch_size": 500, "device": "cpu"}
     run = compgcn.fit(compgcn.read(tmp_path / "graph.tsv"), model="distmult", run_dir=tmp_path / "run", **settings)
     assert run.metrics["test"]["mrr"] > 1.2 * run.metrics["popularity"]["test"]["mrr"]
 

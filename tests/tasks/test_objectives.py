@@ -151,6 +151,8 @@ def test_the_relations_of_a_rotation_cost_nothing_under_n3() -> None:
         ({"regulariser": "dura", "decoder": "transe"}, "'dura' needs a decoder that is a product"),
         ({"relation_prediction": 1.0, "decoder": "conve"}, "needs a decoder without convolutions"),
         ({"sampler": "kbgan"}, "the loss 'cross-entropy' takes no negatives"),
+        ({"fanout": (3,), "loss": "bce"}, "take a loss with negatives: margin"),
+        ({"fanout": (3, 3), "loss": "margin"}, "one number for each of the 1 layers"),
     ],
     ids=str,
 )

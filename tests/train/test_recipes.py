@@ -13,7 +13,7 @@ from compgcn.errors import InputError
 from compgcn.run import fit
 from compgcn.run.build import find_device
 from compgcn.run.resolve import recommended
-from compgcn.train.recipes import CONDITIONAL_ON_CPU, MODELS, model, scaled
+from compgcn.train.recipes import CONDITIONAL_ON_CPU, MODELS, scaled
 from toy import graph, labelled
 
 EVERY = pytest.mark.parametrize("name", MODELS)
@@ -72,11 +72,6 @@ def test_the_papers_model_is_trained_by_the_recipe_of_the_papers_data(source: st
     found = recommended({"data.source": source}, graph(), "compgcn")
     assert recipe
     assert configure(found, recipe) == found
-
-
-def test_a_system_that_is_not_there_is_answered_with_the_nearest() -> None:
-    with pytest.raises(InputError, match=r"unknown model 'compgnc'; did you mean 'compgcn'"):
-        model("compgnc")
 
 
 def test_a_system_of_link_prediction_classifies_nothing(tmp_path: Path) -> None:
