@@ -82,10 +82,10 @@ def explain(links: Links, head: str, relation: str, tail: str, top: int = 5, met
     if encoder.graph != "given":
         raise InputError(f"this run was trained with encoder.graph '{encoder.graph}', so its edges are not facts")
     s, r, o = triple = data.entities.index(head), data.relations.index(relation), data.entities.index(tail)
-    walks, hidden = list[Walk](), 0
+    answer, walks, hidden = links.fact(*triple), list[Walk](), 0
     if isinstance(links.task.model, ConditionalCompGCN):
         asked = score_of(links, triple)
-        answer, hidden = links.fact(*triple, asked.scores(asked.edges[:0])), asked.hidden
+        hidden = asked.hidden
         slopes, number = asked.slopes(), left_out(asked, top, method)
         weighed, values = asked.contributions(slopes, number)
         walks, exact = asked.walks(slopes, top), number > 0
@@ -95,7 +95,7 @@ def explain(links: Links, head: str, relation: str, tail: str, top: int = 5, met
                 "this model has no graph encoder: it answers by a learned vector of each entity, so no fact carried "
                 "the prediction; train one that has, such as --model conditional or --encoder compgcn"
             )
-        answer, field = links.fact(*triple), receptive_field(links.task.predictor, links.task.graph, triple)
+        field = receptive_field(links.task.predictor, links.task.graph, triple)
         exact = method == "exact" or (method == "auto" and is_small(field))
         weighed, values = contributions(links, triple, field, exact=exact)
     best = values.abs().sort(descending=True, stable=True).indices[:top]
@@ -115,7 +115,8 @@ def score_of(links: Links, triple: Triple) -> QueryScore:
     """Return the score of a triple by a model conditioned on the query."""
     model = links.task.model
     assert isinstance(model, ConditionalCompGCN)
-    return QueryScore(model, links.task.graph, triple, links.config.training.hide or "facts")
+    keep = links.keep_without(*torch.tensor(triple, device=links.device).view(3, 1))
+    return QueryScore(model, links.task.graph, triple, keep)
 
 
 def left_out(asked: QueryScore, top: int, method: Method) -> int:

@@ -238,16 +238,15 @@ class Links:
         odds = log_odds_among(*given) if scaling.among else self.log_odds(scores, places, kind)
         return scaling(odds, unbeaten(*given))
 
-    def judge(self, s: Tensor, r: Tensor, o: Tensor, scores: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    def judge(self, s: Tensor, r: Tensor, o: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return score, probability and filtered rank of o as the answer to (s, r, ?), all [B].
 
-        `scores` are those of all entities [B, N]. A model conditioned on the query judges facts of train on the graph
-        without them, as it was trained: it reads a fact that it sees off the graph.
+        A model conditioned on the query judges facts of train on the graph without them, as it was trained: it reads a
+        fact that it sees off the graph.
         """
         keys = (s * (2 * self.data.num_relations) + r).cpu().numpy()
-        if scores is None and isinstance(self.task.model, ConditionalCompGCN):
-            scores = self._scores_without(self.task.model, s, r, o)
-        scores = must_be_finite(self.scores("entities", keys) if scores is None else scores)  # [B, N]
+        hides = isinstance(self.task.model, ConditionalCompGCN)
+        scores = must_be_finite(self._scores_without(s, r, o) if hides else self.scores("entities", keys))  # [B, N]
         candidates, place = self.task.candidates, o.unsqueeze(1)
         ranked, value = without(scores, self.known_entities, keys, candidates), candidates.at(scores, place)
         rivals = candidates.put(ranked, place, torch.full_like(value, -torch.inf))
@@ -255,21 +254,26 @@ class Links:
         chances = self.probabilities(scores, place, self.without_itself(ranked, keys))  # ranks count every entity
         return value[:, 0], chances[:, 0], ranks.realistic
 
-    def _scores_without(self, model: ConditionalCompGCN, s: Tensor, r: Tensor, o: Tensor) -> Tensor:
+    def _scores_without(self, s: Tensor, r: Tensor, o: Tensor) -> Tensor:
         """Return the logits of all entities for queries (s, r), each on the graph without its own fact, [B, N].
 
         Only facts of train are edges of the graph. Each takes a pass of its own, or its score would depend on the
         facts that it is scored with.
         """
-        known, hidden = self._train
-        places = known.positions(s, r, o)[1]
+        known, model = self._train[0], self.task.model
+        assert isinstance(model, ConditionalCompGCN)
         scores = torch.empty(len(s), self.data.num_entities, device=self.device)
-        unseen = places == len(known.answers)
+        unseen = known.positions(s, r, o)[1] == len(known.answers)
         if unseen.any():
             scores[unseen] = self.scorer(s[unseen], r[unseen])
         for i in (~unseen).nonzero():
-            scores[i] = model.scorer(self.task.graph, hidden.keep(places[i]))(s[i], r[i])
+            scores[i] = model.scorer(self.task.graph, self.keep_without(s[i], r[i], o[i]))(s[i], r[i])
         return scores
+
+    def keep_without(self, s: Tensor, r: Tensor, o: Tensor) -> Tensor:
+        """Return 0 for the edges that training hides with a fact, 1 for the others, [E]; all 1 if train lacks it."""
+        known, hidden = self._train
+        return hidden.keep(known.positions(s, r, o)[1])
 
     @cached_property
     def _train(self) -> tuple[Answers, HiddenEdges]:
@@ -278,10 +282,9 @@ class Links:
         return known, HiddenEdges(self.task.graph, known, self.config.training.hide or "facts")
 
     @torch.inference_mode()
-    def fact(self, s: int, r: int, o: int, scores: Tensor | None = None) -> Prediction:
-        """Return the tail of a fact as an answer to (s, r, ?); `scores` as for `judge`."""
-        subject, relation, tail = torch.tensor([[s], [r], [o]], device=self.device)
-        score, chance, _ = self.judge(subject, relation, tail, scores)
+    def fact(self, s: int, r: int, o: int) -> Prediction:
+        """Return the tail of a fact as an answer to (s, r, ?)."""
+        score, chance, _ = self.judge(*torch.tensor([[s], [r], [o]], device=self.device))
         ((split,),) = self.known_entities.of(np.array([s * (2 * self.data.num_relations) + r]), np.array([[o]]))
         return Prediction(self.data.entities.ids[o], self.data.entities.names[o], score.item(), chance.item(), split)
 
