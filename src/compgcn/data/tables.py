@@ -170,17 +170,9 @@ class Text(File):
 
     def _records(self) -> Iterator[tuple[int, list[str]]]:
         """Yield line numbers and fields, without blank lines and comments."""
-        start, inside = 1, False  # inside: a quoted field continues after the end of its line
-
-        def lines() -> Iterator[str]:
-            nonlocal inside
-            for line in self._lines():
-                comment = not inside and bool(self.options.comment) and line.startswith(self.options.comment or "")
-                inside = not comment
-                yield "\n" if comment else line
-
+        start, comment = 1, self.options.comment
         reader = csv.reader(
-            lines(),
+            ("\n" if comment and line.startswith(comment) else line for line in self._lines()),
             delimiter=self.delimiter,
             quoting=csv.QUOTE_MINIMAL if self.delimiter == "," else csv.QUOTE_NONE,
             strict=True,
@@ -188,7 +180,6 @@ class Text(File):
         bound = csv.field_size_limit(2**31 - 1)
         try:
             for fields in reader:
-                inside = False
                 if len(fields) > 1 or (fields and fields[0].strip(" ")):
                     yield start, fields
                 start = reader.line_num + 1
