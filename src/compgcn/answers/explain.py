@@ -8,9 +8,9 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from compgcn.answers.links import Links
+from compgcn.answers.links import Links, must_count
 from compgcn.answers.paths import Path, QueryScore, Step, Triple, Walk
-from compgcn.errors import InputError, unknown
+from compgcn.errors import InputError, must_be_known
 from compgcn.nn.conditional import ConditionalCompGCN
 from compgcn.nn.graph import COUNT_SENT, Neighbourhood, RelationalGraph
 from compgcn.tasks.link_prediction import LinkPredictor
@@ -74,10 +74,8 @@ def explain(links: Links, head: str, relation: str, tail: str, top: int = 5, met
     A model conditioned on the query has paths too, from the head to the tail; there the exact method leaves out the
     facts of the largest slopes alone. If train holds the fact, it is hidden as in training: the score is without it.
     """
-    if not isinstance(top, int) or top < 1:
-        raise InputError(f"top must be a whole number from 1 on, not {top!r}")
-    if method not in get_args(Method):
-        raise unknown("method", method, get_args(Method))
+    must_count("top", top)
+    must_be_known("method", method, get_args(Method))
     encoder, data = links.config.encoder, links.data
     if encoder.graph != "given":
         raise InputError(f"this run was trained with encoder.graph '{encoder.graph}', so its edges are not facts")

@@ -15,7 +15,7 @@ from compgcn.answers.calibrate import Bin, Reliability, Scaling, Weighing, fit_s
 from compgcn.config import Config
 from compgcn.data import KnowledgeGraph
 from compgcn.data.columns import Numbers
-from compgcn.errors import InputError, unknown
+from compgcn.errors import InputError, must_be_known, unknown
 from compgcn.nn.compose import Composition
 from compgcn.nn.conditional import ConditionalCompGCN
 from compgcn.nn.decoders import Decoder
@@ -298,8 +298,7 @@ class Links:
     ) -> dict[str, Any]:
         """Return the filtered metrics of a split, by default test, whole or by relation, category or side."""
         split = split or self.reported
-        if split not in self.data.splits:
-            raise unknown("split", split, self.data.splits)
+        must_be_known("split", split, self.data.splits)
         if by not in (None, "relation", "category", "side"):
             raise unknown("way to split metrics", by, ("relation", "category", "side"))
         if split == "train" and isinstance(self.task.model, ConditionalCompGCN):
@@ -392,6 +391,12 @@ def fitted(links: Links, told: Callable[[str], Progress | None] = lambda kind: N
     """Calibrate a link predictor on validation; `told` gives the progress callback of each kind of answer."""
     kinds: tuple[Kind, ...] = ("entities", "relations")
     return {kind: fit_scaling(reliability(links, "valid", kind, notify=told(kind))) for kind in kinds}
+
+
+def must_count(name: str, number: int) -> None:
+    """Refuse a number of answers that is not 1 or more."""
+    if not isinstance(number, int) or number < 1:
+        raise InputError(f"{name} must be a whole number from 1 on, not {number!r}")
 
 
 def must_be_finite(scores: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from compgcn.errors import InputError, unknown
+from compgcn.errors import InputError, must_be_known
 from compgcn.kernels import Groups, PairPlan, Plan, make_groups, make_pair_plan, make_plan
 
 
@@ -499,8 +499,7 @@ class RelationalGraph:
         return self._messages[flow, add_inverse]
 
     def _make_messages(self, flow: Flow, add_inverse: bool) -> Messages:
-        if flow not in FLOWS:
-            raise unknown("flow", flow, FLOWS)
+        must_be_known("flow", flow, FLOWS)
         tail, head = (self.src, self.dst) if flow == "source_to_target" else (self.dst, self.src)
         sender, receiver, relation, direction = tail, head, self.rel, torch.zeros_like(self.rel)
         if add_inverse:

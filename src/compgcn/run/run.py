@@ -14,7 +14,7 @@ import torch
 from compgcn import processes
 from compgcn.answers.calibrate import fit_temperature, restored, stored
 from compgcn.answers.discover import Discovery, discover, weighing
-from compgcn.answers.links import Links, Prediction, Progress
+from compgcn.answers.links import Links, Prediction, Progress, must_count
 from compgcn.answers.links import fitted as fitted_scalings
 from compgcn.config import Config, configure, differences
 from compgcn.data import GraphCollection, KnowledgeGraph, files
@@ -36,7 +36,6 @@ if TYPE_CHECKING:  # loaded by the methods that need them
     from compgcn.answers.explain import Explanation, Method
     from compgcn.answers.score import Scored, Written
     from compgcn.answers.similar import Neighbours, Similar
-    from compgcn.run.unseen import Given
 
 Kind = Literal["entities", "relations", "classes", "discoveries"]  # of answers with probabilities
 
@@ -330,8 +329,7 @@ class Run:
         """
         links = self._links()
         query = links.query(head, relation, tail)
-        if not isinstance(top, int) or top < 1:
-            raise InputError(f"top must be a whole number from 1 on, not {top!r}")
+        must_count("top", top)
         return links.answer([query], top, new, plausible)[0]
 
     def explain(self, head: str, relation: str, tail: str, top: int = 5, *, method: Method = "auto") -> Explanation:
@@ -426,13 +424,14 @@ class Run:
         """
         return discover(self._links(), relation, top, per_relation, all_heads=all_heads, notify=notify)
 
-    def with_facts(self, facts: Given) -> Run:
+    def with_facts(self, facts: files.Given) -> Run:
         """Return this run with more facts in its graph; the folder stays as it is.
 
         The row of an unseen entity is trained on its facts, and nothing else is. The facts count as facts of train.
 
         Args:
-            facts: a file of triples, or triples (head, relation, tail), by ids or names; relations must be known.
+            facts: a file of triples (head, relation, tail), or triples in memory as `compgcn.read` takes them, by ids
+                or names; relations must be known.
                 `data.notes` of the returned run lists unseen entities and dropped facts.
         """
         from compgcn.run.unseen import add_facts

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from compgcn.config import Training
 from compgcn.data import GraphCollection
 from compgcn.data.columns import Numbers
-from compgcn.errors import InputError, unknown
+from compgcn.errors import InputError, must_be_known
 from compgcn.nn.encoder import Encoder, xavier
 from compgcn.nn.graph import RelationalGraph
 from compgcn.tasks import losses
@@ -52,8 +52,7 @@ class Readout(nn.Module):
 
     def __init__(self, name: str, dim: int) -> None:
         super().__init__()
-        if name not in NAMES:
-            raise unknown("readout", name, NAMES)
+        must_be_known("readout", name, NAMES)
         self.name = name
         self.gate = xavier(dim, 1) if name == "attention" else None
 
