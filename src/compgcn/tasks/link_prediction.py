@@ -84,7 +84,7 @@ class LinkPredictor(nn.Module):
         """Return the function from queries (s, r) to the logits of all entities, for the graph encoded once."""
         return partial(self.score, self.encode(graph))
 
-    def score(self, encoded: Encoded, s: Tensor, r: Tensor, candidates: Tensor | slice | None = None) -> Tensor:
+    def score(self, encoded: Encoded, s: Tensor, r: Tensor, candidates: Tensor | None = None) -> Tensor:
         """Return the logits of the candidates for queries (s, r)."""
         scores: Tensor = self.decoder(
             F.embedding(s, encoded.entities), F.embedding(r, encoded.relations), encoded.entities, candidates
