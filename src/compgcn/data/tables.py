@@ -20,16 +20,20 @@ from compgcn.data.columns import (
     Columns,
     Facts,
     File,
+    Library,
     Options,
     endings,
     existing,
     headless,
+    pa,
+    pc,
     picked,
     unpacked,
 )
 from compgcn.errors import InputError
 
 T = TypeVar("T")
+arrow, pq = Library("pyarrow.csv"), Library("pyarrow.parquet")
 
 DELIMITERS = {".tsv": "\t", ".txt": "\t", ".csv": ","}
 BROKEN = (OSError, EOFError)
@@ -53,8 +57,6 @@ class Text(File):
 
     def facts(self) -> Facts:
         """Read the triples; skip a first line that names the columns."""
-        import pyarrow.compute as pc
-
         found, notes = self.columns(HEADERS, self.options.columns)
         guessed = not notes
         if self.delimiter == "\t" and _all_quoted(found):  # as spreadsheets write it
@@ -64,8 +66,6 @@ class Text(File):
 
     def part(self, number: int, of: int) -> Facts | None:
         """Read one of `of` parts of about equal size; return None if only the whole file tells how to read it."""
-        import pyarrow as pa
-
         if self.delimiter != "\t" or self.options.comment or endings(self.path)[1]:
             return None
         width, take, named = self._shape(HEADERS, self.options.columns)
@@ -109,8 +109,6 @@ class Text(File):
 
     def read(self, width: int, take: Sequence[int], *, allow_empty: bool = False) -> list[Any]:
         """Return the columns at these positions as pyarrow chunked arrays; every line has `width` fields."""
-        import pyarrow as pa  # here, not above: the embedded graph needs none of it
-
         try:
             found = self._parse(width, take)
             if len(found[0]) and (allow_empty or not any(map(_has_blank, found))):
@@ -141,10 +139,6 @@ class Text(File):
             raise InputError(f"'{self.label}' is empty: expected lines of {width} columns, found none")
 
     def _parse(self, width: int, take: Sequence[int], lines: bytes | None = None) -> list[Any]:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-        from pyarrow import csv as arrow
-
         if self.options.comment:
             raise pa.ArrowInvalid("pyarrow knows no comments")
         quoted = self.delimiter == ","
@@ -242,8 +236,6 @@ class Parquet(File):
         self, words: Sequence[set[str]] = HEADERS, chosen: Columns | None = None, *, allow_empty: bool = False
     ) -> Iterator[tuple[str, list[Any]]]:
         """Yield the place of each row, in words, with the ids in the columns that `picked` tells, or None for a gap."""
-        import pyarrow as pa
-
         header, number = self.header(), 0
         names = [header[place] for place in picked(self.label, header, chosen, words)[0]]
         try:
@@ -263,8 +255,6 @@ class Parquet(File):
 
     def table(self, take: Sequence[int] | None = None, groups: Sequence[int] | None = None) -> Any:
         """Return some columns, or all, of some row groups, or all, as a pyarrow table."""
-        import pyarrow as pa
-
         names, opened = self.header(), self._opened
         wanted = names if take is None else [names[place] for place in take]
         try:
@@ -274,9 +264,6 @@ class Parquet(File):
 
     def _texts(self, name: str, column: Any, allow_empty: bool = False, before: int = 0) -> Any:
         """Return a column as strings; `before` counts the rows of the file before it."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
         fits = (pa.types.is_string, pa.types.is_large_string, pa.types.is_integer, pa.types.is_null)
         if not any(fit(kind) for fit in fits):
@@ -296,9 +283,6 @@ class Parquet(File):
 
     @cached_property
     def _opened(self) -> Any:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
         try:
             found = pq.ParquetFile(self.label)
         except (pa.ArrowException, OSError) as error:
@@ -344,8 +328,6 @@ def _line(file: BinaryIO, place: int) -> int:
 
 def _has_blank(column: Any) -> bool:
     """Return whether a field is empty or nothing but spaces."""
-    import pyarrow.compute as pc
-
     spaced = column.filter(pc.starts_with(column, " "))
     empty = pc.min(pc.binary_length(column)).as_py() == 0
     return empty or bool(pc.any(pc.equal(pc.ascii_trim(spaced, " "), "")).as_py())
@@ -353,7 +335,5 @@ def _has_blank(column: Any) -> bool:
 
 def _all_quoted(columns: Sequence[Any]) -> bool:
     """Return whether every field stands in double quotes with something between them."""
-    import pyarrow.compute as pc
-
     first = all(str(column[0]).startswith('"') for column in columns)  # nearly always enough to tell
     return first and all(pc.all(pc.match_substring_regex(column, '^"([^"]|"")+"$')).as_py() for column in columns)
