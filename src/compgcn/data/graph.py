@@ -347,9 +347,8 @@ def _joined(
     relation, relations = _merged(relation_ids, [rows[:, 1] for rows in triples])
     found = []
     for s, r, o in (rows.T for rows in triples):
-        own = np.column_stack([entity[s], relation[r], entity[o]]).tobytes()
-        parts = [np.frombuffer(processes.told(own, process), np.int64) for process in range(processes.size())]
-        found.append(np.concatenate(parts).reshape(-1, 3))
+        own = np.column_stack([entity[s], relation[r], entity[o]])
+        found.append(np.concatenate([processes.told(own, process) for process in range(processes.size())]))
     return found, entities, relations
 
 
@@ -367,7 +366,7 @@ def _merged(ids: Sequence[str], codes: Sequence[Triples]) -> tuple[Triples, list
         for process in range(processes.size()):
             here = process == processes.rank()
             own = [text for text, place in left.items() if place < seen] if here else []
-            for text in json.loads(processes.told(json.dumps(own).encode(), process)):
+            for text in processes.told(own, process):
                 if text in left:
                     number[left.pop(text)] = len(every)
                 every.append(text)
