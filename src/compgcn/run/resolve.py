@@ -222,7 +222,6 @@ def step_bytes(data: KnowledgeGraph) -> int:
 
 
 def _size_notes(large: Mapping[str, Any], data: Dataset) -> list[str]:
-    """Return the notes on a large graph."""
     if not large or not isinstance(data, KnowledgeGraph):
         return []
     notes = []
@@ -411,8 +410,6 @@ def _of_encoder(config: Config, data: Dataset, task: str) -> dict[str, Any]:
     if isinstance(phi, Composition):
         for dim in dims[:-1]:
             phi(torch.zeros(1, dim), torch.zeros(1, dim))  # not every composition takes every dimension
-    if e.residual and len(dims) == 1:
-        raise InputError("encoder.residual needs a layer whose vectors it adds; leave it out, or name two encoder.dims")
     return {
         "encoder.input": chosen,
         "encoder.composition": composition,

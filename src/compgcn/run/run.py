@@ -100,7 +100,7 @@ def train(
     if processes.size() > 1 and config.task != "link-prediction":
         raise InputError(f"torchrun trains link prediction, and this is {config.task}; train it without torchrun")
     if folder.is_run and not overwrite:
-        _must_match(folder, config, data)
+        _must_match(folder, config)
         if folder.is_calibrated:
             return Run(folder, device)
         folder.data(data.name)  # a damaged file shows now, not after the training
@@ -116,7 +116,7 @@ def train(
             if overwrite:
                 folder.clear()
             if folder.is_run:
-                _must_match(folder, config, data)
+                _must_match(folder, config)
             else:
                 folder.create(config, data)
             if not folder.is_calibrated:  # another process may have been quicker
@@ -199,14 +199,8 @@ def fit_probabilities(links: Links, told: Callable[[str], Progress | None] = lam
     return any(links.scalings.values())
 
 
-def _must_match(folder: Folder, config: Config, data: Dataset) -> None:
-    if changed := differences(old := folder.config(), config):
-        labels = getattr(folder.data(data.name), "labels", None)  # of nodes
-        given = replace(data, labels=labels) if labels and isinstance(data, KnowledgeGraph) else None
-        if given and given.fingerprint() == old.fingerprint != config.fingerprint:
-            was, now = old.data.labels, config.data.labels
-            same = f"the labels of '{data.name}' have changed"
-            changed = [same if was == now else f"data.labels: {was!r} -> {now!r}, with other labels"]
+def _must_match(folder: Folder, config: Config) -> None:
+    if changed := differences(folder.config(), config):
         state = "a finished" if folder.is_finished else "an unfinished"
         raise InputError(
             f"{folder.path} holds {state} run with other options ({'; '.join(changed)}); choose another --run-dir, "
@@ -267,7 +261,6 @@ class Run:
 
     @cached_property
     def answers(self) -> Links | Classes:
-        """The answers of the model."""
         scalings, found = restored(self.folder.calibration())
         if isinstance(self.task, Ranker) and isinstance(self.data, KnowledgeGraph):
             links = Links(self.config, self.data, self.task)
@@ -478,7 +471,6 @@ class Run:
 
     @property
     def classes(self) -> Classes:
-        """The answers of a classification."""
         if isinstance(self.answers, Links):
             raise InputError(f"the run {self.path} predicts links and has no classes; ask it with predict")
         return self.answers
@@ -519,7 +511,6 @@ class Run:
         return tables[kind].names, tables[kind].vectors
 
     def _has_none(self, kind: str, kinds: Iterable[str]) -> InputError:
-        """Return the error for vectors that the model does not have."""
         if kind == "entity" and isinstance(self.task.model, ConditionalCompGCN):
             return InputError(NO_VECTORS)
         return InputError(f"the run {self.path} has vectors of {' and '.join(kinds)}, and none of {kind}")
