@@ -31,8 +31,6 @@ _FALLING = _STEPS | {"training.lr": 0.01, "training.schedule": "linear"}
 
 
 class Baseline(NamedTuple):
-    """One baseline."""
-
     task: str
     how: FitOnce | Build  # a network is trained epoch by epoch
     description: str

@@ -106,7 +106,6 @@ class Document(File):
         return tuple(notes)
 
     def _triples(self) -> Iterator[Any]:
-        """Yield the parser's triples."""
         try:
             import pyoxigraph
         except ImportError:

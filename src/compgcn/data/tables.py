@@ -50,7 +50,6 @@ class Text(File):
         return DELIMITERS[endings(self.path)[0]]
 
     def header(self) -> list[str]:
-        """Return the fields of the first line."""
         for _, fields in self._records():
             return fields
         raise InputError(f"'{self.label}' is empty")
@@ -217,7 +216,6 @@ class Parquet(File):
     """Parquet file with ids in columns of strings or whole numbers."""
 
     def header(self) -> list[str]:
-        """Return the names of the columns."""
         names = list(self._opened.schema_arrow.names)
         if len(set(names)) < len(names):
             raise InputError(f"'{self.label}' has several columns of one name; give each its own")
@@ -309,12 +307,10 @@ def opened(path: str | Path, readers: Mapping[str, Callable[[Path, Options], T]]
 
 
 def table(path: str | Path, options: Options = DEFAULTS) -> Text | Parquet:
-    """Return the table in a file."""
     return opened(path, TABLES, options)
 
 
 def text(path: str | Path) -> Text:
-    """Return the delimited text in a file."""
     return opened(path, dict.fromkeys(DELIMITERS, Text))
 
 

@@ -310,7 +310,6 @@ class CompGCNConv(nn.Module):
         return {**self.__dict__, "_last": None}  # a copy or a file of the layer need not carry the graph
 
     def extra_repr(self) -> str:
-        """Return the arguments that tell two layers apart."""
         return (
             f"{self.in_channels}, {self.out_channels}, num_relations={self.num_relations}, "
             f"composition={self.composition.name}, norm={self.norm}, flow={self.flow}, filters={self.filters.name}"

@@ -407,7 +407,6 @@ class RelationalGraph:
         return self.src.numel()
 
     def to(self, device: torch.device | str) -> RelationalGraph:
-        """Copy the graph to another device."""
         parts = (self.src.to(device), self.dst.to(device), self.rel.to(device))
         batch = None if self.graph_of_node is None else self.graph_of_node.to(device)
         return RelationalGraph(*parts, self.num_nodes, self.num_relations, batch)

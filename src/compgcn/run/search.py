@@ -136,7 +136,6 @@ class Journal:
             )
 
     def add(self, event: str, **content: Any) -> None:
-        """Append a line."""
         self.lines.append({"event": event, **content})
         if len(self.lines) == 1:
             self.path.parent.mkdir(parents=True, exist_ok=True)

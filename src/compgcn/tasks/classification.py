@@ -57,7 +57,6 @@ class Readout(nn.Module):
         self.gate = xavier(dim, 1) if name == "attention" else None
 
     def forward(self, x: Tensor, graph_of: Tensor, graphs: int) -> Tensor:
-        """Return the vectors of the graphs."""
         if self.gate is None:
             return READOUTS[self.name](x, graph_of, graphs)
         score = x @ self.gate  # [N, 1]
@@ -166,7 +165,6 @@ class Nodes:
             self._rows = kept if rows is None else rows[kept]
 
     def vectors(self, items: Tensor) -> Tensor:
-        """Return the encoder's vectors of some of the nodes [B], [B, d]."""
         x, _ = self.model.encoder(self._layers, self._rows)
         return F.embedding(self._places[items], x)
 
@@ -204,7 +202,6 @@ class Graphs:
         return RelationalGraph(src, dst, rel, part.num_nodes, part.num_relations, graph_of), rows
 
     def vectors(self, items: Tensor) -> Tensor:
-        """Return the model's vectors of some of the graphs [B], [B, d]."""
         return self.model.vectors(*self.batch(items), len(items))
 
 
@@ -240,11 +237,9 @@ class Classification:
         self.tallies: list[Tally] = []  # of validation, one after another
 
     def examples(self, epoch: int, step: int) -> Tensor:
-        """Return the items of a batch [B]."""
         return self.train[self.batches(epoch, step)]
 
     def loss(self, examples: Tensor) -> Tensor:
-        """Return the cross-entropy of a batch."""
         logits = self.items.model.head(self.items.vectors(examples))
         return losses.cross_entropy(logits, self.items.targets[examples], smoothing=self.settings.label_smoothing)
 
@@ -260,7 +255,6 @@ class Classification:
         """Do nothing: a classifier has no margin."""
 
     def tally(self, items: Tensor) -> Tally:
-        """Classify some items [n]."""
         return tally(self.items, items, self.settings.batch_size)
 
 

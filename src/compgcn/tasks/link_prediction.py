@@ -207,7 +207,6 @@ class _Task(Ranker):
         return here
 
     def examples(self, epoch: int, step: int) -> Tensor:
-        """Return the examples of a batch [B]."""
         return self.batches(epoch, step)
 
     def validate(self, notify: Watch | None = None) -> Report:
@@ -274,7 +273,6 @@ class LinkPrediction(_Task):
         return search(self._facts, index.unsqueeze(1) * self.num_entities + entities)[1]
 
     def loss(self, examples: Tensor) -> Tensor:
-        """Return the loss of one batch."""
         batch = self.batch(examples)
         if self.in_part:
             return batch_loss(self, *self._part(batch))

@@ -140,7 +140,6 @@ def pieces(path: Path) -> list[Path]:
 
 
 def read_metadata(path: Path) -> dict[str, str]:
-    """Return the metadata of a safetensors file."""
     with safetensors.safe_open(path, "pt") as archive:
         return archive.metadata() or {}
 
