@@ -9,12 +9,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from compgcn.answers.classes import Classified
-    from compgcn.answers.links import Prediction
-    from compgcn.data import GraphCollection, KnowledgeGraph, load, read
-    from compgcn.errors import InputError
-    from compgcn.nn.graph import RelationalGraph
-    from compgcn.run import Run, fit, open_run
+    from compgcn.answers.classes import Classified as Classified
+    from compgcn.answers.links import Prediction as Prediction
+    from compgcn.data import GraphCollection as GraphCollection
+    from compgcn.data import KnowledgeGraph as KnowledgeGraph
+    from compgcn.data import load as load
+    from compgcn.data import read as read
+    from compgcn.errors import InputError as InputError
+    from compgcn.nn.graph import RelationalGraph as RelationalGraph
+    from compgcn.run import Run as Run
+    from compgcn.run import fit as fit
+    from compgcn.run import open_run as open_run
 
 
 __version__ = "0.1.0"
@@ -33,21 +38,7 @@ _HOME = {
     "Classified": "compgcn.answers.classes",
 }
 
-
-__all__ = [
-    "Classified",
-    "GraphCollection",
-    "InputError",
-    "KnowledgeGraph",
-    "Prediction",
-    "RelationalGraph",
-    "Run",
-    "__version__",
-    "fit",
-    "load",
-    "open_run",
-    "read",
-]
+__all__ = ["__version__", *_HOME]
 
 
 def __getattr__(name: str) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
 from typing import TypeVar
 
@@ -37,9 +37,14 @@ def unknown(kind: str, given: str, known: Iterable[str], *, listed: int = 12) ->
 
 def pick(kind: str, given: str, table: Mapping[str, _T], *, listed: int = 12) -> _T:
     """Return the entry of a table by its name; refuse a name that it does not have, see `unknown`."""
-    if given not in table:
-        raise unknown(kind, given, table, listed=listed)
+    must_be_known(kind, given, table, listed=listed)
     return table[given]
+
+
+def must_be_known(kind: str, given: str, known: Collection[str], *, listed: int = 12) -> None:
+    """Refuse a name that is none of the known ones, see `unknown`."""
+    if given not in known:
+        raise unknown(kind, given, known, listed=listed)
 
 
 def nearest(given: str, names: Iterable[str]) -> list[str]:

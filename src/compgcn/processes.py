@@ -10,13 +10,15 @@ import os
 import secrets
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
+
+_T = TypeVar("_T")
 
 _store: Store | None = None
 
@@ -111,17 +113,12 @@ def anyone(wish: bool) -> bool:
     return asked.item() > 0
 
 
-def told(content: bytes, by: int) -> bytes:
-    """Return the bytes that one of the processes has."""
-    if size() == 1:
-        return content
-    length = torch.tensor(len(content))
-    dist.broadcast(length, by)
-    given = np.frombuffer(content, np.uint8) if rank() == by else np.empty(int(length), np.uint8)
-    held = torch.from_numpy(given.copy())
-    if len(held):
-        dist.broadcast(held, by)
-    return held.numpy().tobytes()
+def told(content: _T, by: int) -> _T:
+    """Return what one of the processes has."""
+    held = [content]
+    if size() > 1:
+        dist.broadcast_object_list(held, by)
+    return held[0]
 
 
 # Queries shared out

@@ -18,8 +18,6 @@ from compgcn.data import KnowledgeGraph
 from compgcn.nn.conditional import STATISTICS, ConditionalCompGCN
 from compgcn.nn.graph import RelationalGraph
 from compgcn.run import Run
-from compgcn.tasks.edge_masking import HiddenEdges, keep_without
-from compgcn.tasks.facts import Answers
 from oracles import Edges, edge_lists
 from toy import fit, graph, numbered
 
@@ -100,7 +98,8 @@ def test_a_narrow_beam_finds_the_best_path_where_no_way_back_is_better(monkeypat
 def test_slopes_are_the_differences_of_scores_by_the_weights_of_a_layer(statistics: str, known: bool) -> None:
     facts = [(0, 0, 1), (1, 1, 2), (2, 0, 3), (0, 1, 3), (3, 1, 1), (4, 0, 2)]
     model, made = untrained(facts, 5, statistics)
-    asked = QueryScore(model, made, (0, 1, 3) if known else (0, 0, 3), "facts")
+    keep = torch.tensor([1.0, 1.0, 1.0, float(not known), 1.0, 1.0])
+    asked = QueryScore(model, made, (0, 1, 3) if known else (0, 0, 3), keep)
     view, query = model.view(made, asked.keep), (torch.tensor([0]), torch.tensor([1 if known else 0]))
 
     def score(layer: int, message: int, by: float) -> float:
@@ -120,7 +119,7 @@ def test_slopes_are_the_differences_of_scores_by_the_weights_of_a_layer(statisti
 
 def test_one_weight_in_all_layers_has_the_sum_of_the_slopes_and_all_weights_one_change_nothing() -> None:
     model, made = untrained([(0, 0, 1), (1, 1, 2), (2, 0, 3), (3, 1, 1)], 4)
-    asked = QueryScore(model, made, (0, 0, 3), "facts")
+    asked = QueryScore(model, made, (0, 0, 3), torch.ones(4))
     edges, values = asked.contributions(asked.slopes())
     view, messages = model.view(made), made.messages("source_to_target")
     keep = torch.ones(4, dtype=torch.double, requires_grad=True)
@@ -128,19 +127,6 @@ def test_one_weight_in_all_layers_has_the_sum_of_the_slopes_and_all_weights_one_
     score = model(weighed, torch.tensor([0]), torch.tensor([0]))[0, 3]
     torch.testing.assert_close(score, asked.scores(edges[:0])[0, 3])
     torch.testing.assert_close(values.double(), torch.autograd.grad(score, keep)[0][edges])
-
-
-@pytest.mark.parametrize("rule", ["facts", "pairs"])
-@given(edges=edge_lists(max_edges=20), data=st.data())
-def test_a_known_fact_is_hidden_as_in_training(rule: str, edges: Edges, data: st.DataObject) -> None:
-    made = edges.graph()
-    triples = torch.stack((made.src, made.rel, made.dst), 1)
-    train = Answers.from_triples(triples, made.num_relations)
-    s, r, o = data.draw(
-        st.tuples(*(st.integers(0, n - 1) for n in (made.num_nodes, made.num_relations, made.num_nodes)))
-    )
-    place = train.positions(*torch.tensor([[s], [r], [o]]))[1]
-    assert torch.equal(keep_without(made, s, r, o, rule), HiddenEdges(made, train, rule).keep(place))
 
 
 def test_every_path_starts_at_the_head_ends_at_the_tail_and_consists_of_other_facts_of_train(run: Run) -> None:

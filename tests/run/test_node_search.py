@@ -76,7 +76,7 @@ def test_changed_labels_are_named(whole: tuple[Run, list[dict[str, Any]]]) -> No
     other = replace(data, labels=replace(data.labels, train=data.labels.train[1:]))
     with pytest.raises(InputError, match="holds a search with other labels"):
         searched(run.path, other)
-    with pytest.raises(InputError, match=r"\(the labels of 'institute' have changed\);"):
+    with pytest.raises(InputError, match=r"\(the triples, features or labels of 'institute' have changed\);"):
         train(run.config.model_copy(update={"fingerprint": other.fingerprint()}), other, run.path)
     with pytest.raises(InputError, match="holds a finished run with other options"):
         classify(run.path, molecules())

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 import toy
 from clock import HANGS, Clock
+from compgcn.cli import export
 from compgcn.errors import InputError
 from compgcn.run import Run
 from compgcn.serve import shapes
@@ -193,9 +194,9 @@ def test_a_foreign_host_name_is_refused_and_every_answer_has_safety_headers(mode
 
 
 def test_without_plotly_a_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("compgcn.serve.app.find_spec", lambda name: None)
+    monkeypatch.setattr("compgcn.cli.export.find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"pip install 'compgcn\[serve\]'"):
-        create_app({})
+        export.serve([])
 
 
 # Load, delay, failure

@@ -15,8 +15,8 @@ from compgcn.answers.calibrate import Bin, Scaling, bins
 from compgcn.answers.links import index, must_be_finite
 from compgcn.config import Config
 from compgcn.data import GraphCollection, KnowledgeGraph, Vocabulary
-from compgcn.data.columns import Numbers
-from compgcn.errors import InputError, unknown
+from compgcn.data.columns import SPLITS, Numbers
+from compgcn.errors import InputError, must_be_known, unknown
 from compgcn.tasks.classification import Graphs, Items, Nodes, log_probabilities, pieces, report, tally
 from compgcn.tasks.inputs import INPUTS
 from compgcn.train.storage import Table
@@ -138,8 +138,7 @@ class Classes:
         if by not in (None, "class"):
             raise unknown("way to split metrics", str(by), ("class",))
         split = split or self.reported
-        if split not in ("train", "valid", "test"):
-            raise unknown("split", split, ("train", "valid", "test"))
+        must_be_known("split", split, SPLITS)
         if split == "train" or (split == "test" and "test" in self.splits):
             rows = torch.from_numpy(self.splits[split]).to(self.items.targets.device)
             found = report(tally(self.items, rows, self._batch_size), self.classes) if len(rows) else {}
@@ -177,6 +176,5 @@ def _translated(graphs: GraphCollection, known: GraphCollection, start: str) -> 
 
 def _places(kind: str, given: Sequence[str], known: Sequence[str]) -> Numbers:
     for text in given:
-        if text not in known:
-            raise unknown(f"{kind} in the graphs", text, known)
+        must_be_known(f"{kind} in the graphs", text, known)
     return np.array([known.index(text) for text in given], dtype=np.int64)

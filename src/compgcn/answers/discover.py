@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from compgcn.answers.calibrate import Weighing, fit_weighing
-from compgcn.answers.links import PROPAGATED, Links, Progress, index, must_be_finite, sample_size, without
+from compgcn.answers.links import PROPAGATED, Links, Progress, index, must_be_finite, must_count, sample_size, without
 from compgcn.data import KnowledgeGraph
 from compgcn.data.columns import Numbers
-from compgcn.errors import InputError
 from compgcn.nn.conditional import ConditionalCompGCN
 from compgcn.tasks.facts import Known, known_entities
 from compgcn.tasks.ranking import best
@@ -66,9 +65,8 @@ def discover(
         top, per_relation: how many facts in all, and of each relation at most.
         all_heads: ask about every entity, not only about heads and their peers, see `Peers`.
     """
-    for name, value in (("top", top), ("per_relation", per_relation)):
-        if value is not None and (not isinstance(value, int) or value < 1):
-            raise InputError(f"{name} must be a whole number from 1 on, not {value!r}")
+    must_count("top", top)
+    must_count("per_relation", top if per_relation is None else per_relation)
     data = links.data
     relations = range(data.num_relations) if relation is None else [data.relations.index(relation)]
     peers, rates = Peers(data), lacking(data, Peers(data, "valid"))

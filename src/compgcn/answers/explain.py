@@ -8,9 +8,9 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from compgcn.answers.links import Links
+from compgcn.answers.links import Links, must_count
 from compgcn.answers.paths import Path, QueryScore, Step, Triple, Walk
-from compgcn.errors import InputError, unknown
+from compgcn.errors import InputError, must_be_known
 from compgcn.nn.conditional import ConditionalCompGCN
 from compgcn.nn.graph import COUNT_SENT, Neighbourhood, RelationalGraph
 from compgcn.tasks.link_prediction import LinkPredictor
@@ -74,18 +74,16 @@ def explain(links: Links, head: str, relation: str, tail: str, top: int = 5, met
     A model conditioned on the query has paths too, from the head to the tail; there the exact method leaves out the
     facts of the largest slopes alone. If train holds the fact, it is hidden as in training: the score is without it.
     """
-    if not isinstance(top, int) or top < 1:
-        raise InputError(f"top must be a whole number from 1 on, not {top!r}")
-    if method not in get_args(Method):
-        raise unknown("method", method, get_args(Method))
+    must_count("top", top)
+    must_be_known("method", method, get_args(Method))
     encoder, data = links.config.encoder, links.data
     if encoder.graph != "given":
         raise InputError(f"this run was trained with encoder.graph '{encoder.graph}', so its edges are not facts")
     s, r, o = triple = data.entities.index(head), data.relations.index(relation), data.entities.index(tail)
-    walks, hidden = list[Walk](), 0
+    answer, walks, hidden = links.fact(*triple), list[Walk](), 0
     if isinstance(links.task.model, ConditionalCompGCN):
         asked = score_of(links, triple)
-        answer, hidden = links.fact(*triple, asked.scores(asked.edges[:0])), asked.hidden
+        hidden = asked.hidden
         slopes, number = asked.slopes(), left_out(asked, top, method)
         weighed, values = asked.contributions(slopes, number)
         walks, exact = asked.walks(slopes, top), number > 0
@@ -95,7 +93,7 @@ def explain(links: Links, head: str, relation: str, tail: str, top: int = 5, met
                 "this model has no graph encoder: it answers by a learned vector of each entity, so no fact carried "
                 "the prediction; train one that has, such as --model conditional or --encoder compgcn"
             )
-        answer, field = links.fact(*triple), receptive_field(links.task.predictor, links.task.graph, triple)
+        field = receptive_field(links.task.predictor, links.task.graph, triple)
         exact = method == "exact" or (method == "auto" and is_small(field))
         weighed, values = contributions(links, triple, field, exact=exact)
     best = values.abs().sort(descending=True, stable=True).indices[:top]
@@ -115,7 +113,8 @@ def score_of(links: Links, triple: Triple) -> QueryScore:
     """Return the score of a triple by a model conditioned on the query."""
     model = links.task.model
     assert isinstance(model, ConditionalCompGCN)
-    return QueryScore(model, links.task.graph, triple, links.config.training.hide or "facts")
+    keep = links.keep_without(*torch.tensor(triple, device=links.device).view(3, 1))
+    return QueryScore(model, links.task.graph, triple, keep)
 
 
 def left_out(asked: QueryScore, top: int, method: Method) -> int:

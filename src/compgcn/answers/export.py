@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from compgcn.answers.rows import write_tabs
-from compgcn.errors import InputError, unknown
+from compgcn.errors import InputError, must_be_known
 from compgcn.train.folder import spared
 from compgcn.train.storage import Table, replace, replace_here
 
@@ -29,8 +29,7 @@ def write_vectors(path: Path, tables: Sequence[Table], form: str | None = None) 
             f"cannot export to '{path}': the name must end in {', '.join(endings)} or {last}, "
             f"or name a format: {', '.join(FORMATS)}"
         )
-    if form not in FORMATS:
-        raise unknown("format", form, FORMATS)
+    must_be_known("format", form, FORMATS)
     if not path.parent.is_dir():
         raise InputError(f"cannot export to '{path}': there is no folder {path.parent}; make it first")
     if path.exists() and path.is_dir() != (form == "projector"):

@@ -15,7 +15,7 @@ from compgcn.answers.calibrate import Bin, Reliability, Scaling, Weighing, fit_s
 from compgcn.config import Config
 from compgcn.data import KnowledgeGraph
 from compgcn.data.columns import Numbers
-from compgcn.errors import InputError, unknown
+from compgcn.errors import InputError, must_be_known, unknown
 from compgcn.nn.compose import Composition
 from compgcn.nn.conditional import ConditionalCompGCN
 from compgcn.nn.decoders import Decoder
@@ -238,16 +238,15 @@ class Links:
         odds = log_odds_among(*given) if scaling.among else self.log_odds(scores, places, kind)
         return scaling(odds, unbeaten(*given))
 
-    def judge(self, s: Tensor, r: Tensor, o: Tensor, scores: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    def judge(self, s: Tensor, r: Tensor, o: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return score, probability and filtered rank of o as the answer to (s, r, ?), all [B].
 
-        `scores` are those of all entities [B, N]. A model conditioned on the query judges facts of train on the graph
-        without them, as it was trained: it reads a fact that it sees off the graph.
+        A model conditioned on the query judges facts of train on the graph without them, as it was trained: it reads a
+        fact that it sees off the graph.
         """
         keys = (s * (2 * self.data.num_relations) + r).cpu().numpy()
-        if scores is None and isinstance(self.task.model, ConditionalCompGCN):
-            scores = self._scores_without(self.task.model, s, r, o)
-        scores = must_be_finite(self.scores("entities", keys) if scores is None else scores)  # [B, N]
+        hides = isinstance(self.task.model, ConditionalCompGCN)
+        scores = must_be_finite(self._scores_without(s, r, o) if hides else self.scores("entities", keys))  # [B, N]
         candidates, place = self.task.candidates, o.unsqueeze(1)
         ranked, value = without(scores, self.known_entities, keys, candidates), candidates.at(scores, place)
         rivals = candidates.put(ranked, place, torch.full_like(value, -torch.inf))
@@ -255,21 +254,27 @@ class Links:
         chances = self.probabilities(scores, place, self.without_itself(ranked, keys))  # ranks count every entity
         return value[:, 0], chances[:, 0], ranks.realistic
 
-    def _scores_without(self, model: ConditionalCompGCN, s: Tensor, r: Tensor, o: Tensor) -> Tensor:
+    def _scores_without(self, s: Tensor, r: Tensor, o: Tensor) -> Tensor:
         """Return the logits of all entities for queries (s, r), each on the graph without its own fact, [B, N].
 
         Only facts of train are edges of the graph. A pass scores those that hide the same edges, or a score would
         depend on the facts that it is computed with.
         """
-        known, hidden = self._train
-        places = known.positions(s, r, o)[1]
+        (known, hidden), model = self._train, self.task.model
+        assert isinstance(model, ConditionalCompGCN)
         scores = torch.empty(len(s), self.data.num_entities, device=self.device)
-        groups = hidden.of_answer[places]
+        groups = hidden.of_answer[known.positions(s, r, o)[1]]
         for group in torch.unique(groups):
-            some = groups == group
-            scorer = self.scorer if group == hidden.groups else model.scorer(self.task.graph, hidden.keep(places[some]))
+            some, scorer = groups == group, self.scorer
+            if group < hidden.groups:
+                scorer = model.scorer(self.task.graph, self.keep_without(s[some], r[some], o[some]))
             scores[some] = scorer(s[some], r[some])
         return scores
+
+    def keep_without(self, s: Tensor, r: Tensor, o: Tensor) -> Tensor:
+        """Return 0 for the edges that training hides with a fact, 1 for the others, [E]; all 1 if train lacks it."""
+        known, hidden = self._train
+        return hidden.keep(known.positions(s, r, o)[1])
 
     @cached_property
     def _train(self) -> tuple[Answers, HiddenEdges]:
@@ -278,10 +283,9 @@ class Links:
         return known, HiddenEdges(self.task.graph, known, self.config.training.hide or "facts")
 
     @torch.inference_mode()
-    def fact(self, s: int, r: int, o: int, scores: Tensor | None = None) -> Prediction:
-        """Return the tail of a fact as an answer to (s, r, ?); `scores` as for `judge`."""
-        subject, relation, tail = torch.tensor([[s], [r], [o]], device=self.device)
-        score, chance, _ = self.judge(subject, relation, tail, scores)
+    def fact(self, s: int, r: int, o: int) -> Prediction:
+        """Return the tail of a fact as an answer to (s, r, ?)."""
+        score, chance, _ = self.judge(*torch.tensor([[s], [r], [o]], device=self.device))
         ((split,),) = self.known_entities.of(np.array([s * (2 * self.data.num_relations) + r]), np.array([[o]]))
         return Prediction(self.data.entities.ids[o], self.data.entities.names[o], score.item(), chance.item(), split)
 
@@ -295,8 +299,7 @@ class Links:
     ) -> dict[str, Any]:
         """Return the filtered metrics of a split, by default test, whole or by relation, category or side."""
         split = split or self.reported
-        if split not in self.data.splits:
-            raise unknown("split", split, self.data.splits)
+        must_be_known("split", split, self.data.splits)
         if by not in (None, "relation", "category", "side"):
             raise unknown("way to split metrics", by, ("relation", "category", "side"))
         if split == "train" and isinstance(self.task.model, ConditionalCompGCN):
@@ -389,6 +392,12 @@ def fitted(links: Links, told: Callable[[str], Progress | None] = lambda kind: N
     """Calibrate a link predictor on validation; `told` gives the progress callback of each kind of answer."""
     kinds: tuple[Kind, ...] = ("entities", "relations")
     return {kind: fit_scaling(reliability(links, "valid", kind, notify=told(kind))) for kind in kinds}
+
+
+def must_count(name: str, number: int) -> None:
+    """Refuse a number of answers that is not 1 or more."""
+    if not isinstance(number, int) or number < 1:
+        raise InputError(f"{name} must be a whole number from 1 on, not {number!r}")
 
 
 def must_be_finite(scores: Tensor) -> Tensor:

@@ -11,7 +11,6 @@ from torch import Tensor
 from compgcn.kernels.plan import Segments
 from compgcn.nn.conditional import ConditionalCompGCN
 from compgcn.nn.graph import Messages, RelationalGraph
-from compgcn.tasks.edge_masking import keep_without
 
 Triple = tuple[int, int, int]  # rows (s, r, o); an inverse relation is r + R
 
@@ -63,13 +62,11 @@ class Walk(NamedTuple):
 class QueryScore:
     """The score of a triple (s, r, o) by a model conditioned on the query, as a function of the edges of the graph.
 
-    A fact does not explain itself: if it is an edge of the graph, that edge is hidden as it was in training, by the
-    rule `hide` of `HiddenEdges`.
+    A fact does not explain itself: `keep` [E] is 0 for the edges that training hides with it, 1 for the others.
     """
 
-    def __init__(self, model: ConditionalCompGCN, graph: RelationalGraph, triple: Triple, hide: str) -> None:
-        self.model, self.graph, self.triple = model, graph, triple
-        self.keep = keep_without(graph, *triple, hide)  # [E]
+    def __init__(self, model: ConditionalCompGCN, graph: RelationalGraph, triple: Triple, keep: Tensor) -> None:
+        self.model, self.graph, self.triple, self.keep = model, graph, triple, keep
         every = torch.arange(graph.num_edges, device=graph.src.device)
         near = graph.around(torch.tensor([triple[2]], device=every.device), len(model.layers))
         edges = near.layers[0].of_whole(every)

@@ -46,14 +46,10 @@ def write_rows(path: Path, schema: pa.Schema, batches: Iterable[Batch]) -> int:
 
     def write(part: Path) -> None:
         nonlocal rows
-        try:
-            with _opened(part, path.suffix.lower(), schema) as put:
-                for batch in batches:
-                    put(batch)
-                    rows += len(batch)
-        except BaseException:
-            part.unlink(missing_ok=True)
-            raise
+        with _opened(part, path.suffix.lower(), schema) as put:
+            for batch in batches:
+                put(batch)
+                rows += len(batch)
 
     if processes.rank():  # all processes answer, and the first writes
         rows = sum(map(len, batches))

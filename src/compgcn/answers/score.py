@@ -13,7 +13,7 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
-from compgcn.answers.links import Links, Prediction, Progress, Query
+from compgcn.answers.links import Links, Prediction, Progress, Query, must_count
 from compgcn.answers.rows import check_table, schema_of, write_rows
 from compgcn.data.columns import Columns, Numbers, existing
 from compgcn.data.files import Given, lines
@@ -166,8 +166,7 @@ def answer_file(
         to: a .parquet, .csv or .tsv file, replaced once all answers are written.
         top, new, plausible: as in `Links.answer`.
     """
-    if not isinstance(top, int) or top < 1:
-        raise InputError(f"top must be a whole number from 1 on, not {top!r}")
+    must_count("top", top)
     path, to = existing(path), check_table(to)
     _must_know(links, str(path), lines(path, links.config.data.columns))
     total = sum(1 for _ in _queries(links, path, plausible))

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from compgcn.answers.links import must_count
 from compgcn.data import Vocabulary
 from compgcn.errors import InputError
 from compgcn.train.storage import Table
@@ -37,8 +38,7 @@ class Neighbours:
 
     def nearest(self, name: str, top: int = 10) -> list[Similar]:
         """Return the nearest neighbours of an id or name, best first, ties in the order of the table."""
-        if not isinstance(top, int) or top < 1:
-            raise InputError(f"top must be a whole number from 1 on, not {top!r}")
+        must_count("top", top)
         row = self.vocabulary.index(name)
         top = min(top, len(self.vocabulary) - 1)
         if not top:

@@ -31,8 +31,6 @@ _FALLING = _STEPS | {"training.lr": 0.01, "training.schedule": "linear"}
 
 
 class Baseline(NamedTuple):
-    """One baseline."""
-
     task: str
     how: FitOnce | Build  # a network is trained epoch by epoch
     description: str
@@ -96,10 +94,8 @@ BASELINES: dict[str, Baseline] = {
 }
 
 
-def find_baseline(name: str | None, task: str) -> Baseline | None:
-    """Return the baseline of this name, if one is named; refuse one for another task."""
-    if name is None:
-        return None
+def find_baseline(name: str, task: str) -> Baseline:
+    """Return the baseline of this name; refuse one for another task."""
     fitting = [known for known, row in BASELINES.items() if row.task == task]
     if name not in BASELINES:
         raise unknown("baseline", name, fitting or BASELINES)

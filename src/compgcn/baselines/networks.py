@@ -85,7 +85,6 @@ class GIN(GraphNetwork):
         self.norms = nn.ModuleList(nn.BatchNorm1d(dim) for dim in dims)
 
     def forward(self, graph: RelationalGraph, rows: Tensor, graphs: int) -> Tensor:
-        """Return the vectors of a disjoint union of graphs [graphs, d]."""
         x, edges = self.start(rows), neighbours(graph)
         depths = [x]
         for layer, norm in zip(self.layers, self.norms, strict=True):
@@ -127,7 +126,6 @@ class DGCNN(GraphNetwork):
             nn.init.xavier_normal_(layer.weight)
 
     def forward(self, graph: RelationalGraph, rows: Tensor, graphs: int) -> Tensor:
-        """Return the vectors of a disjoint union of graphs [graphs, d]."""
         x, edges = self.start(rows), neighbours(graph)
         depths = []
         for layer in self.layers:

@@ -50,7 +50,6 @@ class PachySAN(GraphNetwork):
         self.dense = nn.Linear(two * (self.width - _FIELD + 1), hidden)
 
     def forward(self, graph: RelationalGraph, rows: Tensor, graphs: int) -> Tensor:
-        """Return the vectors of a disjoint union of graphs [graphs, d]."""
         places = self._places(graph, rows, graphs).to(rows.device)  # [G, w * k], N where there is no node
         x = self.start(rows)
         x = torch.cat((x, x.new_zeros(1, x.shape[1])))  # [N + 1, f]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import contextlib
 import io
 import logging
@@ -18,8 +17,6 @@ from compgcn.cli import answers, data, evaluate, export, listing, plan, train, t
 from compgcn.cli.console import fail, out, under_torchrun
 from compgcn.errors import InputError, out_of_memory
 
-_PLAIN = {"█": "#", "–": "-", "…": "~", "′": "'"}  # where a terminal lacks the letter; others become ?
-
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
@@ -28,10 +25,9 @@ def main() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # waiting threads sleep: far faster on a busy machine
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     logging.getLogger("compgcn.data.download").setLevel(logging.INFO)  # prints each download
-    codecs.register_error("plain", _plain)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="plain")
+            stream.reconfigure(errors="replace")
     try:
         _under_torchrun() if under_torchrun() else app()
     except InputError as error:
@@ -74,11 +70,6 @@ def _under_torchrun() -> None:
             if not end.code:
                 processes.leave()
             raise
-
-
-def _plain(error: UnicodeError) -> tuple[str, int]:
-    assert isinstance(error, UnicodeEncodeError)
-    return "".join(_PLAIN.get(letter, "?") for letter in error.object[error.start : error.end]), error.end
 
 
 def _version(wanted: bool) -> None:

@@ -149,7 +149,6 @@ def _ranked(found: Sequence[Any]) -> list[dict[str, Any]]:
 
 
 def _complete(run: Run, query: dict[str, Any], chosen: dict[str, bool], top: int, as_json: bool) -> None:
-    """Answer one query."""
     answers = run.predict(**query | chosen, top=top)
     if as_json:
         show_json(_ranked(answers))

@@ -130,7 +130,6 @@ def show_table(
 
 
 def show_metrics(title: str, rows: Mapping[str, Mapping[str, Any]]) -> None:
-    """Print the ranking metrics of each row."""
     from compgcn.tasks.ranking import METRICS
 
     shown = [

@@ -72,14 +72,13 @@ def data_info(
         raise InputError("settings go with files of triples; a folder in the TU format is read as it is")
     summary = summarise(read_data(asked))
     row = DATASETS.get(name)
-    paper = dict(getattr(row, "paper", {}))
     if plot is not None:
         draw_summary(summary, plot)
     if as_json:
         source = {"licence": row.licence, "citation": row.citation, "published": row.statistics} if row else {}
-        show_json({**summary.as_dict(), **source, **({"paper": paper} if paper else {})})
+        show_json({**summary.as_dict(), **source})
         return
-    _show(summary, row, paper)
+    _show(summary, row)
     if plot is not None:
         out.print(f"\nthe figure is {plot}")
 
@@ -160,17 +159,15 @@ def _chosen(names: Sequence[str]) -> dict[str, Files | None]:
 # The text of `data info`
 
 
-def _show(summary: Summary, row: Source | None, paper: dict[str, float]) -> None:
+def _show(summary: Summary, row: Source | None) -> None:
     describe(summary.name, summary.statistics, summary.notes)
     if row is not None:
         out.print(f"  {row.description}\n  licence: {row.licence}\n  citation: {row.citation}\n")
-        known = [summary.statistics, row.statistics, *([paper] if paper else [])]
-        keys = dict.fromkeys(key for sizes in known for key in sizes)
         sizes = []
-        for key in keys:
-            numbers = (f"{round(one[key], 1):,}" if key in one else "-" for one in known)
+        for key in {**summary.statistics, **row.statistics}:
+            numbers = (f"{round(one[key], 1):,}" if key in one else "-" for one in (summary.statistics, row.statistics))
             sizes.append((key.replace("_", " "), *numbers))
-        show_table(("size", "here>", "published>", "paper>")[: len(known) + 1], sizes)
+        show_table(("size", "here>", "published>"), sizes)
     if summary.graph_sizes is not None:
         title = f"nodes of a graph: {typical(summary.graph_sizes)}"
         _histogram(title, "nodes", even_bins(summary.graph_sizes), "graphs")

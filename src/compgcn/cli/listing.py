@@ -69,7 +69,6 @@ def _entries() -> dict[str, list[dict[str, str]]]:
 
 
 def _run(folder: Folder) -> dict[str, str]:
-    """Return the row of a run."""
     if folder.is_search:
         return {"name": str(folder.path), "description": "a search", "reference": "not finished; train resumes it"}
     config, metrics = folder.config(), folder.metrics()

@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
@@ -17,6 +18,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compgcn.errors import InputError, unknown
+
+
+class Library:
+    """A library that is imported when it is first used: commands and the embedded graph start without pyarrow."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(import_module(self._name), attribute)
+
+
+pa, pc = Library("pyarrow"), Library("pyarrow.compute")
 
 Numbers = NDArray[np.int64]
 Features = NDArray[np.float32]
@@ -254,6 +268,4 @@ def endings(path: Path) -> tuple[str, str]:
 
 def unpacked(path: Path) -> io.BufferedReader:
     """Open a file as a stream of bytes, decompressed according to its ending."""
-    import pyarrow as pa
-
     return io.BufferedReader(pa.input_stream(str(path), compression=PACKED.get(endings(path)[1])))

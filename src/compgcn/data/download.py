@@ -330,7 +330,6 @@ def _recorded(name: str, files: Files, *, read: bool = False) -> dict[str, Entry
 
 
 def sha256(path: Path) -> str:
-    """Return the sha256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -27,12 +27,14 @@ from compgcn.data.columns import (
     keys,
     naming,
     numbered,
+    pa,
+    pc,
 )
 from compgcn.data.labels import Labels
 from compgcn.data.split import Triples, first, split
 from compgcn.data.tables import Parquet, Text
 from compgcn.data.vocabulary import Vocabulary
-from compgcn.errors import InputError, unknown
+from compgcn.errors import InputError, must_be_known
 
 TYPE_RELATIONS = ("http://www.w3.org/1999/02/22-rdf-syntax-ns#type", "rdf:type")
 
@@ -275,13 +277,9 @@ def read_names(text: Text, *, width: int = 2) -> dict[str, str]:
 
 def _without(columns: Sequence[Sequence[Any]], exclude: Sequence[str], notes: list[str]) -> list[list[Any]]:
     """Return the columns without the rows of some relations."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     known = set().union(*(relation.cast(pa.string()).unique().to_pylist() for _, relation, _ in columns))
     for relation in exclude:
-        if relation not in known:
-            raise unknown("relation to exclude", relation, known)
+        must_be_known("relation to exclude", relation, known)
     kept = []
     for one in columns:
         keep = pc.invert(pc.is_in(one[1].cast(pa.string()), pa.array(exclude, pa.string())))
@@ -305,8 +303,6 @@ def _encode(tables: Sequence[Sequence[Any]]) -> tuple[list[Triples], list[str], 
 
 def _codes(columns: Sequence[Any], *, parts: int) -> tuple[list[Triples], list[str]]:
     """Number the strings of columns that make up `parts` of equal length, read row by row across the parts."""
-    import pyarrow as pa
-
     if len({str(column.type) for column in columns}) > 1:  # files of several formats
         columns = [column.cast(pa.string()) for column in columns]
     chunks = pa.chunked_array([chunk for column in columns for chunk in column.chunks])
@@ -351,9 +347,8 @@ def _joined(
     relation, relations = _merged(relation_ids, [rows[:, 1] for rows in triples])
     found = []
     for s, r, o in (rows.T for rows in triples):
-        own = np.column_stack([entity[s], relation[r], entity[o]]).tobytes()
-        parts = [np.frombuffer(processes.told(own, process), np.int64) for process in range(processes.size())]
-        found.append(np.concatenate(parts).reshape(-1, 3))
+        own = np.column_stack([entity[s], relation[r], entity[o]])
+        found.append(np.concatenate([processes.told(own, process) for process in range(processes.size())]))
     return found, entities, relations
 
 
@@ -371,7 +366,7 @@ def _merged(ids: Sequence[str], codes: Sequence[Triples]) -> tuple[Triples, list
         for process in range(processes.size()):
             here = process == processes.rank()
             own = [text for text, place in left.items() if place < seen] if here else []
-            for text in json.loads(processes.told(json.dumps(own).encode(), process)):
+            for text in processes.told(own, process):
                 if text in left:
                     number[left.pop(text)] = len(every)
                 every.append(text)

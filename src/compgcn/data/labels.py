@@ -20,6 +20,7 @@ from compgcn.data.columns import (
     joined,
     named_places,
     naming,
+    pa,
     quoted,
 )
 from compgcn.data.tables import Parquet, table
@@ -218,8 +219,6 @@ def read_features(path: str | Path, vocabulary: Vocabulary) -> tuple[Any, tuple[
 
 def _matched(source: Parquet, vocabulary: Vocabulary) -> tuple[Any, tuple[str, ...]]:
     """Return the rows of the ids of a vocabulary, in its order, and notes."""
-    import pyarrow as pa
-
     label, names = source.label, source.header()
     place = names.index("id") if "id" in names else 0
     ids = source.read([place])[0].to_pylist()
@@ -246,8 +245,6 @@ def _matched(source: Parquet, vocabulary: Vocabulary) -> tuple[Any, tuple[str, .
 
 def _numbers(label: str, found: Any) -> Any:
     """Return the numbers of a table, [rows, f]: its columns, or the lists in its only one."""
-    import pyarrow as pa
-
     columns = [column.combine_chunks() for column in found.columns]
     if len(columns) == 1 and pa.types.is_nested(columns[0].type):
         if len(columns[0].value_lengths().unique()) > 1:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compgcn.data.collection import GraphCollection, noted
-from compgcn.data.columns import Columns, Facts, Numbers, headless, numbered, picked
+from compgcn.data.columns import Columns, Facts, Numbers, headless, numbered, pa, picked
 from compgcn.data.graph import KnowledgeGraph, tidied
 from compgcn.data.labels import Labels
 from compgcn.data.vocabulary import Vocabulary
@@ -31,8 +31,6 @@ class Memory:
 
     def facts(self) -> Facts:
         """Read the triples; whole numbers become text, and a first row that names the columns is skipped."""
-        import pyarrow as pa
-
         frame = _frame(self.rows)
         header, columns = frame or self._columns()
         if not columns or not len(columns[0]):
@@ -66,8 +64,6 @@ def _frame(given: Any) -> tuple[list[str], list[Sequence[Any]]] | None:
     if hasattr(given, "iloc") and hasattr(given, "columns"):  # pandas, which need not be installed
         return [str(name) for name in given.columns], [given.iloc[:, i].tolist() for i in range(given.shape[1])]
     if hasattr(given, "__arrow_c_stream__") and hasattr(given, "columns"):  # Polars, pyarrow and others
-        import pyarrow as pa
-
         table = pa.table(given)
         return list(table.column_names), [column.to_pylist() for column in table.columns]
     return None

@@ -13,9 +13,9 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any
 
-from compgcn.data.columns import Facts, File, counted, endings, unpacked
+from compgcn.data.columns import Facts, File, counted, endings, pa, unpacked
 from compgcn.data.tables import BROKEN
-from compgcn.errors import InputError, unknown
+from compgcn.errors import InputError, must_be_known
 
 FORMATS = {".nt": "N_TRIPLES", ".ttl": "TURTLE", ".rdf": "RDF_XML", ".owl": "RDF_XML", ".xml": "RDF_XML"}
 _NAMES = {"N_TRIPLES": "N-Triples", "TURTLE": "Turtle", "RDF_XML": "RDF/XML"}
@@ -30,8 +30,7 @@ class Document(File):
     """RDF document in a file."""
 
     def __post_init__(self) -> None:
-        if self.options.literals not in _NOTED:
-            raise unknown("way to treat literals", str(self.options.literals), _NOTED)
+        must_be_known("way to treat literals", self.options.literals, _NOTED)
 
     @property
     def format(self) -> str:
@@ -39,8 +38,6 @@ class Document(File):
 
     def facts(self) -> Facts:
         """Read the triples, and count the literals among them."""
-        import pyarrow as pa
-
         literals, named = self.options.literals, self.options.named
         nodes: dict[str, int] = {}
         relations: dict[str, int] = {}
@@ -109,7 +106,6 @@ class Document(File):
         return tuple(notes)
 
     def _triples(self) -> Iterator[Any]:
-        """Yield the parser's triples."""
         try:
             import pyoxigraph
         except ImportError:

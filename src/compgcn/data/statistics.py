@@ -192,7 +192,6 @@ class Summary:
         return list(np.argsort(-self.by_relation, kind="stable").tolist())
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the summary as JSON."""
         report: dict[str, Any] = {"name": self.name, **self.statistics, "notes": list(self.notes)}
         report["by_relation"] = {self.relation_ids[r]: int(self.by_relation[r]) for r in self.order}
         report["degree"] = _spread(self.degrees, bins(self.degrees))
@@ -207,7 +206,6 @@ class Summary:
 
 
 def summarise(data: KnowledgeGraph | GraphCollection) -> Summary:
-    """Return the figures of a data set."""
     leakage, graph_sizes, ends = None, None, [0, 2]
     if isinstance(data, GraphCollection):
         triples, num_nodes = data.triples, data.num_nodes

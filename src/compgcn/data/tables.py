@@ -20,16 +20,20 @@ from compgcn.data.columns import (
     Columns,
     Facts,
     File,
+    Library,
     Options,
     endings,
     existing,
     headless,
+    pa,
+    pc,
     picked,
     unpacked,
 )
 from compgcn.errors import InputError
 
 T = TypeVar("T")
+arrow, pq = Library("pyarrow.csv"), Library("pyarrow.parquet")
 
 DELIMITERS = {".tsv": "\t", ".txt": "\t", ".csv": ","}
 BROKEN = (OSError, EOFError)
@@ -46,15 +50,12 @@ class Text(File):
         return DELIMITERS[endings(self.path)[0]]
 
     def header(self) -> list[str]:
-        """Return the fields of the first line."""
         for _, fields in self._records():
             return fields
         raise InputError(f"'{self.label}' is empty")
 
     def facts(self) -> Facts:
         """Read the triples; skip a first line that names the columns."""
-        import pyarrow.compute as pc
-
         found, notes = self.columns(HEADERS, self.options.columns)
         guessed = not notes
         if self.delimiter == "\t" and _all_quoted(found):  # as spreadsheets write it
@@ -64,8 +65,6 @@ class Text(File):
 
     def part(self, number: int, of: int) -> Facts | None:
         """Read one of `of` parts of about equal size; return None if only the whole file tells how to read it."""
-        import pyarrow as pa
-
         if self.delimiter != "\t" or self.options.comment or endings(self.path)[1]:
             return None
         width, take, named = self._shape(HEADERS, self.options.columns)
@@ -109,8 +108,6 @@ class Text(File):
 
     def read(self, width: int, take: Sequence[int], *, allow_empty: bool = False) -> list[Any]:
         """Return the columns at these positions as pyarrow chunked arrays; every line has `width` fields."""
-        import pyarrow as pa  # here, not above: the embedded graph needs none of it
-
         try:
             found = self._parse(width, take)
             if len(found[0]) and (allow_empty or not any(map(_has_blank, found))):
@@ -141,10 +138,6 @@ class Text(File):
             raise InputError(f"'{self.label}' is empty: expected lines of {width} columns, found none")
 
     def _parse(self, width: int, take: Sequence[int], lines: bytes | None = None) -> list[Any]:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-        from pyarrow import csv as arrow
-
         if self.options.comment:
             raise pa.ArrowInvalid("pyarrow knows no comments")
         quoted = self.delimiter == ","
@@ -170,17 +163,9 @@ class Text(File):
 
     def _records(self) -> Iterator[tuple[int, list[str]]]:
         """Yield line numbers and fields, without blank lines and comments."""
-        start, inside = 1, False  # inside: a quoted field continues after the end of its line
-
-        def lines() -> Iterator[str]:
-            nonlocal inside
-            for line in self._lines():
-                comment = not inside and bool(self.options.comment) and line.startswith(self.options.comment or "")
-                inside = not comment
-                yield "\n" if comment else line
-
+        start, comment = 1, self.options.comment
         reader = csv.reader(
-            lines(),
+            ("\n" if comment and line.startswith(comment) else line for line in self._lines()),
             delimiter=self.delimiter,
             quoting=csv.QUOTE_MINIMAL if self.delimiter == "," else csv.QUOTE_NONE,
             strict=True,
@@ -188,7 +173,6 @@ class Text(File):
         bound = csv.field_size_limit(2**31 - 1)
         try:
             for fields in reader:
-                inside = False
                 if len(fields) > 1 or (fields and fields[0].strip(" ")):
                     yield start, fields
                 start = reader.line_num + 1
@@ -232,7 +216,6 @@ class Parquet(File):
     """Parquet file with ids in columns of strings or whole numbers."""
 
     def header(self) -> list[str]:
-        """Return the names of the columns."""
         names = list(self._opened.schema_arrow.names)
         if len(set(names)) < len(names):
             raise InputError(f"'{self.label}' has several columns of one name; give each its own")
@@ -251,8 +234,6 @@ class Parquet(File):
         self, words: Sequence[set[str]] = HEADERS, chosen: Columns | None = None, *, allow_empty: bool = False
     ) -> Iterator[tuple[str, list[Any]]]:
         """Yield the place of each row, in words, with the ids in the columns that `picked` tells, or None for a gap."""
-        import pyarrow as pa
-
         header, number = self.header(), 0
         names = [header[place] for place in picked(self.label, header, chosen, words)[0]]
         try:
@@ -272,8 +253,6 @@ class Parquet(File):
 
     def table(self, take: Sequence[int] | None = None, groups: Sequence[int] | None = None) -> Any:
         """Return some columns, or all, of some row groups, or all, as a pyarrow table."""
-        import pyarrow as pa
-
         names, opened = self.header(), self._opened
         wanted = names if take is None else [names[place] for place in take]
         try:
@@ -283,9 +262,6 @@ class Parquet(File):
 
     def _texts(self, name: str, column: Any, allow_empty: bool = False, before: int = 0) -> Any:
         """Return a column as strings; `before` counts the rows of the file before it."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
         fits = (pa.types.is_string, pa.types.is_large_string, pa.types.is_integer, pa.types.is_null)
         if not any(fit(kind) for fit in fits):
@@ -305,9 +281,6 @@ class Parquet(File):
 
     @cached_property
     def _opened(self) -> Any:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
         try:
             found = pq.ParquetFile(self.label)
         except (pa.ArrowException, OSError) as error:
@@ -334,12 +307,10 @@ def opened(path: str | Path, readers: Mapping[str, Callable[[Path, Options], T]]
 
 
 def table(path: str | Path, options: Options = DEFAULTS) -> Text | Parquet:
-    """Return the table in a file."""
     return opened(path, TABLES, options)
 
 
 def text(path: str | Path) -> Text:
-    """Return the delimited text in a file."""
     return opened(path, dict.fromkeys(DELIMITERS, Text))
 
 
@@ -353,8 +324,6 @@ def _line(file: BinaryIO, place: int) -> int:
 
 def _has_blank(column: Any) -> bool:
     """Return whether a field is empty or nothing but spaces."""
-    import pyarrow.compute as pc
-
     spaced = column.filter(pc.starts_with(column, " "))
     empty = pc.min(pc.binary_length(column)).as_py() == 0
     return empty or bool(pc.any(pc.equal(pc.ascii_trim(spaced, " "), "")).as_py())
@@ -362,7 +331,5 @@ def _has_blank(column: Any) -> bool:
 
 def _all_quoted(columns: Sequence[Any]) -> bool:
     """Return whether every field stands in double quotes with something between them."""
-    import pyarrow.compute as pc
-
     first = all(str(column[0]).startswith('"') for column in columns)  # nearly always enough to tell
     return first and all(pc.all(pc.match_substring_regex(column, '^"([^"]|"")+"$')).as_py() for column in columns)

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from compgcn import processes
-from compgcn.errors import InputError, unknown
+from compgcn.errors import InputError, must_be_known
 from compgcn.kernels import Combine, Own, PairPlan, Plan, Segments, aggregate, make_plan, statistics, update
 from compgcn.nn.compose import Composition, find
 from compgcn.nn.graph import RelationalGraph
@@ -106,8 +106,7 @@ class ConditionalCompGCN(nn.Module):
         phi = find(composition)
         if not isinstance(phi, Composition):
             raise InputError(f"the composition '{phi.name}' has parameters; take one without, such as mult or corr")
-        if statistics not in STATISTICS:
-            raise unknown("statistics", statistics, STATISTICS)
+        must_be_known("statistics", statistics, STATISTICS)
         phi(torch.zeros(1, dim), torch.zeros(1, dim))  # not every composition takes every dimension
         if statistics == "pna" and phi.transforms:
             raise InputError(f"pna takes messages as they are, which '{phi.name}' transforms; use mean, or mult")

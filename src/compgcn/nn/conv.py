@@ -7,7 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from compgcn.errors import InputError, unknown
+from compgcn.errors import InputError, must_be_known
 from compgcn.kernels import Combine
 from compgcn.kernels.backend import wide
 from compgcn.nn.compose import COMPOSITIONS, Composition, Learned, Phi, find
@@ -101,8 +101,7 @@ class CompGCNConv(nn.Module):
         super().__init__()
         options = ("norm", norm, NORMS), ("flow", flow, FLOWS), ("filters", filters, FILTERS)
         for kind, name, table in (*options, ("relations", relations, _TAKES)):
-            if name not in table:
-                raise unknown(kind, name, table)
+            must_be_known(kind, name, table)
         if min(in_channels, out_channels) < 1 or not 0 <= dropout <= 1:
             given = f"{in_channels}, {out_channels} and {dropout}"
             raise InputError(f"a layer needs dimensions of at least 1 and a dropout from 0 to 1, not {given}")
@@ -311,7 +310,6 @@ class CompGCNConv(nn.Module):
         return {**self.__dict__, "_last": None}  # a copy or a file of the layer need not carry the graph
 
     def extra_repr(self) -> str:
-        """Return the arguments that tell two layers apart."""
         return (
             f"{self.in_channels}, {self.out_channels}, num_relations={self.num_relations}, "
             f"composition={self.composition.name}, norm={self.norm}, flow={self.flow}, filters={self.filters.name}"

@@ -103,7 +103,7 @@ class Decoder(nn.Module):
         x_s: Tensor,
         z_r: Tensor,
         entities: Tensor,
-        candidates: Tensor | slice | None = None,
+        candidates: Tensor | None = None,
         nodes: Tensor | None = None,
     ) -> Tensor:
         """Return the logits [B, C] of candidates for each query (x_s, z_r).
@@ -112,25 +112,22 @@ class Decoder(nn.Module):
             x_s: vectors of the queries' entities [B, d].
             z_r: vectors of their relations [B, d].
             entities: the whole table [N, d].
-            candidates: None for every entity; a slice of the entities; a list shared by all queries [C]; or a list for
-                each query [B, C].
+            candidates: None for every entity; a list shared by all queries [C]; or a list for each query [B, C].
             nodes: where the table has some entities only, which ones [n]; candidates are rows of the table.
         """
         return self.scores(self.query(x_s, z_r), entities, candidates, nodes)
 
     def scores(
-        self, q: Tensor, entities: Tensor, candidates: Tensor | slice | None = None, nodes: Tensor | None = None
+        self, q: Tensor, entities: Tensor, candidates: Tensor | None = None, nodes: Tensor | None = None
     ) -> Tensor:
         """Score candidates for finished queries: q [B, d] -> logits [B, C], else as `forward`."""
         self._check(q, entities, candidates, nodes)
         bias: Tensor | None = self.entity_bias
         if bias is not None and nodes is not None:
             bias = biases(bias, nodes)
-        if isinstance(candidates, Tensor):
+        if candidates is not None:
             bias = None if bias is None else biases(bias, candidates)
             entities = F.embedding(candidates, entities)  # [C, d] or [B, C, d]
-        elif candidates is not None:
-            entities, bias = entities[candidates], None if bias is None else bias[candidates]
         return self.between(q, entities, bias)
 
     def between(self, q: Tensor, e: Tensor, bias: Tensor | None) -> Tensor:
@@ -145,11 +142,11 @@ class Decoder(nn.Module):
         bias = None if self.entity_bias is None else self.entity_bias[o]
         return self.between(self.query(x_s, z_r), x_o.unsqueeze(1), bias).squeeze(1)
 
-    def _check(self, q: Tensor, entities: Tensor, candidates: Tensor | slice | None, nodes: Tensor | None) -> None:
+    def _check(self, q: Tensor, entities: Tensor, candidates: Tensor | None, nodes: Tensor | None) -> None:
         B, given, size = len(q), list(entities.shape), self.num_entities if nodes is None else len(nodes)
         if len(entities) != size:
             raise InputError(f"this decoder scores {size} entities, but the table has shape {given}")
-        shape = [B] if candidates is None or isinstance(candidates, slice) else list(candidates.shape)
+        shape = [B] if candidates is None else list(candidates.shape)
         if len(shape) != 1 and (len(shape) != 2 or shape[0] != B):
             raise InputError(f"candidates must have shape [C], or [{B}, C] for {B} queries, not {shape}")
 

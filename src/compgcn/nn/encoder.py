@@ -113,7 +113,6 @@ PRESETS: dict[str, Preset] = {
 
 
 def preset(name: str) -> Preset:
-    """Return the row of that name."""
     return pick("encoder", name, PRESETS)
 
 

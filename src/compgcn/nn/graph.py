@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from compgcn.errors import InputError, unknown
+from compgcn.errors import InputError, must_be_known
 from compgcn.kernels import Groups, PairPlan, Plan, make_groups, make_pair_plan, make_plan
 
 
@@ -407,7 +407,6 @@ class RelationalGraph:
         return self.src.numel()
 
     def to(self, device: torch.device | str) -> RelationalGraph:
-        """Copy the graph to another device."""
         parts = (self.src.to(device), self.dst.to(device), self.rel.to(device))
         batch = None if self.graph_of_node is None else self.graph_of_node.to(device)
         return RelationalGraph(*parts, self.num_nodes, self.num_relations, batch)
@@ -499,8 +498,7 @@ class RelationalGraph:
         return self._messages[flow, add_inverse]
 
     def _make_messages(self, flow: Flow, add_inverse: bool) -> Messages:
-        if flow not in FLOWS:
-            raise unknown("flow", flow, FLOWS)
+        must_be_known("flow", flow, FLOWS)
         tail, head = (self.src, self.dst) if flow == "source_to_target" else (self.dst, self.src)
         sender, receiver, relation, direction = tail, head, self.rel, torch.zeros_like(self.rel)
         if add_inverse:

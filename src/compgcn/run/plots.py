@@ -132,7 +132,6 @@ def short(name: str, letters: int = 32) -> str:
 
 
 def between(low: int, high: int) -> str:
-    """Return the name of a bin."""
     return f"{low:,}" if low == high else f"{low:,}–{high:,}"
 
 

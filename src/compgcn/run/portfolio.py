@@ -109,7 +109,6 @@ class _FolderJudge:
         return configure(whole, {"training.epochs": max(1, round(share * whole.training.epochs))})
 
     def place(self, candidate: Candidate) -> Folder:
-        """Return the folder of a candidate."""
         place = Folder(self.folder / "".join(c if c.isalnum() or c in "-." else "-" for c in candidate.name.lower()))
         (place.path / "checkpoint").mkdir(parents=True, exist_ok=True)
         return place
@@ -256,7 +255,6 @@ class NodeJudge(_FolderJudge):
         return 1 if candidate.name in self._slow else folds
 
     def drop(self, candidate: Candidate) -> None:
-        """Forget a candidate that has lost."""
         self._sessions.pop(candidate.name, None)
         super().drop(candidate)
 

@@ -71,8 +71,6 @@ class Session:
 
 @dataclass
 class LinkSession(Session):
-    """A link prediction under way."""
-
     data: KnowledgeGraph
 
     def __post_init__(self) -> None:
@@ -81,8 +79,6 @@ class LinkSession(Session):
 
 @dataclass
 class ClassSession(Session):
-    """A classification under way."""
-
     def __post_init__(self) -> None:
         self._labelled = labelled_items(self.data)
         self.classes = self._labelled.classes
@@ -113,7 +109,6 @@ class ClassSession(Session):
         return [pool[self._tensor(place)] for place in places]
 
     def metrics(self, epoch: int, valid: Metrics, test: Metrics) -> Metrics:
-        """Return the metrics of a classification."""
         protocol, classes = self.config.classifier.protocol, list(self.classes)
         return {"valid": valid, "test": test, "best_epoch": epoch, "protocol": protocol, "classes": classes}
 

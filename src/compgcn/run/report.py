@@ -49,13 +49,9 @@ class Table(NamedTuple):
 class Verbatim(str):
     """Text from outside, such as a name; the page shows its * and ` as they are."""
 
-    __slots__ = ()
-
 
 class Markup(str):
     """HTML that goes into the page as it is."""
-
-    __slots__ = ()
 
 
 Part: TypeAlias = str | Table  # text that begins with # is a heading
@@ -79,7 +75,6 @@ def check_page(path: Path) -> Path:
 
 
 def page(run: Run) -> list[Part]:
-    """Return the parts of the page."""
     sizes = [f"{round(value, 1):,} {key.replace('_', ' ')}" for key, value in run.data.statistics().items()]
     about = [f"Task: {run.config.task}.", f"Data: {', '.join(sizes)}."]
     if size := parameters(run.task):

@@ -15,7 +15,7 @@ from compgcn.config import Encoder as EncoderSettings
 from compgcn.data import DATASETS, GraphCollection, KnowledgeGraph
 from compgcn.data.columns import counted, quoted
 from compgcn.data.datasets import LARGE_ENCODED, LARGE_RECIPE, OWN_RECIPES, large_batch
-from compgcn.errors import InputError, unknown
+from compgcn.errors import InputError, must_be_known, unknown
 from compgcn.nn.compose import COMPOSITIONS, LEARNED, Composition, find
 from compgcn.nn.conditional import ConditionalCompGCN, find_pace, is_sparse, most_queries
 from compgcn.nn.decoders import DECODERS
@@ -222,7 +222,6 @@ def step_bytes(data: KnowledgeGraph) -> int:
 
 
 def _size_notes(large: Mapping[str, Any], data: Dataset) -> list[str]:
-    """Return the notes on a large graph."""
     if not large or not isinstance(data, KnowledgeGraph):
         return []
     notes = []
@@ -389,8 +388,7 @@ def _of_classes(config: Config, task: str) -> dict[str, Any]:
     """Return the settings that a task of classification decides."""
     protocols = TASKS[task].protocols
     protocol = config.classifier.protocol or protocols[0]
-    if protocol not in protocols:
-        raise unknown(f"protocol for {task}", protocol, protocols)
+    must_be_known(f"protocol for {task}", protocol, protocols)
     if config.classifier.candidates and protocol != "nested":
         raise InputError(
             f"the protocol '{protocol}' chooses among no candidates; take --protocol nested, or compgcn tune before"
@@ -412,8 +410,6 @@ def _of_encoder(config: Config, data: Dataset, task: str) -> dict[str, Any]:
     if isinstance(phi, Composition):
         for dim in dims[:-1]:
             phi(torch.zeros(1, dim), torch.zeros(1, dim))  # not every composition takes every dimension
-    if e.residual and len(dims) == 1:
-        raise InputError("encoder.residual needs a layer whose vectors it adds; leave it out, or name two encoder.dims")
     return {
         "encoder.input": chosen,
         "encoder.composition": composition,
@@ -427,8 +423,7 @@ def _input(config: Config, data: Dataset, task: str) -> str:
     chosen, inputs = config.encoder.input, TASKS[task].inputs
     if chosen is None:
         return next(name for name in inputs if INPUTS[name].there(data))
-    if chosen not in inputs:
-        raise unknown(f"encoder.input for {task}", chosen, inputs)
+    must_be_known(f"encoder.input for {task}", chosen, inputs)
     return chosen
 
 

@@ -14,7 +14,7 @@ import torch
 from compgcn import processes
 from compgcn.answers.calibrate import fit_temperature, restored, stored
 from compgcn.answers.discover import Discovery, discover, weighing
-from compgcn.answers.links import Links, Prediction, Progress
+from compgcn.answers.links import Links, Prediction, Progress, must_count
 from compgcn.answers.links import fitted as fitted_scalings
 from compgcn.config import Config, configure, differences
 from compgcn.data import GraphCollection, KnowledgeGraph, files
@@ -36,7 +36,6 @@ if TYPE_CHECKING:  # loaded by the methods that need them
     from compgcn.answers.explain import Explanation, Method
     from compgcn.answers.score import Scored, Written
     from compgcn.answers.similar import Neighbours, Similar
-    from compgcn.run.unseen import Given
 
 Kind = Literal["entities", "relations", "classes", "discoveries"]  # of answers with probabilities
 
@@ -101,7 +100,7 @@ def train(
     if processes.size() > 1 and config.task != "link-prediction":
         raise InputError(f"torchrun trains link prediction, and this is {config.task}; train it without torchrun")
     if folder.is_run and not overwrite:
-        _must_match(folder, config, data)
+        _must_match(folder, config)
         if folder.is_calibrated:
             return Run(folder, device)
         folder.data(data.name)  # a damaged file shows now, not after the training
@@ -117,7 +116,7 @@ def train(
             if overwrite:
                 folder.clear()
             if folder.is_run:
-                _must_match(folder, config, data)
+                _must_match(folder, config)
             else:
                 folder.create(config, data)
             if not folder.is_calibrated:  # another process may have been quicker
@@ -200,14 +199,8 @@ def fit_probabilities(links: Links, told: Callable[[str], Progress | None] = lam
     return any(links.scalings.values())
 
 
-def _must_match(folder: Folder, config: Config, data: Dataset) -> None:
-    if changed := differences(old := folder.config(), config):
-        labels = getattr(folder.data(data.name), "labels", None)  # of nodes
-        given = replace(data, labels=labels) if labels and isinstance(data, KnowledgeGraph) else None
-        if given and given.fingerprint() == old.fingerprint != config.fingerprint:
-            was, now = old.data.labels, config.data.labels
-            same = f"the labels of '{data.name}' have changed"
-            changed = [same if was == now else f"data.labels: {was!r} -> {now!r}, with other labels"]
+def _must_match(folder: Folder, config: Config) -> None:
+    if changed := differences(folder.config(), config):
         state = "a finished" if folder.is_finished else "an unfinished"
         raise InputError(
             f"{folder.path} holds {state} run with other options ({'; '.join(changed)}); choose another --run-dir, "
@@ -268,7 +261,6 @@ class Run:
 
     @cached_property
     def answers(self) -> Links | Classes:
-        """The answers of the model."""
         scalings, found = restored(self.folder.calibration())
         if isinstance(self.task, Ranker) and isinstance(self.data, KnowledgeGraph):
             links = Links(self.config, self.data, self.task)
@@ -330,8 +322,7 @@ class Run:
         """
         links = self._links()
         query = links.query(head, relation, tail)
-        if not isinstance(top, int) or top < 1:
-            raise InputError(f"top must be a whole number from 1 on, not {top!r}")
+        must_count("top", top)
         return links.answer([query], top, new, plausible)[0]
 
     def explain(self, head: str, relation: str, tail: str, top: int = 5, *, method: Method = "auto") -> Explanation:
@@ -426,13 +417,14 @@ class Run:
         """
         return discover(self._links(), relation, top, per_relation, all_heads=all_heads, notify=notify)
 
-    def with_facts(self, facts: Given) -> Run:
+    def with_facts(self, facts: files.Given) -> Run:
         """Return this run with more facts in its graph; the folder stays as it is.
 
         The row of an unseen entity is trained on its facts, and nothing else is. The facts count as facts of train.
 
         Args:
-            facts: a file of triples, or triples (head, relation, tail), by ids or names; relations must be known.
+            facts: a file of triples (head, relation, tail), or triples in memory as `compgcn.read` takes them, by ids
+                or names; relations must be known.
                 `data.notes` of the returned run lists unseen entities and dropped facts.
         """
         from compgcn.run.unseen import add_facts
@@ -479,7 +471,6 @@ class Run:
 
     @property
     def classes(self) -> Classes:
-        """The answers of a classification."""
         if isinstance(self.answers, Links):
             raise InputError(f"the run {self.path} predicts links and has no classes; ask it with predict")
         return self.answers
@@ -520,7 +511,6 @@ class Run:
         return tables[kind].names, tables[kind].vectors
 
     def _has_none(self, kind: str, kinds: Iterable[str]) -> InputError:
-        """Return the error for vectors that the model does not have."""
         if kind == "entity" and isinstance(self.task.model, ConditionalCompGCN):
             return InputError(NO_VECTORS)
         return InputError(f"the run {self.path} has vectors of {' and '.join(kinds)}, and none of {kind}")

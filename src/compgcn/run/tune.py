@@ -30,7 +30,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from compgcn.config import PATHS, Config, Range, Space, configure, differences, grid_size, names, to_toml
 from compgcn.data import GraphCollection
-from compgcn.errors import InputError, out_of_memory, unknown
+from compgcn.errors import InputError, must_be_known, out_of_memory, unknown
 from compgcn.run import train
 from compgcn.run.build import CONDITIONAL
 from compgcn.run.resolve import NAMES, resolve
@@ -158,8 +158,7 @@ def open_study(plan: Plan, storage: str | None, trials: int, pruner: str = "medi
     The storage is the URL of a database, or None for a file in the folder. A grid of at most `trials` points is tried
     whole.
     """
-    if pruner not in PRUNERS:
-        raise unknown("pruner", pruner, PRUNERS)
+    must_be_known("pruner", pruner, PRUNERS)
     plan.folder.mkdir(parents=True, exist_ok=True)
     if (plan.folder / "config.toml").is_file():
         raise InputError(f"{plan.folder} is a run folder, not one of a study; choose another --study-dir")

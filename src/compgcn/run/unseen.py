@@ -7,7 +7,7 @@ weights hold for any graph with the same relations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,14 +18,12 @@ from torch import Tensor
 from compgcn.config import Config, Data
 from compgcn.data import DATASETS, KnowledgeGraph, Vocabulary, find
 from compgcn.data.columns import Numbers, Options, counted, keys
-from compgcn.data.files import columns_like, source, treatment
+from compgcn.data.files import Given, columns_like, source, treatment
 from compgcn.errors import InputError, nearest
 from compgcn.nn.conditional import ConditionalCompGCN
 from compgcn.run.build import build_ranker
 from compgcn.tasks.link_prediction import LinkPrediction, LinkPredictor, Ranker
 from compgcn.tasks.sampling import randomness
-
-Given = str | Path | Iterable[Sequence[str]]
 
 # For the rows of unseen entities, by the validation facts of entities hidden in world, and by those of all others
 _STEPS, _EPOCHS, _RATE = 60, 2, 0.01
@@ -193,18 +191,13 @@ def _padded(old: Tensor, fresh: Tensor) -> Tensor:
 
 
 def _triples(given: Given, trained: Data) -> list[tuple[str, str, str]]:
-    """Read triples of text from a list, or from a file in the format of the training file."""
+    """Read triples of text that a program has in memory, or from a file in the format of the training file."""
+    columns = None
     if isinstance(given, (str, Path)):
-        literals = treatment(trained.literals, trained.labels is not None)
-        chosen = columns_like(given, trained.columns, trained.comment)
-        facts = source(given, Options(chosen, trained.comment, literals)).facts()
-        columns = [column.cast("string").to_pylist() for column in facts.columns]
-        return list(zip(*columns, strict=True))
-    rows = [tuple(row) if not isinstance(row, str) else (row,) for row in given]
-    for row in rows:
-        if len(row) != 3 or not all(isinstance(text, str) and text for text in row):
-            raise InputError(f"a fact is head, relation and tail, each an id or a name, not {row!r}")
-    return [(s, r, o) for s, r, o in rows]
+        columns = columns_like(given, trained.columns, trained.comment)
+    literals = treatment(trained.literals, trained.labels is not None)
+    facts = source(given, Options(columns, trained.comment, literals)).facts()
+    return list(zip(*(column.cast("string").to_pylist() for column in facts.columns), strict=True))
 
 
 def _enlarged(data: KnowledgeGraph, triples: Sequence[tuple[str, str, str]]) -> KnowledgeGraph:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -172,8 +171,6 @@ def create_app(
 
     The check of hosts stops a web site that points its own name to this server.
     """
-    if find_spec("plotly") is None:
-        raise InputError("serve needs the package plotly: pip install 'compgcn[serve]'")
     app = FastAPI(
         title="compgcn",
         version=__version__,

@@ -84,11 +84,9 @@ class ServedModel:
     # Names
 
     async def entity(self, text: str) -> int:
-        """Return the row of an entity, by id or name."""
         return await self._row(self.data.entities, text)
 
     async def relation(self, text: str) -> int:
-        """Return the row of a relation, by id or name."""
         return await self._row(self.data.relations, text)
 
     async def _row(self, vocabulary: Vocabulary, text: str) -> int:
@@ -150,7 +148,6 @@ class ServedModel:
         return as_json({**given, **fields, "facts": facts, "paths": paths})
 
     def similar(self, entity: int, top: int) -> Response:
-        """Return the nearest neighbours of an entity."""
         found = self.run.similar(self.data.entities.ids[entity], top)
         answers = [{"rank": rank, **near._asdict()} for rank, near in enumerate(found, 1)]
         return as_json({"entity": self.named_entity(entity), "answers": answers})
@@ -187,7 +184,6 @@ class ServedModel:
 
     @cached_property
     def relations(self) -> list[dict[str, Any]]:
-        """All relations with their numbers of facts."""
         return [{**self.named_relation(r), "facts": n} for r, n in enumerate(self.index.facts_of_relation.tolist())]
 
     @cached_property

@@ -200,7 +200,6 @@ class ShardedLinkPrediction(LinkPrediction):
         return scores
 
     def vectors(self, encoded: Encoded, ids: Tensor) -> _Found:
-        """Look entities [B] up."""
         return self._vectors(encoded, [ids])[0]
 
     def whole(self, x: Tensor) -> Tensor:
@@ -223,7 +222,6 @@ class ShardedLinkPrediction(LinkPrediction):
         return rank_triples(score, triples, self.known, rows.size, max_elements=max_elements, notify=notify, owned=rows)
 
     def popular(self, triples: Tensor, notify: Watch | None = None) -> SideRanks:
-        """Return the filtered ranks of triples by the popularity baseline."""
         baseline = Popularity(self.train, self.rows.size, self.rows.start)
         return self.rank(triples, notify=notify, score=baseline.score)
 

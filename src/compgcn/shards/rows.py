@@ -126,7 +126,6 @@ class Rows(Candidates):
         self.size = self.stop - self.start  # n
 
     def hold(self, ids: Tensor) -> Tensor:
-        """Return which ids are this rank's."""
         return (ids >= self.start) & (ids < self.stop)
 
     def learned(self, rows: int, dim: int, scale: float | None) -> nn.Parameter:
@@ -158,12 +157,10 @@ class Rows(Candidates):
         return scores.new_zeros(len(ids)).index_put((mine,), found)
 
     def at(self, scores: Tensor, ids: Tensor) -> Tensor:
-        """Return the scores of any entities [B, k]."""
         row = torch.arange(len(ids), device=ids.device).repeat_interleave(ids.shape[1])
         return self.world.reduced(self.chosen(scores, row, ids.flatten())).view_as(ids)
 
     def put(self, scores: Tensor, ids: Tensor, values: Tensor) -> Tensor:
-        """Return the scores with other values [B, k] of some entities."""
         row, place = self.hold(ids).nonzero(as_tuple=True)
         return scores.index_put((row, ids[row, place] - self.start), values[row, place])
 
@@ -178,17 +175,14 @@ class Rows(Candidates):
         return values.gather(1, order), ids.gather(1, order)
 
     def log_sum_exp(self, scores: Tensor) -> Tensor:
-        """Return log Σ exp over the entities of all ranks, [B]."""
         own = scores.logsumexp(1)
         top = self.world.largest(own).clamp_min(torch.finfo(own.dtype).min)  # every score may be -inf
         return top + self.world.summed((own - top).exp()).log()
 
     def highest(self, scores: Tensor) -> Tensor:
-        """Return the highest score of all ranks, [B]."""
         return self.world.largest(F.pad(scores, (0, 1), value=-torch.inf).amax(1))
 
     def added(self, numbers: Tensor) -> Tensor:
-        """Return the sum of numbers over the ranks."""
         return self.world.reduced(numbers)
 
 

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from compgcn.config import Training
 from compgcn.data import GraphCollection
 from compgcn.data.columns import Numbers
-from compgcn.errors import InputError, unknown
+from compgcn.errors import InputError, must_be_known
 from compgcn.nn.encoder import Encoder, xavier
 from compgcn.nn.graph import RelationalGraph
 from compgcn.tasks import losses
@@ -52,13 +52,11 @@ class Readout(nn.Module):
 
     def __init__(self, name: str, dim: int) -> None:
         super().__init__()
-        if name not in NAMES:
-            raise unknown("readout", name, NAMES)
+        must_be_known("readout", name, NAMES)
         self.name = name
         self.gate = xavier(dim, 1) if name == "attention" else None
 
     def forward(self, x: Tensor, graph_of: Tensor, graphs: int) -> Tensor:
-        """Return the vectors of the graphs."""
         if self.gate is None:
             return READOUTS[self.name](x, graph_of, graphs)
         score = x @ self.gate  # [N, 1]
@@ -167,7 +165,6 @@ class Nodes:
             self._rows = kept if rows is None else rows[kept]
 
     def vectors(self, items: Tensor) -> Tensor:
-        """Return the encoder's vectors of some of the nodes [B], [B, d]."""
         x, _ = self.model.encoder(self._layers, self._rows)
         return F.embedding(self._places[items], x)
 
@@ -205,7 +202,6 @@ class Graphs:
         return RelationalGraph(src, dst, rel, part.num_nodes, part.num_relations, graph_of), rows
 
     def vectors(self, items: Tensor) -> Tensor:
-        """Return the model's vectors of some of the graphs [B], [B, d]."""
         return self.model.vectors(*self.batch(items), len(items))
 
 
@@ -241,11 +237,9 @@ class Classification:
         self.tallies: list[Tally] = []  # of validation, one after another
 
     def examples(self, epoch: int, step: int) -> Tensor:
-        """Return the items of a batch [B]."""
         return self.train[self.batches(epoch, step)]
 
     def loss(self, examples: Tensor) -> Tensor:
-        """Return the cross-entropy of a batch."""
         logits = self.items.model.head(self.items.vectors(examples))
         return losses.cross_entropy(logits, self.items.targets[examples], smoothing=self.settings.label_smoothing)
 
@@ -261,7 +255,6 @@ class Classification:
         """Do nothing: a classifier has no margin."""
 
     def tally(self, items: Tensor) -> Tally:
-        """Classify some items [n]."""
         return tally(self.items, items, self.settings.batch_size)
 
 

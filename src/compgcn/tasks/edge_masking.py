@@ -45,14 +45,6 @@ def facts(s: Tensor, r: Tensor, o: Tensor, num_relations: int, num_nodes: int) -
     return (head * num_relations + r % num_relations) * num_nodes + tail
 
 
-def keep_without(graph: RelationalGraph, s: int, r: int, o: int, rule: str) -> Tensor:
-    """Return 0 for the edges that `HiddenEdges` hides with a fact, 1 for the others, [E]; all 1 if it is no edge."""
-    hidden = (graph.src == s) & (graph.rel == r) & (graph.dst == o)
-    if rule == "pairs" and hidden.any():
-        hidden = ((graph.src == s) & (graph.dst == o)) | ((graph.src == o) & (graph.dst == s))
-    return (~hidden).float()
-
-
 def linked(triples: Tensor, train: Tensor) -> float:
     """Return the share of triples [n, 3] whose two entities are joined in train [m, 3] by another fact."""
     if not len(triples) or not len(train):

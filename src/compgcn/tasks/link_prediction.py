@@ -84,7 +84,7 @@ class LinkPredictor(nn.Module):
         """Return the function from queries (s, r) to the logits of all entities, for the graph encoded once."""
         return partial(self.score, self.encode(graph))
 
-    def score(self, encoded: Encoded, s: Tensor, r: Tensor, candidates: Tensor | slice | None = None) -> Tensor:
+    def score(self, encoded: Encoded, s: Tensor, r: Tensor, candidates: Tensor | None = None) -> Tensor:
         """Return the logits of the candidates for queries (s, r)."""
         scores: Tensor = self.decoder(
             F.embedding(s, encoded.entities), F.embedding(r, encoded.relations), encoded.entities, candidates
@@ -207,7 +207,6 @@ class _Task(Ranker):
         return here
 
     def examples(self, epoch: int, step: int) -> Tensor:
-        """Return the examples of a batch [B]."""
         return self.batches(epoch, step)
 
     def validate(self, notify: Watch | None = None) -> Report:
@@ -274,7 +273,6 @@ class LinkPrediction(_Task):
         return search(self._facts, index.unsqueeze(1) * self.num_entities + entities)[1]
 
     def loss(self, examples: Tensor) -> Tensor:
-        """Return the loss of one batch."""
         batch = self.batch(examples)
         if self.in_part:
             return batch_loss(self, *self._part(batch))

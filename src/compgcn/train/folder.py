@@ -172,7 +172,6 @@ class Folder:
         return self.path / "checkpoint" / "state.safetensors"
 
     def load(self) -> tuple[dict[str, Tensor], str] | None:
-        """Read the last checkpoint."""
         if not self._checkpoint.is_file():
             return None
         try:
@@ -188,11 +187,9 @@ class Folder:
         )
 
     def save(self, tensors: dict[str, Tensor], note: str) -> None:
-        """Replace the checkpoint."""
         save_tensors(self._checkpoint, tensors, {"progress": note}, self.split)
 
     def keep_best(self, module: nn.Module) -> None:
-        """Replace the weights."""
         save_tensors(self.path / MODEL, module.state_dict(), {"compgcn": __version__}, self.split)
 
     def features(self) -> tuple[Array | None, Array | None]:
@@ -257,7 +254,6 @@ class Folder:
         return metrics
 
     def keep_calibration(self, content: dict[str, Any]) -> None:
-        """Write the calibration of the probabilities."""
         self._json("calibration.json", content)
 
     def calibration(self) -> dict[str, Any]:
@@ -275,7 +271,6 @@ class Folder:
         return record
 
     def append(self, event: dict[str, Any]) -> None:
-        """Append a line to events.jsonl."""
         if processes.rank() == 0:
             append(self.path / EVENTS, json.dumps(event) + "\n")
 
@@ -313,7 +308,6 @@ class Folder:
         return self._read_json("environment.json")
 
     def seconds(self) -> float:
-        """Read the time of training from environment.json."""
         try:
             return float(self.environment()["seconds"])
         except (ValueError, LookupError, TypeError) as error:

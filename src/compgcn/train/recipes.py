@@ -342,7 +342,6 @@ def node_portfolio(inputs: Sequence[str], *, fitted: bool) -> list[tuple[str, di
 
 
 def model(name: str) -> Model:
-    """Return the model of that name."""
     return pick("model", name, MODELS, listed=len(MODELS))
 
 

@@ -41,7 +41,6 @@ class Adagrad(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """Update the weights from their gradients."""
         for group in self.param_groups:
             given = [weight for weight in group["params"] if weight.grad is not None]
             for weight in given:

@@ -63,12 +63,14 @@ def replace_here(path: Path, write: Callable[[Path], object]) -> None:
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
         temporary.replace(target)
-    except (OSError, pa.ArrowException, safetensors.SafetensorError) as error:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
         if isinstance(error, WriteError):  # of a second file that `write` replaces
             raise
-        raise WriteError(f"could not write {path}: {reason(error)}; the old file is untouched") from None
+        if isinstance(error, (OSError, pa.ArrowException, safetensors.SafetensorError)):
+            raise WriteError(f"could not write {path}: {reason(error)}; the old file is untouched") from None
+        raise
 
 
 def append(path: Path, lines: str) -> None:
@@ -138,7 +140,6 @@ def pieces(path: Path) -> list[Path]:
 
 
 def read_metadata(path: Path) -> dict[str, str]:
-    """Return the metadata of a safetensors file."""
     with safetensors.safe_open(path, "pt") as archive:
         return archive.metadata() or {}
 
