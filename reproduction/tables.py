@@ -123,7 +123,7 @@ def title(metric: str) -> str:
 def verdict(experiment: Experiment, row: Row, metric: str, ours: Figure) -> str:
     """Compare ours with the paper's number, if there is one, by the rule in reading.txt."""
     if metric not in row.paper:
-        return ""
+        return MISSING
     paper = row.paper[metric]
     own = row.spread.get(metric, 0.0) / math.sqrt(experiment.folds)
     same = max(TOLERANCE * abs(paper), own, ours.item, min(2 * ours.error, ROOM * abs(paper)))
