@@ -17,10 +17,6 @@ from reproduction.tables import ROOM, TOLERANCE, VISIBLE, Board, markdown, relat
 
 _TEXT = (Path(__file__).parent / "reading.txt").read_text(encoding="utf-8")
 _READ = _TEXT.format(same=100 * TOLERANCE, room=100 * ROOM, visible=VISIBLE).splitlines()
-_EVIDENCE = (
-    "Each row compares the best of some rows with the best of others. The best may differ between the paper's numbers "
-    "and ours; then each has a row. Brackets hold both values."
-)
 
 
 def page(board: Board, experiment: Experiment, level: int = 1, figure: str | None = None) -> list[str | Table]:
@@ -75,8 +71,9 @@ def whole(board: Board, beside: Path) -> str:
     """Return the page of all experiments, with links to figures relative to the folder `beside`."""
     found, (answers, evidence) = [*board.experiments.values()], claims.claims_tables(board)
     parts: list[str | Table] = ["# Results", *_READ]
-    parts += ["## Claims", *(f"- {one}" for one in claims.RULE), answers, f"### {evidence.title}", _EVIDENCE, evidence]
-    places = [*claims.committed().places, ""]  # in the order of the paper
+    made = claims.committed()
+    parts += ["## Claims", *claims.rules(board), answers, f"### {evidence.title}", made.evidence, evidence]
+    places = [*made.places, ""]  # in the order of the paper
     order = {one.name: places.index(label if (label := one.source.split(",")[0]) in places else "") for one in found}
     for experiment in sorted(found, key=lambda one: order[one.name]):
         if experiment.name == FIDELITY:
