@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 import re
 import statistics
 from collections.abc import Callable, Sequence
@@ -14,8 +15,8 @@ from pydantic import Field
 
 from compgcn.config import Section, read_tree
 from compgcn.run.report import MISSING, Table
-from reproduction.experiment import CLAIMS, Experiment, Row
-from reproduction.tables import LOWER, Board, number, percent, title, verdict
+from reproduction.experiment import CLAIMS, Experiment, Row, at_home, chosen
+from reproduction.tables import LOWER, Board, number, percent, shown, stated, title
 
 _TOLERANCE = 0.01  # "not worse" is at most this share worse; also the assumed error of a single seed
 _TOLERANCE_PARTS = 0.04  # assumed error of a category of relations, by the seeds of the headline model
@@ -23,18 +24,8 @@ _ERRORS = 2  # standard errors that chance may explain, about 19 times in 20
 _NEAR = 0.03  # "comparable" is at most this share away
 _SHARE = 1 / 3  # "around 6 %" is 4 % to 8 %
 
-RULE = (
-    "*Yes* and *no*: the claim holds, or does not. *More*: the gain is larger than claimed. *Open*: rows are missing, "
-    f"or a change of {_ERRORS} standard errors over seeds would change the answer.",
-    f"A gain is relative, and its ± is {_ERRORS} standard errors. In mean rank and parameters, lower is a gain.",
-    "If several of our rows could represent a system, the one with the best validation value of that metric counts. "
-    "This holds for CompGCN and for the others.",
-    f"A row with one seed gets a standard error of {100 * _TOLERANCE:.0f} %, a category of relations one of "
-    f"{100 * _TOLERANCE_PARTS:.0f} %. An error is never less than one item of a classification.",
-    "A claim of *around* x % holds if the gain is within a third of x. "
-    f"*Comparable*: at most {100 * _NEAR:.0f} % worse. *Does not lower*: at most {100 * _TOLERANCE:.0f} % worse.",
-    "Where a CompGCN of ours is below the paper's number, the answer judges our training as much as the claim.",
-)
+_LIMITS = {"one": _TOLERANCE, "parts": _TOLERANCE_PARTS, "near": _NEAR}  # names of shares in the rules
+_TRAINING = ("decoder.name", "training.loss", "training.epochs")
 
 
 class Reached(NamedTuple):
@@ -59,11 +50,12 @@ class Gain(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """The answer to a claim, its comparisons (None where numbers are missing), and rows below the paper's number."""
+    """The answer to a claim, and its comparisons (None where numbers are missing)."""
 
     answer: str
     gains: tuple[Gain | None, ...]
-    below: tuple[str, ...] = ()
+    below: tuple[str, ...] = ()  # rows of CompGCN whose numbers in the paper would change the answer
+    then: str = ""  # the answer by these numbers
 
 
 Value = Callable[[str, str, str], Reached | None]  # of an experiment, a row and a metric
@@ -82,12 +74,13 @@ class Claim(Section):
     """A sentence of the paper, and the condition under which it holds.
 
     `above`: better in every comparison; `below`: worse in every one; `not-below`: at most 1 % worse; `gain`: the mean
-    gain is around `gain`; `near`: at most 3 % worse; `count`: at least as good in `count` of the comparisons.
+    gain is around `gain`; `near`: at most 3 % worse; `count`: better in `count` of the comparisons; `tied`: at least as
+    good in `count` of them.
     """
 
     text: str
     source: str
-    kind: Literal["above", "below", "not-below", "gain", "near", "count"]
+    kind: Literal["above", "below", "not-below", "gain", "near", "count", "tied"]
     compare: tuple[Comparison, ...] = Field(min_length=1)
     gain: float = 0.0
     count: int = 0
@@ -96,6 +89,8 @@ class Claim(Section):
 class Claims(Section):
     """A file of claims."""
 
+    rules: tuple[str, ...]  # of the verdicts, with names in braces that `rules` replaces
+    evidence: str  # head of the table of the numbers
     claims: tuple[Claim, ...]
     places: dict[str, str] = Field(default_factory=dict)  # label in the paper's source -> place in the printed paper
 
@@ -114,7 +109,7 @@ def placed(source: str) -> str:
 
 def gain(comparison: Comparison, value: Value) -> Gain | None:
     """Return the gain of the rows over the others that have a number; None if a row, or every other, has none."""
-    lower = comparison.metric.rpartition("/")[2] in LOWER
+    lower = comparison.metric.endswith(LOWER)
     rows, others = (
         [value(comparison.experiment, name, comparison.metric) for name in names]
         for names in (comparison.rows, comparison.than)
@@ -123,10 +118,9 @@ def gain(comparison: Comparison, value: Value) -> Gain | None:
     if len(ours) < len(rows) or not known:
         return None
     mine, theirs = _best(ours, lower), _best(known, lower)
-    above, beneath = (theirs.value, mine.value) if lower else (mine.value, theirs.value)
-    error = max(_ERRORS * _error(comparison, mine, theirs), max(mine.item, theirs.item) / beneath)
+    error = max(_ERRORS * _error(comparison, mine, theirs), max(mine.item, theirs.item) / theirs.value)
     some = f" (best of {len(known)} with a number, of {len(others)})" if len(known) < len(others) else ""
-    return Gain(above / beneath - 1, error, mine, theirs, comparison.metric, some)
+    return Gain((mine.value / theirs.value - 1) * (-1 if lower else 1), error, mine, theirs, comparison.metric, some)
 
 
 def _best(rows: Sequence[Reached], lower: bool) -> Reached:
@@ -137,8 +131,8 @@ def _best(rows: Sequence[Reached], lower: bool) -> Reached:
 
 
 def _error(comparison: Comparison, mine: Reached, theirs: Reached) -> float:
-    """Return the standard error of the ratio of two numbers; a row with one seed has the assumed one."""
-    assumed = _TOLERANCE_PARTS if "/" in comparison.metric else _TOLERANCE
+    """Return the standard error of the ratio of two numbers; a row with one seed has the assumed one, a count none."""
+    assumed = 0.0 if comparison.metric == "parameters" else _TOLERANCE_PARTS if "/" in comparison.metric else _TOLERANCE
     return math.hypot(*(assumed if one.error is None else one.error / one.value for one in (mine, theirs)))
 
 
@@ -155,8 +149,8 @@ def judge(claim: Claim, value: Value) -> Judged:
         return Judged("open" if abs(off) <= room + error else "more" if off > 0 else "no", gains)
     if claim.kind == "gain":
         return Judged("open", gains)
-    if claim.kind == "count":
-        sure, possible = _counted(found)
+    if claim.kind in ("count", "tied"):
+        sure, possible = _counted(claim, found)
         return Judged("yes" if sure >= claim.count else "no" if possible + left < claim.count else "open", gains)
     answers = {"open"} if left else set()
     for one in found:
@@ -170,9 +164,10 @@ def _mean(found: Sequence[Gain]) -> tuple[float, float]:
     return statistics.fmean(one.share for one in found), math.hypot(*(one.error for one in found)) / len(found)
 
 
-def _counted(found: Sequence[Gain]) -> list[int]:
-    """Return in how many comparisons a row is as good for sure, and possibly."""
-    return [sum(one.share >= sign * one.error for one in found) for sign in (1, -1)]
+def _counted(claim: Claim, found: Sequence[Gain]) -> list[int]:
+    """Return in how many comparisons a row is good enough for sure, and possibly."""
+    enough = operator.ge if claim.kind == "tied" else operator.gt
+    return [sum(enough(one.share, sign * one.error) for one in found) for sign in (1, -1)]
 
 
 def _by(claim: Claim, one: Gain) -> float:
@@ -181,69 +176,104 @@ def _by(claim: Claim, one: Gain) -> float:
     return sides[claim.kind]
 
 
+def decided(claim: Claim, value: Value, paper: Value) -> Judged:
+    """Judge a claim by our values, and name the fewest rows of CompGCN whose better numbers in the paper change it."""
+
+    def answer(raised: Sequence[str]) -> str:
+        def better(*key: str) -> Reached | None:
+            mine, theirs = value(*key), paper(*key)
+            if mine is None or theirs is None or mine.label not in raised:
+                return mine
+            return mine._replace(value=(min if key[-1].endswith(LOWER) else max)(mine.value, theirs.value))
+
+        return judge(claim, better).answer
+
+    rows = [value(one.experiment, row, one.metric) for one in claim.compare for row in (*one.rows, *one.than)]
+    judged, raised = judge(claim, value), list({one.label: 0 for one in rows if one and "CompGCN" in one.label})
+    if (then := answer(raised)) == judged.answer:
+        return judged
+    for name in tuple(raised):
+        rest = [other for other in raised if other != name]
+        raised, then = (rest, answer(rest)) if answer(rest) != judged.answer else (raised, then)
+    return judged._replace(below=tuple(raised), then=then)
+
+
 def reason(claim: Claim, judged: Judged, missing: str) -> str:
     """Say in a sentence what decides a claim; `missing` if that is a missing row."""
     found = [one for one in judged.gains if one is not None]
-    if judged.answer == "open" and len(found) < len(judged.gains):
+    undecided = judged.answer == "open"
+    if undecided and len(found) < len(judged.gains):
         return missing
     if claim.kind == "gain":
         mean, error = _mean(found)
-        words = f"the gain is {percent(mean)}" + (f" ± {100 * error:.1f} %" if judged.answer == "open" else "")
-    elif claim.kind == "count":
-        sure, possible = _counted(found)
-        words = f"better or equal in {sure} of {len(found)} comparisons"
-        more = f"; in {possible - sure} more, chance can explain the gap"
-        words += more if judged.answer == "open" and possible > sure else ""
+        words = f"the gain is {percent(mean)}" + (f" ± {100 * error:.1f} %" if undecided else "")
+    elif claim.kind in ("count", "tied"):
+        sure, possible = _counted(claim, found)
+        words = f"{'better or equal' if claim.kind == 'tied' else 'higher'} in {sure} of {len(found)} comparisons"
+        words += f"; in {possible - sure} more, chance can explain the gap" if undecided and possible > sure else ""
     else:
-        one = min(found, key=lambda one: _by(claim, one) - one.error)
-        points = round(100 * one.share, 1)
-        size = f"is {abs(points)} % {'better' if points > 0 else 'worse'} than" if points else "does not differ from"
+        one = min(found, key=lambda one: _by(claim, one) + (one.error if judged.answer == "no" else -one.error))
+        points, has = round(100 * one.share, 1), ("is", "better", "worse")
+        has = ("has", "fewer parameters", "more parameters") if one.metric == "parameters" else has
+        size = f"{has[0]} {abs(points)} % {has[1 if points > 0 else 2]} than" if points else "does not differ from"
         words = f"{one.mine.label} {size} {one.theirs.label}"
         words += f" in {title(one.metric)}" if len({other.metric for other in found}) > 1 else ""
         words = f"in the closest comparison, {words}" if judged.answer == "yes" and len(found) > 1 else words
-        words += ", which chance can explain" if judged.answer == "open" and points else ""
+        if undecided and claim.kind in ("near", "not-below"):
+            can = "hide" if (by := _by(claim, one)) > 0 else "explain"
+            words += f", but chance (± {100 * one.error:.1f} %) can {can} a loss over {100 * (by - one.share):.0f} %"
+        elif undecided and points:
+            words += ", which chance can explain"
     words += "; the rows that are not trained cannot change it" if len(found) < len(judged.gains) else ""
-    return words + "".join(f"; our {label} is below the paper's number" for label in judged.below)
+    then = f"; by the paper's number for {' and '.join(judged.below)}, the answer would be *{judged.then}*"
+    return words + (then if judged.below else "")
 
 
 def _named(experiment: Experiment, row: Row) -> str:
-    """Return the label of a row; where the rows of several data sets have the same labels, with the data set."""
-    return f"{row.label} on {row.group}" if experiment.metrics[0] == "accuracy" else row.label
+    """Return the label of a row; where the rows of several graphs have the same labels, with the graph."""
+    relations, _, what = row.label.partition(" relations, ")
+    label = f"{what} with {relations} relations" if what else row.label
+    return f"{label} on {row.group}" if experiment.metrics[0] == "accuracy" else label
 
 
 def verdicts(board: Board) -> list[tuple[Judged, Judged, str]]:
     """Judge the committed claims by the paper's own numbers and by ours, with the reason for the second."""
 
+    def line(experiment: str, row: str) -> tuple[Experiment, Row]:
+        return board.experiments[experiment], board.experiments[experiment].row(row)
+
     def paper(experiment: str, row: str, metric: str) -> Reached | None:
-        made = board.experiments[experiment]
-        line = made.row(row)
-        return Reached(line.paper[metric], 0.0, label=_named(made, line)) if metric in line.paper else None
+        made = line(experiment, row)
+        return Reached(made[1].paper[metric], 0.0, label=_named(*made)) if metric in made[1].paper else None
 
     def ours(experiment: str, row: str, metric: str) -> Reached | None:
-        made = board.experiments[experiment]
-        line = made.row(row)
-        found = board.ours(made, line, metric)
-        valid = board.ours(made, line, metric.rpartition("/")[2], "valid")
-        if found is None:
-            return None
-        chosen = None if valid is None else valid.mean
-        return Reached(found.mean, found.error if found.seeds > 1 else None, chosen, found.item, _named(made, line))
+        made = line(experiment, row)
+        found, valid = board.ours(*made, metric), board.ours(*made, metric.rpartition("/")[2], "valid")
+        error = found.error if found is not None and found.seeds > 1 else None
+        return found and Reached(found.mean, error, valid and valid.mean, found.item, _named(*made))
 
     made = []
     for claim in committed().claims:
-        judged, below, missing = judge(claim, ours), list[str](), ""
-        for one, found in zip(claim.compare, judged.gains, strict=True):
-            experiment = board.experiments[one.experiment]
-            metric = one.metric if "/" in one.metric else experiment.metrics[0]
-            for row in map(experiment.row, (*one.than, *one.rows)):
-                reached, label = board.ours(experiment, row, metric), _named(experiment, row)
-                if reached is None:
-                    missing = f"{label} is not trained" if row.missing else missing
-                elif found is not None and label == found.mine.label and label not in below:
-                    below += [label] if verdict(experiment, row, metric, reached).startswith("below") else []
-        judged = judged._replace(below=tuple(below))
-        made.append((judge(claim, paper), judged, reason(claim, judged, missing)))
+        rows = [(one.experiment, row, one.metric) for one in claim.compare for row in (*one.than, *one.rows)]
+        missing = [f"{_named(*line(*key[:2]))} is not trained" for key in rows if ours(*key) is None]
+        judged = decided(claim, ours, paper)
+        made.append((judge(claim, paper), judged, reason(claim, judged, "".join(missing[-1:]))))
     return made
+
+
+def rules(board: Board) -> list[str]:
+    """Return the rules of the verdicts, with the claims that compare each kind of training."""
+    made, trained, systems = committed(), dict[str, dict[str, None]](), board.experiments["link-prediction"]
+    for place, claim in enumerate(made.claims, 1):
+        for one in claim.compare if place > 2 else ():  # the first two compare systems
+            home = board.experiments[one.experiment]
+            for asked in (chosen(*at_home(home, home.row(name))) for name in (*one.rows, *one.than)):
+                trained.setdefault(" ".join(str(asked.get(name)) for name in _TRAINING), {})[str(place)] = None
+    row = systems.row("fb15k-237-complex")
+    named = {"complex": shown(board.ours(systems, row, "mrr"), "mrr"), "quoted": stated(row, "mrr")}
+    named |= {name: f"{100 * share:.0f} %" for name, share in _LIMITS.items()} | {"number": f"{len(made.claims)}"}
+    named |= {how: ", ".join(places) for how, places in trained.items()} | {"errors": str(_ERRORS)}
+    return [f"- {text.format_map(named)}" for text in made.rules]
 
 
 def claims_tables(board: Board) -> list[Table]:
@@ -251,18 +281,19 @@ def claims_tables(board: Board) -> list[Table]:
     answers, evidence = [], []
     for place, (claim, found) in enumerate(zip(committed().claims, verdicts(board), strict=True), 1):
         paper, ours, because = found
-        stated = paper.answer if any(paper.gains) else MISSING
-        answers.append([str(place), claim.text, placed(claim.source), stated, f"**{ours.answer}**", because])
-        for sides in zip(paper.gains, ours.gains, strict=True):
+        by_paper = paper.answer if any(paper.gains) else MISSING
+        answers.append([str(place), claim.text, placed(claim.source), by_paper, f"**{ours.answer}**", because])
+        for compared, *sides in zip(claim.compare, paper.gains, ours.gains, strict=True):
+            name = board.experiments[compared.experiment].title
+            link = f"[{name}](#{re.sub(r'[^a-z0-9 -]', '', name.lower()).replace(' ', '-')})"
             lines: dict[tuple[str, ...], list[str]] = {}
             for side, one in enumerate(sides):
                 if one is not None:
-                    compared = f"{one.mine.label} against {one.theirs.label}{one.known}"
-                    cell = lines.setdefault((title(one.metric), compared), [MISSING, MISSING])
+                    both = f"{one.mine.label} against {one.theirs.label}{one.known}"
+                    cell = lines.setdefault((title(one.metric), both), [MISSING, MISSING])
                     values = ", ".join(number(row.value, one.metric) for row in (one.mine, one.theirs))
                     cell[side] = f"{percent(one.share)} ({values})"
-            evidence += [[str(place), *key, *cells] for key, cells in lines.items()]
-    return [
-        Table("", ("claim", "the paper says", "where", "in its numbers", "in ours", "reason for ours"), answers),
-        Table("The numbers behind the claims", ("claim", "metric", "compared", "paper", "ours"), evidence),
-    ]
+            evidence += [[str(place), *key, *cells, link] for key, cells in lines.items()]
+    asked = ("claim", "statement", "where in the paper", "by its numbers", "by ours", "reason for ours")
+    behind = ("claim", "metric", "compared", "gain by the paper", "gain by ours", "trainings")
+    return [Table("", asked, answers), Table("The numbers behind the claims", behind, evidence)]

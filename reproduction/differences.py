@@ -15,13 +15,6 @@ from reproduction.tables import COSTS, LOWER, Board, costs, grouped, markdown, s
 FIDELITY = "fidelity"  # the experiment of deviations, and its page in docs/
 NOISE = "within the noise of seeds"
 NOT_RUN = "not run yet"
-_RULE = (
-    "Differences are between models of the same seed. *Seeds move* is the standard deviation of {metric} over seeds "
-    "alone, for each decoder. A smaller difference is *within the noise of seeds*. *By chance* is the size that a "
-    "difference exceeds once in 20 if nothing but chance differs: Student's t times √2 times that deviation, for one "
-    "seed. A difference up to that size is *undecided*, a larger one *better* or *worse*. Chance would make about "
-    "{wrong:.1f} of {rows} rows better or worse."
-)
 
 
 class Spread(NamedTuple):
@@ -99,7 +92,7 @@ def rule(board: Board, experiment: Experiment) -> list[str | Table]:
             lines.append([f"`{decoder}`", _digits(noise.sd), str(noise.freedom), names])
     rows, metric = sum(row.control is not None for row in experiment.rows), title(experiment.metrics[0])
     table = Table("", ("decoder", f"seeds move {metric} by", "degrees of freedom", "pooled from"), lines)
-    return [_RULE.format(metric=metric, rows=rows, wrong=rows / 20), table]
+    return [experiment.rule.format(metric=metric, rows=rows, wrong=rows / 20), table]
 
 
 def difference_tables(board: Board, experiment: Experiment) -> list[Table]:

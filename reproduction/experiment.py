@@ -55,6 +55,7 @@ class Experiment(Section):
     rows: tuple[Row, ...] = ()
     reference: str = ""  # of a figure: row or series that points are relative to
     axis: str = ""  # of a figure: meaning of x
+    rule: str = ""  # of differences: when one counts, with {metric}, {rows} and {wrong}, those that chance decides
     seeds_of: tuple[str, ...] = ()  # of differences: "experiment/row" entries whose seeds estimate the noise
     note: str = ""
     name: str = ""  # stem of its file

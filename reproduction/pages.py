@@ -13,26 +13,10 @@ from compgcn.run.report import Table, page_html
 from reproduction import ROOT, claims
 from reproduction.differences import FIDELITY, compared, difference_tables, rule
 from reproduction.experiment import Experiment
-from reproduction.tables import RULE, TIES, Board, markdown, relative, tables, title
+from reproduction.tables import ROOM, TOLERANCE, VISIBLE, Board, markdown, relative, tables, title
 
-_INTRO = (
-    "The paper's numbers and ours, row by row, in the order of the paper. `python -m reproduction report --all` writes "
-    "this page from committed results; `python -m reproduction train NAME` trains rows that have none."
-)
-_READ = (
-    "*Paper* is the paper's number, *ours* the mean over seeds, with its standard deviation (±) if there are several. "
-    "The paper's ± is over folds in graph classification, else over seeds.",
-    "*Without encoder* is the same decoder on a plain table of vectors; brackets say how its training differs.",
-    "*Seconds* is the mean time of a training; *+4* after the device says that up to four other runs shared it.",
-    "A row that the paper or another work reports and we did not train is *quoted*.",
-    RULE,
-    TIES,
-)
-
-_EVIDENCE = (
-    "Each row compares the best of some rows with the best of others. The best may differ between the paper's numbers "
-    "and ours; then each has a row. Brackets hold both values."
-)
+_TEXT = (Path(__file__).parent / "reading.txt").read_text(encoding="utf-8")
+_READ = _TEXT.format(same=100 * TOLERANCE, room=100 * ROOM, visible=VISIBLE).splitlines()
 
 
 def page(board: Board, experiment: Experiment, level: int = 1, figure: str | None = None) -> list[str | Table]:
@@ -60,7 +44,7 @@ def page(board: Board, experiment: Experiment, level: int = 1, figure: str | Non
                 about[claims.placed(row.note)].append(label)
         parts += [f"- {'; '.join(labels)}: {note}." for note, labels in about.items()]
     parts += rule(board, experiment) if compared else []
-    return [*parts, *(f"- {one}" for one in _READ)] if level == 1 and experiment.kind == "table" else parts
+    return [*parts, *_READ[1:]] if level == 1 and experiment.kind == "table" else parts
 
 
 def write_one(board: Board, experiment: Experiment) -> list[Path]:
@@ -86,9 +70,10 @@ def write_all(board: Board, path: Path = ROOT / "docs" / "results.md") -> list[P
 def whole(board: Board, beside: Path) -> str:
     """Return the page of all experiments, with links to figures relative to the folder `beside`."""
     found, (answers, evidence) = [*board.experiments.values()], claims.claims_tables(board)
-    parts: list[str | Table] = ["# Results", _INTRO, *(f"- {one}" for one in _READ)]
-    parts += ["## Claims", *(f"- {one}" for one in claims.RULE), answers, f"### {evidence.title}", _EVIDENCE, evidence]
-    places = [*claims.committed().places, ""]  # in the order of the paper
+    parts: list[str | Table] = ["# Results", *_READ]
+    made = claims.committed()
+    parts += ["## Claims", *claims.rules(board), answers, f"### {evidence.title}", made.evidence, evidence]
+    places = [*made.places, ""]  # in the order of the paper
     order = {one.name: places.index(label if (label := one.source.split(",")[0]) in places else "") for one in found}
     for experiment in sorted(found, key=lambda one: order[one.name]):
         if experiment.name == FIDELITY:

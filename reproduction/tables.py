@@ -25,17 +25,6 @@ _TITLES = {
 }
 COSTS = ("parameters", "epochs", "seconds", "peak MiB", "seeds")
 
-RULE = (
-    f"*Reproduced*: our mean differs from the paper's number by at most one of these: {100 * TOLERANCE:.0f} %; two "
-    f"standard errors of our mean, up to {100 * ROOM:.0f} %; one item of a classification; the standard error of the "
-    "paper's number (its ±; over folds, divided by the root of their number). *Undecided*: the difference is larger, "
-    f"but at most two of our standard errors, or {100 * ROOM:.0f} % with one seed. *Above* and *below*: otherwise."
-)
-TIES = (
-    "Our ranks are realistic: tied candidates share their mean rank. If all ties are ranked worst or best, no MRR "
-    f"moves by {VISIBLE}, except where a table says so."
-)
-
 
 class Figure(NamedTuple):
     """A metric of a row: mean and standard deviation over seeds, and the difference that one item makes."""
@@ -132,9 +121,9 @@ def title(metric: str) -> str:
 
 
 def verdict(experiment: Experiment, row: Row, metric: str, ours: Figure) -> str:
-    """Compare ours with the paper's number, if there is one, by `RULE`."""
+    """Compare ours with the paper's number, if there is one, by the rule in reading.txt."""
     if metric not in row.paper:
-        return ""
+        return MISSING
     paper = row.paper[metric]
     own = row.spread.get(metric, 0.0) / math.sqrt(experiment.folds)
     same = max(TOLERANCE * abs(paper), own, ours.item, min(2 * ours.error, ROOM * abs(paper)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from compgcn.nn.encoder import PRESETS
 from laboratory import EXPERIMENTS, ROOT, job
 from laboratory import write as write_result
 from reproduction import RESULTS, blocks
-from reproduction.claims import Claim, Comparison, Reached, committed, judge, placed, reason
+from reproduction.claims import Claim, Comparison, Reached, committed, decided, judge, placed, reason, rules
 from reproduction.differences import NOISE, NOT_RUN, changed, compared, gaps, rule
 from reproduction.experiment import at_home
 from reproduction.pages import whole
@@ -209,7 +210,8 @@ def claim(kind: str, pairs: list[tuple[float, float]], error: float | None = 0.0
         ("gain", [(1.03, 1)], 0.0, {"gain": 0.06}, "no"),
         ("near", [(0.98, 1)], 0.0, {}, "yes"),
         ("near", [(0.9, 1)], 0.0, {}, "no"),
-        ("count", [(2, 1), (1, 1), (1, 2)], 0.0, {"count": 2}, "yes"),
+        ("tied", [(2, 1), (1, 1), (1, 2)], 0.0, {"count": 2}, "yes"),
+        ("count", [(2, 1), (1, 1), (1, 2)], 0.0, {"count": 2}, "no"),
         ("count", [(2, 1), (1, 2), (1, 2)], 0.0, {"count": 2}, "no"),
         ("above", [(1.005, 1)], None, {}, "open"),
         ("above", [(0.995, 1)], None, {}, "open"),
@@ -259,6 +261,62 @@ def test_a_missing_row_leaves_a_claim_open_only_if_it_may_change_the_verdict(
     found = judge(stated, without)
     assert found.answer == answer
     assert (reason(stated, found, "a row is missing") == "a row is missing") == (answer == "open")
+
+
+VALUES = st.lists(st.tuples(*[st.integers(90, 110)] * 4), min_size=1, max_size=3)  # ours and the paper's, of two rows
+KINDS = ("above", "below", "not-below", "near", "count", "tied", "gain")
+
+
+@given(VALUES, st.sampled_from(KINDS), st.sampled_from([("mrr", max), ("mr", min)]), st.sets(st.sampled_from("ab")))
+def test_just_the_named_rows_change_the_answer_by_the_papers_numbers(
+    found: list[tuple[int, ...]], kind: str, metric: tuple[str, Any], systems: set[str]
+) -> None:
+    stated, _ = claim(kind, [(1, 1)] * len(found), count=2, gain=0.05)
+    compare = tuple(one.model_copy(update={"metric": metric[0]}) for one in stated.compare)
+    stated = stated.model_copy(update={"compare": compare})
+
+    def ours(_: str, row: str, __: str, raised: set[str] | frozenset[str] = frozenset()) -> Reached:
+        mine, paper = found[int(row[1])]["ab".index(row[0]) :: 2]
+        label = f"{row} CompGCN" if row[0] in systems else row
+        return Reached(metric[1](mine, paper) if label in raised else mine, 0.5, label=label)
+
+    def answer(raised: set[str]) -> str:
+        return judge(stated, lambda *key: ours(*key, raised)).answer
+
+    every = {f"{side}{k} CompGCN" for k in range(len(found)) for side in systems}
+    judged = decided(stated, ours, lambda _, row, __: Reached(found[int(row[1])][2 + "ab".index(row[0])]))
+    below = set(judged.below)
+    assert below <= every
+    assert (judged.answer == answer(every)) == (not below)
+    assert judged.answer == answer(set())
+    assert judged.then == (answer(below) if below else "")
+    assert {answer(below - {name}) for name in below} <= {judged.answer}, "none is named in vain"
+
+
+@pytest.mark.parametrize(
+    ("kind", "pair", "metric", "words"),
+    [
+        ("near", (0.998, 1), "mrr", "a is 0.2 % worse than b, but chance (± 2.8 %) can hide a loss over 3 %"),
+        ("near", (0.965, 1), "mrr", "a is 3.5 % worse than b, but chance (± 2.8 %) can explain a loss over 3 %"),
+        ("not-below", (1.015, 1), "mrr", "a is 1.5 % better than b, but chance (± 2.8 %) can hide a loss over 1 %"),
+        ("above", (0.996, 1), "mrr", "a is 0.4 % worse than b, which chance can explain"),
+        ("above", (80, 100), "mr", "a is 20.0 % better than b"),
+        ("above", (999, 1000), "parameters", "a has 0.1 % fewer parameters than b"),
+        ("count", (2, 1), "mrr", "higher in 1 of 1 comparisons"),
+        ("tied", (2, 1), "mrr", "better or equal in 1 of 1 comparisons"),
+    ],
+)
+def test_a_reason_says_what_chance_can_do(kind: str, pair: tuple[float, float], metric: str, words: str) -> None:
+    compare = (Comparison(experiment="e", rows=("a",), than=("b",), metric=metric),)
+    stated = Claim(text="", source="", kind=kind, compare=compare, count=1)
+    found = judge(stated, lambda _, row, __: Reached(pair["ab".index(row)], label=row))
+    assert reason(stated, found, "missing") == words
+
+
+def test_the_rules_name_the_training_of_every_claim() -> None:
+    about = next(one for one in rules(COMMITTED) if "binary cross-entropy" in one)
+    graphs = {k for k, stated in enumerate(CLAIMS, 1) if stated.compare[0].metric == "accuracy"}
+    assert {*map(int, re.findall(r"\b\d+\b", about)), *graphs, 1, 2} >= set(range(1, len(CLAIMS) + 1))
 
 
 def compared_rows(figures: dict[str, Reached], rows: tuple[str, ...], than: tuple[str, ...]) -> tuple[str, str]:
