@@ -229,6 +229,7 @@ def test_a_file_holds_the_scored_facts_the_doubtful_first(
     keys = [(fact.probability, -fact.tail_rank) for fact in expected]
     assert keys == sorted(keys)
     assert sorted(fact[:10] for fact in run.score(given)) == sorted(fact[:10] for fact in expected)
+    assert [fact[:6] for fact in run.score(given * 2, doubtful=True)] == [fact[:6] for fact in expected]
 
 
 @pytest.mark.parametrize(

@@ -59,9 +59,13 @@ class Scores(NamedTuple):
     numbers: NDArray[np.float64]
 
     def doubtful(self) -> Scores:
-        """Return the least probable first, ties by the worst rank; rank alone hardly ever doubts a learned fact."""
-        _, chance, _, tail_rank = self.numbers.T
-        order = np.lexsort((-tail_rank, chance))
+        """Return each fact once, the least probable first, ties by the worst rank.
+
+        Rank alone hardly ever doubts a learned fact.
+        """
+        _, once = np.unique(self.facts, axis=0, return_index=True)
+        _, chance, _, tail_rank = self.numbers[once].T
+        order = once[np.lexsort((-tail_rank, chance))]
         return Scores(self.facts[order], self.numbers[order])
 
     def named(self, links: Links) -> Iterator[Scored]:
