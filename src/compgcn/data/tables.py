@@ -207,7 +207,9 @@ class Text(File):
                         number += 1
                         yield (line.removeprefix(_BOM) if number == 1 else line).decode()
         except UnicodeDecodeError as error:
-            raise self._wrong(number, f"byte {error.start + 1} is not UTF-8; save the file as UTF-8") from None
+            wide = number == 1 and error.object.startswith((b"\xff\xfe", b"\xfe\xff"))
+            what = "the text is UTF-16" if wide else f"byte {error.start + 1} is not UTF-8"
+            raise self._wrong(number, f"{what}; save the file as UTF-8") from None
         except BROKEN as error:
             raise InputError(f"'{self.label}' cannot be read: {error}") from None
 
@@ -328,8 +330,9 @@ def opened(path: str | Path, readers: Mapping[str, Callable[[Path, Options], T]]
     path = existing(path)
     reader = readers.get(endings(path)[0])
     if reader is None:
-        expected = f"a name ending in one of {', '.join(readers)} (text also .gz or .zst)"
-        raise InputError(f"cannot tell the format of '{path}'; expected {expected}")
+        expected = f"expected a name ending in one of {', '.join(readers)} (text also .gz or .zst)"
+        what = "save the sheet as CSV (UTF-8)" if path.suffix.lower() in (".xlsx", ".xls", ".ods") else expected
+        raise InputError(f"cannot tell the format of '{path}'; {what}")
     return reader(path, options)
 
 
