@@ -243,7 +243,7 @@ def _known_relations(texts: Mapping[str, str], relations: Vocabulary) -> dict[st
     if len(errors) == 1:
         raise next(iter(errors.values()))
     if errors:
-        known = relations.ids + relations.names
+        known = relations.spellings()
         listed = _quoted(list(errors), lambda text: next(iter(nearest(text, known)), None))
         raise InputError(f"unknown relations {listed}; the model knows only the relations it was trained on")
     return found
