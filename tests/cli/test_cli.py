@@ -296,6 +296,7 @@ def test_a_query_that_no_fact_resembles_has_a_note(command: Command, run: Path) 
         (["--head", "p0", "--relation", "lives", "--to", "x.csv"], ["--to goes with --queries"]),
         (["--queries", "q.tsv", "--head", "p0"], ["leave out --head"]),
         (["--doubtful"], ["--doubtful goes with --queries"]),
+        (["--head", "p0", "--relation", "lives", "--tail", "t1"], ["you gave all three: leave one out", "--queries"]),
     ],
     ids=lambda value: " ".join(value) if value[0].startswith("--") else "",
 )
