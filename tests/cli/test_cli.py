@@ -304,6 +304,13 @@ def test_a_bad_question_is_one_sentence(command: Command, run: Path, words: list
     refused(command("predict", run, *words), *expected)
 
 
+def test_a_name_that_starts_with_a_dash_stands_after_two_dashes(command: Command, run: Path) -> None:
+    lines = command("explain", run, "p0", "lives", "-3").err.splitlines()
+    assert lines[-2:] == ["Error: No such option: -3", "Put -- before names that start with -."]
+    refused(command("explain", run, "--", "p0", "lives", "-3"), "unknown entity '-3'")
+    assert "Put --" not in command("explain", run, "--tpo").err
+
+
 def test_evaluation_is_a_table_or_json(command: Command, run: Path) -> None:
     shown = command("evaluate", run).out.splitlines()[1:]
     names = ["both", "head", "tail", "optimistic", "pessimistic", "popularity", "expected", "expected"]
