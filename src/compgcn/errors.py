@@ -47,14 +47,14 @@ def must_be_known(kind: str, given: str, known: Collection[str], *, listed: int 
         raise unknown(kind, given, known, listed=listed)
 
 
-def nearest(given: str, names: Iterable[str]) -> list[str]:
-    """Return up to three names that look like the given one, the most similar first."""
+def nearest(given: str, names: Iterable[str], cutoff: float = 0.5) -> list[str]:
+    """Return up to three names that look like the given one, the most similar first; see `difflib` for the cutoff."""
     compared = _worth_comparing(given, list(dict.fromkeys(names)))
-    near = get_close_matches(given, compared, n=3, cutoff=0.5)
+    near = get_close_matches(given, compared, n=3, cutoff=cutoff)
     if near:
         return near
     folded = {name.casefold(): name for name in compared}
-    return [folded[match] for match in get_close_matches(given.casefold(), list(folded), n=3, cutoff=0.5)]
+    return [folded[match] for match in get_close_matches(given.casefold(), list(folded), n=3, cutoff=cutoff)]
 
 
 def _worth_comparing(given: str, names: list[str]) -> list[str]:

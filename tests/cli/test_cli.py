@@ -295,11 +295,19 @@ def test_a_query_that_no_fact_resembles_has_a_note(command: Command, run: Path) 
         (["--head", "p0", "--relation", "lives", "--device", "nonsense"], ["there is no device 'nonsense' here"]),
         (["--head", "p0", "--relation", "lives", "--to", "x.csv"], ["--to goes with --queries"]),
         (["--doubtful"], ["--doubtful goes with --queries"]),
+        (["--head", "p0", "--relation", "lives", "--tail", "t1"], ["you gave all three: leave one out", "--queries"]),
     ],
     ids=lambda value: " ".join(value) if value[0].startswith("--") else "",
 )
 def test_a_bad_question_is_one_sentence(command: Command, run: Path, words: list[str], expected: list[str]) -> None:
     refused(command("predict", run, *words), *expected)
+
+
+def test_a_name_that_starts_with_a_dash_stands_after_two_dashes(command: Command, run: Path) -> None:
+    lines = command("explain", run, "p0", "lives", "-3").err.splitlines()
+    assert lines[-2:] == ["Error: No such option: -3", "Put -- before names that start with -."]
+    refused(command("explain", run, "--", "p0", "lives", "-3"), "unknown entity '-3'")
+    assert "Put --" not in command("explain", run, "--tpo").err
 
 
 def test_evaluation_is_a_table_or_json(command: Command, run: Path) -> None:

@@ -169,6 +169,9 @@ def test_only_nodes_like_the_labelled_are_shown_where_there_are_such(tmp_path: P
     found = command("predict", run.path, "--top", 9).out
     assert {line.split()[0] for line in found.splitlines()[1:3]} == freed
     assert f"{data.num_entities - 24:,} more have other relations than those with a label" in found
+    note = "'t1' has other relations than those with a label, so its class may mean nothing"
+    for item, odd in (("t1", True), (min(freed), False), ("p5", False)):
+        assert (command("predict", run.path, "--item", item).out.splitlines()[-1] == note) == odd
 
 
 def test_classes_are_written_to_a_table(nodes: Run, command: Command) -> None:

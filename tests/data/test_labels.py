@@ -97,6 +97,23 @@ def test_labels_of_other_nodes_are_counted_and_none_left_is_an_error(graph_file:
     assert any("2 of 3 labelled nodes not in the graph, left out, such as 'm1', 'm2'" in note for note in graph.notes)
     with pytest.raises(InputError, match="none of the 1 labelled nodes is in the graph, such as 'm1'"):
         read(graph_file, labels=write("l.tsv", "m1\tred\n"))
+    path = write("l.tsv", "person\tgroup\nn1\tred\nn2\tred\nm2\tgreen\n")
+    notes = read(graph_file, labels=path).notes
+    assert f"the first line of '{path}' looks like a header ('person' is no node of the graph), left out" in notes
+    assert "1 of 3 labelled nodes not in the graph, left out, such as 'm2'" in notes
+    for absent in ("m1\tred\nn2\tred\n", "node\tlabel\nm1\tblue\nn2\tred\n"):
+        assert not any("header" in note for note in read(graph_file, labels=write("l.tsv", absent)).notes)
+
+
+def test_labels_may_give_names_in_place_of_ids(graph_file: Path, write: Write) -> None:
+    names = write("names.tsv", "n1\tAnn\nn2\tBo\nn3\tCid\nn4\tCid\n")
+    table = "who\twhat\nann\tred\nBo\tblue\n"
+    graph = read(graph_file, names=names, labels=write("l.tsv", table), test_fraction=0.0)
+    assert named(graph, "train") == {"n1": "red", "n2": "blue"}
+    assert any("looks like a header ('who' is" in note for note in graph.notes)
+    for more, expected in (("Cid\tred\n", "'Cid' is shared by 2 ids"), ("ANN\tblue\n", "several names of one node")):
+        with pytest.raises(InputError, match=expected):
+            read(graph_file, names=names, labels=write("l.tsv", table + more))
 
 
 @pytest.mark.parametrize(

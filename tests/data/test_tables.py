@@ -122,9 +122,19 @@ def test_a_line_with_other_separators_than_the_rest_is_recognised(line: str, exp
     assert f"looks separated by {expected}" in found
 
 
-@pytest.mark.parametrize("content", ['a,r,"b\nc,r,d\n', 'a,r,b\nc,r,"d\n' + "e,r,f\n" * 50])
-def test_a_quote_that_is_not_closed_swallows_nothing(content: str) -> None:
-    assert ": not separated by commas" in answer(fast, content.encode(), "csv")
+@pytest.mark.parametrize(("line", "content"), [(1, 'a,r,"b\nc,r,d\n'), (2, 'a,r,b\nc,r,"d\n' + "e,r,f\n" * 50)])
+def test_a_quote_that_is_not_closed_swallows_nothing(line: int, content: str) -> None:
+    assert f"line {line}: a quote is opened and never closed" in answer(fast, content.encode(), "csv")
+
+
+@pytest.mark.parametrize("comment", [None, "#"])
+def test_semicolons_separate_a_csv_whose_first_line_has_no_comma(tmp_path: Path, comment: str | None) -> None:
+    content = b"#,a\n"[: 4 * bool(comment)] + b'a;r;"b;c"\nd;r,q;"e\nf"\n'
+    expected = [("a", "r", "b;c"), ("d", "r,q", "e\nf")]
+    assert answer(fast, content, "csv", comment) == answer(slow, content, "csv", comment) == expected
+    assert answer(fast, b"a,r,b;c\n", "csv") == [("a", "r", "b;c")]
+    (tmp_path / "x.csv").write_text("head;relation;tail;price\na;r;b;0,5\n")
+    assert read(tmp_path / "x.csv", columns=("head", "relation", "tail")).entities.ids == ("a", "b")
 
 
 def test_an_id_over_several_lines_is_noted(tmp_path: Path) -> None:

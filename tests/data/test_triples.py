@@ -87,7 +87,7 @@ BAD_LINES = {
     "a field of spaces": ("x.tsv", b"a\tr\tb\nc\tr\t  \n", "line 2: column 3 is empty"),
     "bad UTF-8": ("x.tsv", b"a\tr\tb\na\tr\tc\r\nd\tr\t\xff\n", "line 3: byte 5 is not UTF-8"),
     "a bad line after a byte order mark": ("x.tsv", b"\xef\xbb\xbfa\tr\tb\nq\n", "line 2: expected 3 columns, found 1"),
-    "UTF-16": ("x.tsv", "a\tr\tb\n".encode("utf-16"), "line 1: byte 1 is not UTF-8; save the file as UTF-8"),
+    "UTF-16": ("x.tsv", "a\tr\tb\n".encode("utf-16"), "line 1: the text is UTF-16; save the file as UTF-8"),
     "a record after a quoted line end": ("x.csv", b'"a\nb",r,c\nd,r\n', "line 3: expected 3 columns, found 2"),
 }
 
@@ -116,6 +116,8 @@ def test_a_missing_file_a_folder_and_a_strange_ending_each_get_a_sentence(tmp_pa
         read(train=tmp_path, valid=tmp_path, test=tmp_path)
     with pytest.raises(InputError, match="cannot tell the format"):
         read(write("x.docx", b"a\tr\tb\n"))
+    with pytest.raises(InputError, match=r"format of '.*x\.XLSX'; save the sheet as CSV \(UTF-8\)"):
+        read(write("x.XLSX", b"PK"))
 
 
 @pytest.mark.parametrize("order", list(permutations(range(3))))

@@ -43,7 +43,14 @@ def test_the_end_of_an_iri_is_enough_where_only_one_ends_so() -> None:
     assert Vocabulary("entity", [*ids, "D1"]).index("d1") == len(ids), "an id in another case comes first"
     with pytest.raises(InputError, match="is shared by 2 ids"):
         vocabulary.index("d2")
-    for text in ("d3", ""):
+    iris = [f"http://ex.org/v#{end}" for end in ("worksOn", "Größe", "costs", "Costs")]
+    some = Vocabulary("relation", iris)
+    assert [some.index(text) for text in ("workson", " GROSSE", "costs", "Costs")] == [0, 1, 2, 3]
+    with pytest.raises(InputError, match="'COSTS' is shared by 2 ids"):
+        some.index("COSTS")
+    with pytest.raises(InputError, match="unknown relation 'wrksOn'; did you mean 'worksOn'"):
+        some.index("wrksOn")
+    for text in ("d3", "", "\u0301"):
         with pytest.raises(InputError, match="unknown entity"):
             vocabulary.index(text)
 

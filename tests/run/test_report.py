@@ -151,6 +151,7 @@ def test_the_command_writes_the_same_page_and_refuses_other_places(
 ) -> None:
     assert json.loads(command("report", run.path, "--to", "page.html", "--json").out) == ["page.html"]
     assert Path("page.html").read_bytes() == written.read_bytes()
+    Path("b/crm-best-0").mkdir(parents=True)
     for words, sentence in (
         ((tmp_path,), "is not a run folder"),
         ((run.path, "--to", "no/page.html"), "there is no folder 'no'"),
@@ -158,6 +159,7 @@ def test_the_command_writes_the_same_page_and_refuses_other_places(
         ((run.path, "--to", run.path / "config.toml"), "a .html file, not 'config.toml'"),
         (("runs/mistyped",), "there is no run folder runs/mistyped"),
         ((f"{run.path}x",), f"there is no run folder {run.path}x; did you mean '{run.path}'?"),
+        (("b/crm",), "there is no run folder b/crm; did you mean 'b/crm-best-0'?"),
     ):
         refused(command("report", *words), sentence)
 

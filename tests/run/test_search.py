@@ -183,7 +183,7 @@ def test_every_kind_has_the_same_time_where_they_meet(tmp_path: Path) -> None:
     assert kinds == {kind: pytest.approx((120.0 - before) / 9) for kind in ("many", "one", "other")}
 
 
-@pytest.mark.parametrize("seconds", [300.0, 600.0])  # the time left is for more than half of a training, or for less
+@pytest.mark.parametrize("seconds", [300.0, 900.0])  # the time left is for more than half of a training, or for less
 def test_time_left_is_for_another_kind_that_learns_slowly_before_it_is_for_neighbours(
     tmp_path: Path, seconds: float
 ) -> None:

@@ -93,10 +93,10 @@ class Links:
 
     def query(self, head: str | None, relation: str | None, tail: str | None) -> Query:
         """Return ids or names as rows of the vocabularies; the part to be found is None."""
-        if [head, relation, tail].count(None) != 1:
-            raise InputError(
-                "a prediction needs two of head, relation and tail; a file of queries may hold whole facts"
-            )
+        if (missing := [head, relation, tail].count(None)) != 1:
+            way = "leave one out, or score the fact from a file with --queries (Python: run.score)"
+            given = "" if missing else f"; you gave all three: {way}"
+            raise InputError(f"a prediction needs two of head, relation and tail{given}")
         s, o = (None if text is None else self.data.entities.index(text) for text in (head, tail))
         return s, None if relation is None else self.data.relations.index(relation), o
 

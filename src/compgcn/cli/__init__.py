@@ -14,7 +14,7 @@ from typer import Option
 
 from compgcn import __version__
 from compgcn.cli import answers, data, evaluate, export, listing, plan, train, tune
-from compgcn.cli.console import fail, out, under_torchrun
+from compgcn.cli.console import err, fail, out, under_torchrun
 from compgcn.errors import InputError, out_of_memory
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -32,6 +32,10 @@ def main() -> None:
         _under_torchrun() if under_torchrun() else app()
     except InputError as error:
         fail(str(error))
+    except SystemExit as end:
+        if end.code == 2 and any(word[0] == "-" != word[1:2] for word in sys.argv[1:] if word[1:]):
+            err.print("Put -- before names that start with -.")
+        raise
     except KeyboardInterrupt:
         raise SystemExit(130) from None
     except BrokenPipeError:  # the reader closed the pipe, as `| head` does

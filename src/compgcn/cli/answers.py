@@ -272,6 +272,9 @@ def _classify(
         notes = [most if len(found) < total else f"all {total:,} nodes without a label, the most certain first"]
         if others:
             notes.append(f"{others:,} more have other relations than those with a label; --item asks for one of them")
+    elif item is not None and isinstance(run.data, KnowledgeGraph):
+        like, what = run.classes.alike(), "has other relations than those with a label, so its class may mean nothing"
+        notes = [f"'{printable(one.name)}' {what}" for one in found if one.known is None and one.item not in like]
     if table is not None:
         write_rows(table, schema_of(Classified), [found])
     if as_json:

@@ -16,7 +16,7 @@ from rich.table import Table
 from typer import Argument, Option
 
 from compgcn.data import GraphCollection, KnowledgeGraph
-from compgcn.data.columns import counted
+from compgcn.data.columns import counted, existing_run
 from compgcn.run.plots import check_figure, printable
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ Dataset = KnowledgeGraph | GraphCollection
 _FEW = 30  # validation triples below which a metric is mostly noise
 
 Json = Annotated[bool, Option("--json", help="Print JSON, for a program to read.")]
-RunFolder = Annotated[Path, Argument(metavar="RUN", help="A run folder.")]
+RunFolder = Annotated[Path, Argument(metavar="RUN", help="A run folder.", callback=existing_run)]
 Device = Annotated[str, Option(help="cpu, cuda, or auto for the best there is.")]
 Plot = Annotated[
     Path | None,

@@ -240,10 +240,18 @@ def existing(path: str | Path) -> Path:
     return path
 
 
+def existing_run(path: Path) -> Path:
+    """Return the path of a run folder, or refuse one that does not exist."""
+    if not path.exists():
+        raise InputError(f"there is no run folder {path}{meant(path)}")
+    return path
+
+
 def meant(path: Path) -> str:
-    """Return a question for the path beside a missing one whose name looks like its own, if there is one."""
+    """Return a question for the path beside a missing one whose name looks like its own or goes on, if there is one."""
     beside = islice(path.parent.iterdir(), _BESIDE) if path.parent.is_dir() else ()
-    near = get_close_matches(path.name, [file.name for file in beside], n=1, cutoff=0.8)
+    names = sorted(file.name for file in beside)
+    near = get_close_matches(path.name, names, n=1, cutoff=0.8) or [k for k in names if k.startswith(path.name)]
     return f"; did you mean '{path.with_name(near[0])}'?" if near else ""
 
 

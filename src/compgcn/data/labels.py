@@ -91,10 +91,19 @@ def read_labels(
     """
     found, notes = _collect(files, columns)
     row_of = {text: row for row, text in enumerate(entities.ids)}
+    if not row_of.keys() & found.keys():  # names in place of ids
+        row_of = {text: row for text in found if (row := entities.find(text)) is not None}
+        if len(set(row_of.values())) < len(row_of):
+            raise InputError("the labels have several names of one node; give ids in place of names")
     absent = [node for node in found if node not in row_of]
     if len(absent) == len(found):
         what = f"none of the {len(found):,} labelled nodes is in the graph, such as {quoted(absent)}"
-        raise InputError(f"{what}; give their ids")
+        raise InputError(f"{what}; give their ids or names")
+    first, file = next(iter(found)), next(iter(files.values()))
+    alike = sum(label == found[first][0] for label, _ in found.values())
+    if absent[:1] == [first] and alike == 1 and first in table(file).header():
+        del found[absent.pop(0)]
+        notes.append(f"the first line of '{file}' looks like a header ('{first}' is no node of the graph), left out")
     if absent:
         count = f"{len(absent):,} of {len(found):,}"
         notes.append(f"{count} labelled nodes not in the graph, left out, such as {quoted(absent)}")

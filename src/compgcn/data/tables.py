@@ -43,11 +43,14 @@ _SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", " ": "spaces"}
 
 
 class Text(File):
-    """Tab- or comma-separated text in UTF-8; comma-separated fields may be quoted."""
+    """Text in UTF-8 with tabs, or with commas or semicolons and then perhaps quotes, between the fields."""
 
-    @property
+    @cached_property
     def delimiter(self) -> str:
-        return DELIMITERS[endings(self.path)[0]]
+        usual, comment = DELIMITERS[endings(self.path)[0]], self.options.comment or "\n"
+        lines = self._lines() if usual == "," else iter(())
+        first = next((line for line in lines if line.strip() and not line.startswith(comment)), ",")
+        return usual if "," in first or ";" not in first else ";"
 
     def header(self) -> list[str]:
         for _, fields in self._records():
@@ -140,7 +143,7 @@ class Text(File):
     def _parse(self, width: int, take: Sequence[int], lines: bytes | None = None) -> list[Any]:
         if self.options.comment:
             raise pa.ArrowInvalid("pyarrow knows no comments")
-        quoted = self.delimiter == ","
+        quoted = self.delimiter != "\t"
         names = [str(i) for i in range(width)]
         wanted = [names[i] for i in take]
         whole = self.label, PACKED.get(endings(self.path)[1])
@@ -167,7 +170,7 @@ class Text(File):
         reader = csv.reader(
             ("\n" if comment and line.startswith(comment) else line for line in self._lines()),
             delimiter=self.delimiter,
-            quoting=csv.QUOTE_MINIMAL if self.delimiter == "," else csv.QUOTE_NONE,
+            quoting=csv.QUOTE_NONE if self.delimiter == "\t" else csv.QUOTE_MINIMAL,
             strict=True,
         )
         bound = csv.field_size_limit(2**31 - 1)
@@ -177,7 +180,9 @@ class Text(File):
                     yield start, fields
                 start = reader.line_num + 1
         except csv.Error as error:
-            raise self._wrong(start, f"not separated by {_SEPARATORS[self.delimiter]}: {error}") from None
+            quote = "a quote is opened and never closed; close it, or double a quote that is part of the text"
+            other = f"not separated by {_SEPARATORS[self.delimiter]}: {error}"
+            raise self._wrong(start, quote if "unexpected end" in str(error) else other) from None
         finally:
             csv.field_size_limit(bound)
 
@@ -191,7 +196,9 @@ class Text(File):
                         number += 1
                         yield (line.removeprefix(_BOM) if number == 1 else line).decode()
         except UnicodeDecodeError as error:
-            raise self._wrong(number, f"byte {error.start + 1} is not UTF-8; save the file as UTF-8") from None
+            wide = number == 1 and error.object.startswith((b"\xff\xfe", b"\xfe\xff"))
+            what = "the text is UTF-16" if wide else f"byte {error.start + 1} is not UTF-8"
+            raise self._wrong(number, f"{what}; save the file as UTF-8") from None
         except BROKEN as error:
             raise InputError(f"'{self.label}' cannot be read: {error}") from None
 
@@ -209,7 +216,7 @@ class Text(File):
             return ""
         others = [mark for mark in _SEPARATORS if mark != self.delimiter and len(fields[0].split(mark)) == width]
         seen = f"; this line looks separated by {_SEPARATORS[others[0]]}" if others else ""
-        return f" (fields are separated by tabs in .tsv and .txt files and by commas in .csv files{seen})"
+        return f" (tabs separate fields in .tsv and .txt files, commas or semicolons in .csv files{seen})"
 
 
 class Parquet(File):
@@ -301,8 +308,9 @@ def opened(path: str | Path, readers: Mapping[str, Callable[[Path, Options], T]]
     path = existing(path)
     reader = readers.get(endings(path)[0])
     if reader is None:
-        expected = f"a name ending in one of {', '.join(readers)} (text also .gz or .zst)"
-        raise InputError(f"cannot tell the format of '{path}'; expected {expected}")
+        expected = f"expected a name ending in one of {', '.join(readers)} (text also .gz or .zst)"
+        what = "save the sheet as CSV (UTF-8)" if path.suffix.lower() in (".xlsx", ".xls", ".ods") else expected
+        raise InputError(f"cannot tell the format of '{path}'; {what}")
     return reader(path, options)
 
 

@@ -39,14 +39,14 @@ class Vocabulary:
         """Return the row that a text means, or raise an InputError with suggestions; see `find`."""
         row = self.find(text)
         if row is None:
-            raise unknown(self.kind, text, self.ids + self.names)
+            raise unknown(self.kind, text, self.spellings())
         return row
 
     def find(self, text: str) -> int | None:
         """Return the row that a text means, or None.
 
         The first of these decides: an id; a name; an id or name in another case; without accents and surrounding
-        spaces; the part of an IRI after its last # or /. A text that several rows share is an error.
+        spaces; the part of an IRI after its last # or /; that without case and accents. Several rows are an error.
         """
         if not isinstance(text, str):
             raise InputError(f"give the {self.kind} by its id or name, not as {text!r}")
@@ -54,12 +54,17 @@ class Vocabulary:
         if row is not None:
             return row
         rows = self._by_name.get(text) or self._by_case.get(text.casefold()) or []
-        if not rows and text.strip():
-            rows = self._by_letters.get(_letters(text)) or self._by_ending.get(text) or []
+        if not rows and (letters := _letters(text)):
+            rows = self._by_letters.get(letters) or self._by_ending.get(letters) or []
+            rows = [row for row in rows if _ending(self.ids[row]) == text] or rows
         if len(rows) > 1:
             shared = quoted([self.ids[row] for row in rows], 10)
             raise InputError(f"the {self.kind} name '{text}' is shared by {len(rows)} ids: {shared}; give the id")
         return rows[0] if rows else None
+
+    def spellings(self) -> list[str]:
+        """Return the ids, the names and the last parts of IRIs, to compare a misspelt text with."""
+        return [*self.ids, *self.names, *filter(None, map(_ending, self.ids))]
 
     @cached_property
     def shared(self) -> frozenset[str]:
@@ -86,9 +91,8 @@ class Vocabulary:
 
     @cached_property
     def _by_ending(self) -> dict[str, list[int]]:
-        """The part of an IRI after its last # or / -> rows."""
-        ends = (text.replace("#", "/").rpartition("/")[2] if "://" in text else "" for text in self.ids)
-        return _rows(ends)
+        """The part of an IRI after its last # or /, without case, accents and surrounding spaces -> rows."""
+        return _rows(_letters(_ending(text)) for text in self.ids)
 
 
 def folded(text: str) -> str:
@@ -97,6 +101,11 @@ def folded(text: str) -> str:
         return text.casefold()
     parts = unicodedata.normalize("NFKD", text.casefold())
     return "".join(mark for mark in parts if not unicodedata.combining(mark)).casefold()
+
+
+def _ending(text: str) -> str:
+    """Return the part of an IRI after its last # or /, and nothing of other texts."""
+    return text.replace("#", "/").rpartition("/")[2] if "://" in text else ""
 
 
 def _letters(text: str) -> str:

@@ -349,9 +349,13 @@ class Search:
         return None
 
     def _can_grow(self, name: str) -> bool:
-        """Tell whether the time left trains a candidate for half of a whole training, or for four times what it had."""
-        share = self.last(name).share
-        return share + self.left / max(self.cost(name).seconds, 1e-9) >= min(1 / 2, _GROWS * share)
+        """Tell whether the time left trains a candidate for half of a whole training, or for four times what it had.
+
+        One that was trained on after the rungs can.
+        """
+        last = self.last(name)
+        share = last.share + self.left / max(self.cost(name).seconds, 1e-9)
+        return last.rung == len(self.journal.of("rung")) or share >= min(1 / 2, _GROWS * last.share)
 
     def _race(self, rung: int, field: Sequence[str]) -> None:
         """Train every candidate of a rung: in the first all for the same share, later every kind for the same time.

@@ -7,7 +7,9 @@ weights hold for any graph with the same relations.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,6 +30,7 @@ from compgcn.tasks.sampling import randomness
 # For the rows of unseen entities, by the validation facts of entities hidden in world, and by those of all others
 _STEPS, _EPOCHS, _RATE = 60, 2, 0.01
 _OTHERS = 4  # how often a fact without unseen entities counts
+_CLOSE = 0.9  # how alike two texts are at least if one is taken for a misspelling of the other, see `difflib`
 _LISTED = 5  # unseen entities, or unknown relations, that a message names
 
 
@@ -236,7 +239,7 @@ def _known_relations(texts: Mapping[str, str], relations: Vocabulary) -> dict[st
     if len(errors) == 1:
         raise next(iter(errors.values()))
     if errors:
-        known = relations.ids + relations.names
+        known = relations.spellings()
         listed = _quoted(list(errors), lambda text: next(iter(nearest(text, known)), None))
         raise InputError(f"unknown relations {listed}; the model knows only the relations it was trained on")
     return found
@@ -248,7 +251,8 @@ def _notes(data: KnowledgeGraph, added: Numbers, new: Sequence[str]) -> tuple[st
     distinct = np.unique(keys(added, N, R))
     known = int(np.isin(distinct, keys(data.train, N, R)).sum())
     alike = {text: _lookalike(text, data.entities) for text in new}
-    listed = _quoted(sorted(new, key=lambda text: alike[text] is None), alike.get)  # likely typos first
+    new = sorted(new, key=lambda text: alike[text] is None)  # likely typos first
+    listed = _quoted(new, lambda text: alike[text] or _near(text, data.entities.spellings()))
     entities = counted(len(new), "new entity") + (f": {listed}" if new else "")
     notes = [f"{counted(len(distinct) - known, 'fact')} added, {entities}"]
     if repeated := len(added) - len(distinct):
@@ -265,13 +269,16 @@ def _quoted(texts: Sequence[str], alike: Callable[[str], str | None]) -> str:
     return listed + (f" and {len(texts) - _LISTED:,} more" if len(texts) > _LISTED else "")
 
 
+def _near(text: str, known: Sequence[str]) -> str | None:
+    """Return the known text that this one is most likely a misspelling of: very close, with the same digits."""
+    near = nearest(text, known, cutoff=_CLOSE)
+    return next((one for one in near if re.findall(r"\d", one) == re.findall(r"\d", text)), None)
+
+
 def _lookalike(text: str, entities: Vocabulary) -> str | None:
     """Return the entity whose id or name differs only in case or in blanks around it."""
-    try:
-        row = entities.find(text.strip())
-    except InputError:  # several do
-        return None
-    if row is None:
-        return None
-    name = entities.names[row]
-    return name if name.casefold() == text.strip().casefold() else entities.ids[row]
+    with suppress(InputError):  # several do
+        if (row := entities.find(text.strip())) is not None:
+            name = entities.names[row]
+            return name if name.casefold() == text.strip().casefold() else entities.ids[row]
+    return None

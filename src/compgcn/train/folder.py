@@ -32,7 +32,7 @@ from torch import Tensor, nn
 from compgcn import __version__, processes
 from compgcn.config import Config, read_config, read_settings, to_toml
 from compgcn.data import GraphCollection, KnowledgeGraph, Labels, Vocabulary
-from compgcn.data.columns import SPLITS, Numbers, counted, meant
+from compgcn.data.columns import SPLITS, Numbers, counted, existing_run
 from compgcn.errors import InputError, out_of_memory
 from compgcn.train.storage import (
     Array,
@@ -149,8 +149,7 @@ class Folder:
 
     def config(self) -> Config:
         """Read the resolved settings."""
-        if not self.path.is_dir():
-            raise InputError(f"there is no run folder {self.path}{meant(self.path)}")
+        existing_run(self.path)
         if self.is_search:
             raise InputError(f"{self.path} holds an unfinished search; the train command that began it resumes it")
         if not self.is_run:
