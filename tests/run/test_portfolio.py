@@ -261,14 +261,15 @@ def test_a_candidate_that_the_estimate_trained_to_its_end_is_shown_as_trained(tm
 
 
 def test_only_triples_of_ones_own_are_searched_by_default() -> None:
-    data = graph(people=40, valid=12)
-    assert portfolio.unsuited({"data.source": "mine.tsv"}, data) is None
-    assert portfolio.unsuited({"data.source": "mine.tsv", "training.seed": 3}, data) is None
-    assert portfolio.unsuited({"data.source": "world"}, data) == "", "it has a recipe"
-    assert portfolio.unsuited({"data.source": "mine.tsv", "epochs": 3}, data) == ""
-    assert "too large" in (portfolio.unsuited({"data.source": "mine.tsv"}, Outline(90_000, 9, 2_000_000)) or "")
-    assert portfolio.unsuited({"data.source": "mine.tsv"}, Outline(14_541, 237, 310_000)) is None
-    assert "only 3 triples" in (portfolio.unsuited({"data.source": "mine.tsv"}, graph()) or "")
+    data, mine, most = graph(people=40, valid=12), {"data.source": "mine.tsv"}, Budget(seconds=300.0)
+    assert portfolio.budget(None, None, mine, data) == most
+    assert portfolio.budget(None, None, {**mine, "training.seed": 3}, data) == most
+    assert portfolio.budget(None, None, {"data.source": "world"}, data) == "", "it has a recipe"
+    assert portfolio.budget(None, None, {**mine, "epochs": 3}, data) == ""
+    assert portfolio.budget(None, None, mine, data, "complex") == ""
+    assert "too large" in portfolio.budget(None, None, mine, Outline(90_000, 9, 2_000_000))
+    assert portfolio.budget(None, None, mine, Outline(14_541, 237, 310_000)) == most
+    assert "only 3 triples" in portfolio.budget(None, None, mine, graph())
 
 
 @pytest.fixture

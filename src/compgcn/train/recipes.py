@@ -157,14 +157,14 @@ _SPEED = {False: 1e11, True: 7e13}  # operations a second that training without 
 _WIDTHS = {False: (128, 256, 512), True: (256, 512, 1024, 2048)}
 _WEIGHTS = (0.1, 0.03, 0.01, 0.003, 0.001)  # of N3 in a search
 _SPARSE = 16  # facts per entity below which the weight rises further
-_MINUTES = 300.0  # seconds of a search, where nobody bounds it
+MINUTES = 5.0  # of a search, where nobody bounds it
 
 
 def factorisation(
     num_entities: int,
     facts: int,
     on_gpu: bool,
-    seconds: float = _MINUTES,
+    seconds: float = 60 * MINUTES,
     candidates: int | None = None,
     epochs: int = _SHORT["training.epochs"],
 ) -> dict[str, Any]:
@@ -261,11 +261,11 @@ def portfolio(
     more: dict[str, dict[str, Any]] = {"wider": {"encoder.dims": (32,) * 5}, "deeper": {"encoder.dims": (16,) * 6}}
     few = slow = ""  # why to leave the conditional model and CompGCN out
     if on_gpu:
-        usual = factorisation(*size, on_gpu, seconds or _MINUTES) | seldom
+        usual = factorisation(*size, on_gpu, seconds or 60 * MINUTES) | seldom
         more = {"four statistics": {"encoder.statistics": "pna"}}
     else:
-        usual = _factors_on_cpu(*size, seconds or _MINUTES) | sample
-        queries = max(round((seconds or _MINUTES) * _RATE / (_EPOCHS * query_time)), 1)
+        usual = _factors_on_cpu(*size, seconds or 60 * MINUTES) | sample
+        queries = max(round((seconds or 60 * MINUTES) * _RATE / (_EPOCHS * query_time)), 1)
         conditional |= _conditional_in_time(queries, facts) | {"encoder.bias": bias}
         few = _too_few(query_time, queries)
         if num_entities * facts > _MOST_ENCODED:
