@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from compgcn.errors import InputError
-from compgcn.run.search import Budget, Candidate, Cost, Journal, Outcome, Search, Trial, best_first, journalled
+from compgcn.run.search import Budget, Cost, Journal, Outcome, Search, Trial, best_first, journalled
 from compgcn.train.loop import Interrupted
+from compgcn.train.recipes import Candidate
 
 SECONDS = 10.0  # of a whole training of the candidates below
 

@@ -23,14 +23,14 @@ from compgcn.run.build import TASKS, build_graph, build_links, find_device
 from compgcn.run.protocols import ClassSession, held_out, likelihood
 from compgcn.run.resolve import must_suffice, resolve, task_of
 from compgcn.run.run import Run, open_session, train
-from compgcn.run.search import JOURNAL, Budget, Candidate, Cost, Journal, Search, journalled
+from compgcn.run.search import JOURNAL, Budget, Cost, Journal, Search, journalled
 from compgcn.tasks.classification import Classification, Nodes
 from compgcn.tasks.inputs import INPUTS, Dataset, without_test
 from compgcn.tasks.objectives import OBJECTIVES
 from compgcn.tasks.sampling import randomness
 from compgcn.train.folder import EVENTS, MODEL, Folder, default_folder
 from compgcn.train.loop import Event, Interrupted, Progress, make_step, optimise
-from compgcn.train.recipes import CONDITIONAL_ON_CPU, MINUTES, node_portfolio, portfolio
+from compgcn.train.recipes import CONDITIONAL_ON_CPU, MINUTES, Candidate, node_portfolio, portfolio
 from compgcn.train.storage import replace as replace_file
 
 BEST: Mapping[str | None, str] = {"link-prediction": "best", "node-classification": "best-labels"}
@@ -324,9 +324,8 @@ def _candidates(base: Config, data: KnowledgeGraph, budget: Budget) -> list[Cand
         on_gpu = device.type == "cuda"
         sizes = data.num_entities, len(data.train), budget.seconds, on_gpu
         if on_gpu:
-            return [Candidate(*one) for one in portfolio(*sizes)]
+            return portfolio(*sizes)
         pace = find_pace(build_graph(base, data.train, data, device), layers)
-        rows = portfolio(*sizes, pace.time, not pace.sparse)
-        return [Candidate(*one) for one in rows]
+        return portfolio(*sizes, pace.time, not pace.sparse)
     given = [name for name in TASKS["node-classification"].inputs if INPUTS[name].there(data)]
-    return [Candidate(*one) for one in node_portfolio(given, fitted=find_spec("sklearn") is not None)]
+    return node_portfolio(given, fitted=find_spec("sklearn") is not None)

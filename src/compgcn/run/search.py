@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 from compgcn.data.columns import counted
 from compgcn.errors import InputError
 from compgcn.train.loop import Event, Interrupted
+from compgcn.train.recipes import Candidate
 from compgcn.train.storage import append, reason
 
 JOURNAL = "journal.jsonl"
@@ -36,20 +37,6 @@ _FEWER = 3  # a rung keeps one in so many candidates
 _WHOLE = 4  # trials that cannot halve more candidates train so many, each to its end
 _GROWS = 4  # times what it had, a slow model of another kind is worth training on
 _SHORTEST = 0.1  # share of a whole training that every candidate of the first rung should have
-
-
-class Candidate(NamedTuple):
-    """Named settings to try.
-
-    The first rung compares candidates of a kind, so that the only one of its kind joins in the second, where the best
-    of each kind meet. A candidate that follows another has time left over alone, where that one leads.
-    """
-
-    name: str  # in tables
-    settings: Mapping[str, Any]  # by dotted name
-    kind: str = ""  # of the model
-    after: str = ""  # the candidate that it follows, if any
-    omitted: str = ""  # why not to try it; "" for those to try
 
 
 class Cost(NamedTuple):
