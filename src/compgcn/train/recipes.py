@@ -72,7 +72,7 @@ _CONDITIONAL: dict[str, Any] = {
     "training.step": "recorded",  # its kernels are fused already
 }
 
-_RATE = 5e8  # time that passes in a second of training on two cores, in the unit of `nn.conditional.Pace`
+_RATE = 5e8  # messages, the unit of `nn.conditional.Pace`, that a second passes; set by hand from runs on two cores
 _TRAINED = 100.0  # seconds that the epochs on a CPU should take
 CONDITIONAL_ON_CPU: dict[str, Any] = {"encoder.dims": (16,) * 5, "training.batch_size": 32}
 
