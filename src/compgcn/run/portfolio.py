@@ -314,7 +314,8 @@ def search(
             if place.is_dir():
                 shutil.rmtree(place)
     found = journalled(run.path)
-    notify({"event": "winner", "name": found.trials[0].name if found else ""})
+    assert found is not None  # the run has a winner
+    notify({"event": "winner", "name": found.trials[0].name})
     return train(run.config(), data, run.path, notify, interrupted)
 
 
