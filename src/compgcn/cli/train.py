@@ -44,7 +44,7 @@ from compgcn.config import (
     parse_space,
     read_search,
 )
-from compgcn.data import KnowledgeGraph, find
+from compgcn.data import DATASETS, KnowledgeGraph, find
 from compgcn.data.columns import counted
 from compgcn.errors import InputError
 from compgcn.train.recipes import model as find_model
@@ -140,15 +140,18 @@ def train(
     if space is not None:
         asked["classifier.candidates"] = candidates(space)
     found = read_data(asked, model)
-    from compgcn.run import portfolio
     from compgcn.run import train as train_run
     from compgcn.run.resolve import as_begun, resolve
 
-    budget = portfolio.budget(minutes, trials, asked, found, model)
-    if not isinstance(budget, str):
-        compare_models(asked, found, budget, run_dir, overwrite, as_json)
-        return
-    why = budget
+    why = ""
+    if minutes is not None or trials is not None or asked["data.source"] not in DATASETS:
+        from compgcn.run import portfolio
+
+        budget = portfolio.budget(minutes, trials, asked, found, model)
+        if not isinstance(budget, str):
+            compare_models(asked, found, budget, run_dir, overwrite, as_json)
+            return
+        why = budget
     from compgcn.train.folder import Folder, default_folder
 
     config, notes, large = resolve(asked, found, model)
