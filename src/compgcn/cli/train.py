@@ -143,15 +143,14 @@ def train(
     from compgcn.run import train as train_run
     from compgcn.run.resolve import as_begun, resolve
 
-    why = ""
+    why: Budget | str = ""
     if minutes is not None or trials is not None or asked["data.source"] not in DATASETS:
-        from compgcn.run import portfolio
+        from compgcn.run.portfolio import budget
 
-        budget = portfolio.budget(minutes, trials, asked, found, model)
-        if not isinstance(budget, str):
-            compare_models(asked, found, budget, run_dir, overwrite, as_json)
-            return
-        why = budget
+        why = budget(minutes, trials, asked, found, model)
+    if not isinstance(why, str):
+        compare_models(asked, found, why, run_dir, overwrite, as_json)
+        return
     from compgcn.train.folder import Folder, default_folder
 
     config, notes, large = resolve(asked, found, model)
