@@ -33,7 +33,7 @@ from compgcn.nn.conditional import STATISTICS, ConditionalLayer, View
 from compgcn.nn.graph import RelationalGraph
 from compgcn.run.build import build_links
 from compgcn.run.plan import measure
-from compgcn.run.resolve import expand, recommended
+from compgcn.run.resolve import resolve
 from compgcn.tasks.link_prediction import ConditionalPrediction, LinkTask
 from compgcn.train.folder import commit
 from compgcn.train.loop import make_step
@@ -334,7 +334,7 @@ _REPEATS = 5
 def bench_step(data: KnowledgeGraph, device: torch.device, settings: dict[str, Any], say: Say) -> Report:
     """Measure a training step of the recommended model, by default with the paper's loss and batches."""
     settings = {**PAPER, **settings}
-    config = expand(recommended(settings, data), data)
+    config = resolve(settings, data).config
     say("the recommended model")
     line = _line(data, device, settings, config.training.step, any_model=True)
     stream = round(measure(device).stream / 1e9, 1)  # a plan needs it, see `reproduction.blocks.rates`
@@ -355,7 +355,7 @@ def bench_costs(
 
 def bench_evaluate(data: KnowledgeGraph, device: torch.device, settings: dict[str, Any], say: Say) -> Report:
     """Measure all filtered ranks of the test split."""
-    task = fresh_task(expand(recommended(settings, data), data), data, device)
+    task = fresh_task(resolve(settings, data).config, data, device)
     say("all ranks of the test split")
     ours, ranks = cost(lambda: task.ranks("test").tail.realistic.sum().item(), device, 3, 1), 2 * len(data.test)
     return {**_header("evaluate", data, device), "ranks": ranks, "ours": ours}
@@ -370,7 +370,7 @@ def bench_conditional(data: KnowledgeGraph, device: torch.device, settings: dict
     for kind in STATISTICS if "encoder.statistics" not in settings else (settings["encoder.statistics"],):
         say(f"step, {kind}")
         asked = {"encoder.name": "conditional", "encoder.statistics": kind, **settings}
-        config = expand(recommended(asked, data), data)
+        config = resolve(asked, data).config
         line = _line(data, device, asked, "auto")
         say(f"step edge by edge, {kind}")
         line["per_edge"] = fewer_queries(config, data, device)
@@ -421,7 +421,7 @@ def _line(
     On a GPU our step is recorded, and compiled if asked; a model that `PerEdge` computes is measured eagerly and edge
     by edge too. PyKEEN has the model's dimensions if it has the model; with `any_model` it has 200 otherwise.
     """
-    config = expand(recommended(settings, data), data)
+    config = resolve(settings, data).config
     make = partial(fresh_task, config, data, device)
     task = make()
     steps, needed = task.steps_per_epoch, needed_mib(task)

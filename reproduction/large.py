@@ -23,7 +23,7 @@ from compgcn.data import KnowledgeGraph, Vocabulary
 from compgcn.data.columns import Numbers
 from compgcn.data.datasets import LARGE_ENCODED, LARGE_RECIPE, large_batch
 from compgcn.errors import InputError
-from compgcn.run.resolve import expand, recommended
+from compgcn.run.resolve import recommended, resolve
 from compgcn.run.run import fit_probabilities
 from compgcn.tasks.link_prediction import LinkTask
 from compgcn.train.loop import make_step
@@ -150,7 +150,7 @@ def _named(facts: Numbers, entities: int, relations: int, held_out: int) -> Know
 
 def _measure(stage: Stages, into: Report, data: KnowledgeGraph, settings: dict[str, Any], device: torch.device) -> None:
     free(device)
-    config = expand(recommended({"data.source": "large.tsv", **settings}, data), data)
+    config = resolve({"data.source": "large.tsv", **settings}, data).config
     task: LinkTask | None = stage(into, "build", fresh_task, config, data, device)
     if task is None:
         return

@@ -30,7 +30,7 @@ from compgcn.nn.conditional import ConditionalCompGCN, ConditionalLayer, View
 from compgcn.nn.graph import RelationalGraph
 from compgcn.run import Run, train
 from compgcn.run.report import curve, parameters
-from compgcn.run.resolve import expand, recommended
+from compgcn.run.resolve import expand, recommended, resolve
 from compgcn.tasks.facts import Answers
 from compgcn.tasks.inputs import Dataset
 from compgcn.tasks.ranking import SideRanks, by_category, by_relation, summary
@@ -65,7 +65,7 @@ def train_row(
     settings = {**chosen(job.experiment, job.row), "training.seed": job.seed, "training.device": device}
     wanted = configure(Config(), settings)
     data = trial_data(wanted) if smoke else find(wanted.data, wanted.task)
-    config = expand(recommended(settings, data, job.row.model), data)
+    config = resolve(settings, data, job.row.model).config
     if smoke:
         config = expand(configure(config, trial_settings(config)), data)
     if torch.cuda.is_available():

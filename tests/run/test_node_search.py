@@ -17,7 +17,7 @@ from compgcn.errors import InputError
 from compgcn.run import Run, portfolio, train
 from compgcn.run.search import Budget, journalled
 from compgcn.train.loop import Interrupted
-from compgcn.train.recipes import node_portfolio
+from compgcn.train.recipes import Candidate, node_portfolio
 from toy import Command, classify, molecules
 
 TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
@@ -48,13 +48,9 @@ def institute(people: int = 48, groups: int = 3) -> KnowledgeGraph:
 def few() -> Iterator[None]:
     """Let a few candidates compete, for a few epochs."""
 
-    def some(*args: Any, **options: Any) -> list[tuple[str, dict[str, Any], str]]:
-        found = {name: (settings, kind) for name, settings, kind in node_portfolio(*args, **options)}
-        return [
-            (name, settings | (SHORT if name != "facts" else {}), kind)
-            for name in FEW
-            for settings, kind in [found[name]]
-        ]
+    def some(*args: Any, **options: Any) -> list[Candidate]:
+        found = {one.name: one.settings for one in node_portfolio(*args, **options)}
+        return [Candidate(name, {**found[name], **(SHORT if name != "facts" else {})}) for name in FEW]
 
     with mock.patch.object(portfolio, "node_portfolio", some):
         yield
@@ -99,7 +95,7 @@ def test_the_winner_is_the_run_that_its_settings_give(whole: tuple[Run, list[dic
     run, events = whole
     ended = next(i for i, event in enumerate(events) if event["event"] == "start")
     assert {event["part"] for event in events[ended:] if "part" in event} == {"final"}
-    (settings,) = (one for name, one, _ in portfolio.node_portfolio(["types"], fitted=False) if name == FEW[0])
+    (settings,) = (one.settings for one in portfolio.node_portfolio(["types"], fitted=False) if one.name == FEW[0])
     assert run.metrics == toy.fit(institute(), run_dir=tmp_path / "again", **SETTINGS, **settings).metrics
 
 

@@ -22,14 +22,15 @@ from compgcn.run.report import write_page
 from compgcn.run.search import Budget, journalled
 from compgcn.train.folder import MODEL
 from compgcn.train.loop import Event, Interrupted
+from compgcn.train.recipes import Candidate
 from compgcn.train.recipes import portfolio as candidates_of
 from toy import CONDITIONAL, SMALL, Command, flags, graph, lasting, refused, write_tsv
 
 GIVEN = {"data.source": "toy", "device": "cpu"}
 FACTORS = {**SMALL, "encoder": "none", "dims": (8,), "decoder": "complex", "loss": "cross-entropy", "epochs": 9}
 FEW = [
-    ("conditional", {**SMALL, **CONDITIONAL, "epochs": 3}, "conditional"),
-    *((f"ComplEx {lr}", {**FACTORS, "lr": lr}, "factorisation") for lr in (0.01, 0.02, 0.05, 0.1)),
+    Candidate("conditional", {**SMALL, **CONDITIONAL, "epochs": 3}, "conditional"),
+    *(Candidate(f"ComplEx {lr}", {**FACTORS, "lr": lr}, "factorisation") for lr in (0.01, 0.02, 0.05, 0.1)),
 ]
 
 
@@ -158,7 +159,7 @@ def test_a_candidate_that_does_not_fit_into_memory_is_left_out(tmp_path: Path, m
 def test_a_search_without_a_model_leaves_the_folder_to_another_budget(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(portfolio, "portfolio", lambda *sizes: [("no", {"decoder.name": "nothing"}, "")])
+    monkeypatch.setattr(portfolio, "portfolio", lambda *sizes: [Candidate("no", {"decoder.name": "nothing"})])
     with pytest.raises(InputError, match=r"found no model .*; choose a --model"):
         searched(tmp_path / "run", trials=1)
     monkeypatch.setattr(portfolio, "portfolio", lambda *sizes: FEW)
@@ -185,7 +186,7 @@ def test_candidates_have_names_of_their_own_and_settings_that_resolve(sizes: tup
     assert len({name for name, *_ in found}) == len(found)
     judge = portfolio.LinkJudge(GIVEN, graph(), Path())
     for one in found:
-        assert judge.config(portfolio.Candidate(*one), 0.01).training.epochs >= 1
+        assert judge.config(one, 0.01).training.epochs >= 1
 
 
 @pytest.mark.parametrize(
@@ -205,8 +206,8 @@ def test_on_a_cpu_a_graph_gets_models_that_learn_within_the_time(
 ) -> None:
     """Five minutes: few negatives in place of many entities; epochs of the conditional model that cost the same."""
     rows = candidates_of(entities, facts, 300.0, False, query_time)
-    found, omitted = ({row[0]: row[1] for row in rows if bool(row[4]) is out} for out in (False, True))
-    reasons = {row[0]: row[4] for row in rows}
+    found, omitted = ({row.name: row.settings for row in rows if bool(row.omitted) is out} for out in (False, True))
+    reasons = {row.name: row.omitted for row in rows}
     loss = next(settings["training.loss"] for name, settings in found.items() if "ComplEx" in name)
     assert (loss == "sampled-cross-entropy") == sampled
     assert {name in found for name in ("CompGCN", "CompGCN, wider")} == {encoder}
@@ -220,11 +221,11 @@ def test_on_a_cpu_a_graph_gets_models_that_learn_within_the_time(
         assert int(enough[1]) <= 60, "an hour is enough for all of them"
         times = (60.0 * (int(enough[1]) - i) for i in (0, 1))
         longer, shorter = (candidates_of(entities, facts, seconds, False, query_time)[0] for seconds in times)
-        assert (longer[0], longer[4], bool(shorter[4])) == ("conditional", "", True)
+        assert (longer.name, longer.omitted, bool(shorter.omitted)) == ("conditional", "", True)
     assert set(omitted) == {name for name, there in (("CompGCN", encoder), ("conditional", conditional)) if not there}
     on_gpu = candidates_of(entities, facts, 300.0, True)
-    assert {"CompGCN", "conditional"} <= {row[0] for row in on_gpu}
-    assert not any(row[4] for row in on_gpu)
+    assert {"CompGCN", "conditional"} <= {row.name for row in on_gpu}
+    assert not any(row.omitted for row in on_gpu)
 
 
 def test_the_time_of_ranking_counts_every_entity_beside_few_negatives(tmp_path: Path) -> None:
@@ -233,7 +234,7 @@ def test_the_time_of_ranking_counts_every_entity_beside_few_negatives(tmp_path: 
     def cost(loss: str) -> float:
         settings = {**FACTORS, "epochs": 400, "loss": loss, "sampler": "shared", "negatives": 1}
         judge = portfolio.LinkJudge(GIVEN, data, tmp_path / loss, steps.tick, clock=lambda: steps.now)
-        return judge.cost(portfolio.Candidate("one", settings)).seconds
+        return judge.cost(Candidate("one", settings)).seconds
 
     ranking = portfolio._FORWARD * 400 * 2 * len(data.valid) / FACTORS["batch_size"]
     difference = cost("sampled-cross-entropy") - cost("cross-entropy")
@@ -243,32 +244,33 @@ def test_the_time_of_ranking_counts_every_entity_beside_few_negatives(tmp_path: 
 def test_an_epoch_that_the_estimate_trained_is_evaluated(tmp_path: Path) -> None:
     steps = Steps(0.01, 10.0)  # the estimate ends with an epoch
     judge = portfolio.LinkJudge(GIVEN, graph(people=12), tmp_path, steps.tick, clock=lambda: steps.now)
-    one = portfolio.Candidate("one", {**FACTORS, "evaluate_every": 2, "batch_size": 8})
+    one = Candidate("one", {**FACTORS, "evaluate_every": 2, "batch_size": 8})
     assert judge.cost(one).seconds > 0
     assert 0 < judge.train(one, 1 / 9, final=False)[0] <= 1
 
 
 def test_a_candidate_that_stops_early_is_trained_whole(tmp_path: Path) -> None:
     judge = portfolio.LinkJudge(GIVEN, graph(people=12), tmp_path, lambda event: None)
-    one = portfolio.Candidate("one", {**FACTORS, "epochs": 1000, "lr": 1e-9, "patience": 1})
+    one = Candidate("one", {**FACTORS, "epochs": 1000, "lr": 1e-9, "patience": 1})
     assert judge.train(one, 0.5, final=False)[1] == 1.0
 
 
 def test_a_candidate_that_the_estimate_trained_to_its_end_is_shown_as_trained(tmp_path: Path) -> None:
     judge = portfolio.LinkJudge(GIVEN, graph(people=12), tmp_path, lambda event: None, clock=lambda: 0.0)
-    assert judge.cost(portfolio.Candidate("one", {**FACTORS, "epochs": 3})) == (0.0, 1.0)
-    assert judge.cost(portfolio.Candidate("two", {**FACTORS, "epochs": 3, "regularisation": 0.5})).least == 1 / 3
+    assert judge.cost(Candidate("one", {**FACTORS, "epochs": 3})) == (0.0, 1.0)
+    assert judge.cost(Candidate("two", {**FACTORS, "epochs": 3, "regularisation": 0.5})).least == 1 / 3
 
 
 def test_only_triples_of_ones_own_are_searched_by_default() -> None:
-    data = graph(people=40, valid=12)
-    assert portfolio.unsuited({"data.source": "mine.tsv"}, data) is None
-    assert portfolio.unsuited({"data.source": "mine.tsv", "training.seed": 3}, data) is None
-    assert portfolio.unsuited({"data.source": "world"}, data) == "", "it has a recipe"
-    assert portfolio.unsuited({"data.source": "mine.tsv", "epochs": 3}, data) == ""
-    assert "too large" in (portfolio.unsuited({"data.source": "mine.tsv"}, Outline(90_000, 9, 2_000_000)) or "")
-    assert portfolio.unsuited({"data.source": "mine.tsv"}, Outline(14_541, 237, 310_000)) is None
-    assert "only 3 triples" in (portfolio.unsuited({"data.source": "mine.tsv"}, graph()) or "")
+    data, mine, most = graph(people=40, valid=12), {"data.source": "mine.tsv"}, Budget(seconds=300.0)
+    assert portfolio.budget(None, None, mine, data) == most
+    assert portfolio.budget(None, None, {**mine, "training.seed": 3}, data) == most
+    assert portfolio.budget(None, None, {"data.source": "world"}, data) == "", "it has a recipe"
+    assert portfolio.budget(None, None, {**mine, "epochs": 3}, data) == ""
+    assert portfolio.budget(None, None, mine, data, "complex") == ""
+    assert "too large" in portfolio.budget(None, None, mine, Outline(90_000, 9, 2_000_000))
+    assert portfolio.budget(None, None, mine, Outline(14_541, 237, 310_000)) == most
+    assert "only 3 triples" in portfolio.budget(None, None, mine, graph())
 
 
 @pytest.fixture

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from compgcn.errors import InputError
-from compgcn.run.search import Budget, Candidate, Cost, Journal, Outcome, Search, Trial, best_first, journalled
+from compgcn.run.search import Budget, Cost, Journal, Outcome, Search, Trial, journalled, standings
 from compgcn.train.loop import Interrupted
+from compgcn.train.recipes import Candidate
 
 SECONDS = 10.0  # of a whole training of the candidates below
 
@@ -368,7 +369,7 @@ def test_the_winner_has_half_the_training_of_the_last_rung_and_the_others_come_b
     fields = [["lucky", "whole", "last"], ["last", "other"]]
     lines = [*({"event": "rung", "field": field} for field in fields)]
     lines += [{"event": "end", **trial._asdict()} for trial in trials]
-    assert [trial.name for trial in best_first(lines)] == ["late", "lucky", "whole", "last", "other"]
+    assert [trial.name for trial in standings(lines)] == ["late", "lucky", "whole", "last", "other"]
 
 
 def test_a_candidate_faster_than_estimated_has_its_time_nevertheless(tmp_path: Path) -> None:

@@ -323,7 +323,7 @@ def test_a_full_disk_while_an_event_is_written_loses_nothing(tmp_path: Path, mon
             if event["event"] == "step" and event["epoch"] == 2:
                 patch.setattr(Path, "open", _full)
 
-        with pytest.raises(OSError, match=r"could not write .*events\.jsonl: .*No space left"):
+        with pytest.raises(OSError, match=r"could not write .*events\.jsonl: No space left"):
             train(tmp_path / "run", notify=fill, **settings)
     assert lasting(train(tmp_path / "run", **settings).path) == undisturbed
 

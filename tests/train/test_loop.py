@@ -27,7 +27,7 @@ class Memory:
     def load(self) -> tuple[dict[str, Tensor], str] | None:
         return self.state
 
-    def damaged(self, reason: Exception) -> InputError:
+    def bad_checkpoint(self, reason: Exception) -> InputError:
         return InputError(str(reason))
 
     def save(self, tensors: dict[str, Tensor], note: str) -> None:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from compgcn.cli.console import Json, Settings, describe, out, show_json, show_table
-from compgcn.cli.train import MINUTES, Model, asked_for, budget_of, in_words, read_data, with_settings
+from compgcn.cli.train import Model, asked_for, in_words, read_data, with_settings
 from compgcn.config import Config, configure
 from compgcn.data import KnowledgeGraph
 from compgcn.errors import InputError
+from compgcn.train.recipes import MINUTES
 from compgcn.train.recipes import model as find_model
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ def plan(
     asked, _ = asked_for(data or "outline.tsv", options, settings, None)
     from compgcn.run import plan as planning
     from compgcn.run.build import find_device
+    from compgcn.run.portfolio import budget
     from compgcn.run.resolve import resolve
 
     own = {} if model is None else find_model(model).settings
@@ -86,7 +88,7 @@ def plan(
     else:
         describe(found.name, found.statistics(), [])
         _show(made, here, memory, fitting)
-        if devices == 1 and not isinstance(budget_of(None, None, asked, found, model), str):
+        if devices == 1 and not isinstance(budget(None, None, asked, found, model), str):
             out.print(f"`train` compares models for {MINUTES:g} min; --encoder {config.encoder.name} trains this one")
     if not fits:
         raise SystemExit(1)

@@ -59,7 +59,6 @@ if TYPE_CHECKING:
 
 Line = Callable[[Mapping[str, Any]], "RenderableType"]  # shows an event; "" for nothing new
 _QUIET = 10.0  # seconds between two lines about training where there is no terminal
-MINUTES = 5.0  # of a search, for one's own files
 _HEADER = ("candidate", "valid>", "trained>", "seconds>", "")  # of the table of a search
 
 
@@ -144,13 +143,14 @@ def train(
     from compgcn.run import train as train_run
     from compgcn.run.resolve import as_begun, resolve
 
-    why = ""
-    if minutes is not None or trials is not None or (model is None and asked["data.source"] not in DATASETS):
-        budget = budget_of(minutes, trials, asked, found, model)
-        if not isinstance(budget, str):
-            compare_models(asked, found, budget, run_dir, overwrite, as_json)
-            return
-        why = budget
+    why: Budget | str = ""
+    if minutes is not None or trials is not None or asked["data.source"] not in DATASETS:
+        from compgcn.run.portfolio import budget
+
+        why = budget(minutes, trials, asked, found, model)
+    if not isinstance(why, str):
+        compare_models(asked, found, why, run_dir, overwrite, as_json)
+        return
     from compgcn.train.folder import Folder, default_folder
 
     config, notes, large = resolve(asked, found, model)
@@ -401,19 +401,6 @@ def show_classes(run: Run) -> None:
 
 
 # The search behind `train`
-
-
-def budget_of(
-    minutes: float | None, trials: int | None, asked: Mapping[str, Any], data: Dataset, model: str | None
-) -> Budget | str:
-    """Return the budget of a search, or why one model is trained in its place; "" where nobody would ask."""
-    from compgcn.run import portfolio
-    from compgcn.run.search import Budget
-
-    if minutes is None and trials is None:
-        why = portfolio.unsuited(asked, data) if model is None else ""
-        return Budget(60 * MINUTES) if why is None else why
-    return portfolio.budget(minutes, trials, asked, data, model)
 
 
 def compare_models(

@@ -364,7 +364,7 @@ _QUERIES = 8  # from which on Numba's update pays: it scales the filters of an e
 
 
 def update(
-    x: Tensor, parts: Tensor | Sequence[Tensor], degree: Tensor, scale: Tensor, weight: Tensor, gamma: Tensor,
+    x: Tensor, parts: Sequence[Tensor], degree: Tensor, scale: Tensor, weight: Tensor, gamma: Tensor,
     beta: Tensor | None = None, bias: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Return x + relu(gamma · norm([x; t_1; t_1 s; t_1 / s; t_2; …] W + bias) + beta), [N, B, d], in the dtype of `x`.
@@ -374,16 +374,14 @@ def update(
 
     Args:
         x: entities for each query [N, B, d].
-        parts: the sum of the messages alone, or their sum, sum of squares, largest and smallest: K tensors [N, B, d],
-            or one [K, N, B, d].
+        parts: the sum of the messages alone, or their sum, sum of squares, largest and smallest: K tensors [N, B, d].
         degree: number of messages [N], at least 1.
         scale: the scaler s > 0 of each entity [N].
         weight: W [(1 + 3K) d, d].
         gamma, beta, bias: [d]; without beta and bias a row of zeros stays one where K is 1.
     """
-    parts = (parts,) if isinstance(parts, Tensor) else parts
-    K, (nodes, _, d) = sum(len(part) if part.ndim == 4 else 1 for part in parts), x.shape
-    if K not in _BYTES or any(part.shape[-3:] != x.shape for part in parts):
+    K, (nodes, _, d) = len(parts), x.shape
+    if K not in _BYTES or any(part.shape != x.shape for part in parts):
         shapes = [list(part.shape) for part in parts]
         raise InputError(f"entities {list(x.shape)} need 1 or 4 parts of that shape, not {shapes}")
     if weight.shape != ((1 + 3 * K) * d, d) or not len(degree) == len(scale) == nodes:

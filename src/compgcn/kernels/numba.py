@@ -616,8 +616,7 @@ def update_gradient(
     arrays = [_array(one) for one in (g, *given, by_x, by_parts, by_filters, by_rows)]
     _update_slope_shares(*arrays)
     sums = torch.cat((by_filters.sum(0).view(weight.shape), by_rows.sum(0)))
-    shaped = torch.split(by_parts.to(x.dtype), [len(part) if part.ndim == 4 else 1 for part in parts])
-    return [by_x.to(x.dtype), sums, *(one.view(part.shape) for one, part in zip(shaped, parts, strict=True))]
+    return [by_x.to(x.dtype), sums, *by_parts.to(x.dtype)]
 
 
 def _update_operands(
@@ -627,7 +626,7 @@ def _update_operands(
     """Return the arguments of an update with all parts in one table and W as matrices, zeros for absent rows."""
     d, zeros = x.shape[2], torch.zeros_like(gamma)
     filters = weight.view(-1, d, d)
-    table = torch.stack(reference.pieces(parts)) if len(parts) > 1 else parts[0].reshape(len(filters) // 3, *x.shape)
+    table = torch.stack(tuple(parts)) if len(parts) > 1 else parts[0].unsqueeze(0)
     rows = (gamma, zeros if beta is None else beta, zeros if bias is None else bias)
     return x, _plain(table), degree, scale, filters, *rows
 

@@ -207,11 +207,6 @@ FLOOR = 1e-4  # of a variance, whose root has no slope at 0
 EPSILON = 1e-5  # of a layer norm
 
 
-def pieces(parts: Sequence[Tensor]) -> list[Tensor]:
-    """Return the K parts [N, B, d] of tensors of that shape, or of shape [k, N, B, d]."""
-    return [piece for part in parts for piece in (part.unbind() if part.ndim == 4 else (part,))]
-
-
 def update(
     x: Tensor, parts: Sequence[Tensor], degree: Tensor, scale: Tensor, weight: Tensor, gamma: Tensor,
     beta: Tensor | None, bias: Tensor | None,
@@ -221,7 +216,7 @@ def update(
     The statistics t of the messages of an entity are their mean alone, or mean, deviation, largest and smallest.
     """
     kind = wide(x.dtype)
-    total, *others = (piece.to(kind) for piece in pieces(parts))
+    total, *others = (part.to(kind) for part in parts)
     degree, s = degree.to(kind)[:, None, None], scale.to(kind)[:, None, None]
     statistics = [total / degree]
     if others:

@@ -23,14 +23,14 @@ from compgcn.run.build import TASKS, build_graph, build_links, find_device
 from compgcn.run.protocols import ClassSession, held_out, likelihood
 from compgcn.run.resolve import must_suffice, resolve, task_of
 from compgcn.run.run import Run, open_session, train
-from compgcn.run.search import JOURNAL, Budget, Candidate, Cost, Journal, Search, journalled
+from compgcn.run.search import JOURNAL, Budget, Cost, Journal, Search, journalled
 from compgcn.tasks.classification import Classification, Nodes
 from compgcn.tasks.inputs import INPUTS, Dataset, without_test
 from compgcn.tasks.objectives import OBJECTIVES
 from compgcn.tasks.sampling import randomness
 from compgcn.train.folder import EVENTS, MODEL, Folder, default_folder
 from compgcn.train.loop import Event, Interrupted, Progress, make_step, optimise
-from compgcn.train.recipes import CONDITIONAL_ON_CPU, node_portfolio, portfolio
+from compgcn.train.recipes import CONDITIONAL_ON_CPU, MINUTES, Candidate, node_portfolio, portfolio
 from compgcn.train.storage import replace as replace_file
 
 BEST: Mapping[str | None, str] = {"link-prediction": "best", "node-classification": "best-labels"}
@@ -50,16 +50,32 @@ _FORWARD = 0.4  # time of ranking a query, as a share of that of training on it
 
 def budget(
     minutes: float | None, trials: int | None, settings: Mapping[str, Any], data: Dataset, model: str | None = None
-) -> Budget:
-    """Return the budget of a search, or refuse it beside a model, settings or data that leave no choice."""
+) -> Budget | str:
+    """Return the budget of a search, or why one model is trained in its place.
+
+    Minutes or trials are refused where no search can choose the model. Without them, models are compared on one's own
+    graph within minutes; the reason against it is "" where nobody would expect a search: a data set with a recipe, or
+    settings of one model.
+    """
     if minutes is not None and trials is not None:
         raise InputError("minutes and trials both bound the search; give one of them")
-    if why := obstacle(settings, data, model):
-        raise InputError(f"{'trials' if minutes is None else 'minutes'} bound a comparison of models, and {why}")
-    return Budget(None if minutes is None else 60 * minutes, trials)
+    why = _obstacle(settings, data, model)
+    if minutes is not None or trials is not None:
+        if why:
+            raise InputError(f"{'trials' if minutes is None else 'minutes'} bound a comparison of models, and {why}")
+        return Budget(None if minutes is None else 60 * minutes, trials)
+    if why or settings.get("data.source") in DATASETS or not isinstance(data, KnowledgeGraph):
+        return ""
+    links = task_of(configure(Config(), settings), data) == "link-prediction"
+    size, most = (data.num_entities * len(data.train), _MOST) if links else (len(data.train), _MOST_EDGES)
+    if size > most:
+        return "the graph is too large to compare models within minutes"
+    if links and len(data.valid) < _FEW:
+        return f"validation has only {counted(len(data.valid), 'triple')}, too few to compare models by"
+    return Budget(60 * MINUTES)
 
 
-def obstacle(settings: Mapping[str, Any], data: Dataset, model: str | None = None) -> str:
+def _obstacle(settings: Mapping[str, Any], data: Dataset, model: str | None) -> str:
     """Return why no search can choose the model, as the end of a sentence; "" where it can."""
     if processes.size() > 1:
         return "several processes train one; name a --model, or start a single process"
@@ -74,22 +90,6 @@ def obstacle(settings: Mapping[str, Any], data: Dataset, model: str | None = Non
     if task == "link-prediction" and not len(data.valid):
         return f"'{data.name}' has no validation triples to judge by; split it, give --valid, or leave either out"
     return ""
-
-
-def unsuited(settings: Mapping[str, Any], data: Dataset) -> str | None:
-    """Return why not to search by default; None where models can be compared on one's own triples within minutes.
-
-    The reason is "" where nobody would expect a search: a data set with a recipe, or settings of one model.
-    """
-    if settings.get("data.source") in DATASETS or not isinstance(data, KnowledgeGraph) or obstacle(settings, data):
-        return ""
-    if task_of(configure(Config(), settings), data) == "node-classification":
-        return None if len(data.train) <= _MOST_EDGES else "the graph is too large to compare models within minutes"
-    if data.num_entities * len(data.train) > _MOST:
-        return "the graph is too large to compare models within minutes"
-    if len(data.valid) < _FEW:
-        return f"validation has only {counted(len(data.valid), 'triple')}, too few to compare models by"
-    return None
 
 
 @dataclass
@@ -314,7 +314,8 @@ def search(
             if place.is_dir():
                 shutil.rmtree(place)
     found = journalled(run.path)
-    notify({"event": "winner", "name": found.trials[0].name if found else ""})
+    assert found is not None  # the run has a winner
+    notify({"event": "winner", "name": found.trials[0].name})
     return train(run.config(), data, run.path, notify, interrupted)
 
 
@@ -324,9 +325,8 @@ def _candidates(base: Config, data: KnowledgeGraph, budget: Budget) -> list[Cand
         on_gpu = device.type == "cuda"
         sizes = data.num_entities, len(data.train), budget.seconds, on_gpu
         if on_gpu:
-            return [Candidate(*one) for one in portfolio(*sizes)]
+            return portfolio(*sizes)
         pace = find_pace(build_graph(base, data.train, data, device), layers)
-        rows = portfolio(*sizes, pace.time, not pace.sparse)
-        return [Candidate(*one) for one in rows]
+        return portfolio(*sizes, pace.time, not pace.sparse)
     given = [name for name in TASKS["node-classification"].inputs if INPUTS[name].there(data)]
-    return [Candidate(*one) for one in node_portfolio(given, fitted=find_spec("sklearn") is not None)]
+    return node_portfolio(given, fitted=find_spec("sklearn") is not None)

@@ -340,7 +340,7 @@ class Parts:
                 self._finished = {name: [_tally(row) for row in rows] for name, rows in kept["parts"].items()}
                 session.seconds = float(kept["seconds"])
             except (OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError) as error:
-                raise session.folder.damaged(error, self._path) from None
+                raise session.folder.bad_checkpoint(error, self._path) from None
 
     def cross_validation(self, name: str, pool: Tensor, number: int, config: Config | None = None) -> list[list[Tally]]:
         """Return for each fold the tallies, after every evaluation, of a model trained on the others."""

@@ -78,6 +78,7 @@ def fit(
         given = {**origin, **settings}
         budget = portfolio.budget(minutes, trials, given, data, model)
         assert isinstance(data, KnowledgeGraph)  # or it is refused
+        assert not isinstance(budget, str)
         return portfolio.search(given, data, budget, run_dir, notify, interrupted, overwrite)
     config = resolve({**origin, **settings}, data, model).config
     folder = Folder(run_dir or default_folder(config, model))

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 from compgcn.data.columns import counted
 from compgcn.errors import InputError
 from compgcn.train.loop import Event, Interrupted
+from compgcn.train.recipes import Candidate
 from compgcn.train.storage import append, reason
 
 JOURNAL = "journal.jsonl"
@@ -36,20 +37,6 @@ _FEWER = 3  # a rung keeps one in so many candidates
 _WHOLE = 4  # trials that cannot halve more candidates train so many, each to its end
 _GROWS = 4  # times what it had, a slow model of another kind is worth training on
 _SHORTEST = 0.1  # share of a whole training that every candidate of the first rung should have
-
-
-class Candidate(NamedTuple):
-    """Named settings to try.
-
-    The first rung compares candidates of a kind, so that the only one of its kind joins in the second, where the best
-    of each kind meet. A candidate that follows another has time left over alone, where that one leads.
-    """
-
-    name: str  # in tables
-    settings: Mapping[str, Any]  # by dotted name
-    kind: str = ""  # of the model
-    after: str = ""  # the candidate that it follows, if any
-    omitted: str = ""  # why not to try it; "" for those to try
 
 
 class Cost(NamedTuple):
@@ -165,7 +152,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
         raise InputError(f"{what}; --overwrite searches anew") from None
 
 
-def best_first(lines: Sequence[Mapping[str, Any]]) -> list[Trial]:
+def standings(lines: Sequence[Mapping[str, Any]]) -> list[Trial]:
     """Return the last trial of every candidate in a journal: the winner, then the others by their values.
 
     Each has the seconds of all that the candidate was given, its estimate included.
@@ -179,8 +166,8 @@ def best_first(lines: Sequence[Mapping[str, Any]]) -> list[Trial]:
     def merit(trial: Trial) -> tuple[bool, bool, float]:
         return trial.value is not None, trial.share > least / 2, trial.value or 0.0
 
-    ordered = sorted(last.values(), key=merit, reverse=True)
-    ordered[1:] = sorted(ordered[1:], key=lambda one: -1.0 if one.value is None else one.value, reverse=True)
+    winner = max(last.values(), key=merit, default=None)
+    ordered = sorted(last.values(), key=lambda one: (one is winner, one.value or 0.0, merit(one)), reverse=True)
     return [one._replace(spent=spent(lines, one.name)) for one in ordered]
 
 
@@ -193,7 +180,7 @@ def spent(lines: Sequence[Mapping[str, Any]], name: str) -> float:
 def journalled(folder: Path) -> Outcome | None:
     """Return the outcome of the search in a run folder, so far; None without one."""
     lines = _read(folder / "search" / JOURNAL)
-    table = best_first(lines)
+    table = standings(lines)
     return Outcome(lines[0]["goal"], table) if table else None
 
 
@@ -247,7 +234,7 @@ class Search:
                 refused.add(waiting)
         for name in (name for name, one in self.candidates.items() if not one.after or name in self.costs):
             self._leave_out(name, f"no {'time' if self.budget.trials is None else 'training'} was left for it")
-        table = best_first(self.journal.lines)
+        table = standings(self.journal.lines)
         if not table or table[0].value is None:
             why = f"{table[0].name}: {table[0].error}" if table else "no candidate was tried"
             least = min((math.prod(cost) for cost in self.costs.values()), default=math.inf)
@@ -332,7 +319,7 @@ class Search:
         """
         if self.budget.seconds is None or not self.ended:
             return None
-        table = best_first(self.journal.lines)
+        table = standings(self.journal.lines)
         best = self.candidates[table[0].name]
         going = [one.name for one in table if one.rung and one.value is not None and one.share < 1]
         leading = [name for name in going if name == best.name]
@@ -392,7 +379,7 @@ class Search:
         (seconds, least), before = self.cost(name), self.last(name).share
         share = min(max(before + given / max(seconds, 1e-9), before + least), 1.0)
         wanted = (share - before) * seconds
-        best = best_first(self.journal.lines)[0] if self.ended else None
+        best = standings(self.journal.lines)[0] if self.ended else None
         if best is None or best.value is None:
             most = max(self.left, self.budget.seconds or 0.0)
         else:

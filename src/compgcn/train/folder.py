@@ -177,9 +177,9 @@ class Folder:
             note = read_metadata(self._checkpoint)["progress"]
             return load_tensors(self._checkpoint, split=self.split), note
         except (safetensors.SafetensorError, OSError, KeyError, TypeError) as error:
-            raise self.damaged(error) from None
+            raise self.bad_checkpoint(error) from None
 
-    def damaged(self, error: Exception, path: Path | None = None) -> InputError:
+    def bad_checkpoint(self, error: Exception, path: Path | None = None) -> InputError:
         """Return the error for a checkpoint, or another of its files, that cannot be used."""
         return InputError(
             f"the checkpoint {path or self._checkpoint} is damaged ({reason(error)}); delete it to train from the start"

@@ -54,7 +54,7 @@ class Store(Protocol):
     def load(self) -> tuple[dict[str, Tensor], str] | None:
         """Return the tensors and the note of the last checkpoint, if there is one."""
 
-    def damaged(self, reason: Exception) -> InputError:
+    def bad_checkpoint(self, reason: Exception) -> InputError:
         """Return the error for a checkpoint that cannot be used."""
 
     def save(self, tensors: dict[str, Tensor], note: str) -> None:
@@ -262,7 +262,7 @@ def _resume(task: Task, optimiser: torch.optim.Optimizer, store: Store) -> Progr
         progress = Progress(**json.loads(found[1]))
         _take_up(task.module, optimiser, found[0])
     except (ValueError, TypeError, LookupError, RuntimeError) as error:
-        raise store.damaged(error) from None
+        raise store.bad_checkpoint(error) from None
     if progress.best_step == progress.step:
         store.keep_best(task.module)
     return progress

@@ -72,7 +72,7 @@ _CONDITIONAL: dict[str, Any] = {
     "training.step": "recorded",  # its kernels are fused already
 }
 
-_RATE = 5e8  # time that passes in a second of training on two cores, in the unit of `nn.conditional.Pace`
+_RATE = 5e8  # messages, the unit of `nn.conditional.Pace`, that a second passes; set by hand from runs on two cores
 _TRAINED = 100.0  # seconds that the epochs on a CPU should take
 CONDITIONAL_ON_CPU: dict[str, Any] = {"encoder.dims": (16,) * 5, "training.batch_size": 32}
 
@@ -157,14 +157,14 @@ _SPEED = {False: 1e11, True: 7e13}  # operations a second that training without 
 _WIDTHS = {False: (128, 256, 512), True: (256, 512, 1024, 2048)}
 _WEIGHTS = (0.1, 0.03, 0.01, 0.003, 0.001)  # of N3 in a search
 _SPARSE = 16  # facts per entity below which the weight rises further
-_MINUTES = 300.0  # seconds of a search, where nobody bounds it
+MINUTES = 5.0  # of a search, where nobody bounds it
 
 
 def factorisation(
     num_entities: int,
     facts: int,
     on_gpu: bool,
-    seconds: float = _MINUTES,
+    seconds: float = 60 * MINUTES,
     candidates: int | None = None,
     epochs: int = _SHORT["training.epochs"],
 ) -> dict[str, Any]:
@@ -237,8 +237,18 @@ def _conditional_in_time(queries: int, facts: int) -> dict[str, Any]:
     }
 
 
-# Name, settings, kind of model, the candidate that it follows, and why a search leaves it out, if it does
-Row = tuple[str, dict[str, Any], str, str, str]
+class Candidate(NamedTuple):
+    """Named settings to try.
+
+    The first rung compares candidates of a kind, so that the only one of its kind joins in the second, where the best
+    of each kind meet. A candidate that follows another has time left over alone, where that one leads.
+    """
+
+    name: str  # in tables
+    settings: Mapping[str, Any]  # by dotted name
+    kind: str = ""  # of the model
+    after: str = ""  # the candidate that it follows, if any
+    omitted: str = ""  # why not to try it; "" for those to try
 
 
 def portfolio(
@@ -248,7 +258,7 @@ def portfolio(
     on_gpu: bool,
     query_time: float = 1.0,
     bias: bool = False,
-) -> list[Row]:
+) -> list[Candidate]:
     """Return the candidates of a search on a graph, the more promising first.
 
     One that follows another differs a little from it, and is for time left over; none follows one that is left out.
@@ -261,39 +271,39 @@ def portfolio(
     more: dict[str, dict[str, Any]] = {"wider": {"encoder.dims": (32,) * 5}, "deeper": {"encoder.dims": (16,) * 6}}
     few = slow = ""  # why to leave the conditional model and CompGCN out
     if on_gpu:
-        usual = factorisation(*size, on_gpu, seconds or _MINUTES) | seldom
+        usual = factorisation(*size, on_gpu, seconds or 60 * MINUTES) | seldom
         more = {"four statistics": {"encoder.statistics": "pna"}}
     else:
-        usual = _factors_on_cpu(*size, seconds or _MINUTES) | sample
-        queries = max(round((seconds or _MINUTES) * _RATE / (_EPOCHS * query_time)), 1)
+        usual = _factors_on_cpu(*size, seconds or 60 * MINUTES) | sample
+        queries = max(round((seconds or 60 * MINUTES) * _RATE / (_EPOCHS * query_time)), 1)
         conditional |= _conditional_in_time(queries, facts) | {"encoder.bias": bias}
         few = _too_few(query_time, queries)
         if num_entities * facts > _MOST_ENCODED:
             slow = "its steps take too long on a CPU; --encoder compgcn trains it alone"
 
-    def factors(name: str, weight: float, relations: float = 0.0, width: int = 1, after: str = "") -> Row:
+    def factors(name: str, weight: float, relations: float = 0.0, width: int = 1, after: str = "") -> Candidate:
         chosen = _alone(name.lower(), relation_prediction=relations) | _FACTORS | usual
         chosen |= {"training.regularisation": weight, "encoder.dims": (width * usual["encoder.dims"][0],)}
         label = f"{name}, N3 {weight:g}" + ", relation prediction" * bool(relations) + ", wider" * (width > 1)
-        return label, chosen, "factorisation", after, ""
+        return Candidate(label, chosen, "factorisation", after)
 
     first, *rest = sorted(_WEIGHTS, key=lambda weight: abs(math.log(weight / usual["training.regularisation"])))[:4]
     grid = [("ComplEx", first, 0.0), ("ComplEx", first, 0.5), *(("ComplEx", weight, 0.0) for weight in rest)]
     grid.append(("DistMult", first, 0.0))
     found = [factors(*one) for one in grid]
     for one in grid:
-        (label, *_), (name, weight, relations) = factors(*one), one
+        label, (name, weight, relations) = factors(*one).name, one
         found.append(factors(*one, width=2, after=label))
         if (name, weight, 0.5 - relations) not in grid:
             found.append(factors(name, weight, 0.5 - relations, after=label))
         found += [factors(name, float(f"{x * weight:.2g}"), relations, after=label) for x in (0.6, 1.7)]
-    found.insert(1, ("CompGCN", seldom, "encoder", "", slow))
-    found.insert(0, ("conditional", conditional, "conditional", "", few))
+    found.insert(1, Candidate("CompGCN", seldom, "encoder", omitted=slow))
+    found.insert(0, Candidate("conditional", conditional, "conditional", omitted=few))
     if not slow:
-        found.append(("CompGCN, wider", seldom | {"encoder.dims": (200, 200)}, "encoder", "CompGCN", ""))
+        found.append(Candidate("CompGCN, wider", seldom | {"encoder.dims": (200, 200)}, "encoder", "CompGCN"))
     if not few:
         found += [
-            (f"conditional, {how}", conditional | other, "conditional", "conditional", "")
+            Candidate(f"conditional, {how}", conditional | other, "conditional", "conditional")
             for how, other in more.items()
         ]
     return found
@@ -307,8 +317,8 @@ def _too_few(query_time: float, queries: int) -> str:
     return f"there is time for {queries:,} of {_LEAST_QUERIES:,} queries an epoch; give it --minutes {minutes} or a GPU"
 
 
-def node_portfolio(inputs: Sequence[str], *, fitted: bool) -> list[tuple[str, dict[str, Any], str]]:
-    """Return the candidates for labelled nodes, the more promising first: name, settings, and kind of model.
+def node_portfolio(inputs: Sequence[str], *, fitted: bool) -> list[Candidate]:
+    """Return the candidates for labelled nodes, the more promising first.
 
     Args:
         inputs: the initial vectors that the data allow.
@@ -338,7 +348,7 @@ def node_portfolio(inputs: Sequence[str], *, fitted: bool) -> list[tuple[str, di
         "sub, 2 layers, sums, learned": learned | two | sums,
         **{f"sub, {name}": {"encoder.input": name} for name in given[1:]},
     }
-    return [(name, settings, "") for name, settings in found.items()]
+    return [Candidate(name, settings) for name, settings in found.items()]
 
 
 def model(name: str) -> Model:

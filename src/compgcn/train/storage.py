@@ -94,7 +94,8 @@ def must_differ(to: str | Path | None, **given: str | Path | None) -> None:
 
 def reason(error: Exception) -> str:
     """Return the first line of a library's message, as part of a sentence."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.rstrip().endswith(":")]
+    text = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.rstrip().endswith(":")]
     return lines[0].rstrip(".") if lines else type(error).__name__
 
 

@@ -183,17 +183,17 @@ def _run(
     beta: Tensor | None, bias: Tensor | None, out: Tensor, g: Tensor | None = None, by_parts: Sequence[Tensor] = (),
 ) -> Tensor:  # fmt: skip
     """Write the output, or for its gradient `g` the gradients by x and the parts, and return the sums over the rows."""
-    pieces, gradient, (nodes, batch, d) = reference.pieces(parts), g is not None, x.shape
-    K, rows = len(pieces), nodes * batch
+    gradient, K, (nodes, batch, d) = g is not None, len(parts), x.shape
+    rows = nodes * batch
     size, warps, programs, stages = (knob[K][gradient] for knob in (_ROWS, _WARPS, _PROGRAMS, _STAGES))
     if x.element_size() > 2:  # a processor has room for half the rows, one tile at a time
         size, stages = size // 2, 1
     programs = min(programs, -(-rows // size))
     sums = torch.empty(programs if gradient else 0, weight.shape[0] + 3, d, device=x.device)
     # A launch has places for four parts and for every option; it never touches those that stand in for an absent one.
-    read = [*pieces, *[x] * (4 - K), degree, scale, weight.to(x.dtype), gamma]
+    read = [*parts, *[x] * (4 - K), degree, scale, weight.to(x.dtype), gamma]
     read += [gamma if option is None else option for option in (beta, bias)]
-    written = [*reference.pieces(by_parts), *[out] * (4 - K if gradient else 4), sums]
+    written = [*by_parts, *[out] * (4 - K if gradient else 4), sums]
     g = x if g is None else g
     tensors = (*(tensor.contiguous() for tensor in (x, *read)), out, g.contiguous(), *written)
     flags = beta is not None, bias is not None, gradient
