@@ -361,15 +361,17 @@ def test_a_journal_cut_short_is_whole_again_even_if_the_disk_is_still_full(
     assert searched(tmp_path, Pretended(), candidates(3), trials=3).run().trials[0].name == expected.trials[0].name
 
 
-def test_the_winner_has_half_the_training_of_the_last_rung_and_the_others_come_by_value() -> None:
+@pytest.mark.parametrize(("goal", "best"), [("likelihood", "late"), ("mrr", "lucky")])
+def test_only_where_folds_judge_the_winner_has_half_the_training_of_the_last_rung(goal: str, best: str) -> None:
     """Few folds of a cross-validation may be lucky."""
     trials = [Trial(0, "lucky", 0.1, 0.9, 1.0), Trial(0, "whole", 1.0, 0.7, 1.0), Trial(0, "last", 0.1, 0.5, 1.0)]
     trials += [Trial(1, "last", 0.5, 0.6, 1.0), Trial(1, "other", 0.0, None, 0.0, "too slow")]
     trials += [Trial(2, "late", 0.3, 0.8, 1.0)]
     fields = [["lucky", "whole", "last"], ["last", "other"]]
-    lines = [*({"event": "rung", "field": field} for field in fields)]
+    lines = [{"event": "search", "goal": goal}, *({"event": "rung", "field": field} for field in fields)]
     lines += [{"event": "end", **trial._asdict()} for trial in trials]
-    assert [trial.name for trial in standings(lines)] == ["late", "lucky", "whole", "last", "other"]
+    others = [name for name in ("lucky", "late", "whole", "last", "other") if name != best]
+    assert [trial.name for trial in standings(lines)] == [best, *others]
 
 
 def test_a_candidate_faster_than_estimated_has_its_time_nevertheless(tmp_path: Path) -> None:

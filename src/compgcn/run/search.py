@@ -35,6 +35,7 @@ _WORDS = {  # for the parts of a search
 }
 _FEWER = 3  # a rung keeps one in so many candidates
 _WHOLE = 4  # trials that cannot halve more candidates train so many, each to its end
+_OF_FOLDS = "likelihood"  # the metric of more folds, the more a candidate is trained
 _GROWS = 4  # times what it had, a slow model of another kind is worth training on
 _SHORTEST = 0.1  # share of a whole training that every candidate of the first rung should have
 
@@ -155,12 +156,13 @@ def _read(path: Path) -> list[dict[str, Any]]:
 def standings(lines: Sequence[Mapping[str, Any]]) -> list[Trial]:
     """Return the last trial of every candidate in a journal: the winner, then the others by their values.
 
-    Each has the seconds of all that the candidate was given, its estimate included.
-    A candidate with at most half the share of those in the last rung does not win: few folds may be lucky.
+    Each has the seconds of all that the candidate was given, its estimate included. Where folds judge, a candidate with
+    at most half the share of those in the last rung does not win: few folds may be lucky.
     """
     trials = (Trial(**{key: line[key] for key in Trial._fields}) for line in lines if line["event"] == "end")
     last, rungs = {trial.name: trial for trial in trials}, [line for line in lines if line["event"] == "rung"]
-    field = [last[name] for name in (rungs[-1]["field"] if rungs else ()) if name in last]
+    folds = bool(lines) and lines[0].get("goal") == _OF_FOLDS
+    field = [last[name] for name in (rungs[-1]["field"] if rungs and folds else ()) if name in last]
     least = min((trial.share for trial in field if trial.value is not None), default=0.0)
 
     def merit(trial: Trial) -> tuple[bool, bool, float]:
