@@ -22,10 +22,13 @@ def out_of_memory(error: BaseException) -> bool:
     return named or (isinstance(error, RuntimeError) and any(words in str(error) for words in said))
 
 
-def unknown(kind: str, given: str, known: Iterable[str], *, listed: int = 12) -> InputError:
-    """Return the error for an unknown name, with the nearest known ones, or with all of them if they are few."""
+def unknown(kind: str, given: str, known: Iterable[str], *, listed: int = 12, alike: Iterable[str] = ()) -> InputError:
+    """Return the error for an unknown name, with the nearest of the known ones or of those alike.
+
+    If none is near, it lists all known ones, unless they are many.
+    """
     names = list(dict.fromkeys(known))
-    near = nearest(given, names)
+    near = nearest(given, [*names, *alike])
     sentence = f"unknown {kind} '{_short(given)}'"
     if near:
         choices = [f"'{_short(name)}'" for name in near]

@@ -111,6 +111,8 @@ def test_labels_may_give_names_in_place_of_ids(graph_file: Path, write: Write) -
     graph = read(graph_file, names=names, labels=write("l.tsv", table), test_fraction=0.0)
     assert named(graph, "train") == {"n1": "red", "n2": "blue"}
     assert any("looks like a header ('who' is" in note for note in graph.notes)
+    notes = read(graph_file, names=names, labels=write("l.tsv", "n1\tred\nBo\tblue\n"), test_fraction=0.0).notes
+    assert "1 of 2 labelled nodes not in the graph, left out, such as 'Bo'; give all by id" in notes
     for more, expected in (("Cid\tred\n", "'Cid' is shared by 2 ids"), ("ANN\tblue\n", "several names of one node")):
         with pytest.raises(InputError, match=expected):
             read(graph_file, names=names, labels=write("l.tsv", table + more))

@@ -108,9 +108,9 @@ def test_chosen_columns_are_read_and_the_others_may_be_empty(tmp_path: Path, end
         text(path).read(5, [0, 2])
 
 
-def test_a_comment_is_a_line_that_starts_so() -> None:
-    content = b'\xef\xbb\xbf#x\na,r,"b\nc"\n#d,e,f\n #g,r,h\n'
-    assert answer(fast, content, "csv", "#") == [("a", "r", "b\nc"), (" #g", "r", "h")]
+def test_a_comment_is_a_line_that_starts_so_and_not_one_inside_quotes() -> None:
+    content = b'\xef\xbb\xbf#x\na,r,"b\n#c"\n#d,e,f\n #g,r,h\n'
+    assert answer(fast, content, "csv", "#") == [("a", "r", "b\n#c"), (" #g", "r", "h")]
     assert answer(fast, b"#a\tr\tb\nc\tr\td\n", comment="#") == [("c", "r", "d")]
     assert answer(fast, b"#a\tr\tb\n") == [("#a", "r", "b")]
 
@@ -128,11 +128,12 @@ def test_a_quote_that_is_not_closed_swallows_nothing(line: int, content: str) ->
 
 
 @pytest.mark.parametrize("comment", [None, "#"])
-def test_semicolons_separate_a_csv_whose_first_line_has_no_comma(tmp_path: Path, comment: str | None) -> None:
+def test_semicolons_separate_a_csv_whose_first_line_has_more_of_them(tmp_path: Path, comment: str | None) -> None:
     content = b"#,a\n"[: 4 * bool(comment)] + b'a;r;"b;c"\nd;r,q;"e\nf"\n'
     expected = [("a", "r", "b;c"), ("d", "r,q", "e\nf")]
     assert answer(fast, content, "csv", comment) == answer(slow, content, "csv", comment) == expected
     assert answer(fast, b"a,r,b;c\n", "csv") == [("a", "r", "b;c")]
+    assert answer(fast, b"a, x;r;b\n", "csv") == answer(fast, b'"a, x";r;"b"\n', "csv") == [("a, x", "r", "b")]
     (tmp_path / "x.csv").write_text("head;relation;tail;price\na;r;b;0,5\n")
     assert read(tmp_path / "x.csv", columns=("head", "relation", "tail")).entities.ids == ("a", "b")
 

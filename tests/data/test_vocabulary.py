@@ -50,6 +50,10 @@ def test_the_end_of_an_iri_is_enough_where_only_one_ends_so() -> None:
         some.index("COSTS")
     with pytest.raises(InputError, match="unknown relation 'wrksOn'; did you mean 'worksOn'"):
         some.index("wrksOn")
+    with pytest.raises(InputError, match=r"known: (http\S+, ){3}http\S+$"):
+        Vocabulary("relation", iris).index("zzzzzz")
+    with pytest.raises(InputError, match="'ea' is shared by 2 ids"):
+        Vocabulary("entity", ["http://e/ea", "http://e/b"], ["Éa", "éa"]).index("ea")
     for text in ("d3", "", "\u0301"):
         with pytest.raises(InputError, match="unknown entity"):
             vocabulary.index(text)

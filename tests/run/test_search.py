@@ -332,10 +332,12 @@ def test_a_stopped_search_trains_as_one_that_is_not_stopped(tmp_path: Path, budg
 def test_a_damaged_journal_is_one_sentence(tmp_path: Path, line: bytes) -> None:
     searched(tmp_path, Pretended(), candidates(3), trials=3).run()
     journal = tmp_path / "search" / "journal.jsonl"
-    journal.write_bytes(line + b"\n" + journal.read_bytes())
-    for use in (journalled, lambda folder: searched(folder, Pretended(), candidates(3), trials=3)):
-        with pytest.raises(InputError, match=r"is damaged: search/journal\.jsonl: "):
-            use(tmp_path)
+    whole = journal.read_bytes()
+    for content in (line + b"\n" + whole, whole + line + b"\n"):
+        journal.write_bytes(content)
+        for use in (journalled, lambda folder: searched(folder, Pretended(), candidates(3), trials=3)):
+            with pytest.raises(InputError, match=r"is damaged: search/journal\.jsonl: "):
+                use(tmp_path)
 
 
 def test_a_search_whose_folder_is_removed_ends_in_one_sentence_and_leaves_no_journal(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import io
 import logging
 import os
+import re
 import sys
 from typing import Annotated
 
@@ -33,7 +34,7 @@ def main() -> None:
     except InputError as error:
         fail(str(error))
     except SystemExit as end:
-        if end.code == 2 and any(word[0] == "-" != word[1:2] for word in sys.argv[1:] if word[1:]):
+        if end.code == 2 and any(map(_dashed, sys.argv, sys.argv[1:])):
             err.print("Put -- before names that start with -.")
         raise
     except KeyboardInterrupt:
@@ -74,6 +75,11 @@ def _under_torchrun() -> None:
             if not end.code:
                 processes.leave()
             raise
+
+
+def _dashed(before: str, word: str) -> bool:
+    """Tell whether a word may be a name that starts with -, and neither an option nor the value of one."""
+    return re.match(r"-(\d|[^-].)", word) is not None and not before.startswith("-")
 
 
 def _version(wanted: bool) -> None:

@@ -337,7 +337,8 @@ def _discovery_note(run: Run) -> str:
     if run.calibrated("discoveries"):
         return f"{note}: the share of such facts that valid holds"
     if isinstance(run.data, KnowledgeGraph) and not len(run.data.valid):
-        return f"{calibration_note(run)}, of the answers alone: no validation facts tell how often a tail is missing"
+        why = "they are those of the answers alone, since no validation facts tell how often a tail is missing"
+        return f"{calibration_note(run)}; {why}"
     return f"{note}: the probability of the answer, times the share of similar heads with a tail in valid"
 
 

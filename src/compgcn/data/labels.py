@@ -106,7 +106,8 @@ def read_labels(
         notes.append(f"the first line of '{file}' looks like a header ('{first}' is no node of the graph), left out")
     if absent:
         count = f"{len(absent):,} of {len(found):,}"
-        notes.append(f"{count} labelled nodes not in the graph, left out, such as {quoted(absent)}")
+        ids = "; give all by id" * bool({*absent} & {*entities.names})
+        notes.append(f"{count} labelled nodes not in the graph, left out, such as {quoted(absent)}{ids}")
     known = {row_of[node]: entry for node, entry in found.items() if node in row_of}
     classes = sorted({label for label, _ in known.values()})
     number = {label: i for i, label in enumerate(classes)}

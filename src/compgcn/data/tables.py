@@ -7,6 +7,7 @@ For text, `Text.scan` is the definition, line by line. `Text.read` is the fast w
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
@@ -49,8 +50,9 @@ class Text(File):
     def delimiter(self) -> str:
         usual, comment = DELIMITERS[endings(self.path)[0]], self.options.comment or "\n"
         lines = self._lines() if usual == "," else iter(())
-        first = next((line for line in lines if line.strip() and not line.startswith(comment)), ",")
-        return usual if "," in first or ";" not in first else ";"
+        first = next((line for line in lines if line.strip() and not line.startswith(comment)), "")
+        plain = re.sub('"[^"]*"', "", first)
+        return ";" if plain.count(";") > plain.count(",") else usual
 
     def header(self) -> list[str]:
         for _, fields in self._records():
@@ -166,9 +168,17 @@ class Text(File):
 
     def _records(self) -> Iterator[tuple[int, list[str]]]:
         """Yield line numbers and fields, without blank lines and comments."""
-        start, comment = 1, self.options.comment
+        start, inside = 1, False  # inside: a quoted field continues after the end of its line
+
+        def lines() -> Iterator[str]:
+            nonlocal inside
+            for line in self._lines():
+                comment = not inside and bool(self.options.comment) and line.startswith(self.options.comment or "")
+                inside = not comment
+                yield "\n" if comment else line
+
         reader = csv.reader(
-            ("\n" if comment and line.startswith(comment) else line for line in self._lines()),
+            lines(),
             delimiter=self.delimiter,
             quoting=csv.QUOTE_NONE if self.delimiter == "\t" else csv.QUOTE_MINIMAL,
             strict=True,
@@ -176,6 +186,7 @@ class Text(File):
         bound = csv.field_size_limit(2**31 - 1)
         try:
             for fields in reader:
+                inside = False
                 if len(fields) > 1 or (fields and fields[0].strip(" ")):
                     yield start, fields
                 start = reader.line_num + 1

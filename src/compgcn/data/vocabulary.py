@@ -39,7 +39,7 @@ class Vocabulary:
         """Return the row that a text means, or raise an InputError with suggestions; see `find`."""
         row = self.find(text)
         if row is None:
-            raise unknown(self.kind, text, self.spellings())
+            raise unknown(self.kind, text, self.ids + self.names, alike=self.spellings())
         return row
 
     def find(self, text: str) -> int | None:
@@ -54,9 +54,9 @@ class Vocabulary:
         if row is not None:
             return row
         rows = self._by_name.get(text) or self._by_case.get(text.casefold()) or []
-        if not rows and (letters := _letters(text)):
-            rows = self._by_letters.get(letters) or self._by_ending.get(letters) or []
-            rows = [row for row in rows if _ending(self.ids[row]) == text] or rows
+        if not rows and (letters := _letters(text)) and not (rows := self._by_letters.get(letters, [])):
+            endings = self._by_ending.get(letters, [])
+            rows = [row for row in endings if _ending(self.ids[row]) == text] or endings
         if len(rows) > 1:
             shared = quoted([self.ids[row] for row in rows], 10)
             raise InputError(f"the {self.kind} name '{text}' is shared by {len(rows)} ids: {shared}; give the id")

@@ -23,7 +23,7 @@ from compgcn.run.build import TASKS, build_graph, build_links, find_device
 from compgcn.run.protocols import ClassSession, held_out, likelihood
 from compgcn.run.resolve import must_suffice, resolve, task_of
 from compgcn.run.run import Run, open_session, train
-from compgcn.run.search import JOURNAL, Budget, Cost, Journal, Search, journalled
+from compgcn.run.search import JOURNAL, OF_FOLDS, Budget, Cost, Journal, Search, journalled
 from compgcn.tasks.classification import Classification, Nodes
 from compgcn.tasks.inputs import INPUTS, Dataset, without_test
 from compgcn.tasks.objectives import OBJECTIVES
@@ -208,7 +208,7 @@ class NodeJudge(_FolderJudge):
     the probability of the true class, after the number of epochs that is best for all folds so far.
     """
 
-    goal = "likelihood"
+    goal = OF_FOLDS
     _sessions: dict[str, ClassSession] = field(default_factory=dict, init=False)
     _slow: set[str] = field(default_factory=set, init=False)  # candidates that a single fold has to judge at first
 

@@ -35,7 +35,7 @@ _WORDS = {  # for the parts of a search
 }
 _FEWER = 3  # a rung keeps one in so many candidates
 _WHOLE = 4  # trials that cannot halve more candidates train so many, each to its end
-_OF_FOLDS = "likelihood"  # the metric of more folds, the more a candidate is trained
+OF_FOLDS = "likelihood"  # the metric of more folds, the more a candidate is trained
 _GROWS = 4  # times what it had, a slow model of another kind is worth training on
 _SHORTEST = 0.1  # share of a whole training that every candidate of the first rung should have
 
@@ -145,7 +145,8 @@ def _read(path: Path) -> list[dict[str, Any]]:
     try:
         lines: list[dict[str, Any]] = [json.loads(line) for line in whole.splitlines()]
         for number, line in enumerate(lines):
-            if (line["event"] == "search") != (number == 0):
+            torn = line["event"] == "end" and line.keys() != {"event", *Trial._fields}
+            if torn or (line["event"] == "search") != (number == 0):
                 raise ValueError(f"line {number + 1} is none of a journal")
         return lines
     except (ValueError, TypeError, LookupError) as error:
@@ -161,7 +162,7 @@ def standings(lines: Sequence[Mapping[str, Any]]) -> list[Trial]:
     """
     trials = (Trial(**{key: line[key] for key in Trial._fields}) for line in lines if line["event"] == "end")
     last, rungs = {trial.name: trial for trial in trials}, [line for line in lines if line["event"] == "rung"]
-    folds = bool(lines) and lines[0].get("goal") == _OF_FOLDS
+    folds = bool(lines) and lines[0].get("goal") == OF_FOLDS
     field = [last[name] for name in (rungs[-1]["field"] if rungs and folds else ()) if name in last]
     least = min((trial.share for trial in field if trial.value is not None), default=0.0)
 

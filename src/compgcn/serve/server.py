@@ -156,8 +156,11 @@ class LimitedProtocol(H11Protocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if self.conn.their_state is h11.SEND_BODY or self.conn.trailing_data[0]:  # of a request that came before
+        state = self.conn.their_state  # of a request that came with the one answered
+        if state is h11.SEND_BODY or (state is h11.IDLE and self.conn.trailing_data[0]):
             self._await_request()
+        else:
+            self._reading.cancel()
 
     def _await_request(self) -> None:
         """Disconnect the client unless the request that has begun is complete in time."""

@@ -203,7 +203,9 @@ class Folder:
 
     def restore(self, module: nn.Module) -> None:
         """Load the weights into a module of the same shape."""
-        path, known = self.path / MODEL, self.environment().get("weights") if self.is_finished else None
+        path, known = self.path / MODEL, None
+        with contextlib.suppress(InputError):
+            known = self.environment().get("weights") if self.is_finished else None
         try:
             if known and self.split is None and known != self._digest():
                 raise safetensors.SafetensorError("they are not those that training wrote")
@@ -223,11 +225,12 @@ class Folder:
             ) from None
 
     def _digest(self) -> str:
-        """Return the sha256 of the files of the weights."""
+        """Return the sha256 of the files of the weights, one after another."""
         total = hashlib.sha256()
         for path in (self.path / MODEL, *pieces(self.path / MODEL)):
             with path.open("rb") as file:
-                total.update(hashlib.file_digest(file, "sha256").digest())
+                while part := file.read(2**20):
+                    total.update(part)
         return total.hexdigest()
 
     # Results
@@ -298,7 +301,7 @@ class Folder:
             "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "seconds": round(seconds, 3),
             "peak_memory_mib": round(memory / 2**20),
-            "weights": self._digest(),
+            "weights": self._digest() if processes.rank() == 0 else "",
         }
         self._json("environment.json", environment)
 
