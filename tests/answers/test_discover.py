@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from compgcn.answers import calibrate, discover, links
 from compgcn.answers.discover import Discovery, Peers, lacking, weighing
+from compgcn.data import KnowledgeGraph
 from compgcn.errors import InputError
 from compgcn.run import Run
 from oracles import Edges, edge_lists
@@ -61,6 +62,13 @@ def test_heads_peers_and_samples_follow_the_definition(edges: Edges, size: int) 
     rows = [tuple(row) for row in fresh.sample(size).tolist()]
     assert len(rows) == len(set(rows)) == min(size, len(every))
     assert set(rows) <= every
+
+
+def test_entities_of_another_class_are_no_peers() -> None:
+    people = [(f"p{i}", "rdf:type", "Person") for i in range(9)] + [(f"p{i}", "lives", "t0") for i in range(8)]
+    data = KnowledgeGraph.from_triples([*people, ("t0", "rdf:type", "Town")], valid_fraction=0, test_fraction=0)
+    asked = Peers(data).of(data.relations.index("lives"))
+    assert {data.entities.ids[entity] for entity, _, _ in asked.tolist()} == {f"p{i}" for i in range(9)}
 
 
 @given(edge_lists(max_edges=24), st.integers(0, 12))

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from compgcn.answers import links
 from compgcn.answers.links import Links
+from compgcn.data import KnowledgeGraph
 from compgcn.run import Run
 from compgcn.tasks import ranking
 from compgcn.tasks.facts import known_entities, known_relations
-from toy import trained
+from toy import facts, trained
 
 # A product, a convolution with biases, and a distance with a margin
 run = trained(each=[{"decoder": name} for name in ("distmult", "conve", "transe")])
@@ -107,6 +108,11 @@ def test_an_entity_is_odd_where_it_is_like_none_at_that_end_of_the_relation(run:
     assert not odd("p0", "knows", None)
     assert not odd(None, "born", "t3")
     assert not odd("p0", None, "p1"), "any relation may relate them"
+    types = [(f"{kind}{i}", "rdf:type", kind) for kind in "pt" for i in range(2)]
+    typed = KnowledgeGraph.from_triples([*facts(run.data, "train"), *types], valid_fraction=0, test_fraction=0)
+    asked = Links(run.config, typed, run.task)
+    assert asked.is_odd(asked.query("t1", "knows", None)), "another class"
+    assert not asked.is_odd(asked.query("p0", "knows", None))
 
 
 def test_an_entity_answers_its_own_query_where_train_has_such_a_fact_of_the_relation(run: Run) -> None:

@@ -165,6 +165,8 @@ def test_who_is_taken_for_new_and_what_was_dropped_is_said(run: Run, command: Co
     )
     near = run.with_facts([("nameof p1", "lives", "nme of p14")]).data.notes[0]
     assert near == "1 fact added, 2 new entities: 'nameof p1' (did you mean 'name of p1'?), 'nme of p14'"
+    iri = "http://example.org/a/long/vocabulary#"
+    assert unseen._near(f"{iri}anna", [f"{iri}oslo", "oslo"]) is None, "all begin like this"
     many = run.with_facts([(f"e{i}", "lives", "t1") for i in range(7)])
     assert many.data.notes == ("7 facts added, 7 new entities: 'e0', 'e1', 'e2', 'e3', 'e4' and 2 more",)
     assert run.with_facts([known]).data.notes[0] == "0 facts added, 0 new entities"

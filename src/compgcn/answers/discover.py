@@ -12,7 +12,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from compgcn.answers.calibrate import Weighing, fit_weighing
-from compgcn.answers.links import PROPAGATED, Links, Progress, index, must_be_finite, must_count, sample_size, without
+from compgcn.answers.links import (
+    PROPAGATED,
+    Links,
+    Progress,
+    index,
+    must_be_finite,
+    must_count,
+    sample_size,
+    sides,
+    without,
+)
 from compgcn.data import KnowledgeGraph
 from compgcn.data.columns import Numbers
 from compgcn.nn.conditional import ConditionalCompGCN
@@ -148,13 +158,15 @@ class Peers:
     An entity has a place for each relation that it is the head of, and for each that it is the tail of. A peer of the
     heads of a relation is no head, and has a place of whose entities at least half are heads: if nearly everyone who
     works somewhere lives somewhere, a person who works and lives nowhere is a peer. The places are those of all splits,
-    so that a hidden split changes no peer into a stranger: near one half, it would change all.
+    so that a hidden split changes no peer into a stranger: near one half, it would change all. Places are the sides of
+    `compgcn.answers.links.sides`; nobody is a peer of the heads of a type.
     """
 
     def __init__(self, data: KnowledgeGraph, hidden: str = "") -> None:
         self.num_entities = data.num_entities
-        (s, r, o), known, number = _facts(data).T, _facts(data, hidden), 2 * data.num_relations
-        entity, place = np.concatenate((s, o)), np.concatenate((r, r + data.num_relations))
+        self.num_relations, known = data.num_relations, _facts(data, hidden)
+        entity, place = sides(data, _facts(data))
+        number = max(2 * data.num_relations, int(place.max(initial=-1)) + 1)
         self._heads = index(known[:, 1], known[:, 0], data.num_entities)
         self._places, self._having = index(entity, place, number), index(place, entity, data.num_entities)
         self._lengths = np.bincount(self._having.pairs(np.arange(number))[0], minlength=number)  # entities of a place
@@ -189,7 +201,7 @@ class Peers:
 
     def sample(self, size: int) -> Numbers:
         """Draw so many heads and peers of all relations, or all if there are fewer: entity, relation, kind [n, 3]."""
-        ends = np.cumsum(self.counts(range(len(self._lengths) // 2)).sum(1))
+        ends = np.cumsum(self.counts(range(self.num_relations)).sum(1))
         draw = np.random.default_rng(0)
         chosen = np.sort(draw.choice(ends[-1], min(size, ends[-1]), replace=False, shuffle=False))
         rows = [np.empty((0, 3), dtype=np.int64)]

@@ -15,6 +15,7 @@ from compgcn.answers.calibrate import Bin, Reliability, Scaling, Weighing, fit_s
 from compgcn.config import Config
 from compgcn.data import KnowledgeGraph
 from compgcn.data.columns import Numbers
+from compgcn.data.graph import TYPE_RELATIONS
 from compgcn.errors import InputError, must_be_known, unknown
 from compgcn.nn.compose import Composition
 from compgcn.nn.conditional import ConditionalCompGCN
@@ -103,18 +104,17 @@ class Links:
     def is_odd(self, query: Query) -> bool:
         """Tell whether the entity of a query is unlike all entities at its end of the relation.
 
-        Two entities are alike if some relation has both at the same end. A town is an odd head of `reports to` if all
-        heads of that relation are people.
+        Two entities are alike if they share a side, see `sides`. A town is an odd head of `reports to` if all heads of
+        that relation are people.
         """
         s, r, o = query
         if r is None:
             return False
         entity, end = (o, 2) if s is None else (s, 0)
         facts = np.concatenate(list(self.data.splits.values()))
-        others = facts[facts[:, 1] == r, end]
-        return not any(
-            np.isin(ends[np.isin(facts[:, 1], facts[ends == entity, 1])], others).any() for ends in facts[:, ::2].T
-        )
+        entities, side = sides(self.data, facts)
+        alike = entities[np.isin(side, side[entities == entity])]
+        return not np.isin(facts[facts[:, 1] == r, end], alike).any()
 
     def named(self, s: int, r: int, o: int) -> tuple[str, str, str, str, str, str]:
         """Return the three ids of a fact, then its three names."""
@@ -411,6 +411,16 @@ def must_be_finite(scores: Tensor) -> Tensor:
 def index(keys: Numbers, values: Numbers, size: int) -> Known:
     """Return an index of pairs without splits; the values lie below `size`."""
     return Known(keys, values, np.zeros_like(keys), [""], size)
+
+
+def sides(data: KnowledgeGraph, facts: Numbers) -> tuple[Numbers, Numbers]:
+    """Return the entities at both ends of facts [n, 3], and the side of a relation that each is on, [2n] both.
+
+    The heads of r are on side r, its tails on r + R. All kinds of entities have a type: those of class o are on 2R + o.
+    """
+    (s, r, o), R = facts.T, data.num_relations
+    types = [row for row, text in enumerate(data.relations.ids) if text in TYPE_RELATIONS]
+    return np.concatenate((s, o)), np.concatenate((np.where(np.isin(r, types), 2 * R + o, r), r + R))
 
 
 def stands(known: Known, keys: Numbers, scores: Tensor, candidates: Candidates) -> Tensor:

@@ -34,7 +34,7 @@ def main() -> None:
     except InputError as error:
         fail(str(error))
     except SystemExit as end:
-        if end.code == 2 and any(map(_dashed, sys.argv, sys.argv[1:])):
+        if end.code == 2 and "--" not in sys.argv and any(map(_dashed, sys.argv, sys.argv[1:])):
             err.print("Put -- before names that start with -.")
         raise
     except KeyboardInterrupt:

@@ -178,7 +178,7 @@ def _places(label: str, header: list[str]) -> list[int]:
     """Return the positions of node, label and perhaps split: those that the first line names, or the only ones."""
     named = named_places(header, _HEADERS) or named_places(header, _HEADERS[:2])
     if named is None and len(header) not in (2, 3):
-        what = "say with label_columns= which hold node and label (and split)"
+        what = "say with label_columns= (--set label_columns=NODE,LABEL) which hold node and label (and split)"
         raise InputError(f"'{label}' has {len(header)} columns; {what}")
     return named or list(range(len(header)))
 

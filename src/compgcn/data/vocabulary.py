@@ -56,7 +56,7 @@ class Vocabulary:
         rows = self._by_name.get(text) or self._by_case.get(text.casefold()) or []
         if not rows and (letters := _letters(text)) and not (rows := self._by_letters.get(letters, [])):
             endings = self._by_ending.get(letters, [])
-            rows = [row for row in endings if _ending(self.ids[row]) == text] or endings
+            rows = [row for row in endings if ending(self.ids[row]) == text] or endings
         if len(rows) > 1:
             shared = quoted([self.ids[row] for row in rows], 10)
             raise InputError(f"the {self.kind} name '{text}' is shared by {len(rows)} ids: {shared}; give the id")
@@ -64,7 +64,7 @@ class Vocabulary:
 
     def spellings(self) -> list[str]:
         """Return the ids, the names and the last parts of IRIs, to compare a misspelt text with."""
-        return [*self.ids, *self.names, *filter(None, map(_ending, self.ids))]
+        return [*self.ids, *self.names, *filter(None, map(ending, self.ids))]
 
     @cached_property
     def shared(self) -> frozenset[str]:
@@ -92,7 +92,7 @@ class Vocabulary:
     @cached_property
     def _by_ending(self) -> dict[str, list[int]]:
         """The part of an IRI after its last # or /, without case, accents and surrounding spaces -> rows."""
-        return _rows(_letters(_ending(text)) for text in self.ids)
+        return _rows(_letters(ending(text)) for text in self.ids)
 
 
 def folded(text: str) -> str:
@@ -103,7 +103,7 @@ def folded(text: str) -> str:
     return "".join(mark for mark in parts if not unicodedata.combining(mark)).casefold()
 
 
-def _ending(text: str) -> str:
+def ending(text: str) -> str:
     """Return the part of an IRI after its last # or /, and nothing of other texts."""
     return text.replace("#", "/").rpartition("/")[2] if "://" in text else ""
 

@@ -21,6 +21,7 @@ from compgcn.config import Config, Data
 from compgcn.data import DATASETS, KnowledgeGraph, Vocabulary, find
 from compgcn.data.columns import Numbers, Options, counted, keys
 from compgcn.data.files import Given, columns_like, source, treatment
+from compgcn.data.vocabulary import ending
 from compgcn.errors import InputError, nearest
 from compgcn.nn.conditional import ConditionalCompGCN
 from compgcn.run.build import build_ranker
@@ -271,7 +272,7 @@ def _quoted(texts: Sequence[str], alike: Callable[[str], str | None]) -> str:
 
 def _near(text: str, known: Sequence[str]) -> str | None:
     """Return the known text that this one is most likely a misspelling of: very close, with the same digits."""
-    near = nearest(text, known, cutoff=_CLOSE)
+    near = nearest(ending(text) or text, known, cutoff=_CLOSE)
     return next((one for one in near if re.findall(r"\d", one) == re.findall(r"\d", text)), None)
 
 

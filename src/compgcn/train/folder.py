@@ -221,7 +221,7 @@ class Folder:
             if out_of_memory(error):
                 raise
             raise InputError(
-                f"the weights {path} are damaged or of another model ({reason(error)}); remove the folder, train again"
+                f"the weights {path} are damaged or of another model ({reason(error)}); copy the run or train it again"
             ) from None
 
     def _digest(self) -> str:
