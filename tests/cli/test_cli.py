@@ -72,20 +72,22 @@ def test_a_stopped_run_resumes_and_an_overwritten_one_does_not(
 
 
 def test_a_closed_terminal_stops_a_training_in_order(data: Path) -> None:
-    settings = flags(SMALL | {"epochs": 10**6})
+    settings = flags(SMALL | {"epochs": 10**6, "patience": 10**6})
     words = [sys.executable, "-m", "compgcn", "train", str(data), *settings, "--run-dir", str(data.parent / "closed")]
     ours, theirs = pty.openpty()
     usual = partial(signal.signal, signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup
-    with subprocess.Popen(
-        words, stdin=theirs, stdout=theirs, stderr=theirs, env=toy.ENVIRONMENT, preexec_fn=usual
-    ) as process:
+    shows = toy.ENVIRONMENT | {"TERM": "xterm"}  # a live line
+    with subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs, env=shows, preexec_fn=usual) as process:
         os.close(theirs)
         shown = b""
         while b"step " not in shown:
             shown += os.read(ours, 4096)
         os.close(ours)
         process.send_signal(signal.SIGHUP)
-        assert process.wait(60) == 130
+        try:
+            assert process.wait(60) == 130
+        finally:
+            process.kill()
     assert (data.parent / "closed" / "checkpoint" / "state.safetensors").is_file()
 
 
