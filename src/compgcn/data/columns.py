@@ -184,7 +184,7 @@ def picked(
         return named, True
     if len(header) == len(words):
         return list(range(len(words))), False
-    what = "call three of them head, relation and tail, or say with columns= (--columns) which to read"
+    what = "call three of them head, relation and tail, or say with columns= (train --columns) which to read"
     raise InputError(f"'{label}' has the columns {', '.join(header)}; {what}")
 
 

@@ -221,7 +221,7 @@ class Text(File):
         if len(fields) > width and number == 1:
             graphs = [field.strip().casefold() for field in fields].count("graph")
             task = "for a table of graphs say --task graph-classification, else " if graphs else ""
-            which = f"keep {width}, or say with columns= (--columns) which to read"
+            which = f"keep {width}, or say with columns= (train --columns) which to read"
             return f"; {task}{which}, by name or by position from 0 on"
         if len(fields) > 1:
             return ""
