@@ -98,6 +98,7 @@ def test_a_projection_keeps_the_distances_of_flat_vectors_and_tells_their_share(
     np.testing.assert_allclose(*distances, atol=1e-4)
     assert explained[0] > explained[1]
     np.testing.assert_allclose(sum(explained), 1, atol=1e-6)
+    np.testing.assert_array_equal(pca(turned.astype(np.float32), np.array([7, 3])).places, places[[7, 3]])
 
 
 @pytest.mark.parametrize("vectors", [np.ones((4, 3)), np.arange(4.0)[:, None]], ids=["equal", "one column"])

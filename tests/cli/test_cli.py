@@ -25,6 +25,7 @@ from rich.console import Console
 import compgcn
 import toy
 from compgcn.answers.discover import weighing
+from compgcn.cli.console import progress
 from compgcn.cli.train import board, in_words, progress_line, standing
 from compgcn.data import DATASETS, Vocabulary
 from compgcn.nn.decoders import DECODERS
@@ -305,6 +306,16 @@ def test_a_bad_question_is_one_sentence(command: Command, run: Path, words: list
     refused(command("predict", run, *words), *expected)
 
 
+def test_ctrl_c_raises_where_a_file_is_written() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with progress("answering"):
+            assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_a_name_that_starts_with_a_dash_stands_after_two_dashes(command: Command, run: Path) -> None:
     lines = command("explain", run, "p0", "lives", "-3").err.splitlines()
     assert lines[-2:] == ["Error: No such option: -3", "Put -- before names that start with -."]
@@ -412,6 +423,9 @@ def test_the_runs_of_a_folder_are_listed_with_their_metric(command: Command, run
     assert (found["name"], found["reference"]) == ("runs/mine", f"test mrr {mrr:.4f}")
     Path("runs/mine/metrics.json").unlink()
     assert "not finished" in command("list", "runs").out
+    Path("runs/mine/config.toml").write_text("format = 0\n")
+    assert "cannot be read" in command("list", "runs").out
+    assert "distmult" in command("list", "decoders").out
 
 
 # Bad input

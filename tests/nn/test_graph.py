@@ -201,6 +201,12 @@ def told(messages: Messages, weights: torch.Tensor, numbers: torch.Tensor, inner
     return sorted(row for row in zip(*(part.tolist() for part in parts), strict=True) if row[1] in inner)
 
 
+def test_a_part_of_a_graph_stays_on_its_device() -> None:
+    (part,) = AWKWARD.graph().around(torch.tensor([1, 3]), 1).layers
+    with pytest.raises(InputError, match="move the whole graph"):
+        part.to("cpu")
+
+
 @EVERY_NORM
 @EVERY_FLOW
 @INVERSES

@@ -10,6 +10,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+import torch
 
 import toy
 from compgcn.data import KnowledgeGraph, Labels, Vocabulary
@@ -118,7 +119,9 @@ def test_a_stopped_search_resumes_and_ends_the_same(whole: tuple[Run, list[dict[
 
 def test_minutes_judge_every_candidate_on_whole_cross_validations(tmp_path: Path) -> None:
     """Where one takes little time: on a clock that stands still, none."""
+    drawn = torch.get_rng_state()
     run = portfolio.search(SETTINGS, institute(), Budget(seconds=60), tmp_path / "run", clock=lambda: 0.0)
+    assert torch.equal(torch.get_rng_state(), drawn)
     found = journalled(run.path)
     assert {trial.name for trial in found.trials} == set(FEW)
     assert all(2 * trial.share == round(2 * trial.share) > 0 for trial in found.trials)

@@ -11,6 +11,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+import torch
 
 import compgcn
 from compgcn.config import Config
@@ -160,7 +161,7 @@ def test_a_search_without_a_model_leaves_the_folder_to_another_budget(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(portfolio, "portfolio", lambda *sizes: [Candidate("no", {"decoder.name": "nothing"})])
-    with pytest.raises(InputError, match=r"found no model .*; choose a --model"):
+    with pytest.raises(InputError, match=r"found no model .*; choose one with --model"):
         searched(tmp_path / "run", trials=1)
     monkeypatch.setattr(portfolio, "portfolio", lambda *sizes: FEW)
     assert searched(tmp_path / "run", trials=2).metrics["test"]
@@ -169,7 +170,9 @@ def test_a_search_without_a_model_leaves_the_folder_to_another_budget(
 def test_the_clock_bounds_a_search_by_seconds(tmp_path: Path) -> None:
     steps = Steps()
     about = GIVEN, graph(people=12), Budget(seconds=120.0)
+    drawn = torch.get_rng_state()
     run = portfolio.search(*about, tmp_path / "run", steps.tick, clock=lambda: steps.now)
+    assert torch.equal(torch.get_rng_state(), drawn), "a search leaves the caller's random numbers alone"
     lines = (run.path / "search" / "journal.jsonl").read_text().splitlines()
     spent = sum(json.loads(line).get("spent", 0.0) for line in lines)
     assert 30.0 < spent <= 120.0

@@ -382,7 +382,7 @@ def test_candidates_are_for_nested_runs_and_must_be_settings(tmp_path: Path) -> 
 # The command
 
 
-def test_a_stopped_study_leaves_no_process_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_study_leaves_no_process_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     started, start = [], subprocess.Popen
 
     def sleeper(*given: Any, **how: Any) -> Any:
@@ -390,9 +390,19 @@ def test_a_stopped_study_leaves_no_process_behind(monkeypatch: pytest.MonkeyPatc
         return started[-1]
 
     monkeypatch.setattr("compgcn.cli.tune.subprocess.Popen", sleeper)
-    with pytest.raises(Interrupted), _workers(2, lambda: True):
+    with pytest.raises(Interrupted), _workers(2, tmp_path, lambda: True):
         assert [one.poll() for one in started] == [None] * 2
     assert [one.poll() for one in started] == [-signal.SIGTERM] * 2
+
+
+def test_a_process_of_a_study_that_fails_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["compgcn", "tune", "absent.tsv"])
+    with _workers(1, tmp_path, lambda: False):
+        pass
+    assert "1 of 1 other process failed" in capsys.readouterr().err
+    assert "absent.tsv" in (tmp_path / "workers.log").read_text()
 
 
 def test_two_processes_share_a_study_and_its_best_settings_train(command: Command, tmp_path: Path) -> None:
@@ -401,14 +411,17 @@ def test_two_processes_share_a_study_and_its_best_settings_train(command: Comman
         f'[data]\nsource = "{data}"\n[training]\nepochs = 2\ndevice = "cpu"\n[encoder]\ndims = [4, 4]\n'
         "[search]\ntraining.lr = [0.1, 0.2, 0.3, 0.4]\n"
     )
+    (tmp_path / "grid.toml").write_text("[search]\ntraining.lr = [0.1, 0.2]\n")
     words = ("search.toml", "--study-dir", "study", "--plot", "study.svg")
     found = command("tune", *words, "--jobs", 2, "--json")
     assert found.code == 0, found
     report = json.loads(found.out)
     assert report["complete"] >= 4
     assert (tmp_path / "study.svg").stat().st_size
-    trained = command("train", report["best_toml"], "--json")
+    trained = command("train", report["best_toml"], "--json", "--run-dir", "best")
     assert trained.code == 0, trained
+    refined = command("tune", "best/config.toml", "--search", "grid.toml", "--study-dir", "refined", "--trials", 1)
+    assert refined.code == 0, "the config of a run names its data"
     assert json.loads(trained.out)["test"]["mrr"] > 0
     again = command("tune", *words)
     assert f"compgcn train {report['best_toml']} --run-dir {report['study']}/best" in " ".join(again.out.split())

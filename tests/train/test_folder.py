@@ -245,6 +245,17 @@ def test_a_run_that_overwrites_another_is_as_if_it_were_the_first(
     assert (tmp_path / "run" / "events.jsonl").read_text().count('"start"') == 1, "the old events were removed too"
 
 
+def test_a_folder_with_the_config_of_another_program_is_never_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint").mkdir()
+    for name in ("config.toml", "metrics.json", "events.jsonl", "checkpoint/w.pt"):
+        (tmp_path / name).write_text("[server]\nport = 80\n")
+    before = toy.contents(tmp_path)
+    for overwrite in (False, True):
+        with pytest.raises(InputError, match="is not a run folder"):
+            train(tmp_path, overwrite=overwrite)
+    assert toy.contents(tmp_path) == before
+
+
 def test_a_second_process_is_refused_and_removes_nothing(finished: Path, tmp_path: Path) -> None:
     def second(event: dict[str, Any]) -> None:
         if event["event"] == "epoch":

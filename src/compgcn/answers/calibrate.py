@@ -201,6 +201,9 @@ def restored(content: Mapping[str, Any]) -> tuple[dict[str, Scaling | None], Wei
     kinds = {kind: fields for kind, fields in content.items() if kind not in ("split", _DISCOVERIES)}
     try:
         weighing = Weighing(**content[_DISCOVERIES]) if _DISCOVERIES in content else None
-        return {kind: None if fields is None else Scaling(**fields) for kind, fields in kinds.items()}, weighing
-    except TypeError as error:
+        scalings = {kind: None if fields is None else Scaling(**fields) for kind, fields in kinds.items()}
+        for fit in (*scalings.values(), weighing):
+            _ = [float(number) for number in fit or ()]  # refuses text
+        return scalings, weighing
+    except (TypeError, ValueError) as error:
         raise InputError(f"calibration.json of the run is damaged ({error}); remove the file") from None

@@ -457,9 +457,7 @@ def unbeaten(scores: Tensor, ranked: Tensor, places: Tensor, candidates: Candida
 def scores_of_relations(decoder: Decoder, encoded: Encoded, x: Tensor, e: Tensor) -> Tensor:
     """Return the logits of (s, r, o) for all relations of `encoded`, without the bias of o: [B, R] of [B, d]."""
     if dual(decoder) is not None:
-        scores = relation_scores(decoder, encoded, x, e)
-        # The product lacks the margin, which is the same for every relation.
-        return scores if decoder.margin is None else scores + decoder.margin
+        return relation_scores(decoder, encoded, x, e)
     rows = _QUERIES * (16 if isinstance(decoder.phi, Composition) else 1)  # facts scored at a time
     parts = [encoded._replace(relations=some) for some in torch.split(encoded.relations, rows)]
     pairs = zip(*(torch.split(part, max(1, rows // len(encoded.relations))) for part in (x, e)), strict=True)

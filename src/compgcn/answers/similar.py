@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 
 from compgcn.answers.links import must_count
 from compgcn.data import Vocabulary
+from compgcn.data.columns import Numbers
 from compgcn.errors import InputError
 from compgcn.train.storage import Table
 
+_BLOCK = 2**14  # vectors that are copied in double precision at a time
 _SLACK = 1e-5  # above the rounding error of a cosine in single precision
 
 
@@ -58,17 +60,18 @@ class Neighbours:
 class Projection(NamedTuple):
     """Vectors on their first two principal axes."""
 
-    places: NDArray[np.float64]  # [N, 2]
+    places: NDArray[np.float64]  # [n, 2]
     explained: list[float]  # the share of the variance along each axis
 
 
-def pca(vectors: NDArray[Any]) -> Projection:
-    """Project vectors [N, d] onto the two axes of largest variance."""
-    centred = vectors.astype(np.float64) - vectors.mean(0, dtype=np.float64)
-    values, axes = np.linalg.eigh(centred.T @ centred)  # ascending
+def pca(vectors: NDArray[Any], shown: Numbers | slice = slice(None)) -> Projection:
+    """Project vectors [N, d] onto the two axes of largest variance; return the places of those to show."""
+    mean = vectors.mean(0, dtype=np.float64)
+    blocks = (vectors[i : i + _BLOCK] - mean for i in range(0, len(vectors), _BLOCK))
+    values, axes = np.linalg.eigh(sum(block.T @ block for block in blocks))  # ascending
     axes, values = axes[:, ::-1], np.maximum(values[::-1], 0)
     width = min(2, axes.shape[1])
-    places = np.zeros((len(vectors), 2))
-    places[:, :width] = centred @ axes[:, :width]
+    places = np.zeros((len(vectors[shown]), 2))
+    places[:, :width] = (vectors[shown] - mean) @ axes[:, :width]
     shares = values / values.sum() if values.sum() else values
     return Projection(places, [*shares[:width].tolist(), 0.0][:2])

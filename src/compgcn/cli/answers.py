@@ -62,8 +62,8 @@ def opened_run(
     from compgcn.train.storage import must_differ
 
     run = open_run(path, device)
-    for source in (run.config.data.source, run.config.data.valid, run.config.data.test, run.config.data.labels):
-        must_differ(to, data=source)
+    for setting in run.config.data.model_dump().values():
+        must_differ(to, data=setting if isinstance(setting, str) else None)
     if not run.metrics:
         _ = run.task  # refuses a run that has no weights yet
         err.print(f"note: {path} is not finished; these are its best weights so far")

@@ -10,7 +10,7 @@ from typer import Argument
 
 from compgcn.cli.console import Json, out, plain_table, show_json
 from compgcn.data import DATASETS
-from compgcn.errors import unknown
+from compgcn.errors import InputError, unknown
 from compgcn.train.recipes import MODELS
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def list_all(
     """
     if kind is not None and kind not in KINDS:
         raise unknown("kind", kind, KINDS)
-    found = {name: rows for name, rows in _entries().items() if kind in (None, name)}
+    found = {one: _runs() if one == "runs" else _of_registry(one) for one in KINDS if kind in (None, one)}
     if as_json:
         show_json(found)
         return
@@ -45,35 +45,42 @@ def list_all(
         out.print(table)
 
 
-def _entries() -> dict[str, list[dict[str, str]]]:
-    """Return name, description and reference of the rows of every registry."""
+def _of_registry(kind: str) -> list[dict[str, str]]:
+    """Return name, description and reference of the rows of a registry."""
     from compgcn.baselines import BASELINES
     from compgcn.nn.compose import COMPOSITIONS, LEARNED
     from compgcn.nn.decoders import DECODERS
     from compgcn.nn.encoder import PRESETS
     from compgcn.run.build import TASKS
     from compgcn.tasks.sampling import SAMPLERS
-    from compgcn.train.folder import Folder
 
     compositions = {**COMPOSITIONS, **LEARNED}
     tables: list[Any] = [TASKS, MODELS, PRESETS, compositions, DECODERS, SAMPLERS, BASELINES, DATASETS]
-    found: dict[str, list[dict[str, str]]] = {kind: [] for kind in KINDS}
-    for kind, table in zip(KINDS, tables, strict=False):
-        for name, row in table.items():
-            described = row.description if hasattr(row, "description") else row.origin
-            paper = row.reference if hasattr(row, "reference") else row.citation
-            found[kind].append({"name": name, "description": described, "reference": paper})
-    folders = map(Folder, sorted(Path("runs").glob("*")))
-    found["runs"] = [_run(folder) for folder in folders if folder.is_run or folder.is_search]
+    found = []
+    for name, row in tables[KINDS.index(kind)].items():
+        described = row.description if hasattr(row, "description") else row.origin
+        paper = row.reference if hasattr(row, "reference") else row.citation
+        found.append({"name": name, "description": described, "reference": paper})
     return found
+
+
+def _runs() -> list[dict[str, str]]:
+    """Return the same of the runs in the folder runs."""
+    from compgcn.train.folder import Folder
+
+    folders = map(Folder, sorted(Path("runs").glob("*")))
+    return [{"name": str(one.path), **_run(one)} for one in folders if one.is_run or one.is_search]
 
 
 def _run(folder: Folder) -> dict[str, str]:
     if folder.is_search:
-        return {"name": str(folder.path), "description": "a search", "reference": "not finished; train resumes it"}
-    config, metrics = folder.config(), folder.metrics()
+        return {"description": "a search", "reference": "not finished; train resumes it"}
+    try:
+        config, metrics = folder.config(), folder.metrics()
+    except InputError as error:
+        return {"description": "cannot be read", "reference": str(error)}
     split = "test" if metrics.get("test") else "valid"
     goal = "mrr" if config.task == "link-prediction" else "accuracy"
     reached = metrics.get(split, {}).get(goal)
     said = "not finished" if not metrics else "no metrics" if reached is None else f"{split} {goal} {reached:.4f}"
-    return {"name": str(folder.path), "description": f"{config.task} on {config.data.source}", "reference": said}
+    return {"description": f"{config.task} on {config.data.source}", "reference": said}

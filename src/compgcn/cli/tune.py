@@ -7,13 +7,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from compgcn.cli.console import Json, Plot, Settings, describe, out, show_json, show_table
+from compgcn.cli.console import Json, Plot, Settings, describe, err, out, show_json, show_table
 from compgcn.cli.train import Model, asked_for, read_data, watched, with_settings
 from compgcn.config import BUDGET, PATHS, Config, Space, configure, write_setting
 from compgcn.data.columns import counted
@@ -68,7 +68,7 @@ def tune(
     if not as_json:
         describe(found.name, found.statistics(), found.notes)
         out.print(f"{plan.folder}: {counted(len(tuning.finished(study)), 'trial')} so far")
-    with watched(plan.folder, as_json) as (notify, stopped), _workers(jobs - 1, stopped):
+    with watched(plan.folder, as_json) as (notify, stopped), _workers(jobs - 1, plan.folder, stopped):
 
         def tell(event: dict[str, Any]) -> None:
             fold = f", {event['part']}" if "part" in event else ""
@@ -101,19 +101,25 @@ def _asked(
 
 
 @contextmanager
-def _workers(number: int, stopped: Callable[[], bool]) -> Iterator[None]:
-    """Run this command in other processes too, and wait for them; stop them if this one ends early."""
+def _workers(number: int, folder: Path, stopped: Callable[[], bool]) -> Iterator[None]:
+    """Run this command in other processes too, and wait for them; stop them if this one ends early.
+
+    A file in the folder keeps what they say on stderr.
+    """
     from compgcn.train.loop import Interrupted
 
     line = [sys.executable, "-m", "compgcn", *sys.argv[1:], "--jobs", "1", "--json"]
-    nowhere = subprocess.DEVNULL
-    started = [subprocess.Popen(line, stdin=nowhere, stdout=nowhere, stderr=nowhere) for _ in range(number)]
+    nowhere, said = subprocess.DEVNULL, folder / "workers.log"
+    with said.open("ab") if number else nullcontext() as log:
+        started = [subprocess.Popen(line, stdin=nowhere, stdout=nowhere, stderr=log) for _ in range(number)]
     try:
         yield
         while any(process.poll() is None for process in started):
             if stopped():
                 raise Interrupted
             time.sleep(_WAIT)
+        if failed := sum(process.returncode != 0 for process in started):
+            err.print(f"note: {failed} of {counted(number, 'other process')} failed; {said} says why")
     finally:
         for process in started:
             process.terminate()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import sys
 import zlib
@@ -450,9 +449,8 @@ def value_notes(graph: KnowledgeGraph) -> list[str]:
     size = len(np.unique(o[chosen[r] & values[o]]))
     relations = [graph.relations.ids[row] for row in np.flatnonzero(chosen)]
     which = " and ".join(f"'{relation}'" for relation in relations)
-    setting = json.dumps(relations, ensure_ascii=False, separators=(",", ":"))
     what = f"the objects of {which} are numbers or dates, and became {counted(size, 'entity')}"
-    return [f"{what}; to leave the facts out: --set 'exclude={setting}'"]
+    return [f"{what}; to leave the facts out: {naming(relations, 'exclude')}"]
 
 
 def is_value(text: str) -> bool:

@@ -407,6 +407,9 @@ class RelationalGraph:
         return self.src.numel()
 
     def to(self, device: torch.device | str) -> RelationalGraph:
+        """Return the graph on a device; a part of a graph stays where it is."""
+        if self._part_of is not None:
+            raise InputError("a part of a graph cannot move to a device; move the whole graph and take the part again")
         parts = (self.src.to(device), self.dst.to(device), self.rel.to(device))
         batch = None if self.graph_of_node is None else self.graph_of_node.to(device)
         return RelationalGraph(*parts, self.num_nodes, self.num_relations, batch)

@@ -21,11 +21,11 @@ from compgcn.errors import InputError, out_of_memory
 from compgcn.nn.conditional import find_pace
 from compgcn.run.build import TASKS, build_graph, build_links, find_device
 from compgcn.run.protocols import ClassSession, held_out, likelihood
-from compgcn.run.resolve import must_suffice, resolve, task_of
+from compgcn.run.resolve import must_suffice, resolve, task_of, trial_inputs
 from compgcn.run.run import Run, open_session, train
 from compgcn.run.search import JOURNAL, OF_FOLDS, Budget, Cost, Journal, Search, journalled
 from compgcn.tasks.classification import Classification, Nodes
-from compgcn.tasks.inputs import INPUTS, Dataset, without_test
+from compgcn.tasks.inputs import INPUTS, Dataset
 from compgcn.tasks.objectives import OBJECTIVES
 from compgcn.tasks.sampling import randomness
 from compgcn.train.folder import EVENTS, MODEL, Folder, default_folder
@@ -224,8 +224,17 @@ class NodeJudge(_FolderJudge):
         return self._sessions[candidate.name]
 
     def cost(self, candidate: Candidate) -> Cost:
-        """Take the time of a few steps, or of the first fold where there are none."""
+        """Estimate by the time of a fold."""
         session = self._session(candidate)
+        with randomness(session.training.seed, session.device):
+            fold = self._fold(session)
+        folds = session.config.classifier.folds
+        if folds * fold > _LONG:
+            self._slow.add(candidate.name)
+        return Cost(_REPEATS * folds * fold, self._least(candidate, folds) / (_REPEATS * folds))
+
+    def _fold(self, session: ClassSession) -> float:
+        """Return the seconds of a fold, by a few steps, or by the first one where there are none."""
         begun = self.clock()
         if isinstance(session.items, Nodes):
             task = Classification(session.build(session.config), *held_out(session, 0), session.training)
@@ -234,14 +243,9 @@ class NodeJudge(_FolderJudge):
                 begun = begun if epoch > 1 else self.clock()  # the first step compiles
                 step(task.examples(epoch, 0), session.training.lr).item()
                 task.validate()
-            fold = (self.clock() - begun) / (_STEPS - 1) * session.training.epochs
-        else:
-            likelihood(session, 1)
-            fold = self.clock() - begun
-        folds = session.config.classifier.folds
-        if folds * fold > _LONG:
-            self._slow.add(candidate.name)
-        return Cost(_REPEATS * folds * fold, self._least(candidate, folds) / (_REPEATS * folds))
+            return (self.clock() - begun) / (_STEPS - 1) * session.training.epochs
+        likelihood(session, 1)
+        return self.clock() - begun
 
     def train(self, candidate: Candidate, share: float, *, final: bool) -> tuple[float, float]:
         """Cross-validate a candidate on up to a share of the folds; beyond one cross-validation, whole ones alone."""
@@ -278,7 +282,7 @@ def search(
 
     The same call resumes a search that was stopped, and opens the run of a finished one.
     """
-    hidden = without_test(data)
+    settings, hidden = trial_inputs(settings, data)
     assert isinstance(hidden, KnowledgeGraph)
     base = resolve(settings, hidden).config
     run = Folder(run_dir or default_folder(base, BEST[base.task]))

@@ -24,7 +24,7 @@ from compgcn.nn.encoder import PRESETS, preset
 from compgcn.nn.graph import NORMS
 from compgcn.run.build import CONDITIONAL, TASKS, Labelled, baseline_of, build_graph, find_device, labelled_items
 from compgcn.tasks.edge_masking import linked
-from compgcn.tasks.inputs import INPUTS, Dataset
+from compgcn.tasks.inputs import INPUTS, Dataset, without_test
 from compgcn.tasks.objectives import OBJECTIVES, REGULARISERS, rows_alone
 from compgcn.tasks.sampling import SAMPLERS
 from compgcn.train.folder import Folder
@@ -252,12 +252,7 @@ def expand(config: Config, data: Dataset) -> Config:
     task = task_of(config, data)
     _must_be_known(config)
     baseline_of(config, task)  # refuses an unknown name
-    fingerprint = data.fingerprint()
-    if config.fingerprint not in (None, fingerprint):
-        raise InputError(
-            f"the data are not those the config was written for: their fingerprint is {fingerprint}, not "
-            f"{config.fingerprint}; leave it out to train on them anyway"
-        )
+    fingerprint = must_match(config.fingerprint, data)
     if _conditional(config):
         return configure(config, {"task": task, "fingerprint": fingerprint, **_of_conditional(config, data, task)})
     own = _of_links(config) if task == "link-prediction" else _of_classes(config, task)
@@ -266,6 +261,23 @@ def expand(config: Config, data: Dataset) -> Config:
     else:
         own = _of_baseline(config, data, task, own)
     return configure(config, {"task": task, "fingerprint": fingerprint, **own})
+
+
+def must_match(wanted: str | None, data: Dataset) -> str:
+    """Return the fingerprint of the data; refuse data other than those that a config was written for."""
+    fingerprint = data.fingerprint()
+    if wanted not in (None, fingerprint):
+        raise InputError(
+            f"the data are not those the config was written for: their fingerprint is {fingerprint}, not {wanted}; "
+            "leave it out to train on them anyway"
+        )
+    return fingerprint
+
+
+def trial_inputs(settings: Mapping[str, Any], data: Dataset) -> tuple[dict[str, Any], Dataset]:
+    """Return the settings and the data of trials, which never see test; refuse data other than the settings' own."""
+    must_match(settings.get("fingerprint"), data)
+    return {name: value for name, value in settings.items() if name != "fingerprint"}, without_test(data)
 
 
 def _must_be_known(config: Config) -> None:
@@ -342,7 +354,8 @@ def _of_conditional(config: Config, data: Dataset, task: str) -> dict[str, Any]:
             f"encoder.dims = [32, 32, 32] for two layers, not {list(e.dims)}"
         )
     composition = e.composition or "mult"
-    ConditionalCompGCN(1, e.dims[0], 1, composition, e.statistics)  # refuses what does not fit
+    with torch.device("meta"):  # draws no random numbers
+        ConditionalCompGCN(1, e.dims[0], 1, composition, e.statistics)  # refuses what does not fit
     if config.training.loss not in (Training().loss, "cross-entropy"):
         raise InputError(f"the encoder '{CONDITIONAL}' is trained by cross-entropy; leave '{config.training.loss}' out")
     return {

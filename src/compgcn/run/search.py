@@ -240,10 +240,10 @@ class Search:
         table = standings(self.journal.lines)
         if not table or table[0].value is None:
             why = f"{table[0].name}: {table[0].error}" if table else "no candidate was tried"
-            least = min((math.prod(cost) for cost in self.costs.values()), default=math.inf)
-            short = (self.budget.seconds or math.inf) < least < math.inf
-            remedy = f"give it --minutes {math.ceil(least / 30)}, or choose a --model" if short else "choose a --model"
-            raise InputError(f"the search found no model ({why}); {remedy}")
+            least = math.prod(self.costs[table[0].name]) if table and table[0].name in self.costs else math.inf
+            longer = self.budget.seconds is not None and math.isfinite(least)
+            remedy = f"give it --minutes {math.ceil(least / 30)}, or " if longer else ""
+            raise InputError(f"the search found no model ({why}); {remedy}choose one with --model or --encoder")
         return Outcome(self.judge.goal, table)
 
     # State

@@ -33,8 +33,8 @@ from compgcn.data import GraphCollection
 from compgcn.errors import InputError, must_be_known, out_of_memory, unknown
 from compgcn.run import train
 from compgcn.run.build import CONDITIONAL
-from compgcn.run.resolve import NAMES, resolve
-from compgcn.tasks.inputs import Dataset, without_test
+from compgcn.run.resolve import NAMES, resolve, trial_inputs
+from compgcn.tasks.inputs import Dataset
 from compgcn.train.folder import default_folder
 from compgcn.train.loop import Event, Interrupted
 from compgcn.train.storage import append, reason
@@ -122,7 +122,7 @@ def plan(
     The space is the paper's grid by default, the folder `runs/<data>-<encoder>-<decoder>-tune`, or
     `runs/<data>-<model>-tune` with a model.
     """
-    data = without_test(data)
+    settings, data = trial_inputs(settings, data)
     made = Plan(settings, data, {}, Path(), model, budget or {})
     config = made.config()
     classifier = config.classifier

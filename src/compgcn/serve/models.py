@@ -174,11 +174,11 @@ class ServedModel:
     @cached_property
     def _map(self) -> tuple[list[dict[str, Any]], list[float]]:
         """Every point of the map, and the share of the variance along each axis."""
-        plane = pca(self.links.encoded.entities.detach().float().cpu().numpy())
-        rows, types, degree = self.index.by_degree[:POINTS].tolist(), self.index.types, self.index.degree
+        shown, types, degree = self.index.by_degree[:POINTS], self.index.types, self.index.degree
+        plane = pca(self.links.encoded.entities.detach().float().cpu().numpy(), shown)
         points = [
             {**self.named_entity(row), "x": x, "y": y, "degree": int(degree[row]), "type": types[row]}
-            for row, (x, y) in zip(rows, plane.places[rows].tolist(), strict=True)
+            for row, (x, y) in zip(shown.tolist(), plane.places.tolist(), strict=True)
         ]
         return points, plane.explained
 

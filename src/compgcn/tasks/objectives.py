@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 from compgcn.config import Training
 from compgcn.errors import InputError
 from compgcn.nn.compose import COMPOSITIONS, Composition
-from compgcn.nn.decoders import Decoder, biases, dot, negative_complex_l1, negative_l1
+from compgcn.nn.decoders import Decoder, dot, negative_complex_l1, negative_l1
 from compgcn.nn.filters import AGAIN
 from compgcn.tasks import losses
 from compgcn.tasks.sampling import SAMPLERS
@@ -132,26 +132,19 @@ def dual(decoder: Decoder) -> Composition | None:
     return None
 
 
-def relation_scores(decoder: Decoder, encoded: Encoded, x: Tensor, e: Tensor, o: Tensor | None = None) -> Tensor:
-    """Return the scores of (s, r, o) for every relation r, inverses too: [B, 2R].
+def relation_scores(decoder: Decoder, encoded: Encoded, x: Tensor, e: Tensor) -> Tensor:
+    """Return the scores of (s, r, o) for every relation r, inverses too, without the bias of o: [B, 2R].
 
     One product where the decoder is linear in the relation, up to a constant in r; one table of distances where the
-    relation is added; else a query for each relation.
-
-    Args:
-        x, e: vectors of the subjects and of the objects [B, d].
-        o: the objects [B]; None leaves out their bias, which is the same for every relation.
+    relation is added; else a query for each relation. Subjects and objects have the vectors x and e [B, d].
     """
     psi = dual(decoder)
     if psi is not None:
-        return dot(psi(x, e), encoded.relations)
-    if decoder.phi == COMPOSITIONS["add"] and decoder.similarity in (negative_l1, negative_complex_l1):
+        scores = dot(psi(x, e), encoded.relations)
+    elif decoder.phi == COMPOSITIONS["add"] and decoder.similarity in (negative_l1, negative_complex_l1):
         scores = decoder.similarity(e - x, encoded.relations)  # the distance of x + z from e is that of z from e − x
     else:
         scores = _by_query(decoder, encoded.relations, x, e)
-    if decoder.entity_bias is not None and o is not None:
-        o = o if encoded.nodes is None else encoded.nodes[o]
-        scores = scores + biases(decoder.entity_bias, o).unsqueeze(1)
     return scores if decoder.margin is None else scores + decoder.margin
 
 

@@ -60,7 +60,7 @@ SCHEMAS: dict[str, pa.Schema] = {
 }
 _ALWAYS = ("vocabulary.parquet", "triples.parquet")
 _UNCALIBRATED = "checkpoint/uncalibrated"  # there from the end of training to that of calibration
-_LAST = "training.device"  # the last setting of a config that a run wrote
+_FIRST, _LAST = b"format = ", "training.device"  # the first and the last setting of a config that a run wrote
 # The files of a run but for the lock and the checkpoint. The config, which makes a folder a run, is removed last.
 _FILES = (*SCHEMAS, MODEL, "metrics.json", "calibration.json", "environment.json", EVENTS, "config.toml")
 
@@ -75,8 +75,10 @@ class Folder:
 
     @property
     def is_run(self) -> bool:
-        """Whether the folder has a config, which is written last of the files that never change."""
-        return (self.path / "config.toml").is_file()
+        """Whether the folder has the config of a run, which is written last of the files that never change."""
+        with contextlib.suppress(OSError), (self.path / "config.toml").open("rb") as file:
+            return file.read(len(_FIRST)) == _FIRST
+        return False
 
     @property
     def is_search(self) -> bool:
@@ -253,6 +255,8 @@ class Folder:
         metrics = self._read_json("metrics.json")
         if self.is_finished and not all(isinstance(metrics.get(split), dict) for split in SPLITS[1:]):
             raise self._damage("metrics.json", "there are no metrics of valid and test in it")
+        if not isinstance(metrics.get("settings", {}), dict):
+            raise self._damage("metrics.json", "its settings are no table")
         return metrics
 
     def keep_calibration(self, content: dict[str, Any]) -> None:
