@@ -252,7 +252,8 @@ class NodeJudge(_FolderJudge):
         session = self._session(candidate)
         folds = session.config.classifier.folds
         number = max(self._least(candidate, folds), round(share * _REPEATS * folds))
-        return likelihood(session, number if number < folds else number // folds * folds), share
+        with randomness(session.training.seed, session.device):
+            return likelihood(session, number if number < folds else number // folds * folds), share
 
     def _least(self, candidate: Candidate, folds: int) -> int:
         """Return the fewest folds that judge a candidate."""
