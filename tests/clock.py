@@ -7,8 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 
 HANGS = 300.0  # seconds after which a test that waits for something gives up
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Wait for a condition."""
+    begun = time.monotonic()
+    while not condition():
+        assert time.monotonic() - begun < HANGS
+        time.sleep(0.01)
 
 
 class Clock:

@@ -51,7 +51,7 @@ class Data(Section):
 
 
 class Encoder(Section):
-    """How entities and relations become vectors; the preset and the data decide settings that are None."""
+    """The way from entities and relations to vectors; the preset and the data decide settings that are None."""
 
     name: str = "compgcn"
     input: Literal["learned", "types", "labels", "features", "literals", "shared"] | None = None  # None: by the data
@@ -77,7 +77,7 @@ class Encoder(Section):
 
 
 class Decoder(Section):
-    """How a triple is scored."""
+    """The score of a triple."""
 
     name: str = "conve"
     entity_bias: bool | None = None
@@ -91,7 +91,7 @@ class Decoder(Section):
 
 
 class Classifier(Section):
-    """How nodes or graphs are classified, and how a protocol chooses the number of epochs."""
+    """The classification of nodes or graphs, and a protocol's choice of the number of epochs."""
 
     baseline: str | None = None  # trained in place of the encoder
     protocol: Literal["holdout", "refit", "paper", "nested"] | None = None  # None: the first of the task
@@ -102,7 +102,7 @@ class Classifier(Section):
 
 
 class Training(Section):
-    """How the parameters are trained."""
+    """The training of the parameters."""
 
     epochs: int = Field(500, ge=0)
     epoch_size: int | None = Field(None, ge=1)  # examples of an epoch, drawn anew for each; None: all

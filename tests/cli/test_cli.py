@@ -24,6 +24,7 @@ from rich.console import Console
 
 import compgcn
 import toy
+from clock import HANGS
 from compgcn.answers.discover import weighing
 from compgcn.cli.console import progress
 from compgcn.cli.train import board, in_words, progress_line, standing
@@ -86,7 +87,7 @@ def test_a_closed_terminal_stops_a_training_in_order(data: Path) -> None:
         os.close(ours)
         process.send_signal(signal.SIGHUP)
         try:
-            assert process.wait(60) == 130
+            assert process.wait(HANGS) == 130
         finally:
             process.kill()
     assert (data.parent / "closed" / "checkpoint" / "state.safetensors").is_file()

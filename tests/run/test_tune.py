@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import toy
+from clock import HANGS
 from compgcn.cli.tune import _workers
 from compgcn.config import Config, Range, candidates, parse_space, read_config
 from compgcn.data import GraphCollection, KnowledgeGraph
@@ -168,7 +169,7 @@ def test_a_kill_while_a_study_is_locked_stops_no_other_command(tmp_path: Path, m
     made.folder.mkdir()
     (made.folder / "study.jsonl.lock").symlink_to("study/study.jsonl")
     before = signal.signal(signal.SIGALRM, lambda number, frame: pytest.fail("it waits for the lock"))
-    signal.alarm(20)
+    signal.alarm(int(HANGS))
     try:
         tune.open_study(made, None, 3)
     finally:

@@ -16,7 +16,7 @@ from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, Phase, given, settings
 
 import toy
-from clock import HANGS, Clock
+from clock import HANGS, Clock, until
 from compgcn.cli import export
 from compgcn.errors import InputError
 from compgcn.run import Run
@@ -214,8 +214,7 @@ def test_a_full_queue_gives_503_and_a_late_answer_504(run: Run) -> None:
         first = threads.submit(ask)
         assert begun.wait(HANGS)
         second = threads.submit(ask)
-        while batcher._queue.empty():
-            pass
+        until(lambda: not batcher._queue.empty())
         full = ask()
         refused(full, 503, "too many")
         assert full.headers["retry-after"] == "1"
@@ -224,8 +223,7 @@ def test_a_full_queue_gives_503_and_a_late_answer_504(run: Run) -> None:
         refused(first.result(), 504, "too long")
         refused(second.result(), 504, "too long")
         go.set()
-        while not batcher._queue.empty():
-            pass
+        until(batcher._queue.empty)
         assert ask().status_code == 200
 
 

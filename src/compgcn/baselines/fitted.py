@@ -32,7 +32,7 @@ WEIGHINGS: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
 
 
 class Fitting(NamedTuple):
-    """How to fit a classifier."""
+    """A way to fit a classifier."""
 
     num_classes: int
     folds: int  # of the cross-validation that chooses its settings

@@ -13,6 +13,7 @@ from compgcn.cli.console import Json, Settings, describe, out, show_json, show_t
 from compgcn.cli.train import Model, asked_for, in_words, read_data, with_settings
 from compgcn.config import Config, configure
 from compgcn.data import KnowledgeGraph
+from compgcn.data.columns import counted
 from compgcn.errors import InputError
 from compgcn.train.recipes import MINUTES
 from compgcn.train.recipes import model as find_model
@@ -139,7 +140,7 @@ def _show(made: Plan, rates: Rates, memory: float | None, fitting: dict[str, int
     slow = max((key for key in seconds if key not in ("step", "epoch", "evaluation")), key=lambda key: seconds[key])
     sent = f", {_size(made.sent)} sent by each device" if n > 1 else ""
     epoch, step, ranking = (_time(seconds[key]) for key in ("epoch", "step", "evaluation"))
-    out.print(f"an epoch of {made.steps:,} steps takes about {epoch}, an evaluation {ranking}")
+    out.print(f"an epoch of {counted(made.steps, 'step')} takes about {epoch}, an evaluation {ranking}")
     out.print(f"a step takes {step}, most of it for {slow}{sent}")
     if memory is None:
         return

@@ -69,7 +69,7 @@ class Source(Protocol):
 
 
 class Options(NamedTuple):
-    """How to read a file of triples."""
+    """Options for reading a file of triples."""
 
     columns: Columns | None = None  # names or positions of subject, relation and object; by default the only three
     comment: str | None = None  # skip the lines of text files that start with it

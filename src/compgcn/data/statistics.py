@@ -22,7 +22,7 @@ _UNITS = 15  # up to this number every value has its own bin
 
 @dataclass(frozen=True)
 class Given:
-    """How many facts (s, r, o) of a split train gives away, and how; one fact may count in several ways."""
+    """The number of facts (s, r, o) of a split that train gives away, by the way; one may count in several."""
 
     triples: int
     copies: int  # (s, r, o) itself is in train

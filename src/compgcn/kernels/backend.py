@@ -1,4 +1,4 @@
-"""Which kernels run on which device."""
+"""The kernels of each device."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _COUNT_BLOCK_CPU, _COUNT_BLOCK = 2**18, 2**24  # scores that one step compares: 
 
 
 class Combine(IntEnum):
-    """How a lifted entity and a lifted relation combine on one edge; the kernels switch on the numbers."""
+    """The combination of a lifted entity and a lifted relation on one edge; the kernels switch on the numbers."""
 
     COPY = 0  # x
     ADD = 1  # x + z

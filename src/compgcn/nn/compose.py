@@ -121,7 +121,7 @@ class Composition(NamedTuple):
 
     @property
     def transforms(self) -> bool:
-        """Whether combined messages are other numbers than phi, until `lower` turns their sum back."""
+        """Whether messages need `lower` to become phi."""
         return self.lower is not _drop_width
 
     @property

@@ -67,13 +67,13 @@ class ConditionalCompGCN(nn.Module):
     r"""Score every entity as the answer to a query (s, r, ?).
 
     .. math::
-        h^0_v = [v = s]\, q_r, \qquad z^k = A_k q_r, \qquad
+        h^0_v = [v = s]\, q_r, \qquad z^k_{r'} = A^k_{r'} q_r + b^k_{r'}, \qquad
         h^{k+1}_v = h^k_v + \mathrm{relu}(\mathrm{LN}(W_k [h^k_v;\, t;\, t s_v;\, t / s_v])), \qquad
         \mathrm{score}(v) = \mathrm{MLP}[h^K_v; q_r]
 
     where t are statistics (their mean, or mean, standard deviation, maximum and minimum) of the messages
-    phi(h^k_u, z^k_r') that v receives and of h^0_v, and s_v = log(1 + degree) over its mean. With B queries the states
-    are a table [N, B d] and the relations a table [2R, B d], so `compgcn.kernels.aggregate` sums the messages.
+    phi(h^k_u, z^k_{r'}) that v receives and of h^0_v, and s_v = log(1 + degree) over its mean. With B queries the
+    states are a table [N, B d] and the relations a table [2R, B d], so `compgcn.kernels.aggregate` sums the messages.
 
     No parameter belongs to an entity: the model answers about any graph with the same relations.
 
@@ -333,7 +333,7 @@ def find_reach(sent: Segments, weight: Tensor, s: Tensor, layers: int) -> Reach 
 
 
 class Pace(NamedTuple):
-    """How fast a CPU passes the queries that a graph answers."""
+    """The pace of a CPU with queries that a graph answers."""
 
     time: float  # of a query, in messages of all queries at once
     queries: int

@@ -52,7 +52,7 @@ def positions(dim: int, image: tuple[int, int], kernel: tuple[int, int]) -> int:
 
 
 class ConvolutionQuery(nn.Module, ABC):
-    """The common part of convolutional queries: relu(norm(vec(relu(norm(maps)))) W)), with maps of norm(image).
+    """The common part of convolutional queries: relu(norm(vec(relu(norm(maps))) W)), with maps of norm(image).
 
     The order is batch norm, input dropout, convolution, batch norm, relu, feature dropout, linear, hidden dropout,
     batch norm, relu. Feature maps are laid out channels last, position by position. Training needs batches of two or
@@ -290,9 +290,10 @@ def _patches(image: Tensor, h: int, w: int) -> Tensor:
 
 
 def _taps(H: int, W: int, h: int, w: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return the pixel under each tap of an h x w kernel at each position, [positions, K], K a multiple of 8.
+    """Return the pixel under each tap of an h x w kernel at each position, [positions, K], K a multiple of 8; and back.
 
-    And the (position, tap), as one number, that look at each pixel, [H W, h w]. One past the last stands for none.
+    The second are the (position, tap), as one number, that look at each pixel, [H W, h w]. One past the last stands for
+    none.
     """
     grid = torch.arange(H * W, device=device).view(H, W)
     taps = grid.unfold(0, h, 1).unfold(1, w, 1).flatten(2).flatten(0, 1)  # [positions, h w]

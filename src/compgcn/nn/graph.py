@@ -24,7 +24,7 @@ class Weights(NamedTuple):
 
 
 class Norm(NamedTuple):
-    """Which weights: a name of `NORMS`, whether there are self-loops, and the dtype of the computation."""
+    """The weights to use: a name of `NORMS`, whether there are self-loops, and the dtype of the computation."""
 
     name: str
     self_loop: bool = True

@@ -72,7 +72,7 @@ class Outline(KnowledgeGraph):
 
 
 class Rates(NamedTuple):
-    """How fast a device is; `network` is assumed, not measured."""
+    """The rates of a device; `network` is assumed, not measured."""
 
     device: str
     stream: float  # bytes a second of numbers read or written one after another

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
 class Limits(NamedTuple):
-    """How much the server accepts at once, and how long it waits."""
+    """Bounds on what the server accepts at once, and on how long it waits."""
 
     batch: int = 64  # queries scored together
     queue: int = 512  # questions that wait for a model; the next one gets 503

@@ -10,7 +10,7 @@ from compgcn.tasks.facts import Answers, search
 
 
 class HiddenEdges:
-    """Which edges leave the graph with hidden answers: the facts themselves, or all edges between the same entities.
+    """The edges that leave the graph with hidden answers: the facts themselves, or all edges between the same entities.
 
     A fact is hidden whichever of its two readings is asked, and both of its messages go.
 

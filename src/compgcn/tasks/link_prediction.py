@@ -241,8 +241,7 @@ class LinkPrediction(_Task):
         self.objective, self.sampler = OBJECTIVES[settings.loss], SAMPLERS[settings.sampler]
         super().__init__(model, graph, splits, settings, by_query=self.objective.by_query)
         self.margin_decay, self.fanout = margin_decay, fanout
-        # A GPU records shapes that do not depend on the batch: without layers it takes every entity as often as it
-        # comes, and the whole table where that is smaller.
+        # A GPU records a step, so all batches must have one shape: entities may repeat, or the whole table is taken.
         self.sparse, self.one_shape = rows_alone(settings), graph.src.device.type == "cuda" and not fanout
         drawn = settings.negatives * (1 if settings.sampler == "shared" else self.batch_size)
         few = not self.one_shape or 2 * self.batch_size + drawn < self.num_entities
