@@ -146,7 +146,7 @@ def test_an_export_to_a_wrong_place_is_refused_and_changes_nothing(
     (tmp_path / "ours").mkdir()
     (tmp_path / "ours" / PROJECTOR).write_text("kept")
     (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "config.toml").write_text("kept")
+    (tmp_path / "run" / "config.toml").write_text("format = 1\n")
     (tmp_path / "ours" / "relation_metadata.tsv").symlink_to(tmp_path / "run" / "config.toml")
     before = contents(tmp_path)
     with pytest.raises(InputError, match=sentence):

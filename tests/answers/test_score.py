@@ -123,14 +123,20 @@ def test_several_unknown_names_are_counted_and_the_first_few_listed_with_their_l
         run.score([("x", "lives", "t1"), ("p0", "y", "t1")])
 
 
-def test_the_file_of_a_run_is_read_by_its_columns_and_never_overwritten(command: Command, tmp_path: Path) -> None:
+def test_the_file_of_a_run_is_read_by_its_columns_and_never_overwritten(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, folder = tmp_path / "mine.csv", tmp_path / "run"
     path.write_text("who,when,how,whom\n" + "".join(f"p{i},2020,lives,t{i % 3}\n" for i in range(40)))
     before = path.read_bytes()
-    compgcn.fit(compgcn.read(path, columns=("who", "how", "whom")), run_dir=folder, model="distmult", epochs=1)
+    monkeypatch.chdir(tmp_path)
+    compgcn.fit(compgcn.read(path.name, columns=("who", "how", "whom")), run_dir=folder, model="distmult", epochs=1)
     assert "40 facts" in command("predict", folder, "--queries", path, "--to", tmp_path / "scored.csv").out
     for asked in (("predict", folder, "--queries", path), ("discover", folder), ("export", folder)):
         refused(command(*asked, "--to", path), "are read from", "choose another file")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    refused(command("export", folder, "--to", path), "are read from")
     assert path.read_bytes() == before
 
 

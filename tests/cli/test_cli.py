@@ -293,6 +293,23 @@ def test_a_query_that_no_fact_resembles_has_a_note(command: Command, run: Path) 
     assert "shares no relation" not in command("predict", run, "--head", "p1", "--relation", "knows").out
 
 
+def test_an_entity_that_train_lacks_has_a_note(command: Command, tmp_path: Path) -> None:
+    for part, rows in {"a": "x\tr\ty\ny\tr\tz\n", "b": "x\tr\tz\n", "c": "new\tr\tz\n"}.items():
+        (tmp_path / f"{part}.tsv").write_text(rows)
+    words = ["--valid", "b.tsv", "--test", "c.tsv", *flags(SMALL), "--run-dir", "own"]
+    assert command("train", "a.tsv", *words).code == 0
+    note = "train has no fact about 'new', so the model has learned nothing about it"
+    assert command("predict", "own", "--head", "new", "--relation", "r").out.splitlines()[-1] == note
+    found = command("predict", "own", "--head", "new", "--relation", "r", "--json")
+    assert (len(json.loads(found.out)), found.err) == (3, f"note: {note}\n")
+
+
+def test_a_model_with_another_encoder_has_the_name_of_what_it_is(command: Command, data: Path) -> None:
+    out = command("train", data, "--model", "transe", "--encoder", "compgcn", "--epochs", 1).out
+    assert re.search(r"^compgcn \+ transe ", out, re.MULTILINE)
+    assert "run folder runs/family-compgcn-transe-0" in out
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

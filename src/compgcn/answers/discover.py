@@ -37,8 +37,9 @@ STRANGER, PEER, HEAD = range(3)  # the kinds of entities, for a relation
 
 _SHARE = 0.5  # of the entities with a place must be heads
 _PRIOR = 2  # entities of the average relation that each relation is taken to have besides its own
-_ASKED = {"cuda": 2**16, "cpu": PROPAGATED}  # queries to a model conditioned on the query, each a way through the graph
-_SCORED = {"cuda": 2**36, "cpu": 2**31}  # scores of another model: about a minute on a GPU, or on two cores
+# About a minute on a GPU, or on two cores: facts that a model conditioned on the query passes, scores of another model
+_PASSED = {"cuda": 2**34, "cpu": 2**28}
+_SCORED = {"cuda": 2**36, "cpu": 2**31}
 _SHOWN = 10  # answers to a query that a weighing is fitted to
 
 
@@ -215,10 +216,9 @@ class Peers:
 
 def most_queries(links: Links) -> int:
     """Return how many queries take about a minute on the device of a model."""
-    kind = links.device.type
-    if isinstance(links.task.model, ConditionalCompGCN):  # each goes through the whole graph
-        return _ASKED.get(kind, PROPAGATED)
-    return max(PROPAGATED, _SCORED.get(kind, _SCORED["cpu"]) // max(1, links.data.num_entities))
+    conditional = isinstance(links.task.model, ConditionalCompGCN)  # each query goes through the whole graph
+    limits, size = (_PASSED, len(links.data.train)) if conditional else (_SCORED, links.data.num_entities)
+    return max(PROPAGATED, limits.get(links.device.type, limits["cpu"]) // max(1, size))
 
 
 def quotas(counts: Numbers, rates: Rates, limit: int, *, evenly: bool) -> Numbers:

@@ -62,8 +62,10 @@ def opened_run(
     from compgcn.train.storage import must_differ
 
     run = open_run(path, device)
+    places = Path(), *path.resolve().parents  # a relative path may lead from any of them
     for setting in run.config.data.model_dump().values():
-        must_differ(to, data=setting if isinstance(setting, str) else None)
+        for place in places if isinstance(setting, str) else ():
+            must_differ(to, data=place / setting)
     if not run.metrics:
         _ = run.task  # refuses a run that has no weights yet
         err.print(f"note: {path} is not finished; these are its best weights so far")
@@ -150,14 +152,16 @@ def _ranked(found: Sequence[Any]) -> list[dict[str, Any]]:
 
 def _complete(run: Run, query: dict[str, Any], chosen: dict[str, bool], top: int, as_json: bool) -> None:
     answers = run.predict(**query | chosen, top=top)
+    parts, assumed = _assumed(run, **query)
+    assumed *= any(answer.known is None for answer in answers)
     if as_json:
         show_json(_ranked(answers))
+        err.print(f"note: {assumed}" * bool(assumed), end="\n" * bool(assumed))
         return
-    parts, assumed = _assumed(run, **query)
     kind: Kind = "entities" if query["relation"] else "relations"
     chances = [f"known ({one.known})" if one.known else f"{one.probability:.4f}" for one in answers]
     _show_named(answers, "probability>", chances, " - ".join(parts), calibration_note(run, kind))
-    if assumed and any(answer.known is None for answer in answers):
+    if assumed:
         out.print(assumed)
 
 
@@ -172,6 +176,9 @@ def _assumed(run: Run, head: str | None, relation: str | None, tail: str | None)
     fixed = {column: row for column, row in enumerate(asked) if row is not None}
     names = (data.entities.names, data.relations.names, data.entities.names)
     parts = [some[fixed[column]] if column in fixed else "?" for column, some in enumerate(names)]
+    trained = {0: data.train[:, [0, 2]], 1: data.train[:, 1], 2: data.train[:, [0, 2]]}
+    if new := [column for column in fixed if not (trained[column] == fixed[column]).any()]:
+        return parts, printable(f"train has no fact about '{parts[new[0]]}', so the model has learned nothing about it")
     if links.is_odd(asked):
         entity, end, missing = (parts[0], "head", "tail") if 0 in fixed else (parts[2], "tail", "head")
         odd = f"'{entity}' shares no relation with any {end} of '{parts[1]}'"

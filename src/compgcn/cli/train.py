@@ -47,6 +47,7 @@ from compgcn.config import (
 from compgcn.data import DATASETS, KnowledgeGraph, find
 from compgcn.data.columns import counted
 from compgcn.errors import InputError
+from compgcn.train.recipes import known_as
 from compgcn.train.recipes import model as find_model
 
 if TYPE_CHECKING:
@@ -154,6 +155,7 @@ def train(
     from compgcn.train.folder import Folder, default_folder
 
     config, notes, large = resolve(asked, found, model)
+    model = known_as(model, config)
     folder = run_dir or default_folder(config, model)
     overwrite = overwrite and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"  # a restart goes on
     if not overwrite:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from compgcn.data import rdf
-from compgcn.data.columns import SPLITS, Columns, Options, Source, check_columns, endings, existing
+from compgcn.data.columns import SPLITS, Columns, Options, Source, check_columns, counted, endings, existing
 from compgcn.data.graph import KnowledgeGraph, assemble, read_names, value_notes
 from compgcn.data.labels import read_features, read_labels
 from compgcn.data.memory import Memory, Rows
@@ -90,7 +90,11 @@ def read(
         graph = graph.divided(split_seed, valid_fraction, test_fraction)
     if names is not None:
         texts = read_names(text(names))
-        graph = graph.named(texts, texts)
+        known = [sum(one in texts for one in some.ids) for some in (graph.entities, graph.relations)]
+        if not any(known):
+            raise InputError(f"no id in the first column of '{names}' is in the graph; the second is for the names")
+        taken = f"{counted(known[0], 'entity')} and {counted(known[1], 'relation')}"
+        graph = replace(graph.named(texts, texts), notes=(*graph.notes, f"names of {taken} taken from '{names}'"))
     if tables:
         found, notes = read_labels(tables, graph.entities, label_columns, split_seed, valid_fraction, test_fraction)
         graph = replace(graph, labels=found, notes=(*graph.notes, *notes))

@@ -29,6 +29,7 @@ from compgcn.tasks.link_prediction import NO_VECTORS, Encoded, Ranker
 from compgcn.tasks.sampling import randomness
 from compgcn.train.folder import Folder, default_folder
 from compgcn.train.loop import Event
+from compgcn.train.recipes import known_as
 from compgcn.train.storage import Array, Split, Table, must_differ
 
 if TYPE_CHECKING:  # loaded by the methods that need them
@@ -81,7 +82,7 @@ def fit(
         assert not isinstance(budget, str)
         return portfolio.search(given, data, budget, run_dir, notify, interrupted, overwrite)
     config = resolve({**origin, **settings}, data, model).config
-    folder = Folder(run_dir or default_folder(config, model))
+    folder = Folder(run_dir or default_folder(config, known_as(model, config)))
     config = config if overwrite else as_begun(config, settings, folder)
     return train(config, data, folder.path, notify, interrupted, overwrite)
 

@@ -355,6 +355,13 @@ def model(name: str) -> Model:
     return pick("model", name, MODELS, listed=len(MODELS))
 
 
+def known_as(name: str | None, config: Config) -> str | None:
+    """Return the name of a model if a config has its encoder and its decoder."""
+    parts = {"encoder.name": config.encoder.name, "decoder.name": config.decoder.name}
+    own = MODELS[name].settings if name is not None else {}
+    return name if all(own.get(path, chosen) == chosen for path, chosen in parts.items()) else None
+
+
 def beneath(system: Model, recipe: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of a data set's recipe that holds for a model: the budget, and the settings of parts they share.
 
