@@ -1,7 +1,7 @@
 """Kernels for a CPU; the names are those of `compgcn.kernels.reference`.
 
 One thread sums an output row, in the order of its edges, so the bits do not depend on the number of threads. Each
-kernel is a loop over a range of its rows, and a second one that shares the ranges out to the threads.
+kernel is a loop over a range of its rows; `_threaded` makes the one that shares such ranges out to the threads.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import cache
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -49,15 +51,6 @@ def _compiled(parallel: bool) -> Callable[[Callable[..., Any]], Callable[..., An
 
 
 @_compiled(parallel=False)
-def _share(offsets, task):  # pragma: no cover
-    """Return the first row of a task and that of the next: the rows of about as many edges for each."""
-    rows = offsets.shape[0] - 1
-    edges = offsets[rows]
-    first = np.searchsorted(offsets[:rows], edges * task // _TASKS)
-    return first, np.searchsorted(offsets[:rows], edges * (task + 1) // _TASKS)
-
-
-@_compiled(parallel=False)
 def _reduce_rows(a, b, weight, offsets, left, right, op, out, first, last):  # pragma: no cover
     width = a.shape[1]
     half = width // 2
@@ -88,13 +81,6 @@ def _reduce_rows(a, b, weight, offsets, left, right, op, out, first, last):  # p
                 for j in range(half):
                     y[j] += w * (x[j] * z[j] + x[half + j] * z[half + j])
                     y[half + j] += w * (x[j] * z[half + j] - x[half + j] * z[j])
-
-
-@_compiled(parallel=True)
-def _reduce_shares(a, b, weight, offsets, left, right, op, out):  # pragma: no cover
-    for task in prange(_TASKS):
-        first, last = _share(offsets, task)
-        _reduce_rows(a, b, weight, offsets, left, right, op, out, first, last)
 
 
 @_compiled(parallel=False)
@@ -144,13 +130,6 @@ def _statistics_rows(x, z, weight, offsets, left, right, op, out, first, last): 
                 smallest[j] = min(smallest[j], value)
 
 
-@_compiled(parallel=True)
-def _statistics_shares(x, z, weight, offsets, left, right, op, out):  # pragma: no cover
-    for task in prange(_TASKS):
-        first, last = _share(offsets, task)
-        _statistics_rows(x, z, weight, offsets, left, right, op, out, first, last)
-
-
 @_compiled(parallel=False)
 def _pair_rows(
     x, z, weight, found, g_sum, g_square, g_largest, g_smallest, sender, relation, offsets, row, op, out, first, last
@@ -171,18 +150,6 @@ def _pair_rows(
                 if value == smallest[j]:
                     by_extremes += by_smallest[j]
                 d[j] += w * (by_sum[j] + 2 * value * by_square[j]) + by_extremes
-
-
-@_compiled(parallel=True)
-def _pair_shares(
-    x, z, weight, found, g_sum, g_square, g_largest, g_smallest, sender, relation, offsets, row, op, out
-):  # fmt: skip  # pragma: no cover
-    for task in prange(_TASKS):
-        first, last = _share(offsets, task)
-        _pair_rows(
-            x, z, weight, found, g_sum, g_square, g_largest, g_smallest, sender, relation, offsets, row, op, out,
-            first, last,
-        )  # fmt: skip
 
 
 @_compiled(parallel=False)
@@ -236,13 +203,6 @@ def _product_groups(rows, weight, offsets, most, out, first, last):  # pragma: n
                         y[j] += x0 * w0[j]
 
 
-@_compiled(parallel=True)
-def _product_shares(rows, weight, offsets, most, out):  # pragma: no cover
-    for task in prange(_TASKS):
-        first, last = _share(offsets, task)
-        _product_groups(rows, weight, offsets, most, out, first, last)
-
-
 @_compiled(parallel=False)
 def _outer_groups(rows, g, offsets, most, out, first, last):  # pragma: no cover
     blocks, inputs, width = out.shape[1:]
@@ -266,13 +226,6 @@ def _outer_groups(rows, g, offsets, most, out, first, last):  # pragma: no cover
                     y, a0 = w[i], x0[i]
                     for j in range(width):
                         y[j] += a0 * g0[j]
-
-
-@_compiled(parallel=True)
-def _outer_shares(rows, g, offsets, most, out):  # pragma: no cover
-    for task in prange(_TASKS):
-        first, last = _share(offsets, task)
-        _outer_groups(rows, g, offsets, most, out, first, last)
 
 
 @_compiled(parallel=False)
@@ -353,14 +306,6 @@ def _update_rows(x, parts, degree, scale, filters, gamma, beta, bias, out, first
                 y[b, j] = x[v, b, j] + max(gamma[j] * y[b, j] + beta[j], np.float32(0))
 
 
-@_compiled(parallel=True)
-def _update_shares(x, parts, degree, scale, filters, gamma, beta, bias, out):  # pragma: no cover
-    rows = x.shape[0]
-    for task in prange(_TASKS):
-        first, last = rows * task // _TASKS, rows * (task + 1) // _TASKS
-        _update_rows(x, parts, degree, scale, filters, gamma, beta, bias, out, first, last)
-
-
 @_compiled(parallel=False)
 def _update_slopes(
     g, x, parts, degree, scale, filters, gamma, beta, bias, by_x, by_parts, by_filters, by_rows, first, last
@@ -438,13 +383,6 @@ def _moduli_rows(q, e, out, first, last):  # pragma: no cover
                     y[c] += np.sqrt(u * u + v * v)
 
 
-@_compiled(parallel=True)
-def _moduli_shares(q, e, out):  # pragma: no cover
-    rows = q.shape[0]
-    for task in prange(_TASKS):
-        _moduli_rows(q, e, out, rows * task // _TASKS, rows * (task + 1) // _TASKS)
-
-
 @_compiled(parallel=False)
 def _slope_rows(g, q, e, planar, out, first, last):  # pragma: no cover
     half = q.shape[1] // 2
@@ -467,13 +405,6 @@ def _slope_rows(g, q, e, planar, out, first, last):  # pragma: no cover
                         y[j] -= weight
 
 
-@_compiled(parallel=True)
-def _slope_shares(g, q, e, planar, out):  # pragma: no cover
-    rows = q.shape[0]
-    for task in prange(_TASKS):
-        _slope_rows(g, q, e, planar, out, rows * task // _TASKS, rows * (task + 1) // _TASKS)
-
-
 @_compiled(parallel=False)
 def _count_rows(scores, row, bar, greater, equal, first, last):  # pragma: no cover
     for i in range(first, last):
@@ -482,13 +413,6 @@ def _count_rows(scores, row, bar, greater, equal, first, last):  # pragma: no co
             more += y[c] > value
             same += y[c] == value
         greater[i], equal[i] = more, same
-
-
-@_compiled(parallel=True)
-def _count_shares(scores, row, bar, greater, equal):  # pragma: no cover
-    rows = row.shape[0]
-    for task in prange(_TASKS):
-        _count_rows(scores, row, bar, greater, equal, rows * task // _TASKS, rows * (task + 1) // _TASKS)
 
 
 @_compiled(parallel=False)
@@ -508,13 +432,33 @@ def _array(tensor: Tensor) -> Any:
     return _plain(tensor).numpy()
 
 
-def _call(on_one: Callable[..., None], on_all: Callable[..., None], work: int, rows: int, *operands: Any) -> None:
-    """Run a kernel over so many rows, on one core where there is little work."""
+def _in_pieces(pieces, *operands):  # pragma: no cover
+    for piece in prange(len(pieces) - 1):
+        _kernel(*operands, pieces[piece], pieces[piece + 1])  # type: ignore[name-defined]  # noqa: F821 - see `_threaded`
+
+
+@cache
+def _threaded(kernel: Any) -> Callable[..., None]:
+    """Return a kernel that shares the pieces between some rows, its new first argument, out to the threads.
+
+    It is a copy of `_in_pieces` with its own `_kernel`, since Numba keeps no closure on disk.
+    """
+    function = FunctionType(_in_pieces.__code__, {**globals(), "_kernel": kernel})
+    function.__qualname__ = f"{kernel.__name__}_in_pieces"  # the name of its file on disk
+    return _compiled(parallel=True)(function)
+
+
+def _call(kernel: Callable[..., None], work: int, rows: int | Tensor, *operands: Any) -> None:
+    """Run a kernel over so many rows, or over those with such offsets; on one core where there is little work."""
     arrays = [_array(one) if isinstance(one, Tensor) else one for one in operands]
     if work < _SMALL:
-        on_one(*arrays, 0, rows)
-    else:
-        on_all(*arrays)
+        kernel(*arrays, 0, rows if isinstance(rows, int) else len(rows) - 1)
+    elif isinstance(rows, int):
+        _threaded(kernel)(rows * np.arange(_TASKS + 1) // _TASKS, *arrays)
+    else:  # pieces of about as many edges
+        offsets = _array(rows)
+        edges = offsets[-1] * np.arange(_TASKS + 1) // _TASKS
+        _threaded(kernel)(np.searchsorted(offsets[:-1], edges), *arrays)
 
 
 def segment_reduce(
@@ -524,7 +468,7 @@ def segment_reduce(
     out = torch.zeros(s.offsets.numel() - 1, a.shape[1], dtype=wide(a.dtype))
     if s.left.numel():
         work = s.left.numel() * a.shape[1]
-        _call(_reduce_rows, _reduce_shares, work, len(out), a, b, weight, s.offsets, s.left, s.right, op, out)
+        _call(_reduce_rows, work, s.offsets, a, b, weight, s.offsets, s.left, s.right, op, out)
     return out.to(a.dtype)
 
 
@@ -537,7 +481,7 @@ def statistics(x: Tensor, z: Tensor, weight: Tensor, s: Segments, op: int) -> Te
     if s.left.numel():
         work = s.left.numel() * x.shape[1]
         operands = (x, z, weight.to(x.dtype), s.offsets, s.left, s.right, op, out)
-        _call(_statistics_rows, _statistics_shares, work, out.shape[1], *operands)
+        _call(_statistics_rows, work, s.offsets, *operands)
     out[4:].clamp_(min=1)
     return out
 
@@ -553,7 +497,7 @@ def pair_gradient(
     out = torch.zeros(len(sender), x.shape[1], dtype=x.dtype)
     if s.left.numel():
         given = (x, z, weight.to(x.dtype), *operands, s.offsets, s.left, op, out)
-        _call(_pair_rows, _pair_shares, s.left.numel() * x.shape[1], len(out), *given)
+        _call(_pair_rows, s.left.numel() * x.shape[1], s.offsets, *given)
     return out
 
 
@@ -574,7 +518,7 @@ def grouped_matmul(rows: Tensor, weight: Tensor, offsets: Tensor, chunks: Tensor
     a, w = _plain(rows), _plain(weight)
     out = a.new_zeros(len(a), blocks, width)
     most = _LARGE // max(1, inputs * width)  # rows of a group that is not large
-    _call(_product_groups, _product_shares, out.numel() * inputs, len(w), a, w, offsets, most, out)
+    _call(_product_groups, out.numel() * inputs, offsets, a, w, offsets, most, out)
     for group, part in reference.groups_above(offsets, most):
         torch.bmm(a[part].transpose(0, 1), w[group], out=out[part].transpose(0, 1))
     return out.to(rows.dtype)
@@ -586,7 +530,7 @@ def grouped_outer(rows: Tensor, g: Tensor, offsets: Tensor) -> Tensor:
     a, b = _plain(rows), _plain(g)
     out = a.new_zeros(len(offsets) - 1, *a.shape[1:], width)
     most = _LARGE // max(1, inputs * width)
-    _call(_outer_groups, _outer_shares, b.numel() * inputs, len(out), a, b, offsets, most, out)
+    _call(_outer_groups, b.numel() * inputs, offsets, a, b, offsets, most, out)
     for group, part in reference.groups_above(offsets, most):
         torch.bmm(a[part].permute(1, 2, 0), b[part].transpose(0, 1), out=out[group])
     return out.to(rows.dtype)
@@ -598,7 +542,7 @@ def update(
 ) -> Tensor:  # fmt: skip
     """Compute `reference.update` in one pass over the rows."""
     given, out = _update_operands(x, parts, degree, scale, weight, gamma, beta, bias), torch.empty(x.shape)
-    _call(_update_rows, _update_shares, out.numel() * len(weight), len(x), *given, out)
+    _call(_update_rows, out.numel() * len(weight), len(x), *given, out)
     return out.to(x.dtype)
 
 
@@ -637,7 +581,7 @@ def l1_distance(q: Tensor, e: Tensor, planar: bool) -> Tensor:
         return reference.l1_distance(q, e, planar)
     out = torch.zeros(len(q), len(e), dtype=wide(q.dtype))
     if out.numel():
-        _call(_moduli_rows, _moduli_shares, q.numel() * len(e), len(out), q, e.t(), out)
+        _call(_moduli_rows, q.numel() * len(e), len(out), q, e.t(), out)
     return out.to(q.dtype)
 
 
@@ -645,14 +589,14 @@ def l1_gradient(g: Tensor, q: Tensor, e: Tensor, planar: bool) -> Tensor:
     """Compute `reference.l1_gradient`."""
     out = torch.zeros(q.shape, dtype=wide(q.dtype))
     if e.numel():
-        _call(_slope_rows, _slope_shares, q.numel() * len(e), len(out), g, q, e, planar, out)
+        _call(_slope_rows, q.numel() * len(e), len(out), g, q, e, planar, out)
     return out.to(q.dtype)
 
 
 def count_rivals(scores: Tensor, row: Tensor, bar: Tensor) -> tuple[Tensor, Tensor]:
     """Compute `reference.count_rivals`, in one pass over each row."""
     greater, equal = torch.empty_like(row), torch.empty_like(row)
-    _call(_count_rows, _count_shares, len(row) * scores.shape[1], len(row), scores, row, bar, greater, equal)
+    _call(_count_rows, len(row) * scores.shape[1], len(row), scores, row, bar, greater, equal)
     return greater, equal
 
 
