@@ -182,7 +182,7 @@ class CompGCNConv(nn.Module):
         terms = self._terms(x, z, messages, keep)
         loop = terms.pop() if messages.loops and len(terms) > 1 else None
         if self.self_loop and not messages.loops:
-            loop = self._loop(x[: messages.num_receivers], z_loop, messages.weights(*self._norm(x)).loop)
+            loop = self._loop(x[: messages.num_receivers], z_loop, messages.weights(self._norm(x)).loop)
         out, *others = [dropout(term, self.dropout, self.training) for term in terms]
         for term in others:
             out = out.add_(term)
@@ -213,7 +213,7 @@ class CompGCNConv(nn.Module):
     def _terms(self, x: Tensor, z: Tensor | None, messages: Messages, keep: Tensor | None) -> list[Tensor]:
         """Return the weighted sums of messages after their filters, [N, out], by direction or all in one."""
         norm = self._norm(x)
-        weight = None if keep is None else messages.weights(*norm).message * messages.of_edges(keep)
+        weight = None if keep is None else messages.weights(norm).message * messages.of_edges(keep)
         phi = self._factored()
         if phi is None:
             assert self.phi is not None
