@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from types import FunctionType
 from typing import Any
 
@@ -34,23 +34,19 @@ _TASKS = 64  # pieces of about equal numbers of edges; many more than cores, so 
 _FLOOR, _EPSILON = reference.FLOOR, reference.EPSILON
 
 
-def _compiled(parallel: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def _compiled(function: Callable[..., Any], *, parallel: bool = False) -> Callable[..., Any]:
     """Compile for one core or for all, and keep the machine code on disk where that can be written.
 
     Without fast-math: code compiled now and code loaded from disk must round alike.
     """
-
-    def compile(function: Callable[..., Any]) -> Callable[..., Any]:
-        try:
-            kernel: Callable[..., Any] = njit(function, cache=True, parallel=parallel, nogil=True)
-        except RuntimeError:  # no place to write: every process compiles it again
-            kernel = njit(function, parallel=parallel, nogil=True)
-        return kernel
-
-    return compile
+    try:
+        kernel: Callable[..., Any] = njit(function, cache=True, parallel=parallel, nogil=True)
+    except RuntimeError:  # no place to write: every process compiles it again
+        kernel = njit(function, parallel=parallel, nogil=True)
+    return kernel
 
 
-@_compiled(parallel=False)
+@_compiled
 def _reduce_rows(a, b, weight, offsets, left, right, op, out, first, last):  # pragma: no cover
     width = a.shape[1]
     half = width // 2
@@ -83,7 +79,7 @@ def _reduce_rows(a, b, weight, offsets, left, right, op, out, first, last):  # p
                     y[half + j] += w * (x[j] * z[half + j] - x[half + j] * z[j])
 
 
-@_compiled(parallel=False)
+@_compiled
 def _combine(x, z, op, m):  # pragma: no cover
     """Write one message; every statistic and its gradient take it from here, so they round it alike."""
     width = x.shape[0]
@@ -110,7 +106,7 @@ def _combine(x, z, op, m):  # pragma: no cover
             m[half + j] = x[j] * z[half + j] - x[half + j] * z[j]
 
 
-@_compiled(parallel=False)
+@_compiled
 def _statistics_rows(x, z, weight, offsets, left, right, op, out, first, last):  # pragma: no cover
     m = np.empty(x.shape[1], x.dtype)
     for v in range(first, last):
@@ -130,7 +126,7 @@ def _statistics_rows(x, z, weight, offsets, left, right, op, out, first, last): 
                 smallest[j] = min(smallest[j], value)
 
 
-@_compiled(parallel=False)
+@_compiled
 def _pair_rows(
     x, z, weight, found, g_sum, g_square, g_largest, g_smallest, sender, relation, offsets, row, op, out, first, last
 ):  # fmt: skip  # pragma: no cover
@@ -152,7 +148,7 @@ def _pair_rows(
                 d[j] += w * (by_sum[j] + 2 * value * by_square[j]) + by_extremes
 
 
-@_compiled(parallel=False)
+@_compiled
 def _dot_rows(g, a, b, row, left, right, op, out):  # pragma: no cover
     width = a.shape[1]
     half = width // 2
@@ -182,7 +178,7 @@ def _dot_rows(g, a, b, row, left, right, op, out):  # pragma: no cover
         out[e] = dot
 
 
-@_compiled(parallel=False)
+@_compiled
 def _product_groups(rows, weight, offsets, most, out, first, last):  # pragma: no cover
     blocks, inputs, width = weight.shape[1:]
     fours = inputs // 4 * 4  # four rows of a filter for each time that the sums are read and written
@@ -203,7 +199,7 @@ def _product_groups(rows, weight, offsets, most, out, first, last):  # pragma: n
                         y[j] += x0 * w0[j]
 
 
-@_compiled(parallel=False)
+@_compiled
 def _outer_groups(rows, g, offsets, most, out, first, last):  # pragma: no cover
     blocks, inputs, width = out.shape[1:]
     for group in range(first, last):
@@ -228,7 +224,7 @@ def _outer_groups(rows, g, offsets, most, out, first, last):  # pragma: no cover
                         y[j] += a0 * g0[j]
 
 
-@_compiled(parallel=False)
+@_compiled
 def _add_products(rows, matrix, out):  # pragma: no cover
     """Add rows [n, i] times a matrix [i, o] to out [n, o], four rows of either at a time."""
     (n, inputs), width = rows.shape, matrix.shape[1]
@@ -256,7 +252,7 @@ def _add_products(rows, matrix, out):  # pragma: no cover
                 y[j] += a0 * w0[j]
 
 
-@_compiled(parallel=False)
+@_compiled
 def _norm_rows(x, parts, degree, scale, filters, bias, t, folded, out, spread):  # pragma: no cover
     """Write the statistics t [K, B, d] of an entity, and the normed rows [B, d] of its update.
 
@@ -294,7 +290,7 @@ def _norm_rows(x, parts, degree, scale, filters, bias, t, folded, out, spread): 
             out[b, j] *= one / spread[b]
 
 
-@_compiled(parallel=False)
+@_compiled
 def _update_rows(x, parts, degree, scale, filters, gamma, beta, bias, out, first, last):  # pragma: no cover
     (_, B, d), K = x.shape, len(parts)
     t, folded, spread = np.empty((K, B, d), x.dtype), np.empty((K, d, d), x.dtype), np.empty(B, x.dtype)
@@ -306,7 +302,7 @@ def _update_rows(x, parts, degree, scale, filters, gamma, beta, bias, out, first
                 y[b, j] = x[v, b, j] + max(gamma[j] * y[b, j] + beta[j], np.float32(0))
 
 
-@_compiled(parallel=False)
+@_compiled
 def _update_slopes(
     g, x, parts, degree, scale, filters, gamma, beta, bias, by_x, by_parts, by_filters, by_rows, first, last
 ):  # fmt: skip  # pragma: no cover
@@ -356,7 +352,7 @@ def _update_slopes(
                 by_parts[0, v, b, j] = by_t[0, b, j] / degree[v]
 
 
-@_compiled(parallel=True)
+@partial(_compiled, parallel=True)
 def _update_slope_shares(
     g, x, parts, degree, scale, filters, gamma, beta, bias, by_x, by_parts, by_filters, by_rows
 ):  # fmt: skip  # pragma: no cover
@@ -369,7 +365,7 @@ def _update_slope_shares(
         )  # fmt: skip
 
 
-@_compiled(parallel=False)
+@_compiled
 def _moduli_rows(q, e, out, first, last):  # pragma: no cover
     half, C = q.shape[1] // 2, e.shape[1]
     for begin in range(0, C, _CANDIDATES):
@@ -383,7 +379,7 @@ def _moduli_rows(q, e, out, first, last):  # pragma: no cover
                     y[c] += np.sqrt(u * u + v * v)
 
 
-@_compiled(parallel=False)
+@_compiled
 def _slope_rows(g, q, e, planar, out, first, last):  # pragma: no cover
     half = q.shape[1] // 2
     for b in range(first, last):
@@ -405,7 +401,7 @@ def _slope_rows(g, q, e, planar, out, first, last):  # pragma: no cover
                         y[j] -= weight
 
 
-@_compiled(parallel=False)
+@_compiled
 def _count_rows(scores, row, bar, greater, equal, first, last):  # pragma: no cover
     for i in range(first, last):
         y, value, more, same = scores[row[i]], bar[i], 0, 0
@@ -415,7 +411,7 @@ def _count_rows(scores, row, bar, greater, equal, first, last):  # pragma: no co
         greater[i], equal[i] = more, same
 
 
-@_compiled(parallel=False)
+@_compiled
 def _place(key, next_place, order):  # pragma: no cover
     for message in range(key.shape[0]):
         place = next_place[key[message]]
@@ -445,7 +441,7 @@ def _threaded(kernel: Any) -> Callable[..., None]:
     """
     function = FunctionType(_in_pieces.__code__, {**globals(), "_kernel": kernel})
     function.__qualname__ = f"{kernel.__name__}_in_pieces"  # the name of its file on disk
-    return _compiled(parallel=True)(function)
+    return _compiled(function, parallel=True)
 
 
 def _call(kernel: Callable[..., None], work: int, rows: int | Tensor, *operands: Any) -> None:
