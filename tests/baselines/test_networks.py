@@ -19,8 +19,8 @@ from compgcn.baselines.networks import DGCNN, GIN, GraphNetwork, build_dgcnn
 from compgcn.data import GraphCollection
 from compgcn.errors import InputError
 from compgcn.nn.graph import RelationalGraph
-from compgcn.run import Run, fit, open_run
 from compgcn.run.resolve import expand, recommended
+from compgcn.run.run import Run, fit, open_run
 from compgcn.tasks.classification import GraphClassifier, Graphs
 from compgcn.tasks.inputs import Start
 

@@ -14,8 +14,8 @@ from xml.etree import ElementTree
 import pytest
 
 from compgcn.data import Vocabulary
-from compgcn.run import Run, open_run
 from compgcn.run.report import Table, Verbatim, page_html, told, write_page
+from compgcn.run.run import Run, open_run
 from compgcn.train.loop import Interrupted
 from toy import CLASSES, Command, classify, graph, labelled, molecules, refused, train
 

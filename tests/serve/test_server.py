@@ -23,7 +23,7 @@ import uvicorn
 import toy
 from clock import HANGS, Clock
 from compgcn.errors import InputError
-from compgcn.run import Run
+from compgcn.run.run import Run
 from compgcn.serve import server
 from compgcn.serve.middleware import Limits
 from compgcn.serve.models import ServedModel

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from compgcn.run import Run
+    from compgcn.run.run import Run
     from compgcn.run.search import Budget
     from compgcn.train.loop import Event
 
@@ -140,8 +140,8 @@ def train(
     if space is not None:
         asked["classifier.candidates"] = candidates(space)
     found = read_data(asked, model)
-    from compgcn.run import train as train_run
     from compgcn.run.resolve import as_begun, resolve
+    from compgcn.run.run import train as train_run
 
     why: Budget | str = ""
     if minutes is not None or trials is not None or asked["data.source"] not in DATASETS:

@@ -19,7 +19,8 @@ from compgcn.config import to_toml
 from compgcn.data import KnowledgeGraph
 from compgcn.data.columns import check_place
 from compgcn.errors import InputError
-from compgcn.run import Run, plots
+from compgcn.run import plots
+from compgcn.run.run import Run
 from compgcn.run.search import FILTERED, journalled
 from compgcn.tasks.classification import LogProbabilities
 from compgcn.tasks.ranking import METRICS, SideRanks, by_category, by_relation
