@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # loaded where a config names a baseline, or where several pr
     from compgcn.baselines import Baseline
     from compgcn.baselines.fitted import Fitted
     from compgcn.shards.link_prediction import ShardedLinkPrediction
-    from compgcn.shards.rows import Rows, World
+    from compgcn.shards.rows import Rows
 
 CONDITIONAL = "conditional"  # the encoder that scores by itself
 
@@ -199,9 +199,7 @@ def _adversary(config: Config, data: KnowledgeGraph) -> Adversary:
 def build_ranker(config: Config, data: KnowledgeGraph, device: torch.device) -> Ranker:
     """Make a link predictor that answers and is not trained."""
     if processes.size() > 1 and config.encoder.name != CONDITIONAL:
-        from compgcn.shards.rows import World
-
-        return build_shard(config, data, device, World())
+        return build_shard(config, data, device, processes.World())
     splits = _splits(data, device)
     graph = build_graph(config, data.train, data, device)
     mixed = chosen_precision(config.training.precision, device) == "mixed"
@@ -232,9 +230,8 @@ def build_links(config: Config, data: KnowledgeGraph, device: torch.device) -> L
         if processes.size() == 1:
             return ConditionalPrediction(*given)
         from compgcn.shards.link_prediction import SharedConditionalPrediction
-        from compgcn.shards.rows import World
 
-        return SharedConditionalPrediction(*given, World())
+        return SharedConditionalPrediction(*given, processes.World())
     if isinstance(ranker, LinkPrediction):  # shared out
         return ranker
     more = config.decoder.margin_decay, config.encoder.fanout
@@ -243,7 +240,9 @@ def build_links(config: Config, data: KnowledgeGraph, device: torch.device) -> L
     return task
 
 
-def build_shard(config: Config, data: KnowledgeGraph, device: torch.device, world: World) -> ShardedLinkPrediction:
+def build_shard(
+    config: Config, data: KnowledgeGraph, device: torch.device, world: processes.World
+) -> ShardedLinkPrediction:
     """Make the task of link prediction of one of several ranks; see `compgcn.shards`."""
     from compgcn.shards.link_prediction import ShardedLinkPrediction, must_be_supported
     from compgcn.shards.rows import Rows

@@ -21,8 +21,9 @@ from compgcn.nn.conditional import ConditionalCompGCN
 from compgcn.nn.decoders import DECODERS
 from compgcn.nn.encoder import PRESETS
 from compgcn.nn.graph import RelationalGraph
+from compgcn.processes import World
 from compgcn.shards.graph import Part, SharedNorm, edges_at
-from compgcn.shards.rows import Lookup, Rows, World
+from compgcn.shards.rows import Lookup, Rows
 from compgcn.tasks import losses
 from compgcn.tasks.facts import Answers
 from compgcn.tasks.link_prediction import Batch, ConditionalPrediction, Encoded, LinkPrediction, LinkPredictor

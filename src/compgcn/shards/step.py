@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from compgcn.config import Training
+from compgcn.processes import World
 from compgcn.shards.link_prediction import ENTITY_ROWS, ShardedLinkPrediction, SharedConditionalPrediction
-from compgcn.shards.rows import World
 from compgcn.train.loop import Task
 from compgcn.train.step import Step
 
