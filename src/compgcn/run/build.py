@@ -226,12 +226,7 @@ def build_links(config: Config, data: KnowledgeGraph, device: torch.device) -> L
     """Make the task of link prediction."""
     ranker = build_ranker(config, data, device)
     if isinstance(ranker.model, ConditionalCompGCN):
-        given = ranker.model, ranker.graph, ranker.splits, config.training
-        if processes.size() == 1:
-            return ConditionalPrediction(*given)
-        from compgcn.shards.link_prediction import SharedConditionalPrediction
-
-        return SharedConditionalPrediction(*given, processes.World())
+        return ConditionalPrediction(ranker.model, ranker.graph, ranker.splits, config.training)
     if isinstance(ranker, LinkPrediction):  # shared out
         return ranker
     more = config.decoder.margin_decay, config.encoder.fanout

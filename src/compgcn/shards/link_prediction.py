@@ -1,6 +1,6 @@
 """Link prediction of one rank: its rows of the entity vectors, its slice of the candidates, the loss of all ranks.
 
-A model conditioned on the query has no entity vectors: there the ranks share out queries, and the graph is whole.
+A model conditioned on the query has no entity vectors, see `compgcn.tasks.link_prediction.ConditionalPrediction`.
 """
 
 from __future__ import annotations
@@ -17,16 +17,14 @@ from torch.nn import functional as F
 from compgcn.config import Training
 from compgcn.errors import InputError
 from compgcn.kernels.backend import wide
-from compgcn.nn.conditional import ConditionalCompGCN
 from compgcn.nn.decoders import DECODERS
 from compgcn.nn.encoder import PRESETS
 from compgcn.nn.graph import RelationalGraph
-from compgcn.processes import World
 from compgcn.shards.graph import Part, SharedNorm, edges_at
 from compgcn.shards.rows import Lookup, Rows
 from compgcn.tasks import losses
 from compgcn.tasks.facts import Answers
-from compgcn.tasks.link_prediction import Batch, ConditionalPrediction, Encoded, LinkPrediction, LinkPredictor
+from compgcn.tasks.link_prediction import Batch, Encoded, LinkPrediction, LinkPredictor
 from compgcn.tasks.objectives import OBJECTIVES, REGULARISERS, Vectors, add_terms
 from compgcn.tasks.ranking import Popularity, Scorer, SideRanks, Watch, rank_triples
 from compgcn.tasks.sampling import SAMPLERS, randomness
@@ -259,36 +257,3 @@ _OVER_ALL: dict[str, Callable[[ShardedLinkPrediction, Encoded, Batch, Tensor], T
     "bce": _binary_cross_entropy,
     "cross-entropy": _cross_entropy,
 }
-
-
-class SharedConditionalPrediction(ConditionalPrediction):
-    """The task of `ConditionalPrediction`, the same on every rank: a rank scores its part of the queries of a batch."""
-
-    def __init__(
-        self,
-        model: ConditionalCompGCN,
-        graph: RelationalGraph,
-        splits: dict[str, Tensor],
-        settings: Training,
-        world: World,
-    ) -> None:
-        super().__init__(model, graph, splits, settings)
-        self.world = world
-        if self.batch_size < world.size:
-            raise InputError(
-                f"a batch of {self.batch_size} cannot be shared out among {world.size} processes; raise "
-                "training.batch_size or start fewer"
-            )
-
-    def loss(self, examples: Tensor) -> Tensor:
-        """Return the loss of one batch, the same number on every rank.
-
-        All ranks draw the same hidden answers, and those of the whole batch leave the graph of each.
-        """
-        hidden = self.hide(examples, *self.train.padded_places(examples, self._most))
-        view = self.model.view(self.graph, self.hidden_edges.keep(hidden))
-        B, (p, W) = len(examples), (self.world.rank, self.world.size)
-        own = slice(p * B // W, (p + 1) * B // W)
-        loss = self._loss(view, examples[own], *self.train.padded_places(examples[own], self._most), hidden[own])
-        there = hidden < len(self.train.answers)  # a rank weighs by its hidden answers
-        return self.world.summed(loss * (there[own].sum() / there.sum()))

@@ -12,10 +12,11 @@ from torch.nn import functional as F
 
 from compgcn.config import Training
 from compgcn.errors import InputError
-from compgcn.nn.conditional import ConditionalCompGCN, View
+from compgcn.nn.conditional import ConditionalCompGCN
 from compgcn.nn.decoders import Decoder, biases
 from compgcn.nn.encoder import Backwards, Encoder, RelationTable
 from compgcn.nn.graph import RelationalGraph
+from compgcn.processes import World
 from compgcn.tasks import losses
 from compgcn.tasks.edge_masking import HiddenEdges
 from compgcn.tasks.facts import Answers, search
@@ -304,7 +305,8 @@ class ConditionalPrediction(_Task):
     """The task of a model conditioned on the query: hide some answers of each query and find them again.
 
     A batch holds distinct queries. Up to `hidden_answers` answers of each leave the graph for the whole batch, as
-    `training.hide` says, and its degrees with them; the other answers stay and take no part in the loss.
+    `training.hide` says, and its degrees with them; the other answers stay and take no part in the loss. Each of
+    several processes hides the same answers and scores a part of the queries.
     """
 
     model: ConditionalCompGCN
@@ -313,6 +315,12 @@ class ConditionalPrediction(_Task):
         self, model: ConditionalCompGCN, graph: RelationalGraph, splits: dict[str, Tensor], settings: Training
     ) -> None:
         super().__init__(model, graph, splits, settings, by_query=True)
+        self.world = World()
+        if self.batch_size < self.world.size:
+            raise InputError(
+                f"a batch of {self.batch_size} cannot be shared out among {self.world.size} processes; raise "
+                "training.batch_size or start fewer"
+            )
         self.hidden_edges = HiddenEdges(graph, self.train, settings.hide or "facts")
         self._most = self.train.most(self.batch_size)
 
@@ -332,15 +340,21 @@ class ConditionalPrediction(_Task):
         return torch.where(nth < torch.minimum(wanted, count).unsqueeze(1), chosen, len(self.train.answers))
 
     def loss(self, examples: Tensor) -> Tensor:
-        """Return the cross-entropy of the hidden answers against all entities that are no known answer."""
-        places = self.train.padded_places(examples, self._most)
-        hidden = self.hide(examples, *places)
-        view = self.model.view(self.graph, self.hidden_edges.keep(hidden))
-        return self._loss(view, examples, *places, hidden)
+        """Return the cross-entropy of the hidden answers against all entities that are no known answer.
 
-    def _loss(self, view: View, examples: Tensor, row: Tensor, place: Tensor, hidden: Tensor) -> Tensor:
+        It is the same number in every process.
+        """
+        row, place = self.train.padded_places(examples, self._most)
+        hidden = self.hide(examples, row, place)
+        view = self.model.view(self.graph, self.hidden_edges.keep(hidden))
+        of_all, B, (p, W) = (hidden < len(self.train.answers)).sum(), len(examples), (self.world.rank, self.world.size)
+        if W > 1:
+            own = slice(p * B // W, (p + 1) * B // W)
+            examples, hidden = examples[own], hidden[own]
+            row, place = self.train.padded_places(examples, self._most)
         s, r = self.train.queries[examples].unbind(1)
-        return losses.hidden_answers(self.model(view, s, r), row, self.train.at(place), self.train.at(hidden))
+        loss = losses.hidden_answers(self.model(view, s, r), row, self.train.at(place), self.train.at(hidden))
+        return self.world.summed(loss * ((hidden < len(self.train.answers)).sum() / of_all))
 
 
 LinkTask = LinkPrediction | ConditionalPrediction
