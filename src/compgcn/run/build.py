@@ -22,7 +22,7 @@ from compgcn.nn.convolutional import ConvolutionSettings
 from compgcn.nn.decoders import DECODERS, build_decoder
 from compgcn.nn.encoder import Backwards, Encoder, learned
 from compgcn.nn.graph import RelationalGraph
-from compgcn.tasks.classification import Classifier, GraphClassifier, Graphs, Nodes, Readout
+from compgcn.tasks.classification import Classifier, Graphs, Nodes, Readout
 from compgcn.tasks.inputs import INPUTS, Dataset, Start, num_nodes
 from compgcn.tasks.link_prediction import ConditionalPrediction, LinkPrediction, LinkPredictor, LinkTask, Ranker
 from compgcn.tasks.sampling import SAMPLERS, Adversary, seeded
@@ -318,14 +318,13 @@ def build_nodes(config: Config, data: KnowledgeGraph, device: torch.device, whol
 def build_graphs(config: Config, data: GraphCollection, device: torch.device) -> Graphs:
     """Make the graphs of a collection."""
     baseline = baseline_of(config, "graph-classification")
-    model: Classifier | GraphClassifier
     if baseline is not None:
         from compgcn.baselines.fitted import FitOnce
 
         assert not isinstance(baseline.how, FitOnce)
         start = build_start(config, data)
         network, rows = baseline.how(config, data, start), start.rows
-        model = GraphClassifier(network, network.dim, len(data.classes))
+        model = Classifier(network, len(data.classes))
     else:
         encoder, rows = build_encoder(config, data)
         model = Classifier(encoder, len(data.classes), Readout(config.classifier.readout, encoder.dim))
