@@ -26,13 +26,11 @@ from compgcn.tasks import losses
 from compgcn.tasks.facts import Answers
 from compgcn.tasks.link_prediction import Batch, Encoded, LinkPrediction, LinkPredictor
 from compgcn.tasks.objectives import OBJECTIVES, REGULARISERS, Vectors, add_terms
-from compgcn.tasks.ranking import Popularity, Scorer, SideRanks, Watch, rank_triples
+from compgcn.tasks.ranking import Popularity, Scorer, SideRanks, Watch
 from compgcn.tasks.sampling import SAMPLERS, randomness
 
 # The weights and buffers of a link predictor that have an entity axis: the rank's rows of each.
 ENTITY_ROWS = ("encoder.nodes", "encoder.node_features", "encoder.residual.nodes", "decoder.entity_bias")
-
-_SCORES = 2**22  # of a slice at a time on a CPU
 
 
 class Support(NamedTuple):
@@ -96,7 +94,7 @@ class ShardedLinkPrediction(LinkPrediction):
         self.rows = self.candidates = rows
         self.world, self.device = rows.world, next(model.parameters()).device
         super().__init__(model, edges_at(rows, graph).to(self.device), splits, settings, margin_decay)
-        self.part, self._most = Part(rows, self.graph), None
+        self.part, self._most, self.num_candidates = Part(rows, self.graph), None, rows.size
         encoder = model.encoder
         if rows.world.size > 1:
             norms = [SharedNorm(norm, rows) if isinstance(norm, nn.BatchNorm1d) else norm for norm in encoder.norms]
@@ -198,27 +196,15 @@ class ShardedLinkPrediction(LinkPrediction):
         scores: Tensor = self.model.decoder(x, F.embedding(r, encoded.relations), encoded.entities)
         return scores
 
+    def scorer(self) -> Scorer:
+        return partial(self.score, self.encode())
+
     def vectors(self, encoded: Encoded, ids: Tensor) -> _Found:
         return self._vectors(encoded, [ids])[0]
 
     def whole(self, x: Tensor) -> Tensor:
         """Return the rows of all ranks, [n, ..] -> [N, ..]."""
         return self.world.joined(x)
-
-    @torch.inference_mode()
-    def rank(
-        self, triples: Tensor, max_elements: int = 2**26, notify: Watch | None = None, score: Scorer | None = None
-    ) -> SideRanks:
-        """Return the filtered ranks of triples [n, 3] from both sides, the same on every rank; see `Ranker.rank`.
-
-        `score` gives the scores of the rank's slice.
-        """
-        self.model.eval()
-        score = score or partial(self.score, self.encode())
-        if self.graph.src.device.type == "cpu":
-            max_elements = min(max_elements, _SCORES)
-        triples, rows = triples.to(self.device), self.rows
-        return rank_triples(score, triples, self.known, rows.size, max_elements=max_elements, notify=notify, owned=rows)
 
     def popular(self, triples: Tensor, notify: Watch | None = None) -> SideRanks:
         baseline = Popularity(self.train, self.rows.size, self.rows.start)

@@ -111,6 +111,7 @@ class Ranker:
         self.model: LinkModel = model
         self.graph, self.splits = graph, splits
         self.num_entities, self.num_relations = graph.num_nodes, graph.num_relations
+        self.num_candidates = self.num_entities  # that are scored here
 
     @property
     def predictor(self) -> LinkPredictor:
@@ -131,6 +132,10 @@ class Ranker:
     def score(self, encoded: Encoded, s: Tensor, r: Tensor) -> Tensor:
         """Return the logits of the candidates for queries (s, r), [B, C] of [B]."""
         return self.predictor.score(encoded, s, r)
+
+    def scorer(self) -> Scorer:
+        """Return the function from queries (s, r) to the logits of the candidates, for the graph encoded once."""
+        return self.model.scorer(self.graph)
 
     def vectors(self, encoded: Encoded, ids: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return the vectors of entities [B, d], and their biases [B] where they have any."""
@@ -154,10 +159,11 @@ class Ranker:
         `score` ranks by other scores than the model's.
         """
         self.model.eval()
-        score = score or self.model.scorer(self.graph)
-        if self.graph.src.device.type == "cpu":  # the scores of a few queries stay in the cache
-            max_elements = min(max_elements, max(_CACHED, min(_QUERIES * self.num_entities, _HELD)))
-        return rank_triples(score, triples, self.known, self.num_entities, max_elements=max_elements, notify=notify)
+        score, device, here = score or self.scorer(), self.graph.src.device, self.num_candidates
+        if device.type == "cpu":  # the scores of a few queries stay in the cache
+            max_elements = min(max_elements, max(_CACHED, min(_QUERIES * here, _HELD)))
+        given = score, triples.to(device), self.known, here
+        return rank_triples(*given, max_elements=max_elements, notify=notify, owned=self.candidates)
 
     def popular(self, triples: Tensor, notify: Watch | None = None) -> SideRanks:
         """Return the filtered ranks of triples [n, 3] by the popularity baseline."""
